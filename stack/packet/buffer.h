@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Buffer: one slot of a BufferPool, what the NIC wrote or will read, counted by reference.
+//
+// Invariant: a buffer is free exactly when no thread holds a reference. The count is split: `owner`
+// references are counted plainly by the pool's owner thread, `foreign` ones atomically by everybody
+// else; either part may hold what the other released, only their sum means something. A buffer is
+// one cache line of bookkeeping; its bytes stand elsewhere, in the pool's registered memory.
+// Units: bytes. Threads: fields are the holder's, except the counts (see BufferPool).
+// After: J. Choi et al., "Biased Reference Counting", PACT 2018 (the idea, not the layout).
+
+#ifndef XTREME_STACK_PACKET_BUFFER_H_
+#define XTREME_STACK_PACKET_BUFFER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+namespace xtreme::packet {
+
+class BufferPool;
+
+// One link of a chain. Every link has a count of its own: holding the head does not hold the rest.
+struct alignas(64) Buffer {
+  uint8_t* data = nullptr;  // First valid byte.
+  uint32_t length = 0;      // Valid bytes at `data`.
+  uint32_t index = 0;       // This buffer's place in its pool; constant.
+  Buffer* next = nullptr;   // The next link, in byte order; null at the end.
+  BufferPool* pool = nullptr;
+
+  // Owner thread only.
+  uint32_t owner_references = 0;
+
+  // Any thread: count in units of kForeignOne, signed, with the two flags below.
+  std::atomic<int32_t> foreign{0};
+  Buffer* return_next = nullptr;  // Link in the pool's return stack; the pusher's, then the owner's.
+
+  std::span<uint8_t> bytes() { return {data, length}; }
+  std::span<const uint8_t> bytes() const { return {data, length}; }
+};
+static_assert(sizeof(Buffer) == 64);
+
+// `foreign` flags. Merged: the owner has no part in the count any more, foreign zero is the end.
+// Queued: the buffer stands in the return stack, so that the owner adds the two parts up.
+inline constexpr int32_t kForeignMerged = 1;
+inline constexpr int32_t kForeignQueued = 2;
+inline constexpr int32_t kForeignOne = 4;
+
+// The signed number of references in a `foreign` word.
+inline int32_t ForeignCount(int32_t word) { return word >> 2; }
+
+// Bytes in a chain, `head` included; 0 for null.
+inline uint64_t ChainLength(const Buffer* head) {
+  uint64_t total = 0;
+  for (const Buffer* link = head; link != nullptr; link = link->next) total += link->length;
+  return total;
+}
+
+}  // namespace xtreme::packet
+
+#endif  // XTREME_STACK_PACKET_BUFFER_H_

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "stack/packet/buffer_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace xtreme::packet {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kHugepageBytes = 2u << 20;
+constexpr uint8_t kPoison = 0xdb;
+
+// Head of the return stack of a retired pool.
+Buffer* const kClosed = reinterpret_cast<Buffer*>(uintptr_t{1});
+
+size_t RoundUp(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+void* Map(size_t bytes, int flags) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | flags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+}  // namespace
+
+absl::Status BufferPool::Options::Validate() const {
+  if (buffers < 1 || buffers > (1u << 24)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("buffer pool: ", buffers, " buffers asked, 1 to 16777216 possible"));
+  }
+  if (buffer_bytes < 128 || buffer_bytes > 65536 || buffer_bytes % 64 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("buffer pool: buffers of ", buffer_bytes,
+                                                   " bytes asked, multiples of 64 from 128 to "
+                                                   "65536 possible"));
+  }
+  if (headroom >= buffer_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("buffer pool: headroom of ", headroom,
+                                                   " bytes asked in buffers of ", buffer_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BufferPool::Handle> BufferPool::Create(const Options& options) {
+  absl::Status valid = options.Validate();
+  if (!valid.ok()) return valid;
+  Handle pool(new BufferPool(options));
+  absl::Status mapped = pool->MapMemory();
+  if (!mapped.ok()) return mapped;
+  pool->Adopt();
+  // Lowest index on top of the stack: the first buffers out are neighbours.
+  for (uint32_t i = options.buffers; i-- > 0;) {
+    Buffer* buffer = &pool->buffers_[i];
+    buffer->index = i;
+    buffer->pool = pool.get();
+    pool->Free(buffer);
+  }
+  pool->counters_.low_water = pool->free_count_;
+  return pool;
+}
+
+absl::Status BufferPool::MapMemory() {
+  const size_t wanted = static_cast<size_t>(options_.buffers) * options_.buffer_bytes;
+  std::string why_not = "not asked for";
+  if (options_.hugepages != Hugepages::kNever) {
+    memory_bytes_ = RoundUp(wanted, kHugepageBytes);
+    memory_ = static_cast<uint8_t*>(Map(memory_bytes_, MAP_HUGETLB));
+    why_not = absl::StrFormat("%d hugepages of 2 MB asked, %s", memory_bytes_ / kHugepageBytes,
+                              strerror(errno));
+  }
+  hugepages_ = memory_ != nullptr;
+  if (!hugepages_ && options_.hugepages == Hugepages::kRequire) {
+    memory_bytes_ = 0;
+    return absl::ResourceExhaustedError(absl::StrCat("map buffer pool: ", why_not));
+  }
+  if (!hugepages_) {
+    memory_bytes_ = RoundUp(wanted, kPageBytes);
+    memory_ = static_cast<uint8_t*>(Map(memory_bytes_, 0));
+  }
+  if (memory_ == nullptr) {
+    const int error = errno;
+    const size_t asked = std::exchange(memory_bytes_, 0);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("map buffer pool: ", asked, " bytes asked, ", strerror(error)));
+  }
+  buffers_ = std::make_unique<Buffer[]>(options_.buffers);
+  free_ = std::make_unique<Buffer*[]>(options_.buffers);
+  description_ = absl::StrFormat("%d buffers of %d B = %.1f MB in %s", options_.buffers,
+                                 options_.buffer_bytes, memory_bytes_ / 1e6,
+                                 hugepages_ ? std::string("hugepages")
+                                            : absl::StrCat("4 KB pages (", why_not, ")"));
+  return absl::OkStatus();
+}
+
+BufferPool::~BufferPool() {
+  if (memory_ != nullptr) munmap(memory_, memory_bytes_);
+}
+
+Buffer* BufferPool::AcquireExhausted() {
+  ++counters_.exhausted;
+  counters_.low_water = 0;
+  return nullptr;
+}
+
+// The owner's part ends, or foreign threads have a part, or the reference that is dropped is
+// counted in the foreign part (it was acquired elsewhere and handed to the owner).
+bool BufferPool::ReleaseByOwnerSlow(Buffer* buffer) {
+  if (buffer->owner_references == 0) return ReleaseByForeign(buffer);
+  if (--buffer->owner_references > 0) return false;
+  int32_t word = buffer->foreign.load(std::memory_order_acquire);
+  for (;;) {
+    if (word == 0) break;                       // Nobody else: ours to free.
+    if (word & kForeignQueued) return false;    // DrainReturns() will add the parts up.
+    if (buffer->foreign.compare_exchange_weak(word, word | kForeignMerged,
+                                              std::memory_order_acq_rel)) {
+      return false;  // From now on the foreign part is the whole count.
+    }
+  }
+  buffer->pool->Free(buffer);
+  return true;
+}
+
+bool BufferPool::ReleaseByForeign(Buffer* buffer) {
+  BufferPool* pool = buffer->pool;
+  int32_t old_word = buffer->foreign.load(std::memory_order_relaxed);
+  int32_t word;
+  do {
+    word = old_word - kForeignOne;
+    // Below zero: we dropped a reference that the owner counts. Tell it, once.
+    if (!(old_word & kForeignMerged) && ForeignCount(word) < 0) word |= kForeignQueued;
+  } while (!buffer->foreign.compare_exchange_weak(old_word, word, std::memory_order_acq_rel,
+                                                  std::memory_order_relaxed));
+  if ((word & kForeignMerged) && ForeignCount(word) == 0) {
+    if (!pool->PushReturn(buffer) && pool->outstanding_.fetch_sub(1) == 1) delete pool;
+    return true;
+  }
+  if ((word & kForeignQueued) && !(old_word & kForeignQueued)) pool->PushReturn(buffer);
+  return false;
+}
+
+bool BufferPool::PushReturn(Buffer* buffer) {
+  Buffer* head = returns_.load(std::memory_order_relaxed);
+  do {
+    if (head == kClosed) return false;
+    buffer->return_next = head;
+  } while (!returns_.compare_exchange_weak(head, buffer, std::memory_order_release,
+                                           std::memory_order_relaxed));
+  return true;
+}
+
+// Adds the two parts of a returned buffer up; true when it became free.
+bool BufferPool::SettleReturn(Buffer* buffer) {
+  // Takes the whole foreign part, so that a later foreign release is below zero again and queues.
+  const int32_t word = buffer->foreign.exchange(0, std::memory_order_acq_rel);
+  if (word & kForeignMerged) {  // Zero, or it would not stand here.
+    Free(buffer);
+    return true;
+  }
+  buffer->owner_references += ForeignCount(word);
+  if (buffer->owner_references > 0) return false;
+  Free(buffer);
+  return true;
+}
+
+uint32_t BufferPool::DrainReturns() {
+  uint32_t freed = 0;
+  Buffer* buffer = returns_.exchange(nullptr, std::memory_order_acquire);
+  while (buffer != nullptr) {
+    Buffer* next = buffer->return_next;
+    freed += SettleReturn(buffer);
+    ++counters_.foreign_returns;
+    buffer = next;
+  }
+  return freed;
+}
+
+void BufferPool::ReleaseChain(Buffer* head) {
+  while (head != nullptr) {
+    Buffer* next = head->next;
+    Release(head);
+    head = next;
+  }
+}
+
+bool BufferPool::MergeAtRetirement(Buffer* buffer) {
+  int32_t old_word = buffer->foreign.load(std::memory_order_acquire);
+  if (buffer->owner_references == 0 && old_word == 0) return true;
+  const auto ours = static_cast<int32_t>(buffer->owner_references) * kForeignOne;
+  int32_t word;
+  do {
+    // Merged and zero: its last holder found the stack closed and has counted it off itself.
+    if ((old_word & kForeignMerged) && ForeignCount(old_word) == 0) return false;
+    word = ((old_word + ours) | kForeignMerged) & ~kForeignQueued;
+  } while (!buffer->foreign.compare_exchange_weak(old_word, word, std::memory_order_acq_rel));
+  buffer->owner_references = 0;
+  return ForeignCount(word) == 0;
+}
+
+// Ends ownership. Every buffer counts as outstanding before the return stack closes, so whoever
+// takes the last one off, here or on another thread later, deletes the pool.
+void BufferPool::Retire() {
+  outstanding_.store(options_.buffers + 1, std::memory_order_relaxed);
+  Buffer* returned = returns_.exchange(kClosed, std::memory_order_acq_rel);
+  while (returned != nullptr) {
+    Buffer* next = returned->return_next;
+    SettleReturn(returned);
+    returned = next;
+  }
+  owner_.store(0, std::memory_order_relaxed);
+  uint32_t free = 0;
+  for (uint32_t i = 0; buffers_ != nullptr && i < options_.buffers; ++i) {
+    free += MergeAtRetirement(&buffers_[i]);
+  }
+  if (buffers_ == nullptr) free = options_.buffers;
+  if (outstanding_.fetch_sub(free + 1) == free + 1) delete this;
+}
+
+void BufferPool::Poison(Buffer* buffer) {
+  memset(slot(buffer), kPoison, options_.buffer_bytes);
+}
+
+PoolSize SizePoolForBurst(uint64_t burst_us, uint64_t bits_per_second, uint32_t frame_bytes,
+                          uint32_t posted) {
+  const uint64_t bytes = burst_us * (bits_per_second / 8) / 1'000'000;
+  const uint64_t frames = (bytes + frame_bytes - 1) / frame_bytes;
+  const uint64_t buffers = RoundUp(frames + posted, 64);
+  PoolSize size;
+  size.buffers = static_cast<uint32_t>(std::min<uint64_t>(buffers, 1u << 24));
+  size.arithmetic = absl::StrFormat(
+      "%d us at %.1f Gb/s = %d B, / %d B a frame = %d buffers, + %d posted, rounded up = %d",
+      burst_us, bits_per_second / 1e9, bytes, frame_bytes, frames, posted, size.buffers);
+  return size;
+}
+
+}  // namespace xtreme::packet

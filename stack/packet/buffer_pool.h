@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BufferPool: a fixed number of equal buffers in one region that a NIC can register.
+//
+// Invariant: after Create() the pool never allocates; every buffer is free, or held by somebody.
+// One thread owns a pool (its ring's thread) and takes and returns without a locked instruction;
+// any thread may add and drop references. A pool outlives its ring: Retire() gives up ownership,
+// and the last release, on whatever thread, frees the memory.
+// Units: bytes and buffers. Threads: said per function.
+
+#ifndef XTREME_STACK_PACKET_BUFFER_POOL_H_
+#define XTREME_STACK_PACKET_BUFFER_POOL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "stack/packet/buffer.h"
+
+namespace xtreme::packet {
+
+// A value that differs between running threads, cheap to get (one TLS address).
+inline uintptr_t ThreadToken() {
+  static thread_local char token;
+  return reinterpret_cast<uintptr_t>(&token);
+}
+
+class BufferPool {
+ public:
+  enum class Hugepages {
+    kTry,      // Use them when the system has enough free ones, else ordinary pages.
+    kRequire,  // Fail when it has not.
+    kNever,
+  };
+
+  struct Options {
+    uint32_t buffers = 4096;       // 1 .. 2^24.
+    uint32_t buffer_bytes = 2048;  // Multiple of 64, 128 .. 65,536: headroom and frame.
+    uint32_t headroom = 0;         // Bytes before `data` in an acquired buffer.
+    Hugepages hugepages = Hugepages::kTry;
+
+    absl::Status Validate() const;
+  };
+
+  struct Retirer {
+    void operator()(BufferPool* pool) const { pool->Retire(); }
+  };
+  // Owns the pool until it goes out of scope; then Retire().
+  using Handle = std::unique_ptr<BufferPool, Retirer>;
+
+  // Counts by name; owner thread writes, anybody may read a value that is a moment old.
+  struct Counters {
+    uint64_t exhausted = 0;        // Acquire found nothing free.
+    uint64_t foreign_returns = 0;  // Buffers that came back through the return stack.
+    uint32_t low_water = 0;        // Least number of free buffers seen.
+  };
+
+  // Maps and touches the memory. The calling thread becomes the owner.
+  // InvalidArgument: options out of range. ResourceExhausted: no memory, or no hugepages where
+  // they were required (the message says how many were asked and how many are free).
+  static absl::StatusOr<Handle> Create(const Options& options);
+
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  // --- Owner thread -----------------------------------------------------------------------------
+
+  // Makes the calling thread the owner. The caller orders this after the old owner's last use.
+  void Adopt() { owner_.store(ThreadToken(), std::memory_order_relaxed); }
+
+  // A free buffer with one reference, empty, `data` behind the headroom, no next; null when there
+  // is none (counted).
+  Buffer* Acquire() {
+    if (free_count_ == 0) [[unlikely]] return AcquireExhausted();
+    Buffer* buffer = free_[--free_count_];
+    if (free_count_ < counters_.low_water) counters_.low_water = free_count_;
+    buffer->owner_references = 1;
+    return buffer;
+  }
+
+  // One reference more. The caller holds one already.
+  static void AddReferenceByOwner(Buffer* buffer) {
+    if (buffer->owner_references == 0) [[unlikely]] return AddReferenceByForeign(buffer);
+    ++buffer->owner_references;
+  }
+
+  // One reference less, of this link only. Returns whether it was the last.
+  static bool ReleaseByOwner(Buffer* buffer) {
+    if (buffer->owner_references == 1 &&
+        buffer->foreign.load(std::memory_order_acquire) == 0) [[likely]] {
+      buffer->pool->Free(buffer);
+      return true;
+    }
+    return ReleaseByOwnerSlow(buffer);
+  }
+
+  // Whether other threads have returned anything: one load, no system call, no locked instruction.
+  bool HasReturns() const { return returns_.load(std::memory_order_relaxed) != nullptr; }
+
+  // Takes back what other threads returned; the number of buffers that became free.
+  uint32_t DrainReturns();
+
+  // --- Any thread -------------------------------------------------------------------------------
+
+  static void AddReferenceByForeign(Buffer* buffer) {
+    buffer->foreign.fetch_add(kForeignOne, std::memory_order_relaxed);
+  }
+  // Returns whether it was certainly the last reference; false also when only the owner can know.
+  static bool ReleaseByForeign(Buffer* buffer);
+
+  // The same for callers that do not know which thread they are on.
+  static void AddReference(Buffer* buffer) {
+    buffer->pool->OwnedByThisThread() ? AddReferenceByOwner(buffer) : AddReferenceByForeign(buffer);
+  }
+  static bool Release(Buffer* buffer) {
+    return buffer->pool->OwnedByThisThread() ? ReleaseByOwner(buffer) : ReleaseByForeign(buffer);
+  }
+  // Releases every link of a chain.
+  static void ReleaseChain(Buffer* head);
+
+  bool OwnedByThisThread() const {
+    return owner_.load(std::memory_order_relaxed) == ThreadToken();
+  }
+
+  // --- Accessors --------------------------------------------------------------------------------
+
+  uint32_t capacity() const { return options_.buffers; }
+  uint32_t free_count() const { return free_count_; }
+  uint32_t buffer_bytes() const { return options_.buffer_bytes; }
+  // Most bytes that fit behind the headroom.
+  uint32_t payload_bytes() const { return options_.buffer_bytes - options_.headroom; }
+  Buffer* at(uint32_t index) { return &buffers_[index]; }
+  // The first byte of a buffer's slot, headroom included.
+  uint8_t* slot(const Buffer* buffer) const {
+    return memory_ + static_cast<size_t>(buffer->index) * options_.buffer_bytes;
+  }
+  // The region to register with a NIC: page aligned, `region_bytes` long.
+  uint8_t* region() const { return memory_; }
+  size_t region_bytes() const { return memory_bytes_; }
+  bool hugepages() const { return hugepages_; }
+  // One line: number and size of buffers, kind of pages and, if not huge, why not.
+  const std::string& description() const { return description_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  explicit BufferPool(const Options& options) : options_(options) {}
+  ~BufferPool();
+
+  absl::Status MapMemory();
+  void Retire();
+  // Gives up the owner's part of one buffer; true if nobody holds it.
+  static bool MergeAtRetirement(Buffer* buffer);
+
+  Buffer* AcquireExhausted();
+  static bool ReleaseByOwnerSlow(Buffer* buffer);
+  bool SettleReturn(Buffer* buffer);
+  // Returns false when the stack is closed (the pool retired).
+  bool PushReturn(Buffer* buffer);
+
+  void Free(Buffer* buffer) {
+    Reset(buffer);
+    free_[free_count_++] = buffer;
+  }
+  void Reset(Buffer* buffer) {
+    buffer->data = slot(buffer) + options_.headroom;
+    buffer->length = 0;
+    buffer->next = nullptr;
+    buffer->owner_references = 0;
+#if XTREME_DEBUG
+    Poison(buffer);
+#endif
+  }
+  void Poison(Buffer* buffer);
+
+  // Constant after Create().
+  const Options options_;
+  uint8_t* memory_ = nullptr;
+  size_t memory_bytes_ = 0;
+  bool hugepages_ = false;
+  std::string description_;
+  std::unique_ptr<Buffer[]> buffers_;
+
+  // Owner thread.
+  std::unique_ptr<Buffer*[]> free_;
+  uint32_t free_count_ = 0;
+  Counters counters_;
+
+  // Any thread.
+  std::atomic<uintptr_t> owner_{0};
+  alignas(64) std::atomic<Buffer*> returns_{nullptr};
+  std::atomic<uint32_t> outstanding_{0};  // Buffers not known to be free, once retired.
+};
+
+// Arithmetic of a pool's size, kept so that it can be said.
+struct PoolSize {
+  uint32_t buffers = 0;
+  std::string arithmetic;  // "10 ms at 25.0 Gb/s = 31,250,000 B / 512 B a frame = ..."
+};
+
+// Buffers needed to absorb a burst of `burst_us` microseconds at `bits_per_second` in frames of
+// `frame_bytes`, plus `posted` that stand in queues, rounded up to a multiple of 64.
+PoolSize SizePoolForBurst(uint64_t burst_us, uint64_t bits_per_second, uint32_t frame_bytes,
+                          uint32_t posted);
+
+}  // namespace xtreme::packet
+
+#endif  // XTREME_STACK_PACKET_BUFFER_POOL_H_
