@@ -138,12 +138,11 @@ bool BufferPool::ReleaseByForeign(Buffer* buffer) {
     if (!(old_word & kForeignMerged) && ForeignCount(word) < 0) word |= kForeignQueued;
   } while (!buffer->foreign.compare_exchange_weak(old_word, word, std::memory_order_acq_rel,
                                                   std::memory_order_relaxed));
-  if ((word & kForeignMerged) && ForeignCount(word) == 0) {
-    if (!pool->PushReturn(buffer) && pool->outstanding_.fetch_sub(1) == 1) delete pool;
-    return true;
-  }
-  if ((word & kForeignQueued) && !(old_word & kForeignQueued)) pool->PushReturn(buffer);
-  return false;
+  const bool last = (word & kForeignMerged) && ForeignCount(word) == 0;
+  const bool queue = (word & kForeignQueued) && !(old_word & kForeignQueued);
+  // Until the push the pool counts on us, retired or not (MergeAtRetirement); after it, do not look.
+  if ((last || queue) && !pool->PushReturn(buffer)) pool->DropOutstanding(1);
+  return last;
 }
 
 bool BufferPool::PushReturn(Buffer* buffer) {
@@ -201,7 +200,13 @@ bool BufferPool::MergeAtRetirement(Buffer* buffer) {
     word = ((old_word + ours) | kForeignMerged) & ~kForeignQueued;
   } while (!buffer->foreign.compare_exchange_weak(old_word, word, std::memory_order_acq_rel));
   buffer->owner_references = 0;
+  // Queued: its releaser is about to find the stack closed and will count itself off.
+  if (old_word & kForeignQueued) outstanding_.fetch_add(1);
   return ForeignCount(word) == 0;
+}
+
+void BufferPool::DropOutstanding(uint32_t count) {
+  if (outstanding_.fetch_sub(count) == count) delete this;
 }
 
 // Ends ownership. Every buffer counts as outstanding before the return stack closes, so whoever
@@ -220,7 +225,7 @@ void BufferPool::Retire() {
     free += MergeAtRetirement(&buffers_[i]);
   }
   if (buffers_ == nullptr) free = options_.buffers;
-  if (outstanding_.fetch_sub(free + 1) == free + 1) delete this;
+  DropOutstanding(free + 1);
 }
 
 void BufferPool::Poison(Buffer* buffer) {

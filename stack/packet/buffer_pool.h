@@ -152,7 +152,9 @@ class BufferPool {
   absl::Status MapMemory();
   void Retire();
   // Gives up the owner's part of one buffer; true if nobody holds it.
-  static bool MergeAtRetirement(Buffer* buffer);
+  bool MergeAtRetirement(Buffer* buffer);
+  // Counts off what a retired pool waits for; the last one deletes it.
+  void DropOutstanding(uint32_t count);
 
   Buffer* AcquireExhausted();
   static bool ReleaseByOwnerSlow(Buffer* buffer);
@@ -191,7 +193,7 @@ class BufferPool {
   // Any thread.
   std::atomic<uintptr_t> owner_{0};
   alignas(64) std::atomic<Buffer*> returns_{nullptr};
-  std::atomic<uint32_t> outstanding_{0};  // Buffers not known to be free, once retired.
+  std::atomic<uint32_t> outstanding_{0};  // Once retired: buffers in use and releases under way.
 };
 
 // Arithmetic of a pool's size, kept so that it can be said.
