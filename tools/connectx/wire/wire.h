@@ -91,8 +91,13 @@ class Wire {
   virtual int Receive(FrameSink& sink, int max, int64_t now_ns) = 0;
 
   // A descriptor that polls readable (POLLIN) when Receive may have something, so that an idle
-  // device can sleep on it; -1 when there is none. Level-triggered; nobody but the wire reads it.
+  // device can sleep on it after Arm; -1 when there is none. Nobody but the wire reads it.
   virtual int fd() const = 0;
+
+  // Called by the receiving thread right before it sleeps on fd(). False: frames wait, do not sleep.
+  // True: the next frame makes fd() readable, until the next Receive. A sender pays for waking a
+  // receiver only when the receiver armed: a spinning one costs it nothing.
+  virtual bool Arm() { return true; }
 
   // When a frame that the wire holds back becomes due in the time handed in; kNoDeadline if none.
   virtual int64_t NextDeadline() const { return kNoDeadline; }
