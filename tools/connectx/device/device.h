@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A ConnectX in software, from the kernel boundary down: one NIC with one port on one wire. Control
+// calls make and destroy its objects; Service() is the silicon: it consumes doorbells, executes send
+// queues, takes frames from the wire, steers them, writes CQEs and fires completion events.
+//
+// Invariant: without a doorbell nothing is sent, and after a destroying call has returned the device
+// does not touch that object's memory.
+// Units and byte order: requests.h. Results of control calls are 0 or an errno, as a verb's.
+// Thread: every call from any thread. Service() excludes control calls and gives way to them.
+// Spec: DESIGN.md sections 5 and 6; layouts in layout.h and infiniband/mlx5dv.h.
+
+#ifndef XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_
+#define XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/connectx/device/clock.h"
+#include "tools/connectx/device/requests.h"
+#include "tools/connectx/wire/wire.h"
+
+namespace xtreme::connectx {
+
+struct DeviceState;
+
+class Device {
+ public:
+  enum class MinInline : uint8_t { kNone, kL2 };
+
+  struct Limits {
+    uint32_t qps = 4096;
+    uint32_t cqs = 8192;
+    uint32_t wqebbs = 32768;  // Of one send queue; also WQEs of one receive queue.
+    uint32_t cqes = 1 << 22;  // Of one CQ.
+    uint32_t flow_rules = 65536;
+    uint32_t uars = 1024;
+    uint32_t memory_regions = 65536;
+  };
+
+  struct Features {
+    bool timestamps = true;        // Else CQEs carry 0.
+    bool blueflame = true;         // Else AllocUar(kBlueFlame) is EOPNOTSUPP, as without write combining.
+    bool checksum_offload = true;  // Else checksum flags are refused, and CQEs carry no verdict.
+  };
+
+  struct Options {
+    std::string name = "mlx5_0";
+    MacAddress mac{};
+    uint32_t mtu = 1500;                     // 576 to 9000; the Ethernet header comes on top.
+    uint32_t hca_core_clock_khz = 1'000'000;
+    MinInline eth_min_inline = MinInline::kL2;
+    Limits limits;
+    Features features;
+    bool strict = true;  // Collect Violations().
+    // The program and the pump take turns on one thread: BlueFlame bytes are then compared whole, and
+    // indices at every look.
+    bool step = false;
+  };
+
+  struct NamedCounter {
+    const char* name;  // The name in the card's sysfs `counters` or `hw_counters`.
+    uint64_t value;
+  };
+
+  struct PortState {
+    bool up;
+    uint32_t mtu;
+    MacAddress mac;
+  };
+
+  // `wire` and `clock` outlive the device. Error: InvalidArgument (which option), Internal (memfd).
+  static absl::StatusOr<std::unique_ptr<Device>> Create(const Options& options, Wire* wire,
+                                                        const Clock* clock);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // The data plane: one pass over doorbells, send queues with work left, the wire and what is due.
+  // False: there was nothing to do, and there will be nothing before NextDeadline() unless a doorbell
+  // is rung or wire()->fd() is readable.
+  bool Service();
+
+  // When Service() must run though nothing rings: pacing, CQ moderation, the wire's own delays, a
+  // queue in error that may get WQEs to flush. Nanoseconds of the clock; kNoDeadline if never.
+  int64_t NextDeadline() const;
+
+  // Contexts and protection domains are numbers only. FreePd: EBUSY while regions or queues use it.
+  ContextId OpenContext();
+  int AllocPd(uint32_t* pd);
+  int FreePd(uint32_t pd);
+
+  // EINVAL (empty, wraps, unknown PD), ENOMEM (limit). Deregister: EINVAL (unknown key).
+  int RegisterMemory(const MemoryRequest& request, MemoryKeys* keys);
+  int DeregisterMemory(uint32_t lkey);
+
+  // Pages of uar_fd(), zeroed. ENOMEM (limit), EOPNOTSUPP (no BlueFlame). FreeUar: EBUSY while queues
+  // use it, EINVAL.
+  int AllocUar(UarType type, Uar* uar);
+  int FreeUar(uint32_t page_id);
+  int uar_fd() const;
+  // Size of the memory behind uar_fd() and where the device has it mapped: what a watcher protects.
+  std::span<uint8_t> uar_memory() const;
+
+  // EINVAL (shape, unknown UAR), ENOMEM (limit). The arm word of the record is set to all ones, so
+  // that the first arm, which is all zeros, is seen. DestroyCq: EBUSY while queues use it;
+  // `events` (may be nullptr) is the number of completion events it fired.
+  int CreateCq(const CqRequest& request, uint32_t* cqn);
+  int DestroyCq(uint32_t cqn, uint32_t* events);
+  // An armed CQ fires after `count` CQEs or `period_us` after the first, whichever is first. 0, 0: at
+  // once.
+  int ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us);
+
+  // EINVAL (shape, unknown PD, CQ or UAR), ENOMEM (limit). The QP starts in RESET; it receives from
+  // RTR on and sends from RTS on. DestroyQp: EBUSY while flow rules point at it.
+  int CreateQp(const QpRequest& request, uint32_t* qpn);
+  // EINVAL when the transition is not one of RESET-INIT-RTR-RTS, a state to itself, or any to RESET
+  // or ERR. `kbps` 0: not paced.
+  int ModifyQp(uint32_t qpn, ibv_qp_state state);
+  int SetQpRate(uint32_t qpn, uint32_t kbps);
+  int QueryQp(uint32_t qpn, QpAttributes* attributes) const;
+  int DestroyQp(uint32_t qpn);
+
+  // Receive side scaling. EINVAL, ENOMEM; destroying EBUSY while in use.
+  int CreateWq(const WqRequest& request, uint32_t* rqn);
+  int ModifyWq(uint32_t rqn, ibv_wq_state state);
+  int DestroyWq(uint32_t rqn);
+  // `rqns`: a power of two of them.
+  int CreateIndirectionTable(std::span<const uint32_t> rqns, uint32_t* table);
+  int DestroyIndirectionTable(uint32_t table);
+  // Destroyed by DestroyQp.
+  int CreateRssQp(const RssQpRequest& request, uint32_t* qpn);
+
+  // When it returns 0 the rule is in force, on the wire too. EEXIST (an equal match has another tag),
+  // EINVAL (unknown QP, tag above 24 bits, ports without TCP or UDP), ENOSPC (priority), ENOMEM
+  // (limit), EOPNOTSUPP (a partial mask that no wire has), EIO (the wire refused).
+  int CreateFlow(const FlowRequest& request, uint32_t* flow);
+  int DestroyFlow(uint32_t flow);
+
+  // The free-running hardware clock in cycles of hca_core_clock; what a time in nanoseconds is in it.
+  uint64_t HardwareClock() const;
+  uint64_t CyclesAt(int64_t time_ns) const;
+
+  PortState Port() const;
+  // Port-wide, as a card's: out_of_buffer does not say whose.
+  std::vector<NamedCounter> Counters() const;
+  // What the program did that hardware punishes or that breaks the manual, oldest first: the rule's
+  // name, the object and what was seen. The first 256 are kept.
+  std::vector<std::string> Violations() const;
+
+  const Options& options() const;
+  Wire* wire() const;
+
+ private:
+  explicit Device(std::unique_ptr<DeviceState> state);
+
+  const std::unique_ptr<DeviceState> state_;
+};
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel boundary asks of a software ConnectX: one structure a verb, with the addresses and
+// numbers that libmlx5 put into its commands.
+//
+// Invariant: memory named in a request stays mapped until the call that destroys the object returns;
+// from then on the device does not touch it.
+// Units: bytes, WQEBBs of 64 bytes, entries. Numbers are in host byte order, MAC addresses in wire
+// order; the memory behind ring and doorbell-record pointers is big endian, as the card has it.
+// Spec: infiniband/mlx5dv.h and rdma/mlx5-abi.h for the fields' origin.
+
+#ifndef XTREME_TOOLS_CONNECTX_DEVICE_REQUESTS_H_
+#define XTREME_TOOLS_CONNECTX_DEVICE_REQUESTS_H_
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tools/connectx/wire/wire.h"
+
+namespace xtreme::connectx {
+
+// One open of the device (an ibv_context): a card's transport domain. What a context multicasts is
+// never looped back to queues of the same context.
+using ContextId = uint32_t;
+
+// Where a device reports. Both calls come from the thread that pumps (or, for an event that is due at
+// once, from the control call) with the device's lock held: an implementation must not block and must
+// not call the device.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  // A completion event: the CQ was armed and has a CQE. `user_handle` is the CQ's.
+  virtual void OnCompletion(uint64_t user_handle) = 0;
+  // IBV_EVENT_QP_FATAL and IBV_EVENT_WQ_FATAL with the queue's `user_handle`, IBV_EVENT_CQ_ERR with
+  // the CQ's.
+  virtual void OnAsync(ibv_event_type type, uint64_t user_handle) = 0;
+};
+
+struct MemoryRequest {
+  uint32_t pd = 0;
+  uint8_t* start = nullptr;  // Where the program has it mapped.
+  uint64_t length = 0;       // At least 1.
+  uint64_t iova = 0;         // The address WQEs use: `start`'s, or 0 for a zero-based region.
+  bool local_write = false;  // IBV_ACCESS_LOCAL_WRITE: receives may be scattered here.
+};
+
+struct MemoryKeys {
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+};
+
+enum class UarType : uint8_t { kBlueFlame, kNonCached };
+
+struct Uar {
+  uint32_t page_id = 0;    // What libmlx5 hands back as uar page id and bfreg index.
+  uint8_t* page = nullptr; // The device's own mapping of it.
+  uint64_t offset = 0;     // In Device::uar_fd(): where the boundary maps 4,096 bytes for the program.
+};
+
+struct CqRequest {
+  uint8_t* ring = nullptr;
+  uint32_t entries = 0;              // Of the ring: a power of two.
+  uint32_t cqe_size = 64;            // 64 or 128.
+  uint32_t* doorbell_record = nullptr;  // Two words: consumer index, arm.
+  uint32_t uar = 0;                  // Page whose +0x20 arms this CQ.
+  EventSink* completions = nullptr;  // nullptr: no completion channel, never fires.
+  EventSink* async = nullptr;        // May be nullptr.
+  uint64_t user_handle = 0;
+};
+
+struct SendQueueRequest {
+  uint8_t* ring = nullptr;
+  uint32_t wqebbs = 0;  // A power of two; 0: no send queue.
+  uint32_t cq = 0;
+};
+
+struct ReceiveQueueRequest {
+  uint8_t* ring = nullptr;
+  uint32_t wqes = 0;            // A power of two; 0: no receive queue.
+  uint32_t wqe_shift_log2 = 4;  // log2 of a WQE's bytes: 4 is one data segment.
+  uint32_t cq = 0;
+};
+
+// A RAW_PACKET QP.
+struct QpRequest {
+  ContextId context = 0;
+  uint32_t pd = 0;
+  SendQueueRequest send;
+  ReceiveQueueRequest receive;
+  uint32_t* doorbell_record = nullptr;  // Two words: receive, send.
+  uint32_t uidx = 0;                    // 24 bits; comes back in every CQE (CQE version 1).
+  uint32_t uar = 0;                     // Page whose doorbells start this QP's send queue.
+  EventSink* async = nullptr;           // May be nullptr.
+  uint64_t user_handle = 0;
+};
+
+struct QpAttributes {
+  ibv_qp_state state = IBV_QPS_RESET;
+  uint32_t send_wqebbs = 0;
+  uint32_t receive_wqes = 0;
+  uint32_t receive_sges = 0;
+  uint32_t rate_kbps = 0;  // 0: not paced.
+};
+
+// A receive queue of its own (ibv_create_wq), for indirection tables.
+struct WqRequest {
+  ContextId context = 0;
+  uint32_t pd = 0;
+  ReceiveQueueRequest receive;
+  uint32_t* doorbell_record = nullptr;  // The first word is the receive record.
+  uint32_t uidx = 0;
+  EventSink* async = nullptr;
+  uint64_t user_handle = 0;
+};
+
+// A QP that only spreads what it is given over an indirection table by a Toeplitz hash.
+struct RssQpRequest {
+  ContextId context = 0;
+  uint32_t indirection_table = 0;
+  std::array<uint8_t, 40> key{};
+  uint64_t fields = 0;  // IBV_RX_HASH_SRC_IPV4 and so on; 0: every frame goes to the table's first.
+};
+
+// Values or masks of a flow rule; numbers in host byte order. A VLAN mask other than 0 means "tagged";
+// an IP mask other than 0 means "IPv4".
+struct FlowFields {
+  MacAddress destination_mac{};
+  MacAddress source_mac{};
+  uint16_t ether_type = 0;  // Of the payload, behind VLAN tags.
+  uint16_t vlan_tci = 0;
+  uint32_t source_ip = 0;
+  uint32_t destination_ip = 0;
+  uint8_t ip_protocol = 0;
+  uint16_t source_port = 0;
+  uint16_t destination_port = 0;
+
+  friend bool operator==(const FlowFields&, const FlowFields&) = default;
+};
+
+struct FlowRequest {
+  ibv_flow_attr_type type = IBV_FLOW_ATTR_NORMAL;
+  FlowFields value;
+  FlowFields mask;
+  uint16_t priority = 0;  // 0 to 15; lower goes first.
+  bool dont_trap = false;
+  std::optional<uint32_t> tag;  // 24 bits.
+  uint32_t qp = 0;              // A RAW_PACKET QP or an RSS QP.
+};
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_DEVICE_REQUESTS_H_
