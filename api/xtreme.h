@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Xtreme: a completion-driven network engine. This header is its manual.
+ *
+ * An application opens rings, opens sockets on them and polls the rings for completions: packets,
+ * finished operations, timers, news of the port. A packet's completion carries reference-counted
+ * buffers that the NIC wrote. One thread owns a ring; what other threads may call is said per call.
+ * Units: bytes, nanoseconds; ports and flags in host order, addresses as on the wire.
+ * Until TCP has landed the interface may still change between minor versions.
+ *
+ * Calls return 0 (or a count) on success and -errno on failure; xtreme_error() then has a sentence.
+ * No call blocks, except opening and starting a ring (bring-up) and xtreme_ring_wait().
+ */
+#ifndef XTREME_API_XTREME_H_
+#define XTREME_API_XTREME_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define XTREME_API __attribute__((visibility("default")))
+
+/* ---- Version and errors --------------------------------------------------------------------- */
+
+/* "0.1.0". */
+XTREME_API const char* xtreme_version(void);
+
+/* What the last failed call of this thread was doing: action, asked, offered, errno. Never null;
+ * valid until the thread's next failed call. */
+XTREME_API const char* xtreme_error(void);
+
+/* ---- Handles and addresses ------------------------------------------------------------------- */
+
+/* Handles carry a generation: one whose object is gone is -EBADF, never somebody else's object. */
+typedef struct xtreme_ring { uint64_t value; } xtreme_ring;
+typedef struct xtreme_socket { uint64_t value; } xtreme_socket;
+typedef struct xtreme_group { uint64_t value; } xtreme_group;
+typedef struct xtreme_timer { uint64_t value; } xtreme_timer;
+typedef struct xtreme_lane { uint64_t value; } xtreme_lane;
+
+/* A link of a packet: see "Buffers" below. */
+typedef struct xtreme_buffer xtreme_buffer;
+
+/* An IP address and port. IPv4 stands in the last four bytes of `ip` behind ::ffff:0:0/96
+ * (RFC 4291 2.5.5.2). IPv6 proper is refused with -EAFNOSUPPORT so far. */
+typedef struct xtreme_address {
+  uint8_t ip[16];
+  uint16_t port; /* Host order. */
+} xtreme_address;
+
+/* Parses "233.54.12.111:26477", "10.0.0.1" (port 0), ":9000" or "*:9000" (any address).
+ * -EINVAL: not of that form. -EAFNOSUPPORT: IPv6. */
+XTREME_API int xtreme_address_parse(const char* text, xtreme_address* address);
+/* Writes "a.b.c.d:port" and a zero; the number of characters it needs, zero not included. */
+XTREME_API int xtreme_address_format(const xtreme_address* address, char* text, size_t size);
+
+/* ---- Completions ------------------------------------------------------------------------------ */
+
+enum xtreme_kind {
+  XTREME_NONE = 0,
+  XTREME_PACKET = 1,      /* A datagram, or in-order bytes of a stream. */
+  XTREME_ACCEPTED = 2,    /* Streams: a listener's new connection. */
+  XTREME_ESTABLISHED = 3, /* Streams: our connect succeeded. */
+  XTREME_PEER_CLOSED = 4, /* Streams: after the last PACKET. */
+  XTREME_TX_SPACE = 5,    /* Once after a refused send: it would be accepted now. */
+  XTREME_TX_WIRE = 6,     /* Asked for: the bytes with `cookie` left the NIC, at hw_time_ns. */
+  XTREME_TX_DONE = 7,     /* Asked for: the bytes with `cookie` are no longer needed. */
+  XTREME_OP_DONE = 8,     /* A started operation ended: `cookie`, `status`, `text`. */
+  XTREME_TIMER = 9,       /* `cookie`, `deadline_ns`, `late_ns`. */
+  XTREME_POSTED = 10,     /* Another thread posted `value`. In order per lane. */
+  XTREME_FD_EVENT = 11,   /* A watched fd is ready: `fd`, `events` (EPOLLIN...). */
+  XTREME_RING = 12,       /* Of the ring or port: `event`, `count`, `layer`, `text`. */
+  XTREME_ERROR = 13,      /* Non-fatal, of a socket: `status`, the offending destination. */
+  XTREME_TERMINATED = 14  /* The last one a handle ever produces: `status` says why. */
+};
+
+enum xtreme_flag {
+  XTREME_CHAINED = 1 << 0,      /* More than one buffer: see xtreme_buffer_next(). */
+  XTREME_SHARED = 1 << 1,       /* Another socket got the same buffer: do not write to it. */
+  XTREME_LOOPBACK = 1 << 2,     /* Sent by this process and looped back in software. */
+  XTREME_SLOW_PATH = 1 << 3,    /* Came through the kernel (a reassembled datagram). */
+  XTREME_AFTER_DROP = 1 << 4,   /* Something was lost on this ring before it. */
+  XTREME_CLOCK_SYNCED = 1 << 5, /* hw_time_ns is within the clock's error bound. */
+  XTREME_MULTICAST = 1 << 6,    /* The destination is a group. */
+  XTREME_BROADCAST = 1 << 7     /* The destination is a broadcast address. */
+};
+
+/* `event` of XTREME_RING. */
+enum xtreme_ring_event {
+  XTREME_LINK_DOWN = 1,
+  XTREME_LINK_UP = 2,
+  XTREME_DROPPED = 3,        /* `count` packets lost at `layer` since the last one. */
+  XTREME_BROKEN = 4,         /* A queue stopped: `text`; nothing more is received or sent. */
+  XTREME_REMOVED = 5,        /* The device or interface is gone. */
+  XTREME_CLOCK_LOST = 6,
+  XTREME_CLOCK_SYNCED_EVENT = 7,
+  XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out. */
+  XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
+  XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. */
+  XTREME_POOL_OK = 11
+};
+
+/* `layer` of XTREME_DROPPED. */
+enum xtreme_layer {
+  XTREME_LAYER_PORT = 1,   /* The card's port-wide counters: everybody's losses on the port. */
+  XTREME_LAYER_QUEUE = 2,  /* The receive queue was seen empty: `count` times. */
+  XTREME_LAYER_LIBRARY = 3 /* Counted by name in the ring's counters. */
+};
+
+/*
+ * 128 bytes; the first 64 are enough to tell what to do with it. Every field is written: what a kind
+ * does not use is 0. `buffer` holds one reference, now the caller's (see xtreme_release()).
+ */
+typedef struct xtreme_completion {
+  uint8_t kind;          /* enum xtreme_kind. */
+  uint8_t event;         /* RING. */
+  uint16_t flags;        /* enum xtreme_flag. */
+  int32_t status;        /* 0 or a positive errno. */
+  xtreme_socket socket;  /* Value 0 for what is not about a socket. */
+  uint64_t user_data;    /* The socket's (the ring's for what is not), read when handed out. */
+  xtreme_buffer* buffer; /* PACKET: first link. */
+  uint8_t* data;         /* PACKET: first payload byte. */
+  uint32_t length;       /* PACKET: payload bytes over all links. */
+  uint32_t count;        /* PACKET: links. RING: how many. */
+  int64_t hw_time_ns;    /* PACKET, TX_WIRE: hardware time; 0 when there is none. */
+  uint64_t poll_tsc;     /* The TSC when the poll saw it. */
+
+  uint8_t source_ip[16];
+  uint8_t destination_ip[16]; /* PACKET: as in the packet. ERROR: the offending destination. */
+  uint16_t source_port;
+  uint16_t destination_port;
+  uint32_t interface_index;
+  union {
+    uint64_t hw_clock;   /* PACKET, TX_WIRE: the device's raw clock. */
+    int64_t deadline_ns; /* TIMER: as asked for, CLOCK_MONOTONIC. */
+    const char* text;    /* OP_DONE, RING, TERMINATED: one sentence or null; until the next poll. */
+    uint64_t events;     /* FD_EVENT. */
+  };
+  union {
+    uint64_t cookie;     /* TX_*, OP_DONE, TIMER. */
+    uint64_t value;      /* POSTED. */
+    int64_t fd;          /* FD_EVENT. */
+  };
+  union {
+    uint64_t vlan;       /* PACKET: tag control information, 0 when untagged. */
+    uint64_t late_ns;    /* TIMER: how long after its deadline. */
+    uint64_t layer;      /* RING: enum xtreme_layer. */
+  };
+} xtreme_completion;
+
+/* ---- Rings ------------------------------------------------------------------------------------ */
+
+/*
+ * What a ring is made of. Fill it with xtreme_ring_options_init(), then change fields, or set them
+ * by name; the names and their meanings are in docs/settings.md.
+ */
+typedef struct xtreme_ring_options {
+  size_t size;                   /* sizeof(xtreme_ring_options). */
+  const char* interface_name;    /* "eth2": an interface of a ConnectX, up and with an address. */
+  uint64_t user_data;
+  uint32_t rx_burst_us;          /* Longest burst at link rate that must be absorbed. */
+  uint32_t rx_frame_bytes;       /* Typical frame of such a burst: sizes the pool. */
+  uint32_t rx_buffers;           /* 0: computed from the burst. */
+  uint32_t rx_queue_frames;      /* Receive queue, power of two, 64 .. 32,768. */
+  uint32_t tx_queue_frames;      /* Send queue, power of two, 64 .. 32,768. */
+  uint32_t completions;          /* Completion FIFO, power of two, 64 .. 65,536. */
+  uint32_t poll_batch;           /* Most CQEs a poll takes, 1 .. 256. */
+  uint32_t signal_every;         /* One send completion for this many sends. */
+  uint32_t max_sockets;
+  uint32_t max_groups;           /* Memberships of all sockets together. */
+  uint32_t neighbour_queue;      /* Sends that wait for one neighbour; above: REFUSED. */
+  uint32_t reassembly_datagrams; /* Most datagrams in reassembly, when fragments is OWN. */
+  uint8_t fragments;             /* 0 kernel: unicast fragments come by the kernel. 1 own. */
+  uint8_t hugepages;             /* 0 never, 1 try, 2 require. */
+  uint8_t wait;                  /* enum xtreme_wait. */
+  uint8_t blueflame;             /* 0 off, 1 when the device has it. */
+  uint32_t spin_us;              /* Hybrid wait: spin this long, then sleep. */
+  uint64_t link_bits_per_second; /* 0: what the port says. */
+} xtreme_ring_options;
+
+enum xtreme_wait {
+  XTREME_WAIT_BUSY = 0,  /* xtreme_ring_wait() polls until there is something. */
+  XTREME_WAIT_SLEEP = 1, /* It arms and sleeps in the kernel. */
+  XTREME_WAIT_HYBRID = 2 /* It polls for spin_us, then sleeps. */
+};
+
+/* Fills `options` for a profile: "latency", "feed", "throughput" or "dev". -EINVAL: another name. */
+XTREME_API int xtreme_ring_options_init(xtreme_ring_options* options, const char* profile);
+/* Sets one field by its name in the table of settings ("rx_burst_ms", "10").
+ * -EINVAL: no such name, or a value of the wrong form or range; xtreme_error() names it. */
+XTREME_API int xtreme_ring_options_set(xtreme_ring_options* options, const char* name,
+                                       const char* value);
+/* Applies every XTREME_* variable of `environment` (the program's `environ`). -EINVAL: as above; an
+ * unknown XTREME_ variable is an error that names it. */
+XTREME_API int xtreme_ring_options_from_environment(xtreme_ring_options* options,
+                                                    char** environment);
+/* Writes "name = value" lines of the effective settings; the number of characters needed. */
+XTREME_API int xtreme_ring_options_print(const xtreme_ring_options* options, char* text,
+                                         size_t size);
+
+/*
+ * Brings a ring up: device, queues, pool, stack. The calling thread owns it until another adopts it.
+ * -EINVAL: options. -ENODEV: no such interface or no ConnectX behind it. -EPERM: CAP_NET_RAW is
+ * missing. -ENOMEM, -ENOSPC: memory or a table of the device is exhausted.
+ */
+XTREME_API int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring);
+/* Posts buffers, touches and warms everything the first packet needs. To be called once, after the
+ * sockets that matter are open and joined; packets are received from here on. */
+XTREME_API int xtreme_ring_start(xtreme_ring ring);
+/* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. */
+XTREME_API int xtreme_ring_close(xtreme_ring ring);
+/* Makes the calling thread the owner. The old owner must have made its last call before. */
+XTREME_API int xtreme_ring_adopt(xtreme_ring ring);
+
+/*
+ * Takes up to `max` completions into an array of elements of `completion_size` bytes
+ * (sizeof(xtreme_completion) as the program was compiled). Returns how many; 0: nothing now.
+ * -EBADF; -EINVAL: max < 1 or a size below 64; -EBUSY: called from another thread than the owner
+ * (debug builds; elsewhere undefined).
+ */
+XTREME_API int xtreme_ring_poll(xtreme_ring ring, xtreme_completion* completions, int max,
+                                size_t completion_size);
+/* Whether the last poll left something that is known to wait: 1 or 0. */
+XTREME_API int xtreme_ring_more(xtreme_ring ring);
+/* Makes the ring's fd readable at the next completion or deadline and returns 0; returns 1, without
+ * arming, when something waits already. */
+XTREME_API int xtreme_ring_arm(xtreme_ring ring);
+/* Polls as xtreme_ring_poll does, by the ring's waiting policy, for at most `timeout_ns` (-1: no
+ * limit). The one call that sleeps, because it was asked to. 0: the time is over. -EINTR. */
+XTREME_API int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
+                                size_t completion_size, int64_t timeout_ns);
+/* An fd for poll, select or epoll: readable when armed and something came. Not to be read. */
+XTREME_API int xtreme_ring_fd(xtreme_ring ring);
+/* As xtreme_ring_poll, for whoever has only the fd. -EBADF: not the fd of a ring or group. */
+XTREME_API int xtreme_poll_fd(int fd, xtreme_completion* completions, int max,
+                              size_t completion_size);
+/* Rings the doorbell for sends with XTREME_NO_DOORBELL. */
+XTREME_API int xtreme_ring_flush(xtreme_ring ring);
+/* The ring's clock: CLOCK_MONOTONIC in nanoseconds, without a system call. */
+XTREME_API int64_t xtreme_ring_now(xtreme_ring ring);
+/* One line: what the ring got from the device, and why not more. Characters needed. */
+XTREME_API int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size);
+
+/* ---- Ring groups ------------------------------------------------------------------------------ */
+
+/* Several rings behind one fd, polled round robin; all owned by the calling thread. A ring is in one
+ * group at most. Order is promised per ring only. -EINVAL: count < 1. -EBUSY: already in a group. */
+XTREME_API int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group);
+/* Leaves the rings as they are. */
+XTREME_API int xtreme_group_close(xtreme_group group);
+XTREME_API int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int max,
+                                 size_t completion_size);
+XTREME_API int xtreme_group_arm(xtreme_group group);
+XTREME_API int xtreme_group_fd(xtreme_group group);
+
+/* ---- UDP sockets ------------------------------------------------------------------------------ */
+
+typedef struct xtreme_udp_options {
+  size_t size;             /* sizeof(xtreme_udp_options). */
+  xtreme_address local;    /* Any address: the interface's. A group: only that group's datagrams.
+                              Port 0: one is leased. */
+  uint64_t user_data;
+  uint8_t reuse;           /* Others, here or in other processes, may bind the same. */
+  uint8_t multicast_loop;  /* Own multicast is given to this process's listeners. */
+  uint8_t multicast_ttl;   /* 0: 1. */
+  uint8_t ttl;             /* 0: 64. */
+  uint8_t tos;
+  uint8_t broadcast;       /* Sending to a broadcast address is allowed. */
+  uint32_t max_held;       /* Buffers the application may hold of this socket; 0: no limit. Above:
+                              dropped and counted. */
+} xtreme_udp_options;
+
+/* Opens a socket; its rules are started, and OP_DONE with cookie 0 tells how that ended.
+ * -EADDRINUSE, -EADDRNOTAVAIL, -EAFNOSUPPORT, -EMFILE (max_sockets). */
+XTREME_API int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options,
+                               xtreme_socket* socket);
+/* Sets the default destination and receives from it only. Started: OP_DONE with `cookie` when the
+ * next hop is known (or EHOSTUNREACH, ENETUNREACH). */
+XTREME_API int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* peer,
+                                  uint64_t cookie);
+
+enum xtreme_join_flag {
+  XTREME_SHARE_WITH_KERNEL = 1 << 0, /* The kernel's own listeners get the group too. */
+  XTREME_EXCLUDE_SOURCE = 1 << 1     /* `source` is the one not wanted. */
+};
+/* Joins a group (from `source` only, unless null). Started: OP_DONE with `cookie`. May be called for
+ * several sources of one group. -EINVAL: not a group. -ENOBUFS: max_groups. */
+XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
+                           const xtreme_address* source, uint32_t flags, uint64_t cookie);
+/* Leaves what was joined with the same arguments. Started: OP_DONE. -EADDRNOTAVAIL: not joined. */
+XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
+                            const xtreme_address* source, uint64_t cookie);
+
+/* ---- Sending ---------------------------------------------------------------------------------- */
+
+enum xtreme_send_flag {
+  XTREME_NOW_OR_FAIL = 1 << 0, /* Never QUEUED: a stale order is worse than a refused one. */
+  XTREME_NO_DOORBELL = 1 << 1, /* xtreme_ring_flush() or the next poll rings. */
+  XTREME_WANT_DONE = 1 << 2,   /* A TX_DONE with the cookie. */
+  XTREME_WANT_WIRE = 1 << 3,   /* A TX_WIRE with the cookie. */
+  XTREME_WARM = 1 << 4         /* Runs the path, reaches no wire. */
+};
+typedef struct xtreme_send_options {
+  uint32_t flags; /* enum xtreme_send_flag. */
+  uint32_t reserved; /* 0. */
+  uint64_t cookie;
+} xtreme_send_options;
+
+/* What became of a send. All or nothing; every refusal is counted by its reason. */
+enum xtreme_send_result {
+  XTREME_SENT = 0,
+  XTREME_QUEUED = 1,            /* Waits for a neighbour. Sent or reported later. */
+  XTREME_REFUSED_NEIGHBOUR = -1, /* Next hop unknown and NOW_OR_FAIL, or its queue is full. */
+  XTREME_REFUSED_SQ_FULL = -2,
+  XTREME_REFUSED_BUFFERS = -3,   /* The pool has no buffer for what does not fit inline. */
+  XTREME_REFUSED_STATE = -4,     /* Closed, stale, not connected, ring not started, port broken. */
+  XTREME_REFUSED_SIZE = -5,      /* Longer than a datagram can be. */
+  XTREME_REFUSED_ROUTE = -6,     /* No route, not this ring's interface, or broadcast not allowed. */
+  XTREME_REFUSED_WINDOW = -7,    /* Streams. */
+  XTREME_REFUSED_CONGESTION = -8, /* Streams. */
+  XTREME_REFUSED_RECOVERY = -9    /* Streams. */
+};
+
+/* Sends a datagram to the default destination. `data` may be reused at once. `options` may be null. */
+XTREME_API int xtreme_send(xtreme_socket socket, const void* data, size_t length,
+                           const xtreme_send_options* options);
+/* Sends a datagram to `peer`. The last few destinations of a socket are remembered. */
+XTREME_API int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, const void* data,
+                              size_t length, const xtreme_send_options* options);
+/* Sends `length` bytes at `data`, which lie in `buffer` (acquired or received), without a copy. Takes
+ * over one reference when SENT or QUEUED, none when refused. `peer` null: the default destination. */
+XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer,
+                                  xtreme_buffer* buffer, const void* data, size_t length,
+                                  const xtreme_send_options* options);
+/* What a send of `length` bytes to the default destination would return now. */
+XTREME_API int xtreme_would_send(xtreme_socket socket, size_t length);
+
+/* ---- Sockets ---------------------------------------------------------------------------------- */
+
+enum xtreme_close_flag { XTREME_DETACH = 1 << 0 /* No completions any more, TERMINATED included. */ };
+/* Ends a socket. After it only its TX_DONEs and TERMINATED come. */
+XTREME_API int xtreme_socket_close(xtreme_socket socket, uint32_t flags);
+XTREME_API int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data);
+XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
+
+/* ---- Buffers ---------------------------------------------------------------------------------- */
+
+/* Every link has a count of its own. Any thread may call, except acquire. */
+XTREME_API void xtreme_buffer_ref(xtreme_buffer* buffer);
+/* Drops one reference of this link: 1 if it was certainly the last, else 0. */
+XTREME_API int xtreme_buffer_release(xtreme_buffer* buffer);
+XTREME_API xtreme_buffer* xtreme_buffer_next(const xtreme_buffer* buffer);
+XTREME_API uint8_t* xtreme_buffer_data(const xtreme_buffer* buffer);
+XTREME_API uint32_t xtreme_buffer_length(const xtreme_buffer* buffer);
+/* Copies up to `size` bytes of a completion's payload, over all links, to `to`; bytes copied. */
+XTREME_API size_t xtreme_copy_out(const xtreme_completion* completion, void* to, size_t size);
+/* Releases all links of every PACKET among `count` completions; the others are passed over. */
+XTREME_API void xtreme_release(const xtreme_completion* completions, int count,
+                               size_t completion_size);
+/* A buffer to build a datagram in: `data` has room for `capacity` bytes. Owner thread.
+ * -ENOBUFS: none is free. */
+XTREME_API int xtreme_buffer_acquire(xtreme_ring ring, xtreme_buffer** buffer, uint8_t** data,
+                                     uint32_t* capacity);
+
+/* ---- Timers, other threads, other fds ---------------------------------------------------------- */
+
+/* Fires once, at or after `deadline_ns` of CLOCK_MONOTONIC and after the packets that came before.
+ * -ENOBUFS: too many. */
+XTREME_API int xtreme_timer_start(xtreme_ring ring, int64_t deadline_ns, uint64_t cookie,
+                                  xtreme_timer* timer);
+/* -EBADF: it fired or was cancelled already. */
+XTREME_API int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer);
+
+/* A lane is one thread's way into a ring it does not own; opened by the ring's owner. */
+XTREME_API int xtreme_lane_open(xtreme_ring ring, xtreme_lane* lane);
+XTREME_API int xtreme_lane_close(xtreme_lane lane);
+/* Delivers `value` as POSTED. One thread at a time per lane. -EAGAIN: the lane is full (4,096).
+ * -EPIPE: the ring is closed. */
+XTREME_API int xtreme_lane_post(xtreme_lane lane, uint64_t value);
+/* Makes a ring that sleeps look again. Any thread. */
+XTREME_API int xtreme_ring_wake(xtreme_ring ring);
+
+/* Reports `events` (EPOLLIN, EPOLLOUT) of a kernel fd as FD_EVENT, once; again after another call.
+ * `events` 0 ends it. */
+XTREME_API int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events);
+
+/* ---- Counters --------------------------------------------------------------------------------- */
+
+typedef struct xtreme_counter {
+  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "udp". */
+  const char* name;
+  const char* meaning;
+  uint64_t value;
+} xtreme_counter;
+
+/* Fills up to `max` counters of a ring; the number there are. Strings are static. */
+XTREME_API int xtreme_ring_counters(xtreme_ring ring, xtreme_counter* counters, int max);
+XTREME_API int xtreme_socket_counters(xtreme_socket socket, xtreme_counter* counters, int max);
+
+#ifdef __cplusplus
+}  /* extern "C" */
+#endif
+
+#endif /* XTREME_API_XTREME_H_ */

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// QueuePair: the data path of one ring on one port, a send queue and a receive queue.
+//
+// Invariant: frames are posted and completed in order, so both sides of a queue are told by a
+// free-running count. The seam is crossed once a batch; what must be cheaper than that (is there a
+// completion?) is inline here. Only the owner thread of the ring calls, except where said.
+// Units: bytes; hardware clock in the device's ticks. Byte order: host, frames as on the wire.
+
+#ifndef XTREME_NIC_QUEUE_PAIR_H_
+#define XTREME_NIC_QUEUE_PAIR_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "stack/base/counters.h"
+#include "stack/packet/buffer_pool.h"
+
+namespace xtreme::nic {
+
+struct Capabilities;
+
+// --- Time ---------------------------------------------------------------------------------------
+
+// Raw ticks to nanoseconds: ns = base_ns + (raw - base_raw) * multiplier / 2^shift.
+struct ClockConversion {
+  uint64_t base_raw = 0;
+  int64_t base_ns = 0;
+  uint64_t mask = ~uint64_t{0};  // Valid bits of a raw value.
+  uint32_t multiplier = 0;
+  uint32_t shift = 0;
+  uint64_t error_bound_ns = 0;
+  bool in_sync = false;        // The bound holds; false: no sample yet, or samples disagree.
+
+  int64_t ToNanoseconds(uint64_t raw) const {
+    const auto ticks = static_cast<int64_t>((raw - base_raw) & mask);
+    // Raw values up to half the range before the base are in the past.
+    const int64_t delta = ticks > static_cast<int64_t>(mask >> 1)
+                              ? ticks - static_cast<int64_t>(mask) - 1
+                              : ticks;
+    return base_ns + static_cast<int64_t>((static_cast<__int128>(delta) * multiplier) >> shift);
+  }
+};
+
+// --- Receive ------------------------------------------------------------------------------------
+
+enum RxFlag : uint16_t {
+  kRxIpChecksumOk = 1 << 0,  // The NIC verified the IPv4 header checksum: good.
+  kRxL4ChecksumOk = 1 << 1,  // The NIC verified the UDP or TCP checksum: good.
+  kRxVlanStripped = 1 << 2,  // `vlan` holds the tag, the frame does not.
+  kRxTimestamp = 1 << 3,     // `hw_clock` is a time.
+};
+
+// A received frame. The buffer carries one reference, now the caller's.
+struct RxFrame {
+  packet::Buffer* buffer;  // data and length: the whole frame without FCS.
+  uint64_t hw_clock;       // Raw.
+  uint32_t tag;            // Of the rule that took it: a hint, possibly another process's. 0: none.
+  uint16_t flags;          // RxFlag.
+  uint16_t vlan;           // Tag control information, when stripped.
+};
+
+// --- Send ---------------------------------------------------------------------------------------
+
+enum TxFlag : uint16_t {
+  kTxIpChecksum = 1 << 0,  // The NIC computes the IPv4 header checksum.
+  kTxL4Checksum = 1 << 1,  // The NIC computes the UDP or TCP checksum.
+  kTxSignal = 1 << 2,      // A completion of its own, with a time, not only every N.
+  kTxMore = 1 << 3,        // Another frame follows before Flush(): do not ring for this one.
+  kTxWarm = 1 << 4,        // Runs the same path and reaches no wire (NOP).
+};
+
+// A frame to send: header and payload, copied when they fit inline, else the payload is gathered.
+struct TxFrame {
+  const uint8_t* header;     // `header_length` bytes; 64 are readable.
+  const uint8_t* payload;    // Inline: copied before Post returns. Gathered: untouched until done.
+  uint32_t header_length;    // 14 .. 64.
+  uint32_t payload_length;
+  uint32_t key;              // Of the payload's registration; used only when gathered.
+  uint16_t flags;            // TxFlag.
+};
+
+enum class TxStatus : uint8_t {
+  kPosted,
+  kFull,      // No room now; reap completions and try again.
+  kTooLong,   // Above the port's MTU or the inline limit without a key.
+  kBroken,    // The queue is in error: see error().
+};
+
+// Everything up to `frames` (a free-running count of posted frames) has left the NIC.
+struct TxCompletion {
+  uint32_t frames;
+  uint64_t hw_clock;  // Raw time of this completion; 0 when the device gives none.
+};
+
+// --- Trouble ------------------------------------------------------------------------------------
+
+// Why a queue stopped.
+struct QueueError {
+  bool receive = false;         // The receive queue, else the send queue.
+  uint8_t syndrome = 0;         // The device's, as in its error CQE (mlx5: PRM, "CQE error syndrome").
+  uint8_t vendor_syndrome = 0;
+  std::string text;
+};
+
+struct QueueCounters {
+  uint64_t rx_frames = 0;
+  uint64_t rx_bytes = 0;
+  uint64_t rx_empty = 0;        // Times the receive queue was seen with no buffer posted.
+  uint64_t rx_refill_short = 0; // Refills that the pool could not fill.
+  uint64_t rx_errors = 0;       // Error CQEs of the receive queue.
+  uint64_t tx_frames = 0;
+  uint64_t tx_bytes = 0;
+  uint64_t tx_inline = 0;       // Frames copied whole into the WQE.
+  uint64_t tx_gathered = 0;
+  uint64_t tx_blueflame = 0;    // WQEs written through BlueFlame.
+  uint64_t tx_doorbells = 0;    // Doorbells rung, BlueFlame not included.
+  uint64_t tx_full = 0;         // Posts refused because the queue was full.
+  uint64_t tx_warm = 0;
+  uint64_t tx_errors = 0;
+
+  static constexpr auto Table() {
+    using Q = QueueCounters;
+    return std::to_array<base::CounterDescriptor<Q>>({
+        {"rx_frames", "frames taken from the receive queue", &Q::rx_frames},
+        {"rx_bytes", "bytes of those frames", &Q::rx_bytes},
+        {"rx_empty", "times no receive buffer was posted: frames may be lost", &Q::rx_empty},
+        {"rx_refill_short", "refills that found the pool empty", &Q::rx_refill_short},
+        {"rx_errors", "error completions of the receive queue", &Q::rx_errors},
+        {"tx_frames", "frames posted to the send queue", &Q::tx_frames},
+        {"tx_bytes", "bytes of those frames", &Q::tx_bytes},
+        {"tx_inline", "frames copied whole into their WQE", &Q::tx_inline},
+        {"tx_gathered", "frames whose payload the NIC gathers", &Q::tx_gathered},
+        {"tx_blueflame", "WQEs written through BlueFlame", &Q::tx_blueflame},
+        {"tx_doorbells", "doorbells rung without BlueFlame", &Q::tx_doorbells},
+        {"tx_full", "posts refused because the send queue was full", &Q::tx_full},
+        {"tx_warm", "warm sends", &Q::tx_warm},
+        {"tx_errors", "error completions of the send queue", &Q::tx_errors},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<QueueCounters>());
+
+class QueuePair {
+ public:
+  virtual ~QueuePair() = default;
+
+  // --- Receive ---
+
+  // Whether PollReceive would find a completion: one load of device-written memory.
+  bool ReceiveReady() const { return (*receive_peek_ & 1) == receive_phase_; }
+
+  // Takes up to out.size() frames in completion order; the number taken. Error CQEs are counted and
+  // end the queue (see error()).
+  virtual uint32_t PollReceive(std::span<RxFrame> out) = 0;
+
+  // Posts buffers of the pool until the queue is full or the pool is empty; the number posted.
+  virtual uint32_t Refill() = 0;
+
+  // Buffers posted and not yet filled, and the lowest number seen since the last call (a low-water
+  // mark: 0 means that frames may have been lost).
+  virtual uint32_t posted() const = 0;
+  virtual uint32_t TakeLowWater() = 0;
+
+  // --- Send ---
+
+  // Posts one frame. Rings for it unless kTxMore. On kPosted the frame's number is posted_frames().
+  virtual TxStatus Post(const TxFrame& frame) = 0;
+
+  // Rings for everything posted with kTxMore, by one doorbell.
+  virtual void Flush() = 0;
+
+  // Frames posted so far (free-running, warm sends included).
+  virtual uint32_t posted_frames() const = 0;
+
+  // Takes up to out.size() send completions; the number taken.
+  virtual uint32_t PollSend(std::span<TxCompletion> out) = 0;
+
+  // Whether every frame has completed: nothing to poll for.
+  bool SendIdle() const { return send_outstanding_ == 0; }
+
+  // --- Waiting ---
+
+  // Makes fd() readable at the next receive (or, if asked, send) completion. Call with both queues
+  // seen empty, then look once more: a completion that came in between raises no event.
+  virtual void Arm(bool for_send) = 0;
+  virtual int fd() const = 0;
+  // Takes the events off fd() after it was readable. Never blocks.
+  virtual void AcknowledgeEvents() = 0;
+
+  // --- State ---
+
+  // The first error; nothing while the queue pair works.
+  virtual const std::optional<QueueError>& error() const = 0;
+  virtual const Capabilities& capabilities() const = 0;
+  virtual const QueueCounters& counters() const = 0;
+  // Key of the pool's memory, for TxFrame::key.
+  virtual uint32_t pool_key() const = 0;
+
+ protected:
+  // Where the next receive completion will show, and the value of bit 0 that says it is there.
+  // Written by the queue after each PollReceive.
+  const volatile uint8_t* receive_peek_ = nullptr;
+  uint8_t receive_phase_ = 0;
+  // Frames posted and not completed. Written by Post and PollSend.
+  uint32_t send_outstanding_ = 0;
+};
+
+}  // namespace xtreme::nic
+
+#endif  // XTREME_NIC_QUEUE_PAIR_H_
