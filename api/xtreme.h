@@ -57,7 +57,7 @@ XTREME_API int xtreme_address_parse(const char* text, xtreme_address* address);
 /* Writes "a.b.c.d:port" and a zero; the number of characters it needs, zero not included. */
 XTREME_API int xtreme_address_format(const xtreme_address* address, char* text, size_t size);
 
-/* ---- Completions ------------------------------------------------------------------------------ */
+/* ---- Completions ----------------------------------------------------------------------------- */
 
 enum xtreme_kind {
   XTREME_NONE = 0,
@@ -111,8 +111,8 @@ enum xtreme_layer {
 };
 
 /*
- * 128 bytes; the first 64 are enough to tell what to do with it. Every field is written: what a kind
- * does not use is 0. `buffer` holds one reference, now the caller's (see xtreme_release()).
+ * 128 bytes; the first 64 are enough to tell what to do with it. Every field is written: what a
+ * kind does not use is 0. `buffer` holds one reference, now the caller's (see xtreme_release()).
  */
 typedef struct xtreme_completion {
   uint8_t kind;          /* enum xtreme_kind. */
@@ -151,7 +151,7 @@ typedef struct xtreme_completion {
   };
 } xtreme_completion;
 
-/* ---- Rings ------------------------------------------------------------------------------------ */
+/* ---- Rings ----------------------------------------------------------------------------------- */
 
 /*
  * What a ring is made of. Fill it with xtreme_ring_options_init(), then change fields, or set them
@@ -187,7 +187,8 @@ enum xtreme_wait {
   XTREME_WAIT_HYBRID = 2 /* It polls for spin_us, then sleeps. */
 };
 
-/* Fills `options` for a profile: "latency", "feed", "throughput" or "dev". -EINVAL: another name. */
+/* Fills `options` for a profile: "latency", "feed", "throughput" or "dev". -EINVAL: another
+ * name. */
 XTREME_API int xtreme_ring_options_init(xtreme_ring_options* options, const char* profile);
 /* Sets one field by its name in the table of settings ("rx_burst_ms", "10").
  * -EINVAL: no such name, or a value of the wrong form or range; xtreme_error() names it. */
@@ -202,7 +203,8 @@ XTREME_API int xtreme_ring_options_print(const xtreme_ring_options* options, cha
                                          size_t size);
 
 /*
- * Brings a ring up: device, queues, pool, stack. The calling thread owns it until another adopts it.
+ * Brings a ring up: device, queues, pool, stack. The calling thread owns it until another adopts
+ * it.
  * -EINVAL: options. -ENODEV: no such interface or no ConnectX behind it. -EPERM: CAP_NET_RAW is
  * missing. -ENOMEM, -ENOSPC: memory or a table of the device is exhausted.
  */
@@ -244,10 +246,11 @@ XTREME_API int64_t xtreme_ring_now(xtreme_ring ring);
 /* One line: what the ring got from the device, and why not more. Characters needed. */
 XTREME_API int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size);
 
-/* ---- Ring groups ------------------------------------------------------------------------------ */
+/* ---- Ring groups ----------------------------------------------------------------------------- */
 
-/* Several rings behind one fd, polled round robin; all owned by the calling thread. A ring is in one
- * group at most. Order is promised per ring only. -EINVAL: count < 1. -EBUSY: already in a group. */
+/* Several rings behind one fd, polled round robin; all owned by the calling thread. A ring is in
+ * one group at most. Order is promised per ring only. -EINVAL: count < 1. -EBUSY: already in a
+ * group. */
 XTREME_API int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group);
 /* Leaves the rings as they are. */
 XTREME_API int xtreme_group_close(xtreme_group group);
@@ -256,7 +259,7 @@ XTREME_API int xtreme_group_poll(xtreme_group group, xtreme_completion* completi
 XTREME_API int xtreme_group_arm(xtreme_group group);
 XTREME_API int xtreme_group_fd(xtreme_group group);
 
-/* ---- UDP sockets ------------------------------------------------------------------------------ */
+/* ---- UDP sockets ----------------------------------------------------------------------------- */
 
 typedef struct xtreme_udp_options {
   size_t size;             /* sizeof(xtreme_udp_options). */
@@ -286,15 +289,15 @@ enum xtreme_join_flag {
   XTREME_SHARE_WITH_KERNEL = 1 << 0, /* The kernel's own listeners get the group too. */
   XTREME_EXCLUDE_SOURCE = 1 << 1     /* `source` is the one not wanted. */
 };
-/* Joins a group (from `source` only, unless null). Started: OP_DONE with `cookie`. May be called for
- * several sources of one group. -EINVAL: not a group. -ENOBUFS: max_groups. */
+/* Joins a group (from `source` only, unless null). Started: OP_DONE with `cookie`. May be called
+ * for several sources of one group. -EINVAL: not a group. -ENOBUFS: max_groups. */
 XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
                            const xtreme_address* source, uint32_t flags, uint64_t cookie);
 /* Leaves what was joined with the same arguments. Started: OP_DONE. -EADDRNOTAVAIL: not joined. */
 XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
                             const xtreme_address* source, uint64_t cookie);
 
-/* ---- Sending ---------------------------------------------------------------------------------- */
+/* ---- Sending --------------------------------------------------------------------------------- */
 
 enum xtreme_send_flag {
   XTREME_NOW_OR_FAIL = 1 << 0, /* Never QUEUED: a stale order is worse than a refused one. */
@@ -318,35 +321,39 @@ enum xtreme_send_result {
   XTREME_REFUSED_BUFFERS = -3,   /* The pool has no buffer for what does not fit inline. */
   XTREME_REFUSED_STATE = -4,     /* Closed, stale, not connected, ring not started, port broken. */
   XTREME_REFUSED_SIZE = -5,      /* Longer than a datagram can be. */
-  XTREME_REFUSED_ROUTE = -6,     /* No route, not this ring's interface, or broadcast not allowed. */
+  XTREME_REFUSED_ROUTE = -6,     /* No route, another interface's, or broadcast not allowed. */
   XTREME_REFUSED_WINDOW = -7,    /* Streams. */
   XTREME_REFUSED_CONGESTION = -8, /* Streams. */
   XTREME_REFUSED_RECOVERY = -9    /* Streams. */
 };
 
-/* Sends a datagram to the default destination. `data` may be reused at once. `options` may be null. */
+/* Sends a datagram to the default destination. `data` may be reused at once. `options` may be
+ * null. */
 XTREME_API int xtreme_send(xtreme_socket socket, const void* data, size_t length,
                            const xtreme_send_options* options);
 /* Sends a datagram to `peer`. The last few destinations of a socket are remembered. */
 XTREME_API int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, const void* data,
                               size_t length, const xtreme_send_options* options);
-/* Sends `length` bytes at `data`, which lie in `buffer` (acquired or received), without a copy. Takes
- * over one reference when SENT or QUEUED, none when refused. `peer` null: the default destination. */
+/* Sends `length` bytes at `data`, which lie in `buffer` (acquired or received), without a copy.
+ * Takes over one reference when SENT or QUEUED, none when refused. `peer` null: the default
+ * destination. */
 XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer,
                                   xtreme_buffer* buffer, const void* data, size_t length,
                                   const xtreme_send_options* options);
 /* What a send of `length` bytes to the default destination would return now. */
 XTREME_API int xtreme_would_send(xtreme_socket socket, size_t length);
 
-/* ---- Sockets ---------------------------------------------------------------------------------- */
+/* ---- Sockets --------------------------------------------------------------------------------- */
 
-enum xtreme_close_flag { XTREME_DETACH = 1 << 0 /* No completions any more, TERMINATED included. */ };
+enum xtreme_close_flag {
+  XTREME_DETACH = 1 << 0 /* No completions any more, TERMINATED included. */
+};
 /* Ends a socket. After it only its TX_DONEs and TERMINATED come. */
 XTREME_API int xtreme_socket_close(xtreme_socket socket, uint32_t flags);
 XTREME_API int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data);
 XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
 
-/* ---- Buffers ---------------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 /* Every link has a count of its own. Any thread may call, except acquire. */
 XTREME_API void xtreme_buffer_ref(xtreme_buffer* buffer);
@@ -365,7 +372,7 @@ XTREME_API void xtreme_release(const xtreme_completion* completions, int count,
 XTREME_API int xtreme_buffer_acquire(xtreme_ring ring, xtreme_buffer** buffer, uint8_t** data,
                                      uint32_t* capacity);
 
-/* ---- Timers, other threads, other fds ---------------------------------------------------------- */
+/* ---- Timers, other threads, other fds -------------------------------------------------------- */
 
 /* Fires once, at or after `deadline_ns` of CLOCK_MONOTONIC and after the packets that came before.
  * -ENOBUFS: too many. */
@@ -387,7 +394,7 @@ XTREME_API int xtreme_ring_wake(xtreme_ring ring);
  * `events` 0 ends it. */
 XTREME_API int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events);
 
-/* ---- Counters --------------------------------------------------------------------------------- */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 typedef struct xtreme_counter {
   const char* scope;   /* "ring", "queue", "pool", "port", "drop", "udp". */

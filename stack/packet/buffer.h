@@ -33,7 +33,8 @@ struct alignas(64) Buffer {
 
   // Any thread: count in units of kForeignOne, signed, with the two flags below.
   std::atomic<int32_t> foreign{0};
-  Buffer* return_next = nullptr;  // Link in the pool's return stack; the pusher's, then the owner's.
+  // Link in the pool's return stack; the pusher's, then the owner's.
+  Buffer* return_next = nullptr;
 
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }

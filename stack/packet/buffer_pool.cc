@@ -140,7 +140,8 @@ bool BufferPool::ReleaseByForeign(Buffer* buffer) {
                                                   std::memory_order_relaxed));
   const bool last = (word & kForeignMerged) && ForeignCount(word) == 0;
   const bool queue = (word & kForeignQueued) && !(old_word & kForeignQueued);
-  // Until the push the pool counts on us, retired or not (MergeAtRetirement); after it, do not look.
+  // Until the push the pool counts on us, retired or not (MergeAtRetirement); after it, do not
+  // look.
   if ((last || queue) && !pool->PushReturn(buffer)) pool->DropOutstanding(1);
   return last;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process clock: CLOCK_MONOTONIC in nanoseconds, read from the CPU's time-stamp counter.
 //
-// A conversion is a straight line through two samples (ticks, ns). Its error is known: each sample is
-// a clock_gettime() between two counter reads, so it is off by at most half that bracket.
+// A conversion is a straight line through two samples (ticks, ns). Its error is known: each sample
+// is a clock_gettime() between two counter reads, so it is off by at most half that bracket.
 //
 // Invariant: without an invariant TSC (CPUID 80000007H:EDX[8]) ticks *are* CLOCK_MONOTONIC ns.
 // Units: ticks of the counter, ns of CLOCK_MONOTONIC, error rates in parts per billion.
@@ -96,17 +96,17 @@ class TscClock {
   };
 
   // Spins for `calibration_ns`, or returns at once when there is no invariant TSC to calibrate.
-  // INVALID_ARGUMENT: `calibration_ns` out of range. FAILED_PRECONDITION: the counter stood still or
-  // ran at an impossible rate.
+  // INVALID_ARGUMENT: `calibration_ns` out of range. FAILED_PRECONDITION: the counter stood still
+  // or ran at an impossible rate.
   static absl::StatusOr<TscClock> Start(const Options& options);
 
   // The latest calibration.
   const TscConversion& conversion() const { return conversion_; }
 
-  // Takes a sample and fits the line from a window that ends now; the error at the new anchor is one
-  // bracket again. The window is as old as the clock at first and later at least `kWindowNs` long,
-  // so that a rate that NTP steered long ago is forgotten. The errors of Fit; after an error the old
-  // conversion stands.
+  // Takes a sample and fits the line from a window that ends now; the error at the new anchor is
+  // one bracket again. The window is as old as the clock at first and later at least `kWindowNs`
+  // long, so that a rate that NTP steered long ago is forgotten. The errors of Fit; after an error
+  // the old conversion stands.
   absl::Status Recalibrate();
 
  private:

@@ -46,8 +46,8 @@ struct Capabilities {
   std::string ToString() const;
 };
 
-// Which frames a rule takes, as the card matches them: an unset field matches anything. No fragment,
-// the first included, matches a rule with ports.
+// Which frames a rule takes, as the card matches them: an unset field matches anything. No
+// fragment, the first included, matches a rule with ports.
 struct FlowMatch {
   wire::MacAddress destination_mac;  // Always matched.
   std::optional<uint16_t> vlan_id;

@@ -101,7 +101,8 @@ struct TxCompletion {
 // Why a queue stopped.
 struct QueueError {
   bool receive = false;         // The receive queue, else the send queue.
-  uint8_t syndrome = 0;         // The device's, as in its error CQE (mlx5: PRM, "CQE error syndrome").
+  // The device's, as in its error CQE (mlx5: PRM, "CQE error syndrome").
+  uint8_t syndrome = 0;
   uint8_t vendor_syndrome = 0;
   std::string text;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A ConnectX in software, from the kernel boundary down: one NIC with one port on one wire. Control
-// calls make and destroy its objects; Service() is the silicon: it consumes doorbells, executes send
-// queues, takes frames from the wire, steers them, writes CQEs and fires completion events.
+// calls make and destroy its objects; Service() is the silicon: it consumes doorbells, executes
+// send queues, takes frames from the wire, steers them, writes CQEs and fires completion events.
 //
-// Invariant: without a doorbell nothing is sent, and after a destroying call has returned the device
-// does not touch that object's memory.
+// Invariant: without a doorbell nothing is sent, and after a destroying call has returned the
+// device does not touch that object's memory.
 // Units and byte order: requests.h. Results of control calls are 0 or an errno, as a verb's.
 // Thread: every call from any thread. Service() excludes control calls and gives way to them.
 // Spec: DESIGN.md sections 5 and 6; layouts in layout.h and infiniband/mlx5dv.h.
@@ -44,7 +44,8 @@ class Device {
 
   struct Features {
     bool timestamps = true;        // Else CQEs carry 0.
-    bool blueflame = true;         // Else AllocUar(kBlueFlame) is EOPNOTSUPP, as without write combining.
+    // Else AllocUar(kBlueFlame) is EOPNOTSUPP, as without write combining.
+    bool blueflame = true;
     bool checksum_offload = true;  // Else checksum flags are refused, and CQEs carry no verdict.
   };
 
@@ -57,8 +58,8 @@ class Device {
     Limits limits;
     Features features;
     bool strict = true;  // Collect Violations().
-    // The program and the pump take turns on one thread: BlueFlame bytes are then compared whole, and
-    // indices at every look.
+    // The program and the pump take turns on one thread: BlueFlame bytes are then compared whole,
+    // and indices at every look.
     bool step = false;
   };
 
@@ -81,8 +82,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   // The data plane: one pass over doorbells, send queues with work left, the wire and what is due.
-  // False: there was nothing to do, and there will be nothing before NextDeadline() unless a doorbell
-  // is rung or wire()->fd() is readable.
+  // False: there was nothing to do, and there will be nothing before NextDeadline() unless a
+  // doorbell is rung or wire()->fd() is readable.
   bool Service();
 
   // When Service() must run though nothing rings: pacing, CQ moderation, the wire's own delays, a
@@ -98,8 +99,8 @@ class Device {
   int RegisterMemory(const MemoryRequest& request, MemoryKeys* keys);
   int DeregisterMemory(uint32_t lkey);
 
-  // Pages of uar_fd(), zeroed. ENOMEM (limit), EOPNOTSUPP (no BlueFlame). FreeUar: EBUSY while queues
-  // use it, EINVAL.
+  // Pages of uar_fd(), zeroed. ENOMEM (limit), EOPNOTSUPP (no BlueFlame). FreeUar: EBUSY while
+  // queues use it, EINVAL.
   int AllocUar(UarType type, Uar* uar);
   int FreeUar(uint32_t page_id);
   int uar_fd() const;
@@ -111,8 +112,8 @@ class Device {
   // `events` (may be nullptr) is the number of completion events it fired.
   int CreateCq(const CqRequest& request, uint32_t* cqn);
   int DestroyCq(uint32_t cqn, uint32_t* events);
-  // An armed CQ fires after `count` CQEs or `period_us` after the first, whichever is first. 0, 0: at
-  // once.
+  // An armed CQ fires after `count` CQEs or `period_us` after the first, whichever is first. 0, 0:
+  // at once.
   int ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us);
 
   // EINVAL (shape, unknown PD, CQ or UAR), ENOMEM (limit). The QP starts in RESET; it receives from
@@ -135,13 +136,14 @@ class Device {
   // Destroyed by DestroyQp.
   int CreateRssQp(const RssQpRequest& request, uint32_t* qpn);
 
-  // When it returns 0 the rule is in force, on the wire too. EEXIST (an equal match has another tag),
-  // EINVAL (unknown QP, tag above 24 bits, ports without TCP or UDP), ENOSPC (priority), ENOMEM
-  // (limit), EOPNOTSUPP (a partial mask that no wire has), EIO (the wire refused).
+  // When it returns 0 the rule is in force, on the wire too. EEXIST (an equal match has another
+  // tag), EINVAL (unknown QP, tag above 24 bits, ports without TCP or UDP), ENOSPC (priority),
+  // ENOMEM (limit), EOPNOTSUPP (a partial mask that no wire has), EIO (the wire refused).
   int CreateFlow(const FlowRequest& request, uint32_t* flow);
   int DestroyFlow(uint32_t flow);
 
-  // The free-running hardware clock in cycles of hca_core_clock; what a time in nanoseconds is in it.
+  // The free-running hardware clock in cycles of hca_core_clock; what a time in nanoseconds is in
+  // it.
   uint64_t HardwareClock() const;
   uint64_t CyclesAt(int64_t time_ns) const;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel boundary asks of a software ConnectX: one structure a verb, with the addresses and
-// numbers that libmlx5 put into its commands.
+// What the kernel boundary asks of a software ConnectX: one structure a verb, with the addresses
+// and numbers that libmlx5 put into its commands.
 //
-// Invariant: memory named in a request stays mapped until the call that destroys the object returns;
+// Invariant: memory named in a request stays mapped until the call that destroys the object
+// returns;
 // from then on the device does not touch it.
 // Units: bytes, WQEBBs of 64 bytes, entries. Numbers are in host byte order, MAC addresses in wire
 // order; the memory behind ring and doorbell-record pointers is big endian, as the card has it.
@@ -28,9 +29,9 @@ namespace xtreme::connectx {
 // never looped back to queues of the same context.
 using ContextId = uint32_t;
 
-// Where a device reports. Both calls come from the thread that pumps (or, for an event that is due at
-// once, from the control call) with the device's lock held: an implementation must not block and must
-// not call the device.
+// Where a device reports. Both calls come from the thread that pumps (or, for an event that is due
+// at once, from the control call) with the device's lock held: an implementation must not block and
+// must not call the device.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -59,7 +60,8 @@ enum class UarType : uint8_t { kBlueFlame, kNonCached };
 struct Uar {
   uint32_t page_id = 0;    // What libmlx5 hands back as uar page id and bfreg index.
   uint8_t* page = nullptr; // The device's own mapping of it.
-  uint64_t offset = 0;     // In Device::uar_fd(): where the boundary maps 4,096 bytes for the program.
+  // In Device::uar_fd(): where the boundary maps 4,096 bytes for the program.
+  uint64_t offset = 0;
 };
 
 struct CqRequest {
@@ -126,7 +128,8 @@ struct RssQpRequest {
   uint64_t fields = 0;  // IBV_RX_HASH_SRC_IPV4 and so on; 0: every frame goes to the table's first.
 };
 
-// Values or masks of a flow rule; numbers in host byte order. A VLAN mask other than 0 means "tagged";
+// Values or masks of a flow rule; numbers in host byte order. A VLAN mask other than 0 means
+// "tagged";
 // an IP mask other than 0 means "IPv4".
 struct FlowFields {
   MacAddress destination_mac{};

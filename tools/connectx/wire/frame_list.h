@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the wires' tests share: a sink that keeps what it was handed, and frames with a number in them.
+// What the wires' tests share: a sink that keeps what it was handed, and frames with a number in
+// them.
 
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_FRAME_LIST_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_FRAME_LIST_H_

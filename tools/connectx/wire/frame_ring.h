@@ -3,8 +3,8 @@
 // A lock-free ring of Ethernet frames between one producer thread and one consumer thread, in fixed
 // slots: a frame is copied in once and read in place.
 //
-// Invariant: the producer writes only slots in [head, tail + size), the consumer reads only slots in
-// [tail, head); both indices run freely and only their difference counts.
+// Invariant: the producer writes only slots in [head, tail + size), the consumer reads only slots
+// in [tail, head); both indices run freely and only their difference counts.
 // Units: frames; times are whatever nanoseconds the producer hands in.
 // Thread: Push by one thread at a time, Front and Pop by one thread at a time, Empty by either.
 

@@ -114,8 +114,8 @@ bool LinkEnd::SendTo(int peer, std::span<const uint8_t> frame, int64_t now_ns) {
     return false;
   }
   Cable::Port& port = cable_->port(peer);
-  // Both sides exchange the same word, so one comes first: either we see that the receiver armed, or
-  // its exchange in Arm acquires our push. A receiver never sleeps on a frame.
+  // Both sides exchange the same word, so one comes first: either we see that the receiver armed,
+  // or its exchange in Arm acquires our push. A receiver never sleeps on a frame.
   if (port.armed.exchange(false, std::memory_order_acq_rel)) {
     eventfd_write(port.wake_fd, 1);
     // After the write: a receiver that sees the flag finds the descriptor set, and clears both.

@@ -3,8 +3,8 @@
 // The in-memory wire: ends of one cable, or of a hub that floods, in one process.
 //
 // Invariant: between two ends frames keep their order, and each is delivered, or counted as dropped
-// by the end that dropped it. Nothing is allocated per frame; a frame is copied once, into the ring,
-// and the receiver's sink reads it there.
+// by the end that dropped it. Nothing is allocated per frame; a frame is copied once, into the
+// ring, and the receiver's sink reads it there.
 // Units: nanoseconds of the clock the callers hand in: a frame arrives at the time it was sent.
 // Thread: each end may live on a thread of its own, or all of them on one (step mode).
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seam between a software ConnectX and what carries its frames: memory, a network interface, or a
-// decorator that loses some of them. A frame is a whole Ethernet frame without preamble and FCS, its
-// VLAN tag in place, its L4 checksum as the sender meant it.
+// The seam between a software ConnectX and what carries its frames: memory, a network interface, or
+// a decorator that loses some of them. A frame is a whole Ethernet frame without preamble and FCS,
+// its VLAN tag in place, its L4 checksum as the sender meant it.
 //
 // Invariant: a frame is delivered whole or it is dropped, and every drop is in one named counter.
 // Units: nanoseconds of whatever clock the caller hands in (step mode has a virtual one), bytes.
@@ -40,8 +40,8 @@ struct NamedCount {
 };
 
 // What the device asks of a wire that it shares with a kernel. A field left at its default matches
-// anything; `everything` and `all_multicast` ignore the fields below them. As on a card, a rule with
-// a port matches no fragment, the first one included.
+// anything; `everything` and `all_multicast` ignore the fields below them. As on a card, a rule
+// with a port matches no fragment, the first one included.
 struct WireRule {
   bool everything = false;     // Promiscuous: every frame that arrives.
   bool all_multicast = false;  // Every frame whose destination MAC has the group bit.
@@ -94,7 +94,8 @@ class Wire {
   // device can sleep on it after Arm; -1 when there is none. Nobody but the wire reads it.
   virtual int fd() const = 0;
 
-  // Called by the receiving thread right before it sleeps on fd(). False: frames wait, do not sleep.
+  // Called by the receiving thread right before it sleeps on fd(). False: frames wait, do not
+  // sleep.
   // True: the next frame makes fd() readable, until the next Receive. A sender pays for waking a
   // receiver only when the receiver armed: a spinning one costs it nothing.
   virtual bool Arm() { return true; }
@@ -102,9 +103,11 @@ class Wire {
   // When a frame that the wire holds back becomes due in the time handed in; kNoDeadline if none.
   virtual int64_t NextDeadline() const { return kNoDeadline; }
 
-  // Takes frames that match `rule` from the kernel that shares this wire. When it returns OK the rule
+  // Takes frames that match `rule` from the kernel that shares this wire. When it returns OK the
+  // rule
   // is in force: no frame that arrives later and matches goes the other way. Equal rules nest: as
-  // many RemoveRule as AddRule. A wire that is shared with nobody delivers everything and answers OK.
+  // many RemoveRule as AddRule. A wire that is shared with nobody delivers everything and answers
+  // OK.
   // Errors: InvalidArgument (ports without TCP or UDP), ResourceExhausted, or what the kernel said.
   virtual absl::Status AddRule(const WireRule& rule) = 0;
   // NotFound when no equal rule is there.
