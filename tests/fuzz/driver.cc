@@ -40,10 +40,10 @@ Current current;
 void ReportDeath() {
   if (current.input == nullptr) return;
   std::fprintf(stderr,
-               "\nfuzz: died at input %" PRIu64 ", %zu bytes; replay with\n"
+               "\nfuzz: died at input %" PRIu64
+               ", %zu bytes; replay with\n"
                "  %s --seed=%" PRIu64 " --first=%" PRIu64 " --iterations=1\nbytes:",
-               current.index, current.input->size(), current.program, current.seed,
-               current.index);
+               current.index, current.input->size(), current.program, current.seed, current.index);
   for (const uint8_t byte : *current.input) std::fprintf(stderr, " %02x", byte);
   std::fprintf(stderr, "\n");
   current.input = nullptr;
