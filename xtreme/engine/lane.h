@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lane: one thread's way into a ring it does not own: a single-producer queue of 64-bit values.
+//
+// Invariant: values come out once and in order; the producer writes `tail`, the owner writes `head`,
+// each reads the other's only when its own copy says full or empty.
+// Threads: one producer at a time, one consumer (the ring's owner).
+
+#ifndef XTREME_XTREME_ENGINE_LANE_H_
+#define XTREME_XTREME_ENGINE_LANE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace xtreme::engine {
+
+class Lane {
+ public:
+  static constexpr uint32_t kCapacity = 4096;
+
+  // Producer. False: full.
+  bool Push(uint64_t value) {
+    const uint32_t tail = tail_.load(std::memory_order_relaxed);
+    if (tail - cached_head_ == kCapacity) {
+      cached_head_ = head_.load(std::memory_order_acquire);
+      if (tail - cached_head_ == kCapacity) return false;
+    }
+    values_[tail % kCapacity] = value;
+    tail_.store(tail + 1, std::memory_order_release);
+    return true;
+  }
+
+  // Owner. Calls `take(value)` on up to `max` values, oldest first; how many.
+  template <typename Take>
+  uint32_t Drain(uint32_t max, Take&& take) {
+    const uint32_t head = head_.load(std::memory_order_relaxed);
+    const uint32_t waiting = tail_.load(std::memory_order_acquire) - head;
+    const uint32_t count = waiting < max ? waiting : max;
+    for (uint32_t i = 0; i < count; ++i) take(values_[(head + i) % kCapacity]);
+    if (count > 0) head_.store(head + count, std::memory_order_release);
+    return count;
+  }
+
+  // Owner.
+  bool empty() const {
+    return tail_.load(std::memory_order_acquire) == head_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  // Written by the producer.
+  alignas(64) std::atomic<uint32_t> tail_{0};
+  uint32_t cached_head_ = 0;
+  // Written by the owner.
+  alignas(64) std::atomic<uint32_t> head_{0};
+  alignas(64) std::array<uint64_t, kCapacity> values_;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_LANE_H_

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "xtreme/engine/inbox.h"
+
+namespace xtreme::engine {
+namespace {
+
+TEST(LaneTest, FullLaneRefusesAndKeepsOrder) {
+  auto lane = std::make_unique<Lane>();
+  for (uint64_t i = 0; i < Lane::kCapacity; ++i) ASSERT_TRUE(lane->Push(i));
+  EXPECT_FALSE(lane->Push(0));
+  std::vector<uint64_t> taken;
+  EXPECT_EQ(lane->Drain(2, [&](uint64_t value) { taken.push_back(value); }), 2u);
+  EXPECT_EQ(taken, (std::vector<uint64_t>{0, 1}));
+  EXPECT_TRUE(lane->Push(77));
+  EXPECT_EQ(lane->Drain(Lane::kCapacity, [&](uint64_t value) { taken.push_back(value); }),
+            Lane::kCapacity - 1);
+  EXPECT_EQ(taken.back(), 77u);
+  EXPECT_TRUE(lane->empty());
+}
+
+TEST(LaneTest, ValuesOfAnotherThreadArriveOnceAndInOrder) {
+  constexpr uint64_t kValues = 100'000;
+  auto lane = std::make_unique<Lane>();
+  std::thread producer([&] {
+    for (uint64_t i = 0; i < kValues;) {
+      if (lane->Push(i)) ++i;
+      else std::this_thread::yield();
+    }
+  });
+  uint64_t expected = 0;
+  bool in_order = true;
+  while (expected < kValues) {
+    const uint32_t taken = lane->Drain(256, [&](uint64_t value) {
+      in_order = in_order && value == expected;
+      ++expected;
+    });
+    if (taken == 0) std::this_thread::yield();
+  }
+  producer.join();
+  EXPECT_TRUE(in_order);
+}
+
+struct Numbered : Notice {
+  explicit Numbered(int number) : number(number) {}
+  int number;
+};
+
+TEST(InboxTest, NoticesOfOneSenderComeOutInOrder) {
+  Inbox inbox;
+  EXPECT_FALSE(inbox.HasAny());
+  for (int i = 0; i < 3; ++i) inbox.Push(std::make_unique<Numbered>(i));
+  EXPECT_TRUE(inbox.HasAny());
+  std::vector<int> numbers;
+  inbox.TakeAll([&](std::unique_ptr<Notice> notice) {
+    numbers.push_back(static_cast<Numbered*>(notice.get())->number);
+  });
+  EXPECT_EQ(numbers, (std::vector<int>{0, 1, 2}));
+  EXPECT_FALSE(inbox.HasAny());
+}
+
+TEST(InboxTest, WhatNobodyTookIsFreed) {
+  Inbox inbox;
+  inbox.Push(std::make_unique<Numbered>(1));  // Address sanitizer would see a leak.
+}
+
+TEST(InboxTest, NothingIsLostBetweenThreads) {
+  constexpr int kEach = 20'000;
+  Inbox inbox;
+  auto send = [&] {
+    for (int i = 0; i < kEach; ++i) inbox.Push(std::make_unique<Numbered>(i));
+  };
+  std::thread first(send), second(send);
+  int taken = 0;
+  while (taken < 2 * kEach) {
+    if (!inbox.HasAny()) std::this_thread::yield();
+    else inbox.TakeAll([&](std::unique_ptr<Notice>) { ++taken; });
+  }
+  first.join();
+  second.join();
+  EXPECT_EQ(taken, 2 * kEach);
+}
+
+}  // namespace
+}  // namespace xtreme::engine

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/timer_wheel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace xtreme::engine {
+namespace {
+
+using base::Microseconds;
+using base::Milliseconds;
+using base::Nanoseconds;
+using base::Seconds;
+
+std::vector<Timer*> ExpireAll(TimerWheel* wheel, Nanoseconds now) {
+  std::vector<Timer*> fired;
+  wheel->Expire(now, [&](Timer* timer) {
+    fired.push_back(timer);
+    return true;
+  });
+  return fired;
+}
+
+TEST(TimerWheelTest, EmptyWheelHasNoDeadline) {
+  TimerWheel wheel(Seconds(5));
+  EXPECT_TRUE(wheel.empty());
+  EXPECT_EQ(wheel.NextDeadline(), base::kNever);
+  EXPECT_TRUE(ExpireAll(&wheel, Seconds(100)).empty());
+}
+
+TEST(TimerWheelTest, NeverFiresBeforeItsDeadlineNotByANanosecond) {
+  TimerWheel wheel(Nanoseconds(0));
+  Timer timer;
+  wheel.Arm(&timer, Nanoseconds(5'000));
+  EXPECT_EQ(wheel.NextDeadline(), Nanoseconds(5'000));
+  EXPECT_TRUE(ExpireAll(&wheel, Nanoseconds(4'999)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), Nanoseconds(5'000));
+  EXPECT_EQ(ExpireAll(&wheel, Nanoseconds(5'000)).size(), 1u);
+  EXPECT_FALSE(timer.armed());
+  EXPECT_TRUE(wheel.empty());
+}
+
+TEST(TimerWheelTest, DeadlineInThePastFiresAtOnce) {
+  TimerWheel wheel(Seconds(10));
+  Timer timer;
+  wheel.Arm(&timer, Seconds(1));
+  EXPECT_EQ(ExpireAll(&wheel, Seconds(10)).size(), 1u);
+}
+
+TEST(TimerWheelTest, CancelledAndMovedTimersDoNotFireAtTheOldDeadline) {
+  TimerWheel wheel(Nanoseconds(0));
+  Timer cancelled, moved, neighbour;
+  wheel.Arm(&cancelled, Microseconds(10));
+  wheel.Arm(&moved, Microseconds(10));
+  wheel.Arm(&neighbour, Microseconds(10));
+  wheel.Cancel(&cancelled);
+  wheel.Cancel(&cancelled);
+  wheel.Arm(&moved, Milliseconds(10));
+  EXPECT_EQ(ExpireAll(&wheel, Microseconds(10)), std::vector<Timer*>{&neighbour});
+  EXPECT_EQ(ExpireAll(&wheel, Milliseconds(10)), std::vector<Timer*>{&moved});
+}
+
+TEST(TimerWheelTest, FiresInOrderAcrossAllLevels) {
+  TimerWheel wheel(Seconds(3));
+  std::deque<Timer> timers(6);
+  const Nanoseconds after[] = {Microseconds(3),  Microseconds(300), Milliseconds(80),
+                               Seconds(30),      Seconds(3600),     Seconds(200'000)};
+  for (int i = 5; i >= 0; --i) wheel.Arm(&timers[i], Seconds(3) + after[i]);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_TRUE(ExpireAll(&wheel, Seconds(3) + after[i] - Nanoseconds(1)).empty()) << i;
+    EXPECT_EQ(ExpireAll(&wheel, Seconds(3) + after[i]), std::vector<Timer*>{&timers[i]}) << i;
+  }
+}
+
+TEST(TimerWheelTest, LongIdleDoesNotMakeTheNextTimerLate) {
+  TimerWheel wheel(Nanoseconds(0));
+  Timer timer;
+  wheel.Arm(&timer, Seconds(86'400));
+  EXPECT_EQ(ExpireAll(&wheel, Seconds(86'400)).size(), 1u);
+  wheel.Arm(&timer, Seconds(86'400) + Microseconds(7));
+  EXPECT_EQ(wheel.NextDeadline(), Seconds(86'400) + Microseconds(7));
+  EXPECT_EQ(ExpireAll(&wheel, Seconds(86'400) + Microseconds(7)).size(), 1u);
+}
+
+TEST(TimerWheelTest, CallbackMayArmCancelAndStop) {
+  TimerWheel wheel(Nanoseconds(0));
+  Timer first, second, third;
+  wheel.Arm(&first, Microseconds(10));
+  wheel.Arm(&second, Microseconds(20));
+  wheel.Arm(&third, Microseconds(30));
+  std::vector<Timer*> fired;
+  wheel.Expire(Milliseconds(1), [&](Timer* timer) {
+    fired.push_back(timer);
+    wheel.Cancel(&second);
+    if (timer == &first) wheel.Arm(&first, Microseconds(40));
+    return timer != &third;
+  });
+  EXPECT_EQ(fired, (std::vector<Timer*>{&first, &third}));
+  EXPECT_TRUE(first.armed());
+  EXPECT_EQ(ExpireAll(&wheel, Milliseconds(1)), std::vector<Timer*>{&first});
+}
+
+// Against a sorted list: whatever is armed, moved and cancelled, each timer fires at the first
+// expiry at or after its deadline, and NextDeadline() is never later than the earliest one.
+TEST(TimerWheelTest, AgreesWithASortedListForRandomUse) {
+  std::mt19937_64 random(20261121);
+  constexpr int kTimers = 200;
+  TimerWheel wheel(Seconds(1));
+  std::deque<Timer> timers(kTimers);
+  Nanoseconds now = Seconds(1);
+  for (int step = 0; step < 20'000; ++step) {
+    Timer* timer = &timers[random() % kTimers];
+    const int64_t span = int64_t{1} << (random() % 44);
+    if (random() % 4 == 0) wheel.Cancel(timer);
+    else wheel.Arm(timer, now + Nanoseconds(static_cast<int64_t>(random() % span)));
+    now += Nanoseconds(static_cast<int64_t>(random() % (int64_t{1} << (random() % 36))));
+    Nanoseconds earliest = base::kNever;
+    size_t due = 0;
+    for (Timer& each : timers) {
+      if (!each.armed()) continue;
+      earliest = base::Earlier(earliest, each.deadline);
+      due += each.deadline <= now;
+    }
+    ASSERT_LE(wheel.NextDeadline(), earliest) << "step " << step;
+    ASSERT_EQ(ExpireAll(&wheel, now).size(), due) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace xtreme::engine
