@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ControlThread: the one thread of the process that does slow work for rings.
+//
+// Whatever may enter the kernel (rules, joins, port leases, statistics of the port, logging) is an
+// Operation: a ring's owner starts it without a system call, it runs here, and what came of it goes
+// back as a Notice to the ring's Inbox. The thread also serves fds (netlink, ARP replies, watched
+// fds, port events) and periodic work (clock samples, port counters).
+// Invariant: operations of one starter run in the order they were started; everything on this thread
+// runs one at a time. It takes no signals.
+// Units: nanoseconds. Threads: said per function.
+
+#ifndef XTREME_XTREME_ENGINE_CONTROL_THREAD_H_
+#define XTREME_XTREME_ENGINE_CONTROL_THREAD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "stack/base/time.h"
+#include "xtreme/engine/inbox.h"
+
+namespace xtreme::engine {
+
+// Slow work, owned by the control thread from Start() on, destroyed there after Run().
+struct Operation : Notice {
+  virtual void Run() = 0;
+};
+
+// An Operation from a callable.
+template <typename Work>
+std::unique_ptr<Operation> MakeOperation(Work work) {
+  struct Callable final : Operation {
+    explicit Callable(Work work) : work(std::move(work)) {}
+    void Run() override { work(); }
+    Work work;
+  };
+  return std::make_unique<Callable>(std::move(work));
+}
+
+class ControlThread {
+ public:
+  // ResourceExhausted: no fd or no thread is to be had (the message has errno).
+  static absl::StatusOr<std::unique_ptr<ControlThread>> Create();
+
+  // Runs what was started, then ends the thread. Not from the control thread.
+  ~ControlThread();
+  ControlThread(const ControlThread&) = delete;
+  ControlThread& operator=(const ControlThread&) = delete;
+
+  // --- Any thread ---
+
+  // Starts an operation without a system call: it runs within kPeriod.
+  void Start(std::unique_ptr<Operation> operation) { requests_.Push(std::move(operation)); }
+  // The same, and wakes the thread (one system call): for bring-up.
+  void StartNow(std::unique_ptr<Operation> operation);
+  // Runs `work` on the control thread and waits for it; directly when called there. Bring-up only.
+  void RunAndWait(const std::function<void()>& work);
+
+  bool OnThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+  // --- Control thread only (inside an operation or a callback) ---
+
+  // Calls `ready(events)` whenever `fd` has one of `events` (EPOLLIN...; level triggered, unless
+  // EPOLLONESHOT or EPOLLET is among them). Again for the same fd: replaces. False: errno of
+  // epoll_ctl (EPERM: an fd that cannot be waited for, such as a file).
+  bool Watch(int fd, uint32_t events, std::function<void(uint32_t events)> ready);
+  // No call of `ready` comes after it. Before the fd is closed.
+  void Unwatch(int fd);
+
+  // Calls `work` about every `period`, until StopPeriodic() with the number returned.
+  uint64_t StartPeriodic(base::Nanoseconds period, std::function<void()> work);
+  void StopPeriodic(uint64_t number);
+
+  // How long a started operation may wait at most before it is looked at.
+  static constexpr base::Nanoseconds kPeriod = base::Milliseconds(1);
+
+ private:
+  struct Periodic {
+    base::Nanoseconds period;
+    base::Nanoseconds due;
+    std::function<void()> work;
+  };
+
+  ControlThread(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
+  void Loop();
+  void ServeFds(int timeout_ms);
+  void RunRequests();
+  void RunPeriodic();
+
+  const int epoll_fd_;
+  const int wake_fd_;
+  Inbox requests_;
+  std::atomic<bool> stop_{false};
+
+  // Control thread.
+  std::map<int, std::shared_ptr<std::function<void(uint32_t)>>> watched_;
+  std::map<uint64_t, Periodic> periodic_;
+  uint64_t next_periodic_ = 1;
+
+  std::thread thread_;  // Last: it uses all of the above.
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_CONTROL_THREAD_H_

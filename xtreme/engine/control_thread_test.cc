@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/control_thread.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <future>
+#include <vector>
+
+namespace xtreme::engine {
+namespace {
+
+using base::Milliseconds;
+
+std::unique_ptr<ControlThread> MakeThread() {
+  auto control = ControlThread::Create();
+  EXPECT_TRUE(control.ok()) << control.status();
+  return std::move(*control);
+}
+
+TEST(ControlThreadTest, OperationsRunInTheOrderTheyWereStarted) {
+  auto control = MakeThread();
+  std::vector<int> ran;
+  for (int i = 0; i < 100; ++i) control->Start(MakeOperation([&ran, i] { ran.push_back(i); }));
+  control->RunAndWait([] {});
+  ASSERT_EQ(ran.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(ran[i], i);
+}
+
+TEST(ControlThreadTest, StartedWithoutAWakeUpItStillRuns) {
+  auto control = MakeThread();
+  std::promise<bool> ran;
+  control->Start(MakeOperation([&] { ran.set_value(control->OnThisThread()); }));
+  EXPECT_TRUE(ran.get_future().get());
+}
+
+TEST(ControlThreadTest, WhatWasStartedRunsBeforeTheThreadEnds) {
+  bool ran = false;
+  auto control = MakeThread();
+  control->Start(MakeOperation([&] { ran = true; }));
+  control.reset();
+  EXPECT_TRUE(ran);
+}
+
+TEST(ControlThreadTest, RunAndWaitOnTheThreadItselfRunsDirectly) {
+  auto control = MakeThread();
+  int depth = 0;
+  control->RunAndWait([&] { control->RunAndWait([&] { depth = 2; }); });
+  EXPECT_EQ(depth, 2);
+}
+
+TEST(ControlThreadTest, CallsBackWhenAWatchedFdIsReadyAndNotAfterUnwatch) {
+  auto control = MakeThread();
+  int pipe_fds[2];
+  ASSERT_EQ(pipe2(pipe_fds, O_NONBLOCK | O_CLOEXEC), 0);
+  std::promise<uint32_t> ready;
+  control->RunAndWait([&] {
+    EXPECT_TRUE(control->Watch(pipe_fds[0], EPOLLIN, [&](uint32_t events) {
+      control->Unwatch(pipe_fds[0]);  // Level triggered: once is what the promise can take.
+      ready.set_value(events);
+    }));
+  });
+  ASSERT_EQ(write(pipe_fds[1], "x", 1), 1);
+  EXPECT_EQ(ready.get_future().get(), static_cast<uint32_t>(EPOLLIN));
+  control->RunAndWait([] {});
+  close(pipe_fds[0]);
+  close(pipe_fds[1]);
+}
+
+TEST(ControlThreadTest, AFileCannotBeWatched) {
+  auto control = MakeThread();
+  const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  control->RunAndWait([&] {
+    EXPECT_FALSE(control->Watch(file, EPOLLIN, [](uint32_t) {}));
+    EXPECT_EQ(errno, EPERM);
+  });
+  close(file);
+}
+
+TEST(ControlThreadTest, PeriodicWorkRepeatsUntilStopped) {
+  auto control = MakeThread();
+  std::promise<void> third;
+  int runs = 0;
+  uint64_t number = 0;
+  control->RunAndWait([&] {
+    number = control->StartPeriodic(Milliseconds(1), [&] {
+      if (++runs == 3) {
+        control->StopPeriodic(number);
+        third.set_value();
+      }
+    });
+  });
+  third.get_future().wait();
+  control->RunAndWait([&] { EXPECT_EQ(runs, 3); });
+}
+
+}  // namespace
+}  // namespace xtreme::engine
