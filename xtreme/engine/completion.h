@@ -2,8 +2,9 @@
 //
 // Completion: what a poll hands out, one for each packet, change of state or finished operation.
 //
-// The layout is the C API's `xtreme_completion` to the byte (api/ asserts it), so that the poll loop
-// writes into the caller's array and nobody translates. The first 64 bytes tell what to do with it.
+// The layout is the C API's `xtreme_completion` to the byte (api/ asserts it), so that the poll
+// loop writes into the caller's array and nobody translates. The first 64 bytes tell what to do
+// with it.
 // Units: bytes, nanoseconds. Byte order: ports host, addresses as on the wire.
 
 #ifndef XTREME_XTREME_ENGINE_COMPLETION_H_

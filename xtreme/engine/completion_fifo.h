@@ -3,8 +3,8 @@
 // CompletionFifo: completions in the order they came about, on their way to the application.
 //
 // Invariant: what Emit() returned is handed out exactly once, in order. While nothing waits, Emit()
-// gives slots of the caller's own array, so that a completion is written where it is read; past that
-// array's end it gives slots of the fifo. Whoever emits asked Room() first.
+// gives slots of the caller's own array, so that a completion is written where it is read; past
+// that array's end it gives slots of the fifo. Whoever emits asked Room() first.
 // Threads: the ring's owner.
 
 #ifndef XTREME_XTREME_ENGINE_COMPLETION_FIFO_H_

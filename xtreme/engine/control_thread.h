@@ -6,8 +6,8 @@
 // Operation: a ring's owner starts it without a system call, it runs here, and what came of it goes
 // back as a Notice to the ring's Inbox. The thread also serves fds (netlink, ARP replies, watched
 // fds, port events) and periodic work (clock samples, port counters).
-// Invariant: operations of one starter run in the order they were started; everything on this thread
-// runs one at a time. It takes no signals.
+// Invariant: operations of one starter run in the order they were started; everything on this
+// thread runs one at a time. It takes no signals.
 // Units: nanoseconds. Threads: said per function.
 
 #ifndef XTREME_XTREME_ENGINE_CONTROL_THREAD_H_

@@ -2,8 +2,8 @@
 //
 // Lane: one thread's way into a ring it does not own: a single-producer queue of 64-bit values.
 //
-// Invariant: values come out once and in order; the producer writes `tail`, the owner writes `head`,
-// each reads the other's only when its own copy says full or empty.
+// Invariant: values come out once and in order; the producer writes `tail`, the owner writes
+// `head`, each reads the other's only when its own copy says full or empty.
 // Threads: one producer at a time, one consumer (the ring's owner).
 
 #ifndef XTREME_XTREME_ENGINE_LANE_H_

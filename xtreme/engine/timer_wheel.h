@@ -3,7 +3,8 @@
 // TimerWheel: deadlines at microsecond resolution, any number of them, constant work for each.
 //
 // Invariant: a timer never fires before its deadline; within one Expire() timers fire in the order
-// of their deadlines' slots. Four levels of 256 slots, 1.024 us wide at the bottom, 73 minutes in all;
+// of their deadlines' slots. Four levels of 256 slots, 1.024 us wide at the bottom, 73 minutes in
+// all;
 // later deadlines wait at the top and are looked at again. An empty slot costs nothing: each level
 // has a bitmap. Never allocates; a timer is embedded in what it belongs to.
 // Units: nanoseconds on the ring's clock. Threads: the ring's owner.
@@ -48,8 +49,8 @@ class TimerWheel {
   // kNever when empty.
   base::Nanoseconds NextDeadline() const { return next_deadline_; }
 
-  // Takes off, and calls `fire(Timer*)` for, every timer whose deadline is at or before `now`. `fire`
-  // may arm and cancel any timer. Stops when `fire` returns false: the rest fires next time.
+  // Takes off, and calls `fire(Timer*)` for, every timer whose deadline is at or before `now`.
+  // `fire` may arm and cancel any timer. Stops when `fire` returns false: the rest fires next time.
   template <typename Fire>
   void Expire(base::Nanoseconds now, Fire&& fire) {
     while (Timer* due = TakeDue(now)) {
