@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C++ face: RAII over xtreme.h, which is the manual. Nothing here adds behaviour; it adds types,
+// ownership and ranges. C++20, the standard library only: no exceptions, no callbacks, no blocking.
+//
+// A Ring releases what a poll handed out at the next poll, except what was Keep()t. Handles are
+// closed by their destructors, which wait for nothing. Threads: as in xtreme.h.
+
+#ifndef XTREME_API_XTREME_HPP_
+#define XTREME_API_XTREME_HPP_
+
+#include <cassert>
+#include <cerrno>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/xtreme.h"
+
+namespace xtreme {
+
+// --- Errors -------------------------------------------------------------------------------------
+
+struct Error {
+  int code = 0;         // A positive errno.
+  std::string message;  // One sentence.
+};
+
+// A value, or why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}
+  Result(Error error) : state_(std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  // Only when ok(); else only when not.
+  T& value() & { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  T* operator->() { return &value(); }
+  T& operator*() & { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  const Error& error() const { return std::get<1>(state_); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+struct Done {};
+using Status = Result<Done>;
+
+// The calling thread's last error as a value; `code` is what the C call returned.
+inline Error LastError(int code) { return Error{-code, xtreme_error()}; }
+inline Status ToStatus(int code) { return code < 0 ? Status(LastError(code)) : Status(Done{}); }
+
+// --- Addresses ----------------------------------------------------------------------------------
+
+inline Result<xtreme_address> ParseAddress(std::string_view text) {
+  xtreme_address address = {};
+  const int code = xtreme_address_parse(std::string(text).c_str(), &address);
+  if (code < 0) return LastError(code);
+  return address;
+}
+
+inline std::string ToString(const xtreme_address& address) {
+  char text[64];
+  xtreme_address_format(&address, text, sizeof text);
+  return text;
+}
+
+// --- Completions --------------------------------------------------------------------------------
+
+enum Kind : uint8_t {
+  kPacket = XTREME_PACKET,
+  kAccepted = XTREME_ACCEPTED,
+  kEstablished = XTREME_ESTABLISHED,
+  kPeerClosed = XTREME_PEER_CLOSED,
+  kTxSpace = XTREME_TX_SPACE,
+  kTxWire = XTREME_TX_WIRE,
+  kTxDone = XTREME_TX_DONE,
+  kOpDone = XTREME_OP_DONE,
+  kTimer = XTREME_TIMER,
+  kPosted = XTREME_POSTED,
+  kFdEvent = XTREME_FD_EVENT,
+  kRing = XTREME_RING,
+  kError = XTREME_ERROR,
+  kTerminated = XTREME_TERMINATED,
+};
+
+// A reference to a received packet that outlives its poll. Any thread.
+class Packet {
+ public:
+  Packet() = default;
+  Packet(Packet&& other) noexcept
+      : head_(std::exchange(other.head_, nullptr)), bytes_(other.bytes_) {}
+  Packet& operator=(Packet&& other) noexcept {
+    std::swap(head_, other.head_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Packet() { Release(); }
+
+  explicit operator bool() const { return head_ != nullptr; }
+  // The payload in the first link: all of it, unless the packet is chained.
+  std::span<uint8_t> bytes() const { return bytes_; }
+  xtreme_buffer* head() const { return head_; }
+
+  void Release() {
+    for (xtreme_buffer* link = std::exchange(head_, nullptr); link != nullptr;) {
+      xtreme_buffer* next = xtreme_buffer_next(link);
+      xtreme_buffer_release(link);
+      link = next;
+    }
+  }
+
+ private:
+  friend struct Completion;
+  Packet(xtreme_buffer* head, std::span<uint8_t> bytes) : head_(head), bytes_(bytes) {}
+
+  xtreme_buffer* head_ = nullptr;
+  std::span<uint8_t> bytes_;
+};
+
+// A completion with accessors; the fields are xtreme_completion's.
+struct Completion : xtreme_completion {
+  Kind kind() const { return static_cast<Kind>(xtreme_completion::kind); }
+  bool has(xtreme_flag flag) const { return (flags & flag) != 0; }
+
+  // The payload, when it is one contiguous buffer; of a chained packet the first link's part.
+  std::span<uint8_t> bytes() const {
+    if (!has(XTREME_CHAINED)) return {data, length};
+    const uint8_t* end = xtreme_buffer_data(buffer) + xtreme_buffer_length(buffer);
+    return {data, static_cast<size_t>(end - data)};
+  }
+
+  // Takes the packet's references over: it is not released with the batch.
+  Packet Keep() {
+    const std::span<uint8_t> first = bytes();
+    return Packet(std::exchange(buffer, nullptr), first);
+  }
+
+  xtreme_address source() const { return MakeAddress(source_ip, source_port); }
+  xtreme_address destination() const { return MakeAddress(destination_ip, destination_port); }
+  template <typename T>
+  T* user() const {
+    return reinterpret_cast<T*>(user_data);
+  }
+
+ private:
+  static xtreme_address MakeAddress(const uint8_t (&ip)[16], uint16_t port) {
+    xtreme_address address;
+    for (int i = 0; i < 16; ++i) address.ip[i] = ip[i];
+    address.port = port;
+    return address;
+  }
+};
+static_assert(sizeof(Completion) == sizeof(xtreme_completion));
+
+// What one poll handed out. Valid until the next poll of the same ring or group.
+class Batch {
+ public:
+  Batch(Completion* first, int count, const uint64_t* poll)
+      : completions_(first, static_cast<size_t>(count)), poll_(poll), made_at_(*poll) {}
+
+  Completion* begin() const { return Checked().data(); }
+  Completion* end() const { return Checked().data() + completions_.size(); }
+  size_t size() const { return completions_.size(); }
+  bool empty() const { return completions_.empty(); }
+
+ private:
+  std::span<Completion> Checked() const {
+    assert(*poll_ == made_at_ && "a batch was used after the next poll");
+    return completions_;
+  }
+  std::span<Completion> completions_;
+  const uint64_t* poll_;
+  uint64_t made_at_;
+};
+
+// --- Rings --------------------------------------------------------------------------------------
+
+class RingOptions {
+ public:
+  static RingOptions Latency(std::string interface) { return Make("latency", interface); }
+  static RingOptions Feed(std::string interface) { return Make("feed", interface); }
+  static RingOptions Throughput(std::string interface) { return Make("throughput", interface); }
+  static RingOptions Dev(std::string interface) { return Make("dev", interface); }
+
+  RingOptions& RxBurstMs(uint32_t milliseconds) {
+    options_.rx_burst_us = milliseconds * 1000;
+    return *this;
+  }
+  RingOptions& UserData(uint64_t user_data) {
+    options_.user_data = user_data;
+    return *this;
+  }
+  // By name, as in docs/settings.md. An error is kept and returned by Ring::Open().
+  RingOptions& Set(const char* name, const char* value) {
+    return Keep(xtreme_ring_options_set(&options_, name, value));
+  }
+  RingOptions& FromEnvironment(char** environment) {
+    return Keep(xtreme_ring_options_from_environment(&options_, environment));
+  }
+
+  // As the C struct: any field may be changed.
+  xtreme_ring_options& fields() { return options_; }
+  std::string Print() const {
+    std::string text(static_cast<size_t>(xtreme_ring_options_print(&options_, nullptr, 0)) + 1, 0);
+    xtreme_ring_options_print(&options_, text.data(), text.size());
+    text.pop_back();
+    return text;
+  }
+
+ private:
+  friend class Ring;
+  static RingOptions Make(const char* profile, const std::string& interface) {
+    RingOptions made;
+    made.interface_ = interface;
+    return made.Keep(xtreme_ring_options_init(&made.options_, profile));
+  }
+  RingOptions& Keep(int code) {
+    if (code < 0 && error_.code == 0) error_ = LastError(code);
+    return *this;
+  }
+
+  xtreme_ring_options options_ = {};
+  std::string interface_;
+  Error error_;
+};
+
+enum JoinFlag : uint32_t {
+  kShareWithKernel = XTREME_SHARE_WITH_KERNEL,
+  kExcludeSource = XTREME_EXCLUDE_SOURCE,
+};
+
+struct SendOptions {
+  uint64_t cookie = 0;
+  bool now_or_fail = false;
+  bool no_doorbell = false;
+  bool want_done = false;
+  bool want_wire = false;
+  bool warm = false;
+
+  xtreme_send_options ToC() const {
+    xtreme_send_options c = {};
+    const auto add = [&c](bool wanted, xtreme_send_flag flag) {
+      if (wanted) c.flags |= flag;
+    };
+    add(now_or_fail, XTREME_NOW_OR_FAIL);
+    add(no_doorbell, XTREME_NO_DOORBELL);
+    add(want_done, XTREME_WANT_DONE);
+    add(want_wire, XTREME_WANT_WIRE);
+    add(warm, XTREME_WARM);
+    c.cookie = cookie;
+    return c;
+  }
+};
+
+struct UdpOptions {
+  std::string local;  // "10.0.0.1:9000", ":9000", "233.54.12.111:26477"; empty: any, leased port.
+  uint64_t user_data = 0;
+  bool reuse = false;
+  bool multicast_loop = false;
+  bool broadcast = false;
+  uint8_t multicast_ttl = 1;
+  uint8_t ttl = 64;
+  uint8_t tos = 0;
+  uint32_t max_held = 0;
+};
+
+// Owns a socket; closes it. Its ring must be alive.
+class UdpSocket {
+ public:
+  UdpSocket() = default;
+  UdpSocket(UdpSocket&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  UdpSocket& operator=(UdpSocket&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~UdpSocket() { Close(); }
+
+  xtreme_socket handle() const { return handle_; }
+
+  // Started: ends as OP_DONE with `cookie`.
+  Status Connect(const xtreme_address& peer, uint64_t cookie = 0) {
+    return ToStatus(xtreme_udp_connect(handle_, &peer, cookie));
+  }
+  Status Join(const xtreme_address& group, uint64_t cookie = 0, uint32_t flags = 0) {
+    return ToStatus(xtreme_join(handle_, &group, nullptr, flags, cookie));
+  }
+  Status JoinSource(const xtreme_address& group, const xtreme_address& source,
+                    uint64_t cookie = 0, uint32_t flags = 0) {
+    return ToStatus(xtreme_join(handle_, &group, &source, flags, cookie));
+  }
+  Status JoinAll(std::span<const xtreme_address> groups, uint64_t cookie = 0, uint32_t flags = 0) {
+    for (const xtreme_address& group : groups) {
+      if (Status joined = Join(group, cookie, flags); !joined) return joined;
+    }
+    return Done{};
+  }
+  Status Leave(const xtreme_address& group, uint64_t cookie = 0) {
+    return ToStatus(xtreme_leave(handle_, &group, nullptr, cookie));
+  }
+
+  xtreme_send_result Send(std::span<const uint8_t> bytes) {
+    return Result(xtreme_send(handle_, bytes.data(), bytes.size(), nullptr));
+  }
+  xtreme_send_result Send(std::span<const uint8_t> bytes, const SendOptions& options) {
+    const xtreme_send_options c = options.ToC();
+    return Result(xtreme_send(handle_, bytes.data(), bytes.size(), &c));
+  }
+  xtreme_send_result SendTo(const xtreme_address& peer, std::span<const uint8_t> bytes,
+                            const SendOptions& options = {}) {
+    const xtreme_send_options c = options.ToC();
+    return Result(xtreme_send_to(handle_, &peer, bytes.data(), bytes.size(), &c));
+  }
+  xtreme_send_result WouldSend(size_t length) const {
+    return Result(xtreme_would_send(handle_, length));
+  }
+
+  xtreme::Result<xtreme_address> Local() const {
+    xtreme_address local;
+    const int code = xtreme_socket_local(handle_, &local);
+    if (code < 0) return LastError(code);
+    return local;
+  }
+  void SetUserData(uint64_t user_data) { xtreme_socket_set_user_data(handle_, user_data); }
+
+  // Afterwards only its TX_DONEs and TERMINATED come.
+  void Close(uint32_t flags = 0) {
+    if (handle_.value != 0) xtreme_socket_close(std::exchange(handle_, {}), flags);
+  }
+
+ private:
+  friend class Ring;
+  explicit UdpSocket(xtreme_socket handle) : handle_(handle) {}
+  static xtreme_send_result Result(int code) { return static_cast<xtreme_send_result>(code); }
+
+  xtreme_socket handle_ = {};
+};
+
+// Owns a ring, and the completions of its last poll.
+class Ring {
+ public:
+  static Result<Ring> Open(const RingOptions& options, int max_batch = 64) {
+    if (options.error_.code != 0) return options.error_;
+    xtreme_ring_options fields = options.options_;
+    fields.interface_name = options.interface_.c_str();
+    xtreme_ring handle;
+    const int code = xtreme_ring_open(&fields, &handle);
+    if (code < 0) return LastError(code);
+    return Ring(handle, max_batch);
+  }
+
+  Result<UdpSocket> OpenUdp(const UdpOptions& options) {
+    xtreme_udp_options c = {};
+    c.size = sizeof c;
+    Result<xtreme_address> local = ParseAddress(options.local.empty() ? "*:0" : options.local);
+    if (!local) return local.error();
+    c.local = *local;
+    c.user_data = options.user_data;
+    c.reuse = options.reuse;
+    c.multicast_loop = options.multicast_loop;
+    c.multicast_ttl = options.multicast_ttl;
+    c.ttl = options.ttl;
+    c.tos = options.tos;
+    c.broadcast = options.broadcast;
+    c.max_held = options.max_held;
+    xtreme_socket socket;
+    const int code = xtreme_udp_open(handle(), &c, &socket);
+    if (code < 0) return LastError(code);
+    return UdpSocket(socket);
+  }
+
+  Status Start() { return ToStatus(xtreme_ring_start(handle())); }
+  Status Adopt() { return ToStatus(xtreme_ring_adopt(handle())); }
+
+  // Releases the last batch and polls. An error is an empty batch.
+  Batch Poll() {
+    state_->Release();
+    return Hand(xtreme_ring_poll(handle(), state_->completions.data(), state_->max(),
+                                 sizeof(Completion)));
+  }
+  // The same by the ring's waiting policy, for at most `timeout_ns` (-1: no limit).
+  Batch Wait(int64_t timeout_ns) {
+    state_->Release();
+    return Hand(xtreme_ring_wait(handle(), state_->completions.data(), state_->max(),
+                                 sizeof(Completion), timeout_ns));
+  }
+  // True: armed, wait for fd(). False: something waits already.
+  bool Arm() { return xtreme_ring_arm(handle()) == 0; }
+  int fd() const { return xtreme_ring_fd(handle()); }
+  void Flush() { xtreme_ring_flush(handle()); }
+  int64_t now_ns() const { return xtreme_ring_now(handle()); }
+
+  Result<xtreme_timer> StartTimer(int64_t deadline_ns, uint64_t cookie) {
+    xtreme_timer timer;
+    const int code = xtreme_timer_start(handle(), deadline_ns, cookie, &timer);
+    if (code < 0) return LastError(code);
+    return timer;
+  }
+  void CancelTimer(xtreme_timer timer) { xtreme_timer_cancel(handle(), timer); }
+  Status Watch(int fd, uint32_t events) { return ToStatus(xtreme_ring_watch(handle(), fd, events)); }
+
+  std::string Describe() const {
+    std::string text(static_cast<size_t>(xtreme_ring_describe(handle(), nullptr, 0)) + 1, 0);
+    xtreme_ring_describe(handle(), text.data(), text.size());
+    text.pop_back();
+    return text;
+  }
+  std::vector<xtreme_counter> Counters() const {
+    std::vector<xtreme_counter> counters(
+        static_cast<size_t>(xtreme_ring_counters(handle(), nullptr, 0)));
+    xtreme_ring_counters(handle(), counters.data(), static_cast<int>(counters.size()));
+    return counters;
+  }
+  xtreme_ring handle() const { return state_->handle; }
+
+ private:
+  // On the heap, so that a Batch stays valid when the Ring is moved.
+  struct State {
+    State(xtreme_ring handle, int max_batch)
+        : handle(handle), completions(static_cast<size_t>(max_batch)) {}
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() {
+      Release();
+      xtreme_ring_close(handle);
+    }
+    void Release() {
+      if (count > 0) xtreme_release(completions.data(), count, sizeof(Completion));
+      count = 0;
+      ++polls;
+    }
+    int max() const { return static_cast<int>(completions.size()); }
+
+    xtreme_ring handle;
+    std::vector<Completion> completions;
+    int count = 0;
+    uint64_t polls = 0;
+  };
+
+  Ring(xtreme_ring handle, int max_batch)
+      : state_(std::make_unique<State>(handle, max_batch)) {}
+  Batch Hand(int count) {
+    state_->count = count < 0 ? 0 : count;
+    return Batch(state_->completions.data(), state_->count, &state_->polls);
+  }
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace xtreme
+
+#endif  // XTREME_API_XTREME_HPP_
