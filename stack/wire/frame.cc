@@ -53,7 +53,8 @@ FrameVerdict ParseDatagram(const Ipv4View& ip, uint8_t verified, UdpFrame* udp) 
   udp->flow = {.destination = ip.destination(),
                .source = ip.source(),
                .destination_port = datagram->destination_port(),
-               .source_port = datagram->source_port()};
+               .source_port = datagram->source_port(),
+               .vlan_id = udp->flow.vlan_id};
   udp->payload_offset = static_cast<uint8_t>(udp->ip_offset + ip.header_bytes() + kUdpHeaderBytes);
   udp->payload_bytes = static_cast<uint16_t>(datagram->payload().size());
   return FrameVerdict::kUdp;
@@ -72,6 +73,7 @@ FrameVerdict ParseUdpFrameInFull(const uint8_t* frame, size_t length_bytes, uint
   if (!ip.ok()) return VerdictOf(ip.error());
   const std::optional<VlanTag> vlan = ethernet->vlan();
   udp->vlan_tci = vlan ? vlan->tci() : UdpFrame::kNoVlan;
+  udp->flow.vlan_id = vlan ? vlan->id : 0;
   udp->ip_offset = static_cast<uint8_t>(ethernet->header_bytes());
   if (ip->protocol() != kIpProtocolUdp) return FrameVerdict::kNotUdp;
   if (ip->IsFragment()) return FrameVerdict::kFragment;

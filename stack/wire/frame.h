@@ -55,13 +55,13 @@ base::CounterName DescribeReason(FrameVerdict verdict);
 // How many frames got each verdict.
 using FrameCounters = base::ReasonCounters<FrameVerdict>;
 
-// The two ends of a received datagram: the destination first, because that is what it is looked up
-// by.
+// Between whom, and on which VLAN, a datagram was received: what it is demultiplexed by.
 struct UdpFlow {
   Ipv4Address destination;
   Ipv4Address source;
   uint16_t destination_port = 0;
   uint16_t source_port = 0;
+  uint16_t vlan_id = 0;  // 0: none, an untagged frame or one with a priority only
 
   friend constexpr bool operator==(const UdpFlow&, const UdpFlow&) = default;
 };
@@ -79,6 +79,12 @@ struct UdpFrame {
 
   bool tagged() const { return vlan_tci != kNoVlan; }
   VlanTag vlan() const { return VlanTag::FromTci(vlan_tci); }
+
+  // For a tag that the NIC stripped from the frame.
+  void SetTag(uint16_t tci) {
+    vlan_tci = tci;
+    flow.vlan_id = VlanTag::FromTci(tci).id;
+  }
 
   friend constexpr bool operator==(const UdpFrame&, const UdpFrame&) = default;
 };
@@ -117,6 +123,7 @@ inline FrameVerdict ParseUdpFrame(const uint8_t* frame, size_t length_bytes, uin
   udp->flow.source = Ipv4Address(static_cast<uint32_t>(addresses >> 32));
   udp->flow.destination_port = static_cast<uint16_t>(ports);
   udp->flow.source_port = static_cast<uint16_t>(ports >> 16);
+  udp->flow.vlan_id = 0;
   udp->payload_bytes = static_cast<uint16_t>(payload_bytes);
   udp->payload_offset = kPayloadOffset;
   udp->ip_offset = kEthernetHeaderBytes;

@@ -62,13 +62,32 @@ TEST(ParseUdpFrame, FindsTheDatagramInAPlainFrame) {
 TEST(ParseUdpFrame, FindsTheDatagramBehindATag) {
   UdpFrame udp;
   ASSERT_EQ(Parse(kTaggedFrame, kAllChecksumsVerified, &udp), FrameVerdict::kUdp);
-  EXPECT_EQ(udp, (UdpFrame{.flow = kFlow,
+  UdpFlow flow = kFlow;
+  flow.vlan_id = 100;
+  EXPECT_EQ(udp, (UdpFrame{.flow = flow,
                            .payload_bytes = 3,
                            .payload_offset = 46,
                            .ip_offset = 18,
                            .vlan_tci = 0x6064}));
   EXPECT_TRUE(udp.tagged());
   EXPECT_EQ(udp.vlan(), (VlanTag{.id = 100, .priority = 3}));
+}
+
+TEST(ParseUdpFrame, APriorityAloneIsNoVlan) {
+  UdpFrame udp;
+  ASSERT_EQ(Parse(With(kTaggedFrame, 14, Hex("a000")), kAllChecksumsVerified, &udp),
+            FrameVerdict::kUdp);
+  EXPECT_TRUE(udp.tagged());
+  EXPECT_EQ(udp.flow, kFlow);
+}
+
+TEST(ParseUdpFrame, ATagTheNicStrippedReadsAsOneInTheFrame) {
+  UdpFrame in_frame, stripped;
+  ASSERT_EQ(Parse(kTaggedFrame, kAllChecksumsVerified, &in_frame), FrameVerdict::kUdp);
+  ASSERT_EQ(Parse(kFrame, kAllChecksumsVerified, &stripped), FrameVerdict::kUdp);
+  stripped.SetTag(0x6064);
+  EXPECT_EQ(stripped.flow, in_frame.flow);
+  EXPECT_EQ(stripped.vlan_tci, in_frame.vlan_tci);
 }
 
 TEST(ParseUdpFrame, FindsTheDatagramBehindOptions) {
