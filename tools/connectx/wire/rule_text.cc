@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/wire/rule_text.h"
+
+#include <netinet/in.h>
+
+#include <cstdio>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr uint16_t kEtherTypeIpv4 = 0x0800;
+constexpr MacAddress kAnyMac{};
+constexpr MacAddress kWholeMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+constexpr MacAddress kGroupBit{0x01, 0, 0, 0, 0, 0};
+constexpr uint32_t kWholeIp = 0xffffffff;
+
+MacAddress Masked(const MacAddress& mac, const MacAddress& mask) {
+  MacAddress result;
+  for (size_t i = 0; i < mac.size(); ++i) result[i] = mac[i] & mask[i];
+  return result;
+}
+
+std::string MacText(const MacAddress& mac) {
+  char text[18];
+  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
+                mac[4], mac[5]);
+  return text;
+}
+
+std::string IpText(uint32_t ip) {
+  return absl::StrCat(ip >> 24, ".", ip >> 16 & 0xff, ".", ip >> 8 & 0xff, ".", ip & 0xff);
+}
+
+bool HasIpv4Fields(const WireRule& rule) {
+  return rule.src_ip_mask != 0 || rule.dst_ip_mask != 0 || rule.protocol || rule.src_port ||
+         rule.dst_port;
+}
+
+// Joins the parts of a concatenation.
+class Concatenation {
+ public:
+  explicit Concatenation(RuleText& text) : text_(text) {}
+
+  void Add(const std::string& field, const std::string& value) { Add(field, field, value); }
+
+  void AddMac(const char* field, const MacAddress& mac, const MacAddress& mask) {
+    if (mask != kAnyMac) AddMaskedMac(field, mac, mask);
+  }
+
+  void AddMaskedMac(const char* field, const MacAddress& mac, const MacAddress& mask) {
+    Add(field, mask == kWholeMac ? field : absl::StrCat("(", field, " & ", MacText(mask), ")"),
+        MacText(mac));
+  }
+
+  void AddIp(const char* field, uint32_t ip, uint32_t mask) {
+    if (mask == 0) return;
+    Add(field, mask == kWholeIp ? field : absl::StrCat("(", field, " & ", IpText(mask), ")"),
+        IpText(ip));
+  }
+
+ private:
+  void Add(const std::string& field, const std::string& key, const std::string& value) {
+    const char* dot = text_.fields.empty() ? "" : " . ";
+    absl::StrAppend(&text_.fields, dot, field);
+    absl::StrAppend(&text_.key, dot, key);
+    absl::StrAppend(&text_.element, dot, value);
+  }
+
+  RuleText& text_;
+};
+
+}  // namespace
+
+absl::StatusOr<WireRule> Normalise(const WireRule& rule) {
+  if (rule.everything) return WireRule{.everything = true, .dont_trap = rule.dont_trap};
+  if (rule.all_multicast) {
+    return WireRule{.dont_trap = rule.dont_trap, .dst_mac = kGroupBit, .dst_mac_mask = kGroupBit};
+  }
+  const bool has_ports = rule.src_port || rule.dst_port;
+  if (has_ports && rule.protocol != IPPROTO_TCP && rule.protocol != IPPROTO_UDP) {
+    return absl::InvalidArgumentError("wire rule: ports need protocol TCP or UDP");
+  }
+  if (rule.ethertype && *rule.ethertype != kEtherTypeIpv4 && HasIpv4Fields(rule)) {
+    return absl::InvalidArgumentError("wire rule: IPv4 fields under another EtherType");
+  }
+  if (rule.vlan && *rule.vlan > 4095) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wire rule: VLAN id ", *rule.vlan, " asked, 0 to 4095 offered"));
+  }
+  WireRule result = rule;
+  result.dst_mac = Masked(rule.dst_mac, rule.dst_mac_mask);
+  result.src_mac = Masked(rule.src_mac, rule.src_mac_mask);
+  result.dst_ip = rule.dst_ip & rule.dst_ip_mask;
+  result.src_ip = rule.src_ip & rule.src_ip_mask;
+  if (HasIpv4Fields(rule)) result.ethertype.reset();
+  WireRule matches_all{.dont_trap = rule.dont_trap};
+  if (result == matches_all) result.everything = true;
+  return result;
+}
+
+RuleText ToText(const WireRule& rule) {
+  RuleText text;
+  Concatenation parts(text);
+  parts.AddMac("ether daddr", rule.dst_mac, rule.dst_mac_mask);
+  parts.AddMac("ether saddr", rule.src_mac, rule.src_mac_mask);
+  if (rule.vlan == 0) text.guard = "ether type != 8021q ether type != 8021ad";
+  if (rule.vlan.value_or(0) != 0) parts.Add("vlan id", absl::StrCat(*rule.vlan));
+  if (rule.ethertype) parts.Add("meta protocol", absl::StrCat("0x", absl::Hex(*rule.ethertype)));
+  parts.AddIp("ip saddr", rule.src_ip, rule.src_ip_mask);
+  parts.AddIp("ip daddr", rule.dst_ip, rule.dst_ip_mask);
+  if (rule.protocol) parts.Add("ip protocol", absl::StrCat(static_cast<int>(*rule.protocol)));
+  if (rule.src_port) parts.Add("th sport", absl::StrCat(*rule.src_port));
+  if (rule.dst_port) parts.Add("th dport", absl::StrCat(*rule.dst_port));
+  // Nothing compared: no bit of an address, which is a key that always has the same value.
+  if (text.fields.empty()) parts.AddMaskedMac("ether daddr", kAnyMac, kAnyMac);
+  // As on a card: no fragment has ports, the first included (MF or an offset is set).
+  if (rule.src_port || rule.dst_port) text.tail = "ip frag-off & 0x3fff == 0";
+  return text;
+}
+
+}  // namespace xtreme::connectx
