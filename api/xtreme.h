@@ -190,7 +190,7 @@ enum xtreme_wait {
 /* Fills `options` for a profile: "latency", "feed", "throughput" or "dev". -EINVAL: another
  * name. */
 XTREME_API int xtreme_ring_options_init(xtreme_ring_options* options, const char* profile);
-/* Sets one field by its name in the table of settings ("rx_burst_ms", "10").
+/* Sets one field by its name in the table of settings ("rx_burst_us", "10000").
  * -EINVAL: no such name, or a value of the wrong form or range; xtreme_error() names it. */
 XTREME_API int xtreme_ring_options_set(xtreme_ring_options* options, const char* name,
                                        const char* value);

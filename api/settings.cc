@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/settings.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace xtreme::api {
+namespace {
+
+constexpr std::string_view kPrefix = "XTREME_";
+constexpr std::array<std::string_view, 3> kOthersPrefixes = {"XTREME_CONNECTX_", "XTREME_TEST_",
+                                                             "XTREME_DEMO_"};
+
+constexpr std::array<std::string_view, 2> kSwitch = {"off", "on"};
+constexpr std::array<std::string_view, 3> kHugepages = {"never", "try", "require"};
+constexpr std::array<std::string_view, 2> kFragments = {"kernel", "own"};
+constexpr std::array<std::string_view, 3> kWaits = {"busy", "sleep", "hybrid"};
+
+using Options = xtreme_ring_options;
+
+constexpr Setting kSettings[] = {
+    {"interface", "Network interface of the ConnectX port, up and with an address.",
+     offsetof(Options, interface_name), Setting::kText, 0, 0, {}},
+    {"rx_burst_us", "Longest burst at link rate that must be absorbed, in microseconds.",
+     offsetof(Options, rx_burst_us), 4, 1, 1'000'000, {500, 10'000, 2'000, 200}},
+    {"rx_frame_bytes", "Typical frame of such a burst; with it the burst sizes the pool.",
+     offsetof(Options, rx_frame_bytes), 4, 64, 9'018, {512, 512, 1'500, 512}},
+    {"rx_buffers", "Buffers of the pool; 0: computed from the burst.",
+     offsetof(Options, rx_buffers), 4, 0, 1u << 24, {0, 0, 0, 0}},
+    {"rx_queue_frames", "Length of the receive queue.", offsetof(Options, rx_queue_frames), 4, 64,
+     32'768, {1'024, 4'096, 4'096, 512}, true},
+    {"tx_queue_frames", "Length of the send queue.", offsetof(Options, tx_queue_frames), 4, 64,
+     32'768, {512, 512, 2'048, 256}, true},
+    {"completions", "Completions that can wait for the application.",
+     offsetof(Options, completions), 4, 64, 65'536, {1'024, 4'096, 4'096, 512}, true},
+    {"poll_batch", "Most packets that one poll takes.", offsetof(Options, poll_batch), 4, 1, 256,
+     {16, 32, 64, 16}},
+    {"signal_every", "One send completion for this many sends.", offsetof(Options, signal_every),
+     4, 1, 256, {16, 32, 64, 8}},
+    {"max_sockets", "Most sockets open on the ring.", offsetof(Options, max_sockets), 4, 1,
+     1'000'000, {256, 1'024, 1'024, 64}},
+    {"max_groups", "Most memberships of all its sockets together.", offsetof(Options, max_groups),
+     4, 1, 65'536, {256, 1'024, 256, 64}},
+    {"neighbour_queue", "Sends that wait for one unresolved neighbour; above: refused.",
+     offsetof(Options, neighbour_queue), 4, 0, 1'024, {16, 16, 64, 16}},
+    {"reassembly_datagrams", "Most datagrams in reassembly when fragments is own.",
+     offsetof(Options, reassembly_datagrams), 4, 1, 4'096, {64, 64, 256, 16}},
+    {"fragments", "kernel: fragments come by the kernel's reassembly; own: the ring takes whole "
+     "addresses and reassembles.",
+     offsetof(Options, fragments), 1, 0, 1, {0, 0, 0, 0}, false, kFragments},
+    {"hugepages", "Memory of the pool: never, try (and say why not), or require.",
+     offsetof(Options, hugepages), 1, 0, 2, {1, 1, 1, 0}, false, kHugepages},
+    {"wait", "How xtreme_ring_wait() waits: busy spins, sleep sleeps in the kernel, hybrid does one "
+     "after the other.",
+     offsetof(Options, wait), 1, 0, 2, {0, 0, 2, 1}, false, kWaits},
+    {"blueflame", "Write small WQEs straight to the NIC, where the device has it.",
+     offsetof(Options, blueflame), 1, 0, 1, {1, 1, 1, 1}, false, kSwitch},
+    {"spin_us", "Hybrid wait: microseconds to spin before sleeping.", offsetof(Options, spin_us), 4,
+     0, 1'000'000, {50, 50, 50, 20}},
+    {"link_bits_per_second", "Rate that the burst arrives at; 0: what the port says.",
+     offsetof(Options, link_bits_per_second), 8, 0, 800'000'000'000, {0, 0, 0, 0}},
+};
+
+std::string Upper(std::string_view text) {
+  std::string upper(text);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return upper;
+}
+
+const Setting* Find(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kSettings), std::end(kSettings),
+                                   [name](const Setting& each) { return each.name == name; });
+  return found == std::end(kSettings) ? nullptr : found;
+}
+
+uint64_t ReadNumber(const Setting& setting, const Options& options) {
+  uint64_t value = 0;  // Little endian, as every machine with a ConnectX that we know.
+  memcpy(&value, reinterpret_cast<const uint8_t*>(&options) + setting.offset, setting.width);
+  return value;
+}
+
+void WriteNumber(const Setting& setting, uint64_t value, Options* options) {
+  memcpy(reinterpret_cast<uint8_t*>(options) + setting.offset, &value, setting.width);
+}
+
+std::string AllowedValues(const Setting& setting) {
+  if (setting.width == Setting::kText) return "a name";
+  if (!setting.choices.empty()) return fmt::format("{}", fmt::join(setting.choices, ", "));
+  return fmt::format("{}{} to {}", setting.power_of_two ? "a power of two, " : "", setting.least,
+                     setting.most);
+}
+
+bool InRange(const Setting& setting, uint64_t value) {
+  if (value < setting.least || value > setting.most) return false;
+  return !setting.power_of_two || (value & (value - 1)) == 0;
+}
+
+std::optional<uint64_t> ParseValue(const Setting& setting, std::string_view text) {
+  for (size_t i = 0; i < setting.choices.size(); ++i) {
+    if (text == setting.choices[i]) return i;
+  }
+  if (!setting.choices.empty()) return std::nullopt;
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return InRange(setting, value) ? std::optional(value) : std::nullopt;
+}
+
+std::string ValueText(const Setting& setting, uint64_t value) {
+  return setting.choices.empty() ? fmt::format("{}", value) : std::string(setting.choices[value]);
+}
+
+bool IsOthers(std::string_view variable) {
+  return std::any_of(kOthersPrefixes.begin(), kOthersPrefixes.end(),
+                     [=](std::string_view prefix) { return variable.starts_with(prefix); });
+}
+
+}  // namespace
+
+std::span<const Setting> Settings() { return kSettings; }
+
+std::string FillProfile(std::string_view profile, Options* options) {
+  const auto* found = std::find(kProfiles.begin(), kProfiles.end(), profile);
+  if (found == kProfiles.end()) {
+    return fmt::format("profile: '{}' asked, {} possible", profile, fmt::join(kProfiles, ", "));
+  }
+  const char* interface = options->interface_name;
+  const uint64_t user_data = options->user_data;
+  memset(options, 0, sizeof(Options));
+  options->size = sizeof(Options);
+  options->interface_name = interface;
+  options->user_data = user_data;
+  for (const Setting& setting : kSettings) {
+    if (setting.width == Setting::kText) continue;
+    WriteNumber(setting, setting.defaults[found - kProfiles.begin()], options);
+  }
+  return "";
+}
+
+std::string Set(std::string_view name, const char* value, Options* options) {
+  const Setting* setting = Find(name);
+  if (setting == nullptr) {
+    return fmt::format("setting '{}': there is none of that name", name);
+  }
+  if (setting->width == Setting::kText) {
+    options->interface_name = value;
+    return "";
+  }
+  const std::optional<uint64_t> parsed = ParseValue(*setting, value);
+  if (!parsed) {
+    return fmt::format("setting '{}': '{}' asked, {} possible", name, value,
+                       AllowedValues(*setting));
+  }
+  WriteNumber(*setting, *parsed, options);
+  return "";
+}
+
+std::string SetFromEnvironment(char** environment, Options* options) {
+  constexpr std::string_view kProfileVariable = "XTREME_PROFILE=";
+  for (char** entry = environment; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    if (!variable.starts_with(kProfileVariable)) continue;
+    const std::string wrong = FillProfile(variable.substr(kProfileVariable.size()), options);
+    if (!wrong.empty()) return fmt::format("XTREME_PROFILE: {}", wrong);
+  }
+  for (char** entry = environment; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const size_t equals = variable.find('=');
+    if (!variable.starts_with(kPrefix) || IsOthers(variable) || equals == variable.npos ||
+        variable.starts_with(kProfileVariable)) {
+      continue;
+    }
+    std::string name(variable.substr(kPrefix.size(), equals - kPrefix.size()));
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string wrong = Set(name, *entry + equals + 1, options);
+    if (!wrong.empty()) return fmt::format("{}: {}", variable.substr(0, equals), wrong);
+  }
+  return "";
+}
+
+std::string Check(const Options& options) {
+  for (const Setting& setting : kSettings) {
+    if (setting.width == Setting::kText) continue;
+    const uint64_t value = ReadNumber(setting, options);
+    if (InRange(setting, value)) continue;
+    return fmt::format("setting '{}': {} asked, {} possible", setting.name, value,
+                       AllowedValues(setting));
+  }
+  return "";
+}
+
+std::string Print(const Options& options) {
+  std::string text;
+  for (const Setting& setting : kSettings) {
+    const bool is_text = setting.width == Setting::kText;
+    const char* name = options.interface_name == nullptr ? "" : options.interface_name;
+    text += fmt::format("{} = {}\n", setting.name,
+                        is_text ? name : ValueText(setting, ReadNumber(setting, options)));
+  }
+  return text;
+}
+
+std::string Reference() {
+  std::string text = fmt::format("| setting | variable | values | meaning | {} |\n",
+                                 fmt::join(kProfiles, " | "));
+  text += "|---|---|---|---|---|---|---|---|\n";
+  for (const Setting& setting : kSettings) {
+    text += fmt::format("| `{}` | `{}{}` | {} | {} |", setting.name, kPrefix, Upper(setting.name),
+                        AllowedValues(setting), setting.help);
+    for (uint64_t value : setting.defaults) {
+      text += fmt::format(" {} |", setting.width == Setting::kText ? "" : ValueText(setting, value));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace xtreme::api

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace xtreme::api {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+xtreme_ring_options Profile(std::string_view name) {
+  xtreme_ring_options options = {};
+  EXPECT_EQ(FillProfile(name, &options), "");
+  return options;
+}
+
+std::string FromEnvironment(std::vector<std::string> variables, xtreme_ring_options* options) {
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  return SetFromEnvironment(environment.data(), options);
+}
+
+TEST(SettingsTest, EveryProfileIsWithinTheRanges) {
+  for (std::string_view profile : kProfiles) EXPECT_EQ(Check(Profile(profile)), "") << profile;
+}
+
+TEST(SettingsTest, UnknownProfileIsNamed) {
+  xtreme_ring_options options = {};
+  EXPECT_EQ(FillProfile("fast", &options),
+            "profile: 'fast' asked, latency, feed, throughput, dev possible");
+}
+
+TEST(SettingsTest, EveryNumberMayBeSetByNameAndIsPrinted) {
+  xtreme_ring_options options = Profile("dev");
+  EXPECT_EQ(Set("rx_burst_us", "2500", &options), "");
+  EXPECT_EQ(Set("wait", "hybrid", &options), "");
+  EXPECT_EQ(Set("link_bits_per_second", "25000000000", &options), "");
+  EXPECT_EQ(options.rx_burst_us, 2500u);
+  EXPECT_EQ(options.wait, XTREME_WAIT_HYBRID);
+  EXPECT_EQ(options.link_bits_per_second, 25'000'000'000u);
+  EXPECT_THAT(Print(options), HasSubstr("rx_burst_us = 2500\n"));
+  EXPECT_THAT(Print(options), HasSubstr("wait = hybrid\n"));
+}
+
+TEST(SettingsTest, WrongNameFormOrRangeIsNamedAndChangesNothing) {
+  xtreme_ring_options options = Profile("dev");
+  const xtreme_ring_options before = options;
+  EXPECT_THAT(Set("rx_bursts", "1", &options), HasSubstr("'rx_bursts': there is none"));
+  EXPECT_EQ(Set("rx_queue_frames", "1000", &options),
+            "setting 'rx_queue_frames': '1000' asked, a power of two, 64 to 32768 possible");
+  EXPECT_EQ(Set("poll_batch", "16x", &options),
+            "setting 'poll_batch': '16x' asked, 1 to 256 possible");
+  EXPECT_EQ(Set("poll_batch", "-1", &options),
+            "setting 'poll_batch': '-1' asked, 1 to 256 possible");
+  EXPECT_EQ(Set("poll_batch", "", &options), "setting 'poll_batch': '' asked, 1 to 256 possible");
+  EXPECT_EQ(Set("wait", "spin", &options),
+            "setting 'wait': 'spin' asked, busy, sleep, hybrid possible");
+  EXPECT_EQ(memcmp(&before, &options, sizeof options), 0);
+}
+
+TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
+  xtreme_ring_options options = Profile("dev");
+  EXPECT_EQ(FromEnvironment({"PATH=/bin", "XTREME_POLL_BATCH=7", "XTREME_PROFILE=feed",
+                             "XTREME_INTERFACE=eth2"},
+                            &options),
+            "");
+  EXPECT_EQ(options.poll_batch, 7u);
+  EXPECT_EQ(options.rx_burst_us, 10'000u);
+  EXPECT_STREQ(options.interface_name, "eth2");
+}
+
+TEST(SettingsTest, UnknownOrMalformedVariableIsNamed) {
+  xtreme_ring_options options = Profile("dev");
+  EXPECT_THAT(FromEnvironment({"XTREME_POL_BATCH=7"}, &options), HasSubstr("XTREME_POL_BATCH: "));
+  EXPECT_THAT(FromEnvironment({"XTREME_POLL_BATCH=many"}, &options),
+              HasSubstr("XTREME_POLL_BATCH: setting 'poll_batch': 'many' asked"));
+  EXPECT_THAT(FromEnvironment({"XTREME_PROFILE=x"}, &options), HasSubstr("XTREME_PROFILE: "));
+}
+
+TEST(SettingsTest, VariablesOfTheToolsAreNotOurs) {
+  xtreme_ring_options options = Profile("dev");
+  EXPECT_EQ(FromEnvironment({"XTREME_CONNECTX_MODE=spin"}, &options), "");
+}
+
+TEST(SettingsTest, CheckFindsWhatAProgramFilledWrong) {
+  xtreme_ring_options options = Profile("latency");
+  options.tx_queue_frames = 100;
+  EXPECT_THAT(Check(options), HasSubstr("'tx_queue_frames': 100 asked"));
+}
+
+TEST(SettingsTest, ReferenceHasARowForEachSetting) {
+  const std::string reference = Reference();
+  for (const Setting& setting : Settings()) {
+    EXPECT_THAT(reference, HasSubstr("| `" + std::string(setting.name) + "` |"));
+  }
+  EXPECT_THAT(reference, Not(HasSubstr("||")));
+}
+
+}  // namespace
+}  // namespace xtreme::api
