@@ -43,7 +43,7 @@ class Device {
   };
 
   struct Features {
-    bool timestamps = true;        // Else CQEs carry 0.
+    bool timestamps = true;  // Else CQEs carry 0.
     // Else AllocUar(kBlueFlame) is EOPNOTSUPP, as without write combining.
     bool blueflame = true;
     bool checksum_offload = true;  // Else checksum flags are refused, and CQEs carry no verdict.
@@ -52,7 +52,7 @@ class Device {
   struct Options {
     std::string name = "mlx5_0";
     MacAddress mac{};
-    uint32_t mtu = 1500;                     // 576 to 9000; the Ethernet header comes on top.
+    uint32_t mtu = 1500;  // 576 to 9000; the Ethernet header comes on top.
     uint32_t hca_core_clock_khz = 1'000'000;
     MinInline eth_min_inline = MinInline::kL2;
     Limits limits;

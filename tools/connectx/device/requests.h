@@ -58,20 +58,20 @@ struct MemoryKeys {
 enum class UarType : uint8_t { kBlueFlame, kNonCached };
 
 struct Uar {
-  uint32_t page_id = 0;    // What libmlx5 hands back as uar page id and bfreg index.
-  uint8_t* page = nullptr; // The device's own mapping of it.
+  uint32_t page_id = 0;     // What libmlx5 hands back as uar page id and bfreg index.
+  uint8_t* page = nullptr;  // The device's own mapping of it.
   // In Device::uar_fd(): where the boundary maps 4,096 bytes for the program.
   uint64_t offset = 0;
 };
 
 struct CqRequest {
   uint8_t* ring = nullptr;
-  uint32_t entries = 0;              // Of the ring: a power of two.
-  uint32_t cqe_size = 64;            // 64 or 128.
+  uint32_t entries = 0;                 // Of the ring: a power of two.
+  uint32_t cqe_size = 64;               // 64 or 128.
   uint32_t* doorbell_record = nullptr;  // Two words: consumer index, arm.
-  uint32_t uar = 0;                  // Page whose +0x20 arms this CQ.
-  EventSink* completions = nullptr;  // nullptr: no completion channel, never fires.
-  EventSink* async = nullptr;        // May be nullptr.
+  uint32_t uar = 0;                     // Page whose +0x20 arms this CQ.
+  EventSink* completions = nullptr;     // nullptr: no completion channel, never fires.
+  EventSink* async = nullptr;           // May be nullptr.
   uint64_t user_handle = 0;
 };
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/device/device.h"
+
+#include <bit>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "tools/connectx/device/device_state.h"
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr uint32_t kMinMtu = 576;
+constexpr uint32_t kMaxMtu = 9000;
+
+absl::Status Validate(const Device::Options& options) {
+  if (options.mtu < kMinMtu || options.mtu > kMaxMtu) {
+    return absl::InvalidArgumentError(absl::StrFormat("make %s: MTU %u asked, %u to %u offered",
+                                                      options.name, options.mtu, kMinMtu, kMaxMtu));
+  }
+  if (options.hca_core_clock_khz == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("make %s: core clock of 0 kHz asked", options.name));
+  }
+  if ((options.mac[0] & 1) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("make %s: a multicast address asked as its MAC", options.name));
+  }
+  return absl::OkStatus();
+}
+
+bool IsShape(const CqRequest& request, const Device::Limits& limits) {
+  return request.ring != nullptr && request.doorbell_record != nullptr &&
+         std::has_single_bit(request.entries) && request.entries <= limits.cqes &&
+         (request.cqe_size == 64 || request.cqe_size == 128);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Create(const Options& options, Wire* wire,
+                                                       const Clock* clock) {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  absl::StatusOr<std::unique_ptr<UarTable>> uars = UarTable::Create(options.limits.uars);
+  if (!uars.ok()) return uars.status();
+  auto state = std::make_unique<DeviceState>(options, *std::move(uars), wire, clock);
+  state->BeginPass();
+  return std::unique_ptr<Device>(new Device(std::move(state)));
+}
+
+Device::Device(std::unique_ptr<DeviceState> state) : state_(std::move(state)) {}
+Device::~Device() = default;
+
+bool Device::Service() {
+  // Not forever: a control call that was put off the processor must not hold up the wire.
+  constexpr int kYields = 16;
+  for (int i = 0; i < kYields && state_->waiting.load(std::memory_order_relaxed) != 0; ++i) {
+    std::this_thread::yield();
+  }
+  std::lock_guard lock(state_->mutex);
+  state_->BeginPass();
+  return state_->pump.Run();
+}
+
+int64_t Device::NextDeadline() const {
+  ControlLock lock(state_.get());
+  return state_->pump.NextDeadline();
+}
+
+ContextId Device::OpenContext() {
+  ControlLock lock(state_.get());
+  return ++state_->pump.contexts;
+}
+
+int Device::AllocPd(uint32_t* pd) {
+  ControlLock lock(state_.get());
+  if (state_->pds.full()) return ENOMEM;
+  *pd = state_->pds.Reserve();
+  state_->pds.Put(*pd, std::make_unique<ProtectionDomain>());
+  return 0;
+}
+
+int Device::FreePd(uint32_t pd) {
+  ControlLock lock(state_.get());
+  const ProtectionDomain* domain = state_->pds.Find(pd);
+  if (domain == nullptr) return EINVAL;
+  if (domain->queues != 0 || state_->environment.memory.Uses(pd)) return EBUSY;
+  state_->pds.Remove(pd);
+  return 0;
+}
+
+int Device::RegisterMemory(const MemoryRequest& request, MemoryKeys* keys) {
+  ControlLock lock(state_.get());
+  if (state_->pds.Find(request.pd) == nullptr) return EINVAL;
+  return state_->environment.memory.Register(request, keys);
+}
+
+int Device::DeregisterMemory(uint32_t lkey) {
+  ControlLock lock(state_.get());
+  return state_->environment.memory.Deregister(lkey);
+}
+
+int Device::AllocUar(UarType type, Uar* uar) {
+  if (type == UarType::kBlueFlame && !options().features.blueflame) return EOPNOTSUPP;
+  ControlLock lock(state_.get());
+  return state_->uars->Alloc(uar);
+}
+
+int Device::FreeUar(uint32_t page_id) {
+  ControlLock lock(state_.get());
+  return state_->uars->Free(page_id);
+}
+
+int Device::uar_fd() const { return state_->uars->fd(); }
+std::span<uint8_t> Device::uar_memory() const { return state_->uars->memory(); }
+
+int Device::CreateCq(const CqRequest& request, uint32_t* cqn) {
+  ControlLock lock(state_.get());
+  UarPage* page = state_->uars->Find(request.uar);
+  if (page == nullptr || !IsShape(request, options().limits)) return EINVAL;
+  if (state_->cqs.full()) return ENOMEM;
+  *cqn = state_->cqs.Reserve();
+  CompletionQueue* cq =
+      state_->cqs.Put(*cqn, std::make_unique<CompletionQueue>(request, *cqn, &state_->environment));
+  page->completion_queues.push_back(cq);
+  return 0;
+}
+
+int Device::DestroyCq(uint32_t cqn, uint32_t* events) {
+  ControlLock lock(state_.get());
+  CompletionQueue* cq = state_->cqs.Find(cqn);
+  if (cq == nullptr) return EINVAL;
+  if (cq->users != 0) return EBUSY;
+  if (events != nullptr) *events = cq->events();
+  std::erase(state_->uars->Find(cq->uar())->completion_queues, cq);
+  std::erase(state_->pump.moderated, cq);
+  state_->cqs.Remove(cqn);
+  return 0;
+}
+
+int Device::ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us) {
+  ControlLock lock(state_.get());
+  CompletionQueue* cq = state_->cqs.Find(cqn);
+  if (cq == nullptr) return EINVAL;
+  std::erase(state_->pump.moderated, cq);
+  if (period_us != 0) state_->pump.moderated.push_back(cq);
+  cq->SetModeration(count, period_us);
+  return 0;
+}
+
+uint64_t Device::HardwareClock() const { return CyclesAt(state_->clock->Now()); }
+uint64_t Device::CyclesAt(int64_t time_ns) const { return state_->pump.CyclesAt(time_ns); }
+
+Device::PortState Device::Port() const {
+  return {.up = state_->wire->up(), .mtu = options().mtu, .mac = options().mac};
+}
+
+std::vector<Device::NamedCounter> Device::Counters() const {
+  return state_->environment.counters.Snapshot();
+}
+
+std::vector<std::string> Device::Violations() const {
+  return state_->environment.violations.Snapshot();
+}
+
+const Device::Options& Device::options() const { return state_->environment.options; }
+Wire* Device::wire() const { return state_->wire; }
+
+}  // namespace xtreme::connectx

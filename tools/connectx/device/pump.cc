@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/device/pump.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "tools/connectx/device/layout.h"
+
+namespace xtreme::connectx {
+namespace {
+
+// What one queue, and the wire, may do before others get their turn.
+constexpr int kSendBudget = 64;
+constexpr int kReceiveBudget = 64;
+// How late WQEs posted to a queue in error may be flushed when nothing else wakes the pump.
+constexpr int64_t kFlushInterval = 1'000'000;
+
+}  // namespace
+
+Pump::Pump(Environment* environment, UarTable* uars, Steering* steering, Wire* wire)
+    : environment_(environment),
+      uars_(uars),
+      steering_(steering),
+      wire_(wire),
+      cycles_per_ns_((uint64_t{environment->options.hca_core_clock_khz} << kCyclesShift) /
+                     1'000'000) {}
+
+bool Pump::Run() {
+  bool worked = false;
+  const bool all = std::exchange(environment_->look_at_all_pages, false);
+  for (const auto& page : uars_->pages()) worked |= ServePage(page.get(), all);
+  if (std::exchange(sent_, false)) wire_->Flush();
+  worked |= wire_->Receive(*this, kReceiveBudget, environment_->pass.now_ns) != 0;
+  for (ReceiveQueue* queue : environment_->receive_queues_in_error) worked |= queue->FlushPosted();
+  for (CompletionQueue* cq : moderated) cq->FireIfDue();
+  return worked || environment_->look_at_all_pages;
+}
+
+int64_t Pump::NextDeadline() const {
+  int64_t deadline_ns = wire_->NextDeadline();
+  for (const CompletionQueue* cq : moderated) {
+    deadline_ns = std::min(deadline_ns, cq->deadline_ns());
+  }
+  for (const auto& page : uars_->pages()) {
+    if (!page->busy) continue;
+    for (const SendQueue* queue : page->send_queues) {
+      if (queue->has_work()) deadline_ns = std::min(deadline_ns, queue->not_before_ns());
+    }
+  }
+  if (!environment_->receive_queues_in_error.empty()) {
+    deadline_ns = std::min(deadline_ns, environment_->pass.now_ns + kFlushInterval);
+  }
+  return deadline_ns;
+}
+
+bool Pump::ServePage(UarPage* page, bool all) {
+  const bool rung = TakeDoorbells(page);
+  const bool armed = TakeDoorbell(page->memory + kCqArmOffset) != 0;
+  if (armed) {
+    // All CQs of a program share this word: it says that one was armed, the records say which.
+    for (CompletionQueue* cq : page->completion_queues) cq->OnArmDoorbell();
+  }
+  if (!rung && !page->busy && !all) return armed;
+  page->busy = false;
+  bool ran = false;
+  for (SendQueue* queue : page->send_queues) {
+    // A doorbell is for every queue of the page: one may have been written over by the next.
+    if (rung) queue->Ring();
+    ran |= queue->Run(*this, kSendBudget);
+    page->busy |= queue->has_work();
+  }
+  return rung || armed || ran;
+}
+
+bool Pump::TakeDoorbells(UarPage* page) {
+  bool rung = false;
+  for (uint32_t offset : kDoorbellOffsets) {
+    uint8_t* slot = page->memory + offset;
+    const uint64_t doorbell = TakeDoorbell(slot);
+    if (doorbell == 0) continue;
+    rung = true;
+    if (environment_->violations.enabled()) CheckDoorbell(page, doorbell, slot);
+    if (environment_->options.step) std::memset(slot, 0, kBlueFlameBytes);
+  }
+  return rung;
+}
+
+void Pump::CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot) {
+  uint8_t bytes[sizeof(rung)];
+  std::memcpy(bytes, &rung, sizeof(rung));
+  const uint32_t qpn = LoadBe32(bytes + 4) >> 8;
+  for (SendQueue* queue : page->send_queues) {
+    if (queue->qpn() != qpn) continue;
+    queue->CheckDoorbell(rung, slot);
+    return;
+  }
+  environment_->violations.Report(Rule::kDoorbellBytes, absl::StrFormat("UAR page %u", page->id),
+                                  absl::StrFormat("doorbell for QP %#x, not on this page", qpn));
+}
+
+void Pump::Send(std::span<const uint8_t> frame, ContextId from) {
+  const Device::Options& options = environment_->options;
+  const Pass& pass = environment_->pass;
+  const bool multicast = (frame[0] & 1) != 0;
+  DirectionCounters& counters = environment_->counters.transmit;
+  // The card switches between its own users: unicast to its own address never leaves it, multicast
+  // leaves it and is looped to other contexts too (BLOCK_SELF_MCAST_LB).
+  const bool to_itself =
+      !multicast && std::memcmp(frame.data(), options.mac.data(), options.mac.size()) == 0;
+  if (!steering_->sniffers().holders.empty()) {
+    Arrival sniffed{.frame = ParseFrame(frame), .cycles = pass.cycles};
+    DeliverTo(steering_->sniffers(), std::nullopt, &sniffed);
+  }
+  bool kept = false;
+  if ((to_itself || (multicast && contexts > 1)) && !steering_->empty()) {
+    kept = Steer(frame, pass.cycles, multicast ? std::optional(from) : std::nullopt) && !multicast;
+  }
+  sent_ = true;
+  if (kept || wire_->Transmit(frame, pass.now_ns)) {
+    counters.Count(frame);
+  } else {
+    counters.discards.Add(1);
+  }
+}
+
+void Pump::OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) {
+  PortCounters& counters = environment_->counters;
+  const size_t longest = environment_->options.mtu + kEthernetHeaderBytes;
+  const bool too_long = frame.size() > longest &&
+                        frame.size() > longest + ParseFrame(frame).vlan_tags * kVlanTagBytes;
+  if (frame.size() < kEthernetHeaderBytes || too_long) {
+    counters.receive.discards.Add(1);
+    return;
+  }
+  counters.receive.Count(frame);
+  const bool timestamps = environment_->options.features.timestamps;
+  if (!Steer(frame, timestamps ? CyclesAt(rx_time_ns) : 0, std::nullopt)) {
+    counters.steering_missed.Add(1);
+  }
+}
+
+bool Pump::Steer(std::span<const uint8_t> frame, uint64_t cycles, std::optional<ContextId> from) {
+  Arrival arrival{.frame = ParseFrame(frame), .cycles = cycles};
+  if (!from.has_value() && !steering_->sniffers().holders.empty()) {
+    DeliverTo(steering_->sniffers(), std::nullopt, &arrival);
+  }
+  return steering_->Walk(KeyOf(arrival.frame),
+                         [&](const Steering::Entry& entry) { DeliverTo(entry, from, &arrival); });
+}
+
+void Pump::DeliverTo(const Steering::Entry& entry, std::optional<ContextId> not_to,
+                     Arrival* arrival) {
+  arrival->flow_tag = entry.tag;
+  // Once a frame, and not for frames that nobody here gets.
+  if (!arrival->verified && environment_->options.features.checksum_offload) {
+    arrival->verdict = VerifyChecksums(arrival->frame);
+    arrival->verified = true;
+  }
+  for (const Steering::Holder& holder : entry.holders) {
+    if (not_to == holder.target->context()) continue;
+    const ReceiveTarget::Choice choice = holder.target->Choose(arrival->frame);
+    arrival->rx_hash = choice.rx_hash;
+    choice.queue->Deliver(*arrival);
+  }
+}
+
+}  // namespace xtreme::connectx

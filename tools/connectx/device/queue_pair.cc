@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/device/queue_pair.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "tools/connectx/device/layout.h"
+
+namespace xtreme::connectx {
+namespace {
+
+bool IsTransition(ibv_qp_state from, ibv_qp_state to) {
+  switch (to) {
+    case IBV_QPS_RESET:
+    case IBV_QPS_ERR:
+      return true;
+    case IBV_QPS_INIT:
+      return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
+    case IBV_QPS_RTR:
+      return from == IBV_QPS_INIT;
+    case IBV_QPS_RTS:
+      return from == IBV_QPS_RTR || from == IBV_QPS_RTS;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+WorkQueue::WorkQueue(const WqRequest& request, uint32_t rqn, CompletionQueue* cq,
+                     Environment* environment)
+    : request_(request),
+      cq_(cq),
+      receive_(request.receive, &request.doorbell_record[MLX5_RCV_DBR],
+               {.number = rqn, .pd = request.pd, .uidx = request.uidx}, cq, this, environment) {
+  ++cq_->users;
+}
+
+WorkQueue::~WorkQueue() { --cq_->users; }
+
+int WorkQueue::Modify(ibv_wq_state state) {
+  if (state == IBV_WQS_RDY && state_ == IBV_WQS_ERR) return EINVAL;
+  if (state == IBV_WQS_RESET) receive_.SetState(QueueState::kReset);
+  if (state == IBV_WQS_RDY) receive_.SetState(QueueState::kReady);
+  if (state == IBV_WQS_ERR) receive_.SetState(QueueState::kError);
+  state_ = state;
+  return 0;
+}
+
+void WorkQueue::OnQueueError() {
+  if (state_ == IBV_WQS_ERR) return;
+  Modify(IBV_WQS_ERR);
+  if (request_.async != nullptr) {
+    request_.async->OnAsync(IBV_EVENT_WQ_FATAL, request_.user_handle);
+  }
+}
+
+IndirectionTable::IndirectionTable(std::vector<WorkQueue*> entries) : queues(std::move(entries)) {
+  for (WorkQueue* queue : queues) ++queue->users;
+}
+
+IndirectionTable::~IndirectionTable() {
+  for (WorkQueue* queue : queues) --queue->users;
+}
+
+QueuePair::QueuePair(const QpRequest& request, uint32_t qpn, CompletionQueue* send_cq,
+                     CompletionQueue* receive_cq, Environment* environment)
+    : request_(request), send_cq_(send_cq), receive_cq_(receive_cq) {
+  if (send_cq != nullptr) {
+    ++send_cq->users;
+    send_ = std::make_unique<SendQueue>(request, qpn, send_cq, this, environment);
+  }
+  if (receive_cq != nullptr) {
+    ++receive_cq->users;
+    const ReceiveQueue::Identity identity{.number = qpn, .pd = request.pd, .uidx = request.uidx};
+    receive_ =
+        std::make_unique<ReceiveQueue>(request.receive, &request.doorbell_record[MLX5_RCV_DBR],
+                                       identity, receive_cq, this, environment);
+    target_ = std::make_unique<ReceiveTarget>(qpn, request.context, receive_.get());
+  }
+}
+
+QueuePair::QueuePair(const RssQpRequest& request, uint32_t qpn, IndirectionTable* table)
+    : table_(table) {
+  ++table->users;
+  std::vector<ReceiveQueue*> queues;
+  for (WorkQueue* queue : table->queues) queues.push_back(queue->receive());
+  target_ = std::make_unique<ReceiveTarget>(qpn, request.context, std::move(queues), request.key,
+                                            request.fields);
+}
+
+QueuePair::~QueuePair() {
+  if (send_cq_ != nullptr) --send_cq_->users;
+  if (receive_cq_ != nullptr) --receive_cq_->users;
+  if (table_ != nullptr) --table_->users;
+}
+
+int QueuePair::Modify(ibv_qp_state state) {
+  if (!IsTransition(state_, state)) return EINVAL;
+  if (state != state_) Apply(state);
+  return 0;
+}
+
+void QueuePair::Apply(ibv_qp_state state) {
+  state_ = state;
+  const bool both = state == IBV_QPS_RESET || state == IBV_QPS_ERR;
+  const QueueState queue_state = state == IBV_QPS_RESET ? QueueState::kReset
+                                 : state == IBV_QPS_ERR ? QueueState::kError
+                                                        : QueueState::kReady;
+  if (send_ != nullptr && (both || state == IBV_QPS_RTS)) send_->SetState(queue_state);
+  if (receive_ != nullptr && (both || state == IBV_QPS_RTR)) receive_->SetState(queue_state);
+}
+
+void QueuePair::SetRate(uint32_t kbps) {
+  rate_kbps_ = kbps;
+  if (send_ != nullptr) send_->SetRate(kbps);
+}
+
+QpAttributes QueuePair::Query() const {
+  return {.state = state_,
+          .send_wqebbs = request_.send.wqebbs,
+          .receive_wqes = request_.receive.wqes,
+          .receive_sges = (1u << request_.receive.wqe_shift_log2) / kSegmentBytes,
+          .rate_kbps = rate_kbps_};
+}
+
+void QueuePair::OnQueueError() {
+  if (state_ == IBV_QPS_ERR) return;
+  Apply(IBV_QPS_ERR);
+  if (request_.async != nullptr) {
+    request_.async->OnAsync(IBV_EVENT_QP_FATAL, request_.user_handle);
+  }
+}
+
+}  // namespace xtreme::connectx

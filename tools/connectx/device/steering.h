@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flow steering as a ConnectX and its kernel driver do it: rules with an equal match are one entry
+// with one tag and a list of holders; entries of equal priority and mask are one group, a hash
+// table.
+//
+// Invariant: a frame goes once to every holder of the first entry that matches, and on to later
+// groups only from entries that do not trap. An entry's tag is the one it was made with.
+// Units: none; FlowKey words are packed by this file alone. Thread: the device's lock.
+// Spec: DESIGN.md section 5; ibv_create_flow(3); Linux drivers/infiniband/hw/mlx5/fs.c for what
+// becomes of priorities, of multicast rules, of defaults and of equal matches.
+
+#ifndef XTREME_TOOLS_CONNECTX_DEVICE_STEERING_H_
+#define XTREME_TOOLS_CONNECTX_DEVICE_STEERING_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tools/connectx/device/frame.h"
+#include "tools/connectx/device/receive_target.h"
+#include "tools/connectx/device/requests.h"
+#include "tools/connectx/device/slot_table.h"
+
+namespace xtreme::connectx {
+
+// What rules can match of a frame, as words to mask and compare.
+struct FlowKey {
+  std::array<uint64_t, 4> words{};
+
+  FlowKey operator&(const FlowKey& other) const {
+    FlowKey both;
+    for (size_t i = 0; i < words.size(); ++i) both.words[i] = words[i] & other.words[i];
+    return both;
+  }
+  friend bool operator==(const FlowKey&, const FlowKey&) = default;
+};
+
+// Ports are part of the key only where the frame has them: never in a fragment.
+FlowKey KeyOf(const Frame& frame);
+
+class Steering {
+ public:
+  struct Holder {
+    ReceiveTarget* target;
+    uint32_t rules;  // That this holder has in the entry.
+  };
+  struct Entry {
+    FlowKey value;
+    uint32_t tag = 0;  // 0 also when no rule asked for one.
+    std::vector<Holder> holders;
+  };
+
+  explicit Steering(uint32_t limit) : rules_(kFirstRule, limit) {}
+
+  // EEXIST: an equal match has another tag. EINVAL, ENOSPC, ENOMEM as Device::CreateFlow.
+  int Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule);
+  // EINVAL: no such rule.
+  int Remove(uint32_t rule);
+  // Nullptr when there is no such rule.
+  const FlowRequest* Request(uint32_t rule) const;
+
+  // Calls visit(entry) for each entry that takes the frame; at least one of them trapped it if
+  // true.
+  template <typename Visit>
+  bool Walk(const FlowKey& key, Visit&& visit) const {
+    for (const auto& group : groups_) {
+      const Entry* entry = group->Find(key & group->mask);
+      if (entry == nullptr) continue;
+      visit(*entry);
+      if (group->traps) return true;
+    }
+    return false;
+  }
+
+  // Holders that get a copy of everything, both ways, and trap nothing.
+  const Entry& sniffers() const { return sniffers_; }
+  bool empty() const { return groups_.empty() && sniffers_.holders.empty(); }
+
+ private:
+  static constexpr uint32_t kFirstRule = 1;
+
+  // Entries with one mask at one place in the order, in an open-addressed table.
+  struct Group {
+    uint32_t order;        // Of the flow tables; lower goes first.
+    uint32_t specificity;  // Bits in the mask; more goes first.
+    FlowKey mask;
+    bool traps = true;
+    size_t size = 0;
+    std::vector<std::unique_ptr<Entry>> table;  // A power of two, at most half full.
+
+    Entry* Find(const FlowKey& value) const;
+    Entry* Insert(const FlowKey& value, uint32_t tag);
+    void Erase(Entry* entry);
+    size_t Slot(const FlowKey& value) const;
+    void Rehash(size_t slots);
+  };
+
+  struct Match {
+    uint32_t order;
+    bool traps;
+    FlowKey value;
+    FlowKey mask;
+  };
+  // An ALL_DEFAULT rule is two entries: unicast and multicast.
+  struct Rule {
+    FlowRequest request;
+    ReceiveTarget* target;
+    std::vector<Match> matches;
+  };
+
+  static int Compile(const FlowRequest& request, std::vector<Match>* matches);
+  static bool Conflicts(const Group* group, const Match& match, const FlowRequest& request);
+  Group* FindGroup(const Match& match) const;
+  Group* GetGroup(const Match& match);
+  static void Hold(Entry* entry, ReceiveTarget* target);
+  static void Release(Entry* entry, ReceiveTarget* target);
+
+  std::vector<std::unique_ptr<Group>> groups_;  // In the order they are tried.
+  Entry sniffers_;
+  SlotTable<Rule> rules_;
+};
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_DEVICE_STEERING_H_
