@@ -3,9 +3,9 @@
 // Settings: the one table from which a ring's options are filled, set by name, read from an
 // environment, printed, and documented (docs/settings.md).
 //
-// A setting is one field of xtreme_ring_options: its name is the field's, its variable is XTREME_ and
-// the name in capitals. Invariant: an unknown name or a value out of form or range changes nothing
-// and is an error that names it.
+// A setting is one field of xtreme_ring_options: its name is the field's, its variable is XTREME_
+// and the name in capitals. Invariant: an unknown name or a value out of form or range changes
+// nothing and is an error that names it.
 // Threads: any; the table is constant.
 
 #ifndef XTREME_API_SETTINGS_H_
@@ -47,7 +47,8 @@ std::string FillProfile(std::string_view profile, xtreme_ring_options* options);
 // `value` of a text setting is kept by reference.
 std::string Set(std::string_view name, const char* value, xtreme_ring_options* options);
 // Applies each "XTREME_NAME=value" of a null-terminated array; XTREME_PROFILE first, wherever it
-// stands. Variables of the tools (XTREME_CONNECTX_..., XTREME_TEST_..., XTREME_DEMO_...) are theirs.
+// stands. Variables of the tools (XTREME_CONNECTX_..., XTREME_TEST_..., XTREME_DEMO_...) are
+// theirs.
 std::string SetFromEnvironment(char** environment, xtreme_ring_options* options);
 // Every setting out of range, as Set() would refuse it: for options that a program filled itself.
 std::string Check(const xtreme_ring_options& options);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C++ face: RAII over xtreme.h, which is the manual. Nothing here adds behaviour; it adds types,
-// ownership and ranges. C++20, the standard library only: no exceptions, no callbacks, no blocking.
+// The C++ face: RAII over xtreme.h, which is the manual. Nothing here adds behaviour; it adds
+// types, ownership and ranges. C++20, the standard library only: no exceptions, no callbacks, no
+// blocking.
 //
 // A Ring releases what a poll handed out at the next poll, except what was Keep()t. Handles are
 // closed by their destructors, which wait for nothing. Threads: as in xtreme.h.

@@ -3,10 +3,11 @@
 // Decides on arrival which frames of a network interface are the software ConnectX's: an nftables
 // table of its own, at the interface's ingress hook, before anything of the kernel sees a frame.
 //
-// How: for every shape of rules (which fields, which masks) there is one set, and a rule is an element
-// of it. A frame found there is sent (`dup`) to the private veth; unless the rule is DONT_TRAP it also
-// gets a mark, and a chain that runs after the deciders of all processes drops the marked. So each
-// process with an equal rule gets one copy, and processes need to know nothing of each other.
+// How: for every shape of rules (which fields, which masks) there is one set, and a rule is an
+// element of it. A frame found there is sent (`dup`) to the private veth; unless the rule is
+// DONT_TRAP it also gets a mark, and a chain that runs after the deciders of all processes drops
+// the marked. So each process with an equal rule gets one copy, and processes need to know nothing
+// of each other.
 // Invariant: a frame is judged once, against one generation of the rules: it goes to the device, to
 // the kernel, or to both under DONT_TRAP, never to neither and never twice.
 // The table belongs to our netlink socket: it goes when the process dies, however it dies.
@@ -50,7 +51,8 @@ class Decider {
   absl::Status AddRule(const WireRule& rule);
   absl::Status RemoveRule(const WireRule& rule);
 
-  // Removes the table of a dead owner, if it is there: kernels before 5.12 do not do that themselves.
+  // Removes the table of a dead owner, if it is there: kernels before 5.12 do not do that
+  // themselves.
   static void RemoveTableOf(const std::string& owner);
 
  private:

@@ -26,7 +26,8 @@
 namespace xtreme::connectx {
 namespace {
 
-// An interface's name has 15 characters: 3 of prefix, 5 of process id (up to 2^22), 6 of start time,
+// An interface's name has 15 characters: 3 of prefix, 5 of process id (up to 2^22), 6 of start
+// time,
 // 1 of index.
 constexpr char kInletPrefix[] = "cxd";
 constexpr char kOutletPrefix[] = "cxk";
@@ -34,7 +35,8 @@ constexpr size_t kPrefixLength = 3;
 constexpr size_t kOwnerLength = 12;
 constexpr int kPairsPerProcess = 36;
 
-constexpr uint32_t kInletMtu = 65535;  // The decider passes what the interface took, whatever it is.
+// The decider passes what the interface took, whatever it is.
+constexpr uint32_t kInletMtu = 65535;
 constexpr uint32_t kOutletMtu = 68;    // The least that the kernel allows.
 
 struct PutLink {
@@ -117,7 +119,8 @@ absl::Status TurnOff(int fd, const std::string& interface, uint32_t command, uin
       absl::StrCat("turn an offload of ", interface, " off: ", std::strerror(errno)));
 }
 
-// Flags of the VLAN offloads are set together; none of the others that they share a word with is on.
+// Flags of the VLAN offloads are set together; none of the others that they share a word with is
+// on.
 constexpr uint32_t kNoFlags = 0;
 
 absl::Status TurnOffloadsOff(int fd, const std::string& interface) {
@@ -128,8 +131,8 @@ absl::Status TurnOffloadsOff(int fd, const std::string& interface) {
   return absl::OkStatus();
 }
 
-// Brings an end up such that the kernel itself sends nothing through it: no IPv6 address, no ARP, no
-// multicast reports.
+// Brings an end up such that the kernel itself sends nothing through it: no IPv6 address, no ARP,
+// no multicast reports.
 absl::Status BringUpSilent(nl_sock* netlink, const std::string& name, const std::string& alias) {
   Link end(rtnl_link_alloc());
   rtnl_link_set_ifindex(end.get(), static_cast<int>(if_nametoindex(name.c_str())));
