@@ -7,12 +7,17 @@ are Debian packages, reached as @system//:NAME; Bazel's own rule sets are Debian
 def _bundled_repository_impl(ctx):
     for label, path in ctx.attr.files.items():
         ctx.symlink(label, path)
+    for path, name in ctx.attr.directories.items():
+        ctx.symlink(path, name)
     ctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % ctx.name)
 
-# A repository made of files that stand in this one.
+# A repository made of files that stand in this one, and of directories of the system.
 _bundled_repository = repository_rule(
     implementation = _bundled_repository_impl,
-    attrs = {"files": attr.label_keyed_string_dict(allow_files = True)},
+    attrs = {
+        "directories": attr.string_dict(),
+        "files": attr.label_keyed_string_dict(allow_files = True),
+    },
     local = True,
 )
 
@@ -39,8 +44,9 @@ def xtreme_dependencies():
     )
     for name, path in _DEBIAN.items():
         native.local_repository(name = name, path = path)
-    native.new_local_repository(
+    _bundled_repository(
         name = "system",
-        build_file = "@xtreme//tools/bazel/system:BUILD.system",
-        path = "/usr/share/bazel/tools/platforms",
+        # Debian keeps libnl's headers off the compiler's own path.
+        directories = {"/usr/include/libnl3": "libnl3"},
+        files = {"@xtreme//tools/bazel/system:BUILD.system": "BUILD"},
     )
