@@ -131,8 +131,7 @@ std::optional<FibResult> Fib::LookupTable(const Table& table, const FibKey& key)
   for (int length = 32; length >= 0; --length) {
     const auto slot = static_cast<size_t>(length);
     if (table.count[slot] == 0) continue;
-    const auto of_length =
-        std::span(table.routes).subspan(table.begin[slot], table.count[slot]);
+    const auto of_length = std::span(table.routes).subspan(table.begin[slot], table.count[slot]);
     const wire::Ipv4Prefix all{.length = static_cast<uint8_t>(length)};
     const wire::Ipv4Address network(key.destination.value() & all.mask());
     auto route = std::lower_bound(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The IPv4 forwarding tables and the rules that choose among them: which route a packet of this host
-// takes.
+// The IPv4 forwarding tables and the rules that choose among them: which route a packet of this
+// host takes.
 //
-// Immutable after construction: share it, read it from any thread, no system call. The same answer as
-// the kernel's fib_lookup for a packet without mark and with TOS 0, except that of the next hops of
-// a multipath route the first usable one is taken, not one by hash.
+// Immutable after construction: share it, read it from any thread, no system call. The same answer
+// as the kernel's fib_lookup for a packet without mark and with TOS 0, except that of the next hops
+// of a multipath route the first usable one is taken, not one by hash.
 //
 // Spec: RFC 1812 section 5.2.4 (longest match), ip-rule(8), linux/fib_rules.h.
 
@@ -37,8 +37,8 @@ struct FibKey {
 
 enum class FibVerdict : uint8_t { kRoute, kNoRoute, kUnreachable, kBlackhole, kProhibit };
 
-// kRoute comes with the route, and with a next hop unless the route is of a type without. Both point
-// into the Fib.
+// kRoute comes with the route, and with a next hop unless the route is of a type without. Both
+// point into the Fib.
 struct FibResult {
   FibVerdict verdict = FibVerdict::kNoRoute;
   const Route* route = nullptr;
@@ -48,8 +48,8 @@ struct FibResult {
 class Fib {
  public:
   Fib() = default;
-  // `routes` of one table and prefix, and `rules`, in the kernel's order. Without rules the kernel's
-  // defaults stand: tables local, main, default.
+  // `routes` of one table and prefix, and `rules`, in the kernel's order. Without rules the
+  // kernel's defaults stand: tables local, main, default.
   Fib(std::vector<Route> routes, std::vector<RoutingRule> rules);
 
   FibResult Lookup(const FibKey& key) const;

@@ -137,8 +137,8 @@ struct Neighbour {
 
   // Whether the kernel itself would send to `mac` now.
   bool usable() const {
-    return (state & (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY |
-                     NUD_PROBE)) != 0;
+    return (state &
+            (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE)) != 0;
   }
   friend bool operator==(const Neighbour&, const Neighbour&) = default;
 };

@@ -19,8 +19,8 @@
 namespace xtreme::host {
 namespace {
 
-constexpr int kGroups[] = {RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
-                           RTNLGRP_IPV4_RULE, RTNLGRP_NEIGH};
+constexpr int kGroups[] = {RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE,
+                           RTNLGRP_NEIGH};
 
 // A table that changes this often while it is read is being rewritten; leave it until it settles.
 constexpr int kDumpTries = 8;
@@ -29,9 +29,9 @@ constexpr int kDumpTries = 8;
 
 absl::StatusOr<std::unique_ptr<NetlinkMonitor>> NetlinkMonitor::Open(const Options& options) {
   if (options.receive_buffer_bytes < 4'096 || options.receive_buffer_bytes > (1u << 30)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("follow rtnetlink: a receive buffer of ", options.receive_buffer_bytes,
-                     " bytes asked, 4,096 to 1,073,741,824 offered"));
+    return absl::InvalidArgumentError(absl::StrCat("follow rtnetlink: a receive buffer of ",
+                                                   options.receive_buffer_bytes,
+                                                   " bytes asked, 4,096 to 1,073,741,824 offered"));
   }
   // Notifications first, dumps second: a change between the two is seen twice, never missed.
   auto events = NetlinkSocket::Open({.groups = kGroups,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the kernel's interfaces, addresses, routes, rules and neighbours by rtnetlink and publishes
-// each state as an immutable Snapshot.
+// Follows the kernel's interfaces, addresses, routes, rules and neighbours by rtnetlink and
+// publishes each state as an immutable Snapshot.
 //
-// Invariant: once the socket is drained, the newest snapshot is what the kernel holds. Rows with a key of
-// their own (interfaces, neighbours) are taken from the notifications. Lists whose order means
-// something, or that the kernel empties in silence (IPv4 routes of an interface that goes down), are
-// read anew when a notification says they may have changed: the notification is the signal, the dump
-// is the truth. Lost notifications (ENOBUFS) make everything be read anew.
+// Invariant: once the socket is drained, the newest snapshot is what the kernel holds. Rows with a
+// key of their own (interfaces, neighbours) are taken from the notifications. Lists whose order
+// means something, or that the kernel empties in silence (IPv4 routes of an interface that goes
+// down), are read anew when a notification says they may have changed: the notification is the
+// signal, the dump is the truth. Lost notifications (ENOBUFS) make everything be read anew.
 //
 // Threads: Open and Process on the control thread; Current and version on any.
 
@@ -67,8 +67,8 @@ class NetlinkMonitor {
   };
 
   // Follows the network namespace of the calling thread; the first snapshot is there on return.
-  // INVALID_ARGUMENT: an option out of range. Otherwise the errors of Process and of opening rtnetlink
-  // sockets.
+  // INVALID_ARGUMENT: an option out of range. Otherwise the errors of Process and of opening
+  // rtnetlink sockets.
   static absl::StatusOr<std::unique_ptr<NetlinkMonitor>> Open(const Options& options);
 
   NetlinkMonitor(const NetlinkMonitor&) = delete;
@@ -77,9 +77,10 @@ class NetlinkMonitor {
   // Readable when Process has something to do.
   int fd() const { return events_.fd(); }
 
-  // Drains the notifications, reads anew what they put in doubt, and publishes at most one snapshot,
-  // none if nothing changed. UNAVAILABLE: a table kept changing while it was read; call again. Else
-  // the kernel's error. After an error the old snapshot stands and the work is done by the next call.
+  // Drains the notifications, reads anew what they put in doubt, and publishes at most one
+  // snapshot, none if nothing changed. UNAVAILABLE: a table kept changing while it was read; call
+  // again. Else the kernel's error. After an error the old snapshot stands and the work is done by
+  // the next call.
   absl::Status Process();
 
   // The newest snapshot; never nullptr.

@@ -227,7 +227,8 @@ std::optional<Route> ParseRoute(const nlmsghdr& message) {
   route.type = static_cast<RouteType>(header->rtm_type);
   route.scope = header->rtm_scope;
   route.tos = header->rtm_tos;
-  if (!attributes.Read(RTA_TABLE, route.table) || !attributes.Read(RTA_DST, route.destination.address) ||
+  if (!attributes.Read(RTA_TABLE, route.table) ||
+      !attributes.Read(RTA_DST, route.destination.address) ||
       !attributes.Read(RTA_PRIORITY, route.metric) ||
       !attributes.Read(RTA_PREFSRC, route.preferred_source) ||
       !ReadRouteMtu(attributes[RTA_METRICS], route) ||

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rtnetlink message to one row of the kernel's tables.
 //
-// Pure functions of bytes: no socket, no state. A message that is not what the function reads (another
-// family, another object, too short, an attribute of the wrong size) is nullopt, never a partial row.
+// Pure functions of bytes: no socket, no state. A message that is not what the function reads
+// (another family, another object, too short, an attribute of the wrong size) is nullopt, never a
+// partial row.
 //
 // Byte order: netlink headers are in host order, addresses in network order.
 // The caller guarantees that `message.nlmsg_len` bytes are readable at `message`.

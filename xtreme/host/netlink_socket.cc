@@ -57,6 +57,7 @@ absl::StatusOr<NetlinkSocket> NetlinkSocket::Open(const Options& options) {
   NetlinkSocket opened;
   nl_sock* socket = opened.socket_.get();
   if (socket == nullptr) return absl::ResourceExhaustedError("open rtnetlink socket: no memory");
+  nl_socket_disable_auto_ack(socket);  // A dump ends with NLMSG_DONE.
   if (const int result = nl_connect(socket, NETLINK_ROUTE); result < 0) {
     return LibraryStatus("open rtnetlink socket", result);
   }
@@ -65,7 +66,8 @@ absl::StatusOr<NetlinkSocket> NetlinkSocket::Open(const Options& options) {
       return LibraryStatus("follow an rtnetlink group", result);
     }
   }
-  if (options.receive_buffer_bytes != 0) SetReceiveBuffer(opened.fd(), options.receive_buffer_bytes);
+  if (options.receive_buffer_bytes != 0)
+    SetReceiveBuffer(opened.fd(), options.receive_buffer_bytes);
   if (options.non_blocking) nl_socket_set_nonblocking(socket);
   return opened;
 }

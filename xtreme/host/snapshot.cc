@@ -16,9 +16,6 @@ namespace {
 
 constexpr uint32_t kMaxDatagramBytes = 65'535;
 
-// 0.0.0.0/8, "this network": RFC 1122 section 3.2.1.3 (b).
-bool IsThisNetwork(wire::Ipv4Address address) { return address.value() >> 24 == 0; }
-
 // 224.0.0.0/24, never forwarded: RFC 5771 section 4.
 bool IsLinkLocalGroup(wire::Ipv4Address address) { return address.value() >> 8 == 0xE00000; }
 
@@ -112,8 +109,9 @@ Snapshot::Snapshot(uint64_t version, KernelTables tables)
     : version_(version), tables_(std::move(tables)) {
   std::sort(tables_.interfaces.begin(), tables_.interfaces.end(),
             [](const Interface& a, const Interface& b) { return a.ifindex < b.ifindex; });
-  std::sort(tables_.neighbours.begin(), tables_.neighbours.end(),
-            [](const Neighbour& a, const Neighbour& b) { return NeighbourKey(a) < NeighbourKey(b); });
+  std::sort(
+      tables_.neighbours.begin(), tables_.neighbours.end(),
+      [](const Neighbour& a, const Neighbour& b) { return NeighbourKey(a) < NeighbourKey(b); });
 }
 
 const Interface* Snapshot::FindInterface(uint32_t ifindex) const {
@@ -176,7 +174,7 @@ RouteResult Snapshot::RouteTo(wire::Ipv4Address destination,
   Flow flow{.destination = destination,
             .source = source.value_or(wire::Ipv4Address::Any()),
             .ifindex = ifindex.value_or(0)};
-  if (IsThisNetwork(destination)) return Unreachable(UnreachableReason::kInvalidDestination);
+  if (destination.IsAny()) return Unreachable(UnreachableReason::kInvalidDestination);
   if (const auto reason = CheckSource(flow); reason != UnreachableReason::kNone) {
     return Unreachable(reason);
   }
@@ -188,9 +186,7 @@ RouteResult Snapshot::RouteTo(wire::Ipv4Address destination,
 
 UnreachableReason Snapshot::CheckSource(Flow& flow) const {
   if (flow.source.IsAny()) return UnreachableReason::kNone;
-  if (IsGroupOrBroadcast(flow.source) || IsThisNetwork(flow.source)) {
-    return UnreachableReason::kInvalidSource;
-  }
+  if (IsGroupOrBroadcast(flow.source)) return UnreachableReason::kInvalidSource;
   // A sender to a group that is bound to an address means the interface of that address, whatever
   // the routes say.
   if (flow.ifindex == 0 && IsGroupOrBroadcast(flow.destination)) {
@@ -243,7 +239,8 @@ RouteResult Snapshot::LookUp(const Flow& flow) const {
 }
 
 RouteResult Snapshot::Deliver(const Flow& flow, const Route& route) const {
-  RouteResult result{.kind = RouteKind::kLocal, .next_hop = flow.destination, .source = flow.source};
+  RouteResult result{
+      .kind = RouteKind::kLocal, .next_hop = flow.destination, .source = flow.source};
   if (result.source.IsAny()) result.source = route.preferred_source.value_or(flow.destination);
   for (const Interface& interface : tables_.interfaces) {
     if (!interface.loopback) continue;
@@ -262,8 +259,7 @@ RouteResult Snapshot::OnLink(const Flow& flow) const {
   return Finish(chosen, *flow.bound, {});
 }
 
-RouteResult Snapshot::Finish(const Flow& flow, const Interface& out,
-                             const FibResult& found) const {
+RouteResult Snapshot::Finish(const Flow& flow, const Interface& out, const FibResult& found) const {
   if (flow.source.IsLoopback() && !out.loopback) {
     return Unreachable(UnreachableReason::kInvalidSource);
   }
@@ -274,8 +270,11 @@ RouteResult Snapshot::Finish(const Flow& flow, const Interface& out,
                      .mtu = MtuOf(out, 0)};
   if (!RouteApplies(result.kind, found)) return result;
   result.mtu = MtuOf(out, found.route->mtu);
-  result.via_gateway = found.next_hop->gateway.has_value();
-  if (result.via_gateway) result.next_hop = *found.next_hop->gateway;
+  if (!found.next_hop->gateway) return result;
+  // A group behind a gateway is sent to the gateway's MAC address, as the kernel does.
+  result.kind = RouteKind::kUnicast;
+  result.via_gateway = true;
+  result.next_hop = *found.next_hop->gateway;
   return result;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel knew about interfaces, addresses, routes and neighbours at one moment, and where a
-// datagram to an address would go.
+// What the kernel knew about interfaces, addresses, routes and neighbours at one moment, and where
+// a datagram to an address would go.
 //
 // Immutable: any thread may read it while it holds the shared_ptr; no lookup makes a system call,
 // takes a lock or allocates.
@@ -28,8 +28,8 @@ enum class RouteKind : uint8_t { kUnicast, kMulticast, kBroadcast, kLocal, kUnre
 
 enum class UnreachableReason : uint8_t {
   kNone,                // it is reachable
-  kInvalidDestination,  // 0.0.0.0/8
-  kInvalidSource,       // a group, a broadcast, 0.0.0.0/8, or 127/8 on an interface of the network
+  kInvalidDestination,  // 0.0.0.0
+  kInvalidSource,       // a group, the broadcast, or 127/8 on an interface of the network
   kSourceNotLocal,
   kUnknownInterface,
   kInterfaceDown,
@@ -44,6 +44,8 @@ enum class UnreachableReason : uint8_t {
 std::string_view Describe(UnreachableReason reason);
 
 struct RouteResult {
+  // What the frame's destination MAC address is: kMulticast is a group's own, and a group that a
+  // route sends through a gateway is kUnicast.
   RouteKind kind = RouteKind::kUnreachable;
   UnreachableReason reason = UnreachableReason::kNone;
   // Where it leaves; the loopback interface for kLocal.

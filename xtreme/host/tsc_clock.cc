@@ -58,17 +58,16 @@ absl::StatusOr<TscConversion> TscConversion::Fit(const ClockSample& first,
   const uint64_t ticks = last.ticks - first.ticks;
   const uint64_t ns = last.ns - first.ns;
   if (ticks / 10 > ns || ns / 10 > ticks) {
-    return absl::InvalidArgumentError(absl::StrCat("fit TSC to CLOCK_MONOTONIC: ", ticks,
-                                                   " ticks in ", ns,
-                                                   " ns, 0.1 to 10 per ns expected"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "fit TSC to CLOCK_MONOTONIC: ", ticks, " ticks in ", ns, " ns, 0.1 to 10 per ns expected"));
   }
   TscConversion fit;
   fit.uses_tsc_ = true;
   fit.anchor_ticks_ = last.ticks;
   fit.anchor_ns_ = last.ns;
   fit.ns_per_tick_q32_ = static_cast<int64_t>((static_cast<unsigned __int128>(ns) << 32) / ticks);
-  fit.anchor_error_ns_ = static_cast<uint64_t>(
-      static_cast<unsigned __int128>(last.error_ticks) * ns / ticks + 1);
+  fit.anchor_error_ns_ =
+      static_cast<uint64_t>(static_cast<unsigned __int128>(last.error_ticks) * ns / ticks + 1);
   // Both ends may be off in opposite directions; one more for the rounding of the fixed point.
   fit.rate_error_ppb_ = static_cast<uint64_t>(
       static_cast<unsigned __int128>(first.error_ticks + last.error_ticks) * kBillion / ticks + 1);
@@ -78,12 +77,12 @@ absl::StatusOr<TscConversion> TscConversion::Fit(const ClockSample& first,
 uint64_t TscConversion::ErrorNs(uint64_t ticks) const {
   const uint64_t ahead = ticks - anchor_ticks_;
   const uint64_t behind = anchor_ticks_ - ticks;
-  const uint64_t elapsed_ns = static_cast<uint64_t>(
-      (static_cast<unsigned __int128>(std::min(ahead, behind)) *
-       static_cast<uint64_t>(ns_per_tick_q32_)) >> 32);
-  return anchor_error_ns_ +
-         static_cast<uint64_t>(static_cast<unsigned __int128>(elapsed_ns) * rate_error_ppb_ /
-                               kBillion);
+  const uint64_t elapsed_ns =
+      static_cast<uint64_t>((static_cast<unsigned __int128>(std::min(ahead, behind)) *
+                             static_cast<uint64_t>(ns_per_tick_q32_)) >>
+                            32);
+  return anchor_error_ns_ + static_cast<uint64_t>(static_cast<unsigned __int128>(elapsed_ns) *
+                                                  rate_error_ppb_ / kBillion);
 }
 
 absl::StatusOr<TscClock> TscClock::Start(const Options& options) {

@@ -33,8 +33,8 @@ TEST(TscConversionTest, ErrorIsTheBracketAtTheAnchorAndGrowsWithDistance) {
   const ClockSample last{.ticks = 2'000'001, .ns = 1'000'001, .error_ticks = 50};
   const auto fit = TscConversion::Fit(first, last);
   ASSERT_TRUE(fit.ok());
-  EXPECT_EQ(fit->ErrorNs(last.ticks), 26u);            // 50 ticks are 25 ns.
-  EXPECT_EQ(fit->rate_error_ppb(), 50'001u);           // 100 of 2,000,000 ticks.
+  EXPECT_EQ(fit->ErrorNs(last.ticks), 26u);   // 50 ticks are 25 ns.
+  EXPECT_EQ(fit->rate_error_ppb(), 50'001u);  // 100 of 2,000,000 ticks.
   EXPECT_NEAR(static_cast<double>(fit->ErrorNs(last.ticks + 2'000'000'000)), 50'027.0, 2.0);
   EXPECT_EQ(fit->ErrorNs(last.ticks - 1'000), fit->ErrorNs(last.ticks + 1'000));
 }
