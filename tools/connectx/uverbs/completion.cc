@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Completion channels and completion queues.
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tools/connectx/uverbs/context.h"
+
+namespace xtreme::connectx {
+namespace {
+
+// The channel that the call names: null and 0 when it names none, else an errno for a descriptor
+// that is not a channel of this context.
+int FindChannel(const Context& context, const VerbsCall& call,
+                std::shared_ptr<EventChannel>* channel) {
+  const auto fd = call.Handle(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
+  if (!fd) return 0;
+  const auto found = context.completion_channels.find(static_cast<int>(*fd));
+  if (found == context.completion_channels.end()) return EBADF;
+  *channel = found->second;
+  return 0;
+}
+
+}  // namespace
+
+int CreateCompletionChannel(Context& context, const VerbsCall& call) {
+  auto channel = EventChannel::Create(sizeof(ib_uverbs_comp_event_desc));
+  if (channel == nullptr) return EMFILE;
+  const int fd = channel->program_fd();
+  context.completion_channels[fd] = std::move(channel);
+  call.Answer(UVERBS_ATTR_CORE_OUT,
+              ib_uverbs_create_comp_channel_resp{.fd = static_cast<uint32_t>(fd)});
+  return 0;
+}
+
+int CreateCq(Context& context, const VerbsCall& call) {
+  const auto cqe = call.Get<uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
+  const auto user_handle = call.Get<uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
+  const auto driver = call.GetPrefix<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
+  if (!cqe || !user_handle || driver.buf_addr == 0 || driver.db_addr == 0) return EINVAL;
+  if (*cqe >= context.device->options().limits.cqes) return EINVAL;
+  // Compressed CQEs, padding and wall-clock timestamps are capabilities that were not offered.
+  if (driver.cqe_comp_en != 0) return EOPNOTSUPP;
+  if ((driver.flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) != 0) return EOPNOTSUPP;
+
+  std::shared_ptr<EventChannel> channel;
+  if (const int error = FindChannel(context, call, &channel); error != 0) return error;
+  CqObject cq{.user_handle = *user_handle,
+              .events = std::make_unique<CqEvents>(std::move(channel), context.async_events)};
+  const int error = context.device->CreateCq(
+      {.ring = reinterpret_cast<uint8_t*>(driver.buf_addr),
+       .entries = *cqe + 1,
+       .cqe_size = driver.cqe_size,
+       .doorbell_record = reinterpret_cast<uint32_t*>(driver.db_addr),
+       .uar = driver.uar_page_index,
+       .completions = cq.events->has_channel() ? cq.events.get() : nullptr,
+       .async = cq.events.get(),
+       .user_handle = *user_handle},
+      &cq.cqn);
+  if (error != 0) return error;
+  call.Answer(UVERBS_ATTR_CREATE_CQ_RESP_CQE, *cqe);
+  call.Answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = cq.cqn});
+  call.AnswerHandle(UVERBS_ATTR_CREATE_CQ_HANDLE, context.cqs.Add(std::move(cq)));
+  return 0;
+}
+
+int ModifyCq(Context& context, const VerbsCall& call) {
+  ib_uverbs_ex_modify_cq request;
+  if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
+  if (request.attr_mask != IBV_CQ_ATTR_MODERATE) return EOPNOTSUPP;
+  const CqObject* cq = context.cqs.Find(request.cq_handle);
+  if (cq == nullptr) return EINVAL;
+  return context.device->ModerateCq(cq->cqn, request.attr.cq_count, request.attr.cq_period);
+}
+
+int DestroyCq(Context& context, const VerbsCall& call) {
+  const auto handle = call.Handle(UVERBS_ATTR_DESTROY_CQ_HANDLE);
+  CqObject* cq = context.cqs.Find(handle);
+  if (cq == nullptr) return ENOENT;
+  if (const int error = context.device->DestroyCq(cq->cqn, nullptr); error != 0) return error;
+  // The device is done with it, so the counts are final. libibverbs waits until the program has
+  // acknowledged as many.
+  call.Answer(UVERBS_ATTR_DESTROY_CQ_RESP,
+              ib_uverbs_destroy_cq_resp{
+                  .comp_events_reported = cq->events->SettleCompletions(cq->user_handle),
+                  .async_events_reported = cq->events->Settle(cq->user_handle)});
+  context.cqs.Remove(*handle);
+  return 0;
+}
+
+}  // namespace xtreme::connectx

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/uverbs/context.h"
+
+#include <endian.h>
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr uint32_t kRawPacket = 1u << IB_UVERBS_QPT_RAW_PACKET;
+constexpr uint32_t kCompletionVectors = 1;
+constexpr uint32_t kMaxSges = 30;
+constexpr uint32_t kMellanoxVendorId = 0x02c9;
+
+// The largest InfiniBand MTU that fits below an Ethernet MTU with the RoCE v2 headers (the kernel's
+// iboe_get_mtu).
+ibv_mtu RoceMtu(uint32_t ethernet_mtu) {
+  constexpr uint32_t kRoceV2HeaderBytes = 40 + 8 + 12 + 16 + 4;  // IPv6, UDP, BTH, RETH, ICRC.
+  for (int mtu = IBV_MTU_4096; mtu > IBV_MTU_256; --mtu) {
+    if ((128u << mtu) + kRoceV2HeaderBytes <= ethernet_mtu) return static_cast<ibv_mtu>(mtu);
+  }
+  return IBV_MTU_256;
+}
+
+uint32_t CapabilityFlags(const Device::Features& features) {
+  uint64_t flags = IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT | IB_UVERBS_DEVICE_SYS_IMAGE_GUID |
+                   IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING;
+  // Without it libmlx5 refuses to offload send checksums and hides the receive verdict.
+  if (features.checksum_offload) flags |= IB_UVERBS_DEVICE_RAW_IP_CSUM;
+  return static_cast<uint32_t>(flags);
+}
+
+ib_uverbs_query_device_resp DeviceAttributes(const Context& context) {
+  const Device::Limits& limits = context.device->options().limits;
+  const DeviceIdentity& identity = *context.identity;
+  return {
+      .fw_ver = uint64_t{identity.firmware[0]} << 32 | uint64_t{identity.firmware[1]} << 16 |
+                identity.firmware[2],
+      .node_guid = htobe64(identity.node_guid),
+      .sys_image_guid = htobe64(identity.node_guid),
+      .max_mr_size = ~uint64_t{0},
+      .page_size_cap = ~uint64_t{0xfff},
+      .vendor_id = kMellanoxVendorId,
+      .vendor_part_id = identity.pci_device_id,
+      .max_qp = limits.qps,
+      .max_qp_wr = limits.wqebbs,
+      .device_cap_flags = CapabilityFlags(context.device->options().features),
+      .max_sge = kMaxSges,
+      .max_sge_rd = kMaxSges,
+      .max_cq = limits.cqs,
+      .max_cqe = limits.cqes - 1,
+      .max_mr = limits.memory_regions,
+      .max_pd = 1 << 16,
+      .max_raw_ethy_qp = limits.qps,
+      .max_pkeys = 1,
+      .phys_port_cnt = 1,
+  };
+}
+
+ib_uverbs_gid_entry GidEntry(const DeviceIdentity& identity, uint32_t index) {
+  ib_uverbs_gid_entry entry{.gid_index = index, .port_num = 1};
+  std::memcpy(entry.gid, identity.gids[index].data(), sizeof(entry.gid));
+  entry.gid_type =
+      index % 2 == 0 ? uint32_t{IB_UVERBS_GID_TYPE_ROCE_V1} : uint32_t{IB_UVERBS_GID_TYPE_ROCE_V2};
+  entry.netdev_ifindex = identity.interface_index;
+  return entry;
+}
+
+}  // namespace
+
+Context::Context(Device* context_device, const DeviceIdentity* device_identity)
+    : device(context_device), identity(device_identity), id(context_device->OpenContext()) {}
+
+Context::~Context() {
+  // Users before what they use; the device refuses anything else with EBUSY.
+  for (auto& [handle, flow] : flows) device->DestroyFlow(flow.flow);
+  for (auto& [handle, qp] : qps) device->DestroyQp(qp.qpn);
+  for (auto& [handle, cq] : cqs) device->DestroyCq(cq.cqn, nullptr);
+  for (auto& [handle, region] : memory_regions) device->DeregisterMemory(region.lkey);
+  for (auto& [handle, uar] : uars) device->FreeUar(uar.uar.page_id);
+  for (auto& [handle, pd] : pds) device->FreePd(pd.pdn);
+}
+
+void Context::CountObjects(LiveObjects& live) const {
+  live.contexts += 1;
+  live.pds += pds.size();
+  live.memory_regions += memory_regions.size();
+  live.uars += uars.size();
+  live.channels += completion_channels.size();
+  live.cqs += cqs.size();
+  live.qps += qps.size();
+  live.flows += flows.size();
+}
+
+int GetContext(Context& context, const VerbsCall& call) {
+  const Device::Options& options = context.device->options();
+  call.Answer(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
+  call.Answer(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT,
+              uint64_t{IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS});
+  const bool inlines_nothing = options.eth_min_inline == Device::MinInline::kNone;
+  call.Answer(
+      UVERBS_ATTR_UHW_OUT,
+      mlx5_ib_alloc_ucontext_resp{
+          .qp_tab_size = options.limits.qps,
+          .bf_reg_size = options.features.blueflame ? 512u : 0u,
+          .tot_bfregs = 0,  // UARs are objects of their own, as with every recent kernel.
+          .cache_line_size = 64,
+          .max_sq_desc_sz = 1008,  // 63 segments of 16 bytes: six bits of the control segment.
+          .max_rq_desc_sz = 512,
+          .max_send_wqebb = options.limits.wqebbs,
+          .max_recv_wr = options.limits.wqebbs,
+          .num_ports = 1,
+          .comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
+          .response_length = sizeof(mlx5_ib_alloc_ucontext_resp),
+          .cqe_version = 1,  // CQEs name the queue by user index.
+          .cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
+          .eth_min_inline = static_cast<uint8_t>(inlines_nothing ? MLX5_USER_INLINE_MODE_NONE
+                                                                 : MLX5_USER_INLINE_MODE_L2),
+          .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
+          .hca_core_clock_offset = 0,
+          .log_uar_size = 12,
+          .num_uars_per_page = 1,
+          .num_dyn_bfregs = options.limits.uars,
+      });
+  return 0;
+}
+
+int QueryDevice(Context& context, const VerbsCall& call) {
+  call.Answer(UVERBS_ATTR_CORE_OUT, DeviceAttributes(context));
+  return 0;
+}
+
+int QueryDeviceExtended(Context& context, const VerbsCall& call) {
+  const Device::Options& options = context.device->options();
+  constexpr uint64_t kTimestampMask = ~uint64_t{0} >> 1;  // What libmlx5 strips to.
+  call.Answer(UVERBS_ATTR_CORE_OUT,
+              ib_uverbs_ex_query_device_resp{
+                  .base = DeviceAttributes(context),
+                  .response_length = sizeof(ib_uverbs_ex_query_device_resp),
+                  .timestamp_mask = options.features.timestamps ? kTimestampMask : 0,
+                  .hca_core_clock = options.features.timestamps ? options.hca_core_clock_khz : 0,
+                  .raw_packet_caps = options.features.checksum_offload
+                                         ? uint32_t{IB_UVERBS_RAW_PACKET_CAP_IP_CSUM}
+                                         : 0u,
+                  .cq_moderation_caps = {.max_cq_moderation_count = 0xffff,
+                                         .max_cq_moderation_period = 0xfff},
+              });
+  call.Answer(UVERBS_ATTR_UHW_OUT,
+              mlx5_ib_query_device_resp{
+                  .response_length = sizeof(mlx5_ib_query_device_resp),
+                  .packet_pacing_caps = {.qp_rate_limit_min = 1,
+                                         .qp_rate_limit_max = 100'000'000,
+                                         .supported_qpts = kRawPacket},
+              });
+  return 0;
+}
+
+int QueryPort(Context& context, const VerbsCall& call) {
+  if (call.Get<uint64_t>(UVERBS_ATTR_QUERY_PORT_PORT_NUM) != 1) return EINVAL;
+  const Device::PortState port = context.device->Port();
+  ib_uverbs_query_port_resp_ex answer{};
+  answer.legacy_resp = {
+      .port_cap_flags = IB_UVERBS_PCF_CM_SUP | IB_UVERBS_PCF_IP_BASED_GIDS,
+      .max_msg_sz = 1u << 30,
+      .gid_tbl_len = static_cast<uint32_t>(context.identity->gids.size()),
+      .pkey_tbl_len = 1,
+      .state = static_cast<uint8_t>(port.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN),
+      .max_mtu = IBV_MTU_4096,
+      .active_mtu = static_cast<uint8_t>(RoceMtu(port.mtu)),
+      .max_vl_num = 1,
+      .active_width = 2,                                    // 4 lanes
+      .active_speed = 32,                                   // EDR, 25 Gb/s each
+      .phys_state = static_cast<uint8_t>(port.up ? 5 : 3),  // LinkUp, Disabled
+      .link_layer = IBV_LINK_LAYER_ETHERNET,
+  };
+  call.Answer(UVERBS_ATTR_QUERY_PORT_RESP, answer);
+  return 0;
+}
+
+int QueryGidEntry(Context& context, const VerbsCall& call) {
+  const auto port = call.Get<uint64_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT);
+  const auto index = call.Get<uint64_t>(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX);
+  if (port != 1 || !index) return EINVAL;
+  if (*index >= context.identity->gids.size()) return ENODATA;
+  const ib_uverbs_gid_entry entry = GidEntry(*context.identity, static_cast<uint32_t>(*index));
+  call.Answer(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, entry);
+  return 0;
+}
+
+int QueryGidTable(Context& context, const VerbsCall& call) {
+  const auto entry_bytes = call.Get<uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
+  if (!entry_bytes || *entry_bytes < sizeof(ib_uverbs_gid_entry)) return EINVAL;
+  const size_t room =
+      call.Output(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES).size() / *entry_bytes;
+  const size_t count = context.identity->gids.size();
+  if (count > room) return EINVAL;
+  std::vector<std::byte> table(count * *entry_bytes);
+  for (size_t i = 0; i < count; ++i) {
+    const ib_uverbs_gid_entry entry = GidEntry(*context.identity, static_cast<uint32_t>(i));
+    std::memcpy(table.data() + i * *entry_bytes, &entry, sizeof(entry));
+  }
+  call.AnswerBytes(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, table);
+  call.Answer(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64_t{count});
+  return 0;
+}
+
+int AllocAsyncEvents(Context& context, const VerbsCall& call) {
+  context.async_events = EventChannel::Create(sizeof(ib_uverbs_async_event_desc));
+  if (context.async_events == nullptr) return EMFILE;
+  call.AnswerHandle(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE,
+                    static_cast<uint32_t>(context.async_events->program_fd()));
+  return 0;
+}
+
+}  // namespace xtreme::connectx

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One open of a device (one ibv_context): everything that was made through its descriptor.
+//
+// Invariant: an object in a table exists in the device and the other way round; what is left when
+// the context goes is destroyed in the order the device wants, whatever the program forgot.
+// Commands are functions of a context and a call; each answers 0 or an errno and leaves nothing
+// behind when it fails.
+// Thread: none of its own; the boundary's lock covers it. Event sinks are called by the device.
+
+#ifndef XTREME_TOOLS_CONNECTX_UVERBS_CONTEXT_H_
+#define XTREME_TOOLS_CONNECTX_UVERBS_CONTEXT_H_
+
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "tools/connectx/device/device.h"
+#include "tools/connectx/uverbs/event_channel.h"
+#include "tools/connectx/uverbs/event_sinks.h"
+#include "tools/connectx/uverbs/handle_table.h"
+#include "tools/connectx/uverbs/identity.h"
+#include "tools/connectx/uverbs/ioctl.h"
+
+namespace xtreme::connectx {
+
+struct PdObject {
+  uint32_t pdn = 0;
+};
+
+struct MrObject {
+  uint32_t lkey = 0;
+};
+
+struct UarObject {
+  Uar uar;
+};
+
+struct CqObject {
+  uint32_t cqn = 0;
+  uint64_t user_handle = 0;
+  std::unique_ptr<CqEvents> events;
+};
+
+struct QpObject {
+  uint32_t qpn = 0;
+  uint64_t user_handle = 0;
+  ib_uverbs_qp_cap cap{};
+  std::unique_ptr<AsyncEvents> events;
+};
+
+struct FlowObject {
+  uint32_t flow = 0;
+};
+
+struct LiveObjects {
+  size_t contexts = 0;
+  size_t pds = 0;
+  size_t memory_regions = 0;
+  size_t uars = 0;
+  size_t channels = 0;
+  size_t cqs = 0;
+  size_t qps = 0;
+  size_t flows = 0;
+
+  friend bool operator==(const LiveObjects&, const LiveObjects&) = default;
+};
+
+struct Context {
+  // `device` and `identity` outlive the context.
+  Context(Device* device, const DeviceIdentity* identity);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  void CountObjects(LiveObjects& live) const;
+
+  Device* const device;
+  const DeviceIdentity* const identity;
+  const ContextId id;
+
+  std::shared_ptr<EventChannel> async_events;
+  std::map<int, std::shared_ptr<EventChannel>> completion_channels;  // By the program's descriptor.
+  HandleTable<PdObject> pds;
+  HandleTable<MrObject> memory_regions;
+  HandleTable<UarObject> uars;
+  HandleTable<CqObject> cqs;
+  HandleTable<QpObject> qps;
+  HandleTable<FlowObject> flows;
+};
+
+// context.cc: the device and its port.
+int GetContext(Context& context, const VerbsCall& call);
+int QueryDevice(Context& context, const VerbsCall& call);
+int QueryDeviceExtended(Context& context, const VerbsCall& call);
+int QueryPort(Context& context, const VerbsCall& call);
+int QueryGidEntry(Context& context, const VerbsCall& call);
+int QueryGidTable(Context& context, const VerbsCall& call);
+int AllocAsyncEvents(Context& context, const VerbsCall& call);
+
+// memory.cc
+int AllocPd(Context& context, const VerbsCall& call);
+int DestroyPd(Context& context, const VerbsCall& call);
+int RegisterMemory(Context& context, const VerbsCall& call);
+int DestroyMemoryRegion(Context& context, const VerbsCall& call);
+
+// uar.cc
+int AllocUar(Context& context, const VerbsCall& call);
+int DestroyUar(Context& context, const VerbsCall& call);
+
+// completion.cc
+int CreateCompletionChannel(Context& context, const VerbsCall& call);
+int CreateCq(Context& context, const VerbsCall& call);
+int ModifyCq(Context& context, const VerbsCall& call);
+int DestroyCq(Context& context, const VerbsCall& call);
+
+// queue_pair.cc
+int CreateQp(Context& context, const VerbsCall& call);
+int ModifyQp(Context& context, const VerbsCall& call);
+int ModifyQpExtended(Context& context, const VerbsCall& call);
+int QueryQp(Context& context, const VerbsCall& call);
+int DestroyQp(Context& context, const VerbsCall& call);
+
+// flow.cc
+int CreateFlow(Context& context, const VerbsCall& call);
+int DestroyFlow(Context& context, const VerbsCall& call);
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_UVERBS_CONTEXT_H_

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Protection domains and memory regions.
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "tools/connectx/uverbs/context.h"
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+// Pinning memory that is not there fails; so do we, before the device would fault on it.
+bool IsMapped(uint64_t start, uint64_t length) {
+  std::array<unsigned char, 4096> residence;
+  const uint64_t end = (start + length + kPageBytes - 1) & ~(kPageBytes - 1);
+  uint64_t at = start & ~(kPageBytes - 1);
+  while (at < end) {
+    const uint64_t bytes = std::min<uint64_t>(end - at, residence.size() * kPageBytes);
+    if (::syscall(SYS_mincore, at, bytes, residence.data()) != 0) return false;
+    at += bytes;
+  }
+  return true;
+}
+
+// The kernel's ib_check_mr_access, and what this device has not.
+int CheckAccess(uint32_t access) {
+  constexpr uint32_t kNeedsLocalWrite =
+      IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC;
+  if ((access & kNeedsLocalWrite) != 0 && (access & IB_UVERBS_ACCESS_LOCAL_WRITE) == 0) {
+    return EINVAL;
+  }
+  if ((access & IB_UVERBS_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
+  return 0;
+}
+
+}  // namespace
+
+int AllocPd(Context& context, const VerbsCall& call) {
+  PdObject pd;
+  if (const int error = context.device->AllocPd(&pd.pdn); error != 0) return error;
+  call.Answer(UVERBS_ATTR_CORE_OUT, ib_uverbs_alloc_pd_resp{.pd_handle = context.pds.Add(pd)});
+  call.Answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_alloc_pd_resp{.pdn = pd.pdn});
+  return 0;
+}
+
+int DestroyPd(Context& context, const VerbsCall& call) {
+  const auto handle = call.Handle(UVERBS_ATTR_DESTROY_PD_HANDLE);
+  const PdObject* pd = context.pds.Find(handle);
+  if (pd == nullptr) return ENOENT;
+  if (const int error = context.device->FreePd(pd->pdn); error != 0) return error;
+  context.pds.Remove(*handle);
+  return 0;
+}
+
+int RegisterMemory(Context& context, const VerbsCall& call) {
+  ib_uverbs_reg_mr request;
+  if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
+  const PdObject* pd = context.pds.Find(request.pd_handle);
+  if (pd == nullptr) return EINVAL;
+  if (const int error = CheckAccess(request.access_flags); error != 0) return error;
+  if (request.start % kPageBytes != request.hca_va % kPageBytes) return EINVAL;
+  if (request.start + request.length < request.start) return EINVAL;
+  if (!IsMapped(request.start, request.length)) return EFAULT;
+  MemoryKeys keys;
+  const int error = context.device->RegisterMemory(
+      {.pd = pd->pdn,
+       .start = reinterpret_cast<uint8_t*>(request.start),
+       .length = request.length,
+       .iova = request.hca_va,
+       .local_write = (request.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE) != 0},
+      &keys);
+  if (error != 0) return error;
+  call.Answer(UVERBS_ATTR_CORE_OUT,
+              ib_uverbs_reg_mr_resp{.mr_handle = context.memory_regions.Add({.lkey = keys.lkey}),
+                                    .lkey = keys.lkey,
+                                    .rkey = keys.rkey});
+  return 0;
+}
+
+int DestroyMemoryRegion(Context& context, const VerbsCall& call) {
+  const auto handle = call.Handle(UVERBS_ATTR_DESTROY_MR_HANDLE);
+  const MrObject* region = context.memory_regions.Find(handle);
+  if (region == nullptr) return ENOENT;
+  if (const int error = context.device->DeregisterMemory(region->lkey); error != 0) return error;
+  context.memory_regions.Remove(*handle);
+  return 0;
+}
+
+}  // namespace xtreme::connectx

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RAW_PACKET queue pairs.
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "tools/connectx/uverbs/context.h"
+
+namespace xtreme::connectx {
+namespace {
+
+// The device's request for the QP that `call` describes; an errno when it describes none of ours.
+int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
+  if (call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET) return EOPNOTSUPP;
+  if (call.Has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return EOPNOTSUPP;
+  if (call.Has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) return EOPNOTSUPP;
+  constexpr uint32_t kSupportedFlags = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+  const auto create_flags = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
+  if ((create_flags & ~kSupportedFlags) != 0) return EOPNOTSUPP;
+
+  const PdObject* pd = context.pds.Find(call.Handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
+  const CqObject* send_cq = context.cqs.Find(call.Handle(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
+  const CqObject* recv_cq = context.cqs.Find(call.Handle(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
+  const auto driver = call.GetPrefix<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
+  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr || driver.db_addr == 0) {
+    return EINVAL;
+  }
+  if ((driver.flags & MLX5_QP_FLAG_SIGNATURE) != 0) return EOPNOTSUPP;
+  // Without it `bfreg_index` would count registers of a table that this device does not have.
+  if ((driver.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0) return EINVAL;
+  *request = {
+      .context = context.id,
+      .pd = pd->pdn,
+      .send = {.ring = reinterpret_cast<uint8_t*>(driver.sq_buf_addr),
+               .wqebbs = driver.sq_wqe_count,
+               .cq = send_cq->cqn},
+      .receive = {.ring = reinterpret_cast<uint8_t*>(driver.buf_addr),
+                  .wqes = driver.rq_wqe_count,
+                  .wqe_shift_log2 = driver.rq_wqe_shift,
+                  .cq = recv_cq->cqn},
+      .doorbell_record = reinterpret_cast<uint32_t*>(driver.db_addr),
+      .uidx = driver.uidx,
+      .uar = driver.bfreg_index,
+  };
+  return 0;
+}
+
+// Applies the state of a modify command, as far as a RAW_PACKET QP has any.
+int ModifyState(Context& context, const ib_uverbs_modify_qp& request) {
+  QpObject* qp = context.qps.Find(request.qp_handle);
+  if (qp == nullptr) return EINVAL;
+  if ((request.attr_mask & IBV_QP_PORT) != 0 && request.port_num != 1) return EINVAL;
+  if ((request.attr_mask & IBV_QP_STATE) == 0) return 0;
+  QpAttributes now;
+  if (const int error = context.device->QueryQp(qp->qpn, &now); error != 0) return error;
+  const bool wrong_current = (request.attr_mask & IBV_QP_CUR_STATE) != 0 &&
+                             request.cur_qp_state != static_cast<uint8_t>(now.state);
+  // The port is the one attribute that RESET to INIT needs (the kernel's ib_modify_qp_is_ok).
+  const bool no_port = now.state == IBV_QPS_RESET && request.qp_state == IBV_QPS_INIT &&
+                       (request.attr_mask & IBV_QP_PORT) == 0;
+  if (wrong_current || no_port) return EINVAL;
+  return context.device->ModifyQp(qp->qpn, static_cast<ibv_qp_state>(request.qp_state));
+}
+
+}  // namespace
+
+int CreateQp(Context& context, const VerbsCall& call) {
+  const auto cap = call.Get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
+  const auto user_handle = call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
+  if (!cap || !user_handle) return EINVAL;
+  QpRequest request;
+  if (const int error = BuildRequest(context, call, &request); error != 0) return error;
+  QpObject qp{.user_handle = *user_handle,
+              .cap = *cap,
+              .events = std::make_unique<AsyncEvents>(context.async_events)};
+  request.async = qp.events.get();
+  request.user_handle = *user_handle;
+  if (const int error = context.device->CreateQp(request, &qp.qpn); error != 0) return error;
+  call.Answer(UVERBS_ATTR_CREATE_QP_RESP_CAP, *cap);
+  call.Answer(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.qpn);
+  // One number serves as QP, RQ, SQ, TIR and TIS: this device has no separate spaces for them.
+  call.Answer(UVERBS_ATTR_UHW_OUT,
+              mlx5_ib_create_qp_resp{
+                  .bfreg_index = request.uar,
+                  .comp_mask = MLX5_IB_CREATE_QP_RESP_MASK_TIRN |
+                               MLX5_IB_CREATE_QP_RESP_MASK_TISN |
+                               MLX5_IB_CREATE_QP_RESP_MASK_RQN | MLX5_IB_CREATE_QP_RESP_MASK_SQN,
+                  .tirn = qp.qpn,
+                  .tisn = qp.qpn,
+                  .rqn = qp.qpn,
+                  .sqn = qp.qpn});
+  call.AnswerHandle(UVERBS_ATTR_CREATE_QP_HANDLE, context.qps.Add(std::move(qp)));
+  return 0;
+}
+
+int ModifyQp(Context& context, const VerbsCall& call) {
+  ib_uverbs_modify_qp request;
+  return call.Read(UVERBS_ATTR_CORE_IN, &request) ? ModifyState(context, request) : EINVAL;
+}
+
+int ModifyQpExtended(Context& context, const VerbsCall& call) {
+  ib_uverbs_ex_modify_qp request;
+  if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
+  const auto driver = call.GetPrefix<mlx5_ib_modify_qp>(UVERBS_ATTR_UHW_IN);
+  // Bursts were not offered (MLX5_IB_PP_SUPPORT_BURST).
+  if (driver.burst_info.max_burst_sz != 0) return EOPNOTSUPP;
+  if (const int error = ModifyState(context, request.base); error != 0) return error;
+  if ((request.base.attr_mask & IBV_QP_RATE_LIMIT) != 0) {
+    const QpObject* qp = context.qps.Find(request.base.qp_handle);
+    const int error = context.device->SetQpRate(qp->qpn, request.rate_limit);
+    if (error != 0) return error;
+  }
+  call.Answer(UVERBS_ATTR_CORE_OUT,
+              ib_uverbs_ex_modify_qp_resp{.response_length = sizeof(ib_uverbs_ex_modify_qp_resp)});
+  call.Answer(UVERBS_ATTR_UHW_OUT,
+              mlx5_ib_modify_qp_resp{.response_length = sizeof(mlx5_ib_modify_qp_resp)});
+  return 0;
+}
+
+int QueryQp(Context& context, const VerbsCall& call) {
+  ib_uverbs_query_qp request;
+  if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
+  const QpObject* qp = context.qps.Find(request.qp_handle);
+  if (qp == nullptr) return EINVAL;
+  QpAttributes attributes;
+  if (const int error = context.device->QueryQp(qp->qpn, &attributes); error != 0) return error;
+  call.Answer(UVERBS_ATTR_CORE_OUT,
+              ib_uverbs_query_qp_resp{
+                  .max_send_wr = qp->cap.max_send_wr,
+                  .max_recv_wr = qp->cap.max_recv_wr,
+                  .max_send_sge = qp->cap.max_send_sge,
+                  .max_recv_sge = qp->cap.max_recv_sge,
+                  .max_inline_data = qp->cap.max_inline_data,
+                  .qp_state = static_cast<uint8_t>(attributes.state),
+                  .cur_qp_state = static_cast<uint8_t>(attributes.state),
+                  .port_num = 1});
+  return 0;
+}
+
+int DestroyQp(Context& context, const VerbsCall& call) {
+  const auto handle = call.Handle(UVERBS_ATTR_DESTROY_QP_HANDLE);
+  QpObject* qp = context.qps.Find(handle);
+  if (qp == nullptr) return ENOENT;
+  if (const int error = context.device->DestroyQp(qp->qpn); error != 0) return error;
+  call.Answer(UVERBS_ATTR_DESTROY_QP_RESP,
+              ib_uverbs_destroy_qp_resp{.events_reported = qp->events->Settle(qp->user_handle)});
+  context.qps.Remove(*handle);
+  return 0;
+}
+
+}  // namespace xtreme::connectx

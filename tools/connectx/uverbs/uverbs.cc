@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/uverbs/uverbs.h"
+
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <rdma/mlx5-abi.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr std::string_view kDevicePrefix = "/dev/infiniband/uverbs";
+constexpr std::string_view kOpen = "OPEN";
+constexpr std::string_view kMmap = "MMAP";
+
+// n of "/dev/infiniband/uverbs<n>".
+std::optional<size_t> DeviceIndex(std::string_view path) {
+  if (!path.starts_with(kDevicePrefix)) return std::nullopt;
+  path.remove_prefix(kDevicePrefix.size());
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(path.data(), path.data() + path.size(), index);
+  if (error != std::errc{} || end != path.data() + path.size()) return std::nullopt;
+  return index;
+}
+
+}  // namespace
+
+Uverbs::Uverbs(std::vector<Port> ports, DeviceObserver* observer)
+    : ports_(std::move(ports)), observer_(observer) {}
+
+std::optional<int> Uverbs::Open(const char* path, int flags) {
+  const std::optional<size_t> index = DeviceIndex(path);
+  if (!index) return std::nullopt;
+  // The provider was loaded after us: this is the first we see of it.
+  PatchCallSlots();
+  const std::lock_guard lock(mutex_);
+  if (*index >= ports_.size()) return -ENOENT;
+  if (const int error = PlannedFailure(kOpen); error != 0) return -error;
+  const int fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/dev/null", flags, 0));
+  if (fd < 0) return -errno;
+  const Port& port = ports_[*index];
+  contexts_[fd] = {.port = &port, .context = std::make_unique<Context>(port.device, port.identity)};
+  return fd;
+}
+
+std::optional<int> Uverbs::Stat(const char* path, struct stat* out) {
+  const std::optional<size_t> index = DeviceIndex(path);
+  if (!index) return std::nullopt;
+  if (*index >= ports_.size()) return -ENOENT;
+  return ::stat("/dev/null", out) == 0 ? 0 : -errno;
+}
+
+std::optional<int> Uverbs::Ioctl(int fd, unsigned long request, void* argument) {
+  const std::lock_guard lock(mutex_);
+  const auto opened = contexts_.find(fd);
+  if (opened == contexts_.end()) return std::nullopt;
+  if (request != RDMA_VERBS_IOCTL) return -ENOTTY;
+  const int error = Run(*opened->second.context, argument);
+  if (observer_ != nullptr) observer_->OnCommand();
+  return -error;
+}
+
+int Uverbs::Run(Context& context, void* argument) {
+  const std::optional<VerbsCall> call = VerbsCall::ParseArgument(argument);
+  if (!call) return EINVAL;
+  int error = 0;
+  const Command* command = FindCommand(*call, &error);
+  if (command == nullptr) return error;
+  error = PlannedFailure(command->name);
+  return error != 0 ? error : command->answer(context, *call);
+}
+
+std::optional<intptr_t> Uverbs::Mmap(void* address, size_t length, int protection, int flags,
+                                     int fd, off_t offset) {
+  const std::lock_guard lock(mutex_);
+  const auto opened = contexts_.find(fd);
+  if (opened == contexts_.end()) return std::nullopt;
+  if (const int error = PlannedFailure(kMmap); error != 0) return -error;
+  if (length != ClockPages::kPageBytes) return -EINVAL;
+  const auto what = MmapOffset::Parse(static_cast<uint64_t>(offset));
+  int memory_fd = -1;
+  uint64_t at = 0;
+  const Opened& open = opened->second;
+  const int error = ResolveMapping(*open.context, *open.port, what, &memory_fd, &at);
+  if (error != 0) return -error;
+  const bool is_uar = what.command == MmapOffset::kUarCommand;
+  if (!is_uar && (protection & PROT_WRITE) != 0) return -EPERM;
+  // The C library's, so that a sanitizer learns of the mapping.
+  void* const mapped = ::mmap(address, length, protection | PROT_READ, flags, memory_fd,
+                              static_cast<off_t>(at));
+  if (mapped == MAP_FAILED) return -errno;
+  if (observer_ != nullptr && is_uar) observer_->OnUarMapped(mapped, length);
+  if (observer_ != nullptr && what.command == MLX5_IB_MMAP_CORE_CLOCK) {
+    observer_->OnClockMapped(mapped, length);
+  }
+  return reinterpret_cast<intptr_t>(mapped);
+}
+
+int Uverbs::ResolveMapping(const Context& context, const Port& port, MmapOffset offset, int* fd,
+                           uint64_t* at) const {
+  switch (offset.command) {
+    case MLX5_IB_MMAP_CORE_CLOCK:
+      *fd = port.clock_pages->fd();
+      *at = ClockPages::kRegisterOffset;
+      return 0;
+    case MLX5_IB_MMAP_CLOCK_INFO:
+      if (offset.index != MLX5_IB_CLOCK_INFO_V1) return EINVAL;
+      *fd = port.clock_pages->fd();
+      *at = ClockPages::kParametersOffset;
+      return 0;
+    case MmapOffset::kUarCommand:
+      for (const auto& [handle, object] : context.uars) {
+        if (object.uar.page_id != offset.index) continue;
+        *fd = port.device->uar_fd();
+        *at = object.uar.offset;
+        return 0;
+      }
+      return EINVAL;
+    default: return EINVAL;
+  }
+}
+
+std::optional<int> Uverbs::Socket(int domain, int, int protocol) {
+  // Where the kernel has RDMA, its netlink would be asked for devices before our sysfs.
+  if (domain == AF_NETLINK && protocol == NETLINK_RDMA) return -EPROTONOSUPPORT;
+  return std::nullopt;
+}
+
+void Uverbs::Close(int fd) {
+  const std::lock_guard lock(mutex_);
+  contexts_.erase(fd);
+  for (auto& [context_fd, opened] : contexts_) {
+    opened.context->completion_channels.erase(fd);
+  }
+}
+
+void Uverbs::Detach() {
+  const std::lock_guard lock(mutex_);
+  observer_ = nullptr;
+}
+
+bool Uverbs::FailNext(std::string_view command, int error) {
+  const auto names = CommandNames();
+  const bool known = command == kOpen || command == kMmap ||
+                     std::find(names.begin(), names.end(), command) != names.end();
+  if (!known) return false;
+  const std::lock_guard lock(mutex_);
+  planned_failures_[std::string(command)] = error;
+  return true;
+}
+
+void Uverbs::FailAfter(uint64_t calls, int error) {
+  const std::lock_guard lock(mutex_);
+  failure_after_ = {calls_ + calls, error};
+}
+
+uint64_t Uverbs::calls() const {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+LiveObjects Uverbs::live_objects() const {
+  const std::lock_guard lock(mutex_);
+  LiveObjects live;
+  for (const auto& [fd, opened] : contexts_) opened.context->CountObjects(live);
+  return live;
+}
+
+int Uverbs::PlannedFailure(std::string_view command) {
+  const uint64_t number = calls_++;
+  if (failure_after_ && failure_after_->first == number) {
+    const int error = failure_after_->second;
+    failure_after_.reset();
+    return error;
+  }
+  const auto planned = planned_failures_.find(command);
+  if (planned == planned_failures_.end()) return 0;
+  const int error = planned->second;
+  planned_failures_.erase(planned);
+  return error;
+}
+
+}  // namespace xtreme::connectx

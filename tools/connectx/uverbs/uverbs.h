@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel as the verbs libraries see it: /dev/infiniband/uverbs<n>, its ioctls and its mappings,
+// answered from software devices.
+//
+// Invariant: one lock around all control calls, and nothing of a context is left when its
+// descriptor is closed. A descriptor is /dev/null opened anew: a real character device with nothing
+// behind it.
+// Thread: any. The device's own threads never take the lock.
+// Spec: commands in commands.h, mapping offsets in mmap_offset.h.
+
+#ifndef XTREME_TOOLS_CONNECTX_UVERBS_UVERBS_H_
+#define XTREME_TOOLS_CONNECTX_UVERBS_UVERBS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/connectx/uverbs/clock_pages.h"
+#include "tools/connectx/uverbs/commands.h"
+#include "tools/connectx/uverbs/context.h"
+#include "tools/connectx/uverbs/hook.h"
+#include "tools/connectx/uverbs/mmap_offset.h"
+
+namespace xtreme::connectx {
+
+// Is told what a sleeping device would otherwise not notice. Called with the boundary's lock held.
+class DeviceObserver {
+ public:
+  virtual ~DeviceObserver() = default;
+  virtual void OnUarMapped(void* address, size_t length) = 0;
+  virtual void OnClockMapped(void* address, size_t length) = 0;
+  // A command has changed something.
+  virtual void OnCommand() = 0;
+};
+
+class Uverbs final : public Boundary {
+ public:
+  // One verbs device; all of it outlives the boundary.
+  struct Port {
+    Device* device = nullptr;
+    const DeviceIdentity* identity = nullptr;
+    const ClockPages* clock_pages = nullptr;
+  };
+
+  // `observer` may be null.
+  Uverbs(std::vector<Port> ports, DeviceObserver* observer);
+
+  std::optional<int> Open(const char* path, int flags) override;
+  std::optional<int> Stat(const char* path, struct stat* out) override;
+  std::optional<int> Ioctl(int fd, unsigned long request, void* argument) override;
+  std::optional<intptr_t> Mmap(void* address, size_t length, int protection, int flags, int fd,
+                               off_t offset) override;
+  std::optional<int> Socket(int domain, int type, int protocol) override;
+  void Close(int fd) override;
+
+  // From now on the observer is told nothing.
+  void Detach();
+
+  // The next call named `command` fails with `error` and has no effect. Names are those of
+  // CommandNames(), "OPEN" and "MMAP". False: there is no such name.
+  bool FailNext(std::string_view command, int error);
+  // The call after `calls` more of any kind fails with `error`, whatever it is.
+  void FailAfter(uint64_t calls, int error);
+  // Calls so far that FailAfter counts.
+  uint64_t calls() const;
+  LiveObjects live_objects() const;
+
+ private:
+  // What the call named `command` must fail with; 0: nothing.
+  int PlannedFailure(std::string_view command);
+  int Run(Context& context, void* argument);
+  // An errno, or 0 with what to map.
+  int ResolveMapping(const Context& context, const Port& port, MmapOffset offset, int* fd,
+                     uint64_t* at) const;
+
+  struct Opened {
+    const Port* port = nullptr;
+    std::unique_ptr<Context> context;
+  };
+
+  const std::vector<Port> ports_;
+  DeviceObserver* observer_;
+  mutable std::mutex mutex_;
+  std::map<int, Opened> contexts_;  // By descriptor.
+  std::map<std::string, int, std::less<>> planned_failures_;
+  std::optional<std::pair<uint64_t, int>> failure_after_;  // Number of the call, errno.
+  uint64_t calls_ = 0;
+};
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_UVERBS_UVERBS_H_

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plain verbs through the distribution's libibverbs and libmlx5 on a stepped software ConnectX: two
+// devices of one process, joined by a cable in memory.
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tools/connectx/connectx.h"
+#include "tools/connectx/verbs_endpoint.h"
+#include "tools/connectx/wire/link.h"
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr uint16_t kPort = 26477;
+constexpr uint32_t kTag = 0x123456;
+
+// RFC 1071: the sum over `bytes` with their checksum in place folds to all ones.
+bool ChecksumHolds(std::span<const uint8_t> bytes, uint32_t sum = 0) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    sum += i % 2 == 0 ? uint32_t{bytes[i]} << 8 : uint32_t{bytes[i]};
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return sum == 0xffff;
+}
+
+uint32_t UdpPseudoHeaderSum(size_t udp_bytes) {
+  return (kIpA >> 16) + (kIpA & 0xffff) + (kIpB >> 16) + (kIpB & 0xffff) + 17 +
+         static_cast<uint32_t>(udp_bytes);
+}
+
+class VerbsTest : public testing::Test {
+ protected:
+  VerbsTest() {
+    auto link = MakeLink();
+    EXPECT_TRUE(link.ok()) << link.status();
+    a_end_ = std::move((*link)[0]);
+    b_end_ = std::move((*link)[1]);
+    auto connectx = SoftwareConnectX::Create(
+        {.mode = SoftwareConnectX::Mode::kStep,
+         .ports = {{.device = {.name = "mlx5_0", .mac = kMacA}, .wire = a_end_.get()},
+                   {.device = {.name = "mlx5_1", .mac = kMacB}, .wire = b_end_.get()}}});
+    EXPECT_TRUE(connectx.ok()) << connectx.status();
+    connectx_ = *std::move(connectx);
+  }
+
+  void TearDown() override {
+    EXPECT_EQ(connectx_->live_objects(), LiveObjects{});
+    for (size_t i = 0; i < connectx_->size(); ++i) {
+      EXPECT_TRUE(connectx_->device(i).Violations().empty())
+          << connectx_->device(i).Violations().front();
+    }
+  }
+
+  std::unique_ptr<LinkEnd> a_end_;
+  std::unique_ptr<LinkEnd> b_end_;
+  std::unique_ptr<SoftwareConnectX> connectx_;
+};
+
+TEST_F(VerbsTest, DevicesAreListedByName) {
+  int count = 0;
+  ibv_device** devices = ibv_get_device_list(&count);
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.push_back(ibv_get_device_name(devices[i]));
+  ibv_free_device_list(devices);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"mlx5_0", "mlx5_1"}));
+}
+
+TEST_F(VerbsTest, DeviceAnswersWhatADriverAsks) {
+  ibv_context* context = OpenDevice("mlx5_0");
+  ASSERT_NE(context, nullptr);
+  ibv_device_attr_ex device{};
+  ASSERT_EQ(ibv_query_device_ex(context, nullptr, &device), 0);
+  EXPECT_STREQ(device.orig_attr.fw_ver, "16.35.4030");
+  EXPECT_EQ(device.orig_attr.phys_port_cnt, 1);
+  EXPECT_NE(device.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM, 0u);
+  EXPECT_EQ(device.hca_core_clock, connectx_->device(0).options().hca_core_clock_khz);
+  ibv_port_attr port{};
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+  EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
+  EXPECT_EQ(port.active_mtu, IBV_MTU_1024);
+  EXPECT_EQ(ibv_query_port(context, 2, &port), EINVAL);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST_F(VerbsTest, GidTableHoldsTheLinkLocalAddressOfThePortInBothRoceVersions) {
+  ibv_context* context = OpenDevice("mlx5_1");
+  ASSERT_NE(context, nullptr);
+  ibv_gid_entry entries[8];
+  ASSERT_EQ(ibv_query_gid_table(context, entries, 8, 0), 2);
+  EXPECT_EQ(entries[0].gid_type, uint32_t{IBV_GID_TYPE_ROCE_V1});
+  EXPECT_EQ(entries[1].gid_type, uint32_t{IBV_GID_TYPE_ROCE_V2});
+  EXPECT_EQ(entries[1].gid.raw[8], 0x00);
+  EXPECT_EQ(entries[1].gid.raw[15], 0x0b);
+  ibv_gid_entry beyond;
+  EXPECT_EQ(ibv_query_gid_ex(context, 1, 2, &beyond, 0), ENODATA);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST_F(VerbsTest, FrameSentIsPolledByTheOtherDeviceByteForByte) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  ASSERT_NE(flow, nullptr);
+  b.PostReceive(3);
+  const std::vector<uint8_t> frame = UdpFrame(kPort, "completion, not a readiness");
+  ASSERT_EQ(a.Send(5, frame, 0), 0);
+  connectx_->Step();
+  const ibv_wc sent = Endpoint::Poll(a.send_cq());
+  EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sent.wr_id, 5u);
+  const ibv_wc got = Endpoint::Poll(b.receive_cq());
+  ASSERT_EQ(got.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(got.wr_id, 3u);
+  ASSERT_EQ(got.byte_len, frame.size());
+  EXPECT_TRUE(std::ranges::equal(b.received(3, frame.size()), frame));
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, ChecksumsAreFilledOnSendAndVouchedForOnReceive) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  b.PostReceive(0);
+  b.PostReceive(1);
+  const std::vector<uint8_t> frame = UdpFrame(kPort, "odd number of bytes in it");
+  ASSERT_EQ(a.Send(0, frame, IBV_SEND_IP_CSUM), 0);
+  connectx_->Step();
+  const ibv_wc filled = Endpoint::Poll(b.receive_cq());
+  ASSERT_EQ(filled.status, IBV_WC_SUCCESS);
+  EXPECT_NE(filled.wc_flags & IBV_WC_IP_CSUM_OK, 0u);
+  const auto bytes = b.received(0, frame.size());
+  EXPECT_TRUE(ChecksumHolds(bytes.subspan(14, 20)));
+  EXPECT_TRUE(ChecksumHolds(bytes.subspan(34), UdpPseudoHeaderSum(bytes.size() - 34)));
+  // Not asked for, not filled, not vouched for.
+  ASSERT_EQ(a.Send(1, frame, 0), 0);
+  connectx_->Step();
+  const ibv_wc unfilled = Endpoint::Poll(b.receive_cq());
+  ASSERT_EQ(unfilled.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(unfilled.wc_flags & IBV_WC_IP_CSUM_OK, 0u);
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, InlineDataLeavesByBlueFlameAndMayBeReusedAtOnce) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  b.PostReceive(0);
+  const std::vector<uint8_t> frame = UdpFrame(kPort, "first");
+  ASSERT_EQ(a.Send(0, frame, IBV_SEND_INLINE), 0);
+  const std::vector<uint8_t> other(frame.size(), 0xee);
+  // The slot's memory is overwritten before the device looks.
+  ASSERT_EQ(a.Send(0, other, IBV_SEND_INLINE), 0);
+  connectx_->Step();
+  ASSERT_EQ(Endpoint::Poll(b.receive_cq()).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(std::ranges::equal(b.received(0, frame.size()), frame));
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, QueuesSurviveManyLaps) {
+  Endpoint a("mlx5_0", {.queue_depth = 4});
+  Endpoint b("mlx5_1", {.queue_depth = 4});
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  for (int i = 0; i < 1000; ++i) {
+    b.PostReceive(i % 4);
+    const std::vector<uint8_t> frame = UdpFrame(kPort, std::to_string(i));
+    ASSERT_EQ(a.Send(i % 4, frame, 0), 0) << i;
+    connectx_->Step();
+    ASSERT_EQ(Endpoint::Poll(a.send_cq()).status, IBV_WC_SUCCESS) << i;
+    const ibv_wc got = Endpoint::Poll(b.receive_cq());
+    ASSERT_EQ(got.status, IBV_WC_SUCCESS) << i;
+    ASSERT_TRUE(std::ranges::equal(b.received(i % 4, frame.size()), frame)) << i;
+  }
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, NothingArrivesWithoutARuleAndNothingAfterItIsGone) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  b.PostReceive(0);
+  ASSERT_EQ(a.Send(0, UdpFrame(kPort, "early"), 0), 0);
+  connectx_->Step();
+  EXPECT_NE(Endpoint::Poll(b.receive_cq()).status, IBV_WC_SUCCESS);
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+  ASSERT_EQ(a.Send(1, UdpFrame(kPort, "late"), 0), 0);
+  connectx_->Step();
+  EXPECT_NE(Endpoint::Poll(b.receive_cq()).status, IBV_WC_SUCCESS);
+}
+
+TEST_F(VerbsTest, EqualRuleWithAnotherTagIsRefused) {
+  Endpoint b("mlx5_1");
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  ASSERT_NE(flow, nullptr);
+  EXPECT_EQ(b.Listen(kPort, kTag + 1), nullptr);
+  EXPECT_EQ(errno, EEXIST);
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, TimestampsAreTheVirtualClockInCycles) {
+  Endpoint a("mlx5_0");
+  ibv_cq_init_attr_ex attributes{.cqe = 8, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
+  ibv_cq_ex* cq = ibv_create_cq_ex(a.context(), &attributes);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr queue{.send_cq = ibv_cq_ex_to_cq(cq),
+                         .recv_cq = ibv_cq_ex_to_cq(cq),
+                         .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1,
+                                 .max_recv_sge = 1},
+                         .qp_type = IBV_QPT_RAW_PACKET};
+  ibv_qp* qp = ibv_create_qp(a.pd(), &queue);
+  ASSERT_NE(qp, nullptr);
+  ibv_qp_attr state{.qp_state = IBV_QPS_INIT, .port_num = 1};
+  ASSERT_EQ(ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_PORT), 0);
+  for (ibv_qp_state next : {IBV_QPS_RTR, IBV_QPS_RTS}) {
+    state = {.qp_state = next};
+    ASSERT_EQ(ibv_modify_qp(qp, &state, IBV_QP_STATE), 0);
+  }
+  std::vector<uint8_t> frame = UdpFrame(kPort, "stamped");
+  ibv_mr* region = ibv_reg_mr(a.pd(), frame.data(), frame.size(), 0);
+  ibv_sge element{.addr = reinterpret_cast<uint64_t>(frame.data()),
+                  .length = static_cast<uint32_t>(frame.size()),
+                  .lkey = region->lkey};
+  ibv_send_wr request{.sg_list = &element, .num_sge = 1, .opcode = IBV_WR_SEND,
+                      .send_flags = IBV_SEND_SIGNALED};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(qp, &request, &bad), 0);
+  connectx_->Step(12'345);
+  ibv_poll_cq_attr poll{};
+  ASSERT_EQ(ibv_start_poll(cq, &poll), 0);
+  EXPECT_EQ(ibv_wc_read_completion_ts(cq),
+            connectx_->device(0).CyclesAt(connectx_->clock().Now()));
+  ibv_end_poll(cq);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
+}
+
+TEST_F(VerbsTest, PortCountersShowInSysfs) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  ASSERT_EQ(a.Send(0, UdpFrame(kPort, "nowhere to go"), 0), 0);
+  connectx_->Step();
+  const std::string path = std::string(b.context()->device->ibdev_path) +
+                           "/ports/1/hw_counters/out_of_buffer";
+  char text[32] = {};
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  ASSERT_GE(fd, 0) << path;
+  EXPECT_GT(::read(fd, text, sizeof(text) - 1), 0);
+  ::close(fd);
+  EXPECT_STREQ(text, "1\n");
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+bool Readable(int fd) {
+  pollfd poll_fd{.fd = fd, .events = POLLIN};
+  return ::poll(&poll_fd, 1, 0) == 1;
+}
+
+TEST_F(VerbsTest, ArmedQueueMakesItsChannelReadableOnce) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1", {.completion_channel = true});
+  ibv_flow* flow = b.Listen(kPort, kTag);
+  const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
+  epoll_event interest{.events = EPOLLIN};
+  ASSERT_EQ(::epoll_ctl(epoll, EPOLL_CTL_ADD, b.channel()->fd, &interest), 0);
+  b.PostReceive(0);
+  b.PostReceive(1);
+  ASSERT_EQ(ibv_req_notify_cq(b.receive_cq(), 0), 0);
+  connectx_->Step();
+  EXPECT_FALSE(Readable(b.channel()->fd));
+  ASSERT_EQ(a.Send(0, UdpFrame(kPort, "one"), 0), 0);
+  ASSERT_EQ(a.Send(1, UdpFrame(kPort, "two"), 0), 0);
+  connectx_->Step();
+  epoll_event ready;
+  EXPECT_EQ(::epoll_wait(epoll, &ready, 1, 0), 1);
+  ibv_cq* cq = nullptr;
+  void* cookie = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(b.channel(), &cq, &cookie), 0);
+  EXPECT_EQ(cq, b.receive_cq());
+  EXPECT_FALSE(Readable(b.channel()->fd));
+  ibv_ack_cq_events(cq, 1);
+  ::close(epoll);
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, UnreadEventsGoWithTheirQueue) {
+  Endpoint a("mlx5_0");
+  {
+    Endpoint b("mlx5_1", {.completion_channel = true});
+    ibv_flow* flow = b.Listen(kPort, kTag);
+    b.PostReceive(0);
+    ASSERT_EQ(ibv_req_notify_cq(b.receive_cq(), 0), 0);
+    ASSERT_EQ(a.Send(0, UdpFrame(kPort, "unread"), 0), 0);
+    connectx_->Step();
+    ASSERT_TRUE(Readable(b.channel()->fd));
+    EXPECT_EQ(ibv_destroy_flow(flow), 0);
+  }  // ibv_destroy_cq would wait here for an acknowledgement of an event nobody has read.
+  EXPECT_EQ(connectx_->live_objects().cqs, 2u);
+}
+
+TEST_F(VerbsTest, QueuePairReportsItsStateAndCapabilities) {
+  Endpoint a("mlx5_0");
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr initial{};
+  ASSERT_EQ(ibv_query_qp(a.qp(), &attributes, IBV_QP_STATE | IBV_QP_CAP, &initial), 0);
+  EXPECT_EQ(attributes.qp_state, IBV_QPS_RTS);
+  EXPECT_GE(attributes.cap.max_recv_sge, 1u);
+  EXPECT_GE(attributes.cap.max_send_wr, 16u);
+}
+
+TEST_F(VerbsTest, QueuePairsOfOtherKindsAreNotSupported) {
+  Endpoint a("mlx5_0");
+  for (ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
+    ibv_qp_init_attr attributes{.send_cq = a.send_cq(),
+                                .recv_cq = a.send_cq(),
+                                .cap = {.max_send_wr = 1, .max_send_sge = 1},
+                                .qp_type = type};
+    EXPECT_EQ(ibv_create_qp(a.pd(), &attributes), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+  }
+}
+
+TEST_F(VerbsTest, WhatIsNotOfferedIsRefusedBeforeOrAtTheBoundary) {
+  Endpoint a("mlx5_0");
+  ibv_srq_init_attr shared{.attr = {.max_wr = 4, .max_sge = 1}};
+  EXPECT_EQ(ibv_create_srq(a.pd(), &shared), nullptr);
+  ibv_alloc_dm_attr device_memory{.length = 4096};
+  EXPECT_EQ(ibv_alloc_dm(a.context(), &device_memory), nullptr);
+  ibv_wq_init_attr receive{.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = a.pd(),
+                           .cq = a.receive_cq()};
+  EXPECT_EQ(ibv_create_wq(a.context(), &receive), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(VerbsTest, MemoryThatIsNotThereCannotBeRegistered) {
+  Endpoint a("mlx5_0");
+  EXPECT_EQ(ibv_reg_mr(a.pd(), reinterpret_cast<void*>(0x1000), 4096, 0), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+}
+
+TEST_F(VerbsTest, ObjectsInUseAreNotDestroyed) {
+  Endpoint a("mlx5_0");
+  EXPECT_EQ(ibv_destroy_cq(a.send_cq()), EBUSY);
+  EXPECT_EQ(ibv_dealloc_pd(a.pd()), EBUSY);
+  ibv_flow* flow = a.Listen(kPort, kTag);
+  EXPECT_EQ(ibv_destroy_qp(a.qp()), EBUSY);
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_F(VerbsTest, IndependentObjectsAreDestroyedInAnyOrder) {
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    ibv_context* context = OpenDevice("mlx5_0");
+    ASSERT_NE(context, nullptr);
+    std::vector<uint8_t> memory(4096);
+    ibv_pd* pd = ibv_alloc_pd(context);
+    ibv_pd* spare = ibv_alloc_pd(context);
+    ibv_mr* region = ibv_reg_mr(pd, memory.data(), memory.size(), 0);
+    ibv_comp_channel* channel = ibv_create_comp_channel(context);
+    ibv_cq* first = ibv_create_cq(context, 4, nullptr, channel, 0);
+    ibv_cq* second = ibv_create_cq(context, 4, nullptr, nullptr, 0);
+    const std::vector<std::function<int()>> destroy = {
+        [&] { return ibv_dereg_mr(region); }, [&] { return ibv_destroy_cq(first); },
+        [&] { return ibv_destroy_cq(second); }, [&] { return ibv_dealloc_pd(spare); }};
+    for (int what : order) EXPECT_EQ(destroy[what](), 0);
+    EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+    EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+    EXPECT_EQ(ibv_close_device(context), 0);
+    EXPECT_EQ(connectx_->live_objects(), LiveObjects{});
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+}  // namespace
+}  // namespace xtreme::connectx
