@@ -57,8 +57,8 @@ constexpr Setting kSettings[] = {
      offsetof(Options, fragments), 1, 0, 1, {0, 0, 0, 0}, false, kFragments},
     {"hugepages", "Memory of the pool: never, try (and say why not), or require.",
      offsetof(Options, hugepages), 1, 0, 2, {1, 1, 1, 0}, false, kHugepages},
-    {"wait", "How xtreme_ring_wait() waits: busy spins, sleep sleeps in the kernel, hybrid does one "
-     "after the other.",
+    {"wait", "How xtreme_ring_wait() waits: busy spins, sleep sleeps in the kernel, hybrid does one"
+     " after the other.",
      offsetof(Options, wait), 1, 0, 2, {0, 0, 2, 1}, false, kWaits},
     {"blueflame", "Write small WQEs straight to the NIC, where the device has it.",
      offsetof(Options, blueflame), 1, 0, 1, {1, 1, 1, 1}, false, kSwitch},
@@ -215,7 +215,8 @@ std::string Reference() {
     text += fmt::format("| `{}` | `{}{}` | {} | {} |", setting.name, kPrefix, Upper(setting.name),
                         AllowedValues(setting), setting.help);
     for (uint64_t value : setting.defaults) {
-      text += fmt::format(" {} |", setting.width == Setting::kText ? "" : ValueText(setting, value));
+      text += fmt::format(" {} |",
+                          setting.width == Setting::kText ? "" : ValueText(setting, value));
     }
     text += "\n";
   }

@@ -408,7 +408,9 @@ class Ring {
     return timer;
   }
   void CancelTimer(xtreme_timer timer) { xtreme_timer_cancel(handle(), timer); }
-  Status Watch(int fd, uint32_t events) { return ToStatus(xtreme_ring_watch(handle(), fd, events)); }
+  Status Watch(int fd, uint32_t events) {
+    return ToStatus(xtreme_ring_watch(handle(), fd, events));
+  }
 
   std::string Describe() const {
     std::string text(static_cast<size_t>(xtreme_ring_describe(handle(), nullptr, 0)) + 1, 0);

@@ -269,8 +269,8 @@ absl::Status Namespace::SetSysctl(const std::string& name, const std::string& va
   const int error = errno;
   close(fd);
   if (written) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("write ", value, " to ", path, ": ",
-                                          std::strerror(error)));
+  return absl::InternalError(
+      absl::StrCat("write ", value, " to ", path, ": ", std::strerror(error)));
 }
 
 absl::Status ConnectByVeth(Namespace& a, const std::string& name_a, Namespace& b,

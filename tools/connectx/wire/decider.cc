@@ -62,23 +62,27 @@ absl::StatusOr<std::unique_ptr<Decider>> Decider::Create(Options options) {
 }
 
 Decider::Decider(Options options, Context context)
-    : options_(std::move(options)), table_(TableName(options_.owner)), context_(std::move(context)) {}
+    : options_(std::move(options)),
+      table_(TableName(options_.owner)),
+      context_(std::move(context)) {}
 
 Decider::~Decider() { (void)Run(*context_, absl::StrCat("delete table ", table_)); }
 
 absl::Status Decider::CreateTable() {
   const auto hook = [](const std::string& device, int priority) {
-    return absl::StrCat("type filter hook ingress device \"", device, "\" priority ", priority, ";");
+    return absl::StrCat("type filter hook ingress device \"", device, "\" priority ", priority,
+                        ";");
   };
   // `taken` stands before `copied`: a frame that rules of both kinds match is not the kernel's.
-  const std::string chains = absl::StrCat(
-      "chain taken {}\nchain copied {}\n",                                           //
-      "chain decide { ", hook(options_.interface, kDecidePriority),                  //
-      " jump taken; jump copied; }\n",                                               //
-      "chain drop_taken { ", hook(options_.interface, kDropPriority),                //
-      " meta mark ", kTakenMark, " drop; }\n",                                       //
-      "chain drop_outlet { ", hook(options_.outlet, 0), " policy drop; }\n");
-  absl::Status owned = Run(*context_, absl::StrCat("table ", table_, " { flags owner; ", chains, "}"));
+  const std::string chains =
+      absl::StrCat("chain taken {}\nchain copied {}\n",                             //
+                   "chain decide { ", hook(options_.interface, kDecidePriority),    //
+                   " jump taken; jump copied; }\n",                                 //
+                   "chain drop_taken { ", hook(options_.interface, kDropPriority),  //
+                   " meta mark ", kTakenMark, " drop; }\n",                         //
+                   "chain drop_outlet { ", hook(options_.outlet, 0), " policy drop; }\n");
+  absl::Status owned =
+      Run(*context_, absl::StrCat("table ", table_, " { flags owner; ", chains, "}"));
   if (owned.ok()) return owned;
   // A kernel before 5.12 knows no owner; RemoveTableOf then cleans up after the dead.
   return Run(*context_, absl::StrCat("table ", table_, " { ", chains, "}"));

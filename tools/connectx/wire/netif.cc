@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<NetworkInterface>> NetworkInterface::Open(const O
   absl::StatusOr<int> mtu = ReadMtu(options.interface);
   if (!mtu.ok()) return mtu.status();
   if (static_cast<size_t>(*mtu) > kMaxMtu) {
-    return absl::InvalidArgumentError(absl::StrCat("MTU of ", options.interface, ": ", *mtu,
-                                                   ", at most ", kMaxMtu, " offered"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("MTU of ", options.interface, ": ", *mtu, ", at most ", kMaxMtu, " offered"));
   }
   absl::StatusOr<std::vector<std::string>> dead = PrivateVeth::RemoveAbandoned();
   if (!dead.ok()) return dead.status();

@@ -215,7 +215,10 @@ TEST_F(NetifTest, EveryFieldOfARuleIsCompared) {
       {"no field set", {}, other_mac, std::nullopt},
       {"all multicast", {.all_multicast = true}, to_group, good},
       {"dst MAC", {.dst_mac = good.dst_mac, .dst_mac_mask = kWhole}, good, other_mac},
-      {"dst MAC masked", {.dst_mac = good.dst_mac, .dst_mac_mask = kFirstFive}, other_mac, to_group},
+      {"dst MAC masked",
+       {.dst_mac = good.dst_mac, .dst_mac_mask = kFirstFive},
+       other_mac,
+       to_group},
       {"src MAC", {.src_mac = good.src_mac, .src_mac_mask = kWhole}, good, other_src_mac},
       {"both MACs masked",
        {.dst_mac = good.dst_mac,
@@ -336,7 +339,8 @@ TEST_F(NetifTest, FullRingIsCountedAndTheRestDelivered) {
   const int delivered = Drain(*wire);
   EXPECT_GT(delivered, 100);
   EXPECT_EQ(delivered + CountOf(*wire, "rx_dropped_ring"), kSent + 0u);
-  EXPECT_EQ(delivered + CountOf(*wire, "rx_dropped_ring"), kSent + 0u) << "asked twice, same answer";
+  EXPECT_EQ(delivered + CountOf(*wire, "rx_dropped_ring"), kSent + 0u)
+      << "asked twice, same answer";
   SendFromPeer(5000);
   EXPECT_EQ(Drain(*wire), 1);
 }

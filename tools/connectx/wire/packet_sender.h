@@ -5,8 +5,8 @@
 // Invariant: Add copies, so that the caller's memory is its own again; a frame leaves at the latest
 // with the next Flush, or is dropped and counted.
 // Why sendmmsg and not a transmit ring: a ring's slot stays taken until the last holder of the
-// frame, over veth a peer's socket, lets go of it.
-// Thread: one at a time; counts may be read by any.
+// frame, over veth a peer's socket, lets go of it. Thread: one at a time; counts may be read by
+// any.
 
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_PACKET_SENDER_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_PACKET_SENDER_H_
@@ -32,8 +32,7 @@ class PacketSender {
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> dropped_length{0};  // Shorter than a header, or above the MTU.
     std::atomic<uint64_t> dropped_full{0};    // The interface took no more for 10 ms.
-    // The interface is down or gone, or refused otherwise.
-    std::atomic<uint64_t> dropped_down{0};
+    std::atomic<uint64_t> dropped_down{0};  // The interface is down or gone, or refused otherwise.
   };
 
   // Errors: PermissionDenied without CAP_NET_RAW, Internal.
@@ -48,8 +47,7 @@ class PacketSender {
   void Flush();
 
   // Has the interface's own filter pass the frames that `rule` asks for, as a card's steering
-  // would;
-  // it ends with the socket. Any thread.
+  // would; it ends with the socket. Any thread.
   absl::Status AddMembership(const WireRule& rule);
   void RemoveMembership(const WireRule& rule);
 

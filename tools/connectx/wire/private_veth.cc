@@ -27,17 +27,16 @@ namespace xtreme::connectx {
 namespace {
 
 // An interface's name has 15 characters: 3 of prefix, 5 of process id (up to 2^22), 6 of start
-// time,
-// 1 of index.
+// time, 1 of index.
 constexpr char kInletPrefix[] = "cxd";
 constexpr char kOutletPrefix[] = "cxk";
 constexpr size_t kPrefixLength = 3;
 constexpr size_t kOwnerLength = 12;
 constexpr int kPairsPerProcess = 36;
 
-// The decider passes what the interface took, whatever it is.
-constexpr uint32_t kInletMtu = 65535;
-constexpr uint32_t kOutletMtu = 68;    // The least that the kernel allows.
+constexpr uint32_t kInletMtu =
+    65535;                           // The decider passes what the interface took, whatever it is.
+constexpr uint32_t kOutletMtu = 68;  // The least that the kernel allows.
 
 struct PutLink {
   void operator()(rtnl_link* link) const { rtnl_link_put(link); }

@@ -6,13 +6,12 @@
 // Why a tap on the way out: by then the kernel has done to a frame what a sender's card would have,
 // because the inlet offers no offload: cut super-frames to MTU size, finished checksums, put the
 // VLAN tag in place. And the tap runs inside the decider's own send, so no queue between the two
-// drops.
-// What leaves the inlet is of no further use: the far end's small MTU ends it inside the driver.
+// drops. What leaves the inlet is of no further use: the far end's small MTU ends it inside the
+// driver.
 //
 // Invariant: the names carry the owner (process id, start time, a digit), and the owner holds an
 // abstract Unix address of the same name, which the kernel frees when the owner dies however it
-// dies.
-// So any process in the network namespace can tell a dead owner's pair and removes it.
+// dies. So any process in the network namespace can tell a dead owner's pair and removes it.
 // Thread: one at a time.
 
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_PRIVATE_VETH_H_

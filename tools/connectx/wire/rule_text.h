@@ -14,11 +14,11 @@
 namespace xtreme::connectx {
 
 struct RuleText {
-  std::string guard;   // Must hold as well: "ether type != 8021q"; may be empty.
-  std::string fields;  // The fields compared, without masks, for a set's `typeof`.
-  std::string key;     // The same with masks, for a rule's left side.
-  std::string tail;    // Must hold after the key: "ip frag-off & 0x3fff == 0"; may be empty.
-  std::string element; // The values.
+  std::string guard;    // Must hold as well: "ether type != 8021q"; may be empty.
+  std::string fields;   // The fields compared, without masks, for a set's `typeof`.
+  std::string key;      // The same with masks, for a rule's left side.
+  std::string tail;     // Must hold after the key: "ip frag-off & 0x3fff == 0"; may be empty.
+  std::string element;  // The values.
 };
 
 // The same rule in the one form that equal rules share: fields that a wildcard overrides cleared,
