@@ -2,8 +2,8 @@
 //
 // Histogram: latencies in buckets whose width grows with the value, at most 1.6 % of it.
 //
-// Values below 64 have a bucket each; above, every power of two is cut into 64. Recording is a shift
-// and an increment, and nothing is allocated after construction.
+// Values below 64 have a bucket each; above, every power of two is cut into 64. Recording is a
+// shift and an increment, and nothing is allocated after construction.
 // Units: whatever is recorded, nanoseconds by convention. Threads: one; Merge() to combine.
 
 #ifndef XTREME_SAMPLES_FEED_HISTOGRAM_H_
