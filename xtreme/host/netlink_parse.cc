@@ -125,7 +125,8 @@ bool IsDead(unsigned flags) { return (flags & RTNH_F_DEAD) != 0; }
 bool ReadMultipath(const nlattr* attribute, Route& route) {
   const auto* next = static_cast<const rtnexthop*>(nla_data(attribute));
   int left = nla_len(attribute);
-  while (RTNH_OK(next, left)) {
+  // RTNH_OK reads the length before it looks whether there is one.
+  while (left >= static_cast<int>(sizeof(*next)) && RTNH_OK(next, left)) {
     const int attribute_bytes = next->rtnh_len - static_cast<int>(RTNH_LENGTH(0));
     Attributes attributes;
     NextHop hop{.ifindex = static_cast<uint32_t>(next->rtnh_ifindex),
