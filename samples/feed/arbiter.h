@@ -2,13 +2,8 @@
 //
 // Arbiter: one gapless sequence out of several lines that each may lose, repeat and reorder.
 //
-<<<<<<< Updated upstream
 // Invariant: next() is the first message not delivered yet; what On() calls kNext holds it. What is
 // ahead is held, by reference while few are held and by copy above that, and comes out by
-=======
-// Invariant: next() is the first message not delivered yet; what On() calls kNext begins there.
-// What is ahead is held, by reference while few are held and by copy above that, and comes out by
->>>>>>> Stashed changes
 // TakeHeld() as soon as nothing before it is missing. Bounded: when the hold is full, the farthest
 // ahead is dropped and counted; it can still be asked for again.
 // Units: messages, nanoseconds as the caller counts them. No I/O, no clock. Threads: one.

@@ -2,11 +2,7 @@
 //
 // Books: the top of book of the stocks asked for, from ITCH messages in order.
 //
-<<<<<<< Updated upstream
 // Every open order of such a stock is kept by its reference number; each stock keeps its shares by
-=======
-// Every open order of such a stock is kept by its reference number; each stock keeps shares by
->>>>>>> Stashed changes
 // price level on both sides. Invariant: a level is there exactly while open orders stand at it.
 // Units: shares; prices in 1/10,000 dollar. Not for gaps: a message that was lost leaves the book
 // wrong, and what refers to an order never seen is counted.
