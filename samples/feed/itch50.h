@@ -3,8 +3,8 @@
 // Nasdaq TotalView-ITCH 5.0: what happens to every order of the market, one message each.
 //
 // A message is its type, a stock's locate code, a tracking number, a 48-bit time in nanoseconds
-// since midnight, and fields by type; lengths are exact. One flat struct holds any of them: what a type
-// does not have is 0. Prices are in 1/10,000 dollar. Big endian.
+// since midnight, and fields by type; lengths are exact. One flat struct holds any of them: what a
+// type does not have is 0. Prices are in 1/10,000 dollar. Big endian.
 // Source: Nasdaq, "Nasdaq TotalView-ITCH 5.0", sections 1.1 to 1.9.
 
 #ifndef XTREME_SAMPLES_FEED_ITCH50_H_
