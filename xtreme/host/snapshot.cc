@@ -278,13 +278,15 @@ RouteResult Snapshot::Finish(const Flow& flow, const Interface& out, const FibRe
   return result;
 }
 
-// The first primary address of the interface in the network of `near`, else its first; else, for an
-// interface without, the first of any other. A smaller `scope` asks for a wider validity.
+// The first address of the interface in the network of `near`, else its first; else, for an
+// interface without, the first of any other. A smaller `scope` asks for a wider validity. Secondary
+// addresses are never chosen: the kernel lists each after its primary, which has the same network
+// and scope.
 wire::Ipv4Address Snapshot::SelectSource(uint32_t ifindex, std::optional<wire::Ipv4Address> near,
                                          uint8_t scope) const {
   wire::Ipv4Address first;
   for (const InterfaceAddress& row : tables_.addresses) {
-    if (row.ifindex != ifindex || row.secondary) continue;
+    if (row.ifindex != ifindex) continue;
     if (std::min<uint8_t>(row.scope, RT_SCOPE_HOST) > scope) continue;
     const wire::Ipv4Prefix network{row.peer, row.prefix_length};
     if (!near || network.Contains(*near)) return row.local;
@@ -293,7 +295,7 @@ wire::Ipv4Address Snapshot::SelectSource(uint32_t ifindex, std::optional<wire::I
   if (!first.IsAny()) return first;
   for (const Interface& interface : tables_.interfaces) {
     for (const InterfaceAddress& row : tables_.addresses) {
-      if (row.ifindex != interface.ifindex || row.secondary) continue;
+      if (row.ifindex != interface.ifindex) continue;
       if (row.scope != RT_SCOPE_LINK && row.scope <= scope) return row.local;
     }
   }
