@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replay: sends the UDP multicast datagrams of a capture file again, to the groups and ports they had.
+
+#ifndef XTREME_SAMPLES_PUBLISHER_REPLAY_H_
+#define XTREME_SAMPLES_PUBLISHER_REPLAY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "samples/publisher/line_sockets.h"
+
+namespace publisher {
+
+struct ReplayCounters {
+  uint64_t published = 0;  // Datagrams.
+  uint64_t passed_over = 0;  // Frames that are not whole UDP multicast over IPv4.
+};
+
+// Sends with the capture's own pauses divided by `speed` (above 0). "" or what failed: the file
+// cannot be read, or its link type is not Ethernet.
+std::string Replay(const std::string& file, double speed, LineSockets* sockets,
+                   ReplayCounters* counters);
+
+}  // namespace publisher
+
+#endif  // XTREME_SAMPLES_PUBLISHER_REPLAY_H_
