@@ -20,8 +20,8 @@
 
 #include "gtest/gtest.h"
 #include "tools/connectx/connectx.h"
+#include "tools/connectx/connectx_rig.h"
 #include "tools/connectx/verbs_endpoint.h"
-#include "tools/connectx/wire/link.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -45,30 +45,9 @@ uint32_t UdpPseudoHeaderSum(size_t udp_bytes) {
 
 class VerbsTest : public testing::Test {
  protected:
-  VerbsTest() {
-    auto link = MakeLink();
-    EXPECT_TRUE(link.ok()) << link.status();
-    a_end_ = std::move((*link)[0]);
-    b_end_ = std::move((*link)[1]);
-    auto connectx = SoftwareConnectX::Create(
-        {.mode = SoftwareConnectX::Mode::kStep,
-         .ports = {{.device = {.name = "mlx5_0", .mac = kMacA}, .wire = a_end_.get()},
-                   {.device = {.name = "mlx5_1", .mac = kMacB}, .wire = b_end_.get()}}});
-    EXPECT_TRUE(connectx.ok()) << connectx.status();
-    connectx_ = *std::move(connectx);
-  }
+  void TearDown() override { connectx_.ExpectClean(); }
 
-  void TearDown() override {
-    EXPECT_EQ(connectx_->live_objects(), LiveObjects{});
-    for (size_t i = 0; i < connectx_->size(); ++i) {
-      EXPECT_TRUE(connectx_->device(i).Violations().empty())
-          << connectx_->device(i).Violations().front();
-    }
-  }
-
-  std::unique_ptr<LinkEnd> a_end_;
-  std::unique_ptr<LinkEnd> b_end_;
-  std::unique_ptr<SoftwareConnectX> connectx_;
+  ConnectXRig connectx_{SoftwareConnectX::Mode::kStep};
 };
 
 TEST_F(VerbsTest, DevicesAreListedByName) {

@@ -148,6 +148,7 @@ int QueryDeviceExtended(Context& context, const VerbsCall& call) {
                   .response_length = sizeof(ib_uverbs_ex_query_device_resp),
                   .timestamp_mask = options.features.timestamps ? kTimestampMask : 0,
                   .hca_core_clock = options.features.timestamps ? options.hca_core_clock_khz : 0,
+                  .device_cap_flags_ex = CapabilityFlags(options.features),
                   .raw_packet_caps = options.features.checksum_offload
                                          ? uint32_t{IB_UVERBS_RAW_PACKET_CAP_IP_CSUM}
                                          : 0u,

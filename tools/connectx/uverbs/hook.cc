@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -88,23 +87,17 @@ int HookedClose(int fd) {
   return ::close(fd);
 }
 
-struct Hook {
-  std::string_view symbol;
-  void* target;
-};
-
-// open64 and mmap64 are the same calls where off_t has 64 bits.
-const std::array kHooks = {
-    Hook{"open", reinterpret_cast<void*>(&HookedOpen)},
-    Hook{"open64", reinterpret_cast<void*>(&HookedOpen)},
-    Hook{"stat", reinterpret_cast<void*>(&HookedStat)},
-    Hook{"stat64", reinterpret_cast<void*>(&HookedStat)},
-    Hook{"ioctl", reinterpret_cast<void*>(&HookedIoctl)},
-    Hook{"mmap", reinterpret_cast<void*>(&HookedMmap)},
-    Hook{"mmap64", reinterpret_cast<void*>(&HookedMmap)},
-    Hook{"socket", reinterpret_cast<void*>(&HookedSocket)},
-    Hook{"close", reinterpret_cast<void*>(&HookedClose)},
-};
+// The replacement for calls of `symbol`; null: left alone. Not a table: a preloaded library needs
+// it before dynamic initialisation. open64 and mmap64 are the same calls where off_t has 64 bits.
+void* Replacement(std::string_view symbol) {
+  if (symbol == "open" || symbol == "open64") return reinterpret_cast<void*>(&HookedOpen);
+  if (symbol == "stat" || symbol == "stat64") return reinterpret_cast<void*>(&HookedStat);
+  if (symbol == "ioctl") return reinterpret_cast<void*>(&HookedIoctl);
+  if (symbol == "mmap" || symbol == "mmap64") return reinterpret_cast<void*>(&HookedMmap);
+  if (symbol == "socket") return reinterpret_cast<void*>(&HookedSocket);
+  if (symbol == "close") return reinterpret_cast<void*>(&HookedClose);
+  return nullptr;
+}
 
 // The verbs libraries, and libnl because libibverbs opens its NETLINK_RDMA socket through it.
 bool IsHookedLibrary(std::string_view path) {
@@ -176,12 +169,10 @@ int PatchSlots(const DynamicSection& section, std::span<const ElfW(Rela)> reloca
     const auto type = ELF64_R_TYPE(relocation.r_info);
     if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
     const auto& symbol = section.symbols[ELF64_R_SYM(relocation.r_info)];
-    const std::string_view name = section.strings + symbol.st_name;
-    for (const Hook& hook : kHooks) {
-      if (name != hook.symbol) continue;
-      WriteSlot(reinterpret_cast<void**>(base + relocation.r_offset), hook.target, relro);
-      ++patched;
-    }
+    void* const target = Replacement(section.strings + symbol.st_name);
+    if (target == nullptr) continue;
+    WriteSlot(reinterpret_cast<void**>(base + relocation.r_offset), target, relro);
+    ++patched;
   }
   return patched;
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: a software ConnectX of two devices, mlx5_0 and mlx5_1, joined by a cable in memory.
+//
+// Invariant: the wires outlive the devices.
+// Thread: the test's.
+
+#ifndef XTREME_TOOLS_CONNECTX_CONNECTX_RIG_H_
+#define XTREME_TOOLS_CONNECTX_CONNECTX_RIG_H_
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "tools/connectx/connectx.h"
+#include "tools/connectx/verbs_endpoint.h"
+#include "tools/connectx/wire/link.h"
+
+namespace xtreme::connectx {
+
+class ConnectXRig {
+ public:
+  explicit ConnectXRig(SoftwareConnectX::Mode mode, ServiceThread::Options thread = {}) {
+    auto link = MakeLink();
+    EXPECT_TRUE(link.ok()) << link.status();
+    ends_ = *std::move(link);
+    auto connectx = SoftwareConnectX::Create(
+        {.mode = mode,
+         .ports = {{.device = {.name = "mlx5_0", .mac = kMacA}, .wire = ends_[0].get()},
+                   {.device = {.name = "mlx5_1", .mac = kMacB}, .wire = ends_[1].get()}},
+         .thread = thread});
+    EXPECT_TRUE(connectx.ok()) << connectx.status();
+    connectx_ = *std::move(connectx);
+  }
+
+  SoftwareConnectX& operator*() { return *connectx_; }
+  SoftwareConnectX* operator->() { return connectx_.get(); }
+
+  // What the programs of a test must leave: no object, and nothing that hardware punishes.
+  void ExpectClean() {
+    EXPECT_EQ(connectx_->live_objects(), LiveObjects{});
+    for (size_t i = 0; i < connectx_->size(); ++i) {
+      for (const auto& violation : connectx_->device(i).Violations()) ADD_FAILURE() << violation;
+    }
+  }
+
+ private:
+  std::array<std::unique_ptr<LinkEnd>, 2> ends_;
+  std::unique_ptr<SoftwareConnectX> connectx_;
+};
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_CONNECTX_RIG_H_

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be set for a preloaded software ConnectX: one table of environment variables, read by
+// the library and printed by the launcher's --help.
+//
+// An unknown XTREME_CONNECTX_ variable or a malformed value is an error that names it.
+// Thread: any.
+
+#ifndef XTREME_TOOLS_CONNECTX_PRELOAD_SETTINGS_H_
+#define XTREME_TOOLS_CONNECTX_PRELOAD_SETTINGS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/connectx/connectx.h"
+
+namespace xtreme::connectx {
+
+inline constexpr char kSettingPrefix[] = "XTREME_CONNECTX_";
+
+struct Settings {
+  std::string interface;  // Empty: two devices, mlx5_0 and mlx5_1, joined by a cable in memory.
+  SoftwareConnectX::Mode mode = SoftwareConnectX::Mode::kAdaptive;
+  uint32_t mtu = 1500;  // Of devices on the cable; an interface has its own.
+  Device::MinInline min_inline = Device::MinInline::kL2;
+  bool blueflame = true;
+  bool report = false;  // Print what the program did wrong when it exits.
+};
+
+// Reads the process's environment. Error: InvalidArgument.
+absl::StatusOr<Settings> ReadSettings(const char* const* environment);
+
+// One line a setting: its variable, its values, what it does.
+std::string DescribeSettings();
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_PRELOAD_SETTINGS_H_

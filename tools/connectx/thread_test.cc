@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The device's own thread: it notices doorbells while it sleeps, costs nothing when idle, and takes
+// its turn on a busy machine. Waits end with an event; the time-outs only end a test that fails.
+
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tools/connectx/connectx.h"
+#include "tools/connectx/connectx_rig.h"
+#include "tools/connectx/verbs_endpoint.h"
+
+namespace xtreme::connectx {
+namespace {
+
+constexpr uint16_t kPort = 26477;
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+int64_t Now(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+// Gives way until `done` or 20 seconds have passed.
+template <typename Predicate>
+bool Eventually(Predicate done) {
+  const int64_t give_up_ns = Now(CLOCK_MONOTONIC) + 20 * kSecondNs;
+  while (!done()) {
+    if (Now(CLOCK_MONOTONIC) > give_up_ns) return false;
+    ::sched_yield();
+  }
+  return true;
+}
+
+ibv_wc Await(ibv_cq* cq) {
+  ibv_wc completion{};
+  Eventually([&] {
+    completion = Endpoint::Poll(cq);
+    return completion.status != IBV_WC_GENERAL_ERR;
+  });
+  return completion;
+}
+
+class ThreadTest : public testing::TestWithParam<SoftwareConnectX::Mode> {
+ protected:
+  void TearDown() override { connectx_.ExpectClean(); }
+
+  ConnectXRig connectx_{GetParam()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, ThreadTest,
+                         testing::Values(SoftwareConnectX::Mode::kAdaptive,
+                                         SoftwareConnectX::Mode::kSpin),
+                         [](const auto& mode) {
+                           return mode.param == SoftwareConnectX::Mode::kSpin ? "Spin" : "Adaptive";
+                         });
+
+TEST_P(ThreadTest, FramesArriveInOrderWithoutAnybodyStepping) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  ibv_flow* flow = b.Listen(kPort, 1);
+  for (int i = 0; i < 300; ++i) {
+    b.PostReceive(i % 16);
+    const std::vector<uint8_t> frame = UdpFrame(kPort, "a frame that needs no padding " + std::to_string(i));
+    ASSERT_EQ(a.Send(i % 16, frame, i % 2 == 0 ? IBV_SEND_INLINE : 0), 0);
+    ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS) << i;
+    ASSERT_EQ(Await(b.receive_cq()).byte_len, frame.size()) << i;
+  }
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_P(ThreadTest, BlockedReaderOfAChannelIsWoken) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1", {.completion_channel = true});
+  ibv_flow* flow = b.Listen(kPort, 1);
+  for (int i = 0; i < 50; ++i) {
+    b.PostReceive(i % 16);
+    ASSERT_EQ(ibv_req_notify_cq(b.receive_cq(), 0), 0);
+    ASSERT_EQ(a.Send(i % 16, UdpFrame(kPort, "wake"), 0), 0);
+    pollfd channel{.fd = b.channel()->fd, .events = POLLIN};
+    ASSERT_EQ(::poll(&channel, 1, 20'000), 1) << i;
+    ibv_cq* cq = nullptr;
+    void* cookie = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(b.channel(), &cq, &cookie), 0);
+    ibv_ack_cq_events(cq, 1);
+    ASSERT_EQ(Await(b.receive_cq()).status, IBV_WC_SUCCESS);
+    ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS);
+  }
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+}
+
+TEST_P(ThreadTest, ClockIsTheTimeOfTheRead) {
+  Endpoint a("mlx5_0");
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t before = connectx_->device(0).HardwareClock();
+    uint64_t cycles = 0;
+    // The thread may be between two refreshes; it is never further behind than its next turn.
+    EXPECT_TRUE(Eventually([&] {
+      ibv_values_ex values{.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+      ibv_query_rt_values_ex(a.context(), &values);
+      cycles = static_cast<uint64_t>(values.raw_clock.tv_nsec);
+      return cycles >= before;
+    }));
+    EXPECT_LE(cycles, connectx_->device(0).HardwareClock());
+  }
+}
+
+class AdaptiveThreadTest : public testing::Test {
+ protected:
+  void TearDown() override { connectx_.ExpectClean(); }
+
+  ConnectXRig connectx_{SoftwareConnectX::Mode::kAdaptive};
+};
+
+TEST_F(AdaptiveThreadTest, EveryDoorbellRungDuringSleepIsNoticed) {
+  Endpoint a("mlx5_0");
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t before = connectx_->sleeps();
+    ASSERT_EQ(a.Send(i % 16, UdpFrame(kPort, "nobody listens"), 0), 0);
+    ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS) << i;
+    ASSERT_TRUE(Eventually([&] { return connectx_->sleeps() > before; })) << i;
+  }
+}
+
+TEST_F(AdaptiveThreadTest, IdleCostsLessThanOnePercentOfACore) {
+  Endpoint a("mlx5_0");
+  Endpoint b("mlx5_1");
+  const uint64_t awake = connectx_->sleeps();
+  ASSERT_TRUE(Eventually([&] { return connectx_->sleeps() > awake; }));
+  const int64_t cpu_before_ns = Now(CLOCK_PROCESS_CPUTIME_ID);
+  constexpr int kIdleMs = 1000;
+  ::poll(nullptr, 0, kIdleMs);  // The time that is measured.
+  const int64_t cpu_ns = Now(CLOCK_PROCESS_CPUTIME_ID) - cpu_before_ns;
+  EXPECT_LT(cpu_ns, kIdleMs * 10'000) << connectx_->sleeps() - awake << " sleeps";
+}
+
+}  // namespace
+}  // namespace xtreme::connectx
