@@ -71,7 +71,7 @@ TEST_P(ThreadTest, FramesArriveInOrderWithoutAnybodyStepping) {
   ibv_flow* flow = b.Listen(kPort, 1);
   for (int i = 0; i < 300; ++i) {
     b.PostReceive(i % 16);
-    const std::vector<uint8_t> frame = UdpFrame(kPort, "a frame that needs no padding " + std::to_string(i));
+    const auto frame = UdpFrame(kPort, "a frame that needs no padding " + std::to_string(i));
     ASSERT_EQ(a.Send(i % 16, frame, i % 2 == 0 ? IBV_SEND_INLINE : 0), 0);
     ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS) << i;
     ASSERT_EQ(Await(b.receive_cq()).byte_len, frame.size()) << i;

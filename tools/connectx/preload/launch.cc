@@ -25,7 +25,7 @@ int Usage(FILE* to) {
   std::fprintf(to,
                "usage: tools/connectx/run [--interface=IF] [--mode=adaptive|spin] -- PROGRAM "
                "[ARGUMENT]...\n\n"
-               "Runs an mlx5 program on a software ConnectX. Any setting may be given as an option\n"
+               "Runs an mlx5 program on a software ConnectX. Any setting may be an option\n"
                "(--min-inline=none) or in the environment:\n%s",
                DescribeSettings().c_str());
   return to == stdout ? 0 : kUsageError;
