@@ -38,15 +38,16 @@ class Requester {
 
   explicit Requester(const Options& options) : options_(options) {}
 
-  // What to do now about the first gap, [first, end); none when they are equal. kAsk: send a request
-  // for range(). kGiveUp: range() will not come.
+  // What to do now about the first gap, [first, end); none when they are equal. kAsk: send a
+  // request for range(). kGiveUp: range() will not come.
   Action Next(uint64_t first, uint64_t end, int64_t now_ns) {
     if (first == end) {
       gap_ = 0;
       return Action::kNothing;
     }
     if (first != gap_) Open(first, now_ns);
-    range_ = {first, static_cast<uint16_t>(std::min<uint64_t>(end - first, options_.most_messages))};
+    const auto count = std::min<uint64_t>(end - first, options_.most_messages);
+    range_ = {first, static_cast<uint16_t>(count)};
     const int64_t due = tries_ == 0 ? opened_ns_ + options_.wait_ns : asked_ns_ + options_.retry_ns;
     if (now_ns < due || now_ns < last_ns_ + options_.interval_ns) return Action::kNothing;
     if (tries_ == options_.tries) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Market: a plausible stream of ITCH messages: orders come, trade, shrink, move and go, around prices
-// that wander. The same seed gives the same messages, their times excepted.
+// Market: a plausible stream of ITCH messages: orders come, trade, shrink, move and go, around
+// prices that wander. The same seed gives the same messages, their times excepted.
 
 #ifndef XTREME_SAMPLES_PUBLISHER_MARKET_H_
 #define XTREME_SAMPLES_PUBLISHER_MARKET_H_

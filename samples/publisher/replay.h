@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replay: sends the UDP multicast datagrams of a capture file again, to the groups and ports they had.
+// Replay: sends the UDP multicast datagrams of a capture file again, where they went before.
 
 #ifndef XTREME_SAMPLES_PUBLISHER_REPLAY_H_
 #define XTREME_SAMPLES_PUBLISHER_REPLAY_H_

@@ -3,8 +3,8 @@
 // Session: publishes a market on two lines, each losing some datagrams on purpose, and sends again
 // what it is asked for. Every message that was published is kept.
 //
-// Invariant: both lines carry the same datagrams; which of them a line loses depends on the seed and
-// the datagram's number only. Units: nanoseconds. Threads: one.
+// Invariant: both lines carry the same datagrams; which of them a line loses depends on the seed
+// and the datagram's number only. Units: nanoseconds. Threads: one.
 
 #ifndef XTREME_SAMPLES_PUBLISHER_SESSION_H_
 #define XTREME_SAMPLES_PUBLISHER_SESSION_H_
