@@ -289,11 +289,14 @@ TEST_F(MembershipTest, NoDatagramPilesUpOnTheSockets) {
   }
 }
 
+// What only a query is answered with, and what only a join, a leave or a new filter causes.
+const std::set<uint8_t> kCurrentState = {1, 2};
+const std::set<uint8_t> kChange = {3, 4};
+
 // The querier of the other namespace. RFC 3376 section 4.
 class Querier {
  public:
-  Querier(Namespace& space, int ifindex)
-      : inside_(space), socket_(::socket(AF_PACKET, SOCK_DGRAM, 0)) {
+  Querier(Namespace& space, int ifindex) : socket_(OpenIn(space)) {
     address_.sll_family = AF_PACKET;
     address_.sll_protocol = htons(ETH_P_IP);
     address_.sll_ifindex = ifindex;
@@ -317,19 +320,30 @@ class Querier {
               static_cast<ssize_t>(packet.size()));
   }
 
-  // Waits for an answer that names `group`: a current-state record, which no join or leave sends.
-  bool SeesReportOf(Ipv4Address group) {
+  // Waits for a record of `group` of one of `types` (section 4.2.12).
+  bool SeesReportOf(Ipv4Address group, const std::set<uint8_t>& types) {
     while (socket_.WaitReadable()) {
       std::array<uint8_t, 2'048> packet;
       const ssize_t length = ::recv(socket_.fd.get(), packet.data(), packet.size(), 0);
-      if (length > 0 && Reports(std::span(packet).first(static_cast<size_t>(length)), group)) {
+      if (length > 0 &&
+          Reports(std::span(packet).first(static_cast<size_t>(length)), group, types)) {
         return true;
       }
     }
     return false;
   }
 
+  void ForgetWhatCame() {
+    char byte;
+    while (::recv(socket_.fd.get(), &byte, 1, MSG_DONTWAIT) >= 0) continue;
+  }
+
  private:
+  static int OpenIn(Namespace& space) {
+    const Namespace::Inside inside(space);
+    return ::socket(AF_PACKET, SOCK_DGRAM, 0);
+  }
+
   static uint16_t Checksum(std::span<const uint8_t> bytes) {
     uint32_t sum = 0;
     for (size_t i = 0; i + 1 < bytes.size(); i += 2) sum += base::LoadBe16(&bytes[i]);
@@ -337,19 +351,18 @@ class Querier {
     return static_cast<uint16_t>(~sum);
   }
 
-  static bool Reports(std::span<const uint8_t> packet, Ipv4Address group) {
+  static bool Reports(std::span<const uint8_t> packet, Ipv4Address group,
+                      const std::set<uint8_t>& types) {
     const size_t header = (packet[0] & 0x0Fu) * 4u;
     if (packet[9] != IPPROTO_IGMP || packet[header] != 0x22) return false;
     size_t at = header + 8;
     for (uint16_t left = base::LoadBe16(&packet[header + 6]); left > 0; --left) {
-      const bool current_state = packet[at] == 1 || packet[at] == 2;
-      if (current_state && Ipv4Address::Load(&packet[at + 4]) == group) return true;
+      if (types.count(packet[at]) == 1 && Ipv4Address::Load(&packet[at + 4]) == group) return true;
       at += 8u + 4u * base::LoadBe16(&packet[at + 2]);
     }
     return false;
   }
 
-  Namespace::Inside inside_;
   Socket socket_;
   sockaddr_ll address_{};
 };
@@ -359,8 +372,19 @@ TEST_F(MembershipTest, TheKernelAnswersEachQuerySoThatSwitchesDoNotPrune) {
   Querier querier(*peer_, *peer_->IndexOf("eth1"));
   for (int interval = 0; interval < 3; ++interval) {
     querier.Query();
-    EXPECT_TRUE(querier.SeesReportOf(kGroup)) << interval;
+    EXPECT_TRUE(querier.SeesReportOf(kGroup, kCurrentState)) << interval;
   }
+}
+
+TEST_F(MembershipTest, TheKernelReportsAgainWhenTheLinkComesBack) {
+  ASSERT_TRUE(host_->SetSysctl("net.ipv4.conf.eth0.igmpv3_unsolicited_report_interval", "20").ok());
+  Querier querier(*peer_, *peer_->IndexOf("eth1"));
+  Join(kGroup);
+  EXPECT_TRUE(querier.SeesReportOf(kGroup, kChange));
+  ASSERT_TRUE(host_->SetUp("eth0", false).ok());
+  querier.ForgetWhatCame();
+  ASSERT_TRUE(host_->SetUp("eth0", true).ok());
+  EXPECT_TRUE(querier.SeesReportOf(kGroup, kChange));
 }
 
 }  // namespace
