@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -102,6 +104,12 @@ TEST(SettingsTest, ReferenceHasARowForEachSetting) {
     EXPECT_THAT(reference, HasSubstr("| `" + std::string(setting.name) + "` |"));
   }
   EXPECT_THAT(reference, Not(HasSubstr("||")));
+}
+
+TEST(SettingsTest, TheDocumentHasTheSameTable) {
+  std::ifstream file("docs/settings.md");
+  const std::string document((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(document, HasSubstr(Reference())) << "replace the table in docs/settings.md";
 }
 
 }  // namespace
