@@ -2,8 +2,8 @@
 //
 // xtreme_address to the stack's endpoint and back: IPv4 behind ::ffff:0:0/96 (RFC 4291 2.5.5.2).
 
-#ifndef XTREME_API_ADDRESS_H_
-#define XTREME_API_ADDRESS_H_
+#ifndef XTREME_API_NATIVE_ADDRESS_H_
+#define XTREME_API_NATIVE_ADDRESS_H_
 
 #include <optional>
 #include <string_view>
@@ -23,4 +23,4 @@ ParseVerdict ParseEndpoint(std::string_view text, wire::Endpoint* endpoint);
 
 }  // namespace xtreme::api
 
-#endif  // XTREME_API_ADDRESS_H_
+#endif  // XTREME_API_NATIVE_ADDRESS_H_

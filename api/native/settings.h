@@ -8,8 +8,8 @@
 // nothing and is an error that names it.
 // Threads: any; the table is constant.
 
-#ifndef XTREME_API_SETTINGS_H_
-#define XTREME_API_SETTINGS_H_
+#ifndef XTREME_API_NATIVE_SETTINGS_H_
+#define XTREME_API_NATIVE_SETTINGS_H_
 
 #include <array>
 #include <cstddef>
@@ -60,4 +60,4 @@ std::string Reference();
 
 }  // namespace xtreme::api
 
-#endif  // XTREME_API_SETTINGS_H_
+#endif  // XTREME_API_NATIVE_SETTINGS_H_

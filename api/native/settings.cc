@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "api/settings.h"
+#include "api/native/settings.h"
 
 #include <algorithm>
 #include <cctype>

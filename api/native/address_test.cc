@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "api/address.h"
+#include "api/native/address.h"
 
 #include <gtest/gtest.h>
 
