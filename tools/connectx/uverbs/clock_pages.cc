@@ -21,7 +21,8 @@ constexpr uint32_t kShift = 21;
 
 template <typename T>
 void Store(T& field, T value) {
-  std::atomic_ref<T>(field).store(value, std::memory_order_relaxed);
+  // Release, so that it is seen after the signature that says an update is under way.
+  std::atomic_ref<T>(field).store(value, std::memory_order_release);
 }
 
 }  // namespace
@@ -66,7 +67,6 @@ void ClockPages::UpdateParameters(int64_t now_ns, uint64_t cycles) {
   std::atomic_ref<uint32_t> signature(page.sign);
   const uint32_t before = signature.load(std::memory_order_relaxed);
   signature.store(before | MLX5_IB_CLOCK_INFO_KERNEL_UPDATING, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
   const uint64_t khz = device_->options().hca_core_clock_khz;
   Store<__u64>(page.nsec, static_cast<uint64_t>(now_ns));
   Store<__u64>(page.cycles, cycles & kCycleMask);

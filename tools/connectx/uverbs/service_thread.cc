@@ -65,9 +65,9 @@ void ServiceThread::OnCommand() { Wake(); }
 
 void ServiceThread::Wake() {
   // Pairs with Sleep: it sets the flag before its last look for work, so either that look sees what
-  // the caller did, or the caller sees the flag.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!asleep_.load(std::memory_order_relaxed)) return;
+  // the caller did, or the caller sees the flag. An exchange, because a mere load might run ahead of
+  // what the caller did.
+  if (!asleep_.exchange(false, std::memory_order_seq_cst)) return;
   const uint64_t one = 1;
   ::syscall(SYS_write, wake_fd_, &one, sizeof(one));
 }
@@ -105,8 +105,7 @@ void ServiceThread::KeepHouse(int64_t now_ns) {
 }
 
 void ServiceThread::Sleep() {
-  asleep_.store(true, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  asleep_.store(true, std::memory_order_seq_cst);
   const bool watched = watch_.complete();
   if (watched) watch_.Arm();
   // What rang before the pages were protected is found here; what rings from here on waits for us.

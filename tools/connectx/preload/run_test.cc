@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs that know nothing of us, started on a software ConnectX.
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tools/connectx/preload/settings.h"
+
+namespace xtreme::connectx {
+namespace {
+
+struct Outcome {
+  int exit_code;
+  std::string output;  // Of both streams.
+};
+
+Outcome Execute(const std::string& arguments, const std::string& environment = "") {
+  const std::string command =
+      "env " + environment + " tools/connectx/preload/launch " + arguments + " 2>&1";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string output;
+  char part[4096];
+  while (size_t length = std::fread(part, 1, sizeof(part), pipe)) output.append(part, length);
+  const int status = ::pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+TEST(RunTest, IbvDevinfoDescribesTwoActiveEthernetPorts) {
+  const Outcome outcome = Execute("-- ibv_devinfo -v");
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* line : {"hca_id:\tmlx5_0", "hca_id:\tmlx5_1", "16.35.4030", "PORT_ACTIVE",
+                           "link_layer:\t\tEthernet", "IP csum offload", "SUPPORT_RAW_PACKET",
+                           "hca_core_clock:", "MT_0000000012", "RoCE v2"}) {
+    EXPECT_NE(outcome.output.find(line), std::string::npos) << line << "\n" << outcome.output;
+  }
+}
+
+TEST(RunTest, InterfaceThatIsNotThereIsAnErrorThatNamesIt) {
+  const Outcome outcome = Execute("--interface=nosuchif0 -- ibv_devinfo");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("nosuchif0"), std::string::npos) << outcome.output;
+}
+
+TEST(RunTest, ExitCodeIsTheProgramsOwn) {
+  EXPECT_EQ(Execute("--mode=spin -- sh -c 'exit 23'").exit_code, 23);
+}
+
+TEST(RunTest, UnknownOrMalformedSettingsAreErrorsThatNameThem) {
+  const Outcome unknown = Execute("-- true", "XTREME_CONNECTX_COLOUR=red");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.output.find("XTREME_CONNECTX_COLOUR"), std::string::npos) << unknown.output;
+  const Outcome malformed = Execute("--mtu=banana -- true");
+  EXPECT_EQ(malformed.exit_code, 2);
+  EXPECT_NE(malformed.output.find("XTREME_CONNECTX_MTU=banana"), std::string::npos)
+      << malformed.output;
+}
+
+TEST(RunTest, HelpPrintsTheTable) {
+  const Outcome outcome = Execute("--help");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find(DescribeSettings()), std::string::npos);
+}
+
+TEST(SettingsTest, EachIsParsed) {
+  const char* const environment[] = {"HOME=/root",
+                                     "XTREME_CONNECTX_INTERFACE=eth7",
+                                     "XTREME_CONNECTX_MODE=spin",
+                                     "XTREME_CONNECTX_MTU=9000",
+                                     "XTREME_CONNECTX_MIN_INLINE=none",
+                                     "XTREME_CONNECTX_BLUEFLAME=0",
+                                     "XTREME_CONNECTX_REPORT=1",
+                                     nullptr};
+  const auto settings = ReadSettings(environment);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->interface, "eth7");
+  EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
+  EXPECT_EQ(settings->mtu, 9000u);
+  EXPECT_EQ(settings->min_inline, Device::MinInline::kNone);
+  EXPECT_FALSE(settings->blueflame);
+  EXPECT_TRUE(settings->report);
+}
+
+}  // namespace
+}  // namespace xtreme::connectx
