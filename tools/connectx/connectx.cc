@@ -19,6 +19,14 @@
 #include "tools/connectx/uverbs/sysfs.h"
 #include "tools/connectx/uverbs/uverbs.h"
 
+#ifdef __SANITIZE_THREAD__
+// libmlx5's copies into rings are seen by the sanitizer, and what orders them against the device
+// (its stores to a mapped page) is not.
+extern "C" __attribute__((weak)) const char* __tsan_default_suppressions() {
+  return "race:libmlx5.so\n";
+}
+#endif
+
 namespace xtreme::connectx {
 namespace {
 

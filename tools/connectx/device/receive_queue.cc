@@ -99,7 +99,7 @@ ReceiveQueue::Fault ReceiveQueue::Scatter(std::span<const uint8_t> frame) {
       return {MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, Rule::kMemoryKey};
     }
     const size_t bytes = std::min<size_t>(length, frame.size());
-    std::memcpy(memory, frame.data(), bytes);
+    CopyDma(memory, frame.data(), bytes);
     frame = frame.subspan(bytes);
   }
   if (frame.empty()) return {};

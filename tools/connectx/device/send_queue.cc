@@ -119,8 +119,8 @@ void SendQueue::CopyFromRing(uint32_t offset_bytes, size_t bytes, uint8_t* to) c
   const size_t ring_bytes = size_t{wqebbs_} * kWqebbBytes;
   const size_t at = offset_bytes & (ring_bytes - 1);
   const size_t first = std::min(bytes, ring_bytes - at);
-  std::memcpy(to, ring_ + at, first);
-  std::memcpy(to + first, ring_, bytes - first);
+  CopyDma(to, ring_ + at, first);
+  CopyDma(to + first, ring_, bytes - first);
 }
 
 void SendQueue::ExecuteNext(Egress& egress) {
@@ -281,7 +281,7 @@ SendQueue::Fault SendQueue::AppendMemory(const Wqe& wqe, uint32_t segment, size_
     return Refuse(Rule::kMemoryKey, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, wqe,
                   absl::StrFormat("lkey %#x does not cover %u bytes at %#x", lkey, bytes, address));
   }
-  std::memcpy(environment_->frame.data() + *length, memory, bytes);
+  CopyDma(environment_->frame.data() + *length, memory, bytes);
   *length += bytes;
   return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fuzzes what the boundary decodes from a caller's bytes: the ioctl's layout and the specifications of
-// a flow rule. Payload pointers are not followed: they are the caller's own addresses.
+// Fuzzes what the boundary decodes from a caller's bytes: the ioctl's layout and the specifications
+// of a flow rule. Payload pointers are not followed: they are the caller's own addresses.
 
 #include <cstdint>
 #include <cstring>

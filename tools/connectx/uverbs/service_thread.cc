@@ -65,8 +65,8 @@ void ServiceThread::OnCommand() { Wake(); }
 
 void ServiceThread::Wake() {
   // Pairs with Sleep: it sets the flag before its last look for work, so either that look sees what
-  // the caller did, or the caller sees the flag. An exchange, because a mere load might run ahead of
-  // what the caller did.
+  // the caller did, or the caller sees the flag. An exchange, because a mere load might run ahead
+  // of what the caller did.
   if (!asleep_.exchange(false, std::memory_order_seq_cst)) return;
   const uint64_t one = 1;
   ::syscall(SYS_write, wake_fd_, &one, sizeof(one));
