@@ -154,6 +154,12 @@ void TestQp::ToRts() {
   EXPECT_EQ(device_->ModifyQp(qpn, IBV_QPS_RTS), 0);
 }
 
+void TestQp::Reset() {
+  EXPECT_EQ(device_->ModifyQp(qpn, IBV_QPS_RESET), 0);
+  record_ = {};
+  next_ = last_ = next_receive_ = 0;
+}
+
 void TestQp::Post(const Wqe& wqe) {
   Bytes bytes = wqe.bytes;
   const auto segments = static_cast<uint32_t>(bytes.size() / 16);

@@ -131,6 +131,8 @@ class TestQp {
          const Shape& shape);
 
   void ToRts();
+  // To RESET, indices and record to 0.
+  void Reset();
   // Puts a WQE into the ring and moves the record, without ringing.
   void Post(const Wqe& wqe);
   // Rings for the WQE posted last, at one of the four registers.
@@ -153,6 +155,7 @@ class TestQp {
   RecordingSink sink;
   uint32_t* record() { return record_.data(); }
   uint8_t* send_ring() { return send_ring_.get(); }
+  uint8_t* receive_ring() { return receive_ring_.get(); }
 
  private:
   Device* const device_;
