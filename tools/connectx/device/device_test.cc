@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
+#include <stop_token>
 #include <thread>
 
 #include "tools/connectx/device/test_program.h"
@@ -332,9 +332,8 @@ TEST(DeviceThreads, ControlCallsGetThroughASpinningPump) {
   Device::Options options = TestProgram::DefaultOptions();
   options.step = false;
   TestProgram program(options);
-  std::atomic<bool> stop{false};
-  std::thread pump([&] {
-    while (!stop.load(std::memory_order_relaxed)) program.device->Service();
+  std::jthread pump([&](std::stop_token stop) {
+    while (!stop.stop_requested()) program.device->Service();
   });
   for (int i = 0; i < 200; ++i) {
     auto cq = program.MakeCq();
@@ -344,8 +343,38 @@ TEST(DeviceThreads, ControlCallsGetThroughASpinningPump) {
     EXPECT_EQ(program.device->DestroyQp(qp->qpn), 0);
     EXPECT_EQ(program.device->DestroyCq(cq->cqn, nullptr), 0);
   }
-  stop.store(true, std::memory_order_relaxed);
-  pump.join();
+}
+
+// The program and the pump on two threads: every frame arrives once, whole and in order.
+TEST(DeviceThreads, FramesToItselfArriveInOrder) {
+  constexpr uint32_t kFrames = 5000;
+  Device::Options options = TestProgram::DefaultOptions();
+  options.step = false;
+  TestProgram program(options);
+  auto send_cq = program.MakeCq();
+  auto cq = program.MakeCq();
+  auto qp = program.MakeQp(send_cq.get(), cq.get());
+  program.Steer(*qp);
+  Bytes frame = MakeFrame({});
+  std::jthread pump([&](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      if (!program.device->Service()) std::this_thread::yield();
+    }
+  });
+  for (uint32_t i = 0; i < kFrames; ++i) {
+    std::memcpy(frame.data() + frame.size() - sizeof(i), &i, sizeof(i));
+    std::copy(frame.begin(), frame.end(), program.memory.begin());
+    qp->PostReceive({{program.keys.lkey, program.Address(4096), 2048}});
+    qp->Post(Wqe().Eth({}).Data(program.keys.lkey, program.Address(0),
+                                static_cast<uint32_t>(frame.size())));
+    qp->Ring(static_cast<int>(i % 4));
+    std::optional<Cqe> cqe;
+    while (!(cqe = cq->Poll()).has_value()) std::this_thread::yield();
+    ASSERT_EQ(cqe->wqe_counter(), static_cast<uint16_t>(i));
+    ASSERT_TRUE(std::equal(frame.begin(), frame.end(), program.memory.begin() + 4096));
+    while (!send_cq->Poll().has_value()) std::this_thread::yield();
+  }
+  EXPECT_EQ(program.Violations(), "");
 }
 
 }  // namespace

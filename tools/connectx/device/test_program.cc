@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace xtreme::connectx {
@@ -27,7 +28,12 @@ void PadToSegment(Bytes* bytes) { bytes->resize((bytes->size() + 15) / 16 * 16);
 void StoreDoorbell(uint8_t* at, const uint8_t* bytes) {
   uint64_t word;
   std::memcpy(&word, bytes, sizeof(word));
-  *reinterpret_cast<volatile uint64_t*>(at) = word;
+  std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at)).store(word);
+}
+
+// Release: what was written before is the device's when it sees the record.
+void StoreRecord(uint32_t* word, uint32_t value) {
+  std::atomic_ref<uint32_t>(*word).store(Be32(value), std::memory_order_release);
 }
 
 }  // namespace
@@ -73,8 +79,8 @@ TestCq::TestCq(Device* device, uint32_t uar_page, uint8_t* uar, uint32_t entries
 }
 
 std::optional<Cqe> TestCq::PollQuietly() {
-  const uint8_t* slot = ring_.get() + size_t{(consumer & (entries_ - 1)) + 1} * cqe_size_ - 64;
-  const uint8_t op_own = slot[63];
+  uint8_t* slot = ring_.get() + size_t{(consumer & (entries_ - 1)) + 1} * cqe_size_ - 64;
+  const uint8_t op_own = std::atomic_ref<uint8_t>(slot[63]).load(std::memory_order_acquire);
   if (op_own >> 4 == 15 || (op_own & 1) != ((consumer & entries_) != 0 ? 1 : 0)) return {};
   ++consumer;
   return Cqe{Bytes(slot, slot + 64)};
@@ -82,14 +88,14 @@ std::optional<Cqe> TestCq::PollQuietly() {
 
 std::optional<Cqe> TestCq::Poll() {
   std::optional<Cqe> cqe = PollQuietly();
-  record_[0] = Be32(consumer & 0xffffff);
+  StoreRecord(&record_[0], consumer & 0xffffff);
   return cqe;
 }
 
 void TestCq::Arm(bool solicited_only) {
   const uint32_t word =
       arm_sequence << 28 | (solicited_only ? 1u << 24 : 0) | (consumer & 0xffffff);
-  record_[1] = Be32(word);
+  StoreRecord(&record_[1], word);
   uint8_t doorbell[8];
   Put32(doorbell, word);
   Put32(doorbell + 4, cqn);
@@ -171,7 +177,7 @@ void TestQp::Post(const Wqe& wqe) {
   }
   last_ = next_;
   next_ = static_cast<uint16_t>(next_ + (segments + 3) / 4);
-  record_[1] = Be32(next_);
+  StoreRecord(&record_[1], next_);
 }
 
 void TestQp::Ring(int slot) {
@@ -203,7 +209,7 @@ void TestQp::PostReceive(const std::vector<Piece>& pieces) {
     std::memset(wqe + at, 0, 16);
     Put32(wqe + at + 4, 0x100);
   }
-  record_[0] = Be32(++next_receive_);
+  StoreRecord(&record_[0], ++next_receive_);
 }
 
 Device::Options TestProgram::DefaultOptions() {
