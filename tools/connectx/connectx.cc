@@ -171,8 +171,9 @@ LiveObjects SoftwareConnectX::live_objects() const { return uverbs_->live_object
 const std::string& SoftwareConnectX::sysfs_path() const { return sysfs_->root(); }
 
 void SoftwareConnectX::Retire() {
-  // The boundary stays: whoever is inside a verb gets an answer, and a wake-up of the thread that
-  // is gone must not be sent.
+  // Later calls are the kernel's. Whoever is inside one keeps the boundary's lock, for which Detach
+  // waits; after it nobody wakes the thread that is to go.
+  SetBoundary(nullptr);
   uverbs_->Detach();
   thread_.reset();
   sysfs_.reset();

@@ -95,12 +95,14 @@ bool ServiceThread::ServiceAll() {
     worked |= served.device->Service();
     served.clock_pages->Update();
   }
+  counters_stale_ |= worked;
   return worked;
 }
 
 void ServiceThread::KeepHouse(int64_t now_ns) {
-  if (now_ns < housekeeping_due_ns_) return;
+  if (!counters_stale_ || now_ns < housekeeping_due_ns_) return;
   housekeeping_due_ns_ = now_ns + options_.housekeeping_ns;
+  counters_stale_ = false;
   housekeeping_();
 }
 
@@ -110,7 +112,6 @@ void ServiceThread::Sleep() {
   if (watched) watch_.Arm();
   // What rang before the pages were protected is found here; what rings from here on waits for us.
   if (!ServiceAll() && ArmWires() && !stop_.load(std::memory_order_relaxed)) {
-    housekeeping_();
     if (watched) {
       for (const Served& served : served_) served.clock_pages->Hide();
     }
@@ -140,7 +141,8 @@ void ServiceThread::Block(int64_t deadline_ns) {
 }
 
 int64_t ServiceThread::NextDeadline() const {
-  int64_t deadline_ns = kNoDeadline;
+  // Counters that changed are shown though nothing else happens any more.
+  int64_t deadline_ns = counters_stale_ ? housekeeping_due_ns_ : kNoDeadline;
   for (const Served& served : served_) {
     deadline_ns = std::min(deadline_ns, served.device->NextDeadline());
   }

@@ -73,6 +73,7 @@ class ServiceThread final : public DeviceObserver {
   const int wake_fd_;
   std::vector<pollfd> sources_;
   int64_t housekeeping_due_ns_ = 0;
+  bool counters_stale_ = true;  // Something has happened since the last housekeeping.
   std::atomic<bool> stop_{false};
   std::atomic<bool> asleep_{false};
   std::atomic<uint64_t> sleeps_{0};
