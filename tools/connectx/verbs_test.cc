@@ -334,6 +334,13 @@ TEST_F(VerbsTest, MemoryThatIsNotThereCannotBeRegistered) {
   EXPECT_EQ(errno, EFAULT);
 }
 
+TEST_F(VerbsTest, CompletionQueueNeedsAVectorThatTheDeviceHas) {
+  Endpoint a("mlx5_0");
+  EXPECT_EQ(ibv_create_cq(a.context(), 4, nullptr, nullptr, a.context()->num_comp_vectors),
+            nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST_F(VerbsTest, ObjectsInUseAreNotDestroyed) {
   Endpoint a("mlx5_0");
   EXPECT_EQ(ibv_destroy_cq(a.send_cq()), EBUSY);

@@ -45,6 +45,8 @@ int CreateCq(Context& context, const VerbsCall& call) {
   const auto driver = call.GetPrefix<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
   if (!cqe || !user_handle || driver.buf_addr == 0 || driver.db_addr == 0) return EINVAL;
   if (*cqe >= context.device->options().limits.cqes) return EINVAL;
+  const auto vector = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR);
+  if (vector >= kCompletionVectors) return EINVAL;
   // Compressed CQEs, padding and wall-clock timestamps are capabilities that were not offered.
   if (driver.cqe_comp_en != 0) return EOPNOTSUPP;
   if ((driver.flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) != 0) return EOPNOTSUPP;

@@ -17,7 +17,6 @@ namespace xtreme::connectx {
 namespace {
 
 constexpr uint32_t kRawPacket = 1u << IB_UVERBS_QPT_RAW_PACKET;
-constexpr uint32_t kCompletionVectors = 1;
 constexpr uint32_t kMaxSges = 30;
 constexpr uint32_t kMellanoxVendorId = 0x02c9;
 

@@ -27,6 +27,9 @@
 
 namespace xtreme::connectx {
 
+// Interrupt vectors that CQs may be spread over.
+inline constexpr uint32_t kCompletionVectors = 1;
+
 struct PdObject {
   uint32_t pdn = 0;
 };
