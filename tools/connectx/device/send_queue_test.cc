@@ -250,6 +250,16 @@ TEST_F(SendQueueTest, LongBurstDoesNotKeepOthersWaiting) {
   EXPECT_EQ(program->wire.sent.size(), 200u);
 }
 
+TEST_F(SendQueueTest, WhatIsPostedWhileABurstRunsWaitsForItsOwnDoorbell) {
+  Make(TestProgram::DefaultOptions(), {.wqebbs = 256});
+  for (int i = 0; i < 100; ++i) qp->Post(Gathered(frame, kUnsignalled));
+  qp->Ring();
+  EXPECT_TRUE(program->device->Service());
+  qp->Post(Gathered(frame, kUnsignalled));
+  program->Step();
+  EXPECT_EQ(program->wire.sent.size(), 100u);
+}
+
 TEST_F(SendQueueTest, DoorbellIsForEveryQueueOfThePage) {
   auto other = program->MakeQp(cq.get(), cq.get());
   qp->Post(Gathered(frame));
