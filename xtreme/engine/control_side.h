@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ControlSide: what of a ring lives on the control thread: its rules, and per socket the port and
+// the memberships that the kernel keeps for it.
+//
+// Operations hold it by shared_ptr; it ends with the ring's burial, after every operation of the
+// ring. Threads: the control thread only.
+
+#ifndef XTREME_XTREME_ENGINE_CONTROL_SIDE_H_
+#define XTREME_XTREME_ENGINE_CONTROL_SIDE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "xtreme/engine/kernel.h"
+#include "xtreme/engine/rule_table.h"
+
+namespace xtreme::engine {
+
+struct ControlSide {
+  ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex)
+      : kernel(kernel), nic(nic), ifindex(ifindex), rules(nic, queue) {}
+
+  Kernel* const kernel;
+  nic::Nic* const nic;
+  const uint32_t ifindex;
+  RuleTable rules;
+  std::set<int> watched;  // Fds of the application.
+};
+
+// What the control thread holds for one socket.
+struct SocketHoldings {
+  struct Group {
+    RuleTable::Entry* rule = nullptr;
+    Kernel::MembershipId membership = 0;
+  };
+
+  // Gives everything back. Once.
+  void Release(ControlSide& side, ControlThread& control);
+
+  std::unique_ptr<KernelPort> port;
+  std::vector<RuleTable::Entry*> rules;
+  std::map<wire::Ipv4Address, Group> groups;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_CONTROL_SIDE_H_

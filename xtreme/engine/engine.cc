@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/engine.h"
+
+#include <sys/epoll.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/snapshot.h"
+#include "xtreme/host/tsc_clock.h"
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::engine {
+
+struct Engine::Device {
+  std::unique_ptr<nic::Nic> nic;
+  struct Listener {
+    uint32_t ifindex;
+    std::weak_ptr<Mailbox> mailbox;
+  };
+  std::vector<Listener> listeners;
+  nic::PortCounters counters;
+  bool has_counters = false;
+};
+
+Engine::Engine(Options options)
+    : open_nic_(std::move(options.open_nic)),
+      ticks_(options.ticks),
+      clock_period_(options.clock_period),
+      counters_period_(options.counters_period),
+      kernel_(std::move(options.kernel)) {}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Options options) {
+  std::unique_ptr<Engine> engine(new Engine(std::move(options)));
+  auto tsc = host::TscClock::Start({});
+  if (!tsc.ok()) return tsc.status();
+  engine->tsc_ = std::make_unique<host::TscClock>(*std::move(tsc));
+  auto control = ControlThread::Create();
+  if (!control.ok()) return control.status();
+  engine->control_ = *std::move(control);
+  absl::Status started;
+  engine->control_->RunAndWait([&] { started = engine->StartKernel(); });
+  if (!started.ok()) return started;
+  return engine;
+}
+
+absl::Status Engine::StartKernel() {
+  control_->StartPeriodic(clock_period_, [this] { SampleClocks(); });
+  control_->StartPeriodic(counters_period_, [this] { SampleCounters(); });
+  return kernel_->Start(
+      control_.get(),
+      {.routes_changed = [this] { RoutesChanged(); },
+       .neighbour_seen = [this](uint32_t ifindex, wire::Ipv4Address address,
+                                wire::MacAddress mac) { NeighbourSeen(ifindex, address, mac); }});
+}
+
+Engine::~Engine() {
+  if (control_ == nullptr) return;
+  // In order: the burials of the rings, then what serves events; the thread ends with both done.
+  control_->RunAndWait([this] {
+    for (auto& [interface, device] : devices_) {
+      if (device->nic->event_fd() >= 0) control_->Unwatch(device->nic->event_fd());
+    }
+    kernel_->Stop();
+  });
+  control_.reset();
+}
+
+RingClock Engine::NewClock() const { return RingClock(ticks_, tsc_->conversion()); }
+
+absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
+  const auto routes = kernel_->Routes();
+  const host::Interface* found = routes->FindInterface(interface);
+  if (found == nullptr) {
+    return absl::NotFoundError(absl::StrCat("open ring: no interface ", interface));
+  }
+  Port port{.ifindex = found->ifindex};
+  const host::Interface* below = found;
+  if (found->vlan) {
+    port.vlan_id = found->vlan->id;
+    below = routes->FindInterface(found->parent_ifindex);
+    if (below == nullptr) {
+      return absl::NotFoundError(absl::StrCat("open ring: no interface below VLAN ", interface));
+    }
+  }
+  std::unique_ptr<Device>& device = devices_[below->name];
+  if (device == nullptr) {
+    auto nic = open_nic_(below->name);
+    if (!nic.ok()) {
+      devices_.erase(below->name);
+      return nic.status();
+    }
+    device = std::make_unique<Device>();
+    device->nic = *std::move(nic);
+    if (device->nic->event_fd() >= 0) {
+      control_->Watch(device->nic->event_fd(), EPOLLIN,
+                      [this, served = device.get()](uint32_t) { ServePortEvents(served); });
+    }
+  }
+  if (absl::Status watched = kernel_->WatchNeighbours(port.ifindex); !watched.ok()) return watched;
+  port.nic = device->nic.get();
+  const RingClock clock = NewClock();
+  port.clock = port.nic->SampleClock([&clock] { return clock.Now().count(); });
+  return port;
+}
+
+void Engine::Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox) {
+  for (auto& [interface, device] : devices_) {
+    if (device->nic.get() == nic) device->listeners.push_back({ifindex, mailbox});
+  }
+}
+
+// `act(Ring&)` runs on every ring of the device that is still there.
+template <typename Act>
+void Engine::Tell(Device& device, Act act) {
+  std::erase_if(device.listeners, [](const Device::Listener& listener) {
+    const auto mailbox = listener.mailbox.lock();
+    return mailbox == nullptr || mailbox->closed();
+  });
+  for (const Device::Listener& listener : device.listeners) {
+    if (const auto mailbox = listener.mailbox.lock()) mailbox->Push(MakeNotice(act));
+  }
+}
+
+void Engine::RoutesChanged() {
+  for (auto& [interface, device] : devices_) {
+    Tell(*device, [](Ring& ring) { ring.OnRoutes(); });
+  }
+}
+
+void Engine::NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac) {
+  for (auto& [interface, device] : devices_) {
+    for (const Device::Listener& listener : device->listeners) {
+      const auto mailbox = listener.mailbox.lock();
+      if (mailbox == nullptr || listener.ifindex != ifindex) continue;
+      mailbox->Push(
+          MakeNotice([address, mac](Ring& ring) { ring.udp().NeighbourSeen(address, mac); }));
+    }
+  }
+}
+
+void Engine::ServePortEvents(Device* device) {
+  while (const auto event = device->nic->PollEvent()) {
+    Tell(*device, [event = *event](Ring& ring) { ring.OnPortEvent(event); });
+  }
+}
+
+void Engine::SampleClocks() {
+  // A calibration that fails leaves the old one standing, which is what rings are told then.
+  tsc_->Recalibrate().IgnoreError();
+  const RingClock clock = NewClock();
+  for (auto& [interface, device] : devices_) {
+    const nic::ClockConversion sample =
+        device->nic->SampleClock([&clock] { return clock.Now().count(); });
+    Tell(*device, [sample, tsc = tsc_->conversion()](Ring& ring) { ring.OnClock(sample, tsc); });
+  }
+}
+
+void Engine::SampleCounters() {
+  for (auto& [interface, device] : devices_) {
+    const auto now = device->nic->ReadPortCounters();
+    if (!now.ok()) continue;
+    const nic::PortCounters before = device->counters;
+    const nic::PortCounters rise{.out_of_buffer = now->out_of_buffer - before.out_of_buffer,
+                                 .discards = now->discards - before.discards};
+    const bool first = !std::exchange(device->has_counters, true);
+    device->counters = *now;
+    if (first || rise.out_of_buffer + rise.discards == 0) continue;
+    Tell(*device, [rise](Ring& ring) { ring.OnPortCounters(rise); });
+  }
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Handles: 64 bits that name an object of a ring, and tell when it is gone.
+//
+//   63..48 number of the ring   47..24 place in its table   23..0 generation, never 0
+//
+// Invariant: a place's generation changes when its object goes, so an old handle finds nothing.
+
+#ifndef XTREME_XTREME_ENGINE_HANDLE_H_
+#define XTREME_XTREME_ENGINE_HANDLE_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace xtreme::engine {
+
+using Handle = uint64_t;
+
+inline constexpr uint32_t kHandleFieldMask = (1u << 24) - 1;
+
+constexpr Handle MakeHandle(uint16_t ring, uint32_t place, uint32_t generation) {
+  return uint64_t{ring} << 48 | uint64_t{place} << 24 | generation;
+}
+constexpr uint16_t RingOf(Handle handle) { return static_cast<uint16_t>(handle >> 48); }
+constexpr uint32_t PlaceOf(Handle handle) {
+  return static_cast<uint32_t>(handle >> 24) & kHandleFieldMask;
+}
+constexpr uint32_t GenerationOf(Handle handle) {
+  return static_cast<uint32_t>(handle) & kHandleFieldMask;
+}
+
+// Objects by handle. The table owns none of them. Never allocates after construction.
+template <typename T>
+class HandleTable {
+ public:
+  HandleTable(uint16_t ring, uint32_t capacity) : ring_(ring), places_(capacity) {
+    for (uint32_t i = 0; i < capacity; ++i) places_[i].next_free = i + 1;
+  }
+
+  // 0: the table is full.
+  Handle Insert(T* object) {
+    if (free_ == places_.size()) return 0;
+    const uint32_t at = free_;
+    Place& place = places_[at];
+    free_ = place.next_free;
+    place.object = object;
+    ++size_;
+    return MakeHandle(ring_, at, place.generation);
+  }
+
+  // Null for a stale handle.
+  T* Find(Handle handle) const {
+    const uint32_t at = PlaceOf(handle);
+    if (at >= places_.size() || places_[at].generation != GenerationOf(handle)) return nullptr;
+    return places_[at].object;
+  }
+
+  // What stands at a place now, of whatever generation; null when nothing does.
+  T* At(uint32_t place) const { return place < places_.size() ? places_[place].object : nullptr; }
+
+  void Erase(Handle handle) {
+    const uint32_t at = PlaceOf(handle);
+    Place& place = places_[at];
+    place.object = nullptr;
+    place.generation = place.generation == kHandleFieldMask ? 1 : place.generation + 1;
+    place.next_free = free_;
+    free_ = at;
+    --size_;
+  }
+
+  uint32_t size() const { return size_; }
+  uint32_t capacity() const { return static_cast<uint32_t>(places_.size()); }
+
+ private:
+  struct Place {
+    T* object = nullptr;
+    uint32_t generation = 1;
+    uint32_t next_free = 0;
+  };
+
+  const uint16_t ring_;
+  std::vector<Place> places_;
+  uint32_t free_ = 0;
+  uint32_t size_ = 0;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_HANDLE_H_

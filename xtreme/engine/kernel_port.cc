@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/kernel_port.h"
+
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace xtreme::engine {
+namespace {
+
+wire::Endpoint ToEndpoint(const sockaddr_in& address) {
+  return {wire::Ipv4Address(ntohl(address.sin_addr.s_addr)), ntohs(address.sin_port)};
+}
+
+// What the control messages say of a datagram or of an error.
+void ReadControl(msghdr& message, KernelDatagram* datagram) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != IPPROTO_IP) continue;
+    if (c->cmsg_type == IP_PKTINFO) {
+      in_pktinfo local;
+      memcpy(&local, CMSG_DATA(c), sizeof(local));
+      datagram->destination.address = wire::Ipv4Address(ntohl(local.ipi_addr.s_addr));
+    } else if (c->cmsg_type == IP_RECVERR) {
+      sock_extended_err error;
+      memcpy(&error, CMSG_DATA(c), sizeof(error));
+      datagram->error = static_cast<int>(error.ee_errno);
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Lease(const wire::Endpoint& local,
+                                                              bool reuse, bool deliver) {
+  auto lease = host::PortLease::Acquire({.local = local,
+                                         .reuse_address = reuse,
+                                         .deliver = deliver});
+  if (!lease.ok()) return lease.status();
+  const int on = 1;
+  const int off = 0;
+  const int fd = lease->fd();
+  const bool set =
+      setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) == 0 &&
+      setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) == 0 &&
+      setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)) == 0;
+  if (!set) return host::ErrnoStatus(errno, "set options of a leased port's socket");
+  return std::unique_ptr<KernelPort>(new LeasedPort(*std::move(lease), deliver));
+}
+
+void LeasedPort::Drain(const std::function<void(const KernelDatagram&)>& take) {
+  int left = kBound;
+  while (left-- > 0 && Take(MSG_ERRQUEUE, take)) {
+  }
+  while (left-- > 0 && Take(0, take)) {
+  }
+}
+
+bool LeasedPort::Take(int flags, const std::function<void(const KernelDatagram&)>& take) {
+  sockaddr_in from{};
+  iovec bytes{.iov_base = payload_.data(), .iov_len = payload_.size()};
+  alignas(cmsghdr) uint8_t control[512];
+  msghdr message{.msg_name = &from,
+                 .msg_namelen = sizeof(from),
+                 .msg_iov = &bytes,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof(control)};
+  const ssize_t length = recvmsg(lease_.fd(), &message, flags | MSG_DONTWAIT);
+  if (length < 0) return errno == EINTR;
+  KernelDatagram datagram{.payload = {payload_.data(), static_cast<size_t>(length)}};
+  ReadControl(message, &datagram);
+  if (datagram.error != 0) {
+    // msg_name of the error queue is where our datagram was going.
+    datagram.destination = ToEndpoint(from);
+    datagram.payload = {};
+  } else {
+    datagram.source = ToEndpoint(from);
+    datagram.destination.port = lease_.local().port;
+  }
+  if (datagram.error != 0 || !datagram.destination.address.IsMulticast()) take(datagram);
+  return true;
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LeasedPort: a port leased from the kernel, and what comes to the kernel's socket behind it: the
+// datagrams that it reassembled and the ICMP errors about what we sent.
+//
+// Datagrams to groups are left out: a ring gets those by its own rules. Threads: the control
+// thread. Spec: ip(7) (IP_RECVERR, IP_PKTINFO).
+
+#ifndef XTREME_XTREME_ENGINE_KERNEL_PORT_H_
+#define XTREME_XTREME_ENGINE_KERNEL_PORT_H_
+
+#include <utility>
+#include <vector>
+
+#include "xtreme/engine/kernel.h"
+#include "xtreme/host/port_lease.h"
+
+namespace xtreme::engine {
+
+class LeasedPort final : public KernelPort {
+ public:
+  // The errors of PortLease::Acquire, or of setsockopt.
+  static absl::StatusOr<std::unique_ptr<KernelPort>> Lease(const wire::Endpoint& local, bool reuse,
+                                                           bool deliver);
+
+  wire::Endpoint local() const override { return lease_.local(); }
+  int fd() const override { return deliver_ ? lease_.fd() : -1; }
+  void Drain(const std::function<void(const KernelDatagram&)>& take) override;
+
+ private:
+  static constexpr int kBound = 64;  // Datagrams of one Drain.
+
+  LeasedPort(host::PortLease lease, bool deliver)
+      : lease_(std::move(lease)), deliver_(deliver), payload_(deliver ? 65'536 : 0) {}
+
+  // False: nothing more waits. `flags`: of recvmsg.
+  bool Take(int flags, const std::function<void(const KernelDatagram&)>& take);
+
+  host::PortLease lease_;
+  const bool deliver_;
+  std::vector<uint8_t> payload_;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_KERNEL_PORT_H_

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Joining and leaving groups, connecting. What the sockets of this ring get changes at once; rule
+// and kernel membership are started, and if they fail the join is undone.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "stack/udp/demux.h"
+#include "stack/wire/address_text.h"
+#include "stack/wire/ipv4.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/membership.h"
+
+namespace xtreme::engine {
+namespace {
+
+using Mode = udp::SourceFilter::Mode;
+
+host::SourceFilter ForKernel(const udp::SourceFilter& filter) {
+  return {.mode = filter.mode() == Mode::kInclude ? host::FilterMode::kInclude
+                                                  : host::FilterMode::kExclude,
+          .sources = {filter.sources().begin(), filter.sources().end()}};
+}
+
+// What joining or leaving a group asks of the control thread.
+struct GroupWork {
+  Handle handle;
+  uint64_t cookie;
+  wire::Ipv4Address group;
+  nic::FlowRule rule;
+  host::SourceFilter filter;
+  std::shared_ptr<ControlSide> side;
+  std::shared_ptr<SocketHoldings> holdings;
+  std::shared_ptr<Mailbox> mailbox;
+
+  absl::Status Join(bool* fallback) {
+    const auto joined = holdings->groups.find(group);
+    if (joined != holdings->groups.end()) {
+      return side->kernel->Change(joined->second.membership, filter);
+    }
+    auto held = side->rules.Hold(rule);
+    if (!held.ok()) return held.status();
+    auto membership = side->kernel->Join(side->ifindex, group, filter);
+    if (!membership.ok()) {
+      side->rules.Drop(held->entry);
+      return membership.status();
+    }
+    *fallback = held->fallback;
+    holdings->groups[group] = {.rule = held->entry, .membership = *membership};
+    return absl::OkStatus();
+  }
+
+  void Leave() {
+    const auto joined = holdings->groups.find(group);
+    if (joined == holdings->groups.end()) return;
+    side->rules.Drop(joined->second.rule);
+    side->kernel->Leave(joined->second.membership);
+    holdings->groups.erase(joined);
+  }
+};
+
+nic::FlowRule GroupRule(const RingCore& core, wire::Ipv4Address group, uint16_t port) {
+  nic::FlowRule rule;
+  rule.match.destination_mac = wire::MulticastMac(group);
+  if (core.device.vlan_id != 0) rule.match.vlan_id = core.device.vlan_id;
+  rule.match.destination_ip = group;
+  rule.match.protocol = wire::kIpProtocolUdp;
+  rule.match.destination_port = port;
+  return rule;
+}
+
+GroupWork MakeWork(const RingCore& core, const UdpSocket& socket, wire::Ipv4Address group,
+                   uint64_t cookie) {
+  return {.handle = socket.handle,
+          .cookie = cookie,
+          .group = group,
+          .rule = GroupRule(core, group, socket.local().port),
+          .side = core.host.control_side,
+          .holdings = socket.holdings,
+          .mailbox = core.host.mailbox};
+}
+
+// `filter` with one join more; nothing when wanted and unwanted sources would be mixed.
+std::optional<udp::SourceFilter> Widened(const udp::Membership* joined,
+                                         std::optional<wire::Ipv4Address> source, bool exclude) {
+  const Mode mode = source && !exclude ? Mode::kInclude : Mode::kExclude;
+  udp::SourceFilter filter =
+      joined != nullptr ? joined->filter : udp::SourceFilter(mode, {});
+  if (filter.mode() != mode) return std::nullopt;
+  if (source) filter.Add(*source);
+  return filter;
+}
+
+}  // namespace
+
+Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
+                  std::optional<wire::Ipv4Address> source, uint32_t flags, uint64_t cookie) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "join: no such socket"};
+  const bool right_port = group.port == 0 || group.port == socket->local().port;
+  const bool right_group =
+      !socket->local().address.IsMulticast() || socket->local().address == group.address;
+  if (!group.address.IsMulticast() || !right_port || !right_group) {
+    return {EINVAL, absl::StrCat("join: ", wire::ToString(group),
+                                 " asked of a socket bound to ", wire::ToString(socket->local()))};
+  }
+  const uint16_t vlan_id = core_->device.vlan_id;
+  const udp::Membership* joined = socket->FindMembership(group.address, vlan_id);
+  std::optional<udp::SourceFilter> filter =
+      Widened(joined, source, (flags & kExcludeSource) != 0);
+  if (!filter) return {EINVAL, "join: wanted and unwanted sources of one group asked"};
+  const uint64_t key = udp::BindingKey(group.address, vlan_id, socket->local().port);
+  const bool first = joined == nullptr;
+  if (first && (sockets_->groups == core_->options.max_groups ||
+                sockets_->Listeners(key) + 1 >= core_->options.completions)) {
+    return {ENOBUFS, absl::StrCat("join: max_groups ", core_->options.max_groups,
+                                  " are joined, or the fifo is too small for one more listener")};
+  }
+  GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
+  work.rule.share_with_kernel = (flags & kShareWithKernel) != 0;
+  work.filter = ForKernel(*filter);
+  if (first) {
+    demux_->Join(*socket, group.address, vlan_id, *std::move(filter));
+    core_->fanout = sockets_->CountListener(key, +1);
+    ++sockets_->groups;
+    ++core_->host.routes_version;  // Own sends to the group have a listener more.
+  } else {
+    demux_->SetFilter(*socket, group.address, vlan_id, *std::move(filter));
+  }
+  core_->Start(MakeOperation([work = std::move(work), first]() mutable {
+    bool fallback = false;
+    const Outcome outcome = OutcomeOf(work.Join(&fallback));
+    const bool undo = !outcome.ok() && first;
+    work.mailbox->Push(MakeNotice(
+        [handle = work.handle, cookie = work.cookie, group = work.group, outcome, fallback,
+         undo](Ring& ring) {
+          if (undo) ring.udp().Forget(handle, group);
+          ring.udp().OpDone(handle, cookie, outcome, fallback);
+        }));
+  }));
+  return {};
+}
+
+void Udp::Forget(Handle handle, wire::Ipv4Address group) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return;
+  const uint16_t vlan_id = core_->device.vlan_id;
+  if (demux_->Leave(*socket, group, vlan_id) != udp::JoinResult::kOk) return;
+  core_->fanout = sockets_->CountListener(
+      udp::BindingKey(group, vlan_id, socket->local().port), -1);
+  --sockets_->groups;
+  ++core_->host.routes_version;
+}
+
+Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
+                   std::optional<wire::Ipv4Address> source, uint64_t cookie) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "leave: no such socket"};
+  const uint16_t vlan_id = core_->device.vlan_id;
+  const udp::Membership* joined = socket->FindMembership(group.address, vlan_id);
+  udp::SourceFilter filter = joined == nullptr ? udp::SourceFilter() : joined->filter;
+  const bool whole = !source && filter.mode() == Mode::kExclude;
+  if (joined == nullptr || (!whole && (!source || !filter.Remove(*source)))) {
+    return {EADDRNOTAVAIL, absl::StrCat("leave: ", wire::ToString(group.address),
+                                        " asked, not joined with these arguments")};
+  }
+  GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
+  // The last wanted source takes the membership with it; the last unwanted one leaves "all".
+  const bool last = whole || (filter.mode() == Mode::kInclude && filter.sources().empty());
+  work.filter = ForKernel(filter);
+  if (last) {
+    Forget(handle, group.address);
+  } else {
+    demux_->SetFilter(*socket, group.address, vlan_id, std::move(filter));
+  }
+  core_->Start(MakeOperation([work = std::move(work), last]() mutable {
+    bool fallback = false;
+    Outcome outcome;
+    if (last) {
+      work.Leave();
+    } else {
+      outcome = OutcomeOf(work.Join(&fallback));
+    }
+    work.mailbox->Push(
+        MakeNotice([handle = work.handle, cookie = work.cookie, outcome](Ring& ring) {
+          ring.udp().OpDone(handle, cookie, outcome, false);
+        }));
+  }));
+  return {};
+}
+
+Outcome Udp::Connect(Handle handle, const wire::Endpoint& peer, uint64_t cookie) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "connect: no such socket"};
+  if (peer.port == 0 || peer.address.IsAny()) {
+    return {EINVAL, absl::StrCat("connect: ", wire::ToString(peer), " asked, no destination")};
+  }
+  if (socket->flows == nullptr) socket->flows = std::make_unique<SendFlows>();
+  SendFlow& flow = socket->flows->connected;
+  flow = SendFlow();
+  flow.peer = peer;
+  Resolve(*socket, flow);
+  udp::Endpoint::Options bound{
+      .local = socket->local(), .remote = peer, .vlan_id = socket->vlan_id()};
+  // A connected socket receives on the address it sends from.
+  CountLocal(*socket, -1);
+  const bool routed = flow.state != SendFlow::State::kNoRoute;
+  if (bound.local.address.IsAny() && routed) bound.local.address = flow.source.address;
+  demux_->Rebind(*socket, bound);
+  CountLocal(*socket, +1);
+
+  if (flow.state == SendFlow::State::kNeighbour) {
+    neighbours_->Wait(flow.next_hop, WaitingConnect{.socket = handle, .cookie = cookie});
+    return {};
+  }
+  Completion completion;
+  Clear(&completion, Kind::kOpDone);
+  completion.status = routed ? 0 : ENETUNREACH;
+  completion.socket = handle;
+  completion.user_data = socket->user_data;
+  completion.interface_index = core_->device.ifindex;
+  completion.cookie = cookie;
+  if (!routed) completion.text = "connect: no route leads there by the ring's interface";
+  core_->Tell(completion);
+  return {};
+}
+
+}  // namespace xtreme::engine

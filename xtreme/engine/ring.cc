@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of a ring: bring-up, start, end.
+
+#include "xtreme/engine/ring.h"
+
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "stack/udp/demux.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/engine.h"
+#include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/timer_table.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/snapshot.h"
+
+namespace xtreme::engine {
+namespace {
+
+packet::BufferPool::Hugepages PoolHugepages(Hugepages asked) {
+  switch (asked) {
+    case Hugepages::kNever: return packet::BufferPool::Hugepages::kNever;
+    case Hugepages::kTry: break;
+    case Hugepages::kRequire: return packet::BufferPool::Hugepages::kRequire;
+  }
+  return packet::BufferPool::Hugepages::kTry;
+}
+
+// The pool that absorbs the burst asked for; says its arithmetic.
+absl::StatusOr<packet::BufferPool::Handle> MakePool(const RingOptions& options,
+                                                    const nic::Capabilities& device,
+                                                    std::string* arithmetic) {
+  // A frame with its Ethernet header, tag and FCS, rounded to cache lines.
+  const uint32_t frame_bytes = (device.mtu + 14 + 4 + 4 + 63) & ~63u;
+  const uint64_t rate = options.link_bits_per_second != 0 ? options.link_bits_per_second
+                                                          : device.link_bits_per_second;
+  const packet::PoolSize size =
+      packet::SizePoolForBurst(options.rx_burst_us, rate, options.rx_frame_bytes,
+                               options.rx_queue_frames + options.tx_queue_frames);
+  *arithmetic = options.rx_buffers != 0 ? absl::StrCat(options.rx_buffers, " buffers asked")
+                                        : size.arithmetic;
+  return packet::BufferPool::Create(
+      {.buffers = options.rx_buffers != 0 ? options.rx_buffers : size.buffers,
+       .buffer_bytes = std::max(frame_bytes, 2048u),
+       .hugepages = PoolHugepages(options.hugepages)});
+}
+
+// The part of bring-up that the control thread does.
+absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailbox>& mailbox,
+                     std::string* description) {
+  const RingOptions& options = core->options;
+  auto port = engine->OpenPort(options.interface_name);
+  if (!port.ok()) return port.status();
+  std::string arithmetic;
+  auto pool = MakePool(options, port->nic->capabilities(), &arithmetic);
+  if (!pool.ok()) return pool.status();
+  auto queue = port->nic->CreateQueuePair({.send_queue_frames = options.tx_queue_frames,
+                                           .receive_queue_frames = options.rx_queue_frames,
+                                           .signal_every = options.signal_every,
+                                           .blueflame = options.blueflame,
+                                           .interrupts = true},
+                                          pool->get());
+  if (!queue.ok()) return queue.status();
+  if ((*queue)->fd() >= 0 && !mailbox->waiter().Add((*queue)->fd())) {
+    return absl::ResourceExhaustedError(absl::StrCat("wait for the queue's fd: errno ", errno));
+  }
+  RingDevice& device = core->device;
+  const nic::Capabilities& got = (*queue)->capabilities();
+  *description = absl::StrCat(got.ToString(), "; pool ", (*pool)->description(), ", ", arithmetic);
+  device.nic = port->nic;
+  device.pool = *std::move(pool);
+  device.pool_key = (*queue)->pool_key();
+  device.send_queue_frames = got.send_queue_frames;
+  device.max_inline_bytes = got.max_inline_bytes;
+  device.transmit_checksum = got.transmit_checksum;
+  device.queue = *std::move(queue);
+  device.ifindex = port->ifindex;
+  device.vlan_id = port->vlan_id;
+  core->clock.SetDevice(port->clock);
+  core->host.mailbox = mailbox;
+  core->host.control = &engine->control();
+  core->host.control_side = std::make_shared<ControlSide>(&engine->kernel(), port->nic,
+                                                          device.queue.get(), port->ifindex);
+  core->host.routes = engine->kernel().Routes();
+  core->host.routes_version = 1;
+  engine->Subscribe(port->nic, port->ifindex, mailbox);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uintptr_t Ring::ThisThread() { return packet::ThreadToken(); }
+
+void Ring::CheckOwner() const {
+#if XTREME_DEBUG
+  assert(OwnedByThisThread() && "a ring was called from another thread than its owner");
+#endif
+}
+
+absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptions& options) {
+  if (absl::Status valid = options.Validate(); !valid.ok()) return valid;
+  auto waiter = Waiter::Create();
+  if (!waiter.ok()) return waiter.status();
+  auto mailbox = std::make_shared<Mailbox>(*std::move(waiter));
+  auto core = std::make_unique<RingCore>(options, engine->NewClock());
+  absl::Status up;
+  std::string description;
+  engine->control().RunAndWait(
+      [&] { up = BringUp(engine, core.get(), mailbox, &description); });
+  if (!up.ok()) return up;
+  core->device.pool->Adopt();
+  std::unique_ptr<Ring> ring(new Ring(engine, std::move(core), std::move(mailbox)));
+  ring->description_ = std::move(description);
+  return ring;
+}
+
+Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox)
+    : core_(std::move(core)),
+      udp_(std::make_unique<Udp>(core_.get())),
+      mailbox_(std::move(mailbox)),
+      frames_(std::make_unique<nic::RxFrame[]>(core_->options.poll_batch)),
+      timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
+      low_water_(core_->device.pool->capacity() / 8),
+      engine_(engine),
+      owner_(ThisThread()) {
+  // Ports in stock from the first socket on: this once their leases are waited for.
+  udp_->StockPorts();
+  engine_->control().RunAndWait([] {});
+  TakeNotices();
+}
+
+absl::Status Ring::Start() {
+  CheckOwner();
+  if (core_->device.started) {
+    return absl::FailedPreconditionError("start ring: it was started already");
+  }
+  // What was started before (rules, joins) is in place when packets are let in.
+  engine_->control().RunAndWait([] {});
+  core_->device.started = true;
+  core_->device.queue->Refill();
+  udp_->Warm();
+  Flush();
+  return absl::OkStatus();
+}
+
+void Ring::Adopt() {
+  owner_ = ThisThread();
+  core_->device.pool->Adopt();
+}
+
+packet::Buffer* Ring::AcquireBuffer() {
+  CheckOwner();
+  return core_->device.pool->Acquire();
+}
+
+uint32_t Ring::buffer_bytes() const { return core_->device.pool->payload_bytes(); }
+
+base::Nanoseconds Ring::Now() const { return core_->clock.Now(); }
+
+Ring::~Ring() {
+  CheckOwner();
+  mailbox_->Close();
+  for (const auto& lane : lanes_) lane->Close();
+  core_->fifo.Clear([](Completion* completion) {
+    if (completion->kind == Kind::kPacket) packet::BufferPool::ReleaseChain(completion->buffer);
+  });
+  Bury();
+}
+
+// Everything that needs the kernel or the device to end goes to the control thread, which gets to
+// it after all that this ring started before. The pool goes with this thread: the buffers that the
+// queue holds keep its memory until the queue is gone.
+void Ring::Bury() {
+  struct Remains {
+    std::unique_ptr<nic::QueuePair> queue;
+    std::shared_ptr<ControlSide> side;
+    std::vector<std::shared_ptr<SocketHoldings>> holdings;
+    std::vector<std::unique_ptr<KernelPort>> ports;
+    std::vector<packet::Buffer*> sending;
+    std::shared_ptr<Mailbox> mailbox;
+  };
+  auto remains = std::make_shared<Remains>();
+  udp_->sockets().ForEach([&](UdpSocket& socket) {
+    if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
+  });
+  remains->ports = udp_->ports().TakeAll();
+  core_->sends.ForEach([&](const SendRecord& record) {
+    if (record.buffer != nullptr) remains->sending.push_back(record.buffer);
+  });
+  udp_.reset();
+  if (core_->device.queue->fd() >= 0) mailbox_->waiter().Remove(core_->device.queue->fd());
+  remains->queue = std::move(core_->device.queue);
+  remains->side = core_->host.control_side;
+  remains->mailbox = mailbox_;
+  notices_.clear();
+  core_->device.pool.reset();
+  ControlThread* control = &engine_->control();
+  control->Start(MakeOperation([remains, control] {
+    for (auto& holdings : remains->holdings) holdings->Release(*remains->side, *control);
+    for (int fd : remains->side->watched) control->Unwatch(fd);
+    remains->mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});
+    remains->ports.clear();
+    remains->queue.reset();
+    for (packet::Buffer* buffer : remains->sending) packet::BufferPool::Release(buffer);
+  }));
+}
+
+void Ring::VisitCounters(const CounterVisitor& visit) const {
+  const auto in = [&visit](std::string_view scope) {
+    return [&visit, scope](std::string_view name, std::string_view meaning,
+                           const uint64_t& value) { visit(scope, name, meaning, value); };
+  };
+  base::VisitCounters(core_->tally.counters, in("ring"));
+  base::VisitCounters(core_->tally.refusals, in("ring"));
+  base::VisitCounters(core_->device.queue->counters(), in("queue"));
+  const packet::BufferPool& pool = *core_->device.pool;
+  visit("pool", "buffers", "buffers there are", pool.capacity());
+  visit("pool", "free", "buffers free now", pool.free_count());
+  visit("pool", "low_water", "least number of free buffers seen", pool.counters().low_water);
+  visit("pool", "exhausted", "times no buffer was free", pool.counters().exhausted);
+  visit("pool", "foreign_returns", "buffers released by other threads",
+        pool.counters().foreign_returns);
+  base::VisitCounters(core_->tally.drops, in("drop"));
+  base::VisitCounters(udp_->ledger().verdicts, in("drop"));
+  base::VisitCounters(udp_->demux().misaddressed(), in("drop"));
+}
+
+bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {
+  const UdpSocket* socket = udp_->Find(handle);
+  if (socket == nullptr) return false;
+  const auto udp = [&visit](std::string_view name, std::string_view meaning,
+                            const uint64_t& value) { visit("udp", name, meaning, value); };
+  base::VisitCounters(socket->counters(), udp);
+  base::VisitCounters(socket->sends, udp);
+  return true;
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ring: queues, sockets, timers and completions of one owner thread on one port.
+//
+// Invariant: one thread owns a ring; nothing on its path locks, allocates or enters the kernel
+// after Start(), except Arm() and Wait(). Slow work is started here, runs on the engine's control
+// thread and comes back through the mailbox. What a poll does stands on one page: ring_poll.cc.
+// Units: bytes, nanoseconds of CLOCK_MONOTONIC. Threads: the owner, except what says otherwise.
+
+#ifndef XTREME_XTREME_ENGINE_RING_H_
+#define XTREME_XTREME_ENGINE_RING_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "stack/base/time.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/mailbox.h"
+#include "xtreme/engine/outcome.h"
+#include "xtreme/engine/ring_options.h"
+
+namespace xtreme::nic {
+struct ClockConversion;
+struct PortCounters;
+struct RxFrame;
+enum class PortEvent : uint8_t;
+}  // namespace xtreme::nic
+
+namespace xtreme::host {
+class TscConversion;
+}
+
+namespace xtreme::engine {
+
+class Engine;
+class RingLane;
+class TimerTable;
+class Udp;
+struct RingCore;
+struct RingTimer;
+
+class Ring {
+ public:
+  static constexpr uint32_t kMaxTimers = 1024;
+  static constexpr uint32_t kMaxLanes = 64;
+
+  // Brings a ring up; the calling thread owns it. `engine` outlives it. InvalidArgument: options.
+  // NotFound: no such interface, or no device behind it. PermissionDenied, ResourceExhausted: the
+  // device's, the message says what was asked and offered.
+  static absl::StatusOr<std::unique_ptr<Ring>> Open(Engine* engine, const RingOptions& options);
+
+  // Aborts the sockets and waits for nothing; held buffers stay readable.
+  ~Ring();
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  // Posts buffers, touches and warms what the first packet needs.
+  absl::Status Start();
+  // Makes the calling thread the owner, after the old owner's last call.
+  void Adopt();
+  // Whether the calling thread is the owner.
+  bool OwnedByThisThread() const { return owner_ == ThisThread(); }
+
+  // --- Polling (ring_poll.cc) ---
+
+  // Up to `max` completions, each `stride` bytes (64 or more) from the last; how many.
+  uint32_t Poll(void* out, uint32_t max, size_t stride);
+  // Whether the last poll left something that is known to wait.
+  bool More() const;
+
+  // --- Waiting (ring_wait.cc): may enter the kernel ---
+
+  // Makes fd() readable at the next completion or deadline: true. False: something waits already,
+  // nothing was armed.
+  bool Arm();
+  // Polls by the ring's waiting policy for at most `timeout` (kNever: no limit). 0: the time is
+  // over. -EINTR.
+  int Wait(void* out, uint32_t max, size_t stride, base::Nanoseconds timeout);
+  int fd() const;
+  // Any thread.
+  void Wake();
+
+  // --- Sending ---
+
+  // Rings for what was posted without a doorbell.
+  void Flush();
+
+  // --- Timers, lanes, fds (ring_timers.cc, ring_news.cc) ---
+
+  // 0: kMaxTimers are armed.
+  Handle StartTimer(base::Nanoseconds deadline, uint64_t cookie);
+  // EBADF: fired or cancelled already.
+  Outcome CancelTimer(Handle timer);
+  // Null: kMaxLanes are open. The lane's producer posts to it and closes it; it outlives the ring.
+  std::shared_ptr<RingLane> OpenLane();
+  // Reports `events` of `fd` once, as FD_EVENT; 0 ends it. Started; a refusal by the kernel comes
+  // as FD_EVENT with its errno as status.
+  void Watch(int fd, uint32_t events);
+
+  // --- Buffers ---
+
+  // Null: the pool is empty.
+  packet::Buffer* AcquireBuffer();
+  uint32_t buffer_bytes() const;
+
+  // --- Accessors ---
+
+  base::Nanoseconds Now() const;
+  // One line: what the ring got from the device and why not more, pool and its arithmetic.
+  const std::string& description() const { return description_; }
+  // Calls `visit(scope, name, meaning, value)` for each counter. Static strings.
+  using CounterVisitor = std::function<void(std::string_view scope, std::string_view name,
+                                            std::string_view meaning, uint64_t value)>;
+  void VisitCounters(const CounterVisitor& visit) const;
+  // Of one socket; false for a stale handle.
+  bool VisitSocketCounters(Handle socket, const CounterVisitor& visit) const;
+
+  Udp& udp() { return *udp_; }
+  RingCore& core() { return *core_; }
+  // Shared with other threads; outlives the ring.
+  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
+
+  // --- What the control thread tells (ring_news.cc): called by notices ---
+
+  void OnRoutes();
+  void OnPortEvent(nic::PortEvent event);
+  void OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc);
+  void OnPortCounters(const nic::PortCounters& rise);
+  void OnFdEvent(int fd, uint32_t events, int error);
+
+ private:
+  Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
+
+  static uintptr_t ThisThread();
+  void CheckOwner() const;
+
+  // The events of a poll.
+  uint32_t PollBusy(void* out, uint32_t max, size_t stride);
+  void TellKept();
+  void Receive(uint32_t max);
+  void SettleSends();
+  void TakeNotices();
+  // False: a lane has more than there was room for.
+  bool DrainLanes();
+  void FireTimers();
+  void Fire(RingTimer* timer);
+  void Refill();
+  void CheckPool();
+  void CheckQueue();
+  void ReportLosses();
+  void OnBroken();
+  void Bury();
+
+  // Data path.
+  std::unique_ptr<RingCore> core_;
+  std::unique_ptr<Udp> udp_;
+  std::shared_ptr<Mailbox> mailbox_;
+  std::unique_ptr<nic::RxFrame[]> frames_;
+  std::unique_ptr<TimerTable> timers_;
+  std::vector<std::shared_ptr<RingLane>> lanes_;
+
+  // Notices taken from the inbox that found no room, and those whose text may still be read.
+  std::deque<std::unique_ptr<Notice>> notices_;
+  std::deque<std::unique_ptr<Notice>> spent_;
+  // Losses seen so far.
+  uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
+  uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
+
+  Engine* const engine_;
+  uintptr_t owner_;
+  std::string description_;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_RING_H_

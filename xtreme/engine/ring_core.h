@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RingCore: what the parts of a ring share: its device, its clock, its completions, its sends.
+//
+// Invariant: `attention` is 0 only when nothing on the owner's side waits for a poll, so an idle
+// poll looks at the receive queue, at this word and at the mailbox's.
+// Threads: the ring's owner, except what says otherwise.
+
+#ifndef XTREME_XTREME_ENGINE_RING_CORE_H_
+#define XTREME_XTREME_ENGINE_RING_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "xtreme/engine/completion_fifo.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/mailbox.h"
+#include "xtreme/engine/ring_clock.h"
+#include "xtreme/engine/ring_counters.h"
+#include "xtreme/engine/ring_options.h"
+#include "xtreme/engine/ring_timer.h"
+#include "xtreme/engine/send_log.h"
+#include "xtreme/engine/timer_wheel.h"
+#include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::host {
+class Snapshot;
+}
+namespace xtreme::nic {
+class Nic;
+}
+
+namespace xtreme::engine {
+
+class ControlThread;
+struct ControlSide;
+struct Operation;
+
+// Why a poll has more to do than to look.
+enum Attention : uint32_t {
+  kCompletionsWait = 1 << 0,  // In the FIFO.
+  kSendsWanted = 1 << 1,      // Somebody waits for a send completion.
+  kDoorbellOwed = 1 << 2,     // Frames were posted without one.
+  kTimersArmed = 1 << 3,
+  kSocketNews = 1 << 4,       // Sockets with something to tell.
+  kRefillOwed = 1 << 5,       // The pool was empty at the last refill.
+  kNoticesWait = 1 << 6,      // Taken from the inbox, and the FIFO had no room.
+  kToldLater = 1 << 7,        // Rare completions that found no room.
+  kLossesCounted = 1 << 8,    // The library dropped something since the last report.
+};
+
+// The device's side. Written at bring-up.
+struct RingDevice {
+  nic::Nic* nic = nullptr;
+  packet::BufferPool::Handle pool;
+  std::unique_ptr<nic::QueuePair> queue;
+  uint32_t ifindex = 0;
+  uint16_t vlan_id = 0;          // Of the interface; 0: untagged.
+  uint32_t pool_key = 0;
+  uint32_t send_queue_frames = 0;
+  uint32_t max_inline_bytes = 0;
+  bool transmit_checksum = false;
+  bool started = false;
+  bool broken = false;
+};
+
+// The kernel's side: the state the ring goes by, and the way to the control thread.
+struct RingHost {
+  std::shared_ptr<const host::Snapshot> routes;
+  uint64_t routes_version = 0;
+  std::shared_ptr<Mailbox> mailbox;
+  ControlThread* control = nullptr;
+  // Touched by operations on the control thread only.
+  std::shared_ptr<ControlSide> control_side;
+};
+
+struct RingTally {
+  RingCounters counters;
+  base::ReasonCounters<Drop> drops;
+  base::ReasonCounters<Refusal> refusals;
+  uint64_t losses = 0;  // Not yet reported by RING/DROPPED.
+};
+
+struct RingCore {
+  RingCore(const RingOptions& options, RingClock clock)
+      : options(options),
+        clock(clock),
+        fifo(options.completions),
+        sends(options.tx_queue_frames),
+        wheel(clock.Now()) {}
+
+  // A completion about the ring, all fields written; the caller asked Room().
+  Completion* EmitRing(RingEvent event) {
+    Completion* completion = Emit(Kind::kRing);
+    completion->event = event;
+    return completion;
+  }
+
+  // A cleared completion that is not about a socket.
+  Completion* Emit(Kind kind) {
+    Completion* completion = fifo.Emit();
+    Clear(completion, kind);
+    completion->user_data = options.user_data;
+    completion->interface_index = device.ifindex;
+    completion->poll_tsc = poll_ticks;
+    if (fifo.waiting() != 0) attention |= kCompletionsWait;
+    return completion;
+  }
+
+  // Tells something rare from outside the receive path: now if there is room, else by a later
+  // poll, in order. Null `buffer`. May allocate.
+  void Tell(const Completion& completion);
+  // Counts a datagram that the engine lost; the next poll reports it.
+  void CountLoss(Drop reason) {
+    tally.drops.Count(reason);
+    ++tally.losses;
+    attention |= kLossesCounted;
+  }
+
+  // Frames the send queue has room for.
+  uint32_t SendRoom() const {
+    return device.send_queue_frames - (device.queue->posted_frames() - sends.completed());
+  }
+
+  void ArmTimer(RingTimer* timer, base::Nanoseconds deadline) {
+    wheel.Arm(timer, deadline);
+    attention |= kTimersArmed;
+  }
+
+  // Posts one frame, reaping once when the queue is full, and notes what is wanted of it
+  // (`record`, whose frame number is filled in here; null: nothing).
+  nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record);
+  // Takes send completions into the log.
+  void Reap();
+  // Has the control thread run `operation`. No system call.
+  void Start(std::unique_ptr<Operation> operation);
+
+  const RingOptions options;
+  RingClock clock;
+  CompletionFifo fifo;
+  SendLog sends;
+  TimerWheel wheel;
+  RingDevice device;
+  RingHost host;
+  RingTally tally;
+
+  std::deque<Completion> kept;  // Of Tell().
+  uint32_t attention = 0;
+  uint32_t fanout = 1;        // Most completions that one CQE can cause.
+  uint16_t after_drop = 0;    // kAfterDrop for the next packet, or 0.
+  uint64_t poll_ticks = 0;    // Read by the poll under way.
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_RING_CORE_H_

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/ring_counters.h"
+
+namespace xtreme::engine {
+
+base::CounterName DescribeReason(Drop reason) {
+  static constexpr auto kNames = std::to_array<base::CounterName>({
+      {"not_started", "frames received before the ring was started"},
+      {"held_limit", "datagrams above the number of buffers the socket may hold"},
+      {"loopback_buffers", "looped-back datagrams for which the pool had no buffer"},
+      {"loopback_room", "looped-back datagrams for which the completion fifo had no room"},
+      {"slow_path_buffers", "datagrams from the kernel for which the pool had no buffer"},
+      {"slow_path_room", "datagrams from the kernel for which the fifo had no room"},
+      {"reassembly", "fragments that could not be kept for reassembly"},
+      {"closed", "datagrams not handed out before their socket was closed"},
+      {"neighbour", "queued sends whose next hop never answered"},
+      {"send_failed", "queued sends that could not be posted in the end"},
+  });
+  static_assert(kNames.size() == static_cast<size_t>(Drop::kCount));
+  return kNames[static_cast<size_t>(reason)];
+}
+
+base::CounterName DescribeReason(Refusal reason) {
+  static constexpr auto kNames = std::to_array<base::CounterName>({
+      {"refused_neighbour", "sends refused because the next hop is not known"},
+      {"refused_sq_full", "sends refused because the send queue was full"},
+      {"refused_buffers", "sends refused because the pool had no buffer"},
+      {"refused_state", "sends refused because of the state of socket, ring or port"},
+      {"refused_size", "sends refused because they are longer than a datagram can be"},
+      {"refused_route", "sends refused because no route leads there by this ring"},
+  });
+  static_assert(kNames.size() == static_cast<size_t>(Refusal::kCount));
+  return kNames[static_cast<size_t>(reason)];
+}
+
+}  // namespace xtreme::engine

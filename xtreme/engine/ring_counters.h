@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The counters of a ring: what the engine did, what it dropped and why, what it refused and why.
+
+#ifndef XTREME_XTREME_ENGINE_RING_COUNTERS_H_
+#define XTREME_XTREME_ENGINE_RING_COUNTERS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "stack/base/counters.h"
+
+namespace xtreme::engine {
+
+// Why the engine, not a header's parser nor the demultiplexer, lost a datagram.
+enum class Drop : uint8_t {
+  kNotStarted,       // Received before Start().
+  kHeldLimit,        // The socket's max_held.
+  kLoopbackBuffers,  // No buffer for a looped-back copy.
+  kLoopbackRoom,     // No room in the completion FIFO for one.
+  kSlowPathBuffers,  // No buffer for a datagram that came through the kernel.
+  kSlowPathRoom,
+  kReassembly,       // A fragment that the reassembler would not take.
+  kClosed,           // Not handed out before its socket was closed.
+  kNeighbour,        // A queued send whose next hop never answered.
+  kSendFailed,       // A queued send that could not be posted in the end.
+  kCount,
+};
+
+base::CounterName DescribeReason(Drop reason);
+
+// Sends by what was wrong, in the order of SendResult, negated, less 1.
+enum class Refusal : uint8_t {
+  kNeighbour,
+  kSqFull,
+  kBuffers,
+  kState,
+  kSize,
+  kRoute,
+  kCount,
+};
+
+base::CounterName DescribeReason(Refusal reason);
+
+struct RingCounters {
+  uint64_t packets = 0;
+  uint64_t slow_path = 0;
+  uint64_t loopback = 0;
+  uint64_t shared = 0;
+  uint64_t sends_queued = 0;
+  uint64_t fragments_sent = 0;
+  uint64_t arp_requests = 0;
+  uint64_t timers = 0;
+  uint64_t timers_forced = 0;
+  uint64_t notices = 0;
+  uint64_t posted = 0;
+  uint64_t fallback_rules = 0;
+  uint64_t pool_low = 0;
+
+  static constexpr auto Table() {
+    using C = RingCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"packets", "PACKET completions from the receive queue", &C::packets},
+        {"slow_path", "datagrams that came through the kernel", &C::slow_path},
+        {"loopback", "own multicast given to own listeners", &C::loopback},
+        {"shared", "datagrams that went to more than one socket", &C::shared},
+        {"sends_queued", "sends that waited for a neighbour", &C::sends_queued},
+        {"fragments_sent", "IPv4 fragments sent", &C::fragments_sent},
+        {"arp_requests", "ARP requests sent", &C::arp_requests},
+        {"timers", "timers that fired", &C::timers},
+        {"timers_forced", "timers that fired although the receive queue was never seen empty",
+         &C::timers_forced},
+        {"notices", "results and news from other threads", &C::notices},
+        {"posted", "values that other threads posted", &C::posted},
+        {"fallback_rules", "shared rules used because the device's table was full",
+         &C::fallback_rules},
+        {"pool_low", "times the pool ran low", &C::pool_low},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<RingCounters>());
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_RING_COUNTERS_H_

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// News of the port, the pool, the queues and the kernel, as completions of the ring.
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/snapshot.h"
+
+namespace xtreme::engine {
+namespace {
+
+Completion RingCompletion(const RingCore& core, RingEvent event) {
+  Completion completion;
+  Clear(&completion, Kind::kRing);
+  completion.event = event;
+  completion.user_data = core.options.user_data;
+  completion.interface_index = core.device.ifindex;
+  completion.poll_tsc = core.poll_ticks;
+  return completion;
+}
+
+Completion Dropped(const RingCore& core, Layer layer, uint64_t count) {
+  Completion completion = RingCompletion(core, RingEvent::kDropped);
+  completion.layer = static_cast<uint64_t>(layer);
+  completion.count = static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
+  return completion;
+}
+
+}  // namespace
+
+void Ring::OnRoutes() {
+  core_->host.routes = core_->host.control_side->kernel->Routes();
+  ++core_->host.routes_version;
+  udp_->AdoptRoutes();
+}
+
+void Ring::OnPortEvent(nic::PortEvent event) {
+  switch (event) {
+    case nic::PortEvent::kLinkUp:
+      return core_->Tell(RingCompletion(*core_, RingEvent::kLinkUp));
+    case nic::PortEvent::kLinkDown:
+      return core_->Tell(RingCompletion(*core_, RingEvent::kLinkDown));
+    case nic::PortEvent::kDeviceRemoved:
+      return core_->Tell(RingCompletion(*core_, RingEvent::kRemoved));
+    case nic::PortEvent::kQueueError:
+      // Of some queue of the port: ours says so itself.
+      if (core_->device.queue->error()) OnBroken();
+      return;
+  }
+}
+
+void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc) {
+  const bool was_in_sync = core_->clock.device().in_sync;
+  core_->clock.SetDevice(device);
+  core_->clock.SetTsc(tsc);
+  if (device.in_sync == was_in_sync) return;
+  core_->Tell(RingCompletion(
+      *core_, device.in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
+}
+
+void Ring::OnPortCounters(const nic::PortCounters& rise) {
+  core_->after_drop = kAfterDrop;
+  core_->Tell(Dropped(*core_, Layer::kPort, rise.out_of_buffer + rise.discards));
+}
+
+void Ring::OnFdEvent(int fd, uint32_t events, int error) {
+  Completion* completion = core_->Emit(Kind::kFdEvent);
+  completion->fd = fd;
+  completion->events = events;
+  completion->status = error;
+}
+
+void Ring::Watch(int fd, uint32_t events) {
+  CheckOwner();
+  core_->Start(MakeOperation([fd, events, control = core_->host.control,
+                              side = core_->host.control_side, mailbox = mailbox_] {
+    if (events == 0) {
+      control->Unwatch(fd);
+      side->watched.erase(fd);
+      return;
+    }
+    const auto tell = [fd, mailbox](uint32_t ready, int error) {
+      mailbox->Push(
+          MakeNotice([fd, ready, error](Ring& ring) { ring.OnFdEvent(fd, ready, error); }));
+    };
+    side->watched.insert(fd);
+    if (!control->Watch(fd, events | EPOLLONESHOT, [tell](uint32_t ready) { tell(ready, 0); })) {
+      tell(0, errno);
+    }
+  }));
+}
+
+// POOL_LOW below an eighth of the pool, POOL_OK above a quarter: what can still be received into
+// counts, free or posted.
+void Ring::CheckPool() {
+  RingCore& core = *core_;
+  const packet::BufferPool& pool = *core.device.pool;
+  const uint32_t left = pool.free_count() + core.device.queue->posted();
+  const bool low = (core.attention & kRefillOwed) != 0;
+  if (!low && left < pool.capacity() / 8) {
+    core.attention |= kRefillOwed;
+    ++core.tally.counters.pool_low;
+    Completion completion = RingCompletion(core, RingEvent::kPoolLow);
+    completion.count = pool.free_count();
+    core.Tell(completion);
+  } else if (low && left > pool.capacity() / 4) {
+    core.attention &= ~kRefillOwed;
+    Completion completion = RingCompletion(core, RingEvent::kPoolOk);
+    completion.count = pool.free_count();
+    core.Tell(completion);
+  }
+}
+
+void Ring::CheckQueue() {
+  RingCore& core = *core_;
+  const uint64_t empty = core.device.queue->counters().rx_empty;
+  core.after_drop = kAfterDrop;
+  core.Tell(Dropped(core, Layer::kQueue, empty - empty_seen_));
+  empty_seen_ = empty;
+}
+
+void Ring::ReportLosses() {
+  RingCore& core = *core_;
+  core.attention &= ~kLossesCounted;
+  core.Tell(Dropped(core, Layer::kLibrary, std::exchange(core.tally.losses, 0)));
+  core.after_drop = kAfterDrop;
+}
+
+// A queue stopped: whatever was posted and has not left never will.
+void Ring::OnBroken() {
+  RingCore& core = *core_;
+  if (core.device.broken) return;
+  core.device.broken = true;
+  core.sends.Abandon();
+  core.attention |= kSendsWanted;
+  Completion completion = RingCompletion(core, RingEvent::kBroken);
+  completion.status = core.device.queue->error()->syndrome;
+  completion.text = core.device.queue->error()->text.c_str();
+  core.Tell(completion);
+}
+
+}  // namespace xtreme::engine

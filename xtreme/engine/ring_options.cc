@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/ring_options.h"
+
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+
+namespace xtreme::engine {
+namespace {
+
+struct Range {
+  const char* name;
+  uint64_t value;
+  uint64_t least;
+  uint64_t most;
+  bool power_of_two = false;
+};
+
+absl::Status Check(const Range& range) {
+  if (range.value < range.least || range.value > range.most) {
+    return absl::InvalidArgumentError(absl::StrCat("ring option ", range.name, ": ", range.value,
+                                                   " asked, ", range.least, " to ", range.most,
+                                                   " allowed"));
+  }
+  if (range.power_of_two && !std::has_single_bit(range.value)) {
+    return absl::InvalidArgumentError(absl::StrCat("ring option ", range.name, ": ", range.value,
+                                                   " asked, a power of two allowed"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RingOptions::Validate() const {
+  if (interface_name.empty()) {
+    return absl::InvalidArgumentError("ring option interface_name: none given");
+  }
+  const Range ranges[] = {
+      {"rx_burst_us", rx_burst_us, 0, 1'000'000},
+      {"rx_frame_bytes", rx_frame_bytes, 64, 9'018},
+      {"rx_buffers", rx_buffers == 0 ? 64 : rx_buffers, 64, 1 << 24},
+      {"rx_queue_frames", rx_queue_frames, 64, 32'768, true},
+      {"reassembly_datagrams", reassembly_datagrams, 1, 4'096},
+      {"fragments", static_cast<uint64_t>(fragments), 0, 1},
+      {"hugepages", static_cast<uint64_t>(hugepages), 0, 2},
+      {"tx_queue_frames", tx_queue_frames, 64, 32'768, true},
+      {"signal_every", signal_every, 1, tx_queue_frames / 2},
+      {"neighbour_queue", neighbour_queue, 0, 1'024},
+      {"completions", completions, 64, 65'536, true},
+      {"poll_batch", poll_batch, 1, 256},
+      {"max_sockets", max_sockets, 1, 1'000'000},
+      {"max_groups", max_groups, 0, 65'536},
+      {"spin_us", spin_us, 0, 1'000'000},
+      {"wait", static_cast<uint64_t>(wait), 0, 2},
+  };
+  for (const Range& range : ranges) {
+    if (absl::Status status = Check(range); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::optional<RingOptions> ProfileOptions(std::string_view profile) {
+  RingOptions options;
+  if (profile == "latency") {
+    options.poll_batch = 16;
+    options.signal_every = 8;
+  } else if (profile == "feed") {
+    options.rx_burst_us = 10'000;
+    options.rx_queue_frames = 4096;
+    options.poll_batch = 64;
+    options.completions = 4096;
+  } else if (profile == "throughput") {
+    options.rx_frame_bytes = 1518;
+    options.rx_queue_frames = 4096;
+    options.tx_queue_frames = 4096;
+    options.poll_batch = 64;
+    options.completions = 4096;
+    options.signal_every = 64;
+  } else if (profile == "dev") {
+    options.rx_buffers = 2048;
+    options.rx_queue_frames = 512;
+    options.hugepages = Hugepages::kNever;
+    options.wait = WaitPolicy::kHybrid;
+  } else {
+    return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace xtreme::engine

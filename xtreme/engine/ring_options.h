@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RingOptions: what a ring is made of, field for field as the C API's xtreme_ring_options.
+//
+// Units: in the names. Threads: a plain value.
+
+#ifndef XTREME_XTREME_ENGINE_RING_OPTIONS_H_
+#define XTREME_XTREME_ENGINE_RING_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace xtreme::engine {
+
+enum class Fragments : uint8_t {
+  kKernel = 0,  // Unicast fragments are reassembled by the kernel and come as SLOW_PATH.
+  kOwn = 1,     // The ring takes whole addresses and reassembles.
+};
+enum class Hugepages : uint8_t { kNever = 0, kTry = 1, kRequire = 2 };
+enum class WaitPolicy : uint8_t { kBusy = 0, kSleep = 1, kHybrid = 2 };
+
+struct RingOptions {
+  // Who and where.
+  std::string interface_name;
+  uint64_t user_data = 0;
+  uint16_t number = 0;  // In every handle of the ring: its place in the caller's table of rings.
+
+  // Receive: the burst that must be absorbed sizes the pool, unless rx_buffers says how many.
+  uint32_t rx_burst_us = 2'000;         // 0 .. 1,000,000.
+  uint32_t rx_frame_bytes = 512;        // 64 .. 9,018.
+  uint32_t rx_buffers = 0;              // 0, or 64 .. 2^24.
+  uint32_t rx_queue_frames = 1024;      // Power of two, 64 .. 32,768.
+  uint64_t link_bits_per_second = 0;    // 0: what the port says.
+  uint32_t reassembly_datagrams = 64;   // 1 .. 4,096.
+  Fragments fragments = Fragments::kKernel;
+  Hugepages hugepages = Hugepages::kTry;
+
+  // Send.
+  uint32_t tx_queue_frames = 512;       // Power of two, 64 .. 32,768.
+  uint32_t signal_every = 32;           // 1 .. tx_queue_frames / 2.
+  uint32_t neighbour_queue = 16;        // 0 .. 1,024.
+  bool blueflame = true;
+
+  // The loop.
+  uint32_t completions = 1024;          // Power of two, 64 .. 65,536.
+  uint32_t poll_batch = 32;             // 1 .. 256.
+  uint32_t max_sockets = 1024;          // 1 .. 1,000,000.
+  uint32_t max_groups = 1024;           // 0 .. 65,536.
+  uint32_t spin_us = 50;                // Hybrid wait; 0 .. 1,000,000.
+  WaitPolicy wait = WaitPolicy::kBusy;
+
+  // InvalidArgument: the field, what was asked and what is allowed.
+  absl::Status Validate() const;
+};
+
+// "latency", "feed", "throughput" or "dev"; nothing for another name.
+//   latency     small batches, one send completion in 8, busy wait
+//   feed        absorbs bursts of 10 ms of small frames, batches of 64
+//   throughput  long queues, full-sized frames
+//   dev         little memory, ordinary pages, hybrid wait: for a laptop
+std::optional<RingOptions> ProfileOptions(std::string_view profile);
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_RING_OPTIONS_H_

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The poll loop, on one page: each step is an event, each event has its function.
+
+#include <algorithm>
+
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/timer_table.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::engine {
+
+uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
+  CheckOwner();
+  RingCore& core = *core_;
+  const bool idle =
+      !core.device.queue->ReceiveReady() && core.attention == 0 && !mailbox_->knocked();
+  if (idle) [[likely]] return 0;
+  return PollBusy(out, max, stride);
+}
+
+uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
+  RingCore& core = *core_;
+  // A poll that has only timers to think of thinks of them once in so many.
+  if (core.attention == kTimersArmed && !core.device.queue->ReceiveReady() &&
+      !mailbox_->knocked() && !timers_->IsTurn()) {
+    return 0;
+  }
+  const auto resolve = [this](Completion* completion) {
+    return completion->socket == 0 || udp_->Resolve(completion);
+  };
+  core.poll_ticks = core.clock.Ticks();
+  const bool nothing_waited = core.fifo.waiting() == 0;
+  core.fifo.BeginPoll(out, max, stride, resolve);
+  // What was handed out by an earlier poll is read no more.
+  if (nothing_waited && !spent_.empty()) spent_.clear();
+
+  if ((core.attention & kToldLater) != 0) TellKept();
+  if (core.device.queue->ReceiveReady()) Receive(max);
+  if ((core.attention & kSendsWanted) != 0) SettleSends();
+  if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
+  if ((core.attention & kSocketNews) != 0) udp_->TellNews();
+  if ((core.attention & kTimersArmed) != 0) FireTimers();
+  Refill();
+  if ((core.attention & kLossesCounted) != 0) ReportLosses();
+  if ((core.attention & kDoorbellOwed) != 0) Flush();
+
+  const uint32_t handed_out = core.fifo.EndPoll(resolve);
+  core.attention = core.fifo.waiting() == 0 ? core.attention & ~kCompletionsWait
+                                            : core.attention | kCompletionsWait;
+  return handed_out;
+}
+
+bool Ring::More() const {
+  constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews;
+  return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
+         core_->device.queue->ReceiveReady();
+}
+
+void Ring::TellKept() {
+  RingCore& core = *core_;
+  for (; !core.kept.empty() && core.fifo.Room() > 0; core.kept.pop_front()) {
+    Completion completion = core.kept.front();
+    if (completion.socket != 0 && !udp_->Resolve(&completion)) continue;
+    *core.Emit(completion.kind) = completion;
+  }
+  if (core.kept.empty()) core.attention &= ~kToldLater;
+}
+
+// Takes as many CQEs as there is room for all that they can cause.
+void Ring::Receive(uint32_t max) {
+  RingCore& core = *core_;
+  const uint32_t room = core.fifo.Room() / core.fanout;
+  const uint32_t most = std::min({core.options.poll_batch, max, room});
+  if (most == 0) return;
+  const uint32_t count = core.device.queue->PollReceive({frames_.get(), most});
+  if (count == 0) {
+    if (core.device.queue->error()) OnBroken();
+    return;
+  }
+  timers_->CountReceived(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + 1 < count) __builtin_prefetch(frames_[i + 1].buffer->data);
+    udp_->Receive(frames_[i]);
+  }
+}
+
+// TX_WIRE and TX_DONE, in the order of the sends.
+void Ring::SettleSends() {
+  RingCore& core = *core_;
+  core.Reap();
+  if (core.device.queue->error() && !core.device.broken) OnBroken();
+  while (SendRecord* record = core.sends.Settled()) {
+    if (core.fifo.Room() < 2) return;
+    if (record->buffer != nullptr) packet::BufferPool::ReleaseByOwner(record->buffer);
+    const SendRecord settled = *record;
+    core.sends.Pop();
+    if (settled.wants != kWantNothing) udp_->Settle(settled);
+  }
+  if (core.sends.wanted() == 0) core.attention &= ~kSendsWanted;
+}
+
+void Ring::TakeNotices() {
+  RingCore& core = *core_;
+  if (mailbox_->knocked()) {
+    mailbox_->TakeKnock();
+    mailbox_->inbox().TakeAll([this](std::unique_ptr<Notice> notice) {
+      notice->next = nullptr;
+      notices_.push_back(std::move(notice));
+    });
+    core.attention |= kNoticesWait;
+  }
+  // A notice causes two completions at most.
+  while (!notices_.empty() && core.fifo.Room() >= 2) {
+    std::unique_ptr<Notice> notice = std::move(notices_.front());
+    notices_.pop_front();
+    ++core.tally.counters.notices;
+    static_cast<RingNotice*>(notice.get())->Arrive(*this);
+    spent_.push_back(std::move(notice));
+  }
+  const bool drained = DrainLanes();
+  if (notices_.empty() && drained) core.attention &= ~kNoticesWait;
+}
+
+void Ring::Flush() {
+  core_->device.queue->Flush();
+  core_->attention &= ~kDoorbellOwed;
+}
+
+// Buffers for the receive queue, and news of a pool or queue that runs low.
+void Ring::Refill() {
+  RingCore& core = *core_;
+  if (!core.device.started || core.device.broken) return;
+  packet::BufferPool& pool = *core.device.pool;
+  if (pool.HasReturns()) pool.DrainReturns();
+  core.device.queue->Refill();
+  if (pool.free_count() < low_water_ || (core.attention & kRefillOwed) != 0) [[unlikely]] {
+    CheckPool();
+  }
+  if (core.device.queue->counters().rx_empty != empty_seen_) [[unlikely]] CheckQueue();
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Timers after packets, and what other threads posted.
+
+#include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/timer_table.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::engine {
+
+Handle Ring::StartTimer(base::Nanoseconds deadline, uint64_t cookie) {
+  CheckOwner();
+  ApplicationTimer* timer = timers_->Take(cookie);
+  if (timer == nullptr) return 0;
+  core_->ArmTimer(timer, deadline);
+  return timer->handle;
+}
+
+Outcome Ring::CancelTimer(Handle handle) {
+  CheckOwner();
+  ApplicationTimer* timer = timers_->Find(handle);
+  if (timer == nullptr) return {EBADF, "cancel timer: it fired or was cancelled already"};
+  core_->wheel.Cancel(timer);
+  timers_->Put(timer);
+  return {};
+}
+
+void Ring::FireTimers() {
+  RingCore& core = *core_;
+  if (core.wheel.empty()) {
+    core.attention &= ~kTimersArmed;
+    return;
+  }
+  // The clock first, the queue after it: what is not in the queue now came later than `now`.
+  const base::Nanoseconds now = core.clock.Now();
+  if (core.wheel.NextDeadline() > now) return;
+  const bool empty = !core.device.queue->ReceiveReady();
+  bool forced = false;
+  const base::Nanoseconds barrier =
+      timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
+  if (core.wheel.NextDeadline() > barrier || core.fifo.Room() < 2) return;
+  core.wheel.Expire(barrier, [this, forced](Timer* timer) {
+    if (forced) ++core_->tally.counters.timers_forced;
+    Fire(static_cast<RingTimer*>(timer));
+    return core_->fifo.Room() >= 2;
+  });
+}
+
+void Ring::Fire(RingTimer* timer) {
+  RingCore& core = *core_;
+  ++core.tally.counters.timers;
+  if (timer->use != RingTimer::Use::kApplication) return udp_->Expire(timer);
+  auto* fired = static_cast<ApplicationTimer*>(timer);
+  Completion* completion = core.Emit(Kind::kTimer);
+  completion->deadline_ns = fired->deadline.count();
+  completion->cookie = fired->cookie;
+  const base::Nanoseconds late = core.clock.Now() - fired->deadline;
+  completion->late_ns = static_cast<uint64_t>(base::Later(late, base::Nanoseconds(0)).count());
+  timers_->Put(fired);
+}
+
+std::shared_ptr<RingLane> Ring::OpenLane() {
+  CheckOwner();
+  if (lanes_.size() == kMaxLanes) return nullptr;
+  return lanes_.emplace_back(std::make_shared<RingLane>(mailbox_));
+}
+
+bool Ring::DrainLanes() {
+  RingCore& core = *core_;
+  bool drained = true;
+  for (size_t i = 0; i < lanes_.size();) {
+    RingLane& lane = *lanes_[i];
+    core.tally.counters.posted +=
+        lane.lane().Drain(core.fifo.Room(), [&core](uint64_t value) {
+          core.Emit(Kind::kPosted)->value = value;
+        });
+    if (!lane.lane().empty()) {
+      drained = false;
+    } else if (lane.closed()) {
+      lanes_.erase(lanes_.begin() + static_cast<ptrdiff_t>(i));
+      continue;
+    }
+    ++i;
+  }
+  return drained;
+}
+
+}  // namespace xtreme::engine

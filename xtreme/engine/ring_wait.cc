@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waiting: the only calls of a ring that enter the kernel after Start().
+
+#include <algorithm>
+
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/timer_table.h"
+#include "xtreme/host/tsc_clock.h"
+
+namespace xtreme::engine {
+namespace {
+
+// While the receive queue waits for buffers that other threads hold, nothing else would wake us.
+constexpr base::Nanoseconds kLookForReturns = base::Milliseconds(1);
+
+}  // namespace
+
+bool Ring::Arm() {
+  CheckOwner();
+  RingCore& core = *core_;
+  if ((core.attention & kDoorbellOwed) != 0) Flush();
+  if (More()) return false;
+  base::Nanoseconds deadline = core.wheel.NextDeadline();
+  const base::Nanoseconds now = core.clock.Now();
+  timers_->MakeTurn();
+  if (deadline <= now) return false;
+  if ((core.attention & kRefillOwed) != 0) {
+    deadline = base::Earlier(deadline, now + kLookForReturns);
+  }
+  const bool for_send = (core.attention & kSendsWanted) != 0;
+  core.device.queue->AcknowledgeEvents();
+  mailbox_->waiter().Arm(deadline);
+  core.device.queue->Arm(for_send);
+  // Whatever came between the first look and the arming raised no event: look once more.
+  if (for_send) {
+    core.Reap();
+    if (core.sends.Settled() != nullptr) return false;
+  }
+  return !More();
+}
+
+int Ring::Wait(void* out, uint32_t max, size_t stride, base::Nanoseconds timeout) {
+  RingCore& core = *core_;
+  const base::Nanoseconds start = core.clock.Now();
+  const base::Nanoseconds end = base::DeadlineAfter(start, timeout);
+  const base::Nanoseconds spin_until =
+      core.options.wait == WaitPolicy::kBusy    ? base::kNever
+      : core.options.wait == WaitPolicy::kSleep ? start
+                                                : start + base::Microseconds(core.options.spin_us);
+  for (;;) {
+    const uint32_t count = Poll(out, max, stride);
+    if (count > 0) return static_cast<int>(count);
+    const base::Nanoseconds now = core.clock.Now();
+    if (now >= end) return 0;
+    if (now < spin_until) continue;
+    if (!Arm()) continue;
+    const base::Nanoseconds left = end == base::kNever ? base::kNever : end - now;
+    if (!mailbox_->waiter().Sleep(left)) return -EINTR;
+  }
+}
+
+int Ring::fd() const { return mailbox_->waiter().fd(); }
+
+void Ring::Wake() { mailbox_->Knock(); }
+
+}  // namespace xtreme::engine

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/rule_table.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace xtreme::engine {
+namespace {
+
+// Lower wins: the exact rules stand before the shared one.
+constexpr uint16_t kFallbackPriority = 1;
+
+nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
+  match.source_ip.reset();
+  match.source_port.reset();
+  match.destination_port.reset();
+  return match;
+}
+
+}  // namespace
+
+RuleTable::Entry* RuleTable::Find(const nic::FlowMatch& match) {
+  for (Entry& entry : entries_) {
+    if (entry.rule.match == match) return &entry;
+  }
+  return nullptr;
+}
+
+RuleTable::Entry* RuleTable::Keep(const nic::FlowRule& rule, std::unique_ptr<nic::Rule> installed,
+                                  bool fallback) {
+  Entry& entry = entries_.emplace_back();
+  entry.rule = rule;
+  entry.installed = std::move(installed);
+  entry.fallback = fallback;
+  return &entry;
+}
+
+absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
+  Held held;
+  if (Entry* standing = Find(rule.match)) {
+    held.entry = standing;
+    held.fallback = standing->fallback || standing->stand_in != nullptr;
+  } else {
+    absl::StatusOr<Held> installed = Install(rule);
+    if (absl::IsResourceExhausted(installed.status())) {
+      installed = FallBack(rule, installed.status());
+    }
+    if (!installed.ok()) return installed;
+    held = *installed;
+  }
+  ++held.entry->holders;
+  return held;
+}
+
+absl::StatusOr<RuleTable::Held> RuleTable::Install(const nic::FlowRule& asked) {
+  nic::FlowRule rule = asked;
+  Held held;
+  auto installed = nic_->AddRule(rule, queue_pair_);
+  if (absl::IsUnimplemented(installed.status()) && rule.share_with_kernel) {
+    rule.share_with_kernel = false;
+    held.kernel_excluded = true;
+    installed = nic_->AddRule(rule, queue_pair_);
+  }
+  // An equal match stands with another tag, perhaps another process's: without one we join it.
+  if (absl::IsAlreadyExists(installed.status()) && rule.tag != 0) {
+    rule.tag = 0;
+    installed = nic_->AddRule(rule, queue_pair_);
+  }
+  if (!installed.ok()) return installed.status();
+  held.entry = Keep(rule, *std::move(installed), /*fallback=*/false);
+  return held;
+}
+
+absl::StatusOr<RuleTable::Held> RuleTable::FallBack(const nic::FlowRule& rule,
+                                                    const absl::Status& full) {
+  nic::FlowRule shared;
+  shared.match = WithoutPorts(rule.match);
+  shared.priority = kFallbackPriority;
+  shared.share_with_kernel = true;
+  Held held;
+  held.fallback = true;
+  held.entry = Find(shared.match);
+  if (held.entry != nullptr) return held;
+  auto installed = nic_->AddRule(shared, queue_pair_);
+  Entry* given_up = installed.ok() ? nullptr : MakeRoomFor(shared.match);
+  if (given_up != nullptr) installed = nic_->AddRule(shared, queue_pair_);
+  if (!installed.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(full.message(), "; nor a shared rule: ",
+                                                     installed.status().message()));
+  }
+  held.entry = Keep(shared, *std::move(installed), /*fallback=*/true);
+  if (given_up != nullptr) {
+    given_up->stand_in = held.entry;
+    ++held.entry->holders;
+  }
+  return held;
+}
+
+RuleTable::Entry* RuleTable::MakeRoomFor(const nic::FlowMatch& shared) {
+  for (Entry& entry : entries_) {
+    if (entry.stand_in != nullptr || entry.fallback) continue;
+    if (WithoutPorts(entry.rule.match) != shared) continue;
+    entry.installed.reset();
+    return &entry;
+  }
+  return nullptr;
+}
+
+void RuleTable::Drop(Entry* entry) {
+  if (entry == nullptr || --entry->holders > 0) return;
+  Entry* stand_in = entry->stand_in;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    if (&*it != entry) continue;
+    entries_.erase(it);
+    break;
+  }
+  Drop(stand_in);
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SendFlow: everything a send to one destination needs, resolved ahead: headers, next hop, limits.
+//
+// Invariant: a flow is right for the state of the world that `epoch` names; when the ring's epoch
+// has moved on (a route, a neighbour, a membership changed), the next send resolves it anew,
+// without a system call.
+// Threads: the ring's owner.
+
+#ifndef XTREME_XTREME_ENGINE_SEND_FLOW_H_
+#define XTREME_XTREME_ENGINE_SEND_FLOW_H_
+
+#include <array>
+#include <cstdint>
+
+#include "stack/wire/address.h"
+#include "stack/wire/frame_template.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/handle.h"
+
+namespace xtreme::engine {
+
+enum SendFlag : uint32_t {
+  kNowOrFail = 1 << 0,
+  kNoDoorbell = 1 << 1,
+  kSendWantDone = 1 << 2,
+  kSendWantWire = 1 << 3,
+  kWarm = 1 << 4,
+};
+
+struct SendOptions {
+  uint32_t flags = 0;  // SendFlag.
+  uint64_t cookie = 0;
+};
+
+// A datagram to send. With `buffer` the payload lies in it and one reference goes over to the ring
+// when it is accepted; without, the payload is copied before the call returns.
+struct Payload {
+  const uint8_t* data = nullptr;
+  size_t length = 0;
+  packet::Buffer* buffer = nullptr;
+};
+
+struct SendFlow {
+  enum class State : uint8_t {
+    kUnresolved,
+    kReady,
+    kNeighbour,  // The next hop's MAC address is asked for.
+    kNoRoute,    // None, another interface's, or not allowed.
+  };
+
+  // The headers, patched in place for each datagram: Post() has copied them when it returns.
+  alignas(64) std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers{};
+  // What a send looks at.
+  uint64_t epoch = 0;
+  State state = State::kUnresolved;
+  bool loopback = false;       // Own listeners of the group get a copy.
+  uint8_t header_bytes = 0;
+  uint16_t tx_flags = 0;       // nic::TxFlag of every frame.
+  uint32_t max_payload = 0;    // Bytes that fit one frame.
+  uint32_t mtu = 0;            // Of the IP packet.
+  wire::Endpoint peer;
+  wire::Endpoint source;
+  wire::Ipv4Address next_hop;
+  wire::FrameTemplate pattern;
+};
+
+// The flows of one socket: to its default destination, and to the last few others.
+struct SendFlows {
+  static constexpr uint32_t kRemembered = 4;
+  SendFlow connected;
+  std::array<SendFlow, kRemembered> recent;
+  uint32_t next = 0;  // Which of them is given up next.
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_SEND_FLOW_H_

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SendLog: what must happen when posted frames have left the NIC.
+//
+// Only frames of which something is wanted (a TX_WIRE, a TX_DONE, a buffer's release) have a
+// record; the others cost nothing here. Invariant: records stand in the order of their frames'
+// numbers, so a send completion ("everything up to frame N") settles a prefix.
+// Threads: the ring's owner. Never allocates after construction.
+
+#ifndef XTREME_XTREME_ENGINE_SEND_LOG_H_
+#define XTREME_XTREME_ENGINE_SEND_LOG_H_
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+
+#include "stack/base/ring_index.h"
+#include "stack/packet/buffer.h"
+#include "xtreme/engine/handle.h"
+
+namespace xtreme::engine {
+
+enum Want : uint8_t {
+  kWantNothing = 0,
+  kWantWire = 1 << 0,
+  kWantDone = 1 << 1,
+};
+
+struct SendRecord {
+  uint32_t frame = 0;      // Its number: settled when this many frames have completed.
+  uint8_t wants = 0;       // Want: what is still to be told.
+  bool asked = false;      // Something was wanted when it was added.
+  Handle socket = 0;
+  uint64_t cookie = 0;
+  packet::Buffer* buffer = nullptr;  // One reference, released when settled.
+  uint64_t hw_clock = 0;   // Of the completion that settled it.
+  int error = 0;           // ECANCELED when it may not have left.
+};
+
+class SendLog {
+ public:
+  // `frames`: the depth of the send queue, a power of two.
+  explicit SendLog(uint32_t frames)
+      : indices_(base::RingSize::Covering(frames)),
+        records_(std::make_unique<SendRecord[]>(indices_.size().entries())) {}
+
+  bool full() const { return indices_.full(); }
+  uint32_t room() const { return indices_.free(); }
+  bool empty() const { return indices_.empty(); }
+  // Frames completed, free-running.
+  uint32_t completed() const { return completed_; }
+  // Records that want a completion and are not settled.
+  uint32_t wanted() const { return wanted_; }
+
+  void Add(const SendRecord& record) {
+    SendRecord& added = records_[indices_.producer_slot()];
+    added = record;
+    added.asked = record.wants != kWantNothing;
+    indices_.Produce(1);
+    if (added.asked) ++wanted_;
+  }
+
+  // Everything up to `frames` has left the NIC at `hw_clock`.
+  void Complete(uint32_t frames, uint64_t hw_clock) {
+    completed_ = frames;
+    for (; settled_ != indices_.producer(); ++settled_) {
+      SendRecord& record = records_[indices_.size().Slot(settled_)];
+      if (static_cast<int32_t>(frames - record.frame) < 0) return;
+      record.hw_clock = hw_clock;
+    }
+  }
+
+  // The queue has stopped: whatever is not settled may not have left.
+  void Abandon() {
+    for (; settled_ != indices_.producer(); ++settled_) {
+      records_[indices_.size().Slot(settled_)].error = ECANCELED;
+    }
+  }
+
+  // The oldest settled record; null when there is none.
+  SendRecord* Settled() {
+    if (indices_.consumer() == settled_) return nullptr;
+    return &records_[indices_.consumer_slot()];
+  }
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    for (uint32_t i = indices_.consumer(); i != indices_.producer(); ++i) {
+      visit(records_[indices_.size().Slot(i)]);
+    }
+  }
+  void Pop() {
+    if (records_[indices_.consumer_slot()].asked) --wanted_;
+    indices_.Consume(1);
+  }
+
+ private:
+  base::RingIndices indices_;
+  std::unique_ptr<SendRecord[]> records_;
+  uint32_t settled_ = 0;    // Records before it are settled.
+  uint32_t completed_ = 0;
+  uint32_t wanted_ = 0;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_SEND_LOG_H_

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SocketTable: the sockets of a ring by handle, those with something to tell, and how many of them
+// one datagram can reach.
+//
+// Owns the sockets. Threads: the ring's owner. Allocates only when sockets are opened or join.
+
+#ifndef XTREME_XTREME_ENGINE_SOCKET_TABLE_H_
+#define XTREME_XTREME_ENGINE_SOCKET_TABLE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "stack/wire/frame.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/held_buffers.h"
+#include "xtreme/engine/udp_socket.h"
+
+namespace xtreme::engine {
+
+class SocketTable {
+ public:
+  SocketTable(uint16_t ring, uint32_t capacity) : by_handle_(ring, capacity) {}
+  ~SocketTable() {
+    ForEach([](UdpSocket& socket) { delete &socket; });
+  }
+  SocketTable(const SocketTable&) = delete;
+  SocketTable& operator=(const SocketTable&) = delete;
+
+  // 0: the table is full, and nothing was taken.
+  Handle Insert(std::unique_ptr<UdpSocket>& socket) {
+    const Handle handle = by_handle_.Insert(socket.get());
+    if (handle != 0) socket.release()->handle = handle;
+    return handle;
+  }
+  void Erase(UdpSocket* socket) {
+    by_handle_.Erase(socket->handle);
+    delete socket;
+  }
+
+  UdpSocket* Find(Handle handle) const { return by_handle_.Find(handle); }
+  UdpSocket* At(uint32_t place) const { return by_handle_.At(place); }
+  uint32_t size() const { return by_handle_.size(); }
+
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    for (uint32_t i = 0; i < by_handle_.capacity(); ++i) {
+      if (UdpSocket* socket = by_handle_.At(i)) visit(*socket);
+    }
+  }
+
+  // `change` listeners more, or fewer, on what `key` names. Returns the most on any key, which is
+  // how many completions one frame can cause.
+  uint32_t CountListener(uint64_t key, int change) {
+    const uint32_t now = listeners_[key] += static_cast<uint32_t>(change);
+    if (now == 0) listeners_.erase(key);
+    if (change > 0) return most_ = std::max(most_, now);
+    most_ = 1;
+    for (const auto& [any, count] : listeners_) most_ = std::max(most_, count);
+    return most_;
+  }
+  uint32_t Listeners(uint64_t key) const {
+    const auto it = listeners_.find(key);
+    return it == listeners_.end() ? 0 : it->second;
+  }
+
+  base::IntrusiveList<UdpSocket, &UdpSocket::news>& news() { return news_; }
+
+  // Memberships of all sockets together.
+  uint32_t groups = 0;
+  // Set when a socket has a limit of held buffers: then received buffers are numbered.
+  std::unique_ptr<BufferSerials> serials;
+
+ private:
+  HandleTable<UdpSocket> by_handle_;
+  base::IntrusiveList<UdpSocket, &UdpSocket::news> news_;
+  std::map<uint64_t, uint32_t> listeners_;
+  uint32_t most_ = 1;
+};
+
+// How many frames got each verdict of the parser.
+struct FrameLedger {
+  wire::FrameCounters verdicts;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_SOCKET_TABLE_H_

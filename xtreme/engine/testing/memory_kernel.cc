@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/testing/memory_kernel.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "xtreme/engine/control_thread.h"
+
+namespace xtreme::engine::testing {
+
+class MemoryKernel::Port final : public KernelPort {
+ public:
+  Port(MemoryKernel* kernel, wire::Endpoint local, bool deliver)
+      : kernel_(kernel), local_(local), fd_(deliver ? eventfd(0, EFD_NONBLOCK) : -1) {}
+  ~Port() override {
+    std::lock_guard lock(kernel_->mutex_);
+    std::erase_if(kernel_->leased_, [this](const auto& leased) { return leased.second == this; });
+    if (fd_ >= 0) close(fd_);
+  }
+  wire::Endpoint local() const override { return local_; }
+  int fd() const override { return fd_; }
+  void Drain(const std::function<void(const KernelDatagram&)>& take) override {
+    std::deque<std::pair<KernelDatagram, std::string>> waiting;
+    {
+      std::lock_guard lock(kernel_->mutex_);
+      eventfd_t value;
+      eventfd_read(fd_, &value);
+      waiting.swap(waiting_);
+    }
+    for (auto& [datagram, payload] : waiting) {
+      datagram.payload = {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()};
+      take(datagram);
+    }
+  }
+  // The kernel's mutex is held.
+  void Push(const KernelDatagram& datagram, const std::string& payload) {
+    waiting_.emplace_back(datagram, payload);
+    eventfd_write(fd_, 1);
+  }
+
+ private:
+  MemoryKernel* const kernel_;
+  const wire::Endpoint local_;
+  const int fd_;
+  std::deque<std::pair<KernelDatagram, std::string>> waiting_;
+};
+
+MemoryKernel::MemoryKernel() {
+  const wire::Ipv4Address own(10, 0, 0, 1);
+  host::Interface interface;
+  interface.ifindex = kIfindex;
+  interface.name = kInterface;
+  interface.mac = wire::MacAddress({2, 0, 0, 0, 0, 1});
+  interface.mtu = 1'500;
+  interface.up = interface.running = interface.multicast = true;
+  tables_.interfaces = {interface};
+  tables_.addresses = {{.ifindex = kIfindex,
+                        .local = own,
+                        .peer = own,
+                        .broadcast = wire::Ipv4Address(10, 0, 0, 255),
+                        .prefix_length = 24,
+                        .scope = RT_SCOPE_UNIVERSE}};
+  const auto route = [](uint32_t table, host::RouteType type, wire::Ipv4Prefix to,
+                        std::optional<wire::Ipv4Address> gateway) {
+    host::Route made;
+    made.table = table;
+    made.type = type;
+    made.destination = to;
+    made.next_hops = {{.ifindex = kIfindex, .gateway = gateway}};
+    return made;
+  };
+  tables_.fib = std::make_shared<host::Fib>(
+      std::vector<host::Route>{
+          route(RT_TABLE_LOCAL, host::RouteType::kLocal, {own, 32}, std::nullopt),
+          route(RT_TABLE_LOCAL, host::RouteType::kBroadcast, {{10, 0, 0, 255}, 32}, std::nullopt),
+          route(RT_TABLE_MAIN, host::RouteType::kUnicast, {{10, 0, 0, 0}, 24}, std::nullopt),
+          route(RT_TABLE_MAIN, host::RouteType::kUnicast, {{}, 0},
+                wire::Ipv4Address(10, 0, 0, 254))},
+      std::vector<host::RoutingRule>{});
+  tables_.neighbours = {{.ifindex = kIfindex,
+                         .address = wire::Ipv4Address(10, 0, 0, 2),
+                         .mac = wire::MacAddress({2, 0, 0, 0, 0, 2}),
+                         .state = NUD_REACHABLE}};
+  current_ = std::make_shared<host::Snapshot>(++version_, tables_);
+}
+
+void MemoryKernel::Publish() {
+  control_->RunAndWait([this] {
+    {
+      std::lock_guard lock(mutex_);
+      current_ = std::make_shared<host::Snapshot>(++version_, tables_);
+    }
+    events_.routes_changed();
+  });
+}
+
+void MemoryKernel::Answer(wire::Ipv4Address address, wire::MacAddress mac) {
+  control_->RunAndWait([&] { events_.neighbour_seen(kIfindex, address, mac); });
+}
+
+void MemoryKernel::Push(uint16_t port, const KernelDatagram& datagram,
+                        const std::string& payload) {
+  std::lock_guard lock(mutex_);
+  leased_.find(port)->second->Push(datagram, payload);
+}
+
+size_t MemoryKernel::ports() const {
+  std::lock_guard lock(mutex_);
+  return leased_.size();
+}
+
+std::map<wire::Ipv4Address, host::SourceFilter> MemoryKernel::memberships() const {
+  std::lock_guard lock(mutex_);
+  std::map<wire::Ipv4Address, host::SourceFilter> by_group;
+  for (const auto& [id, membership] : joined_) by_group[membership.group] = membership.filter;
+  return by_group;
+}
+
+std::shared_ptr<const host::Snapshot> MemoryKernel::Routes() const {
+  std::lock_guard lock(mutex_);
+  return current_;
+}
+
+absl::Status MemoryKernel::Start(ControlThread* control, KernelEvents events) {
+  control_ = control;
+  events_ = std::move(events);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::LeasePort(const wire::Endpoint& local,
+                                                                    bool reuse, bool deliver) {
+  wire::Endpoint bound = local;
+  std::lock_guard lock(mutex_);
+  if (bound.port == 0) bound.port = next_port_++;
+  if (taken_.count(bound.port) > 0 || (!reuse && leased_.count(bound.port) > 0)) {
+    return absl::AlreadyExistsError("lease port: it is in use");
+  }
+  auto port = std::make_unique<Port>(this, bound, deliver);
+  leased_.emplace(bound.port, port.get());
+  return port;
+}
+
+absl::StatusOr<Kernel::MembershipId> MemoryKernel::Join(uint32_t, wire::Ipv4Address group,
+                                                        const host::SourceFilter& filter) {
+  if (!join_status_.ok()) return join_status_;
+  std::lock_guard lock(mutex_);
+  joined_[next_id_] = {group, filter};
+  return next_id_++;
+}
+
+absl::Status MemoryKernel::Change(MembershipId id, const host::SourceFilter& filter) {
+  std::lock_guard lock(mutex_);
+  joined_.at(id).filter = filter;
+  return absl::OkStatus();
+}
+
+void MemoryKernel::Leave(MembershipId id) {
+  std::lock_guard lock(mutex_);
+  joined_.erase(id);
+}
+
+}  // namespace xtreme::engine::testing

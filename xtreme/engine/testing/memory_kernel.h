@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A kernel in memory for tests: the tables the test gives it, ports and memberships it can look at.
+//
+// Threads: any; the engine's callbacks run on the control thread.
+
+#ifndef XTREME_XTREME_ENGINE_TESTING_MEMORY_KERNEL_H_
+#define XTREME_XTREME_ENGINE_TESTING_MEMORY_KERNEL_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "xtreme/engine/kernel.h"
+#include "xtreme/host/membership.h"
+#include "xtreme/host/snapshot.h"
+
+namespace xtreme::engine::testing {
+
+class MemoryKernel final : public Kernel {
+ public:
+  static constexpr uint32_t kIfindex = 7;
+  static constexpr const char* kInterface = "xt0";
+
+  // xt0 with 10.0.0.1/24, a default gateway 10.0.0.254, and the neighbour 10.0.0.2 known.
+  MemoryKernel();
+
+  // --- The test's side ---
+
+  // The tables of the next snapshot.
+  host::KernelTables& tables() { return tables_; }
+  // Publishes them and tells the engine, on the control thread.
+  void Publish();
+  // As if `address` had answered our ARP request.
+  void Answer(wire::Ipv4Address address, wire::MacAddress mac);
+  // Something for the kernel socket behind `port`.
+  void Push(uint16_t port, const KernelDatagram& datagram, const std::string& payload);
+  void FailJoins(absl::Status status) { join_status_ = std::move(status); }
+  void TakePort(uint16_t port) { taken_.insert(port); }
+  size_t ports() const;
+  std::map<wire::Ipv4Address, host::SourceFilter> memberships() const;
+
+  // --- Kernel ---
+
+  std::shared_ptr<const host::Snapshot> Routes() const override;
+  absl::Status Start(ControlThread* control, KernelEvents events) override;
+  void Stop() override {}
+  absl::Status WatchNeighbours(uint32_t) override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
+                                                        bool deliver) override;
+  absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
+                                    const host::SourceFilter& filter) override;
+  absl::Status Change(MembershipId id, const host::SourceFilter& filter) override;
+  void Leave(MembershipId id) override;
+
+ private:
+  class Port;
+  struct Membership {
+    wire::Ipv4Address group;
+    host::SourceFilter filter;
+  };
+
+  ControlThread* control_ = nullptr;
+  KernelEvents events_;
+  host::KernelTables tables_;
+  absl::Status join_status_;
+  uint64_t version_ = 0;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const host::Snapshot> current_;  // Guarded by mutex_, as all below.
+  std::multimap<uint16_t, Port*> leased_;
+  std::set<uint16_t> taken_;
+  std::map<MembershipId, Membership> joined_;
+  uint16_t next_port_ = 40'000;
+  MembershipId next_id_ = 1;
+};
+
+}  // namespace xtreme::engine::testing
+
+#endif  // XTREME_XTREME_ENGINE_TESTING_MEMORY_KERNEL_H_

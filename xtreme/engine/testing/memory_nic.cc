@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/testing/memory_nic.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "stack/wire/ethernet.h"
+#include "stack/wire/ipv4.h"
+
+namespace xtreme::engine::testing {
+
+MemoryQueuePair::MemoryQueuePair(const nic::Capabilities& capabilities,
+                                 const nic::QueuePairOptions& options, packet::BufferPool* pool)
+    : capabilities_(capabilities), options_(options), pool_(pool), fd_(eventfd(0, EFD_NONBLOCK)) {
+  receive_peek_ = &shown_;
+  receive_phase_ = 1;
+}
+
+MemoryQueuePair::~MemoryQueuePair() {
+  for (packet::Buffer* buffer : posted_) packet::BufferPool::Release(buffer);
+  for (const nic::RxFrame& frame : received_) packet::BufferPool::Release(frame.buffer);
+  close(fd_);
+}
+
+void MemoryQueuePair::Show() { shown_ = received_.empty() && !error_ ? 0 : 1; }
+
+bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint64_t hw_clock,
+                             uint16_t flags) {
+  if (posted_.empty()) {
+    ++counters_.rx_empty;
+    return false;
+  }
+  packet::Buffer* buffer = posted_.front();
+  posted_.pop_front();
+  memcpy(buffer->data, frame.data(), frame.size());
+  buffer->length = static_cast<uint32_t>(frame.size());
+  received_.push_back({.buffer = buffer, .hw_clock = hw_clock, .tag = tag, .flags = flags});
+  if (armed_) eventfd_write(fd_, 1);
+  armed_ = false;
+  Show();
+  return true;
+}
+
+void MemoryQueuePair::CompleteSends(uint64_t hw_clock) {
+  if (completed_frames_ == visible_) return;
+  completed_frames_ = visible_;
+  completions_.push_back({.frames = visible_, .hw_clock = hw_clock});
+}
+
+void MemoryQueuePair::Break() {
+  error_ = nic::QueueError{.receive = true, .syndrome = 4, .text = "local protection error"};
+  Show();
+}
+
+uint32_t MemoryQueuePair::PollReceive(std::span<nic::RxFrame> out) {
+  uint32_t count = 0;
+  for (; count < out.size() && !received_.empty(); ++count) {
+    out[count] = received_.front();
+    received_.pop_front();
+    ++counters_.rx_frames;
+  }
+  Show();
+  return count;
+}
+
+uint32_t MemoryQueuePair::Refill() {
+  uint32_t count = 0;
+  for (; posted_.size() < options_.receive_queue_frames; ++count) {
+    packet::Buffer* buffer = pool_->Acquire();
+    if (buffer == nullptr) {
+      ++counters_.rx_refill_short;
+      break;
+    }
+    posted_.push_back(buffer);
+  }
+  return count;
+}
+
+nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
+  if (error_) return nic::TxStatus::kBroken;
+  if (send_outstanding_ == options_.send_queue_frames) {
+    ++counters_.tx_full;
+    return nic::TxStatus::kFull;
+  }
+  SentFrame sent{.flags = frame.flags};
+  sent.bytes.assign(frame.header, frame.header + frame.header_length);
+  sent.bytes.insert(sent.bytes.end(), frame.payload, frame.payload + frame.payload_length);
+  ++counters_.tx_frames;
+  ++posted_frames_;
+  ++send_outstanding_;
+  sent_.push_back(std::move(sent));
+  if ((frame.flags & nic::kTxMore) == 0) visible_ = posted_frames_;
+  return nic::TxStatus::kPosted;
+}
+
+void MemoryQueuePair::Flush() {
+  if (visible_ != posted_frames_) ++counters_.tx_doorbells;
+  visible_ = posted_frames_;
+}
+
+uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
+  uint32_t count = 0;
+  for (; count < out.size() && !completions_.empty(); ++count) {
+    out[count] = completions_.front();
+    completions_.pop_front();
+    send_outstanding_ = posted_frames_ - out[count].frames;
+  }
+  return count;
+}
+
+void MemoryQueuePair::Arm(bool) { armed_ = true; }
+
+void MemoryQueuePair::AcknowledgeEvents() {
+  eventfd_t value;
+  eventfd_read(fd_, &value);
+}
+
+class MemoryNic::MemoryRule final : public nic::Rule {
+ public:
+  MemoryRule(MemoryNic* nic, std::list<Installed>::iterator place) : nic_(nic), place_(place) {}
+  ~MemoryRule() override {
+    std::lock_guard lock(nic_->mutex_);
+    nic_->rules_.erase(place_);
+  }
+
+ private:
+  MemoryNic* const nic_;
+  const std::list<Installed>::iterator place_;
+};
+
+MemoryNic::MemoryNic(const Options& options)
+    : options_(options), event_fd_(eventfd(0, EFD_NONBLOCK)) {
+  capabilities_.max_inline_bytes = options.max_inline_bytes;
+  capabilities_.transmit_checksum = options.transmit_checksum;
+  capabilities_.receive_checksum = true;
+  capabilities_.receive_timestamp = true;
+  capabilities_.transmit_timestamp = true;
+  capabilities_.mtu = options.mtu;
+  capabilities_.link_bits_per_second = 1'000'000'000;
+  capabilities_.device = "memory_0 port 1";
+  clock_.multiplier = 1;
+  clock_.in_sync = true;
+}
+
+namespace {
+
+bool Matches(const nic::FlowMatch& match, std::span<const uint8_t> frame) {
+  const auto ethernet = wire::EthernetView::Parse(frame);
+  if (!ethernet.ok() || ethernet->destination() != match.destination_mac) return false;
+  const auto ip = wire::Ipv4View::Parse(ethernet->payload(), wire::ChecksumCheck::kTrusted);
+  if (!ip.ok()) return !match.destination_ip && !match.protocol;
+  if (match.destination_ip && ip->destination() != *match.destination_ip) return false;
+  if (match.source_ip && ip->source() != *match.source_ip) return false;
+  if (match.protocol && ip->protocol() != *match.protocol) return false;
+  if (!match.destination_port && !match.source_port) return true;
+  if (ip->IsFragment()) return false;
+  const uint8_t* ports = ip->payload().data();
+  return (!match.destination_port || base::LoadBe16(ports + 2) == *match.destination_port) &&
+         (!match.source_port || base::LoadBe16(ports) == *match.source_port);
+}
+
+}  // namespace
+
+int MemoryNic::Deliver(std::span<const uint8_t> frame, uint64_t hw_clock) {
+  std::lock_guard lock(mutex_);
+  std::vector<const nic::QueuePair*> got;
+  for (const Installed& installed : rules_) {
+    if (!Matches(installed.rule.match, frame)) continue;
+    if (std::find(got.begin(), got.end(), installed.queue) != got.end()) continue;
+    got.push_back(installed.queue);
+    static_cast<MemoryQueuePair*>(installed.queue)->Inject(frame, installed.rule.tag, hw_clock);
+  }
+  return static_cast<int>(got.size());
+}
+
+std::vector<nic::FlowRule> MemoryNic::rules() {
+  std::lock_guard lock(mutex_);
+  std::vector<nic::FlowRule> rules;
+  for (const Installed& installed : rules_) rules.push_back(installed.rule);
+  return rules;
+}
+
+void MemoryNic::SetClock(const nic::ClockConversion& clock) {
+  std::lock_guard lock(mutex_);
+  clock_ = clock;
+}
+
+void MemoryNic::SetCounters(const nic::PortCounters& counters) {
+  std::lock_guard lock(mutex_);
+  counters_ = counters;
+}
+
+void MemoryNic::PushEvent(nic::PortEvent event) {
+  std::lock_guard lock(mutex_);
+  events_.push_back(event);
+  eventfd_write(event_fd_, 1);
+}
+
+absl::StatusOr<std::unique_ptr<nic::Registration>> MemoryNic::Register(void*, size_t) {
+  return absl::UnimplementedError("memory is usable as it is");
+}
+
+absl::StatusOr<std::unique_ptr<nic::QueuePair>> MemoryNic::CreateQueuePair(
+    const nic::QueuePairOptions& options, packet::BufferPool* pool) {
+  nic::Capabilities got = capabilities_;
+  got.send_queue_frames = options.send_queue_frames;
+  got.receive_queue_frames = options.receive_queue_frames;
+  auto queue = std::make_unique<MemoryQueuePair>(got, options, pool);
+  queues_.push_back(queue.get());
+  return queue;
+}
+
+absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRule& rule,
+                                                              nic::QueuePair* queue_pair) {
+  std::lock_guard lock(mutex_);
+  if (rule.share_with_kernel && !options_.share_with_kernel) {
+    return absl::UnimplementedError("add rule: DONT_TRAP asked, the device refuses it");
+  }
+  for (const Installed& installed : rules_) {
+    if (installed.rule.match == rule.match && rule.tag != 0 && installed.rule.tag != rule.tag) {
+      return absl::AlreadyExistsError("add rule: an equal match has another tag");
+    }
+  }
+  if (rules_.size() == options_.max_rules) {
+    return absl::ResourceExhaustedError("add rule: the device's table is full");
+  }
+  rules_.push_back({rule, queue_pair});
+  return std::make_unique<MemoryRule>(this, std::prev(rules_.end()));
+}
+
+nic::ClockConversion MemoryNic::SampleClock(const std::function<int64_t()>&) {
+  std::lock_guard lock(mutex_);
+  return clock_;
+}
+
+absl::StatusOr<nic::PortCounters> MemoryNic::ReadPortCounters() {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+std::optional<nic::PortEvent> MemoryNic::PollEvent() {
+  std::lock_guard lock(mutex_);
+  eventfd_t value;
+  eventfd_read(event_fd_, &value);
+  if (events_.empty()) return std::nullopt;
+  const nic::PortEvent event = events_.front();
+  events_.pop_front();
+  return event;
+}
+
+}  // namespace xtreme::engine::testing

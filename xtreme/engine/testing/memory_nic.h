@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A NIC in memory for tests: frames are injected and sent ones looked at, step by step.
+//
+// It steers by rules as the seam says: an equal match with another tag is refused, and every queue
+// that holds a matching rule gets a copy. Nothing completes by itself: the test says when.
+// Threads: rules the control thread, the rest the test's (the two do not meet: the test waits for
+// the control thread before it injects).
+
+#ifndef XTREME_XTREME_ENGINE_TESTING_MEMORY_NIC_H_
+#define XTREME_XTREME_ENGINE_TESTING_MEMORY_NIC_H_
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::engine::testing {
+
+struct SentFrame {
+  std::vector<uint8_t> bytes;
+  uint16_t flags = 0;
+};
+
+class MemoryQueuePair final : public nic::QueuePair {
+ public:
+  MemoryQueuePair(const nic::Capabilities& capabilities, const nic::QueuePairOptions& options,
+                  packet::BufferPool* pool);
+  ~MemoryQueuePair() override;
+
+  // --- The wire's side ---
+
+  // False: no buffer is posted, the frame is lost.
+  bool Inject(std::span<const uint8_t> frame, uint32_t tag = 0, uint64_t hw_clock = 0,
+              uint16_t flags = kVerified);
+  // Completes what was posted so far, at `hw_clock`.
+  void CompleteSends(uint64_t hw_clock = 0);
+  // Puts the queue pair in error.
+  void Break();
+
+  std::vector<SentFrame>& sent() { return sent_; }
+  // Frames that were rung for.
+  uint32_t visible() const { return visible_; }
+  uint32_t ready() const { return static_cast<uint32_t>(received_.size()); }
+  bool armed() const { return armed_; }
+
+  // --- nic::QueuePair ---
+
+  uint32_t PollReceive(std::span<nic::RxFrame> out) override;
+  uint32_t Refill() override;
+  uint32_t posted() const override { return static_cast<uint32_t>(posted_.size()); }
+  uint32_t TakeLowWater() override { return posted(); }
+  nic::TxStatus Post(const nic::TxFrame& frame) override;
+  void Flush() override;
+  uint32_t posted_frames() const override { return posted_frames_; }
+  uint32_t PollSend(std::span<nic::TxCompletion> out) override;
+  void Arm(bool) override;
+  int fd() const override { return fd_; }
+  void AcknowledgeEvents() override;
+  const std::optional<nic::QueueError>& error() const override { return error_; }
+  const nic::Capabilities& capabilities() const override { return capabilities_; }
+  const nic::QueueCounters& counters() const override { return counters_; }
+  uint32_t pool_key() const override { return 0x1234; }
+
+  static constexpr uint16_t kVerified =
+      nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk | nic::kRxTimestamp;
+
+ private:
+  void Show();
+
+  const nic::Capabilities capabilities_;
+  const nic::QueuePairOptions options_;
+  packet::BufferPool* const pool_;
+  std::deque<packet::Buffer*> posted_;
+  std::deque<nic::RxFrame> received_;
+  std::vector<SentFrame> sent_;
+  std::deque<nic::TxCompletion> completions_;
+  std::optional<nic::QueueError> error_;
+  nic::QueueCounters counters_;
+  uint32_t posted_frames_ = 0;
+  uint32_t completed_frames_ = 0;
+  uint32_t visible_ = 0;
+  bool armed_ = false;
+  int fd_ = -1;
+  volatile uint8_t shown_ = 0;
+};
+
+class MemoryNic final : public nic::Nic {
+ public:
+  struct Options {
+    uint32_t max_rules = 1'000;
+    uint32_t max_inline_bytes = 256;
+    uint32_t mtu = 1'500;
+    bool transmit_checksum = true;
+    bool share_with_kernel = true;
+  };
+
+  explicit MemoryNic(const Options& options);
+
+  // --- The wire's side ---
+
+  // Steers a frame to every queue pair with a matching rule; how many got it.
+  int Deliver(std::span<const uint8_t> frame, uint64_t hw_clock = 0);
+  MemoryQueuePair* queue(size_t index) { return queues_[index]; }
+  // The rules as they stand.
+  std::vector<nic::FlowRule> rules();
+  void SetClock(const nic::ClockConversion& clock);
+  void SetCounters(const nic::PortCounters& counters);
+  void PushEvent(nic::PortEvent event);
+
+  // --- nic::Nic ---
+
+  const nic::Capabilities& capabilities() const override { return capabilities_; }
+  wire::MacAddress mac() const override { return wire::MacAddress({2, 0, 0, 0, 0, 1}); }
+  absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void*, size_t) override;
+  absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
+      const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
+  absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
+                                                     nic::QueuePair* queue_pair) override;
+  nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;
+  absl::StatusOr<nic::PortCounters> ReadPortCounters() override;
+  int event_fd() const override { return event_fd_; }
+  std::optional<nic::PortEvent> PollEvent() override;
+
+ private:
+  struct Installed {
+    nic::FlowRule rule;
+    nic::QueuePair* queue;
+  };
+  class MemoryRule;
+
+  const Options options_;
+  nic::Capabilities capabilities_;
+  std::vector<MemoryQueuePair*> queues_;
+  int event_fd_ = -1;
+  std::mutex mutex_;
+  std::list<Installed> rules_;                // Guarded by mutex_, as all below.
+  nic::ClockConversion clock_;
+  nic::PortCounters counters_;
+  std::deque<nic::PortEvent> events_;
+};
+
+}  // namespace xtreme::engine::testing
+
+#endif  // XTREME_XTREME_ENGINE_TESTING_MEMORY_NIC_H_

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TimerTable: the application's timers of one ring, and when timers may fire.
+//
+// Threads: the ring's owner. Never allocates after construction.
+
+#ifndef XTREME_XTREME_ENGINE_TIMER_TABLE_H_
+#define XTREME_XTREME_ENGINE_TIMER_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "stack/base/time.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/ring_timer.h"
+
+namespace xtreme::engine {
+
+struct ApplicationTimer : RingTimer {
+  ApplicationTimer() : RingTimer(Use::kApplication) {}
+  Handle handle = 0;
+  uint64_t cookie = 0;
+};
+
+// Timers by handle, and when it is time to look at the clock.
+class TimerTable {
+ public:
+  // While spinning the clock is read once in so many polls: at some 15 ns for a poll that finds
+  // nothing, a timer is late by less than 1 us.
+  static constexpr uint32_t kPollsPerLook = 16;
+
+  TimerTable(uint16_t ring, uint32_t capacity)
+      : by_handle_(ring, capacity), timers_(std::make_unique<ApplicationTimer[]>(capacity)) {}
+
+  // Null when all are armed.
+  ApplicationTimer* Take(uint64_t cookie) {
+    // The place is the timer's, so that none is allocated.
+    const Handle handle = by_handle_.Insert(&timers_[0]);
+    if (handle == 0) return nullptr;
+    ApplicationTimer* timer = &timers_[PlaceOf(handle)];
+    timer->handle = handle;
+    timer->cookie = cookie;
+    return timer;
+  }
+  ApplicationTimer* Find(Handle handle) {
+    return by_handle_.Find(handle) == nullptr ? nullptr : &timers_[PlaceOf(handle)];
+  }
+  void Put(ApplicationTimer* timer) { by_handle_.Erase(timer->handle); }
+
+  bool IsTurn() { return ++polls_ % kPollsPerLook == 0; }
+  // The next poll looks.
+  void MakeTurn() { polls_ = kPollsPerLook - 1; }
+
+  // Timers after packets: what may fire now, given that `now` was read before the receive queue
+  // was looked at. Everything received before a deadline is handed out before its timer fires: the
+  // queue was seen empty, or since then as many frames were taken as it can have held.
+  base::Nanoseconds Barrier(base::Nanoseconds now, bool receive_empty, uint32_t queue_frames,
+                            bool* forced) {
+    *forced = false;
+    if (receive_empty) {
+      due_since_ = base::kNever;
+      return now;
+    }
+    if (due_since_ == base::kNever) {
+      due_since_ = now;
+      received_ = 0;
+    }
+    if (received_ < queue_frames) return base::Nanoseconds(-1);
+    *forced = true;
+    return std::exchange(due_since_, base::kNever);
+  }
+  void CountReceived(uint32_t frames) { received_ += frames; }
+
+ private:
+  HandleTable<ApplicationTimer> by_handle_;
+  std::unique_ptr<ApplicationTimer[]> timers_;
+  uint32_t polls_ = 0;
+  uint32_t received_ = 0;  // Frames taken since `due_since_`.
+  base::Nanoseconds due_since_ = base::kNever;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_TIMER_TABLE_H_

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Udp: the UDP of one ring: its sockets, from the received frame to the completion and from the
+// send to the posted frame.
+//
+// Invariant: a socket's completions come in the order in which their causes happened, TERMINATED
+// last and once. Rules, ports and memberships are started here and done on the control thread.
+// Addresses and ports in host order. Threads: the ring's owner.
+
+#ifndef XTREME_XTREME_ENGINE_UDP_H_
+#define XTREME_XTREME_ENGINE_UDP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "stack/wire/address.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/neighbour_waiters.h"
+#include "xtreme/engine/outcome.h"
+#include "xtreme/engine/udp_options.h"
+
+namespace xtreme::nic {
+enum class TxStatus : uint8_t;
+struct RxFrame;
+}  // namespace xtreme::nic
+namespace xtreme::udp {
+class Demux;
+}
+namespace xtreme::wire {
+enum class FrameVerdict : uint8_t;
+struct UdpFrame;
+}  // namespace xtreme::wire
+
+namespace xtreme::engine {
+
+class Neighbours;
+class PortStock;
+class SocketTable;
+struct FrameLedger;
+struct Payload;
+struct RingCore;
+struct RingTimer;
+struct SendFlow;
+struct SendOptions;
+struct SendRecord;
+struct UdpSocket;
+
+enum JoinFlag : uint32_t {
+  kShareWithKernel = 1 << 0,
+  kExcludeSource = 1 << 1,
+};
+
+class Udp : public NeighbourWaiters {
+ public:
+  explicit Udp(RingCore* core);
+  ~Udp();
+
+  // --- Sockets (udp_open.cc, udp_close.cc) ---
+
+  // EADDRINUSE, EADDRNOTAVAIL, EMFILE. What the kernel and the card say comes as OP_DONE, cookie 0.
+  Outcome Open(const UdpOptions& options, Handle* handle);
+  // Null for a stale handle or a closed socket.
+  UdpSocket* Find(Handle handle) const;
+  // EBADF.
+  Outcome SetUserData(Handle handle, uint64_t user_data);
+  // EBADF. `detach`: no completion any more.
+  Outcome Close(Handle handle, bool detach);
+
+  // --- Groups and peers (membership.cc, udp_connect.cc) ---
+
+  // EBADF, EINVAL (no group, another port, or a mixture of wanted and unwanted sources), ENOBUFS.
+  Outcome Join(Handle handle, const wire::Endpoint& group,
+               std::optional<wire::Ipv4Address> source, uint32_t flags, uint64_t cookie);
+  // EBADF, EADDRNOTAVAIL.
+  Outcome Leave(Handle handle, const wire::Endpoint& group,
+                std::optional<wire::Ipv4Address> source, uint64_t cookie);
+  // EBADF, EINVAL.
+  Outcome Connect(Handle handle, const wire::Endpoint& peer, uint64_t cookie);
+
+  // --- Sending (udp_send.cc) ---
+
+  // To the default destination.
+  SendResult Send(UdpSocket* socket, const Payload& payload, const SendOptions& options);
+  SendResult SendTo(UdpSocket* socket, const wire::Endpoint& peer, const Payload& payload,
+                    const SendOptions& options);
+  SendResult WouldSend(UdpSocket* socket, size_t length);
+  // Resolves the flows of connected sockets and runs a warm send on each.
+  void Warm();
+
+  // --- What the poll brings ---
+
+  // One frame from the receive queue, with its reference. Emits at most core->fanout completions.
+  void Receive(const nic::RxFrame& frame);
+  // Tells what was wanted of a settled frame: at most two completions, for which there is room.
+  void Settle(const SendRecord& record);
+  // Fills in user data at hand-out. False: not to be handed out (its buffer is released here).
+  bool Resolve(Completion* completion);
+  // Emits what sockets have to tell, as far as there is room.
+  void TellNews();
+  void Expire(RingTimer* timer);
+  void AdoptRoutes();
+  void NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac);
+
+  // --- What the control thread brings: each emits at most one completion ---
+
+  void OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fallback);
+  // Takes a group off a socket; emits nothing.
+  void Forget(Handle handle, wire::Ipv4Address group);
+  void Released(Handle handle);
+  void SlowPath(Handle handle, packet::Buffer* buffer, const wire::Endpoint& source,
+                const wire::Endpoint& destination);
+  void IcmpError(Handle handle, const wire::Endpoint& destination, int error);
+
+  // --- Accessors ---
+
+  const udp::Demux& demux() const { return *demux_; }
+  const FrameLedger& ledger() const { return *ledger_; }
+  const SocketTable& sockets() const { return *sockets_; }
+  // Has ports leased ahead, when few are left.
+  void StockPorts();
+  PortStock& ports() { return *ports_; }
+
+ private:
+  // Receiving (udp_receive.cc).
+  void ReceiveOther(const nic::RxFrame& rx, wire::FrameVerdict verdict);
+  bool Admit(UdpSocket& socket, packet::Buffer* buffer);
+  void EmitPacket(UdpSocket& socket, const nic::RxFrame& rx, const wire::UdpFrame& frame,
+                  uint16_t flags);
+
+  // Sending (udp_send.cc, udp_frames.cc, udp_flow.cc).
+  SendResult SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                    const SendOptions& options);
+  SendResult PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                          const SendOptions& options);
+  SendResult PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                           const SendOptions& options);
+  SendResult QueueDatagram(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                           const SendOptions& options);
+  // The frames of one datagram, in order, in `frames_`; false: the pool has too few buffers.
+  bool BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Payload& payload,
+                   const SendOptions& options);
+  void ReleaseFrames();
+  uint32_t FramesOf(const SendFlow& flow, size_t length) const;
+  SendResult Refuse(UdpSocket& socket, SendResult reason);
+  SendResult ResultOf(UdpSocket& socket, nic::TxStatus status);
+  void Resolve(UdpSocket& socket, SendFlow& flow);
+  void BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress mac);
+  SendFlow& FlowTo(UdpSocket& socket, const wire::Endpoint& peer);
+  void LoopBack(const SendFlow& flow, const Payload& payload);
+
+  // Sockets (udp_open.cc, udp_close.cc).
+  Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
+  void StartOpen(UdpSocket& socket);
+  void StartRelease(UdpSocket& socket);
+  void SetLocalAddresses();
+  void CountLocal(const UdpSocket& socket, int change);
+  void AddNews(UdpSocket& socket);
+
+  void OnPosted(const WaitingFrame& frame) override;
+  void OnFailed(const WaitingFrame& frame, int error) override;
+  void OnConnected(const WaitingConnect& connect, int error) override;
+  void OnLost(wire::Ipv4Address next_hop) override;
+
+  RingCore* const core_;
+  std::unique_ptr<udp::Demux> demux_;
+  std::unique_ptr<SocketTable> sockets_;
+  std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<FrameLedger> ledger_;
+  std::unique_ptr<PortStock> ports_;
+  std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
+  uint16_t next_id_ = 0;              // Identification of fragmented datagrams.
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_UDP_H_

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of a socket, and what is handed out to whom: after close() only TX_DONEs and TERMINATED.
+
+#include <utility>
+
+#include "stack/udp/demux.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::engine {
+
+Outcome Udp::SetUserData(Handle handle, uint64_t user_data) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "set user data: no such socket"};
+  socket->user_data = user_data;
+  return {};
+}
+
+Outcome Udp::Close(Handle handle, bool detach) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "close: no such socket"};
+  socket->state = detach ? UdpSocket::State::kDetached : UdpSocket::State::kClosing;
+  CountLocal(*socket, -1);
+  for (const auto& membership : socket->memberships()) {
+    core_->fanout = sockets_->CountListener(
+        udp::BindingKey(membership->group, core_->device.vlan_id, socket->local().port), -1);
+    --sockets_->groups;
+  }
+  demux_->Detach(*socket);
+  ++core_->host.routes_version;
+  StartRelease(*socket);
+  return {};
+}
+
+void Udp::StartRelease(UdpSocket& socket) {
+  core_->Start(MakeOperation([handle = socket.handle, side = core_->host.control_side,
+                              holdings = std::move(socket.holdings),
+                              control = core_->host.control, mailbox = core_->host.mailbox] {
+    holdings->Release(*side, *control);
+    mailbox->Push(MakeNotice([handle](Ring& ring) { ring.udp().Released(handle); }));
+  }));
+}
+
+void SocketHoldings::Release(ControlSide& side, ControlThread& control) {
+  for (RuleTable::Entry* rule : rules) side.rules.Drop(rule);
+  rules.clear();
+  for (auto& [address, group] : groups) {
+    side.rules.Drop(group.rule);
+    side.kernel->Leave(group.membership);
+  }
+  groups.clear();
+  if (port != nullptr && port->fd() >= 0) control.Unwatch(port->fd());
+  port.reset();
+}
+
+void Udp::Released(Handle handle) {
+  UdpSocket* socket = sockets_->Find(handle);
+  if (socket == nullptr) return;
+  socket->released = true;
+  AddNews(*socket);
+}
+
+void Udp::AddNews(UdpSocket& socket) {
+  if (socket.news.linked()) return;
+  sockets_->news().PushBack(socket);
+  core_->attention |= kSocketNews;
+}
+
+// A socket that has nothing more to tell but its end.
+void Udp::TellNews() {
+  while (!sockets_->news().empty() && core_->fifo.Room() > 0) {
+    UdpSocket* socket = sockets_->news().PopFront();
+    if (!socket->released || socket->sends_wanted > 0) continue;
+    if (socket->state == UdpSocket::State::kDetached) {
+      sockets_->Erase(socket);
+      continue;
+    }
+    socket->state = UdpSocket::State::kTerminated;
+    Completion* completion = core_->Emit(Kind::kTerminated);
+    completion->status = socket->termination;
+    completion->socket = socket->handle;
+    completion->user_data = socket->user_data;
+    // In the caller's array already, nothing of the socket can wait any more.
+    if (core_->fifo.waiting() == 0) sockets_->Erase(socket);
+  }
+  if (sockets_->news().empty()) core_->attention &= ~kSocketNews;
+}
+
+bool Udp::Resolve(Completion* completion) {
+  UdpSocket* socket = sockets_->Find(completion->socket);
+  const UdpSocket::State state =
+      socket == nullptr ? UdpSocket::State::kDetached : socket->state;
+  const bool last_words =
+      completion->kind == Kind::kTxDone || completion->kind == Kind::kTerminated;
+  if (state == UdpSocket::State::kDetached || (state != UdpSocket::State::kOpen && !last_words)) {
+    if (completion->kind == Kind::kPacket) {
+      packet::BufferPool::ReleaseChain(completion->buffer);
+      core_->tally.drops.Count(Drop::kClosed);
+    }
+    return false;
+  }
+  completion->user_data = socket->user_data;
+  if (completion->kind == Kind::kTerminated) sockets_->Erase(socket);
+  return true;
+}
+
+void Udp::Settle(const SendRecord& record) {
+  UdpSocket* socket = sockets_->Find(record.socket);
+  if (socket == nullptr) return;
+  const bool open = socket->state == UdpSocket::State::kOpen;
+  const auto tell = [&](Kind kind) {
+    Completion* completion = core_->Emit(kind);
+    completion->status = record.error;
+    completion->socket = socket->handle;
+    completion->user_data = socket->user_data;
+    completion->cookie = record.cookie;
+    if (record.hw_clock == 0 || record.error != 0) return;
+    const nic::ClockConversion& clock = core_->clock.device();
+    completion->hw_clock = record.hw_clock;
+    completion->hw_time_ns = clock.ToNanoseconds(record.hw_clock);
+    if (clock.in_sync) completion->flags |= kClockSynced;
+  };
+  if ((record.wants & kWantWire) != 0 && open && record.error == 0) tell(Kind::kTxWire);
+  const bool told = open || socket->state == UdpSocket::State::kClosing;
+  if ((record.wants & kWantDone) != 0 && told) tell(Kind::kTxDone);
+  if (--socket->sends_wanted == 0) AddNews(*socket);
+}
+
+void Udp::OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fallback) {
+  UdpSocket* socket = Find(handle);
+  if (fallback) {
+    ++core_->tally.counters.fallback_rules;
+    Completion news;
+    Clear(&news, Kind::kRing);
+    news.event = RingEvent::kRuleFallback;
+    news.user_data = core_->options.user_data;
+    news.interface_index = core_->device.ifindex;
+    news.text = "the device's table of rules is full: a shared rule stands in";
+    core_->Tell(news);
+  }
+  if (socket == nullptr) return;
+  Completion* completion = core_->Emit(Kind::kOpDone);
+  completion->status = outcome.error;
+  completion->socket = handle;
+  completion->user_data = socket->user_data;
+  completion->cookie = cookie;
+  // The notice that brought it lives until it was handed out.
+  completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
+}
+
+void Udp::IcmpError(Handle handle, const wire::Endpoint& destination, int error) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return;
+  Completion* completion = core_->Emit(Kind::kError);
+  completion->status = error;
+  completion->socket = handle;
+  completion->user_data = socket->user_data;
+  StoreIp(destination.address, &completion->destination_ip);
+  completion->destination_port = destination.port;
+}
+
+}  // namespace xtreme::engine

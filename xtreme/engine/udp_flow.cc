@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flows: where a destination is, by the kernel's tables as of the ring's epoch, without a system
+// call; and what the poll brings to change that.
+
+#include <algorithm>
+#include <cstring>
+
+#include "stack/udp/demux.h"
+#include "stack/wire/ipv4.h"
+#include "stack/wire/udp.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/snapshot.h"
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::engine {
+
+SendFlow& Udp::FlowTo(UdpSocket& socket, const wire::Endpoint& peer) {
+  if (socket.flows == nullptr) socket.flows = std::make_unique<SendFlows>();
+  SendFlows& flows = *socket.flows;
+  for (SendFlow& flow : flows.recent) {
+    if (flow.peer == peer) return flow;
+  }
+  SendFlow& flow = flows.recent[flows.next++ % SendFlows::kRemembered];
+  flow = SendFlow();
+  flow.peer = peer;
+  return flow;
+}
+
+void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
+  flow.state = SendFlow::State::kNoRoute;
+  const wire::Ipv4Address local = socket.local().address;
+  std::optional<wire::Ipv4Address> source;
+  if (local.IsUnicastHost()) source = local;
+  // A group leaves by the ring's interface; for the rest the kernel's routes decide.
+  std::optional<uint32_t> ifindex;
+  if (flow.peer.address.IsMulticast() || flow.peer.address.IsLimitedBroadcast()) {
+    ifindex = core_->device.ifindex;
+  }
+  const host::RouteResult route =
+      core_->host.routes->RouteTo(flow.peer.address, source, ifindex);
+  flow.epoch = core_->host.routes_version;
+  if (!route.reachable() || route.kind == host::RouteKind::kLocal || flow.peer.port == 0) return;
+  if (route.ifindex != core_->device.ifindex) return;
+  if (route.kind == host::RouteKind::kBroadcast && !socket.settings.broadcast) return;
+
+  flow.source = {route.source, socket.local().port};
+  flow.next_hop = route.next_hop;
+  flow.mtu = route.mtu;
+  flow.max_payload = route.mtu - static_cast<uint32_t>(wire::kIpv4MinHeaderBytes +
+                                                       wire::kUdpHeaderBytes);
+  if (route.kind == host::RouteKind::kMulticast) {
+    const uint64_t key =
+        udp::BindingKey(flow.peer.address, core_->device.vlan_id, flow.peer.port);
+    flow.loopback = socket.settings.multicast_loop && sockets_->Listeners(key) > 0;
+    return BuildHeaders(socket, flow, wire::MulticastMac(flow.peer.address));
+  }
+  if (route.kind == host::RouteKind::kBroadcast) {
+    return BuildHeaders(socket, flow, wire::MacAddress::Broadcast());
+  }
+  const host::Neighbour* known =
+      core_->host.routes->FindNeighbour(core_->device.ifindex, flow.next_hop);
+  if (known != nullptr && known->usable()) return BuildHeaders(socket, flow, known->mac);
+  const wire::MacAddress* asked = neighbours_->Find(flow.next_hop, flow.source.address);
+  BuildHeaders(socket, flow, asked == nullptr ? wire::MacAddress() : *asked);
+  if (asked == nullptr) flow.state = SendFlow::State::kNeighbour;
+}
+
+void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress mac) {
+  const bool group = flow.peer.address.IsMulticast();
+  wire::FrameTemplate::Fields fields{
+      .destination_mac = mac,
+      .source_mac = core_->device.nic->mac(),
+      .destination = flow.peer,
+      .source = flow.source,
+      .ttl = group ? socket.settings.multicast_ttl : socket.settings.ttl,
+      .tos = socket.settings.tos};
+  if (core_->device.vlan_id != 0) fields.vlan = wire::VlanTag{.id = core_->device.vlan_id};
+  flow.pattern = wire::FrameTemplate(fields);
+  memcpy(flow.headers.data(), flow.pattern.data(), flow.headers.size());
+  flow.header_bytes = static_cast<uint8_t>(flow.pattern.header_bytes());
+  flow.tx_flags =
+      core_->device.transmit_checksum ? nic::kTxIpChecksum | nic::kTxL4Checksum : 0;
+  flow.state = SendFlow::State::kReady;
+}
+
+void Udp::LoopBack(const SendFlow& flow, const Payload& payload) {
+  const wire::UdpFlow received{.destination = flow.peer.address,
+                               .source = flow.source.address,
+                               .destination_port = flow.peer.port,
+                               .source_port = flow.source.port,
+                               .vlan_id = core_->device.vlan_id};
+  const udp::Binding* binding = demux_->First(received, nullptr);
+  if (binding == nullptr) return;
+  packet::Buffer* buffer = core_->device.pool->Acquire();
+  if (buffer == nullptr || payload.length > core_->device.pool->payload_bytes()) {
+    core_->CountLoss(Drop::kLoopbackBuffers);
+    if (buffer != nullptr) packet::BufferPool::ReleaseByOwner(buffer);
+    return;
+  }
+  memcpy(buffer->data, payload.data, payload.length);
+  buffer->length = static_cast<uint32_t>(payload.length);
+  const uint16_t flags = demux_->Next(binding, received) == nullptr ? 0 : kShared;
+  for (; binding != nullptr; binding = demux_->Next(binding, received)) {
+    UdpSocket& socket = *static_cast<UdpSocket*>(binding->endpoint);
+    // One slot is left for what must be told whatever happens.
+    if (core_->fifo.Room() < 2) {
+      core_->CountLoss(Drop::kLoopbackRoom);
+      continue;
+    }
+    packet::BufferPool::AddReferenceByOwner(buffer);
+    if (!Admit(socket, buffer)) continue;
+    ++core_->tally.counters.loopback;
+    socket.CountReceived(buffer->length);
+    Completion* completion = core_->Emit(Kind::kPacket);
+    completion->flags = kLoopback | kMulticast | flags;
+    completion->socket = socket.handle;
+    completion->user_data = socket.user_data;
+    completion->buffer = buffer;
+    completion->data = buffer->data;
+    completion->length = buffer->length;
+    completion->count = 1;
+    StoreIp(received.source, &completion->source_ip);
+    StoreIp(received.destination, &completion->destination_ip);
+    completion->source_port = received.source_port;
+    completion->destination_port = received.destination_port;
+  }
+  packet::BufferPool::ReleaseByOwner(buffer);
+}
+
+void Udp::AdoptRoutes() {
+  SetLocalAddresses();
+  neighbours_->AdoptRoutes();
+}
+
+void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {
+  neighbours_->Seen(address, mac);
+}
+
+void Udp::Expire(RingTimer* timer) { neighbours_->Expire(timer); }
+
+void Udp::OnPosted(const WaitingFrame& frame) {
+  UdpSocket* socket = sockets_->Find(frame.record.socket);
+  if (socket == nullptr) return;
+  if (frame.last) ++socket->sends.sent;
+  socket->sends.sent_bytes += frame.length;
+}
+
+void Udp::OnFailed(const WaitingFrame& frame, int error) {
+  if (frame.buffer != nullptr) packet::BufferPool::Release(frame.buffer);
+  UdpSocket* socket = sockets_->Find(frame.record.socket);
+  if (socket == nullptr) return;
+  Completion completion;
+  Clear(&completion, Kind::kError);
+  completion.status = error;
+  completion.socket = socket->handle;
+  completion.user_data = socket->user_data;
+  completion.interface_index = core_->device.ifindex;
+  StoreIp(frame.peer.address, &completion.destination_ip);
+  completion.destination_port = frame.peer.port;
+  if (socket->state == UdpSocket::State::kOpen) core_->Tell(completion);
+  if (frame.record.wants == kWantNothing) return;
+  if ((frame.record.wants & kWantDone) != 0 && socket->state != UdpSocket::State::kDetached) {
+    completion.kind = Kind::kTxDone;
+    completion.status = ECANCELED;
+    completion.cookie = frame.record.cookie;
+    core_->Tell(completion);
+  }
+  if (--socket->sends_wanted == 0) AddNews(*socket);
+}
+
+void Udp::OnConnected(const WaitingConnect& connect, int error) {
+  UdpSocket* socket = Find(connect.socket);
+  if (socket == nullptr) return;
+  Completion completion;
+  Clear(&completion, Kind::kOpDone);
+  completion.status = error;
+  completion.socket = socket->handle;
+  completion.user_data = socket->user_data;
+  completion.interface_index = core_->device.ifindex;
+  completion.cookie = connect.cookie;
+  if (error != 0) completion.text = "connect: the next hop does not answer";
+  core_->Tell(completion);
+}
+
+void Udp::OnLost(wire::Ipv4Address next_hop) {
+  Completion completion;
+  Clear(&completion, Kind::kRing);
+  completion.event = RingEvent::kNeighbourLost;
+  completion.user_data = core_->options.user_data;
+  completion.interface_index = core_->device.ifindex;
+  StoreIp(next_hop, &completion.destination_ip);
+  core_->Tell(completion);
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opening a socket: what can be known at once is refused at once; port and rules are started.
+
+#include <sys/epoll.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "stack/udp/demux.h"
+#include "stack/wire/address_text.h"
+#include "stack/wire/ipv4.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/snapshot.h"
+
+namespace xtreme::engine {
+namespace {
+
+// A datagram or ICMP error that came by the kernel's socket, on its way to the ring.
+struct SlowDatagram {
+  Handle socket;
+  wire::Endpoint source;
+  wire::Endpoint destination;
+  std::vector<uint8_t> payload;
+  int error;
+};
+
+// Copies a datagram into pool buffers, as many as it takes; null when there are too few.
+packet::Buffer* CopyIn(packet::BufferPool* pool, const std::vector<uint8_t>& payload) {
+  packet::Buffer* head = nullptr;
+  packet::Buffer** link = &head;
+  size_t copied = 0;
+  do {
+    packet::Buffer* buffer = pool->Acquire();
+    if (buffer == nullptr) {
+      packet::BufferPool::ReleaseChain(head);
+      return nullptr;
+    }
+    const size_t length = std::min<size_t>(pool->payload_bytes(), payload.size() - copied);
+    memcpy(buffer->data, payload.data() + copied, length);
+    buffer->length = static_cast<uint32_t>(length);
+    copied += length;
+    *link = buffer;
+    link = &buffer->next;
+  } while (copied < payload.size());
+  return head;
+}
+
+void Arrive(Ring& ring, const SlowDatagram& datagram) {
+  RingCore& core = ring.core();
+  if (datagram.error != 0) {
+    return ring.udp().IcmpError(datagram.socket, datagram.destination, datagram.error);
+  }
+  packet::Buffer* buffer = CopyIn(core.device.pool.get(), datagram.payload);
+  if (buffer == nullptr) return core.CountLoss(Drop::kSlowPathBuffers);
+  ring.udp().SlowPath(datagram.socket, buffer, datagram.source, datagram.destination);
+}
+
+// What opening a socket asks of the control thread.
+struct OpenWork {
+  Handle handle;
+  wire::Endpoint local;
+  bool reuse;
+  bool deliver;
+  std::vector<nic::FlowRule> rules;
+  std::shared_ptr<ControlSide> side;
+  std::shared_ptr<SocketHoldings> holdings;
+  std::shared_ptr<Mailbox> mailbox;
+  ControlThread* control;
+
+  absl::Status Run(bool* fallback) {
+    if (holdings->port == nullptr) {
+      auto port = side->kernel->LeasePort(local, reuse, deliver);
+      if (!port.ok()) return port.status();
+      holdings->port = *std::move(port);
+    }
+    ServeSlowPath();
+    for (const nic::FlowRule& rule : rules) {
+      auto held = side->rules.Hold(rule);
+      if (!held.ok()) return held.status();
+      holdings->rules.push_back(held->entry);
+      *fallback |= held->fallback;
+    }
+    return absl::OkStatus();
+  }
+
+  void ServeSlowPath() {
+    KernelPort* port = holdings->port.get();
+    if (port->fd() < 0) return;
+    control->Watch(port->fd(), EPOLLIN, [port, handle = handle, mailbox = mailbox](uint32_t) {
+      port->Drain([&](const KernelDatagram& datagram) {
+        SlowDatagram slow{.socket = handle,
+                          .source = datagram.source,
+                          .destination = datagram.destination,
+                          .payload = {datagram.payload.begin(), datagram.payload.end()},
+                          .error = datagram.error};
+        mailbox->Push(MakeNotice([slow = std::move(slow)](Ring& ring) { Arrive(ring, slow); }));
+      });
+    });
+  }
+};
+
+}  // namespace
+
+UdpSocket::UdpSocket(const udp::Endpoint::Options& options) : udp::Endpoint(options) {}
+UdpSocket::~UdpSocket() = default;
+
+Udp::Udp(RingCore* core)
+    : core_(core),
+      demux_(std::make_unique<udp::Demux>()),
+      sockets_(std::make_unique<SocketTable>(core->options.number, core->options.max_sockets)),
+      neighbours_(std::make_unique<Neighbours>(core, this)),
+      ledger_(std::make_unique<FrameLedger>()),
+      ports_(std::make_unique<PortStock>()) {
+  SetLocalAddresses();
+}
+
+Udp::~Udp() {
+  sockets_->ForEach([this](UdpSocket& socket) {
+    if (socket.attached()) demux_->Detach(socket);
+  });
+}
+
+void Udp::SetLocalAddresses() {
+  std::vector<udp::Demux::LocalAddress> local;
+  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
+    if (address.ifindex != core_->device.ifindex) continue;
+    local.push_back({.prefix = {address.local, address.prefix_length},
+                     .vlan_id = core_->device.vlan_id});
+  }
+  demux_->SetLocalAddresses(local);
+}
+
+UdpSocket* Udp::Find(Handle handle) const {
+  UdpSocket* socket = sockets_->Find(handle);
+  return socket != nullptr && socket->state == UdpSocket::State::kOpen ? socket : nullptr;
+}
+
+Outcome Udp::ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const {
+  *local = options.local;
+  const wire::Ipv4Address address = local->address;
+  const bool bindable = address.IsAny() || address.IsMulticast() || demux_->IsLocal(address) ||
+                        demux_->IsBroadcast(address);
+  if (!bindable) {
+    return {EADDRNOTAVAIL, absl::StrCat("open UDP socket: ", wire::ToString(address),
+                                        " asked, not an address of ",
+                                        core_->options.interface_name)};
+  }
+  if (local->port == 0) return {};
+  const uint64_t key = udp::BindingKey(address, core_->device.vlan_id, local->port);
+  if (!options.reuse && sockets_->Listeners(key) > 0) {
+    return {EADDRINUSE, absl::StrCat("open UDP socket: ", wire::ToString(*local),
+                                     " asked, another socket of the ring has it")};
+  }
+  return {};
+}
+
+void Udp::CountLocal(const UdpSocket& socket, int change) {
+  const bool shared =
+      socket.local().address.IsAny() || demux_->IsBroadcast(socket.local().address);
+  const wire::Ipv4Address address = shared ? wire::Ipv4Address::Any() : socket.local().address;
+  if (address.IsMulticast()) return;  // Counted by its groups.
+  core_->fanout = sockets_->CountListener(
+      udp::BindingKey(address, core_->device.vlan_id, socket.local().port), change);
+}
+
+Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
+  udp::Endpoint::Options endpoint{.vlan_id = core_->device.vlan_id};
+  if (Outcome chosen = ChooseLocal(options, &endpoint.local); !chosen.ok()) return chosen;
+  std::unique_ptr<KernelPort> port;
+  if (endpoint.local.port == 0) {
+    port = ports_->Take();
+    if (port == nullptr) return {EADDRINUSE, "open UDP socket: any port asked, none is leased"};
+    endpoint.local.port = port->local().port;
+  }
+  auto socket = std::make_unique<UdpSocket>(endpoint);
+  UdpSocket& opened = *socket;
+  *handle = sockets_->Insert(socket);
+  if (*handle == 0) {
+    if (port != nullptr) ports_->Add(std::move(port));
+    return {EMFILE, absl::StrCat("open UDP socket: max_sockets ", core_->options.max_sockets,
+                                 " are open")};
+  }
+  opened.user_data = options.user_data;
+  opened.settings = {
+      .ttl = options.ttl == 0 ? uint8_t{64} : options.ttl,
+      .multicast_ttl = options.multicast_ttl == 0 ? uint8_t{1} : options.multicast_ttl,
+      .tos = options.tos,
+      .multicast_loop = options.multicast_loop,
+      .broadcast = options.broadcast,
+      .reuse = options.reuse};
+  if (options.max_held > 0) {
+    if (sockets_->serials == nullptr) {
+      sockets_->serials = std::make_unique<BufferSerials>(core_->device.pool->capacity());
+    }
+    opened.held = std::make_unique<HeldBuffers>(options.max_held, sockets_->serials.get());
+  }
+  opened.holdings = std::make_shared<SocketHoldings>();
+  opened.holdings->port = std::move(port);
+  demux_->Attach(opened);
+  CountLocal(opened, +1);
+  StartOpen(opened);
+  StockPorts();
+  return {};
+}
+
+void Udp::StartOpen(UdpSocket& socket) {
+  OpenWork work{.handle = socket.handle,
+                .local = socket.local(),
+                .reuse = socket.settings.reuse,
+                .deliver = core_->options.fragments == Fragments::kKernel &&
+                           !socket.local().address.IsMulticast(),
+                .side = core_->host.control_side,
+                .holdings = socket.holdings,
+                .mailbox = core_->host.mailbox,
+                .control = core_->host.control};
+  nic::FlowRule rule;
+  rule.match.destination_mac = core_->device.nic->mac();
+  if (core_->device.vlan_id != 0) rule.match.vlan_id = core_->device.vlan_id;
+  rule.match.protocol = wire::kIpProtocolUdp;
+  rule.match.destination_port = socket.local().port;
+  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
+    if (address.ifindex != core_->device.ifindex) continue;
+    const bool wanted = socket.local().address.IsAny() || socket.local().address == address.local;
+    if (!wanted) continue;
+    rule.match.destination_ip = address.local;
+    // A port that is ours alone: the tag is a hint to its socket.
+    const bool tagged = !socket.settings.reuse && !socket.local().address.IsAny();
+    rule.tag = tagged ? PlaceOf(socket.handle) + 1 : 0;
+    work.rules.push_back(rule);
+  }
+  if (socket.settings.broadcast || demux_->IsBroadcast(socket.local().address)) {
+    rule.match.destination_mac = wire::MacAddress::Broadcast();
+    rule.match.destination_ip.reset();
+    rule.tag = 0;
+    work.rules.push_back(rule);
+  }
+  core_->Start(MakeOperation([work = std::move(work)]() mutable {
+    bool fallback = false;
+    const Outcome outcome = OutcomeOf(work.Run(&fallback));
+    work.mailbox->Push(MakeNotice([handle = work.handle, outcome, fallback](Ring& ring) {
+      ring.udp().OpDone(handle, 0, outcome, fallback);
+    }));
+  }));
+}
+
+void Udp::StockPorts() {
+  const size_t wanted = ports_->Wanted();
+  if (wanted == 0) return;
+  core_->Start(MakeOperation([wanted, side = core_->host.control_side,
+                              deliver = core_->options.fragments == Fragments::kKernel,
+                              mailbox = core_->host.mailbox] {
+    auto leased = std::make_shared<std::vector<std::unique_ptr<KernelPort>>>();
+    for (size_t i = 0; i < wanted; ++i) {
+      auto port = side->kernel->LeasePort({}, /*reuse=*/false, deliver);
+      if (!port.ok()) break;
+      leased->push_back(*std::move(port));
+    }
+    mailbox->Push(MakeNotice([wanted, leased](Ring& ring) {
+      for (auto& port : *leased) ring.udp().ports().Add(std::move(port));
+      ring.udp().ports().Delivered(wanted);
+    }));
+  }));
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// UdpOptions: what a UDP socket is opened with, field for field as xtreme_udp_options.
+//
+// Ports and addresses in host order. Threads: a plain value.
+
+#ifndef XTREME_XTREME_ENGINE_UDP_OPTIONS_H_
+#define XTREME_XTREME_ENGINE_UDP_OPTIONS_H_
+
+#include <cstdint>
+
+#include "stack/wire/address.h"
+
+namespace xtreme::engine {
+
+struct UdpOptions {
+  wire::Endpoint local;         // Any: the interface's addresses. Port 0: one is leased.
+  uint64_t user_data = 0;
+  bool reuse = false;
+  bool multicast_loop = false;
+  bool broadcast = false;
+  uint8_t multicast_ttl = 1;    // 0: 1.
+  uint8_t ttl = 64;             // 0: 64.
+  uint8_t tos = 0;
+  uint32_t max_held = 0;        // 0: no limit.
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_UDP_OPTIONS_H_

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a received frame to PACKET completions.
+
+#include "stack/udp/demux.h"
+#include "stack/wire/frame.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::engine {
+
+// The NIC's verdicts are handed to the parser as they are.
+static_assert(int{nic::kRxIpChecksumOk} == int{wire::kIpChecksumVerified});
+static_assert(int{nic::kRxL4ChecksumOk} == int{wire::kUdpChecksumVerified});
+
+void Udp::Receive(const nic::RxFrame& rx) {
+  packet::Buffer* buffer = rx.buffer;
+  wire::UdpFrame frame;
+  const wire::FrameVerdict verdict =
+      wire::ParseUdpFrame(buffer->data, buffer->length, rx.flags & wire::kAllChecksumsVerified,
+                          &frame);
+  if ((rx.flags & nic::kRxVlanStripped) != 0) frame.SetTag(rx.vlan);
+  if (verdict != wire::FrameVerdict::kUdp) [[unlikely]] return ReceiveOther(rx, verdict);
+
+  // A tag may be another process's: the socket in that place is only looked at first.
+  const UdpSocket* hinted = rx.tag == 0 ? nullptr : sockets_->At(rx.tag - 1);
+  const udp::Binding* binding =
+      demux_->First(frame.flow, hinted == nullptr ? nullptr : &hinted->binding());
+  if (binding == nullptr) [[unlikely]] {
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return;
+  }
+  buffer->data += frame.payload_offset;
+  buffer->length = frame.payload_bytes;
+  if (sockets_->serials != nullptr) sockets_->serials->Received(buffer);
+
+  const udp::Binding* next = demux_->Next(binding, frame.flow);
+  if (next == nullptr) [[likely]] {
+    EmitPacket(*static_cast<UdpSocket*>(binding->endpoint), rx, frame, 0);
+    return;
+  }
+  ++core_->tally.counters.shared;
+  while (binding != nullptr) {
+    next = demux_->Next(binding, frame.flow);
+    if (next != nullptr) packet::BufferPool::AddReferenceByOwner(buffer);
+    EmitPacket(*static_cast<UdpSocket*>(binding->endpoint), rx, frame, kShared);
+    binding = next;
+  }
+}
+
+void Udp::ReceiveOther(const nic::RxFrame& rx, wire::FrameVerdict verdict) {
+  ledger_->verdicts.Count(verdict);
+  packet::BufferPool::ReleaseByOwner(rx.buffer);
+}
+
+bool Udp::Admit(UdpSocket& socket, packet::Buffer* buffer) {
+  if (socket.held == nullptr || socket.held->Add(buffer, core_->poll_ticks)) return true;
+  ++socket.sends.held_limit;
+  core_->CountLoss(Drop::kHeldLimit);
+  packet::BufferPool::ReleaseByOwner(buffer);
+  return false;
+}
+
+void Udp::EmitPacket(UdpSocket& socket, const nic::RxFrame& rx, const wire::UdpFrame& frame,
+                     uint16_t flags) {
+  if (!Admit(socket, rx.buffer)) [[unlikely]] return;
+  socket.CountReceived(frame.payload_bytes);
+  ++core_->tally.counters.packets;
+
+  Completion* completion = core_->fifo.Emit();
+  const nic::ClockConversion& clock = core_->clock.device();
+  const bool timed = (rx.flags & nic::kRxTimestamp) != 0;
+  if (timed && clock.in_sync) flags |= kClockSynced;
+  if (frame.flow.destination.IsMulticast()) flags |= kMulticast;
+  completion->kind = Kind::kPacket;
+  completion->event = RingEvent::kNone;
+  completion->flags = flags | core_->after_drop;
+  completion->status = 0;
+  completion->socket = socket.handle;
+  completion->user_data = socket.user_data;
+  completion->buffer = rx.buffer;
+  completion->data = rx.buffer->data;
+  completion->length = frame.payload_bytes;
+  completion->count = 1;
+  completion->hw_time_ns = timed ? clock.ToNanoseconds(rx.hw_clock) : 0;
+  completion->poll_tsc = core_->poll_ticks;
+  StoreIp(frame.flow.source, &completion->source_ip);
+  StoreIp(frame.flow.destination, &completion->destination_ip);
+  completion->source_port = frame.flow.source_port;
+  completion->destination_port = frame.flow.destination_port;
+  completion->interface_index = core_->device.ifindex;
+  completion->hw_clock = timed ? rx.hw_clock : 0;
+  completion->cookie = 0;
+  completion->vlan = frame.tagged() ? frame.vlan_tci : 0;
+  core_->after_drop = 0;
+}
+
+void Udp::SlowPath(Handle handle, packet::Buffer* buffer, const wire::Endpoint& source,
+                   const wire::Endpoint& destination) {
+  UdpSocket* socket = sockets_->Find(handle);
+  if (socket == nullptr || socket->state != UdpSocket::State::kOpen) {
+    packet::BufferPool::ReleaseChain(buffer);
+    core_->tally.drops.Count(Drop::kClosed);
+    return;
+  }
+  uint32_t links = 0;
+  for (const packet::Buffer* link = buffer; link != nullptr; link = link->next) ++links;
+  ++core_->tally.counters.slow_path;
+  Completion* completion = core_->Emit(Kind::kPacket);
+  completion->flags = kSlowPath | (links > 1 ? kChained : 0);
+  completion->socket = handle;
+  completion->user_data = socket->user_data;
+  completion->buffer = buffer;
+  completion->data = buffer->data;
+  completion->length = static_cast<uint32_t>(packet::ChainLength(buffer));
+  completion->count = links;
+  StoreIp(source.address, &completion->source_ip);
+  StoreIp(destination.address, &completion->destination_ip);
+  completion->source_port = source.port;
+  completion->destination_port = destination.port;
+  socket->CountReceived(completion->length);
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The completion contract, received datagrams.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "xtreme/engine/testing/ring_fixture.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+using UdpReceiveTest = RingTest;
+
+TEST_F(UdpReceiveTest, ADatagramIsOneCompletionWithEveryFieldWritten) {
+  Open();
+  const Handle socket = OpenSocket({.local = {kOwn, 7000}, .user_data = 0x1122});
+  now = 5'000;
+  ASSERT_TRUE(queue().Inject(MakeFrame({.payload = "hello"}), 0, 4'000));
+  const auto got = PollOnce();
+  ASSERT_EQ(got.size(), 1u);
+  const Completion& packet = got[0];
+  EXPECT_EQ(packet.kind, Kind::kPacket);
+  EXPECT_EQ(packet.event, RingEvent::kNone);
+  EXPECT_EQ(packet.flags, kClockSynced);
+  EXPECT_EQ(packet.status, 0);
+  EXPECT_EQ(packet.socket, socket);
+  EXPECT_EQ(packet.user_data, 0x1122u);
+  EXPECT_EQ(packet.data, packet.buffer->data);
+  EXPECT_EQ(Text(packet), "hello");
+  EXPECT_EQ(packet.count, 1u);
+  EXPECT_EQ(packet.hw_time_ns, 4'000);
+  EXPECT_EQ(packet.hw_clock, 4'000u);
+  EXPECT_EQ(packet.poll_tsc, 5'000u);
+  const IpBytes source = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 2};
+  const IpBytes destination = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 1};
+  EXPECT_EQ(packet.source_ip, source);
+  EXPECT_EQ(packet.destination_ip, destination);
+  EXPECT_EQ(packet.source_port, 5000);
+  EXPECT_EQ(packet.destination_port, 7000);
+  EXPECT_EQ(packet.interface_index, MemoryKernel::kIfindex);
+  EXPECT_EQ(packet.cookie, 0u);
+  EXPECT_EQ(packet.vlan, 0u);
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, DatagramsOfAllSocketsInReceiveCqOrder) {
+  Open();
+  const Handle a = OpenSocket(7000);
+  const Handle b = OpenSocket(7001);
+  std::vector<Handle> expected;
+  for (int i = 0; i < 20; ++i) {
+    const uint16_t port = i % 3 == 0 ? 7000 : 7001;
+    expected.push_back(port == 7000 ? a : b);
+    ASSERT_TRUE(Inject({.destination = {kOwn, port}, .payload = std::string(1, 'a' + i)}));
+  }
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].socket, expected[i]);
+    EXPECT_EQ(Text(got[i]), std::string(1, static_cast<char>('a' + i)));
+  }
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, NothingMergedOrDroppedBetweenCqAndApplication) {
+  options.completions = 64;
+  options.rx_queue_frames = 256;
+  Open();
+  OpenSocket(7000);
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(Inject({.payload = std::to_string(i)}));
+  // One at a time: the fifo never holds what the application did not ask for.
+  for (int i = 0; i < 200; ++i) {
+    const auto got = PollOnce(1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(Text(got[0]), std::to_string(i));
+    Release(got);
+  }
+  EXPECT_TRUE(PollAll().empty());
+}
+
+TEST_F(UdpReceiveTest, PollTakesACqeOnlyIfTheFifoHasRoomForAllItCauses) {
+  options.completions = 64;
+  Open();
+  std::vector<Handle> sockets;
+  for (int i = 0; i < 40; ++i) {
+    sockets.push_back(OpenSocket({.local = {{}, 7000}, .reuse = true}));
+    Join(sockets.back(), kGroup);
+  }
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Inject({.destination = {kGroup, 7000}, .payload = std::to_string(i)}));
+  }
+  // One datagram is 40 completions: with 39 waiting, the second has no room.
+  auto got = PollOnce(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(queue().ready(), 2u);
+  EXPECT_TRUE(ring->More());
+  for (std::vector<Completion> more; (more = PollOnce(1)).size() == 1;) {
+    got.push_back(more[0]);
+  }
+  ASSERT_EQ(got.size(), 120u);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(Text(got[i]), std::to_string(i / 40));
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, SocketsOnOneGroupGetTheSameBufferShared) {
+  Open();
+  const Handle a = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  const Handle b = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  Join(a, kGroup);
+  Join(b, kGroup);
+  ASSERT_TRUE(Inject({.destination = {kGroup, 7000}, .payload = "both"}));
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_NE(got[0].socket, got[1].socket);
+  EXPECT_EQ(got[0].buffer, got[1].buffer);
+  EXPECT_EQ(got[0].flags, kShared | kMulticast | kClockSynced);
+  EXPECT_EQ(got[1].flags, kShared | kMulticast | kClockSynced);
+  EXPECT_FALSE(packet::BufferPool::ReleaseByOwner(got[0].buffer));
+  EXPECT_EQ(Text(got[1]), "both");
+  EXPECT_TRUE(packet::BufferPool::ReleaseByOwner(got[1].buffer));
+}
+
+TEST_F(UdpReceiveTest, ATagIsAHintThatIsVerified) {
+  Open();
+  const Handle a = OpenSocket({.local = {kOwn, 7000}});
+  const Handle b = OpenSocket({.local = {kOwn, 7001}});
+  const uint32_t tag_of_a = PlaceOf(a) + 1;
+  // Right, somebody else's, and one of no socket.
+  ASSERT_TRUE(queue().Inject(MakeFrame({.destination = {kOwn, 7000}}), tag_of_a));
+  ASSERT_TRUE(queue().Inject(MakeFrame({.destination = {kOwn, 7001}}), tag_of_a));
+  ASSERT_TRUE(queue().Inject(MakeFrame({.destination = {kOwn, 7001}}), 0xFFFFFF));
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_EQ(got[0].socket, a);
+  EXPECT_EQ(got[1].socket, b);
+  EXPECT_EQ(got[2].socket, b);
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, WhatIsForNobodyIsDroppedByName) {
+  Open();
+  OpenSocket(7000);
+  Inject({.destination = {kOwn, 7999}});
+  Inject({.destination = {kGroup, 7000}});
+  auto bad = MakeFrame({});
+  bad[40] ^= 1;
+  queue().Inject(bad, 0, 0, nic::kRxIpChecksumOk);
+  bad.resize(30);
+  queue().Inject(bad);
+  EXPECT_TRUE(PollAll().empty());
+  EXPECT_EQ(Counter("drop", "no_socket"), 1u);
+  EXPECT_EQ(Counter("drop", "not_member"), 1u);
+  EXPECT_EQ(Counter("drop", "udp_checksum"), 1u);
+  EXPECT_EQ(queue().posted(), options.rx_queue_frames);
+}
+
+TEST_F(UdpReceiveTest, SourceFiltersWorkInSoftware) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  const wire::Ipv4Address wanted(10, 0, 0, 2);
+  ASSERT_TRUE(ring->udp().Join(socket, {kGroup, 0}, wanted, 0, 9).ok());
+  Settle();
+  EXPECT_EQ(kernel->memberships().at(kGroup).sources,
+            std::vector<wire::Ipv4Address>{wanted});
+  Inject({.source = {wanted, 5000}, .destination = {kGroup, 7000}, .payload = "yes"});
+  Inject({.source = kStranger, .destination = {kGroup, 7000}, .payload = "no"});
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(Text(got[0]), "yes");
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, UserDataIsReadWhenHandedOut) {
+  Open();
+  const Handle a = OpenSocket({.local = {{}, 7000}, .user_data = 1, .reuse = true});
+  const Handle b = OpenSocket({.local = {{}, 7000}, .user_data = 1, .reuse = true});
+  Join(a, kGroup);
+  Join(b, kGroup);
+  Inject({.destination = {kGroup, 7000}});
+  // One is handed out, the other waits.
+  const auto first = PollOnce(1);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].user_data, 1u);
+  ring->udp().SetUserData(first[0].socket == a ? b : a, 2);
+  const auto second = PollAll();
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].user_data, 2u);
+  Release(first);
+  Release(second);
+}
+
+TEST_F(UdpReceiveTest, ClosedInTheSameBatchStillHandsOut) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  for (int i = 0; i < 4; ++i) Inject({.payload = std::to_string(i)});
+  const auto got = PollOnce();
+  ASSERT_EQ(got.size(), 4u);
+  EXPECT_EQ(Text(got[0]), "0");
+  ASSERT_TRUE(ring->udp().Close(socket, false).ok());
+  // What was handed out is ours, whatever happens to the socket.
+  EXPECT_EQ(Text(got[3]), "3");
+  const auto end = Settle();
+  EXPECT_EQ(Kinds(end), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(Text(got[3]), "3");
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, AfterCloseNoPacketComesThatWaited) {
+  options.completions = 64;
+  Open();
+  const Handle a = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  const Handle b = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  Join(a, kGroup);
+  Join(b, kGroup);
+  Inject({.destination = {kGroup, 7000}});
+  const auto first = PollOnce(1);
+  ASSERT_EQ(first.size(), 1u);
+  const Handle waiting = first[0].socket == a ? b : a;
+  ring->udp().Close(waiting, false);
+  const auto rest = Settle();
+  EXPECT_EQ(Kinds(rest), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(Counter("drop", "closed"), 1u);
+  EXPECT_TRUE(packet::BufferPool::ReleaseByOwner(first[0].buffer));
+}
+
+TEST_F(UdpReceiveTest, MaxHeldDropsAboveTheLimitAndRecoversWithReleases) {
+  Open();
+  const Handle socket = OpenSocket({.local = {{}, 7000}, .max_held = 3});
+  (void)socket;
+  for (int i = 0; i < 5; ++i) Inject({.payload = std::to_string(i)});
+  auto got = PollAll();
+  std::vector<Completion> packets;
+  bool reported = false;
+  for (const Completion& completion : got) {
+    if (completion.kind == Kind::kPacket) packets.push_back(completion);
+    if (completion.kind == Kind::kRing && completion.event == RingEvent::kDropped) {
+      EXPECT_EQ(completion.layer, static_cast<uint64_t>(Layer::kLibrary));
+      EXPECT_EQ(completion.count, 2u);
+      reported = true;
+    }
+  }
+  EXPECT_EQ(packets.size(), 3u);
+  EXPECT_TRUE(reported);
+  EXPECT_EQ(Counter("drop", "held_limit"), 2u);
+  Release({packets[0]});
+  now += 1'000;
+  Inject({.payload = "again"});
+  const auto more = PollAll();
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_EQ(Text(more[0]), "again");
+  EXPECT_NE(more[0].flags & kAfterDrop, 0);
+  Release(more);
+  Release({packets[1], packets[2]});
+}
+
+TEST_F(UdpReceiveTest, HeldBuffersStayReadableAfterRingClose) {
+  Open();
+  OpenSocket(7000);
+  Inject({.payload = "kept"});
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 1u);
+  ring.reset();
+  engine.reset();
+  EXPECT_EQ(Text(got[0]), "kept");
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
+  Open();
+  const Handle socket = OpenSocket({.local = {kOwn, 7000}});
+  const std::string large(5'000, 'L');
+  kernel->Push(7000, {.source = kPeer, .destination = {kOwn, 7000}}, large);
+  std::vector<Completion> got;
+  while (got.empty()) got = Settle();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].socket, socket);
+  EXPECT_EQ(got[0].flags, kSlowPath | kChained);
+  EXPECT_EQ(got[0].length, 5'000u);
+  EXPECT_EQ(got[0].count, 3u);
+  EXPECT_EQ(packet::ChainLength(got[0].buffer), 5'000u);
+  Release(got);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// UdpSocket: one UDP socket of a ring.
+//
+// Life: kOpen, then kClosing (after close: its TX_DONEs and TERMINATED may come), then gone.
+// kDetached tells nothing more. Invariant: the socket is freed when TERMINATED was handed out, so
+// every completion that waits for it finds it.
+// Threads: the ring's owner; `holdings` the control thread.
+
+#ifndef XTREME_XTREME_ENGINE_UDP_SOCKET_H_
+#define XTREME_XTREME_ENGINE_UDP_SOCKET_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "stack/base/counters.h"
+#include "stack/base/intrusive_list.h"
+#include "stack/udp/endpoint.h"
+#include "xtreme/engine/handle.h"
+
+namespace xtreme::engine {
+
+struct SendFlows;
+struct SocketHoldings;
+class HeldBuffers;
+
+struct UdpCounters {
+  uint64_t sent = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t queued = 0;
+  uint64_t refused = 0;
+  uint64_t held_limit = 0;
+
+  static constexpr auto Table() {
+    using C = UdpCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"sent", "datagrams posted to the send queue", &C::sent},
+        {"sent_bytes", "payload bytes of those datagrams", &C::sent_bytes},
+        {"queued", "datagrams that waited for a neighbour", &C::queued},
+        {"refused", "sends refused", &C::refused},
+        {"held_limit", "datagrams dropped because max_held buffers were held", &C::held_limit},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<UdpCounters>());
+
+// The endpoint is the part of a socket that the demultiplexer finds; a UdpSocket is always one.
+struct UdpSocket : udp::Endpoint {
+  enum class State : uint8_t { kOpen, kClosing, kTerminated, kDetached };
+
+  explicit UdpSocket(const udp::Endpoint::Options& options);
+  ~UdpSocket();
+
+  // Settings that sends look at.
+  struct Settings {
+    uint8_t ttl = 64;
+    uint8_t multicast_ttl = 1;
+    uint8_t tos = 0;
+    bool multicast_loop = false;
+    bool broadcast = false;
+    bool reuse = false;
+  };
+
+  Handle handle = 0;
+  uint64_t user_data = 0;
+  State state = State::kOpen;
+  Settings settings;
+  bool released = false;          // The control thread has given back what it held.
+  int termination = 0;            // Status of TERMINATED.
+  uint32_t sends_wanted = 0;      // Sends of which a TX_DONE or TX_WIRE is still to come.
+  UdpCounters sends;
+  base::ListHook news;            // In the list of sockets with something to tell.
+  std::unique_ptr<SendFlows> flows;
+  std::unique_ptr<HeldBuffers> held;
+  std::shared_ptr<SocketHoldings> holdings;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_UDP_SOCKET_H_
