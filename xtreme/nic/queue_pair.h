@@ -74,12 +74,13 @@ enum TxFlag : uint16_t {
 };
 
 // A frame to send: header and payload, copied when they fit inline, else the payload is gathered.
+// 18 bytes or more in all (some devices need as many to steer by).
 struct TxFrame {
   const uint8_t* header;     // `header_length` bytes; 64 are readable.
   const uint8_t* payload;    // Inline: copied before Post returns. Gathered: untouched until done.
   uint32_t header_length;    // 14 .. 64.
   uint32_t payload_length;
-  uint32_t key;              // Of the payload's registration; used only when gathered.
+  uint32_t key;              // Of the payload's registration, for gathering; 0: none.
   uint16_t flags;            // TxFlag.
 };
 
@@ -90,7 +91,8 @@ enum class TxStatus : uint8_t {
   kBroken,    // The queue is in error: see error().
 };
 
-// Everything up to `frames` (a free-running count of posted frames) has left the NIC.
+// Everything up to `frames` (a free-running count of posted frames) has left the NIC, or, once the
+// queue is in error, never will: no posted frame up to it is referred to any more.
 struct TxCompletion {
   uint32_t frames;
   uint64_t hw_clock;  // Raw time of this completion; 0 when the device gives none.
@@ -180,8 +182,9 @@ class QueuePair {
   // Takes up to out.size() send completions; the number taken.
   virtual uint32_t PollSend(std::span<TxCompletion> out) = 0;
 
-  // Whether every frame has completed: nothing to poll for.
-  bool SendIdle() const { return send_outstanding_ == 0; }
+  // Whether no completion is due: nothing to poll for. Frames posted after the last signalled one
+  // complete with the next signalled one.
+  bool SendIdle() const { return send_completions_due_ == 0; }
 
   // --- Waiting ---
 
@@ -206,8 +209,8 @@ class QueuePair {
   // Written by the queue after each PollReceive.
   const volatile uint8_t* receive_peek_ = nullptr;
   uint8_t receive_phase_ = 0;
-  // Frames posted and not completed. Written by Post and PollSend.
-  uint32_t send_outstanding_ = 0;
+  // Signalled frames posted and not completed. Written by Post and PollSend.
+  uint32_t send_completions_due_ = 0;
 };
 
 }  // namespace xtreme::nic

@@ -81,7 +81,7 @@ uint32_t MemoryQueuePair::Refill() {
 
 nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   if (error_) return nic::TxStatus::kBroken;
-  if (send_outstanding_ == options_.send_queue_frames) {
+  if (send_completions_due_ == options_.send_queue_frames) {
     ++counters_.tx_full;
     return nic::TxStatus::kFull;
   }
@@ -90,7 +90,7 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   sent.bytes.insert(sent.bytes.end(), frame.payload, frame.payload + frame.payload_length);
   ++counters_.tx_frames;
   ++posted_frames_;
-  ++send_outstanding_;
+  ++send_completions_due_;
   sent_.push_back(std::move(sent));
   if ((frame.flags & nic::kTxMore) == 0) visible_ = posted_frames_;
   return nic::TxStatus::kPosted;
@@ -106,7 +106,7 @@ uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
   for (; count < out.size() && !completions_.empty(); ++count) {
     out[count] = completions_.front();
     completions_.pop_front();
-    send_outstanding_ = posted_frames_ - out[count].frames;
+    send_completions_due_ = posted_frames_ - out[count].frames;
   }
   return count;
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bring-up that fails: every call that it makes is refused in turn, and nothing is left behind.
+
+#include "xtreme/mlx5/bring_up.h"
+
+#include <poll.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "xtreme/mlx5/nic_testing.h"
+
+extern "C" {
+__attribute__((weak)) void __lsan_disable();
+__attribute__((weak)) void __lsan_enable();
+}
+
+namespace xtreme::mlx5 {
+namespace {
+
+using connectx::SoftwareConnectX;
+using connectx::UdpFrame;
+using testing::HasSubstr;
+
+class BringUpTest : public testing::Test {
+ protected:
+  void TearDown() override { connectx_.ExpectClean(); }
+  std::string Message(const nic::QueuePairOptions& options) {
+    const auto made = nic_->CreateQueuePair(options, pool_.get());
+    EXPECT_FALSE(made.ok());
+    return std::string(made.status().message());
+  }
+
+  connectx::ConnectXRig connectx_{SoftwareConnectX::Mode::kStep};
+  packet::BufferPool::Handle pool_ = MakePool();
+  std::unique_ptr<Nic> nic_;
+};
+
+struct FailingStep {
+  const char* command;
+  const char* says;
+};
+
+TEST_F(BringUpTest, EachStepThatFailsNamesItselfAndLeavesNothing) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  const connectx::LiveObjects before = connectx_->live_objects();
+  for (const FailingStep& step : {
+           FailingStep{"REG_MR", "register memory: 2097152 bytes asked"},
+           FailingStep{"CREATE_COMP_CHANNEL", "create a completion channel"},
+           FailingStep{"CREATE_CQ", "create receive CQ: 1024 CQEs asked, device max"},
+           FailingStep{"CREATE_QP", "create QP: 4096 WQEBBs and 1024 receive WQEs asked"},
+           FailingStep{"MODIFY_QP", "bring QP to INIT on mlx5_0 port 1"},
+       }) {
+    ASSERT_TRUE(connectx_->FailNext(step.command, EIO));
+    const std::string message = Message({.interrupts = true});
+    EXPECT_THAT(message, HasSubstr(step.says));
+    EXPECT_THAT(message, HasSubstr("errno 5"));
+    connectx::LiveObjects after = connectx_->live_objects();
+    // libmlx5 keeps doorbell pages for the next thread domain until the device is closed.
+    after.uars = before.uars;
+    EXPECT_EQ(after, before) << step.command;
+  }
+  EXPECT_TRUE(nic_->CreateQueuePair({.interrupts = true}, pool_.get()).ok());
+  nic_.reset();
+}
+
+TEST_F(BringUpTest, AnyCallMayFailWithoutLeavingObjects) {
+  // A destroy that is refused leaks libmlx5's own copy of the object: not ours to free.
+  if (__lsan_disable != nullptr) __lsan_disable();
+  const auto bring_up = [&] {
+    auto nic = Nic::Open(PortOptions("mlx5_0"));
+    if (!nic.ok()) return false;
+    auto queues = (*nic)->CreateQueuePair({.interrupts = true}, pool_.get());
+    if (!queues.ok()) return false;
+    return (*nic)->AddRule(UdpRule(5000), queues->get()).ok();
+  };
+  const uint64_t before = connectx_->calls();
+  EXPECT_TRUE(bring_up());
+  const uint64_t calls = connectx_->calls() - before;
+  EXPECT_GT(calls, 15u);
+  for (uint64_t i = 0; i < calls; ++i) {
+    connectx_->FailAfter(i, EIO);
+    bring_up();
+    EXPECT_EQ(connectx_->live_objects(), connectx::LiveObjects{}) << "call " << i;
+  }
+  if (__lsan_enable != nullptr) __lsan_enable();
+}
+
+TEST_F(BringUpTest, WithoutADoorbellRegisterOfItsOwnItRingsAndSaysSo) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  ASSERT_TRUE(connectx_->FailNext("ALLOC_UAR", ENOMEM));
+  auto queues = nic_->CreateQueuePair({}, pool_.get());
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  EXPECT_FALSE((*queues)->capabilities().blueflame);
+  EXPECT_THAT((*queues)->capabilities().ToString(), HasSubstr("lacking: a doorbell register"));
+  queues->reset();
+  nic_.reset();
+}
+
+TEST_F(BringUpTest, EachQueuePairHasADoorbellRegisterOfItsOwn) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  auto first = nic_->CreateQueuePair({}, pool_.get());
+  auto second = nic_->CreateQueuePair({}, pool_.get());
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto reg = [](nic::QueuePair* pair) {
+    mlx5dv_qp direct{};
+    mlx5dv_obj object{.qp = {static_cast<QueuePair*>(pair)->verbs_qp(), &direct}};
+    EXPECT_EQ(mlx5dv_init_obj(&object, MLX5DV_OBJ_QP), 0);
+    return direct.bf.reg;
+  };
+  EXPECT_NE(reg(first->get()), reg(second->get()));
+  first->reset();
+  second->reset();
+  nic_.reset();
+}
+
+TEST_F(BringUpTest, OptionsOutOfRangeAreRefusedWithTheRange) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  EXPECT_THAT(Message({.send_queue_frames = 1000}),
+              HasSubstr("send queue: 1000 frames asked, powers of two from 8 to 8192"));
+  EXPECT_THAT(Message({.receive_queue_frames = 4}), HasSubstr("receive queue: 4 frames asked"));
+  EXPECT_THAT(Message({.signal_every = 0}), HasSubstr("every 0 frames"));
+  nic_.reset();
+}
+
+TEST_F(BringUpTest, BuffersSmallerThanTheMtuAreRefused) {
+  nic_ = OpenPort(PortOptions("mlx5_0", /*mtu=*/9000));
+  EXPECT_THAT(Message({}), HasSubstr("buffers of 2048 bytes asked, MTU 9000 needs 9018"));
+  const auto large = MakePool(1024, 9024 + 64 - 9024 % 64);
+  EXPECT_TRUE(nic_->CreateQueuePair({}, large.get()).ok());
+  nic_.reset();
+}
+
+TEST_F(BringUpTest, PostedBuffersGoBackToThePool) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  const uint32_t free = pool_->free_count();
+  auto queues = nic_->CreateQueuePair({.receive_queue_frames = 64}, pool_.get());
+  ASSERT_TRUE(queues.ok());
+  EXPECT_EQ((*queues)->Refill(), 64u);
+  EXPECT_EQ(pool_->free_count(), free - 64);
+  queues->reset();
+  EXPECT_EQ(pool_->free_count(), free);
+  nic_.reset();
+}
+
+TEST_F(BringUpTest, ArmedQueueWakesItsDescriptorOnceAnArm) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1", {.interrupts = true});
+  const auto rule = b.nic->AddRule(UdpRule(5000), b.queues.get());
+  ASSERT_TRUE(rule.ok());
+  b.queues->Refill();
+  const auto frame = UdpFrame(5000, "wake");
+  const auto readable = [&] {
+    pollfd fd{.fd = b.queues->fd(), .events = POLLIN};
+    return poll(&fd, 1, 0) == 1;
+  };
+  for (int lap = 0; lap < 6; ++lap) {
+    b.queues->Arm(/*for_send=*/false);
+    EXPECT_FALSE(readable()) << lap;
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(a.Send(frame), nic::TxStatus::kPosted);
+      while (connectx_->Step()) {
+      }
+    }
+    EXPECT_TRUE(readable()) << lap;
+    b.queues->AcknowledgeEvents();
+    EXPECT_FALSE(readable()) << lap;
+    EXPECT_EQ(b.Receive().size(), 2u);
+  }
+}
+
+TEST_F(BringUpTest, RulesMapTheDevicesRefusals) {
+  TestPort b("mlx5_1");
+  nic::FlowRule rule = UdpRule(5000);
+  rule.tag = 1;
+  const auto first = b.nic->AddRule(rule, b.queues.get());
+  ASSERT_TRUE(first.ok());
+  rule.tag = 2;
+  EXPECT_EQ(b.nic->AddRule(rule, b.queues.get()).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  rule = UdpRule(5001);
+  ASSERT_TRUE(connectx_->FailNext("CREATE_FLOW", ENOMEM));
+  EXPECT_EQ(b.nic->AddRule(rule, b.queues.get()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  rule.share_with_kernel = true;
+  ASSERT_TRUE(connectx_->FailNext("CREATE_FLOW", EOPNOTSUPP));
+  const auto refused = b.nic->AddRule(rule, b.queues.get());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("does not share frames with the kernel"));
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The device's clock: how its ticks relate to nanoseconds, learned from pairs of readings.
+//
+// Invariant: a conversion that says in_sync errs by at most its bound until kHorizonNs after the
+// sample it was made from. Offset and rate come from readings of both clocks side by side: the
+// newest gives the offset, the newest and the oldest of a window the rate.
+// Units: ticks, nanoseconds of the caller's clock. One thread at a time.
+
+#ifndef XTREME_XTREME_MLX5_CLOCK_H_
+#define XTREME_XTREME_MLX5_CLOCK_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::mlx5 {
+
+// The device's clock read between two readings of the host's.
+struct ClockSample {
+  uint64_t raw = 0;
+  int64_t host_ns = 0;        // Half way between the two.
+  int64_t half_width_ns = 0;  // The host's reading is within this of the device's moment.
+};
+
+class ClockTracker {
+ public:
+  // A conversion is good this long: samples come about once a second.
+  static constexpr int64_t kHorizonNs = 3'000'000'000;
+  // Wider readings were interrupted, and are left out.
+  static constexpr int64_t kMaxHalfWidthNs = 25'000;
+
+  // `nominal_khz` is the device's own word for its rate, 0 if it has none; `mask` its valid bits.
+  ClockTracker(uint64_t nominal_khz, uint64_t mask);
+
+  // Takes a sample and returns the conversion after it. A sample too wide changes nothing; one that
+  // contradicts what the last conversion promised starts over: a clock was set.
+  nic::ClockConversion Add(const ClockSample& sample);
+
+  const nic::ClockConversion& conversion() const { return conversion_; }
+  uint64_t rejected() const { return rejected_; }
+  uint64_t restarts() const { return restarts_; }
+
+ private:
+  static constexpr size_t kWindow = 16;
+
+  bool Contradicts(const ClockSample& sample) const;
+  void Remember(const ClockSample& sample);
+  void Convert(const ClockSample& newest);
+
+  const double nominal_ns_per_tick_;
+  nic::ClockConversion conversion_;
+  std::array<ClockSample, kWindow> window_{};
+  uint32_t samples_ = 0;  // Since the last restart; the window holds the last kWindow.
+  uint64_t rejected_ = 0;
+  uint64_t restarts_ = 0;
+};
+
+// Reads both clocks several times and keeps the narrowest pair; none if `read_raw` fails.
+std::optional<ClockSample> ReadClocks(const std::function<std::optional<uint64_t>()>& read_raw,
+                                      const std::function<int64_t()>& host_now_ns);
+
+}  // namespace xtreme::mlx5
+
+#endif  // XTREME_XTREME_MLX5_CLOCK_H_

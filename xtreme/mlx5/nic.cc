@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/mlx5/nic.h"
+
+#include <fcntl.h>
+#include <infiniband/mlx5dv.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/mlx5/bring_up.h"
+#include "xtreme/mlx5/port_counters.h"
+#include "xtreme/mlx5/registration.h"
+#include "xtreme/mlx5/rule.h"
+
+namespace xtreme::mlx5 {
+namespace {
+
+// The kernel renews what it publishes at least this often, or it is stale.
+constexpr int64_t kStaleClockNs = 10'000'000'000;
+
+class VerbsRegistration final : public nic::Registration {
+ public:
+  explicit VerbsRegistration(VerbsHandle<ibv_mr> region) : region_(std::move(region)) {}
+  uint32_t key() const override { return region_->lkey; }
+
+ private:
+  VerbsHandle<ibv_mr> region_;
+};
+
+std::optional<nic::PortEvent> Translate(ibv_event_type type) {
+  switch (type) {
+    case IBV_EVENT_PORT_ACTIVE:
+      return nic::PortEvent::kLinkUp;
+    case IBV_EVENT_PORT_ERR:
+      return nic::PortEvent::kLinkDown;
+    case IBV_EVENT_DEVICE_FATAL:
+      return nic::PortEvent::kDeviceRemoved;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_WQ_FATAL:
+    case IBV_EVENT_CQ_ERR:
+      return nic::PortEvent::kQueueError;
+    default:
+      return std::nullopt;
+  }
+}
+
+nic::Capabilities CapabilitiesOf(const Device& device, uint32_t mtu) {
+  const bool timestamps = device.limits.timestamp_mask != 0;
+  nic::Capabilities most;
+  most.max_inline_bytes = kMaxInlineFrameBytes;
+  most.transmit_checksum = most.receive_checksum = device.limits.checksums;
+  most.transmit_timestamp = most.receive_timestamp = timestamps;
+  most.min_inline_header_bytes = kMinInlineBytes;
+  most.send_queue_frames = device.limits.wqebbs / kMaxWqebbs;
+  most.receive_queue_frames = device.limits.receive_wqes;
+  most.mtu = mtu;
+  most.link_bits_per_second = device.limits.link_bits_per_second;
+  most.device = absl::StrCat(device.name, " port ", device.port);
+  return most;
+}
+
+}  // namespace
+
+Nic::Nic(const Options& options, Device device)
+    : options_(options),
+      device_(std::move(device)),
+      capabilities_(CapabilitiesOf(device_, options.mtu)),
+      clock_(device_.limits.clock_khz,
+             device_.limits.timestamp_mask == 0 ? ~uint64_t{0} : device_.limits.timestamp_mask) {}
+
+absl::StatusOr<std::unique_ptr<Nic>> Nic::Open(const Options& options) {
+  if (options.mtu < 576 || options.mtu > 9000) {
+    return absl::InvalidArgumentError(absl::StrCat("open ", options.port.device, ": MTU ",
+                                                   options.mtu, " asked, 576 to 9000 possible"));
+  }
+  absl::StatusOr<Device> device = OpenDevice(options.port);
+  if (!device.ok()) return device.status();
+  const int fd = (*device).context->async_fd;
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return VerbsError(errno, "make the device's event channel non-blocking");
+  }
+  return std::unique_ptr<Nic>(new Nic(options, *std::move(device)));
+}
+
+absl::StatusOr<std::unique_ptr<nic::Registration>> Nic::Register(void* start, size_t bytes) {
+  absl::StatusOr<VerbsHandle<ibv_mr>> region = RegisterMemory(device_.pd.get(), start, bytes);
+  if (!region.ok()) return region.status();
+  return std::make_unique<VerbsRegistration>(*std::move(region));
+}
+
+absl::StatusOr<std::unique_ptr<nic::QueuePair>> Nic::CreateQueuePair(
+    const nic::QueuePairOptions& options, packet::BufferPool* pool) {
+  return BringUp(device_, options, options_.mtu, pool).Run();
+}
+
+absl::StatusOr<std::unique_ptr<nic::Rule>> Nic::AddRule(const nic::FlowRule& rule,
+                                                        nic::QueuePair* queue_pair) {
+  // Queue pairs come from CreateQueuePair: there is no other kind.
+  ibv_qp* qp = static_cast<QueuePair*>(queue_pair)->verbs_qp();
+  if (qp == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("add rule ", DescribeRule(rule), ": the queue pair is on no device"));
+  }
+  return CreateRule(rule, device_.port, qp);
+}
+
+std::optional<uint64_t> Nic::ReadRawClock() const {
+  ibv_values_ex values{.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+  if (ibv_query_rt_values_ex(device_.context.get(), &values) != 0) return std::nullopt;
+  // libmlx5 puts the ticks into the nanoseconds.
+  return static_cast<uint64_t>(values.raw_clock.tv_nsec);
+}
+
+// What the kernel publishes of the PHC: nsec at last_cycles, and the rate it steers it at.
+std::optional<nic::ClockConversion> Nic::PublishedClock() const {
+  mlx5dv_clock_info published{};
+  if (mlx5dv_get_clock_info(device_.context.get(), &published) != 0 || published.mult == 0) {
+    return std::nullopt;
+  }
+  nic::ClockConversion conversion{.base_raw = published.last_cycles,
+                                  .base_ns = static_cast<int64_t>(published.nsec),
+                                  .mask = published.mask,
+                                  .multiplier = published.mult,
+                                  .shift = published.shift,
+                                  .error_bound_ns = 2};
+  const std::optional<uint64_t> raw = ReadRawClock();
+  const int64_t age_ns =
+      raw.has_value() ? conversion.ToNanoseconds(*raw) - conversion.base_ns : kStaleClockNs;
+  conversion.in_sync = age_ns >= 0 && age_ns < kStaleClockNs;
+  return conversion;
+}
+
+nic::ClockConversion Nic::SampleClock(const std::function<int64_t()>& host_now_ns) {
+  if (!options_.host_time) {
+    if (const auto published = PublishedClock()) return *published;
+  }
+  const auto sample = ReadClocks([this] { return ReadRawClock(); }, host_now_ns);
+  if (!sample.has_value()) return clock_.conversion();
+  return clock_.Add(*sample);
+}
+
+absl::StatusOr<nic::PortCounters> Nic::ReadPortCounters() {
+  return mlx5::ReadPortCounters(device_.sysfs_path, device_.port);
+}
+
+std::optional<nic::PortEvent> Nic::PollEvent() {
+  ibv_async_event event{};
+  while (ibv_get_async_event(device_.context.get(), &event) == 0) {
+    const std::optional<nic::PortEvent> told = Translate(event.event_type);
+    ibv_ack_async_event(&event);
+    if (told.has_value()) return told;
+  }
+  return std::nullopt;
+}
+
+}  // namespace xtreme::mlx5

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The driver through the real libibverbs and libmlx5 on the software ConnectX: frames both ways,
+// and a device that found nothing to object to.
+
+#include "xtreme/mlx5/nic.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "xtreme/mlx5/nic_testing.h"
+
+namespace xtreme::mlx5 {
+namespace {
+
+using connectx::SoftwareConnectX;
+using connectx::UdpFrame;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class NicTest : public testing::Test {
+ protected:
+  void StepAll() {
+    while (connectx_->Step()) {
+    }
+  }
+  // From here on B receives UDP to `port`.
+  std::unique_ptr<nic::Rule> Listen(TestPort& port, uint16_t udp_port, uint32_t tag = 0) {
+    nic::FlowRule rule = UdpRule(udp_port);
+    rule.tag = tag;
+    auto added = port.nic->AddRule(rule, port.queues.get());
+    EXPECT_TRUE(added.ok()) << added.status();
+    port.queues->Refill();
+    return added.ok() ? *std::move(added) : nullptr;
+  }
+  void TearDown() override {
+    if (violations_expected_ == 0) return connectx_.ExpectClean();
+    EXPECT_EQ(connectx_->live_objects(), connectx::LiveObjects{});
+    EXPECT_EQ(connectx_->device(0).Violations().size(), violations_expected_);
+  }
+
+  size_t violations_expected_ = 0;
+  connectx::ConnectXRig connectx_{SoftwareConnectX::Mode::kStep};
+};
+
+TEST_F(NicTest, FindsTheDeviceByNameAndListsThemWhenItIsNotThere) {
+  const auto missing = Nic::Open(PortOptions("mlx5_9"));
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("mlx5_0"));
+  const auto none = FindDevice("no-such-interface", 4711);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(NicTest, SaysWhatTheQueuePairGot) {
+  TestPort a("mlx5_0");
+  const nic::Capabilities& got = a.queues->capabilities();
+  EXPECT_TRUE(got.blueflame);
+  EXPECT_EQ(got.blueflame_bytes, 256u);
+  EXPECT_EQ(got.max_inline_bytes, 226u);
+  EXPECT_EQ(got.send_queue_frames, 1024u);
+  EXPECT_EQ(got.receive_queue_frames, 1024u);
+  EXPECT_THAT(got.lacking, testing::IsEmpty());
+  EXPECT_THAT(got.ToString(), HasSubstr("mlx5_0 port 1: MTU 1500"));
+}
+
+TEST_F(NicTest, InlineFrameArrivesThroughBlueFlame) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000, /*tag=*/77);
+  const auto frame = UdpFrame(5000, "a short datagram, whole in its WQE");
+  ASSERT_EQ(a.Send(frame), nic::TxStatus::kPosted);
+  StepAll();
+  ASSERT_TRUE(b.queues->ReceiveReady());
+  nic::RxFrame received;
+  ASSERT_EQ(b.queues->PollReceive({&received, 1}), 1u);
+  EXPECT_TRUE(std::ranges::equal(received.buffer->bytes(), frame));
+  EXPECT_EQ(received.tag, 77u);
+  EXPECT_TRUE(received.flags & nic::kRxTimestamp);
+  EXPECT_NE(received.hw_clock, 0u);
+  EXPECT_FALSE(b.queues->ReceiveReady());
+  EXPECT_EQ(a.queues->counters().tx_blueflame, 1u);
+  EXPECT_EQ(a.queues->counters().tx_doorbells, 0u);
+  packet::BufferPool::Release(received.buffer);
+}
+
+TEST_F(NicTest, LongFrameIsGatheredFromItsRegistration) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  auto frame = UdpFrame(5000, std::string(1400, 'x'));
+  EXPECT_EQ(a.Send(frame), nic::TxStatus::kTooLong) << "without a key";
+  const auto registration = a.nic->Register(frame.data(), frame.size());
+  ASSERT_TRUE(registration.ok()) << registration.status();
+  ASSERT_EQ(a.Send(frame, 0, (*registration)->key()), nic::TxStatus::kPosted);
+  StepAll();
+  EXPECT_THAT(b.Receive(), ElementsAre(frame));
+  EXPECT_EQ(a.queues->counters().tx_gathered, 1u);
+}
+
+TEST_F(NicTest, DeviceComputesTheChecksumsThatAreAskedFor) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  const auto frame = UdpFrame(5000, "checksums");
+  auto unfinished = frame;
+  unfinished[24] = unfinished[25] = 0;  // IPv4 header checksum.
+  unfinished[40] = unfinished[41] = 0;  // UDP checksum.
+  ASSERT_EQ(a.Send(unfinished, nic::kTxIpChecksum | nic::kTxL4Checksum), nic::TxStatus::kPosted);
+  StepAll();
+  nic::RxFrame received;
+  ASSERT_EQ(b.queues->PollReceive({&received, 1}), 1u);
+  EXPECT_EQ(received.flags & 3, nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk);
+  EXPECT_NE(received.buffer->bytes()[24], 0);
+  packet::BufferPool::Release(received.buffer);
+}
+
+TEST_F(NicTest, ManyFramesLeaveOnOneDoorbellAndNoneBeforeIt) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  const auto frame = UdpFrame(5000, "one of sixteen");
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(a.Send(frame, nic::kTxMore), nic::TxStatus::kPosted);
+  StepAll();
+  EXPECT_FALSE(b.queues->ReceiveReady());
+  a.queues->Flush();
+  a.queues->Flush();
+  StepAll();
+  EXPECT_EQ(b.Receive().size(), 16u);
+  EXPECT_EQ(a.queues->counters().tx_doorbells, 1u);
+}
+
+TEST_F(NicTest, RingsWrapManyTimesWithFramesOfAllSizes) {
+  TestPort a("mlx5_0", {.send_queue_frames = 16, .signal_every = 4});
+  TestPort b("mlx5_1", {.receive_queue_frames = 16});
+  const auto rule = Listen(b, 5000);
+  std::array<nic::TxCompletion, 16> completions;
+  for (int i = 0; i < 600; ++i) {
+    auto frame = UdpFrame(5000, std::string(18 + i % 167, static_cast<char>('a' + i % 26)));
+    ASSERT_EQ(a.Send(frame, i % 3 == 0 ? nic::kTxSignal : 0), nic::TxStatus::kPosted) << i;
+    StepAll();
+    ASSERT_THAT(b.Receive(), ElementsAre(frame)) << i;
+    b.queues->Refill();
+    a.queues->PollSend(completions);
+  }
+  EXPECT_EQ(a.queues->posted_frames(), 600u);
+  EXPECT_EQ(b.queues->counters().rx_frames, 600u);
+}
+
+TEST_F(NicTest, FullQueueRefusesUntilCompletionsAreTaken) {
+  TestPort a("mlx5_0", {.send_queue_frames = 16, .signal_every = 4});
+  const auto frame = UdpFrame(5000, "full");
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(a.Send(frame), nic::TxStatus::kPosted);
+  EXPECT_EQ(a.Send(frame), nic::TxStatus::kFull);
+  StepAll();
+  EXPECT_EQ(a.Send(frame), nic::TxStatus::kFull) << "nothing was taken yet";
+  std::array<nic::TxCompletion, 8> completions;
+  ASSERT_EQ(a.queues->PollSend(completions), 4u);
+  EXPECT_EQ(completions[0].frames, 4u);
+  EXPECT_EQ(completions[3].frames, 16u);
+  EXPECT_NE(completions[3].hw_clock, 0u);
+  EXPECT_TRUE(a.queues->SendIdle());
+  EXPECT_EQ(a.Send(frame), nic::TxStatus::kPosted);
+  EXPECT_EQ(a.queues->counters().tx_full, 2u);
+}
+
+TEST_F(NicTest, WarmSendCompletesAndReachesNoWire) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  const auto frame = UdpFrame(5000, "not for the wire");
+  ASSERT_EQ(a.Send(frame, nic::kTxWarm | nic::kTxSignal), nic::TxStatus::kPosted);
+  EXPECT_FALSE(a.queues->SendIdle());
+  StepAll();
+  nic::TxCompletion completion;
+  ASSERT_EQ(a.queues->PollSend({&completion, 1}), 1u);
+  EXPECT_EQ(completion.frames, 1u);
+  EXPECT_FALSE(b.queues->ReceiveReady());
+  EXPECT_EQ(a.queues->counters().tx_warm, 1u);
+}
+
+TEST_F(NicTest, WithoutBlueFlameEverySendRings) {
+  TestPort a("mlx5_0", {.blueflame = false});
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  const auto frame = UdpFrame(5000, "doorbell");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(a.Send(frame), nic::TxStatus::kPosted);
+    StepAll();
+  }
+  EXPECT_EQ(b.Receive().size(), 3u);
+  EXPECT_EQ(a.queues->counters().tx_doorbells, 3u);
+  EXPECT_EQ(a.queues->counters().tx_blueflame, 0u);
+}
+
+TEST_F(NicTest, EmptyReceiveQueueShowsInLowWaterCountersAndThePortsCounter) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1", {.receive_queue_frames = 8});
+  const auto rule = Listen(b, 5000);
+  EXPECT_EQ(b.queues->TakeLowWater(), 8u);
+  const auto frame = UdpFrame(5000, "more than there is room for");
+  for (int i = 0; i < 11; ++i) ASSERT_EQ(a.Send(frame), nic::TxStatus::kPosted);
+  StepAll();
+  EXPECT_EQ(b.Receive().size(), 8u);
+  EXPECT_EQ(b.queues->TakeLowWater(), 0u);
+  EXPECT_EQ(b.queues->counters().rx_empty, 1u);
+  const auto counters = b.nic->ReadPortCounters();
+  ASSERT_TRUE(counters.ok()) << counters.status();
+  EXPECT_EQ(counters->out_of_buffer, 3u);
+}
+
+TEST_F(NicTest, ErrorCompletionBreaksTheSendQueueInWordsAndCountsItsFramesOff) {
+  TestPort a("mlx5_0");
+  const auto good = UdpFrame(5000, "good");
+  const auto bad = UdpFrame(5000, std::string(600, 'x'));
+  ASSERT_EQ(a.Send(good, nic::kTxMore), nic::TxStatus::kPosted);
+  ASSERT_EQ(a.Send(bad, nic::kTxMore, /*key=*/0xdead00), nic::TxStatus::kPosted);
+  ASSERT_EQ(a.Send(good), nic::TxStatus::kPosted);
+  StepAll();
+  std::array<nic::TxCompletion, 8> completions;
+  const uint32_t count = a.queues->PollSend(completions);
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(completions[0].frames, 2u);
+  EXPECT_EQ(completions[1].frames, 3u);
+  EXPECT_TRUE(a.queues->SendIdle());
+  ASSERT_TRUE(a.queues->error().has_value());
+  EXPECT_FALSE(a.queues->error()->receive);
+  EXPECT_EQ(a.queues->error()->syndrome, 0x04);
+  EXPECT_THAT(a.queues->error()->text, HasSubstr("memory that its key does not cover"));
+  EXPECT_EQ(a.Send(good), nic::TxStatus::kBroken);
+  EXPECT_EQ(a.nic->PollEvent(), nic::PortEvent::kQueueError);
+  EXPECT_EQ(a.nic->PollEvent(), std::nullopt);
+  violations_expected_ = 1;
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/mlx5/queue_pair.h"
+
+#include <utility>
+
+namespace xtreme::mlx5 {
+
+QueuePair::QueuePair(const QueuePairMemory& memory, const SendQueue::Options& send_options,
+                     const ReceiveQueue::Options& receive_options,
+                     const nic::Capabilities& capabilities, packet::BufferPool* pool,
+                     std::unique_ptr<QueuePairObjects> objects)
+    : capabilities_(capabilities),
+      pool_key_(memory.receive.key),
+      receive_(memory.receive, receive_options, pool, &counters_),
+      send_(memory.send, send_options, &counters_, &send_completions_due_),
+      objects_(std::move(objects)) {
+  ShowNextCompletion();
+}
+
+QueuePair::~QueuePair() = default;
+
+// For ReceiveReady(), which reads no more than this.
+void QueuePair::ShowNextCompletion() {
+  receive_peek_ = receive_.completions().peek();
+  receive_phase_ = receive_.completions().phase();
+}
+
+uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {
+  const uint32_t taken = receive_.Poll(out, &error_);
+  ShowNextCompletion();
+  return taken;
+}
+
+nic::TxStatus QueuePair::Post(const nic::TxFrame& frame) {
+  return send_.Post(frame);
+}
+
+uint32_t QueuePair::PollSend(std::span<nic::TxCompletion> out) {
+  return send_.Poll(out, &error_);
+}
+
+void QueuePair::Arm(bool for_send) {
+  receive_.completions().Arm();
+  if (for_send) send_.completions().Arm();
+}
+
+void QueuePair::AcknowledgeEvents() {
+  if (objects_ == nullptr) return;
+  for (;;) {
+    switch (objects_->TakeEvent()) {
+      case QueuePairObjects::Event::kNone:
+        return;
+      case QueuePairObjects::Event::kReceive:
+        receive_.completions().CountEvent();
+        break;
+      case QueuePairObjects::Event::kSend:
+        send_.completions().CountEvent();
+        break;
+    }
+  }
+}
+
+}  // namespace xtreme::mlx5

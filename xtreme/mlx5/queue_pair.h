@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// QueuePair: a send queue and a receive queue behind the seam that the engine polls.
+//
+// Built from the memory that bring-up found, and owning what keeps that memory alive; or from any
+// memory at all, for benchmarks and tests. Invariant: the device's objects go first, then the
+// queues return what was posted: until then the device may write into a posted buffer.
+// Thread: the ring's owner; constructed and destroyed by whoever opens and closes the ring.
+
+#ifndef XTREME_XTREME_MLX5_QUEUE_PAIR_H_
+#define XTREME_XTREME_MLX5_QUEUE_PAIR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/mlx5/queue_memory.h"
+#include "xtreme/mlx5/receive_queue.h"
+#include "xtreme/mlx5/send_queue.h"
+#include "xtreme/nic/nic.h"
+#include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::mlx5 {
+
+// What a queue pair lives on: destroyed before its queues.
+class QueuePairObjects {
+ public:
+  virtual ~QueuePairObjects() = default;
+  // The completion channel, non-blocking; -1 without one.
+  virtual int event_fd() const = 0;
+  // Takes one event off the channel: whether there was one, and whose.
+  enum class Event : uint8_t { kNone, kReceive, kSend };
+  virtual Event TakeEvent() = 0;
+  // What rules steer to.
+  virtual ibv_qp* verbs_qp() const = 0;
+};
+
+struct QueuePairMemory {
+  SendQueueMemory send;
+  ReceiveQueueMemory receive;
+};
+
+class QueuePair final : public nic::QueuePair {
+ public:
+  // `objects` may be null: the memory is then the caller's, and no device is there.
+  // PrepareCqes() was called for both completion queues.
+  QueuePair(const QueuePairMemory& memory, const SendQueue::Options& send_options,
+            const ReceiveQueue::Options& receive_options, const nic::Capabilities& capabilities,
+            packet::BufferPool* pool, std::unique_ptr<QueuePairObjects> objects);
+  ~QueuePair() override;
+
+  uint32_t PollReceive(std::span<nic::RxFrame> out) override;
+  uint32_t Refill() override { return receive_.Refill(); }
+  uint32_t posted() const override { return receive_.posted(); }
+  uint32_t TakeLowWater() override { return receive_.TakeLowWater(); }
+
+  nic::TxStatus Post(const nic::TxFrame& frame) override;
+  void Flush() override { send_.Flush(); }
+  uint32_t posted_frames() const override { return send_.posted_frames(); }
+  uint32_t PollSend(std::span<nic::TxCompletion> out) override;
+
+  void Arm(bool for_send) override;
+  int fd() const override { return objects_ == nullptr ? -1 : objects_->event_fd(); }
+  void AcknowledgeEvents() override;
+
+  const std::optional<nic::QueueError>& error() const override { return error_; }
+  const nic::Capabilities& capabilities() const override { return capabilities_; }
+  const nic::QueueCounters& counters() const override { return counters_; }
+  uint32_t pool_key() const override { return pool_key_; }
+
+  // What rules steer to; null without a device.
+  ibv_qp* verbs_qp() const { return objects_ == nullptr ? nullptr : objects_->verbs_qp(); }
+
+ private:
+  void ShowNextCompletion();
+
+  const nic::Capabilities capabilities_;
+  const uint32_t pool_key_;
+  nic::QueueCounters counters_;
+  std::optional<nic::QueueError> error_;
+  ReceiveQueue receive_;
+  SendQueue send_;
+  std::unique_ptr<QueuePairObjects> objects_;  // Last: destroyed first.
+};
+
+}  // namespace xtreme::mlx5
+
+#endif  // XTREME_XTREME_MLX5_QUEUE_PAIR_H_

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/mlx5/receive_queue.h"
+
+#include <infiniband/mlx5dv.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "stack/base/byte_order.h"
+#include "xtreme/mlx5/cqe.h"
+#include "xtreme/mlx5/doorbell.h"
+#include "xtreme/mlx5/queue_error.h"
+
+namespace xtreme::mlx5 {
+namespace {
+
+constexpr size_t kWqeBytes = sizeof(mlx5_wqe_data_seg);
+
+}  // namespace
+
+ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& options,
+                           packet::BufferPool* pool, nic::QueueCounters* counters)
+    : wqes_(memory.wqes),
+      mask_((1u << memory.wqes_log2) - 1),
+      record_(memory.record),
+      pool_(pool),
+      counters_(counters),
+      checksum_mask_(options.checksums ? nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk : 0),
+      constant_flags_(options.timestamps ? nic::kRxTimestamp : 0),
+      posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
+      completions_(memory.completions) {
+  for (size_t i = 0; i <= mask_; ++i) {
+    uint8_t* wqe = wqes_ + i * kWqeBytes;
+    base::StoreBe32(wqe + offsetof(mlx5_wqe_data_seg, byte_count), options.buffer_bytes);
+    base::StoreBe32(wqe + offsetof(mlx5_wqe_data_seg, lkey), memory.key);
+    base::StoreBe64(wqe + offsetof(mlx5_wqe_data_seg, addr), 0);
+  }
+}
+
+ReceiveQueue::~ReceiveQueue() {
+  for (uint32_t index = completions_.consumer(); index != producer_; ++index) {
+    packet::BufferPool::Release(posted_[index & mask_].buffer);
+  }
+}
+
+uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error) {
+  // In locals, so that stores into frames do not make the compiler read them again.
+  const CqeRing cqes = completions_.ring();
+  const Posted* const posted = posted_.get();
+  const uint32_t mask = mask_;
+  const uint32_t checksum_mask = checksum_mask_;
+  const uint32_t constant_flags = constant_flags_;
+  const uint32_t first = completions_.consumer();
+  uint32_t index = first;
+  uint64_t bytes = 0;
+  nic::RxFrame* frame = out.data();
+  nic::RxFrame* const end = frame + out.size();
+  for (; frame != end; ++index) {
+    const mlx5_cqe64* cqe = cqes.At(index);
+    if (cqe == nullptr) break;
+    if (!IsReceivedFrame(cqe->op_own)) [[unlikely]] {
+      if (index == producer_) break;
+      TakeError(index, error);
+      continue;
+    }
+    const Posted& next = posted[(index + 1) & mask];
+    __builtin_prefetch(next.data);
+    __builtin_prefetch(next.buffer, /*write=*/1);
+    packet::Buffer* const buffer = posted[index & mask].buffer;
+    const uint32_t length = FrameBytes(*cqe);
+    buffer->length = length;
+    bytes += length;
+    frame->buffer = buffer;
+    frame->hw_clock = HardwareClock(*cqe);
+    frame->tag = FlowTag(*cqe);
+    frame->flags = static_cast<uint16_t>((ChecksumFlags(*cqe) & checksum_mask) | constant_flags);
+    frame->vlan = 0;  // Tags stay in the frame: stripping is not asked for.
+    ++frame;
+  }
+  const auto frames = static_cast<uint32_t>(frame - out.data());
+  if (index != first) Take(index - first, frames, bytes);
+  return frames;
+}
+
+// Once a batch: what was taken goes back to the device and into the counters.
+void ReceiveQueue::Take(uint32_t cqes, uint32_t frames, uint64_t bytes) {
+  completions_.Pop(cqes);
+  completions_.Publish();
+  counters_->rx_frames += frames;
+  counters_->rx_bytes += bytes;
+  low_water_ = std::min(low_water_, posted());
+  counters_->rx_empty += posted() == 0;
+}
+
+void ReceiveQueue::TakeError(uint32_t index, std::optional<nic::QueueError>* error) {
+  broken_ = true;
+  ++counters_->rx_errors;
+  NoteError(ParseError(*completions_.ring().At(index)), /*receive=*/true, error);
+  packet::BufferPool::ReleaseByOwner(posted_[index & mask_].buffer);
+}
+
+uint32_t ReceiveQueue::Refill() {
+  const uint32_t wanted = broken_ ? 0 : size() - posted();
+  if (wanted == 0) return 0;
+  packet::BufferPool* const pool = pool_;
+  Posted* const posted = posted_.get();
+  uint8_t* const wqes = wqes_ + offsetof(mlx5_wqe_data_seg, addr);
+  const uint32_t mask = mask_;
+  const uint32_t first = producer_;
+  const uint32_t end = first + wanted;
+  uint32_t index = first;
+  for (; index != end; ++index) {
+    packet::Buffer* buffer = pool->Acquire();
+    if (buffer == nullptr) [[unlikely]] break;
+    uint8_t* const data = buffer->data;
+    const size_t slot = index & mask;
+    posted[slot].buffer = buffer;
+    posted[slot].data = data;
+    base::StoreBe64(wqes + slot * kWqeBytes, reinterpret_cast<uintptr_t>(data));
+  }
+  counters_->rx_refill_short += index != end;
+  if (index == first) return 0;
+  producer_ = index;
+  OrderWqeBeforeRecord();
+  StoreRecord(record_, index & 0xffff);
+  return index - first;
+}
+
+uint32_t ReceiveQueue::TakeLowWater() {
+  const uint32_t low = std::min(low_water_, posted());
+  low_water_ = posted();
+  return low;
+}
+
+}  // namespace xtreme::mlx5

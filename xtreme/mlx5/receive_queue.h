@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReceiveQueue: posts buffers of a pool and takes them back filled.
+//
+// Invariant: consumer <= producer <= consumer + size; the device fills WQEs in order, and each has
+// one CQE, so the CQ's consumer index is this queue's too. A posted buffer has one reference, ours;
+// it goes to whoever takes the frame. Refilling changes only the address in a WQE: key and length
+// are written once.
+// Units: buffers, bytes. Thread: the ring's owner. Written by the device: CQEs and the buffers.
+
+#ifndef XTREME_XTREME_MLX5_RECEIVE_QUEUE_H_
+#define XTREME_XTREME_MLX5_RECEIVE_QUEUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/mlx5/completion_queue.h"
+#include "xtreme/mlx5/queue_memory.h"
+#include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::mlx5 {
+
+class ReceiveQueue {
+ public:
+  struct Options {
+    uint32_t buffer_bytes = 1522;  // What the device may write into a buffer.
+    bool checksums = true;         // CQEs carry verdicts.
+    bool timestamps = true;        // CQEs carry a time.
+  };
+
+  // Writes the constant part of every WQE. `pool` and `counters` outlive the queue.
+  ReceiveQueue(const ReceiveQueueMemory& memory, const Options& options, packet::BufferPool* pool,
+               nic::QueueCounters* counters);
+  ReceiveQueue(const ReceiveQueue&) = delete;
+  ReceiveQueue& operator=(const ReceiveQueue&) = delete;
+  // Returns the posted buffers: the device must be done with the queue. Touches no ring.
+  ~ReceiveQueue();
+
+  // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
+  uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
+  uint32_t Refill();
+  uint32_t TakeLowWater();
+
+  uint32_t posted() const { return producer_ - completions_.consumer(); }
+  uint32_t size() const { return mask_ + 1; }
+  CompletionQueue& completions() { return completions_; }
+
+ private:
+  // `data` stands here too: it is prefetched without a look at the buffer.
+  struct Posted {
+    packet::Buffer* buffer = nullptr;
+    uint8_t* data = nullptr;
+  };
+
+  void TakeError(uint32_t index, std::optional<nic::QueueError>* error);
+  void Take(uint32_t cqes, uint32_t frames, uint64_t bytes);
+
+  // Constant.
+  uint8_t* const wqes_;
+  const uint32_t mask_;
+  uint32_t* const record_;
+  packet::BufferPool* const pool_;
+  nic::QueueCounters* const counters_;
+  const uint16_t checksum_mask_;
+  const uint16_t constant_flags_;
+
+  // Both sides; ours alone.
+  bool broken_ = false;
+  uint32_t producer_ = 0;
+  uint32_t low_water_ = ~uint32_t{0};  // Nothing has been taken yet.
+  std::unique_ptr<Posted[]> posted_;
+  CompletionQueue completions_;
+};
+
+}  // namespace xtreme::mlx5
+
+#endif  // XTREME_XTREME_MLX5_RECEIVE_QUEUE_H_

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/mlx5/send_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "xtreme/mlx5/queue_error.h"
+
+namespace xtreme::mlx5 {
+
+SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
+                     nic::QueueCounters* counters, uint32_t* completions_due)
+    : wqebbs_(memory.wqebbs),
+      mask_((1u << memory.wqebbs_log2) - 1),
+      qpn_(memory.qpn),
+      last_whole_wqe_(wqebbs_ + (size_t{mask_} + 1 - kMaxWqebbs) * kWqebbBytes),
+      blueflame_wqebbs_(memory.blueflame_bytes / kWqebbBytes),
+      options_(options),
+      record_(memory.record),
+      doorbell_register_(memory.doorbell_register),
+      half_bytes_(memory.blueflame_bytes),
+      counters_(counters),
+      completions_due_(completions_due),
+      next_wqe_(memory.wqebbs),
+      signal_at_(options.signal_every - 1),
+      frames_((mask_ + 1) / kMaxWqebbs),
+      frames_at_(std::make_unique<uint32_t[]>(size_t{mask_} + 1)),
+      completions_(memory.completions) {
+  UpdateAttention();
+}
+
+// The queue is full, or a signal is due, whichever is first. In distances from posted_, as counts
+// wrap.
+void SendQueue::UpdateAttention() {
+  const uint32_t used = posted_ - completed_;
+  const uint32_t room = used < frames_ ? frames_ - used : 0;
+  attention_at_ = posted_ + std::min(room, signal_at_ - posted_);
+}
+
+nic::TxStatus SendQueue::PostSpecial(const nic::TxFrame& frame) {
+  if (posted_ - completed_ >= frames_) return Refuse();
+  const uint32_t bytes = frame.header_length + frame.payload_length;
+  const bool whole = bytes <= kMaxInlineFrameBytes;
+  if (!whole && (frame.key == 0 || bytes > options_.max_frame_bytes)) {
+    return nic::TxStatus::kTooLong;
+  }
+  const bool signalled = posted_ == signal_at_ || (frame.flags & nic::kTxSignal) != 0;
+  const uint32_t slot = producer_ & mask_;
+  uint8_t* const place = wqebbs_ + size_t{slot} * kWqebbBytes;
+  uint8_t* const wqe = place <= last_whole_wqe_ ? place : scratch_;
+  const uint32_t wqebbs =
+      WriteSpecial(wqe, frame, signalled ? Completion::kAlways : Completion::kOnError);
+  if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
+  producer_ += wqebbs;
+  next_wqe_ = wqebbs_ + size_t{producer_ & mask_} * kWqebbBytes;
+  ++posted_;
+  counters_->tx_bytes += bytes;
+  counters_->tx_gathered += !whole;
+  counters_->tx_warm += (frame.flags & nic::kTxWarm) != 0;
+  if (signalled) {
+    frames_at_[slot] = posted_;
+    signal_at_ = posted_ + options_.signal_every - 1;
+    ++*completions_due_;
+  }
+  UpdateAttention();
+  if (frame.flags & nic::kTxMore) {
+    unrung_ = place;
+    return nic::TxStatus::kPosted;
+  }
+  if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);
+  return RingByDoorbell(wqe);
+}
+
+nic::TxStatus SendQueue::Refuse() {
+  if (frames_ == 0) return nic::TxStatus::kBroken;
+  ++counters_->tx_full;
+  return nic::TxStatus::kFull;
+}
+
+// Any frame that fits; returns the WQE's blocks.
+uint32_t SendQueue::WriteSpecial(uint8_t* wqe, const nic::TxFrame& frame, Completion completion) {
+  const uint32_t bytes = frame.header_length + frame.payload_length;
+  const bool whole = bytes <= kMaxInlineFrameBytes;
+  const uint32_t inline_bytes = whole ? bytes : frame.header_length;
+  const uint32_t head_segments = SegmentsWithInline(inline_bytes);
+  const uint32_t segments = whole ? head_segments : head_segments + 1;
+  const uint32_t opcode = frame.flags & nic::kTxWarm ? MLX5_OPCODE_NOP : MLX5_OPCODE_SEND;
+  WriteControl(wqe, static_cast<uint16_t>(producer_), opcode, qpn_, segments, completion);
+  WriteEthernet(wqe, frame.flags, inline_bytes);
+  if (whole) {
+    WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
+  } else {
+    WriteGatheredFrame(wqe, frame, head_segments);
+  }
+  return WqebbsOfSegments(segments);
+}
+
+// The WQE stands in scratch_; its place is [slot, slot + wqebbs) of the ring, modulo its size.
+void SendQueue::SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs) {
+  const uint32_t before_end = std::min(wqebbs, mask_ + 1 - slot);
+  const size_t first_bytes = size_t{before_end} * kWqebbBytes;
+  std::memcpy(wqebbs_ + size_t{slot} * kWqebbBytes, scratch_, first_bytes);
+  std::memcpy(wqebbs_, scratch_ + first_bytes, size_t{wqebbs} * kWqebbBytes - first_bytes);
+}
+
+// The record covers all that was posted; what is counted once a doorbell is counted here.
+void SendQueue::PublishRecord() {
+  OrderWqeBeforeRecord();
+  StoreRecord(record_, producer_ & 0xffff);
+  counters_->tx_frames += posted_ - counted_;
+  counted_ = posted_;
+  counters_->tx_inline = counters_->tx_frames - counters_->tx_gathered;
+}
+
+nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs) {
+  PublishRecord();
+  OrderRecordBeforeDoorbell();
+  WriteBlueFlame(doorbell_register_ + next_half_, wqe, wqebbs);
+  FlushBlueFlame();
+  next_half_ ^= half_bytes_;
+  ++counters_->tx_blueflame;
+  return nic::TxStatus::kPosted;
+}
+
+nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
+  PublishRecord();
+  OrderRecordBeforeDoorbell();
+  RingDoorbell(doorbell_register_ + next_half_, DoorbellBytes(wqe));
+  FlushBlueFlame();
+  next_half_ ^= half_bytes_;
+  unrung_ = nullptr;
+  ++counters_->tx_doorbells;
+  return nic::TxStatus::kPosted;
+}
+
+uint32_t SendQueue::Poll(std::span<nic::TxCompletion> out,
+                         std::optional<nic::QueueError>* error) {
+  uint32_t taken = 0;
+  for (; taken < out.size(); ++taken) {
+    const mlx5_cqe64* cqe = completions_.Peek();
+    if (cqe == nullptr) break;
+    if (IsSent(cqe->op_own)) [[likely]] {
+      const uint32_t wqebb = WqeCounter(*cqe);
+      completed_ = frames_at_[wqebb & mask_];
+      oldest_wqebb_ = wqebb + WqebbsOfSegments(SegmentsOf(WqeAt(wqebb)));
+      --*completions_due_;
+      out[taken] = {completed_, options_.timestamps ? HardwareClock(*cqe) : 0};
+    } else {
+      out[taken] = TakeError(*cqe, error);
+    }
+    completions_.Pop();
+  }
+  if (taken == 0) return 0;
+  completions_.Publish();
+  UpdateAttention();
+  return taken;
+}
+
+// In error the device completes every WQE with a CQE of its own, signalled or not. Those that were
+// not have left no count: it is found by walking the ring, which nobody writes any more.
+nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
+                                       std::optional<nic::QueueError>* error) {
+  const uint16_t failed = WqeCounter(cqe);
+  bool found = false;
+  while (!found && completed_ != posted_) {
+    found = static_cast<uint16_t>(oldest_wqebb_) == failed;
+    oldest_wqebb_ += WqebbsOfSegments(SegmentsOf(WqeAt(oldest_wqebb_)));
+    ++completed_;
+  }
+  frames_ = 0;
+  ++counters_->tx_errors;
+  NoteError(ParseError(cqe), /*receive=*/false, error);
+  *completions_due_ = posted_ - completed_;
+  return {completed_, 0};
+}
+
+}  // namespace xtreme::mlx5

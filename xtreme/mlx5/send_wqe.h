@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Send WQEs: one frame each, in at most four blocks of 64 bytes.
+//
+//   control segment (16) | Ethernet segment (14), inline bytes, to a multiple of 16 | data segment
+//
+// A short frame stands whole in the Ethernet segment's inline part; of a long one the headers do,
+// and a data segment names the payload. So the headers are always inline, which satisfies every
+// device, whatever part of a frame its steering must see. Pure functions on plain memory.
+// Byte order: big endian in the WQE, host in arguments. Spec: mlx5dv.h; PRM, "Send WQE".
+
+#ifndef XTREME_XTREME_MLX5_SEND_WQE_H_
+#define XTREME_XTREME_MLX5_SEND_WQE_H_
+
+#include <infiniband/mlx5dv.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stack/base/byte_order.h"
+#include "xtreme/mlx5/copy.h"
+#include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::mlx5 {
+
+inline constexpr uint32_t kWqebbBytes = MLX5_SEND_WQE_BB;
+inline constexpr uint32_t kSegmentBytes = 16;
+inline constexpr uint32_t kMaxWqebbs = 4;  // 256 bytes: one half of a BlueFlame register.
+inline constexpr uint32_t kMaxWqeBytes = kMaxWqebbs * kWqebbBytes;
+inline constexpr uint32_t kMaxHeaderBytes = 64;
+
+// Where inline bytes start.
+inline constexpr uint32_t kInlineOffset =
+    sizeof(mlx5_wqe_ctrl_seg) + offsetof(mlx5_wqe_eth_seg, inline_hdr_start);
+static_assert(kInlineOffset == 30);
+inline constexpr uint32_t kMaxInlineFrameBytes = kMaxWqeBytes - kInlineOffset;
+// What every device accepts as the least that stands inline: Ethernet with a VLAN tag.
+inline constexpr uint32_t kMinInlineBytes = 18;
+
+// Segments of control, Ethernet and `inline_bytes`, which is at least 2.
+constexpr uint32_t SegmentsWithInline(uint32_t inline_bytes) {
+  return (kInlineOffset + inline_bytes + kSegmentBytes - 1) / kSegmentBytes;
+}
+constexpr uint32_t WqebbsWithInline(uint32_t inline_bytes) {
+  return (kInlineOffset + inline_bytes + kWqebbBytes - 1) / kWqebbBytes;
+}
+constexpr uint32_t WqebbsOfSegments(uint32_t segments) { return (segments + 3) / 4; }
+// Segments of a WQE as its control segment says.
+inline uint32_t SegmentsOf(const uint8_t* wqe) { return base::LoadBe32(wqe + 4) & 0x3f; }
+
+// Whether and when a WQE writes a CQE.
+enum class Completion : uint8_t {
+  kOnError = 0,
+  kAlways = MLX5_WQE_CTRL_CQ_UPDATE,
+};
+
+// Writes the control segment. `wqebb_index` is the free-running count of blocks before this one.
+inline void WriteControl(uint8_t* wqe, uint16_t wqebb_index, uint32_t opcode, uint32_t qpn,
+                         uint32_t segments, Completion completion) {
+  static_assert(offsetof(mlx5_wqe_ctrl_seg, qpn_ds) == 4);
+  static_assert(offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) == 11);
+  base::StoreBe32(wqe, uint32_t{wqebb_index} << 8 | opcode);
+  base::StoreBe32(wqe + 4, qpn << 8 | segments);
+  // Signature, stream, fm_ce_se, imm.
+  base::StoreBe64(wqe + 8, static_cast<uint64_t>(completion) << 32);
+}
+
+// The first 8 bytes as they lie: what rings for the WQE.
+inline uint64_t DoorbellBytes(const uint8_t* wqe) { return base::LoadNative<uint64_t>(wqe); }
+
+// Writes the Ethernet segment but for the inline bytes; clobbers the first 2 of those, so they are
+// written afterwards. Of `flags` (TxFlag) the checksums count.
+inline void WriteEthernet(uint8_t* wqe, uint32_t flags, uint32_t inline_bytes) {
+  static_assert(offsetof(mlx5_wqe_eth_seg, cs_flags) == 4);
+  static_assert(offsetof(mlx5_wqe_eth_seg, inline_hdr_sz) == 12);
+  static_assert(MLX5_ETH_WQE_L3_CSUM == nic::kTxIpChecksum << 6);
+  static_assert(MLX5_ETH_WQE_L4_CSUM == nic::kTxL4Checksum << 6);
+  const uint64_t checksums = (flags & (nic::kTxIpChecksum | nic::kTxL4Checksum)) << 6;
+  base::StoreBe64(wqe + 16, checksums << 24);                  // Reserved, cs_flags, mss.
+  base::StoreBe64(wqe + 24, uint64_t{inline_bytes} << 16);     // Reserved, inline_hdr_sz.
+}
+
+// Writes header and payload as inline bytes. Together at least kMinInlineBytes and at most
+// kMaxInlineFrameBytes; the 64 bytes at `wqe` + 30 are written in any case.
+[[gnu::always_inline]] inline void WriteInlineFrame(uint8_t* wqe,
+                                                    const uint8_t* header,
+                                                    uint32_t header_length, const uint8_t* payload,
+                                                    uint32_t payload_length) {
+  uint8_t* to = wqe + kInlineOffset;
+  Copy64(to, header);
+  CopyShort(to + header_length, payload, payload_length);
+}
+
+// Writes the header inline and a data segment for the payload behind `header_segments`
+// (SegmentsWithInline of the header's length).
+inline void WriteGatheredFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t header_segments) {
+  Copy64(wqe + kInlineOffset, frame.header);
+  uint8_t* data = wqe + header_segments * kSegmentBytes;
+  base::StoreBe32(data + offsetof(mlx5_wqe_data_seg, byte_count), frame.payload_length);
+  base::StoreBe32(data + offsetof(mlx5_wqe_data_seg, lkey), frame.key);
+  base::StoreBe64(data + offsetof(mlx5_wqe_data_seg, addr),
+                  reinterpret_cast<uintptr_t>(frame.payload));
+}
+
+}  // namespace xtreme::mlx5
+
+#endif  // XTREME_XTREME_MLX5_SEND_WQE_H_
