@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine beside a real kernel, in network namespaces of its own; the NIC is in memory.
+
+#include "xtreme/engine/host_kernel.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netpacket/packet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/net/namespace.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/engine.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/testing/memory_nic.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::engine {
+namespace {
+
+using net::Namespace;
+using testing::MemoryNic;
+
+class HostKernelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto ours = Namespace::Create();
+    auto theirs = Namespace::Create();
+    ASSERT_TRUE(ours.ok()) << ours.status();
+    ASSERT_TRUE(theirs.ok()) << theirs.status();
+    ours_ = *std::move(ours);
+    theirs_ = *std::move(theirs);
+    ASSERT_TRUE(ConnectByVeth(*ours_, "xt0", *theirs_, "peer").ok());
+    ASSERT_TRUE(ours_->AddAddress("xt0", "10.0.0.1/24").ok());
+    ASSERT_TRUE(theirs_->AddAddress("peer", "10.0.0.2/24").ok());
+    inside_ = std::make_unique<Namespace::Inside>(*ours_);
+    auto kernel = HostKernel::Create();
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    Engine::Options options;
+    options.kernel = *std::move(kernel);
+    options.open_nic = [this](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
+      auto made = std::make_unique<MemoryNic>(MemoryNic::Options{});
+      nic_ = made.get();
+      return made;
+    };
+    auto engine = Engine::Create(std::move(options));
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    RingOptions ring_options = *ProfileOptions("dev");
+    ring_options.interface_name = "xt0";
+    auto ring = Ring::Open(engine_.get(), ring_options);
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    ring_ = *std::move(ring);
+    ASSERT_TRUE(ring_->Start().ok());
+  }
+
+  void TearDown() override {
+    ring_.reset();
+    engine_.reset();
+    inside_.reset();
+  }
+
+  // Polls until there is a completion of `kind`.
+  Completion Await(Kind kind) {
+    Completion completion;
+    for (;;) {
+      engine_->control().RunAndWait([] {});
+      while (ring_->Poll(&completion, 1, sizeof(completion)) == 1) {
+        if (completion.kind == kind) return completion;
+      }
+    }
+  }
+
+  Handle Open(uint16_t port) {
+    Handle handle = 0;
+    EXPECT_TRUE(
+        ring_->udp().Open({.local = {wire::Ipv4Address(10, 0, 0, 1), port}}, &handle).ok());
+    EXPECT_EQ(Await(Kind::kOpDone).status, 0);
+    return handle;
+  }
+
+  // 0 or the errno of binding a kernel socket.
+  static int Bind(uint16_t port) {
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port)};
+    const int bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+    const int error = bound == 0 ? 0 : errno;
+    close(fd);
+    return error;
+  }
+
+  // Puts a frame on the wire of xt0. Its sender is the NIC in memory: the reply comes to us because
+  // the address the peer answers to is xt0's own.
+  bool Transmit(std::vector<uint8_t> frame) {
+    const auto mac = ours_->MacOf("xt0");
+    if (!mac.ok()) return false;
+    std::copy(mac->begin(), mac->end(), frame.begin() + 6);
+    std::copy(mac->begin(), mac->end(), frame.begin() + 22);
+    const int fd = socket(AF_PACKET, SOCK_RAW, 0);
+    sockaddr_ll to{.sll_family = AF_PACKET,
+                   .sll_ifindex = static_cast<int>(*ours_->IndexOf("xt0"))};
+    const ssize_t sent = sendto(fd, frame.data(), frame.size(), 0,
+                                reinterpret_cast<sockaddr*>(&to), sizeof(to));
+    close(fd);
+    return sent == static_cast<ssize_t>(frame.size());
+  }
+
+  // Whether the kernel is a member of 239.1.2.3 (written in the kernel's way).
+  static bool KernelIsMember() {
+    std::ifstream file("/proc/thread-self/net/igmp");
+    std::stringstream all;
+    all << file.rdbuf();
+    return all.str().find("030201EF") != std::string::npos;
+  }
+
+  std::unique_ptr<Namespace> ours_;
+  std::unique_ptr<Namespace> theirs_;
+  std::unique_ptr<Namespace::Inside> inside_;
+  MemoryNic* nic_ = nullptr;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Ring> ring_;
+};
+
+TEST_F(HostKernelTest, APortIsTheKernelsToo) {
+  Open(7000);
+  EXPECT_EQ(Bind(7000), EADDRINUSE);
+  EXPECT_EQ(Bind(7001), 0);
+  ring_.reset();
+  engine_->control().RunAndWait([] {});
+  EXPECT_EQ(Bind(7000), 0);
+}
+
+TEST_F(HostKernelTest, AMembershipIsTheKernelsToo) {
+  const Handle socket = Open(7000);
+  const wire::Endpoint group{wire::Ipv4Address(239, 1, 2, 3), 0};
+  EXPECT_FALSE(KernelIsMember());
+  ASSERT_TRUE(ring_->udp().Join(socket, group, std::nullopt, 0, 1).ok());
+  EXPECT_EQ(Await(Kind::kOpDone).status, 0);
+  EXPECT_TRUE(KernelIsMember());
+  ASSERT_TRUE(ring_->udp().Leave(socket, group, std::nullopt, 2).ok());
+  EXPECT_EQ(Await(Kind::kOpDone).cookie, 2u);
+  EXPECT_FALSE(KernelIsMember());
+}
+
+TEST_F(HostKernelTest, WhatTheKernelReassembledComesBySlowPath) {
+  const Handle socket = Open(7000);
+  const std::string large(4'000, 'L');
+  {
+    const Namespace::Inside theirs(*theirs_);
+    const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(7000)};
+    inet_pton(AF_INET, "10.0.0.1", &to.sin_addr);
+    ASSERT_EQ(sendto(fd, large.data(), large.size(), 0, reinterpret_cast<sockaddr*>(&to),
+                     sizeof(to)),
+              4'000);
+    close(fd);
+  }
+  const Completion packet = Await(Kind::kPacket);
+  EXPECT_EQ(packet.socket, socket);
+  EXPECT_EQ(packet.length, 4'000u);
+  EXPECT_EQ(packet.flags, kSlowPath | kChained);
+  EXPECT_EQ(packet.source_ip[15], 2);
+  EXPECT_EQ(packet.destination_ip[15], 1);
+  EXPECT_EQ(packet.destination_port, 7000);
+  packet::BufferPool::ReleaseChain(packet.buffer);
+}
+
+TEST_F(HostKernelTest, ANeighbourTheKernelLearnsIsUsedByOpenSockets) {
+  const Handle socket = Open(7000);
+  const wire::Endpoint stranger{wire::Ipv4Address(10, 0, 0, 77), 9};
+  const uint8_t byte = 'x';
+  const auto send = [&](uint32_t flags) {
+    return ring_->udp().SendTo(ring_->udp().Find(socket), stranger, {.data = &byte, .length = 1},
+                               {.flags = flags});
+  };
+  EXPECT_EQ(send(kNowOrFail), SendResult::kRefusedNeighbour);
+  ASSERT_TRUE(ours_->AddNeighbour("xt0", "10.0.0.77", {2, 0, 0, 0, 0, 0x77}).ok());
+  SendResult result;
+  Completion completion;
+  while ((result = send(kNowOrFail)) == SendResult::kRefusedNeighbour) {
+    ring_->Poll(&completion, 1, sizeof(completion));
+  }
+  EXPECT_EQ(result, SendResult::kSent);
+  EXPECT_EQ(nic_->queue(0)->sent().back().bytes[5], 0x77);
+}
+
+TEST_F(HostKernelTest, AnAnswerToOurOwnArpRequestIsSeen) {
+  const Handle socket = Open(7000);
+  const wire::Endpoint peer{wire::Ipv4Address(10, 0, 0, 2), 9};
+  const uint8_t byte = 'x';
+  ASSERT_EQ(ring_->udp().SendTo(ring_->udp().Find(socket), peer, {.data = &byte, .length = 1}, {}),
+            SendResult::kQueued);
+  // Our request left by the NIC in memory; carry it to the peer, whose kernel answers.
+  const std::vector<uint8_t> request = nic_->queue(0)->sent().at(0).bytes;
+  ASSERT_TRUE(Transmit(request));
+  Completion completion;
+  while (nic_->queue(0)->sent().size() < 2) {
+    engine_->control().RunAndWait([] {});
+    ring_->Poll(&completion, 1, sizeof(completion));
+  }
+  const auto mac = theirs_->MacOf("peer");
+  ASSERT_TRUE(mac.ok());
+  const std::vector<uint8_t>& sent = nic_->queue(0)->sent()[1].bytes;
+  EXPECT_TRUE(std::equal(mac->begin(), mac->end(), sent.begin()));
+}
+
+}  // namespace
+}  // namespace xtreme::engine
