@@ -92,10 +92,10 @@ class Demux {
   // `hint` is null or any binding of an endpoint attached here: believed only where it is right.
   const Binding* First(const wire::UdpFlow& flow, const Binding* hint) {
     const uint64_t key = BindingKey(flow.destination, flow.vlan_id, flow.destination_port);
-    if (hint != nullptr && hint->key == key && hint->answers_key && connected_.size() == 0)
-        [[likely]] {
-      if (!IsBadSource(flow.source)) [[likely]]
-        return hint;
+    if (connected_.size() == 0 && !IsBadSource(flow.source)) [[likely]] {
+      if (hint != nullptr && hint->key == key && hint->answers_key) return hint;
+      const Binding* head = bindings_.Find({key});
+      if (head != nullptr && head->answers_key) return head;
     }
     return Find(flow, key);
   }
