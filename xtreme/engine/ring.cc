@@ -4,7 +4,7 @@
 
 #include "xtreme/engine/ring.h"
 
-#include <cassert>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,12 +97,6 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
 
 uintptr_t Ring::ThisThread() { return packet::ThreadToken(); }
 
-void Ring::CheckOwner() const {
-#if XTREME_DEBUG
-  assert(OwnedByThisThread() && "a ring was called from another thread than its owner");
-#endif
-}
-
 absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptions& options) {
   if (absl::Status valid = options.Validate(); !valid.ok()) return valid;
   auto waiter = Waiter::Create();
@@ -173,9 +167,17 @@ Ring::~Ring() {
   Bury();
 }
 
+// A reference that keeps the pool's memory; when no buffer is free, every one is in use.
+packet::Buffer* Ring::HoldPool() {
+  packet::BufferPool& pool = *core_->device.pool;
+  if (packet::Buffer* buffer = pool.Acquire()) return buffer;
+  packet::BufferPool::AddReference(pool.at(0));
+  return pool.at(0);
+}
+
 // Everything that needs the kernel or the device to end goes to the control thread, which gets to
-// it after all that this ring started before. The pool goes with this thread: the buffers that the
-// queue holds keep its memory until the queue is gone.
+// it after all that this ring started before. The pool goes with this thread: one buffer that is
+// held keeps its memory until the queue is gone.
 void Ring::Bury() {
   struct Remains {
     std::unique_ptr<nic::QueuePair> queue;
@@ -183,9 +185,11 @@ void Ring::Bury() {
     std::vector<std::shared_ptr<SocketHoldings>> holdings;
     std::vector<std::unique_ptr<KernelPort>> ports;
     std::vector<packet::Buffer*> sending;
+    packet::Buffer* guard = nullptr;
     std::shared_ptr<Mailbox> mailbox;
   };
   auto remains = std::make_shared<Remains>();
+  remains->guard = HoldPool();
   udp_->sockets().ForEach([&](UdpSocket& socket) {
     if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
   });
@@ -208,6 +212,7 @@ void Ring::Bury() {
     remains->ports.clear();
     remains->queue.reset();
     for (packet::Buffer* buffer : remains->sending) packet::BufferPool::Release(buffer);
+    packet::BufferPool::Release(remains->guard);
   }));
 }
 

@@ -10,6 +10,7 @@
 #ifndef XTREME_XTREME_ENGINE_RING_H_
 #define XTREME_XTREME_ENGINE_RING_H_
 
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -139,7 +140,12 @@ class Ring {
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
 
   static uintptr_t ThisThread();
-  void CheckOwner() const;
+  // In debug builds: the caller is the owner.
+  void CheckOwner() const {
+#if XTREME_DEBUG
+    assert(OwnedByThisThread() && "a ring was called from another thread than its owner");
+#endif
+  }
 
   // The events of a poll.
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
@@ -156,6 +162,7 @@ class Ring {
   void CheckQueue();
   void ReportLosses();
   void OnBroken();
+  packet::Buffer* HoldPool();
   void Bury();
 
   // Data path.

@@ -14,9 +14,8 @@ namespace xtreme::engine {
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   CheckOwner();
   RingCore& core = *core_;
-  const bool idle =
-      !core.device.queue->ReceiveReady() && core.attention == 0 && !mailbox_->knocked();
-  if (idle) [[likely]] return 0;
+  const uint32_t waiting = core.attention | static_cast<uint32_t>(mailbox_->knocked());
+  if (!core.device.queue->ReceiveReady() && waiting == 0) [[likely]] return 0;
   return PollBusy(out, max, stride);
 }
 

@@ -48,12 +48,12 @@ class MemoryKernel::Port final : public KernelPort {
   std::deque<std::pair<KernelDatagram, std::string>> waiting_;
 };
 
-MemoryKernel::MemoryKernel() {
-  const wire::Ipv4Address own(10, 0, 0, 1);
+MemoryKernel::MemoryKernel(const Link& link) {
+  const wire::Ipv4Address own = link.own;
   host::Interface interface;
   interface.ifindex = kIfindex;
   interface.name = kInterface;
-  interface.mac = wire::MacAddress({2, 0, 0, 0, 0, 1});
+  interface.mac = link.own_mac;
   interface.mtu = 1'500;
   interface.up = interface.running = interface.multicast = true;
   tables_.interfaces = {interface};
@@ -81,8 +81,8 @@ MemoryKernel::MemoryKernel() {
                 wire::Ipv4Address(10, 0, 0, 254))},
       std::vector<host::RoutingRule>{});
   tables_.neighbours = {{.ifindex = kIfindex,
-                         .address = wire::Ipv4Address(10, 0, 0, 2),
-                         .mac = wire::MacAddress({2, 0, 0, 0, 0, 2}),
+                         .address = link.peer,
+                         .mac = link.peer_mac,
                          .state = NUD_REACHABLE}};
   current_ = std::make_shared<host::Snapshot>(++version_, tables_);
 }

@@ -27,8 +27,16 @@ class MemoryKernel final : public Kernel {
   static constexpr uint32_t kIfindex = 7;
   static constexpr const char* kInterface = "xt0";
 
-  // xt0 with 10.0.0.1/24, a default gateway 10.0.0.254, and the neighbour 10.0.0.2 known.
-  MemoryKernel();
+  // Who we are, and the one neighbour that is known.
+  struct Link {
+    wire::Ipv4Address own{10, 0, 0, 1};
+    wire::MacAddress own_mac{{2, 0, 0, 0, 0, 1}};
+    wire::Ipv4Address peer{10, 0, 0, 2};
+    wire::MacAddress peer_mac{{2, 0, 0, 0, 0, 2}};
+  };
+
+  // xt0 with `link.own`/24 in 10.0.0.0/24, and a default gateway 10.0.0.254.
+  explicit MemoryKernel(const Link& link);
 
   // --- The test's side ---
 

@@ -56,7 +56,7 @@ RingTest::~RingTest() {
 }
 
 void RingTest::Open(bool start) {
-  auto own_kernel = std::make_unique<MemoryKernel>();
+  auto own_kernel = std::make_unique<MemoryKernel>(MemoryKernel::Link{});
   kernel = own_kernel.get();
   Engine::Options engine_options;
   engine_options.kernel = std::move(own_kernel);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// UDP from one ring's send to another ring's completion, through libmlx5 and a software ConnectX.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/e2e/two_rings.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+using UdpOverMlx5Test = TwoRingsTest;
+
+TEST_F(UdpOverMlx5Test, AMulticastDatagramIsACompletionAtTheOtherEnd) {
+  const Handle sender = a->OpenSocket({.local = {{}, 6000}});
+  const Handle listener = b->OpenSocket({.local = {{}, 7000}});
+  ASSERT_TRUE(b->ring->udp().Join(listener, {kGroup, 0}, std::nullopt, 0, 1).ok());
+  b->Settle();
+  ASSERT_EQ(a->SendTo(sender, {kGroup, 7000}, "tick"), SendResult::kSent);
+  rig->Step();
+  const auto got = b->Poll();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].kind, Kind::kPacket);
+  EXPECT_EQ(got[0].socket, listener);
+  EXPECT_EQ(Text(got[0]), "tick");
+  EXPECT_NE(got[0].flags & kMulticast, 0);
+  EXPECT_EQ(got[0].source_port, 6000);
+  Release(got);
+}
+
+TEST_F(UdpOverMlx5Test, AnEchoComesBackToItsSender) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  const Handle server = b->OpenSocket({.local = {kB, 7000}});
+  for (int round = 0; round < 2'000; ++round) {
+    const std::string payload = std::to_string(round);
+    ASSERT_EQ(a->SendTo(client, {kB, 7000}, payload), SendResult::kSent) << round;
+    rig->Step();
+    const auto request = b->Poll();
+    ASSERT_EQ(request.size(), 1u) << round;
+    ASSERT_EQ(b->SendTo(server, {kA, request[0].source_port}, Text(request[0])),
+              SendResult::kSent);
+    Release(request);
+    rig->Step();
+    const auto reply = a->Poll();
+    ASSERT_EQ(reply.size(), 1u) << round;
+    ASSERT_EQ(Text(reply[0]), payload);
+    Release(reply);
+  }
+}
+
+TEST_F(UdpOverMlx5Test, EverySizeUpToTheMtuArrivesWhole) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  b->OpenSocket({.local = {kB, 7000}});
+  for (size_t size : {0u, 1u, 17u, 18u, 200u, 470u, 500u, 986u, 1'200u, 1'471u, 1'472u}) {
+    const std::string payload(size, static_cast<char>('a' + size % 26));
+    ASSERT_EQ(a->SendTo(client, {kB, 7000}, payload), SendResult::kSent) << size;
+    rig->Step();
+    const auto got = b->Poll();
+    ASSERT_EQ(got.size(), 1u) << size;
+    EXPECT_EQ(Text(got[0]), payload) << size;
+    Release(got);
+  }
+}
+
+TEST_F(UdpOverMlx5Test, ASendThatIsWatchedTellsWhenItLeftAndThatItIsDone) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  ASSERT_EQ(a->SendTo(client, {kB, 7000}, "x",
+                      {.flags = kSendWantWire | kSendWantDone, .cookie = 77}),
+            SendResult::kSent);
+  rig->Step();
+  const auto got = a->Poll();
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_EQ(got[0].kind, Kind::kTxWire);
+  EXPECT_EQ(got[1].kind, Kind::kTxDone);
+  EXPECT_EQ(got[0].cookie, 77u);
+  EXPECT_NE(got[0].hw_clock, 0u);
+}
+
+TEST_F(UdpOverMlx5Test, SendsWithoutADoorbellLeaveTogetherAtTheFlush) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  b->OpenSocket({.local = {kB, 7000}});
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_EQ(a->SendTo(client, {kB, 7000}, std::to_string(i), {.flags = kNoDoorbell}),
+              SendResult::kSent);
+  }
+  rig->Step();
+  EXPECT_TRUE(b->Poll().empty());
+  a->ring->Flush();
+  rig->Step();
+  const auto got = b->Poll();
+  ASSERT_EQ(got.size(), 16u);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(Text(got[i]), std::to_string(i));
+  Release(got);
+}
+
+TEST_F(UdpOverMlx5Test, AWarmSendNeverArrives) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  b->OpenSocket({.local = {kB, 7000}});
+  ASSERT_EQ(a->SendTo(client, {kB, 7000}, "warm", {.flags = kWarm}), SendResult::kSent);
+  rig->Step();
+  EXPECT_TRUE(b->Poll().empty());
+}
+
+TEST_F(UdpOverMlx5Test, SeveralSocketsOnOneGroupEachGetTheDatagram) {
+  const Handle sender = a->OpenSocket({.local = {{}, 6000}});
+  std::vector<Handle> listeners;
+  for (int i = 0; i < 3; ++i) {
+    listeners.push_back(b->OpenSocket({.local = {{}, 7000}, .reuse = true}));
+    ASSERT_TRUE(b->ring->udp().Join(listeners[i], {kGroup, 0}, std::nullopt, 0, 1).ok());
+    b->Settle();
+  }
+  ASSERT_EQ(a->SendTo(sender, {kGroup, 7000}, "all"), SendResult::kSent);
+  rig->Step();
+  const auto got = b->Poll();
+  ASSERT_EQ(got.size(), 3u);
+  for (const Completion& packet : got) {
+    EXPECT_NE(packet.flags & kShared, 0);
+    EXPECT_EQ(Text(packet), "all");
+  }
+  Release(got);
+}
+
+TEST_F(UdpOverMlx5Test, AFeedOfManyPollsLosesNothing) {
+  const Handle sender = a->OpenSocket({.local = {{}, 6000}});
+  const Handle listener = b->OpenSocket({.local = {{}, 7000}});
+  ASSERT_TRUE(b->ring->udp().Join(listener, {kGroup, 0}, std::nullopt, 0, 1).ok());
+  b->Settle();
+  int next = 0;
+  for (int burst = 0; burst < 200; ++burst) {
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_EQ(a->SendTo(sender, {kGroup, 7000}, std::to_string(burst * 50 + i),
+                          {.flags = kNoDoorbell}),
+                SendResult::kSent);
+    }
+    a->Poll();
+    rig->Step();
+    for (std::vector<Completion> got; !(got = b->Poll(16)).empty(); Release(got)) {
+      for (const Completion& packet : got) ASSERT_EQ(Text(packet), std::to_string(next++));
+    }
+  }
+  EXPECT_EQ(next, 10'000);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
