@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of the report share: how long to measure, and what was counted already.
+//
+// Threads: one.
+
+#ifndef XTREME_BENCHMARKS_MEASUREMENT_H_
+#define XTREME_BENCHMARKS_MEASUREMENT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "benchmarks/counting.h"
+#include "benchmarks/row.h"
+#include "benchmarks/timing.h"
+
+namespace xtreme::benchmarks {
+
+struct Measurement {
+  bool quick = false;  // Few iterations: the rows are made, the figures mean little.
+  TimingOptions timing;
+  absl::StatusOr<Counts> counts = absl::UnavailableError("nothing was counted");
+
+  // Instructions an operation of a scenario, or why there is no count.
+  absl::StatusOr<double> Instructions(std::string_view scenario) const;
+};
+
+// --- The parts of the report, in its order ---
+
+// udp_tx_post, udp_tx_burst, udp_rx, rx_burst, idle_poll, udp_echo: times and instruction counts.
+std::vector<Row> OperationRows(const Measurement& measurement);
+// memory_ring, memory_udp, startup.
+std::vector<Row> ResourceRows(const Measurement& measurement);
+// rtt_two_cores, control_stall.
+std::vector<Row> TwoThreadRows(const Measurement& measurement);
+// steady_state, cold_lines, tail_instructions.
+std::vector<Row> SteppedRows(const Measurement& measurement);
+
+// The scenarios whose instructions OperationRows wants.
+std::vector<std::string> CountedScenarios();
+
+}  // namespace xtreme::benchmarks
+
+#endif  // XTREME_BENCHMARKS_MEASUREMENT_H_

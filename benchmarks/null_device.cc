@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "benchmarks/null_device.h"
+
+#include <infiniband/mlx5dv.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+
+#include "stack/base/byte_order.h"
+#include "xtreme/mlx5/completion_queue.h"
+#include "xtreme/mlx5/cqe.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+constexpr uint32_t kWqebbBytes = 64;
+constexpr uint32_t kWqebbsOfFrame = 4;
+constexpr uint32_t kSegmentsOfWqebb = 4;
+constexpr uint32_t kQpn = 0x123;
+constexpr uint32_t kKey = 0x4567;
+constexpr uint32_t kBlueFlameBytes = 256;
+// 42 bytes of headers and what the MTU leaves.
+constexpr uint32_t kMtu = 1500;
+constexpr uint32_t kFrameBytes = kMtu + 18;
+
+uint32_t LoadRecord(const uint32_t& record) {
+  return base::HostToBigEndian(
+      std::atomic_ref<const uint32_t>(record).load(std::memory_order_acquire));
+}
+
+void StoreOpOwn(mlx5_cqe64& cqe, uint8_t opcode, uint32_t index, uint32_t entries_log2) {
+  // Last, and after the rest: the driver may poll on another core.
+  std::atomic_ref<uint8_t>(cqe.op_own)
+      .store(static_cast<uint8_t>(opcode << 4 | mlx5::OwnerBit(index, entries_log2)),
+             std::memory_order_release);
+}
+
+}  // namespace
+
+// As bring-up would have laid it out: page-aligned rings, records on lines of their own.
+struct NullDevice::Rings {
+  struct alignas(kWqebbBytes) Block {
+    uint8_t bytes[kWqebbBytes];
+  };
+  struct alignas(64) Record {
+    uint32_t words[2];
+  };
+
+  explicit Rings(const Options& options)
+      : send(new Block[kWqebbsOfFrame << options.send_frames_log2]()),
+        send_cqes(new mlx5_cqe64[1u << options.send_frames_log2]()),
+        receive(new mlx5_wqe_data_seg[1u << options.receive_frames_log2]()),
+        receive_cqes(new mlx5_cqe64[1u << options.receive_frames_log2]()) {}
+
+  std::unique_ptr<Block[]> send;
+  std::unique_ptr<mlx5_cqe64[]> send_cqes;
+  std::unique_ptr<mlx5_wqe_data_seg[]> receive;
+  std::unique_ptr<mlx5_cqe64[]> receive_cqes;
+  Record send_record{};
+  Record send_cq_record{};
+  Record receive_record{};
+  Record receive_cq_record{};
+  alignas(4096) uint8_t uar[4096]{};
+};
+
+NullDevice::NullDevice(const Options& options)
+    : options_(options), rings_(std::make_unique<Rings>(options)) {
+  const mlx5::QueuePairMemory queues = memory();
+  mlx5::PrepareCqes(queues.send.completions);
+  mlx5::PrepareCqes(queues.receive.completions);
+}
+
+NullDevice::~NullDevice() = default;
+
+mlx5::QueuePairMemory NullDevice::memory() const {
+  Rings& rings = *rings_;
+  mlx5::QueuePairMemory memory;
+  memory.send = {.wqebbs = rings.send[0].bytes,
+                 .wqebbs_log2 = options_.send_frames_log2 + 2,
+                 .record = &rings.send_record.words[1],
+                 .doorbell_register = rings.uar + 0x800,
+                 .blueflame_bytes = kBlueFlameBytes,
+                 .qpn = kQpn,
+                 .completions = {.cqes = reinterpret_cast<uint8_t*>(rings.send_cqes.get()),
+                                 .cqes_log2 = options_.send_frames_log2,
+                                 .record = rings.send_cq_record.words,
+                                 .uar = rings.uar}};
+  memory.receive = {.wqes = reinterpret_cast<uint8_t*>(rings.receive.get()),
+                    .wqes_log2 = options_.receive_frames_log2,
+                    .record = &rings.receive_record.words[0],
+                    .key = kKey,
+                    .completions = {.cqes = reinterpret_cast<uint8_t*>(rings.receive_cqes.get()),
+                                    .cqes_log2 = options_.receive_frames_log2,
+                                    .record = rings.receive_cq_record.words,
+                                    .uar = rings.uar}};
+  return memory;
+}
+
+uint32_t NullDevice::CompleteSends() {
+  const uint32_t mask = (kWqebbsOfFrame << options_.send_frames_log2) - 1;
+  const auto end = static_cast<uint16_t>(LoadRecord(rings_->send_record.words[1]));
+  uint32_t frames = 0;
+  for (; sent_ != end; ++frames) {
+    const uint8_t* const wqe = rings_->send[sent_ & mask].bytes;
+    if (wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] & MLX5_WQE_CTRL_CQ_UPDATE) WriteSendCqe(sent_);
+    const uint32_t segments = base::LoadBe32(wqe + 4) & 0x3f;
+    sent_ = static_cast<uint16_t>(sent_ + (segments + kSegmentsOfWqebb - 1) / kSegmentsOfWqebb);
+  }
+  return frames;
+}
+
+void NullDevice::WriteSendCqe(uint16_t wqebb) {
+  const uint32_t mask = (1u << options_.send_frames_log2) - 1;
+  mlx5_cqe64& cqe = rings_->send_cqes[send_cqes_ & mask];
+  cqe.timestamp = base::HostToBigEndian(clock_ += 100);
+  cqe.sop_drop_qpn = base::HostToBigEndian(uint32_t{MLX5_OPCODE_SEND} << 24 | kQpn);
+  cqe.wqe_counter = base::HostToBigEndian(wqebb);
+  StoreOpOwn(cqe, MLX5_CQE_REQ, send_cqes_, options_.send_frames_log2);
+  ++send_cqes_;
+}
+
+uint32_t NullDevice::CompleteReceives(uint32_t frames, uint32_t bytes) {
+  const uint32_t mask = (1u << options_.receive_frames_log2) - 1;
+  const auto posted = static_cast<uint16_t>(LoadRecord(rings_->receive_record.words[0]) -
+                                            static_cast<uint16_t>(received_));
+  const uint32_t count = std::min<uint32_t>(frames, posted);
+  for (uint32_t i = 0; i < count; ++i, ++received_) {
+    mlx5_cqe64& cqe = rings_->receive_cqes[received_ & mask];
+    cqe.hds_ip_ext = MLX5_CQE_L2_OK | MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
+    cqe.byte_cnt = base::HostToBigEndian(bytes);
+    cqe.timestamp = base::HostToBigEndian(clock_ += 100);
+    cqe.sop_drop_qpn = 0;
+    cqe.wqe_counter = base::HostToBigEndian(static_cast<uint16_t>(received_));
+    StoreOpOwn(cqe, MLX5_CQE_RESP_SEND, received_, options_.receive_frames_log2);
+  }
+  return count;
+}
+
+void WriteFrames(packet::BufferPool* pool, std::span<const uint8_t> frame) {
+  for (uint32_t i = 0; i < pool->capacity(); ++i) {
+    std::memcpy(pool->at(i)->data, frame.data(), frame.size());
+  }
+}
+
+nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
+  return {.blueflame = true,
+          .blueflame_bytes = kBlueFlameBytes,
+          .max_inline_bytes = 128,
+          .transmit_checksum = true,
+          .receive_checksum = true,
+          .receive_timestamp = true,
+          .transmit_timestamp = true,
+          .min_inline_header_bytes = 0,
+          .send_queue_frames = 1u << options.send_frames_log2,
+          .receive_queue_frames = 1u << options.receive_frames_log2,
+          .mtu = kMtu,
+          .link_bits_per_second = 25'000'000'000,
+          .device = "null device",
+          .lacking = {}};
+}
+
+std::unique_ptr<mlx5::QueuePair> MakeQueuePair(const NullDevice& device,
+                                               const NullDevice::Options& options,
+                                               uint32_t signal_every, packet::BufferPool* pool) {
+  return std::make_unique<mlx5::QueuePair>(
+      device.memory(),
+      mlx5::SendQueue::Options{.signal_every = signal_every, .max_frame_bytes = kFrameBytes},
+      mlx5::ReceiveQueue::Options{}, NullCapabilities(options), pool, nullptr);
+}
+
+}  // namespace xtreme::benchmarks

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NullDevice: a ConnectX that completes everything at once and moves nothing, on plain memory, so
+// that what is measured over it is ours alone.
+//
+// It takes posted sends off the ring as far as the doorbell record says, writes a CQE for each that
+// asks for one, and fills posted receive buffers with a CQE only: the frame that they all hold was
+// written beforehand (WriteFrames). Invariant: CQEs are those of a card, byte for byte, as far as a
+// driver reads them. Units: frames, bytes, WQEBBs. Byte order: big endian in the rings.
+// Thread: one, the ring's owner between its own calls or any other.
+
+#ifndef XTREME_BENCHMARKS_NULL_DEVICE_H_
+#define XTREME_BENCHMARKS_NULL_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/mlx5/queue_pair.h"
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::benchmarks {
+
+class NullDevice {
+ public:
+  struct Options {
+    uint32_t send_frames_log2 = 10;
+    uint32_t receive_frames_log2 = 10;
+  };
+
+  explicit NullDevice(const Options& options);
+  ~NullDevice();
+  NullDevice(const NullDevice&) = delete;
+  NullDevice& operator=(const NullDevice&) = delete;
+
+  // Where the queues of a driver shall lie; the device outlives them.
+  mlx5::QueuePairMemory memory() const;
+
+  // Everything posted has left. Returns the frames.
+  uint32_t CompleteSends();
+  // Up to `frames` frames of `bytes` arrive, as many as buffers are posted; returns how many.
+  uint32_t CompleteReceives(uint32_t frames, uint32_t bytes);
+
+ private:
+  struct Rings;
+
+  void WriteSendCqe(uint16_t wqebb);
+
+  const Options options_;
+  std::unique_ptr<Rings> rings_;
+  uint16_t sent_ = 0;              // WQEBBs taken off the send ring, modulo 2^16.
+  uint32_t send_cqes_ = 0;         // Written so far.
+  uint32_t received_ = 0;          // Receive WQEs filled so far.
+  uint64_t clock_ = 1'000'000;
+};
+
+// Writes `frame` into every buffer of `pool`, behind its headroom.
+void WriteFrames(packet::BufferPool* pool, std::span<const uint8_t> frame);
+
+// What the device offers: a card with BlueFlame, checksums and timestamps.
+nic::Capabilities NullCapabilities(const NullDevice::Options& options);
+
+// A driver's queue pair on the device.
+std::unique_ptr<mlx5::QueuePair> MakeQueuePair(const NullDevice& device,
+                                               const NullDevice::Options& options,
+                                               uint32_t signal_every, packet::BufferPool* pool);
+
+}  // namespace xtreme::benchmarks
+
+#endif  // XTREME_BENCHMARKS_NULL_DEVICE_H_

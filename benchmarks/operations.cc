@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "benchmarks/measurement.h"
+#include "benchmarks/scenario.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+// One operation, what it is held against, and what is to be reached.
+struct Operation {
+  std::string_view name;
+  std::string_view ours;  // Scenario.
+  std::string_view peer;  // Scenario; empty: none.
+  std::string_view peer_is;
+  Goal instructions;
+  Goal time;
+  std::string_view devices = "";  // Scenario of what our time contains and is not ours.
+  bool counted = true;
+};
+
+Goal Most(double value) { return {.most = value}; }
+Goal AboveByFactor(double factor) { return {.peer_at_least = factor}; }
+Goal OfPeer(double factor) { return {.most_of_peer = factor}; }
+
+std::vector<Operation> Operations() {
+  constexpr std::string_view kPost = "ibv_post_send of libmlx5, same frame, inline";
+  constexpr std::string_view kPoll = "ibv_poll_cq of libmlx5, batch 16, looks at no packet";
+  constexpr std::string_view kKernel = "kernel sockets over veth, one thread";
+  constexpr std::string_view kLwip = "lwIP, two instances back to back, checksums off";
+  return {
+      {"udp_tx_post", "udp_tx_post", "udp_tx_post/libmlx5", kPost, Most(110), OfPeer(0.35)},
+      {"udp_tx_burst", "udp_tx_burst", "udp_tx_burst/libmlx5", kPost, Most(60), {}},
+      {"udp_rx", "udp_rx", "udp_rx/libmlx5", kPoll, Most(110), OfPeer(0.6)},
+      {"udp_rx_one", "udp_rx_one", "", "", {}, {}},
+      {"idle_poll", "idle_poll", "rdtsc", "rdtsc", Most(15), Most(2.5)},
+      {"idle_poll_many", "idle_poll_many", "", "", Most(15), Most(2.5)},
+      {"idle_poll_timers", "idle_poll_timers", "", "", {}, Most(4)},
+      {"rx_burst to first", "rx_burst_first", "", "", {}, {}},
+      {"rx_burst to last", "rx_burst_last", "", "", {}, {}},
+      {"udp_echo", "udp_echo", "udp_echo/lwip", kLwip, Most(560), OfPeer(0.5), "udp_echo/devices"},
+      {"udp_echo", "udp_echo", "udp_echo/kernel", kKernel, {}, AboveByFactor(100),
+       "udp_echo/devices", false},
+      {"control_stall", "control_join", "", "", Most(2'000), {}},
+      {"driver_tx_post", "driver_tx_post", "udp_tx_post/libmlx5", kPost, {}, {}},
+      {"driver_tx_burst", "driver_tx_burst", "udp_tx_burst/libmlx5", kPost, {}, {}},
+      {"driver_rx", "driver_rx", "udp_rx/libmlx5", kPoll, {}, {}},
+  };
+}
+
+Row CountRow(const Measurement& measurement, const Operation& operation) {
+  constexpr char kUnit[] = "instructions";
+  const auto count = measurement.Instructions(operation.ours);
+  if (!count.ok()) {
+    return Unmeasured(std::string(operation.name), kUnit, operation.instructions, count.status());
+  }
+  Row row{.name = std::string(operation.name),
+          .unit = kUnit,
+          .value = *count,
+          .goal = operation.instructions};
+  if (operation.peer.empty()) return row;
+  const auto peer = measurement.Instructions(operation.peer);
+  row.peer = operation.peer_is;
+  if (peer.ok()) row.peer_value = *peer;
+  if (!peer.ok()) row.note = absl::StrCat("no peer: ", peer.status().message());
+  return row;
+}
+
+Row TimeRow(const Measurement& measurement, const Operation& operation) {
+  Row row{.name = std::string(operation.name), .unit = "ns", .goal = operation.time};
+  auto ours = MakeScenario(operation.ours);
+  if (!ours.ok()) return Unmeasured(row.name, row.unit, row.goal, ours.status());
+  std::vector<Scenario*> scenarios = {ours->get()};
+  absl::StatusOr<std::unique_ptr<Scenario>> peer = nullptr, devices = nullptr;
+  if (!operation.devices.empty()) {
+    devices = MakeScenario(operation.devices);
+    if (!devices.ok()) return Unmeasured(row.name, row.unit, row.goal, devices.status());
+    scenarios.push_back(devices->get());
+  }
+  if (!operation.peer.empty()) {
+    row.peer = operation.peer_is;
+    peer = MakeScenario(operation.peer);
+    if (peer.ok()) scenarios.push_back(peer->get());
+    if (!peer.ok()) row.note = absl::StrCat("no peer: ", peer.status().message());
+  }
+  const std::vector<double> times = TimeInterleaved(scenarios, measurement.timing);
+  row.value = times[0];
+  if (*devices != nullptr) {
+    row.value = times[0] - times[1];
+    row.note = absl::StrFormat("%.1f ns, less %.1f ns of the null devices", times[0], times[1]);
+  }
+  if (peer.ok() && *peer != nullptr) row.peer_value = times.back();
+  return row;
+}
+
+}  // namespace
+
+absl::StatusOr<double> Measurement::Instructions(std::string_view scenario) const {
+  if (!counts.ok()) return counts.status();
+  const auto it = counts->find(scenario);
+  if (it == counts->end()) return absl::InternalError("valgrind left no count");
+  return it->second;
+}
+
+std::vector<std::string> CountedScenarios() {
+  std::vector<std::string> names;
+  for (const Operation& operation : Operations()) {
+    if (!operation.counted) continue;
+    names.emplace_back(operation.ours);
+    if (!operation.peer.empty()) names.emplace_back(operation.peer);
+  }
+  return names;
+}
+
+std::vector<Row> OperationRows(const Measurement& measurement) {
+  std::vector<Row> rows;
+  for (const Operation& operation : Operations()) {
+    if (operation.counted) rows.push_back(CountRow(measurement, operation));
+    rows.push_back(TimeRow(measurement, operation));
+  }
+  return rows;
+}
+
+}  // namespace xtreme::benchmarks

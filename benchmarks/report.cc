@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The report: every figure beside its peer's and its goal, as a table and as JSON lines.
+//
+//   bazel run -c opt //benchmarks:report -- --json=FILE [--quick]
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "benchmarks/counting.h"
+#include "benchmarks/lwip_scenario.h"
+#include "benchmarks/measurement.h"
+#include "benchmarks/row.h"
+#include "benchmarks/scratch_directory.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+constexpr uint32_t kCountedOperations = 4'096;
+
+struct Arguments {
+  std::string json;
+  bool quick = false;
+  uint32_t operations = kCountedOperations;
+  std::vector<std::string> count;  // We are the program under valgrind.
+};
+
+Measurement StartMeasurement(const Arguments& arguments) {
+  Measurement measurement{.quick = arguments.quick};
+  if (arguments.quick) measurement.timing = {.batches = 3, .operations = 1'024};
+  // Where it fails, the row of its peer says so.
+  if (!arguments.quick) FetchLwip().IgnoreError();
+  const ScratchDirectory scratch;
+  measurement.counts =
+      CountInstructions(std::filesystem::read_symlink("/proc/self/exe"), CountedScenarios(),
+                        arguments.quick ? 256 : arguments.operations, scratch.path());
+  return measurement;
+}
+
+int Report(const Arguments& arguments) {
+  const Measurement measurement = StartMeasurement(arguments);
+  std::vector<Row> rows;
+  for (const auto part : {ResourceRows, OperationRows, TwoThreadRows, SteppedRows}) {
+    for (Row& row : part(measurement)) rows.push_back(std::move(row));
+  }
+  std::cout << ToTable(rows);
+  if (arguments.json.empty()) return 0;
+  std::ofstream file(arguments.json);
+  file << ToJsonLines(rows);
+  file.close();
+  if (!file) std::cerr << "report: cannot write " << arguments.json << "\n";
+  return file ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Measures Xtreme against its peers.");
+  Arguments arguments;
+  app.add_option("--json", arguments.json, "write JSON lines to this file");
+  app.add_flag("--quick", arguments.quick, "few iterations: shows that the report works");
+  app.add_option("--operations", arguments.operations, "operations of each scenario to count");
+  app.add_option("--count", arguments.count, "run these scenarios for valgrind and end")
+      ->delimiter(',');
+  CLI11_PARSE(app, argc, argv);
+  if (!arguments.count.empty()) {
+    RunCounted(arguments.count, arguments.operations);
+    return 0;
+  }
+  return Report(arguments);
+}
+
+}  // namespace
+}  // namespace xtreme::benchmarks
+
+int main(int argc, char** argv) { return xtreme::benchmarks::Main(argc, argv); }

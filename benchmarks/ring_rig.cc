@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "benchmarks/ring_rig.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/testing/memory_kernel.h"
+#include "xtreme/host/tsc_clock.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+using engine::testing::MemoryKernel;
+
+// The clock and the port's counters are sampled seldom enough to stay out of what is measured.
+constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
+// Polls in a row without a completion after which nothing more will come.
+constexpr int kIdlePolls = 64;
+
+absl::Status ToStatus(const engine::Outcome& outcome) {
+  return outcome.ok() ? absl::OkStatus() : absl::InternalError(outcome.text);
+}
+
+}  // namespace
+
+engine::RingOptions RingRig::DefaultOptions() {
+  engine::RingOptions options;
+  options.interface_name = MemoryKernel::kInterface;
+  options.rx_buffers = 4096;
+  options.hugepages = engine::Hugepages::kNever;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<RingRig>> RingRig::Make(const engine::RingOptions& options) {
+  std::unique_ptr<RingRig> rig(new RingRig);
+  if (absl::Status opened = rig->Open(options); !opened.ok()) return opened;
+  return rig;
+}
+
+absl::Status RingRig::Open(const engine::RingOptions& options) {
+  engine::Engine::Options engine_options;
+  engine_options.kernel = std::make_unique<MemoryKernel>();
+  engine_options.clock_period = kSeldom;
+  engine_options.counters_period = kSeldom;
+  engine_options.open_nic =
+      [this](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
+    auto nic = std::make_unique<NullNic>(UdpFrame(HostB(), HostA()));
+    nic_ = nic.get();
+    return nic;
+  };
+  auto made = engine::Engine::Create(std::move(engine_options));
+  if (!made.ok()) return made.status();
+  engine_ = *std::move(made);
+  auto ring = engine::Ring::Open(engine_.get(), options);
+  if (!ring.ok()) return ring.status();
+  ring_ = *std::move(ring);
+  auto handle = OpenSocket(HostA().endpoint.port);
+  if (!handle.ok()) return handle.status();
+  handle_ = *handle;
+  socket_ = ring_->udp().Find(handle_);
+  if (absl::Status connected = ToStatus(ring_->udp().Connect(*handle, HostB().endpoint, 0));
+      !connected.ok()) {
+    return connected;
+  }
+  if (absl::Status settled = Settle(); !settled.ok()) return settled;
+  const uint64_t begin = host::MonotonicNs();
+  if (absl::Status started = ring_->Start(); !started.ok()) return started;
+  start_ms_ = static_cast<double>(host::MonotonicNs() - begin) / 1e6;
+  device().CompleteSends();
+  return Settle();
+}
+
+RingRig::~RingRig() = default;
+
+absl::StatusOr<engine::Handle> RingRig::OpenSocket(uint16_t port) {
+  engine::Handle handle = 0;
+  const engine::Outcome opened =
+      ring_->udp().Open({.local = {HostA().endpoint.address, port}}, &handle);
+  if (!opened.ok()) return ToStatus(opened);
+  return handle;
+}
+
+uint32_t RingRig::Drop(uint32_t max) {
+  const uint32_t count = ring_->Poll(completions_.data(), max, sizeof(engine::Completion));
+  for (uint32_t i = 0; i < count; ++i) {
+    if (completions_[i].kind == engine::Kind::kPacket) {
+      packet::BufferPool::ReleaseByOwner(completions_[i].buffer);
+    }
+  }
+  return count;
+}
+
+void RingRig::Finish() {
+  engine_->control().RunAndWait([] {});
+}
+
+absl::Status RingRig::Settle() {
+  Finish();
+  absl::Status status;
+  for (int idle = 0; idle < kIdlePolls; ++idle) {
+    const uint32_t count =
+        ring_->Poll(completions_.data(), kBatch, sizeof(engine::Completion));
+    if (count != 0) idle = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const engine::Completion& completion = completions_[i];
+      if (completion.kind == engine::Kind::kPacket) {
+        packet::BufferPool::ReleaseByOwner(completion.buffer);
+      }
+      if (completion.kind == engine::Kind::kOpDone && completion.status != 0 && status.ok()) {
+        status = absl::InternalError(absl::StrCat("errno ", completion.status, ": ",
+                                                  completion.text == nullptr ? "" : completion.text));
+      }
+    }
+  }
+  return status;
+}
+
+}  // namespace xtreme::benchmarks

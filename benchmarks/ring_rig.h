@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RingRig: a started ring over a null device and a kernel in memory, with one connected socket.
+//
+// Invariant: whatever the device lets arrive is a datagram from the peer to that socket.
+// Threads: the owner's, and the engine's control thread.
+
+#ifndef XTREME_BENCHMARKS_RING_RIG_H_
+#define XTREME_BENCHMARKS_RING_RIG_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "benchmarks/frames.h"
+#include "benchmarks/null_nic.h"
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/engine.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::benchmarks {
+
+class RingRig {
+ public:
+  static constexpr uint32_t kBatch = 32;
+
+  // Defaults of a ring, but pages of ordinary size and queues that fit the scenarios.
+  static engine::RingOptions DefaultOptions();
+
+  static absl::StatusOr<std::unique_ptr<RingRig>> Make(const engine::RingOptions& options);
+  ~RingRig();
+
+  NullDevice& device() { return nic_->device(); }
+  engine::Ring& ring() { return *ring_; }
+  engine::Handle handle() const { return handle_; }
+  engine::Engine& engine() { return *engine_; }
+
+  // What Ring::Start() took.
+  double start_ms() const { return start_ms_; }
+
+  // Opens another socket on `port`; its OP_DONE comes by a poll.
+  absl::StatusOr<engine::Handle> OpenSocket(uint16_t port);
+  // Waits for the control thread.
+  void Finish();
+  // The same, and polls until nothing more comes; the first status that is not 0.
+  absl::Status Settle();
+
+  // --- What an application does ---
+
+  void Send(uint32_t flags = 0) {
+    ring_->udp().Send(socket_, {.data = payload_.data(), .length = kPayloadBytes},
+                      {.flags = flags});
+  }
+  // Polls once for at most `max` completions, packets or not, and releases the packets.
+  uint32_t Drop(uint32_t max);
+  // Polls once for at most `max` completions, all packets, and releases what came; how many packets.
+  [[gnu::always_inline]] uint32_t Receive(uint32_t max) {
+    const uint32_t count =
+        ring_->Poll(completions_.data(), max, sizeof(engine::Completion));
+    for (uint32_t i = 0; i < count; ++i) {
+      packet::BufferPool::ReleaseByOwner(completions_[i].buffer);
+    }
+    return count;
+  }
+
+ private:
+  RingRig() = default;
+  absl::Status Open(const engine::RingOptions& options);
+
+  NullNic* nic_ = nullptr;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<engine::Ring> ring_;
+  engine::Handle handle_ = 0;
+  engine::UdpSocket* socket_ = nullptr;
+  double start_ms_ = 0;
+  alignas(64) std::array<uint8_t, 64> payload_{};
+  std::array<engine::Completion, kBatch> completions_{};
+};
+
+}  // namespace xtreme::benchmarks
+
+#endif  // XTREME_BENCHMARKS_RING_RIG_H_

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <x86intrin.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/driver_scenarios.h"
+#include "benchmarks/kernel_scenario.h"
+#include "benchmarks/lwip_scenario.h"
+#include "benchmarks/ring_scenarios.h"
+#include "benchmarks/scenario.h"
+#include "benchmarks/verbs_scenarios.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+constexpr uint32_t kMany = 256;  // Fits every queue.
+constexpr uint32_t kBurst = 16;
+constexpr uint32_t kLongBurst = 32;
+constexpr uint32_t kPolls = 4'096;
+constexpr uint32_t kJoins = 32;
+
+class TscScenario : public Scenario {
+ public:
+  explicit TscScenario(uint32_t operations) : operations_(operations) {}
+  uint32_t operations() const override { return operations_; }
+  void Run() override {
+    for (uint32_t i = 0; i < operations_; ++i) last_ = __rdtsc();
+  }
+
+ private:
+  const uint32_t operations_;
+  volatile uint64_t last_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<Scenario>> ReadingTsc(uint32_t operations) {
+  return std::make_unique<TscScenario>(operations);
+}
+
+}  // namespace
+
+std::vector<NamedScenario> AllScenarios() {
+  return {
+      {"udp_tx_post", kMany, [](uint32_t n) { return RingTransmit(n, 1); }},
+      {"udp_tx_burst", kMany, [](uint32_t n) { return RingTransmit(n, kBurst); }},
+      {"udp_rx", kMany, [](uint32_t n) { return RingReceive(n, kBurst); }},
+      {"udp_rx_one", kMany, [](uint32_t n) { return RingReceive(n, 1); }},
+      {"rx_burst_first", 1, [](uint32_t) { return RingBurst(kLongBurst, 1); }},
+      {"rx_burst_last", 1, [](uint32_t) { return RingBurst(kLongBurst, kLongBurst); }},
+      {"control_join", kJoins, RingJoin},
+      {"rdtsc", kPolls, ReadingTsc},
+      {"idle_poll", kPolls, [](uint32_t n) { return RingIdle(n, 1, 0, 0); }},
+      {"idle_poll_many", kPolls, [](uint32_t n) { return RingIdle(n, 1'000, 300, 0); }},
+      {"idle_poll_timers", kPolls, [](uint32_t n) { return RingIdle(n, 1, 0, 10); }},
+      {"udp_echo", kMany, RingEcho},
+      {"udp_echo/devices", kMany, RingEchoDevices},
+      {"udp_echo/lwip", kMany, LwipEcho},
+      {"udp_echo/kernel", kMany, KernelEcho},
+      {"driver_tx_post", kMany, [](uint32_t n) { return DriverTransmit(n, 1); }},
+      {"driver_tx_burst", kMany, [](uint32_t n) { return DriverTransmit(n, kBurst); }},
+      {"driver_rx", kMany, [](uint32_t n) { return DriverReceive(n); }},
+      {"udp_tx_post/libmlx5", kMany, [](uint32_t n) { return VerbsTransmit(n, 1); }},
+      {"udp_tx_burst/libmlx5", kMany, [](uint32_t n) { return VerbsTransmit(n, kBurst); }},
+      {"udp_rx/libmlx5", kMany, [](uint32_t n) { return VerbsReceive(n); }},
+  };
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> MakeScenario(std::string_view name,
+                                                       uint32_t operations) {
+  for (const NamedScenario& scenario : AllScenarios()) {
+    if (scenario.name == name) return scenario.make(operations);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no scenario ", std::string(name)));
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> MakeScenario(std::string_view name) {
+  for (const NamedScenario& scenario : AllScenarios()) {
+    if (scenario.name == name) return scenario.make(scenario.operations);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no scenario ", std::string(name)));
+}
+
+}  // namespace xtreme::benchmarks

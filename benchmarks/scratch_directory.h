@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A directory of its own that is gone when its object is.
+//
+// Threads: one.
+
+#ifndef XTREME_BENCHMARKS_SCRATCH_DIRECTORY_H_
+#define XTREME_BENCHMARKS_SCRATCH_DIRECTORY_H_
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace xtreme::benchmarks {
+
+class ScratchDirectory {
+ public:
+  // Empty path(): none could be made.
+  ScratchDirectory() : path_(std::filesystem::temp_directory_path() / "xtreme-XXXXXX") {
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace xtreme::benchmarks
+
+#endif  // XTREME_BENCHMARKS_SCRATCH_DIRECTORY_H_

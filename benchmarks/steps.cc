@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows that look at every instruction: steady_state, cold_lines, tail_instructions.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/measurement.h"
+#include "benchmarks/scenario.h"
+#include "benchmarks/stepper.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+// Operations before the first that counts.
+constexpr uint32_t kWarmOperations = 2'048;
+
+void Warm(Scenario& scenario) {
+  for (uint32_t done = 0; done < kWarmOperations; done += scenario.operations()) {
+    scenario.Prepare();
+    scenario.Run();
+  }
+  scenario.Prepare();
+}
+
+// What packets cost that must cost nothing, scaled to a million packets.
+std::vector<Row> SteadyState(const Measurement& measurement) {
+  constexpr char kName[] = "steady_state";
+  constexpr double kPacketsOfEcho = 2;
+  const uint32_t echoes = measurement.quick ? 32 : 1'024;
+  auto echo = MakeScenario("udp_echo", echoes);
+  if (!echo.ok()) return {Unmeasured(kName, "per 1e6 packets", {.most = 0}, echo.status())};
+  Warm(**echo);
+  const Steps steps = Stepper().Step(**echo);
+  const double packets = echoes * kPacketsOfEcho;
+  const std::string note =
+      absl::StrCat("single-stepped over ", packets, " packets of udp_echo, scaled");
+  const auto row = [&](const char* unit, uint64_t count) {
+    return Row{.name = kName,
+               .unit = unit,
+               .value = static_cast<double>(count) * 1e6 / packets,
+               .goal = {.most = 0},
+               .note = note};
+  };
+  return {row("allocations /1e6 packets", steps.allocations),
+          row("system calls /1e6 packets", steps.system_calls),
+          row("locked instr. /1e6 packets", steps.locked)};
+}
+
+std::vector<Row> ColdLines(std::string_view scenario_name, std::string_view what) {
+  constexpr char kName[] = "cold_lines";
+  auto scenario = MakeScenario(scenario_name, 1);
+  if (!scenario.ok()) return {Unmeasured(kName, std::string(what), {}, scenario.status())};
+  Warm(**scenario);
+  const Steps steps = Stepper().Step(**scenario);
+  const std::string note = absl::StrCat(
+      "distinct 64-byte lines of one operation, single-stepped",
+      steps.unknown == 0 ? "" : absl::StrCat("; ", steps.unknown, " instructions not decoded"));
+  const auto row = [&](std::string_view kind, uint64_t lines) {
+    return Row{.name = kName,
+               .unit = absl::StrCat(kind, " lines, ", what),
+               .value = static_cast<double>(lines),
+               .note = note};
+  };
+  return {row("code", steps.code_lines), row("data", steps.data_lines)};
+}
+
+Row Tail(const Measurement& measurement, std::string_view scenario_name, std::string_view what) {
+  constexpr char kName[] = "tail_instructions";
+  const uint32_t operations = measurement.quick ? 100 : 10'000;
+  const std::string unit = absl::StrCat("most / median, ", what);
+  auto scenario = MakeScenario(scenario_name, 1);
+  if (!scenario.ok()) return Unmeasured(kName, unit, {.most = 2}, scenario.status());
+  Warm(**scenario);
+  Stepper stepper;
+  std::vector<double> counts;
+  for (uint32_t i = 0; i < operations; ++i) {
+    counts.push_back(static_cast<double>(stepper.Step(**scenario).instructions));
+    (*scenario)->Prepare();
+  }
+  const double most = *std::max_element(counts.begin(), counts.end());
+  const double median = Median(counts);
+  return {.name = kName,
+          .unit = unit,
+          .value = most / median,
+          .goal = {.most = 2},
+          .note = absl::StrCat("most ", most, ", median ", median, " of ", operations,
+                               " operations, single-stepped")};
+}
+
+}  // namespace
+
+std::vector<Row> SteppedRows(const Measurement& measurement) {
+  std::vector<Row> rows = SteadyState(measurement);
+  for (const auto& [scenario, what] : {std::pair("udp_tx_post", "one send"),
+                                       std::pair("udp_rx_one", "one receive")}) {
+    for (Row& row : ColdLines(scenario, what)) rows.push_back(std::move(row));
+  }
+  rows.push_back(Tail(measurement, "udp_tx_post", "UDP send"));
+  rows.push_back(Tail(measurement, "udp_rx_one", "UDP receive"));
+  return rows;
+}
+
+}  // namespace xtreme::benchmarks

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of two threads: rtt_two_cores and control_stall. Times of the best try, for another thread
+// of the machine may have had one of the cores.
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/kernel_scenario.h"
+#include "benchmarks/measurement.h"
+#include "benchmarks/ring_rig.h"
+#include "benchmarks/timing.h"
+
+namespace xtreme::benchmarks {
+namespace {
+
+constexpr int kTries = 5;
+constexpr uint32_t kGroups = 300;
+constexpr uint32_t kSockets = 100;
+constexpr uint32_t kGroupBase = 0xef010000;  // 239.1.0.0
+constexpr uint16_t kFirstPort = 10'000;
+
+// Binds the calling thread to one core until the end of the scope.
+class Pinned {
+ public:
+  explicit Pinned(int core) {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~Pinned() { sched_setaffinity(0, sizeof(before_), &before_); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+// A thread on core 1 that runs `work` over and over until this goes.
+class Spinner {
+ public:
+  template <typename Work>
+  explicit Spinner(Work work)
+      : thread_([this, work] {
+          const Pinned pinned(1);
+          while (!stop_.load(std::memory_order_relaxed)) work();
+        }) {}
+  ~Spinner() {
+    stop_.store(true, std::memory_order_relaxed);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Nanoseconds for a line to go to the other core and come back.
+double CacheLineRoundTrip(uint32_t rounds, double ticks_per_ns) {
+  struct alignas(128) Line {
+    std::atomic<uint32_t> value{0};
+  };
+  Line there, back;
+  const Spinner echo([&] {
+    const uint32_t value = there.value.load(std::memory_order_acquire);
+    if (value != back.value.load(std::memory_order_relaxed)) {
+      back.value.store(value, std::memory_order_release);
+    }
+  });
+  const Pinned pinned(0);
+  const uint64_t start = ReadTicks();
+  for (uint32_t i = 1; i <= rounds; ++i) {
+    there.value.store(i, std::memory_order_release);
+    while (back.value.load(std::memory_order_acquire) != i) {
+    }
+  }
+  return static_cast<double>(ReadTicks() - start) / ticks_per_ns / rounds;
+}
+
+// Nanoseconds from a send to the answer at hand, both rings here, both devices on the other core.
+double RingRoundTrip(RingRig& client, RingRig& server, uint32_t rounds, double ticks_per_ns) {
+  const Spinner devices([&] {
+    if (client.device().CompleteSends() != 0) server.device().CompleteReceives(1, kFrameBytes);
+    if (server.device().CompleteSends() != 0) client.device().CompleteReceives(1, kFrameBytes);
+  });
+  const Pinned pinned(0);
+  const uint64_t start = ReadTicks();
+  for (uint32_t i = 0; i < rounds; ++i) {
+    client.Send();
+    while (server.Receive(1) == 0) {
+    }
+    server.Send();
+    while (client.Receive(1) == 0) {
+    }
+  }
+  return static_cast<double>(ReadTicks() - start) / ticks_per_ns / rounds;
+}
+
+std::vector<Row> RoundTrip(const Measurement& measurement) {
+  constexpr char kName[] = "rtt_two_cores";
+  const Goal goal = {.most_of_peer = 3.3};
+  auto client = RingRig::Make(RingRig::DefaultOptions());
+  if (!client.ok()) return {Unmeasured(kName, "ns", goal, client.status())};
+  auto server = RingRig::Make(RingRig::DefaultOptions());
+  if (!server.ok()) return {Unmeasured(kName, "ns", goal, server.status())};
+  if (std::thread::hardware_concurrency() < 2) {
+    return {Unmeasured(kName, "ns", goal, absl::UnavailableError("one core only"))};
+  }
+  const double ticks_per_ns = MeasureTicksPerNs();
+  const uint32_t rounds = measurement.quick ? 256 : 100'000;
+  double line = 1e9, ring = 1e9, kernel = 1e9;
+  auto sockets = KernelEcho(measurement.quick ? 16 : 1'024);
+  for (int i = 0; i < kTries; ++i) {
+    line = std::min(line, CacheLineRoundTrip(rounds, ticks_per_ns));
+    ring = std::min(ring, RingRoundTrip(**client, **server, rounds, ticks_per_ns));
+    if (sockets.ok()) kernel = std::min(kernel, TimeBatch(**sockets, 1, ticks_per_ns));
+  }
+  Row to_line{.name = kName,
+              .unit = "ns, best of 5",
+              .value = ring,
+              .peer = "cache line to the other core and back",
+              .peer_value = line,
+              .goal = goal,
+              .note = "two rings on one core, their null devices on the other"};
+  Row to_kernel = to_line;
+  to_kernel.peer = "kernel UDP over veth, one thread";
+  to_kernel.goal = {.peer_at_least = 20};
+  to_kernel.peer_value = std::nullopt;
+  to_kernel.note = "";
+  if (sockets.ok()) to_kernel.peer_value = kernel;
+  if (!sockets.ok()) to_kernel.note = absl::StrCat("no peer: ", sockets.status().message());
+  return {to_line, to_kernel};
+}
+
+// The longest time between the ends of two polls, while `between` runs before each.
+template <typename Between>
+double LongestGapNs(RingRig& rig, uint64_t polls, double ticks_per_ns, Between between) {
+  uint64_t longest = 0;
+  uint64_t last = ReadTicks();
+  for (uint64_t i = 0; i < polls; ++i) {
+    between(i);
+    rig.Drop(RingRig::kBatch);
+    const uint64_t now = ReadTicks();
+    longest = std::max(longest, now - last);
+    last = now;
+  }
+  return static_cast<double>(longest) / ticks_per_ns;
+}
+
+// What the owner does in control_stall: starts one operation in so many polls.
+class ControlLoad {
+ public:
+  explicit ControlLoad(RingRig& rig, engine::Handle socket) : rig_(rig), socket_(socket) {}
+  void operator()(uint64_t poll) {
+    if (poll % kPollsBetween != 0) return;
+    const uint64_t step = poll / kPollsBetween;
+    if (step < kGroups) {
+      rig_.ring().udp().Join(
+          socket_, {wire::Ipv4Address(kGroupBase + static_cast<uint32_t>(step)), 0}, std::nullopt,
+          0, step);
+    } else if (step < kGroups + kSockets) {
+      const auto opened = rig_.OpenSocket(static_cast<uint16_t>(kFirstPort + step));
+      failed_ |= !opened.ok();
+    }
+  }
+  static constexpr uint64_t polls() { return (kGroups + kSockets + 1) * kPollsBetween; }
+
+ private:
+  static constexpr uint64_t kPollsBetween = 200;
+
+  RingRig& rig_;
+  const engine::Handle socket_;
+  bool failed_ = false;
+};
+
+Row ControlStall() {
+  constexpr char kName[] = "control_stall";
+  constexpr char kUnit[] = "us over an idle loop";
+  const Goal goal = {.most = 2};
+  const double ticks_per_ns = MeasureTicksPerNs();
+  const Pinned pinned(0);
+  double best = 1e9, best_idle = 0, best_loaded = 0;
+  for (int i = 0; i < kTries; ++i) {
+    auto rig = RingRig::Make(RingRig::DefaultOptions());
+    if (!rig.ok()) return Unmeasured(kName, kUnit, goal, rig.status());
+    auto socket = (*rig)->OpenSocket(kFirstPort - 1);
+    if (!socket.ok()) return Unmeasured(kName, kUnit, goal, socket.status());
+    const absl::Status settled = (*rig)->Settle();
+    if (!settled.ok()) return Unmeasured(kName, kUnit, goal, settled);
+    const double idle =
+        LongestGapNs(**rig, ControlLoad::polls(), ticks_per_ns, [](uint64_t) {});
+    const double loaded = LongestGapNs(**rig, ControlLoad::polls(), ticks_per_ns,
+                                       ControlLoad(**rig, *socket));
+    if (loaded - idle < best) {
+      best = loaded - idle;
+      best_idle = idle;
+      best_loaded = loaded;
+    }
+  }
+  return {.name = kName,
+          .unit = kUnit,
+          .value = best / 1e3,
+          .goal = goal,
+          .note = absl::StrCat("longest gap between polls ", best_loaded / 1e3, " us while ",
+                               kGroups, " groups were joined and ", kSockets,
+                               " sockets opened, idle ", best_idle / 1e3,
+                               " us; best of 5; the kernel is in memory")};
+}
+
+}  // namespace
+
+std::vector<Row> TwoThreadRows(const Measurement& measurement) {
+  std::vector<Row> rows = RoundTrip(measurement);
+  rows.push_back(ControlStall());
+  return rows;
+}
+
+}  // namespace xtreme::benchmarks
