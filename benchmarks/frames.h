@@ -12,14 +12,11 @@
 #include <span>
 #include <vector>
 
+#include "benchmarks/frame_sizes.h"
 #include "stack/wire/address.h"
 #include "stack/wire/frame_template.h"
 
 namespace xtreme::benchmarks {
-
-inline constexpr uint32_t kFrameBytes = 64;
-inline constexpr uint32_t kUdpHeadersBytes = 42;
-inline constexpr uint32_t kPayloadBytes = kFrameBytes - kUdpHeadersBytes;
 
 // One end of a conversation.
 struct Host {

@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "benchmarks/measurement.h"
 #include "benchmarks/null_nic.h"
+#include "benchmarks/frames.h"
+#include "benchmarks/null_device.h"
 #include "benchmarks/ring_rig.h"
 #include "xtreme/engine/rule_table.h"
 #include "xtreme/engine/testing/memory_kernel.h"

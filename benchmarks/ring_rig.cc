@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "benchmarks/frames.h"
+#include "benchmarks/null_nic.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/engine.h"
 #include "xtreme/engine/testing/memory_kernel.h"
 #include "xtreme/host/tsc_clock.h"
 
@@ -57,6 +60,7 @@ absl::Status RingRig::Open(const engine::RingOptions& options) {
   auto ring = engine::Ring::Open(engine_.get(), options);
   if (!ring.ok()) return ring.status();
   ring_ = *std::move(ring);
+  device_ = &nic_->device();
   auto handle = OpenSocket(HostA().endpoint.port);
   if (!handle.ok()) return handle.status();
   handle_ = *handle;
@@ -73,6 +77,7 @@ absl::Status RingRig::Open(const engine::RingOptions& options) {
   return Settle();
 }
 
+RingRig::RingRig() = default;
 RingRig::~RingRig() = default;
 
 absl::StatusOr<engine::Handle> RingRig::OpenSocket(uint16_t port) {
@@ -110,8 +115,8 @@ absl::Status RingRig::Settle() {
         packet::BufferPool::ReleaseByOwner(completion.buffer);
       }
       if (completion.kind == engine::Kind::kOpDone && completion.status != 0 && status.ok()) {
-        status = absl::InternalError(absl::StrCat("errno ", completion.status, ": ",
-                                                  completion.text == nullptr ? "" : completion.text));
+        const char* text = completion.text == nullptr ? "" : completion.text;
+        status = absl::InternalError(absl::StrCat("errno ", completion.status, ": ", text));
       }
     }
   }

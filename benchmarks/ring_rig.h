@@ -14,16 +14,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "benchmarks/frames.h"
-#include "benchmarks/null_nic.h"
+#include "benchmarks/frame_sizes.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/completion.h"
-#include "xtreme/engine/engine.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/udp.h"
 
+namespace xtreme::engine {
+class Engine;
+}
+
 namespace xtreme::benchmarks {
+
+class NullDevice;
+class NullNic;
 
 class RingRig {
  public:
@@ -35,10 +40,9 @@ class RingRig {
   static absl::StatusOr<std::unique_ptr<RingRig>> Make(const engine::RingOptions& options);
   ~RingRig();
 
-  NullDevice& device() { return nic_->device(); }
+  NullDevice& device() { return *device_; }
   engine::Ring& ring() { return *ring_; }
   engine::Handle handle() const { return handle_; }
-  engine::Engine& engine() { return *engine_; }
 
   // What Ring::Start() took.
   double start_ms() const { return start_ms_; }
@@ -58,7 +62,7 @@ class RingRig {
   }
   // Polls once for at most `max` completions, packets or not, and releases the packets.
   uint32_t Drop(uint32_t max);
-  // Polls once for at most `max` completions, all packets, and releases what came; how many packets.
+  // The same where all are packets: how many.
   [[gnu::always_inline]] uint32_t Receive(uint32_t max) {
     const uint32_t count =
         ring_->Poll(completions_.data(), max, sizeof(engine::Completion));
@@ -69,10 +73,11 @@ class RingRig {
   }
 
  private:
-  RingRig() = default;
+  RingRig();
   absl::Status Open(const engine::RingOptions& options);
 
-  NullNic* nic_ = nullptr;
+  NullNic* nic_ = nullptr;  // The engine's.
+  NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<engine::Ring> ring_;
   engine::Handle handle_ = 0;

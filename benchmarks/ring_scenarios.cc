@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "benchmarks/null_device.h"
 #include "benchmarks/ring_rig.h"
 
 namespace xtreme::benchmarks {

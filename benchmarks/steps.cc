@@ -52,16 +52,16 @@ std::vector<Row> SteadyState(const Measurement& measurement) {
           row("locked instr. /1e6 packets", steps.locked)};
 }
 
-std::vector<Row> ColdLines(std::string_view scenario_name, std::string_view what) {
+std::vector<Row> ColdLines(std::string_view scenario_name, const std::string& what) {
   constexpr char kName[] = "cold_lines";
   auto scenario = MakeScenario(scenario_name, 1);
-  if (!scenario.ok()) return {Unmeasured(kName, std::string(what), {}, scenario.status())};
+  if (!scenario.ok()) return {Unmeasured(kName, what, {}, scenario.status())};
   Warm(**scenario);
   const Steps steps = Stepper().Step(**scenario);
   const std::string note = absl::StrCat(
       "distinct 64-byte lines of one operation, single-stepped",
       steps.unknown == 0 ? "" : absl::StrCat("; ", steps.unknown, " instructions not decoded"));
-  const auto row = [&](std::string_view kind, uint64_t lines) {
+  const auto row = [&](const char* kind, uint64_t lines) {
     return Row{.name = kName,
                .unit = absl::StrCat(kind, " lines, ", what),
                .value = static_cast<double>(lines),
@@ -70,7 +70,7 @@ std::vector<Row> ColdLines(std::string_view scenario_name, std::string_view what
   return {row("code", steps.code_lines), row("data", steps.data_lines)};
 }
 
-Row Tail(const Measurement& measurement, std::string_view scenario_name, std::string_view what) {
+Row Tail(const Measurement& measurement, std::string_view scenario_name, const std::string& what) {
   constexpr char kName[] = "tail_instructions";
   const uint32_t operations = measurement.quick ? 100 : 10'000;
   const std::string unit = absl::StrCat("most / median, ", what);

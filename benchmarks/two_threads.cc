@@ -16,8 +16,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "benchmarks/kernel_scenario.h"
 #include "benchmarks/measurement.h"
+#include "benchmarks/null_device.h"
 #include "benchmarks/ring_rig.h"
 #include "benchmarks/timing.h"
 
@@ -146,7 +148,7 @@ std::vector<Row> RoundTrip(const Measurement& measurement) {
 
 // The longest time between the ends of two polls, while `between` runs before each.
 template <typename Between>
-double LongestGapNs(RingRig& rig, uint64_t polls, double ticks_per_ns, Between between) {
+double LongestGapNs(RingRig& rig, uint64_t polls, double ticks_per_ns, Between&& between) {
   uint64_t longest = 0;
   uint64_t last = ReadTicks();
   for (uint64_t i = 0; i < polls; ++i) {
@@ -167,14 +169,15 @@ class ControlLoad {
     if (poll % kPollsBetween != 0) return;
     const uint64_t step = poll / kPollsBetween;
     if (step < kGroups) {
-      rig_.ring().udp().Join(
-          socket_, {wire::Ipv4Address(kGroupBase + static_cast<uint32_t>(step)), 0}, std::nullopt,
-          0, step);
+      const wire::Ipv4Address group(kGroupBase + static_cast<uint32_t>(step));
+      const auto joined = rig_.ring().udp().Join(socket_, {group, 0}, std::nullopt, 0, step);
+      failed_ |= !joined.ok();
     } else if (step < kGroups + kSockets) {
       const auto opened = rig_.OpenSocket(static_cast<uint16_t>(kFirstPort + step));
       failed_ |= !opened.ok();
     }
   }
+  bool failed() const { return failed_; }
   static constexpr uint64_t polls() { return (kGroups + kSockets + 1) * kPollsBetween; }
 
  private:
@@ -191,7 +194,7 @@ Row ControlStall() {
   const Goal goal = {.most = 2};
   const double ticks_per_ns = MeasureTicksPerNs();
   const Pinned pinned(0);
-  double best = 1e9, best_idle = 0, best_loaded = 0;
+  double idle = 1e9, loaded = 1e9;
   for (int i = 0; i < kTries; ++i) {
     auto rig = RingRig::Make(RingRig::DefaultOptions());
     if (!rig.ok()) return Unmeasured(kName, kUnit, goal, rig.status());
@@ -199,24 +202,23 @@ Row ControlStall() {
     if (!socket.ok()) return Unmeasured(kName, kUnit, goal, socket.status());
     const absl::Status settled = (*rig)->Settle();
     if (!settled.ok()) return Unmeasured(kName, kUnit, goal, settled);
-    const double idle =
-        LongestGapNs(**rig, ControlLoad::polls(), ticks_per_ns, [](uint64_t) {});
-    const double loaded = LongestGapNs(**rig, ControlLoad::polls(), ticks_per_ns,
-                                       ControlLoad(**rig, *socket));
-    if (loaded - idle < best) {
-      best = loaded - idle;
-      best_idle = idle;
-      best_loaded = loaded;
+    constexpr uint64_t kPolls = ControlLoad::polls();
+    const auto nothing = [](uint64_t) {};
+    idle = std::min(idle, LongestGapNs(**rig, kPolls, ticks_per_ns, nothing));
+    ControlLoad load(**rig, *socket);
+    loaded = std::min(loaded, LongestGapNs(**rig, kPolls, ticks_per_ns, load));
+    if (load.failed()) {
+      return Unmeasured(kName, kUnit, goal, absl::InternalError("a group or socket was refused"));
     }
   }
   return {.name = kName,
           .unit = kUnit,
-          .value = best / 1e3,
+          .value = (loaded - idle) / 1e3,
           .goal = goal,
-          .note = absl::StrCat("longest gap between polls ", best_loaded / 1e3, " us while ",
-                               kGroups, " groups were joined and ", kSockets,
-                               " sockets opened, idle ", best_idle / 1e3,
-                               " us; best of 5; the kernel is in memory")};
+          .note = absl::StrFormat(
+              "longest gap between polls %.1f us while %d groups were joined and %d sockets "
+              "opened, %.1f us idle; each the best of 5; the kernel is in memory",
+              loaded / 1e3, kGroups, kSockets, idle / 1e3)};
 }
 
 }  // namespace

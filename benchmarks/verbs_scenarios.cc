@@ -26,6 +26,7 @@ using connectx::SoftwareConnectX;
 constexpr int kQueueDepth = 1024;
 constexpr uint32_t kSignalEvery = 32;
 constexpr uint32_t kBatch = 16;
+constexpr uint16_t kPort = 26477;
 
 // Two stepped devices on a cable.
 struct Rig {
@@ -51,7 +52,9 @@ absl::StatusOr<Rig> MakeRig() {
 class VerbsScenario : public Scenario {
  public:
   VerbsScenario(Rig rig, uint32_t operations)
-      : operations_(operations), rig_(std::move(rig)), frame_(connectx::UdpFrame(HostB().endpoint.port, std::string(kPayloadBytes, 'x'))) {}
+      : operations_(operations),
+        rig_(std::move(rig)),
+        frame_(connectx::UdpFrame(kPort, std::string(kPayloadBytes, 'x'))) {}
 
   uint32_t operations() const override { return operations_; }
 
@@ -121,7 +124,7 @@ class ReceiveScenario : public VerbsScenario {
  public:
   ReceiveScenario(Rig rig, uint32_t operations)
       : VerbsScenario(std::move(rig), operations), requests_(MakeRequests(1)) {
-    rule_ = receiver_.Listen(HostB().endpoint.port, 1);
+    rule_ = receiver_.Listen(kPort, 1);
     for (int slot = 0; slot < kQueueDepth; ++slot) receiver_.PostReceive(slot);
   }
   ~ReceiveScenario() override { ibv_destroy_flow(rule_); }
