@@ -32,7 +32,9 @@ void ReceiveBatch(receiver::KernelLines* lines, KernelRun* run) {
   for (const auto& datagram : lines->Receive(wait_ms)) {
     const bool answer = datagram.line == receiver::KernelLines::kRequests;
     const size_t line = answer ? KernelRun::retransmission() : datagram.line;
-    run->OnDatagram(line, datagram.bytes, datagram.received_ns, datagram.bytes.size(),
+    const int64_t since_ns =
+        datagram.received_ns == 0 ? 0 : receiver::RealNs() - datagram.received_ns;
+    run->OnDatagram(line, datagram.bytes, since_ns, datagram.bytes.size(),
                     [] { return NoReference(); });
   }
   if (const auto request = run->NextRequest()) lines->Ask(feed::mold::Emit(*request));

@@ -33,6 +33,7 @@ class Run {
         options_(options),
         handler_(HandlerOptions(options_, hold_by_reference)) {
     CatchSignals();
+    start_ns_ = second_ns_ = MonotonicNs();
   }
 
   // The line number of answers to requests.
@@ -45,8 +46,8 @@ class Run {
     Print("ready\n");
   }
 
-  // A datagram of `line` that the device received at `device_ns` of the real-time clock (0:
-  // unknown). `copied`: bytes copied on the way here.
+  // A datagram of `line` that the device received `device_ns` ago (not above 0: unknown). `copied`:
+  // bytes copied on the way here.
   template <typename Keep>
   void OnDatagram(size_t line, std::span<const uint8_t> bytes, int64_t device_ns, size_t copied,
                   Keep&& keep) {
@@ -74,11 +75,13 @@ class Run {
     const int64_t now_ns = MonotonicNs();
     if (!options_.quiet && now_ns - second_ns_ >= kSecondNs) PrintSecond(now_ns);
     const double seconds = static_cast<double>(now_ns - start_ns_) / kSecondNs;
+    if (!ended_.empty()) return true;
     if (Complete()) ended_ = "done";
     else if (Stopped()) ended_ = "interrupted";
     else if (seconds > options_.timeout_s) ended_ = "time-out";
     return !ended_.empty();
   }
+  // Ends the run.
   void Fail(const std::string& why) { ended_ = why; }
 
   // Prints and writes the figures; the program's exit code, 0 when the run was complete.
@@ -108,13 +111,11 @@ class Run {
   }
 
   static typename feed::Handler<Reference>::Times Now(int64_t device_ns) {
-    const int64_t real_ns = RealNs();
-    const int64_t since = real_ns - device_ns;
     // A device whose clock nobody has set says nothing.
-    const bool known = device_ns != 0 && since > 0 && since < kSecondNs * 60;
+    const bool known = device_ns > 0 && device_ns < kSecondNs * 60;
     return {.now_ns = MonotonicNs(),
-            .midnight_ns = static_cast<uint64_t>(real_ns % (86'400 * kSecondNs)),
-            .device_ns = known ? static_cast<uint64_t>(since) : 0};
+            .midnight_ns = static_cast<uint64_t>(RealNs() % (86'400 * kSecondNs)),
+            .device_ns = known ? static_cast<uint64_t>(device_ns) : 0};
   }
 
   bool Complete() {

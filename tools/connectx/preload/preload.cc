@@ -12,8 +12,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -117,6 +120,22 @@ void ReportViolations(SoftwareConnectX& connectx) {
   }
 }
 
+// "mlx5_0 rx_dropped_ring 0": device, counter of its wire, value.
+void WriteCounters(const Preloaded& preloaded) {
+  FILE* const file = std::fopen(preloaded.settings.counters.c_str(), "w");
+  if (file == nullptr) {
+    std::fprintf(stderr, "connectx: write %s: %s\n", preloaded.settings.counters.c_str(),
+                 std::strerror(errno));
+    return;
+  }
+  for (size_t i = 0; i < preloaded.wires.size(); ++i) {
+    for (const NamedCount& each : preloaded.wires[i]->counters()) {
+      std::fprintf(file, "mlx5_%zu %s %" PRIu64 "\n", i, each.name.c_str(), each.count);
+    }
+  }
+  std::fclose(file);
+}
+
 __attribute__((constructor)) void StartWithProcess() {
   g_preloaded = new Preloaded;
   const absl::Status status = Start(*g_preloaded);
@@ -131,6 +150,7 @@ __attribute__((destructor)) void StopWithProcess() {
   if (g_preloaded->owner != ::getpid()) return;
   if (g_preloaded->settings.report) ReportViolations(*g_preloaded->connectx);
   g_preloaded->connectx->Retire();
+  if (!g_preloaded->settings.counters.empty()) WriteCounters(*g_preloaded);
   // Rules and private interfaces of the wires are in the kernel and must go; nothing uses them now.
   g_preloaded->wires.clear();
 }

@@ -6,6 +6,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -60,6 +62,16 @@ TEST(RunTest, UnknownOrMalformedSettingsAreErrorsThatNameThem) {
       << malformed.output;
 }
 
+TEST(RunTest, CountersOfEachWireAreWrittenAtExit) {
+  const std::string file = std::string(std::getenv("TEST_TMPDIR")) + "/counters";
+  EXPECT_EQ(Execute("--counters=" + file + " -- ibv_devinfo").exit_code, 0);
+  std::ifstream in(file);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  for (const char* line : {"mlx5_0 rx_frames 0\n", "mlx5_1 tx_frames 0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  }
+}
+
 TEST(RunTest, HelpPrintsTheTable) {
   const Outcome outcome = Execute("--help");
   EXPECT_EQ(outcome.exit_code, 0);
@@ -73,11 +85,13 @@ TEST(SettingsTest, EachIsParsed) {
                                      "XTREME_CONNECTX_MTU=9000",
                                      "XTREME_CONNECTX_MIN_INLINE=none",
                                      "XTREME_CONNECTX_BLUEFLAME=0",
+                                     "XTREME_CONNECTX_COUNTERS=/tmp/counters",
                                      "XTREME_CONNECTX_REPORT=1",
                                      nullptr};
   const auto settings = ReadSettings(environment);
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->interface, "eth7");
+  EXPECT_EQ(settings->counters, "/tmp/counters");
   EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
   EXPECT_EQ(settings->mtu, 9000u);
   EXPECT_EQ(settings->min_inline, Device::MinInline::kNone);

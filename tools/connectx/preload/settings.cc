@@ -63,6 +63,11 @@ bool ParseBlueFlame(absl::string_view text, Settings& settings) {
   return ParseFlag(text, &settings.blueflame);
 }
 
+bool ParseCounters(absl::string_view text, Settings& settings) {
+  settings.counters = std::string(text);
+  return true;
+}
+
 bool ParseReport(absl::string_view text, Settings& settings) {
   return ParseFlag(text, &settings.report);
 }
@@ -78,6 +83,8 @@ constexpr std::array kSettings = {
     Setting{"MIN_INLINE", "none|l2", "headers that a send must carry inline (l2)",
             &ParseMinInline},
     Setting{"BLUEFLAME", "0|1", "offer BlueFlame registers (1)", &ParseBlueFlame},
+    Setting{"COUNTERS", "FILE", "write the wires' counters to this file at exit, one a line",
+            &ParseCounters},
     Setting{"REPORT", "0|1", "print at exit what hardware would have punished (0)", &ParseReport},
 };
 

@@ -24,6 +24,7 @@ struct Settings {
   uint32_t mtu = 1500;  // Of devices on the cable; an interface has its own.
   Device::MinInline min_inline = Device::MinInline::kL2;
   bool blueflame = true;
+  std::string counters;  // A file that the counters are written to at exit; empty: none.
   bool report = false;  // Print what the program did wrong when it exits.
 };
 
