@@ -62,7 +62,7 @@ Row MemoryRing() {
 
 // Bytes of what stands in for the kernel and the device behind `count` sockets.
 double StandInBytes(uint32_t count) {
-  engine::testing::MemoryKernel kernel;
+  engine::testing::MemoryKernel kernel({});
   const double before = AllocatedBytes();
   std::vector<std::unique_ptr<engine::KernelPort>> ports;
   ports.reserve(count);

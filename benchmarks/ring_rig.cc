@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<RingRig>> RingRig::Make(const engine::RingOptions
 
 absl::Status RingRig::Open(const engine::RingOptions& options) {
   engine::Engine::Options engine_options;
-  engine_options.kernel = std::make_unique<MemoryKernel>();
+  engine_options.kernel = std::make_unique<MemoryKernel>(MemoryKernel::Link{});
   engine_options.clock_period = kSeldom;
   engine_options.counters_period = kSeldom;
   engine_options.open_nic =
