@@ -29,13 +29,14 @@ struct CqeRing {
   uint32_t mask;
   uint32_t entries_log2;
 
-  // The CQE at `index`, a free-running count, or null when the device has not written it. Its bytes
-  // are read after its owner bit: the device writes that last.
-  const mlx5_cqe64* At(uint32_t index) const {
-    const mlx5_cqe64* cqe = cqes + (index & mask);
+  const mlx5_cqe64& At(uint32_t index) const { return cqes[index & mask]; }
+
+  // op_own of the CQE at `index`, a free-running count, with the owner bit 0 if the device has
+  // written it and 1 if not. Its other bytes are read after this: the device writes it last.
+  uint8_t OpOwner(uint32_t index) const {
     const uint8_t op_own =
-        std::atomic_ref<const uint8_t>(cqe->op_own).load(std::memory_order_acquire);
-    return (op_own & 1) == OwnerBit(index, entries_log2) ? cqe : nullptr;
+        std::atomic_ref<const uint8_t>(At(index).op_own).load(std::memory_order_acquire);
+    return op_own ^ OwnerBit(index, entries_log2);
   }
 };
 
@@ -50,7 +51,10 @@ class CompletionQueue {
   // CQEs taken so far; free-running.
   uint32_t consumer() const { return consumer_; }
 
-  const mlx5_cqe64* Peek() const { return ring_.At(consumer_); }
+  // The next CQE, or null when the device has not written it.
+  const mlx5_cqe64* Peek() const {
+    return IsWritten(ring_.OpOwner(consumer_)) ? &ring_.At(consumer_) : nullptr;
+  }
   // Where the owner bit of the next CQE stands, and what it must be.
   const uint8_t* peek() const { return &ring_.cqes[consumer_ & ring_.mask].op_own; }
   uint8_t phase() const { return OwnerBit(consumer_, ring_.entries_log2); }

@@ -33,8 +33,12 @@ constexpr uint8_t OwnerBit(uint32_t index, uint32_t entries_log2) {
   return static_cast<uint8_t>(index >> entries_log2 & 1);
 }
 
-// A received frame in one uncompressed CQE: op_own without the owner and solicited bits.
-inline bool IsReceivedFrame(uint8_t op_own) { return op_own >> 2 == MLX5_CQE_RESP_SEND << 2; }
+// What CqeRing::OpOwner gives: op_own with the owner bit 0 where the CQE is written.
+inline bool IsWritten(uint8_t op_owner) { return (op_owner & 1) == 0; }
+// Written, and a received frame in one uncompressed CQE; the solicited bit may be anything.
+inline bool IsReceivedFrame(uint8_t op_owner) {
+  return (op_owner & ~uint32_t{2}) == MLX5_CQE_RESP_SEND << 4;
+}
 // A completed send.
 inline bool IsSent(uint8_t op_own) { return op_own >> 2 == MLX5_CQE_REQ << 2; }
 

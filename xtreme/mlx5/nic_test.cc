@@ -5,7 +5,7 @@
 
 #include "xtreme/mlx5/nic.h"
 
-#include <poll.h>
+#include <net/if.h>
 
 #include <algorithm>
 #include <string>
@@ -53,6 +53,52 @@ TEST_F(NicTest, FindsTheDeviceByNameAndListsThemWhenItIsNotThere) {
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("mlx5_0"));
   const auto none = FindDevice("no-such-interface", 4711);
   EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(FindDevice, KnowsAnInterfaceBySysfsAndByTheGidTable) {
+  auto ends = *connectx::MakeLink();
+  const auto device = SoftwareConnectX::Create(
+      {.mode = SoftwareConnectX::Mode::kStep,
+       .ports = {{.device = {.name = "mlx5_0", .mac = connectx::kMacA}, .wire = ends[0].get()},
+                 {.device = {.name = "mlx5_1", .mac = connectx::kMacB}, .interface = "lo",
+                  .wire = ends[1].get()}}});
+  ASSERT_TRUE(device.ok()) << device.status();
+  const int index = static_cast<int>(if_nametoindex("lo"));
+  for (const char* name : {"lo", "renamed"}) {
+    const auto found = FindDevice(name, index);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->device, "mlx5_1") << name;
+    EXPECT_EQ(found->port, 1);
+  }
+  EXPECT_EQ(FindDevice("lo", index + 4711).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*device)->live_objects(), connectx::LiveObjects{});
+}
+
+TEST_F(NicTest, ReceiveTimesConvertToTheClockOfTheSamples) {
+  for (const bool host_time : {false, true}) {
+    Nic::Options options = PortOptions("mlx5_0");
+    options.host_time = host_time;
+    const auto nic = OpenPort(options);
+    // The host's clock is the device's virtual one: no reading is interrupted.
+    const auto now = [&] { return connectx_->clock().Now(); };
+    nic->SampleClock(now);
+    connectx_->Step(/*advance_ns=*/1'000'000'000);
+    const nic::ClockConversion conversion = nic->SampleClock(now);
+    EXPECT_TRUE(conversion.in_sync) << host_time;
+    EXPECT_LT(conversion.error_bound_ns, 100u);
+  }
+}
+
+TEST_F(NicTest, RegistrationRefusesNothingAndSaysTheLimit) {
+  const auto nic = OpenPort(PortOptions("mlx5_0"));
+  std::vector<uint8_t> memory(4096);
+  EXPECT_EQ(nic->Register(memory.data(), 0).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(connectx_->FailNext("REG_MR", ENOMEM));
+  const auto refused = nic->Register(memory.data(), memory.size());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status().message()),
+              testing::AllOf(HasSubstr("4096 bytes asked"), HasSubstr("RLIMIT_MEMLOCK is")));
+  EXPECT_TRUE(nic->Register(memory.data(), memory.size()).ok());
 }
 
 TEST_F(NicTest, SaysWhatTheQueuePairGot) {

@@ -56,26 +56,29 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
   uint64_t bytes = 0;
   nic::RxFrame* frame = out.data();
   nic::RxFrame* const end = frame + out.size();
-  for (; frame != end; ++index) {
-    const mlx5_cqe64* cqe = cqes.At(index);
-    if (cqe == nullptr) break;
-    if (!IsReceivedFrame(cqe->op_own)) [[unlikely]] {
-      if (index == producer_) break;
-      TakeError(index, error);
+  packet::Buffer* buffer = posted[index & mask].buffer;
+  while (frame != end) {
+    const uint8_t op_owner = cqes.OpOwner(index);
+    const mlx5_cqe64& cqe = cqes.At(index);
+    const Posted& next = posted[(index + 1) & mask];
+    if (!IsReceivedFrame(op_owner)) [[unlikely]] {
+      if (!IsWritten(op_owner) || index == producer_) break;
+      TakeError(index++, error);
+      buffer = next.buffer;
       continue;
     }
-    const Posted& next = posted[(index + 1) & mask];
-    __builtin_prefetch(next.data);
-    __builtin_prefetch(next.buffer, /*write=*/1);
-    packet::Buffer* const buffer = posted[index & mask].buffer;
-    const uint32_t length = FrameBytes(*cqe);
+    const uint32_t length = FrameBytes(cqe);
     buffer->length = length;
     bytes += length;
     frame->buffer = buffer;
-    frame->hw_clock = HardwareClock(*cqe);
-    frame->tag = FlowTag(*cqe);
-    frame->flags = static_cast<uint16_t>((ChecksumFlags(*cqe) & checksum_mask) | constant_flags);
+    frame->hw_clock = HardwareClock(cqe);
+    frame->tag = FlowTag(cqe);
+    frame->flags = static_cast<uint16_t>((ChecksumFlags(cqe) & checksum_mask) | constant_flags);
     frame->vlan = 0;  // Tags stay in the frame: stripping is not asked for.
+    __builtin_prefetch(next.data);
+    buffer = next.buffer;
+    __builtin_prefetch(buffer, /*write=*/1);
+    ++index;
     ++frame;
   }
   const auto frames = static_cast<uint32_t>(frame - out.data());
@@ -96,7 +99,7 @@ void ReceiveQueue::Take(uint32_t cqes, uint32_t frames, uint64_t bytes) {
 void ReceiveQueue::TakeError(uint32_t index, std::optional<nic::QueueError>* error) {
   broken_ = true;
   ++counters_->rx_errors;
-  NoteError(ParseError(*completions_.ring().At(index)), /*receive=*/true, error);
+  NoteError(ParseError(completions_.ring().At(index)), /*receive=*/true, error);
   packet::BufferPool::ReleaseByOwner(posted_[index & mask_].buffer);
 }
 

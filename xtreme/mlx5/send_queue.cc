@@ -14,7 +14,6 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
     : wqebbs_(memory.wqebbs),
       mask_((1u << memory.wqebbs_log2) - 1),
       qpn_(memory.qpn),
-      last_whole_wqe_(wqebbs_ + (size_t{mask_} + 1 - kMaxWqebbs) * kWqebbBytes),
       blueflame_wqebbs_(memory.blueflame_bytes / kWqebbBytes),
       options_(options),
       record_(memory.record),
@@ -27,15 +26,18 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       frames_((mask_ + 1) / kMaxWqebbs),
       frames_at_(std::make_unique<uint32_t[]>(size_t{mask_} + 1)),
       completions_(memory.completions) {
+  WriteControl(head_, 0, MLX5_OPCODE_SEND, qpn_, 0, Completion::kOnError);
+  WriteEthernet(head_, 0, 0);
   UpdateAttention();
 }
 
-// The queue is full, or a signal is due, whichever is first. In distances from posted_, as counts
-// wrap.
+// The queue is full, a signal is due, or a WQE of the longest kind might cross the ring's end:
+// whichever is first. In distances from posted_, as counts wrap.
 void SendQueue::UpdateAttention() {
   const uint32_t used = posted_ - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
-  attention_at_ = posted_ + std::min(room, signal_at_ - posted_);
+  const uint32_t before_end = (mask_ + 1 - (producer_ & mask_)) / kMaxWqebbs;
+  attention_at_ = posted_ + std::min({room, signal_at_ - posted_, before_end});
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxFrame& frame) {
@@ -48,13 +50,14 @@ nic::TxStatus SendQueue::PostSpecial(const nic::TxFrame& frame) {
   const bool signalled = posted_ == signal_at_ || (frame.flags & nic::kTxSignal) != 0;
   const uint32_t slot = producer_ & mask_;
   uint8_t* const place = wqebbs_ + size_t{slot} * kWqebbBytes;
-  uint8_t* const wqe = place <= last_whole_wqe_ ? place : scratch_;
+  uint8_t* const wqe = slot + kMaxWqebbs <= mask_ + 1 ? place : scratch_;
   const uint32_t wqebbs =
       WriteSpecial(wqe, frame, signalled ? Completion::kAlways : Completion::kOnError);
   if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
   producer_ += wqebbs;
   next_wqe_ = wqebbs_ + size_t{producer_ & mask_} * kWqebbBytes;
   ++posted_;
+  ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
   counters_->tx_gathered += !whole;
   counters_->tx_warm += (frame.flags & nic::kTxWarm) != 0;
@@ -104,17 +107,9 @@ void SendQueue::SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs) {
   std::memcpy(wqebbs_, scratch_ + first_bytes, size_t{wqebbs} * kWqebbBytes - first_bytes);
 }
 
-// The record covers all that was posted; what is counted once a doorbell is counted here.
-void SendQueue::PublishRecord() {
+nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs) {
   OrderWqeBeforeRecord();
   StoreRecord(record_, producer_ & 0xffff);
-  counters_->tx_frames += posted_ - counted_;
-  counted_ = posted_;
-  counters_->tx_inline = counters_->tx_frames - counters_->tx_gathered;
-}
-
-nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs) {
-  PublishRecord();
   OrderRecordBeforeDoorbell();
   WriteBlueFlame(doorbell_register_ + next_half_, wqe, wqebbs);
   FlushBlueFlame();
@@ -124,7 +119,8 @@ nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs) {
 }
 
 nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
-  PublishRecord();
+  OrderWqeBeforeRecord();
+  StoreRecord(record_, producer_ & 0xffff);
   OrderRecordBeforeDoorbell();
   RingDoorbell(doorbell_register_ + next_half_, DoorbellBytes(wqe));
   FlushBlueFlame();

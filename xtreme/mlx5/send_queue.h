@@ -62,7 +62,6 @@ class SendQueue {
   // Ring for everything posted, `wqe` being the last. Always kPosted: Post() ends in them.
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
-  void PublishRecord();
 
   nic::TxCompletion TakeError(const mlx5_cqe64& cqe, std::optional<nic::QueueError>* error);
   const uint8_t* WqeAt(uint32_t wqebb) const { return wqebbs_ + (wqebb & mask_) * kWqebbBytes; }
@@ -71,7 +70,6 @@ class SendQueue {
   uint8_t* const wqebbs_;
   const uint32_t mask_;            // Of WQEBBs in the ring.
   const uint32_t qpn_;
-  uint8_t* const last_whole_wqe_;  // Behind it a WQE may cross the ring's end.
   const uint32_t blueflame_wqebbs_;  // The longest WQE for BlueFlame; 0: none.
   const Options options_;
   uint32_t* const record_;
@@ -80,6 +78,8 @@ class SendQueue {
   nic::QueueCounters* const counters_;
   uint32_t* const completions_due_;
 
+  alignas(32) uint8_t head_[kHeadBytes];  // Of a send that is not signalled; see WriteHeadLike.
+
   // Producer side.
   uint8_t* next_wqe_;
   const uint8_t* unrung_ = nullptr;  // The last WQE that waits for Flush.
@@ -87,7 +87,6 @@ class SendQueue {
   uint32_t attention_at_ = 0;        // The count of posted frames at which Post() is not enough.
   uint32_t posted_ = 0;
   uint32_t signal_at_;               // The count at which the next frame is signalled.
-  uint32_t counted_ = 0;             // Frames in the counters so far.
   uint32_t next_half_ = 0;
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
 
@@ -104,7 +103,7 @@ class SendQueue {
   const uint32_t bytes = frame.header_length + frame.payload_length;
   uint8_t* const wqe = next_wqe_;
   if (posted_ == attention_at_ || (flags & (nic::kTxSignal | nic::kTxWarm)) != 0 ||
-      bytes > kMaxInlineFrameBytes || wqe > last_whole_wqe_) [[unlikely]] {
+      bytes > kMaxInlineFrameBytes) [[unlikely]] {
     return PostSpecial(frame);
   }
   // All that is read of `frame` is read before the first store.
@@ -113,13 +112,12 @@ class SendQueue {
   const uint32_t header_length = frame.header_length;
   const uint32_t payload_length = bytes - header_length;
   const uint32_t wqebbs = WqebbsWithInline(bytes);
-  WriteControl(wqe, static_cast<uint16_t>(producer_), MLX5_OPCODE_SEND, qpn_,
-               SegmentsWithInline(bytes), Completion::kOnError);
-  WriteEthernet(wqe, flags, bytes);
+  WriteHeadLike(head_, wqe, static_cast<uint16_t>(producer_), bytes, flags);
   WriteInlineFrame(wqe, header, header_length, payload, payload_length);
   next_wqe_ = wqe + wqebbs * kWqebbBytes;
   producer_ += wqebbs;
   ++posted_;
+  ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
   if (flags & nic::kTxMore) {
     unrung_ = wqe;

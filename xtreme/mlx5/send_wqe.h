@@ -80,6 +80,20 @@ inline void WriteEthernet(uint8_t* wqe, uint32_t flags, uint32_t inline_bytes) {
   base::StoreBe64(wqe + 24, uint64_t{inline_bytes} << 16);     // Reserved, inline_hdr_sz.
 }
 
+// The first two segments up to the first 2 inline bytes.
+inline constexpr uint32_t kHeadBytes = 32;
+
+// Writes control and Ethernet segment of an inline frame as `head` has them, but for what differs
+// from frame to frame. Clobbers the first 2 inline bytes.
+inline void WriteHeadLike(const uint8_t* head, uint8_t* wqe, uint16_t wqebb_index,
+                          uint32_t inline_bytes, uint32_t flags) {
+  Copy32(wqe, head);
+  base::StoreBe16(wqe + 1, wqebb_index);
+  wqe[7] = static_cast<uint8_t>(SegmentsWithInline(inline_bytes));
+  wqe[20] = static_cast<uint8_t>(flags << 6);  // The two checksum flags are all that stays.
+  base::StoreBe16(wqe + 28, static_cast<uint16_t>(inline_bytes));
+}
+
 // Writes header and payload as inline bytes. Together at least kMinInlineBytes and at most
 // kMaxInlineFrameBytes; the 64 bytes at `wqe` + 30 are written in any case.
 [[gnu::always_inline]] inline void WriteInlineFrame(uint8_t* wqe,

@@ -117,8 +117,7 @@ struct QueueCounters {
   uint64_t rx_errors = 0;       // Error CQEs of the receive queue.
   uint64_t tx_frames = 0;
   uint64_t tx_bytes = 0;
-  uint64_t tx_inline = 0;       // Frames copied whole into the WQE.
-  uint64_t tx_gathered = 0;
+  uint64_t tx_gathered = 0;     // Not copied whole into the WQE.
   uint64_t tx_blueflame = 0;    // WQEs written through BlueFlame.
   uint64_t tx_doorbells = 0;    // Doorbells rung, BlueFlame not included.
   uint64_t tx_full = 0;         // Posts refused because the queue was full.
@@ -135,8 +134,8 @@ struct QueueCounters {
         {"rx_errors", "error completions of the receive queue", &Q::rx_errors},
         {"tx_frames", "frames posted to the send queue", &Q::tx_frames},
         {"tx_bytes", "bytes of those frames", &Q::tx_bytes},
-        {"tx_inline", "frames copied whole into their WQE", &Q::tx_inline},
-        {"tx_gathered", "frames whose payload the NIC gathers", &Q::tx_gathered},
+        {"tx_gathered", "frames whose payload the NIC gathers; others are in their WQE",
+         &Q::tx_gathered},
         {"tx_blueflame", "WQEs written through BlueFlame", &Q::tx_blueflame},
         {"tx_doorbells", "doorbells rung without BlueFlame", &Q::tx_doorbells},
         {"tx_full", "posts refused because the send queue was full", &Q::tx_full},

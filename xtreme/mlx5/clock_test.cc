@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/mlx5/clock.h"
+
+#include <cstdlib>
+
+#include "gtest/gtest.h"
+
+namespace xtreme::mlx5 {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// A device whose clock runs at `ns_per_tick` and reads `raw_at_zero` at host time 0.
+struct SimulatedClock {
+  double ns_per_tick = 6.4;
+  uint64_t raw_at_zero = 12345;
+  uint64_t mask = ~uint64_t{0};
+
+  uint64_t RawAt(int64_t host_ns) const {
+    return (raw_at_zero + static_cast<uint64_t>(static_cast<double>(host_ns) / ns_per_tick)) & mask;
+  }
+  ClockSample Sample(int64_t host_ns, int64_t half_width_ns = 50) const {
+    return {RawAt(host_ns), host_ns, half_width_ns};
+  }
+};
+
+TEST(ClockTracker, OneSampleIsNotInSyncAndBoundsTheNominalRate) {
+  const SimulatedClock device{.ns_per_tick = 6.4 * 1.00005};
+  ClockTracker tracker(156'250, ~uint64_t{0});
+  EXPECT_FALSE(tracker.conversion().in_sync);
+  const auto conversion = tracker.Add(device.Sample(kSecond));
+  EXPECT_FALSE(conversion.in_sync);
+  const int64_t error =
+      std::llabs(conversion.ToNanoseconds(device.RawAt(3 * kSecond)) - 3 * kSecond);
+  EXPECT_LE(error, static_cast<int64_t>(conversion.error_bound_ns));
+}
+
+TEST(ClockTracker, SamplesASecondApartBoundTheErrorToTheHorizon) {
+  for (const double ns_per_tick : {0.8, 1.0, 2.0003, 6.4 * 0.99995}) {
+    const SimulatedClock device{.ns_per_tick = ns_per_tick};
+    ClockTracker tracker(0, ~uint64_t{0});
+    for (int i = 0; i < 20; ++i) {
+      const int64_t now = i * kSecond;
+      const auto conversion = tracker.Add(device.Sample(now));
+      if (i == 0) continue;
+      ASSERT_TRUE(conversion.in_sync) << i;
+      for (int64_t ahead : {-kSecond, int64_t{0}, kSecond, ClockTracker::kHorizonNs}) {
+        const int64_t error =
+            std::llabs(conversion.ToNanoseconds(device.RawAt(now + ahead)) - (now + ahead));
+        ASSERT_LE(error, static_cast<int64_t>(conversion.error_bound_ns)) << i << ", " << ahead;
+      }
+    }
+    EXPECT_EQ(tracker.restarts(), 0u);
+    EXPECT_LT(tracker.conversion().error_bound_ns, 100u) << "a longer baseline, a better rate";
+  }
+}
+
+TEST(ClockTracker, InterruptedReadingIsLeftOut) {
+  const SimulatedClock device;
+  ClockTracker tracker(156'250, ~uint64_t{0});
+  tracker.Add(device.Sample(0));
+  const auto before = tracker.Add(device.Sample(kSecond));
+  const auto after =
+      tracker.Add(device.Sample(2 * kSecond, ClockTracker::kMaxHalfWidthNs + 1));
+  EXPECT_EQ(after.base_raw, before.base_raw);
+  EXPECT_EQ(tracker.rejected(), 1u);
+}
+
+TEST(ClockTracker, ClockThatWasSetStartsOver) {
+  SimulatedClock device;
+  ClockTracker tracker(156'250, ~uint64_t{0});
+  for (int i = 0; i < 5; ++i) tracker.Add(device.Sample(i * kSecond));
+  device.raw_at_zero += 1'000'000;
+  EXPECT_FALSE(tracker.Add(device.Sample(5 * kSecond)).in_sync);
+  EXPECT_EQ(tracker.restarts(), 1u);
+  const auto conversion = tracker.Add(device.Sample(6 * kSecond));
+  EXPECT_TRUE(conversion.in_sync);
+  EXPECT_LE(std::llabs(conversion.ToNanoseconds(device.RawAt(7 * kSecond)) - 7 * kSecond),
+            static_cast<int64_t>(conversion.error_bound_ns));
+}
+
+TEST(ClockTracker, RawValuesThatWrapGoOnCounting) {
+  constexpr uint64_t kMask = (uint64_t{1} << 41) - 1;
+  const SimulatedClock device{.ns_per_tick = 1.0, .raw_at_zero = kMask - 1'500'000'000,
+                              .mask = kMask};
+  ClockTracker tracker(1'000'000, device.mask);
+  for (int i = 0; i < 4; ++i) {
+    const auto conversion = tracker.Add(device.Sample(i * kSecond));
+    const int64_t error =
+        std::llabs(conversion.ToNanoseconds(device.RawAt((i + 1) * kSecond)) - (i + 1) * kSecond);
+    EXPECT_LE(error, static_cast<int64_t>(conversion.error_bound_ns)) << i;
+  }
+  EXPECT_EQ(tracker.restarts(), 0u);
+}
+
+TEST(ReadClocks, KeepsTheNarrowestOfItsReadings) {
+  int64_t now = 0;
+  uint64_t raw = 0;
+  const auto sample = ReadClocks([&]() -> std::optional<uint64_t> { return ++raw; },
+                                 [&] { return now += raw == 3 ? 20 : 1000; });
+  ASSERT_TRUE(sample.has_value());
+  EXPECT_EQ(sample->half_width_ns, 10);
+  EXPECT_EQ(sample->raw, 3u);
+}
+
+TEST(ReadClocks, NoneFromADeviceWithoutAClock) {
+  EXPECT_FALSE(ReadClocks([]() -> std::optional<uint64_t> { return std::nullopt; },
+                          [] { return int64_t{0}; }));
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5

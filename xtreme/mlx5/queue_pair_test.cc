@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues on plain memory: the test is the device, and writes CQEs by hand.
+
+#include "xtreme/mlx5/queue_pair.h"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace xtreme::mlx5 {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint32_t kFramesLog2 = 3;
+constexpr uint32_t kFrames = 1 << kFramesLog2;
+constexpr uint32_t kWqebbs = kFrames * kMaxWqebbs;
+
+// The memory of a queue pair, and a device that does what it is told.
+class PlainDevice {
+ public:
+  PlainDevice() {
+    PrepareCqes(memory().send.completions);
+    PrepareCqes(memory().receive.completions);
+  }
+  QueuePairMemory memory() {
+    return {.send = {.wqebbs = wqebbs_.data(),
+                     .wqebbs_log2 = kFramesLog2 + 2,
+                     .record = &records_[MLX5_SND_DBR],
+                     .doorbell_register = uar_.data() + 0x800,
+                     .blueflame_bytes = 256,
+                     .qpn = 0x123,
+                     .completions = {.cqes = send_cqes_.data(), .cqes_log2 = kFramesLog2,
+                                     .record = send_cq_.data(), .uar = uar_.data(), .cqn = 1}},
+            .receive = {.wqes = wqes_.data(),
+                        .wqes_log2 = kFramesLog2,
+                        .record = &records_[MLX5_RCV_DBR],
+                        .key = 0x5500,
+                        .completions = {.cqes = receive_cqes_.data(), .cqes_log2 = kFramesLog2,
+                                        .record = receive_cq_.data(), .uar = uar_.data(),
+                                        .cqn = 2}}};
+  }
+
+  void CompleteReceive(uint32_t bytes, uint8_t opcode = MLX5_CQE_RESP_SEND, uint8_t syndrome = 0) {
+    mlx5_cqe64* cqe = Next(receive_cqes_, received_);
+    cqe->byte_cnt = htobe32(bytes);
+    Finish(cqe, opcode, syndrome, received_++);
+  }
+  void CompleteSend(uint16_t wqebb, uint8_t opcode = MLX5_CQE_REQ, uint8_t syndrome = 0) {
+    mlx5_cqe64* cqe = Next(send_cqes_, sent_);
+    cqe->wqe_counter = htobe16(wqebb);
+    cqe->timestamp = htobe64(1000 + sent_);
+    Finish(cqe, opcode, syndrome, sent_++);
+  }
+
+  uint32_t send_record() const { return be32toh(records_[MLX5_SND_DBR]); }
+  uint32_t receive_record() const { return be32toh(records_[MLX5_RCV_DBR]); }
+  uint32_t receive_cq_record(int word) const { return be32toh(receive_cq_[word]); }
+  const uint8_t* wqe(uint32_t wqebb) const { return &wqebbs_[(wqebb % kWqebbs) * 64]; }
+  const uint8_t* receive_wqe(uint32_t index) const { return &wqes_[(index % kFrames) * 16]; }
+  const uint8_t* uar(size_t offset) const { return uar_.data() + offset; }
+
+ private:
+  template <typename Cqes>
+  mlx5_cqe64* Next(Cqes& cqes, uint32_t index) {
+    return reinterpret_cast<mlx5_cqe64*>(cqes.data()) + index % kFrames;
+  }
+  void Finish(mlx5_cqe64* cqe, uint8_t opcode, uint8_t syndrome, uint32_t index) {
+    if (syndrome != 0) reinterpret_cast<mlx5_err_cqe*>(cqe)->syndrome = syndrome;
+    cqe->op_own = static_cast<uint8_t>(opcode << 4 | (index >> kFramesLog2 & 1));
+  }
+
+  alignas(64) std::array<uint8_t, kWqebbs * 64> wqebbs_{};
+  alignas(64) std::array<uint8_t, kFrames * 16> wqes_{};
+  alignas(64) std::array<uint8_t, kFrames * 64> send_cqes_{};
+  alignas(64) std::array<uint8_t, kFrames * 64> receive_cqes_{};
+  alignas(64) std::array<uint8_t, 4096> uar_{};
+  std::array<uint32_t, 2> records_{};
+  std::array<uint32_t, 2> send_cq_{};
+  std::array<uint32_t, 2> receive_cq_{};
+  uint32_t sent_ = 0;
+  uint32_t received_ = 0;
+};
+
+class QueuePairTest : public testing::Test {
+ protected:
+  QueuePairTest() {
+    auto made = packet::BufferPool::Create(
+        {.buffers = 12, .buffer_bytes = 2048,
+         .hugepages = packet::BufferPool::Hugepages::kNever});
+    pool_ = *std::move(made);
+    queues_ = std::make_unique<QueuePair>(device_.memory(), SendQueue::Options{.signal_every = 2},
+                                          ReceiveQueue::Options{}, nic::Capabilities{},
+                                          pool_.get(), nullptr);
+  }
+
+  nic::TxStatus Post(uint32_t bytes, uint16_t flags = 0, uint32_t key = 0) {
+    return queues_->Post({.header = header_.data(), .payload = payload_.data(),
+                          .header_length = 42, .payload_length = bytes - 42, .key = key,
+                          .flags = flags});
+  }
+  uint32_t Receive(uint32_t most = 16) {
+    std::array<nic::RxFrame, 16> out;
+    const uint32_t count = queues_->PollReceive(std::span(out).first(most));
+    for (uint32_t i = 0; i < count; ++i) packet::BufferPool::ReleaseByOwner(out[i].buffer);
+    return count;
+  }
+  // The counts told by the completions there are.
+  std::vector<uint32_t> Sent() {
+    std::array<nic::TxCompletion, 16> out;
+    std::vector<uint32_t> frames;
+    for (uint32_t i = 0, n = queues_->PollSend(out); i < n; ++i) frames.push_back(out[i].frames);
+    return frames;
+  }
+
+  PlainDevice device_;
+  packet::BufferPool::Handle pool_;
+  std::unique_ptr<QueuePair> queues_;
+  std::array<uint8_t, 64> header_{};
+  std::vector<uint8_t> payload_ = std::vector<uint8_t>(1500, 0x77);
+};
+
+TEST_F(QueuePairTest, BlueFlameAlternatesBetweenTheHalvesOfItsRegister) {
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_EQ(std::memcmp(device_.uar(0x800), device_.wqe(0), 128), 0);
+  EXPECT_EQ(device_.send_record(), 2u);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_EQ(std::memcmp(device_.uar(0x900), device_.wqe(2), 128), 0);
+  EXPECT_EQ(device_.send_record(), 4u);
+  ASSERT_EQ(Post(226), nic::TxStatus::kPosted);
+  EXPECT_EQ(std::memcmp(device_.uar(0x800), device_.wqe(4), 256), 0);
+}
+
+TEST_F(QueuePairTest, FramesWithMoreAreInvisibleUntilFlush) {
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
+  EXPECT_EQ(device_.send_record(), 0u);
+  queues_->Flush();
+  EXPECT_EQ(device_.send_record(), 6u);
+  EXPECT_EQ(std::memcmp(device_.uar(0x800), device_.wqe(4), 8), 0) << "rings for the last one";
+  EXPECT_EQ(std::memcmp(device_.uar(0x808), std::array<uint8_t, 8>{}.data(), 8), 0);
+  EXPECT_EQ(queues_->counters().tx_doorbells, 1u);
+}
+
+TEST_F(QueuePairTest, EveryNthFrameIsSignalledAndTheAskedForOnes) {
+  const auto signalled = [&](uint32_t wqebb) { return device_.wqe(wqebb)[11] == 8; };
+  for (uint16_t flags : {0, 0, 4, 0, 0}) ASSERT_EQ(Post(64, flags), nic::TxStatus::kPosted);
+  EXPECT_FALSE(signalled(0));
+  EXPECT_TRUE(signalled(2));
+  EXPECT_TRUE(signalled(4)) << "asked for";
+  EXPECT_FALSE(signalled(6)) << "counted from the last signal";
+  EXPECT_TRUE(signalled(8));
+}
+
+TEST_F(QueuePairTest, CompletionTellsTheFramesUpToIt) {
+  for (int i = 0; i < 6; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_FALSE(queues_->SendIdle());
+  device_.CompleteSend(2);
+  EXPECT_THAT(Sent(), testing::ElementsAre(2));
+  device_.CompleteSend(6);
+  device_.CompleteSend(10);
+  EXPECT_THAT(Sent(), testing::ElementsAre(4, 6));
+  EXPECT_TRUE(queues_->SendIdle());
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_TRUE(queues_->SendIdle()) << "an unsignalled frame has no completion to wait for";
+}
+
+TEST_F(QueuePairTest, FullQueueOverwritesNothingAndFreesWithCompletions) {
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(226), nic::TxStatus::kPosted);
+  const std::vector<uint8_t> first(device_.wqe(0), device_.wqe(0) + 64);
+  EXPECT_EQ(Post(226), nic::TxStatus::kFull);
+  EXPECT_EQ(std::memcmp(device_.wqe(0), first.data(), 64), 0);
+  device_.CompleteSend(4);
+  EXPECT_THAT(Sent(), testing::ElementsAre(2));
+  EXPECT_EQ(Post(226), nic::TxStatus::kPosted);
+  EXPECT_EQ(Post(226), nic::TxStatus::kPosted);
+  EXPECT_EQ(Post(226), nic::TxStatus::kFull);
+  EXPECT_EQ(queues_->counters().tx_full, 2u);
+}
+
+TEST_F(QueuePairTest, WqeAcrossTheRingsEndGoesOnAtItsStart) {
+  uint32_t wqebb = 0;
+  // Three blocks each: the ring of 32 ends inside one.
+  for (uint32_t i = 0; i < 11; ++i) {
+    ASSERT_EQ(Post(150), nic::TxStatus::kPosted);
+    if (i % 2 == 1) {
+      device_.CompleteSend(static_cast<uint16_t>(wqebb));
+      Sent();
+    }
+    wqebb += 3;
+  }
+  EXPECT_EQ(wqebb, 33u);
+  EXPECT_EQ(device_.send_record(), 33u);
+  // Block 30 and 31 at the end, the third at the start: the frame's last 16 bytes are payload.
+  EXPECT_EQ(device_.wqe(30)[2], 30) << "carries its own index";
+  EXPECT_EQ(device_.wqe(31)[63], 0x77);
+  EXPECT_EQ(device_.wqe(0)[30 + 150 - 128 - 1], 0x77);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_EQ(device_.wqe(33)[2], 33);
+}
+
+TEST_F(QueuePairTest, ReceivesInOrderAndPublishesOnceABatch) {
+  EXPECT_EQ(queues_->Refill(), kFrames);
+  EXPECT_EQ(device_.receive_record(), kFrames);
+  EXPECT_FALSE(queues_->ReceiveReady());
+  for (uint32_t i = 0; i < 5; ++i) device_.CompleteReceive(100 + i);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  std::array<nic::RxFrame, 3> out;
+  ASSERT_EQ(queues_->PollReceive(out), 3u);
+  EXPECT_EQ(out[0].buffer->length, 100u);
+  EXPECT_EQ(out[2].buffer->length, 102u);
+  EXPECT_EQ(device_.receive_cq_record(0), 3u);
+  for (const auto& frame : out) packet::BufferPool::ReleaseByOwner(frame.buffer);
+  EXPECT_EQ(Receive(), 2u);
+  EXPECT_FALSE(queues_->ReceiveReady());
+  EXPECT_EQ(queues_->posted(), 3u);
+  EXPECT_EQ(queues_->counters().rx_bytes, 510u);
+}
+
+TEST_F(QueuePairTest, RefillWritesAddressesAndKeepsKeyAndLength) {
+  queues_->Refill();
+  const uint8_t* wqe = device_.receive_wqe(0);
+  EXPECT_EQ(base::LoadBe32(wqe), 1522u);
+  EXPECT_EQ(base::LoadBe32(wqe + 4), 0x5500u);
+  EXPECT_EQ(base::LoadBe64(wqe + 8), reinterpret_cast<uintptr_t>(pool_->region()));
+}
+
+TEST_F(QueuePairTest, LapsOfTheReceiveQueueLoseNothing) {
+  queues_->Refill();
+  for (int i = 0; i < 50; ++i) {
+    device_.CompleteReceive(60);
+    device_.CompleteReceive(60);
+    ASSERT_EQ(Receive(), 2u) << i;
+    ASSERT_EQ(queues_->Refill(), 2u) << i;
+  }
+  EXPECT_EQ(device_.receive_record(), kFrames + 100);
+}
+
+TEST_F(QueuePairTest, EmptyPoolShortensTheRefillAndCountsIt) {
+  std::vector<packet::Buffer*> held;
+  while (packet::Buffer* buffer = pool_->Acquire()) held.push_back(buffer);
+  EXPECT_EQ(queues_->Refill(), 0u);
+  EXPECT_EQ(queues_->counters().rx_refill_short, 1u);
+  packet::BufferPool::ReleaseByOwner(held.back());
+  held.pop_back();
+  EXPECT_EQ(queues_->Refill(), 1u);
+  EXPECT_EQ(device_.receive_record(), 1u);
+  for (packet::Buffer* buffer : held) packet::BufferPool::ReleaseByOwner(buffer);
+}
+
+TEST_F(QueuePairTest, FlushedReceivesReturnTheirBuffersAndTheCauseIsKept) {
+  queues_->Refill();
+  const uint32_t free = pool_->free_count();
+  device_.CompleteReceive(60);
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  for (int i = 0; i < 6; ++i) {
+    device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+  }
+  EXPECT_EQ(Receive(), 1u) << "what came before the error is delivered";
+  EXPECT_EQ(pool_->free_count(), free + kFrames);
+  EXPECT_EQ(queues_->counters().rx_errors, 7u);
+  ASSERT_TRUE(queues_->error().has_value());
+  EXPECT_TRUE(queues_->error()->receive);
+  EXPECT_THAT(queues_->error()->text, HasSubstr("receive queue: local length error"));
+  EXPECT_EQ(queues_->Refill(), 0u);
+}
+
+TEST_F(QueuePairTest, SyndromeOfTheFailedSendReplacesAFlushSeenFirst) {
+  queues_->Refill();
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+  EXPECT_EQ(Receive(), 0u);
+  EXPECT_EQ(queues_->error()->syndrome, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(0, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+  EXPECT_THAT(Sent(), testing::ElementsAre(1));
+  EXPECT_EQ(queues_->error()->syndrome, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+  EXPECT_FALSE(queues_->SendIdle());
+  device_.CompleteSend(2, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+  EXPECT_THAT(Sent(), testing::ElementsAre(2));
+  EXPECT_TRUE(queues_->SendIdle());
+  EXPECT_EQ(Post(64), nic::TxStatus::kBroken);
+}
+
+TEST_F(QueuePairTest, ArmNamesTheConsumerAndTheQueue) {
+  queues_->Refill();
+  device_.CompleteReceive(60);
+  Receive();
+  queues_->Arm(/*for_send=*/false);
+  EXPECT_EQ(device_.receive_cq_record(1), 1u);
+  EXPECT_EQ(base::LoadBe64(device_.uar(0x20)), uint64_t{1} << 32 | 2);
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5
