@@ -96,7 +96,8 @@ Row TimeRow(const Measurement& measurement, const Operation& operation) {
   row.value = times[0];
   if (*devices != nullptr) {
     row.value = times[0] - times[1];
-    row.note = absl::StrFormat("%.1f ns, less %.1f ns of the null devices", times[0], times[1]);
+    row.note = absl::StrFormat("%s%s%.1f ns, less %.1f ns of the null devices", row.note,
+                               row.note.empty() ? "" : "; ", times[0], times[1]);
   }
   if (peer.ok() && *peer != nullptr) row.peer_value = times.back();
   return row;

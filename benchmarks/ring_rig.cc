@@ -12,6 +12,7 @@
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/testing/memory_kernel.h"
 #include "xtreme/host/tsc_clock.h"
+#include "xtreme/mlx5/nic.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -38,34 +39,49 @@ engine::RingOptions RingRig::DefaultOptions() {
 }
 
 absl::StatusOr<std::unique_ptr<RingRig>> RingRig::Make(const engine::RingOptions& options) {
-  std::unique_ptr<RingRig> rig(new RingRig);
-  if (absl::Status opened = rig->Open(options); !opened.ok()) return opened;
+  std::unique_ptr<RingRig> rig(new RingRig(HostA(), HostB()));
+  const auto open_nic =
+      [&rig](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
+    auto nic = std::make_unique<NullNic>(UdpFrame(HostB(), HostA()));
+    rig->nic_ = nic.get();
+    return nic;
+  };
+  if (absl::Status opened = rig->Open(options, open_nic); !opened.ok()) return opened;
   return rig;
 }
 
-absl::Status RingRig::Open(const engine::RingOptions& options) {
+absl::StatusOr<std::unique_ptr<RingRig>> RingRig::MakeOnDevice(const engine::RingOptions& options,
+                                                               const std::string& rdma_device,
+                                                               const Host& us, const Host& peer) {
+  std::unique_ptr<RingRig> rig(new RingRig(us, peer));
+  const auto open_nic = [&](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
+    auto nic = mlx5::Nic::Open({.port = {.device = rdma_device, .port = 1}, .mac = us.mac});
+    if (!nic.ok()) return nic.status();
+    return std::unique_ptr<nic::Nic>(*std::move(nic));
+  };
+  if (absl::Status opened = rig->Open(options, open_nic); !opened.ok()) return opened;
+  return rig;
+}
+
+absl::Status RingRig::Open(const engine::RingOptions& options, const OpenNic& open_nic) {
   engine::Engine::Options engine_options;
-  engine_options.kernel = std::make_unique<MemoryKernel>(MemoryKernel::Link{});
+  engine_options.kernel = std::make_unique<MemoryKernel>(
+      MemoryKernel::Link{us_->endpoint.address, us_->mac, peer_->endpoint.address, peer_->mac});
   engine_options.clock_period = kSeldom;
   engine_options.counters_period = kSeldom;
-  engine_options.open_nic =
-      [this](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-    auto nic = std::make_unique<NullNic>(UdpFrame(HostB(), HostA()));
-    nic_ = nic.get();
-    return nic;
-  };
+  engine_options.open_nic = open_nic;
   auto made = engine::Engine::Create(std::move(engine_options));
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
   auto ring = engine::Ring::Open(engine_.get(), options);
   if (!ring.ok()) return ring.status();
   ring_ = *std::move(ring);
-  device_ = &nic_->device();
-  auto handle = OpenSocket(HostA().endpoint.port);
+  if (nic_ != nullptr) device_ = &nic_->device();
+  auto handle = OpenSocket(us_->endpoint.port);
   if (!handle.ok()) return handle.status();
   handle_ = *handle;
   socket_ = ring_->udp().Find(handle_);
-  if (absl::Status connected = ToStatus(ring_->udp().Connect(*handle, HostB().endpoint, 0));
+  if (absl::Status connected = ToStatus(ring_->udp().Connect(*handle, peer_->endpoint, 0));
       !connected.ok()) {
     return connected;
   }
@@ -73,17 +89,19 @@ absl::Status RingRig::Open(const engine::RingOptions& options) {
   const uint64_t begin = host::MonotonicNs();
   if (absl::Status started = ring_->Start(); !started.ok()) return started;
   start_ms_ = static_cast<double>(host::MonotonicNs() - begin) / 1e6;
-  device().CompleteSends();
+  if (device_ != nullptr) device_->CompleteSends();
   return Settle();
 }
 
-RingRig::RingRig() = default;
+RingRig::RingRig(const Host& us, const Host& peer)
+    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)) {}
+
 RingRig::~RingRig() = default;
 
 absl::StatusOr<engine::Handle> RingRig::OpenSocket(uint16_t port) {
   engine::Handle handle = 0;
   const engine::Outcome opened =
-      ring_->udp().Open({.local = {HostA().endpoint.address, port}}, &handle);
+      ring_->udp().Open({.local = {us_->endpoint.address, port}}, &handle);
   if (!opened.ok()) return ToStatus(opened);
   return handle;
 }

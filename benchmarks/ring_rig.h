@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RingRig: a started ring over a null device and a kernel in memory, with one connected socket.
+// RingRig: a started ring over a null device, or another, and a kernel in memory, with one
+// connected socket.
 //
-// Invariant: whatever the device lets arrive is a datagram from the peer to that socket.
+// Invariant: whatever a null device lets arrive is a datagram from the peer to that socket.
 // Threads: the owner's, and the engine's control thread.
 
 #ifndef XTREME_BENCHMARKS_RING_RIG_H_
@@ -10,7 +11,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,11 +27,15 @@
 namespace xtreme::engine {
 class Engine;
 }
+namespace xtreme::nic {
+class Nic;
+}
 
 namespace xtreme::benchmarks {
 
 class NullDevice;
 class NullNic;
+struct Host;
 
 class RingRig {
  public:
@@ -37,9 +44,15 @@ class RingRig {
   // Defaults of a ring, but pages of ordinary size and queues that fit the scenarios.
   static engine::RingOptions DefaultOptions();
 
+  // HostA, over a null device.
   static absl::StatusOr<std::unique_ptr<RingRig>> Make(const engine::RingOptions& options);
+  // `us`, whose peer is `peer`, on the RDMA device of that name.
+  static absl::StatusOr<std::unique_ptr<RingRig>> MakeOnDevice(
+      const engine::RingOptions& options, const std::string& rdma_device, const Host& us,
+      const Host& peer);
   ~RingRig();
 
+  // The null device.
   NullDevice& device() { return *device_; }
   engine::Ring& ring() { return *ring_; }
   engine::Handle handle() const { return handle_; }
@@ -73,9 +86,13 @@ class RingRig {
   }
 
  private:
-  RingRig();
-  absl::Status Open(const engine::RingOptions& options);
+  using OpenNic =
+      std::function<absl::StatusOr<std::unique_ptr<nic::Nic>>(const std::string& interface)>;
 
+  RingRig(const Host& us, const Host& peer);
+  absl::Status Open(const engine::RingOptions& options, const OpenNic& open_nic);
+
+  const std::unique_ptr<const Host> us_, peer_;
   NullNic* nic_ = nullptr;  // The engine's.
   NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;

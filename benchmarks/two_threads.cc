@@ -17,11 +17,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "benchmarks/frames.h"
 #include "benchmarks/kernel_scenario.h"
 #include "benchmarks/measurement.h"
 #include "benchmarks/null_device.h"
 #include "benchmarks/ring_rig.h"
 #include "benchmarks/timing.h"
+#include "tools/connectx/connectx.h"
+#include "tools/connectx/wire/link.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -91,12 +94,8 @@ double CacheLineRoundTrip(uint32_t rounds, double ticks_per_ns) {
   return static_cast<double>(ReadTicks() - start) / ticks_per_ns / rounds;
 }
 
-// Nanoseconds from a send to the answer at hand, both rings here, both devices on the other core.
-double RingRoundTrip(RingRig& client, RingRig& server, uint32_t rounds, double ticks_per_ns) {
-  const Spinner devices([&] {
-    if (client.device().CompleteSends() != 0) server.device().CompleteReceives(1, kFrameBytes);
-    if (server.device().CompleteSends() != 0) client.device().CompleteReceives(1, kFrameBytes);
-  });
+// Nanoseconds from a send to the answer at hand, both rings here, both devices on another core.
+double EchoNs(RingRig& client, RingRig& server, uint32_t rounds, double ticks_per_ns) {
   const Pinned pinned(0);
   const uint64_t start = ReadTicks();
   for (uint32_t i = 0; i < rounds; ++i) {
@@ -108,6 +107,49 @@ double RingRoundTrip(RingRig& client, RingRig& server, uint32_t rounds, double t
     }
   }
   return static_cast<double>(ReadTicks() - start) / ticks_per_ns / rounds;
+}
+
+double NullRoundTrip(RingRig& client, RingRig& server, uint32_t rounds, double ticks_per_ns) {
+  const Spinner devices([&] {
+    if (client.device().CompleteSends() != 0) server.device().CompleteReceives(1, kFrameBytes);
+    if (server.device().CompleteSends() != 0) client.device().CompleteReceives(1, kFrameBytes);
+  });
+  return EchoNs(client, server, rounds, ticks_per_ns);
+}
+
+// The same through libmlx5's bring-up and two ports of a spinning software ConnectX on a cable.
+absl::StatusOr<double> SoftwareRoundTrip(uint32_t rounds, double ticks_per_ns) {
+  using connectx::SoftwareConnectX;
+  auto link = connectx::MakeLink();
+  if (!link.ok()) return link.status();
+  auto device = SoftwareConnectX::Create(
+      {.mode = SoftwareConnectX::Mode::kSpin,
+       .ports = {{.device = {.name = "mlx5_0", .mac = HostA().mac.bytes()},
+                  .wire = (*link)[0].get()},
+                 {.device = {.name = "mlx5_1", .mac = HostB().mac.bytes()},
+                  .wire = (*link)[1].get()}}});
+  if (!device.ok()) return device.status();
+  const engine::RingOptions options = RingRig::DefaultOptions();
+  auto client = RingRig::MakeOnDevice(options, "mlx5_0", HostA(), HostB());
+  if (!client.ok()) return client.status();
+  auto server = RingRig::MakeOnDevice(options, "mlx5_1", HostB(), HostA());
+  if (!server.ok()) return server.status();
+  double best = 1e9;
+  for (int i = 0; i < kTries; ++i) {
+    best = std::min(best, EchoNs(**client, **server, rounds, ticks_per_ns));
+  }
+  return best;
+}
+
+Row SoftwareRoundTripRow(uint32_t rounds, double ticks_per_ns) {
+  constexpr char kName[] = "rtt_two_cores";
+  constexpr char kUnit[] = "ns, software ConnectX";
+  const auto ns = SoftwareRoundTrip(rounds, ticks_per_ns);
+  if (!ns.ok()) return Unmeasured(kName, kUnit, {}, ns.status());
+  return {.name = kName,
+          .unit = kUnit,
+          .value = *ns,
+          .note = "the time of a software device on the other core and not of a card; best of 5"};
 }
 
 std::vector<Row> RoundTrip(const Measurement& measurement) {
@@ -126,7 +168,7 @@ std::vector<Row> RoundTrip(const Measurement& measurement) {
   auto sockets = KernelEcho(measurement.quick ? 16 : 1'024);
   for (int i = 0; i < kTries; ++i) {
     line = std::min(line, CacheLineRoundTrip(rounds, ticks_per_ns));
-    ring = std::min(ring, RingRoundTrip(**client, **server, rounds, ticks_per_ns));
+    ring = std::min(ring, NullRoundTrip(**client, **server, rounds, ticks_per_ns));
     if (sockets.ok()) kernel = std::min(kernel, TimeBatch(**sockets, 1, ticks_per_ns));
   }
   Row to_line{.name = kName,
@@ -143,7 +185,7 @@ std::vector<Row> RoundTrip(const Measurement& measurement) {
   to_kernel.note = "";
   if (sockets.ok()) to_kernel.peer_value = kernel;
   if (!sockets.ok()) to_kernel.note = absl::StrCat("no peer: ", sockets.status().message());
-  return {to_line, to_kernel};
+  return {to_line, to_kernel, SoftwareRoundTripRow(rounds, ticks_per_ns)};
 }
 
 // The longest time between the ends of two polls, while `between` runs before each.
