@@ -79,10 +79,7 @@ void Ring::Receive(uint32_t max) {
     return;
   }
   timers_->CountReceived(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (i + 1 < count) __builtin_prefetch(frames_[i + 1].buffer->data);
-    udp_->Receive(frames_[i]);
-  }
+  udp_->Receive({frames_.get(), count});
 }
 
 // TX_WIRE and TX_DONE, in the order of the sends.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "stack/wire/address.h"
@@ -28,7 +29,8 @@ struct RxFrame;
 }  // namespace xtreme::nic
 namespace xtreme::udp {
 class Demux;
-}
+struct Binding;
+}  // namespace xtreme::udp
 namespace xtreme::wire {
 enum class FrameVerdict : uint8_t;
 struct UdpFrame;
@@ -92,8 +94,9 @@ class Udp : public NeighbourWaiters {
 
   // --- What the poll brings ---
 
-  // One frame from the receive queue, with its reference. Emits at most core->fanout completions.
-  void Receive(const nic::RxFrame& frame);
+  // Frames from the receive queue, with their references. Each emits at most core->fanout
+  // completions.
+  void Receive(std::span<const nic::RxFrame> frames);
   // Tells what was wanted of a settled frame: at most two completions, for which there is room.
   void Settle(const SendRecord& record);
   // Fills in user data at hand-out. False: not to be handed out (its buffer is released here).
@@ -125,8 +128,11 @@ class Udp : public NeighbourWaiters {
 
  private:
   // Receiving (udp_receive.cc).
+  void ReceiveFrame(const nic::RxFrame& rx);
   void ReceiveOther(const nic::RxFrame& rx, wire::FrameVerdict verdict);
-  bool Admit(UdpSocket& socket, packet::Buffer* buffer);
+  void ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
+                     const udp::Binding* binding);
+  bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);
   void EmitPacket(UdpSocket& socket, const nic::RxFrame& rx, const wire::UdpFrame& frame,
                   uint16_t flags);
 

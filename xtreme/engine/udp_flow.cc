@@ -114,7 +114,7 @@ void Udp::LoopBack(const SendFlow& flow, const Payload& payload) {
       continue;
     }
     packet::BufferPool::AddReferenceByOwner(buffer);
-    if (!Admit(socket, buffer)) continue;
+    if (socket.held != nullptr && !AdmitHeld(socket, buffer)) continue;
     ++core_->tally.counters.loopback;
     socket.CountReceived(buffer->length);
     Completion* completion = core_->Emit(Kind::kPacket);
