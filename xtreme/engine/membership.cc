@@ -74,7 +74,8 @@ nic::FlowRule GroupRule(const RingCore& core, wire::Ipv4Address group, uint16_t 
   if (core.device.vlan_id != 0) rule.match.vlan_id = core.device.vlan_id;
   rule.match.destination_ip = group;
   rule.match.protocol = wire::kIpProtocolUdp;
-  rule.match.destination_port = port;
+  // No fragment matches a port: who reassembles takes the whole group.
+  if (core.options.fragments == Fragments::kKernel) rule.match.destination_port = port;
   return rule;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "stack/ip/reassembly.h"
 #include "stack/udp/demux.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
@@ -234,6 +235,9 @@ void Ring::VisitCounters(const CounterVisitor& visit) const {
   base::VisitCounters(core_->tally.drops, in("drop"));
   base::VisitCounters(udp_->ledger().verdicts, in("drop"));
   base::VisitCounters(udp_->demux().misaddressed(), in("drop"));
+  if (const ip::Reassembler* reassembler = udp_->reassembler()) {
+    base::VisitCounters(reassembler->counters(), in("reassembly"));
+  }
 }
 
 bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {

@@ -6,13 +6,11 @@ namespace xtreme::engine {
 
 base::CounterName DescribeReason(Drop reason) {
   static constexpr auto kNames = std::to_array<base::CounterName>({
-      {"not_started", "frames received before the ring was started"},
       {"held_limit", "datagrams above the number of buffers the socket may hold"},
       {"loopback_buffers", "looped-back datagrams for which the pool had no buffer"},
       {"loopback_room", "looped-back datagrams for which the completion fifo had no room"},
       {"slow_path_buffers", "datagrams from the kernel for which the pool had no buffer"},
       {"slow_path_room", "datagrams from the kernel for which the fifo had no room"},
-      {"reassembly", "fragments that could not be kept for reassembly"},
       {"closed", "datagrams not handed out before their socket was closed"},
       {"neighbour", "queued sends whose next hop never answered"},
       {"send_failed", "queued sends that could not be posted in the end"},

@@ -14,13 +14,11 @@ namespace xtreme::engine {
 
 // Why the engine, not a header's parser nor the demultiplexer, lost a datagram.
 enum class Drop : uint8_t {
-  kNotStarted,       // Received before Start().
   kHeldLimit,        // The socket's max_held.
   kLoopbackBuffers,  // No buffer for a looped-back copy.
   kLoopbackRoom,     // No room in the completion FIFO for one.
   kSlowPathBuffers,  // No buffer for a datagram that came through the kernel.
   kSlowPathRoom,
-  kReassembly,       // A fragment that the reassembler would not take.
   kClosed,           // Not handed out before its socket was closed.
   kNeighbour,        // A queued send whose next hop never answered.
   kSendFailed,       // A queued send that could not be posted in the end.

@@ -23,6 +23,10 @@
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/udp_options.h"
 
+namespace xtreme::ip {
+class Reassembler;
+struct ReassembledDatagram;
+}  // namespace xtreme::ip
 namespace xtreme::nic {
 enum class TxStatus : uint8_t;
 struct RxFrame;
@@ -33,6 +37,7 @@ struct Binding;
 }  // namespace xtreme::udp
 namespace xtreme::wire {
 enum class FrameVerdict : uint8_t;
+struct UdpFlow;
 struct UdpFrame;
 }  // namespace xtreme::wire
 
@@ -43,6 +48,7 @@ class PortStock;
 class SocketTable;
 struct FrameLedger;
 struct Payload;
+struct Reassembly;
 struct RingCore;
 struct RingTimer;
 struct SendFlow;
@@ -121,6 +127,8 @@ class Udp : public NeighbourWaiters {
 
   const udp::Demux& demux() const { return *demux_; }
   const FrameLedger& ledger() const { return *ledger_; }
+  // Null: the kernel reassembles.
+  const ip::Reassembler* reassembler() const;
   const SocketTable& sockets() const { return *sockets_; }
   // Has ports leased ahead, when few are left.
   void StockPorts();
@@ -129,10 +137,16 @@ class Udp : public NeighbourWaiters {
  private:
   // Receiving (udp_receive.cc).
   void ReceiveFrame(const nic::RxFrame& rx);
-  void ReceiveOther(const nic::RxFrame& rx, wire::FrameVerdict verdict);
+  void ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
+                    wire::FrameVerdict verdict);
   void ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                      const udp::Binding* binding);
   bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);
+  // Datagrams in several buffers (udp_chains.cc).
+  void ReceiveFragment(const nic::RxFrame& rx, const wire::UdpFrame& frame);
+  void DeliverWhole(ip::ReassembledDatagram& whole);
+  void EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFlow& flow,
+                 uint16_t flags);
   void EmitPacket(UdpSocket& socket, const nic::RxFrame& rx, const wire::UdpFrame& frame,
                   uint16_t flags);
 
@@ -175,6 +189,7 @@ class Udp : public NeighbourWaiters {
   std::unique_ptr<SocketTable> sockets_;
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<FrameLedger> ledger_;
+  std::unique_ptr<Reassembly> reassembly_;  // Where fragments are the ring's own.
   std::unique_ptr<PortStock> ports_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
   uint16_t next_id_ = 0;              // Identification of fragmented datagrams.

@@ -142,8 +142,6 @@ void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {
   neighbours_->Seen(address, mac);
 }
 
-void Udp::Expire(RingTimer* timer) { neighbours_->Expire(timer); }
-
 void Udp::OnPosted(const WaitingFrame& frame) {
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;

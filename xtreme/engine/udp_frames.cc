@@ -3,9 +3,9 @@
 // Datagrams that are longer than a frame, or that must wait: cut into frames that stand alone.
 // RFC 791 section 3.2 (fragmentation).
 
-#include <algorithm>
 #include <cstring>
 
+#include "stack/ip/fragmentation.h"
 #include "stack/wire/frame_template.h"
 #include "stack/wire/ipv4.h"
 #include "stack/wire/udp.h"
@@ -18,11 +18,6 @@
 namespace xtreme::engine {
 namespace {
 
-// IP payload bytes of a fragment that is not the last.
-size_t FragmentBytes(const SendFlow& flow) {
-  return (flow.mtu - wire::kIpv4MinHeaderBytes) & ~(wire::kIpv4FragmentUnitBytes - 1);
-}
-
 uint8_t WantsOf(const SendOptions& options) {
   return static_cast<uint8_t>(((options.flags & kSendWantDone) != 0 ? kWantDone : 0) |
                               ((options.flags & kSendWantWire) != 0 ? kWantWire : 0));
@@ -31,15 +26,16 @@ uint8_t WantsOf(const SendOptions& options) {
 }  // namespace
 
 uint32_t Udp::FramesOf(const SendFlow& flow, size_t length) const {
-  if (length <= flow.max_payload) return 1;
-  const size_t fragment = FragmentBytes(flow);
-  return static_cast<uint32_t>((length + wire::kUdpHeaderBytes + fragment - 1) / fragment);
+  const auto plan = ip::FragmentPlan::Create(length, flow.mtu);
+  return plan ? static_cast<uint32_t>(plan->count()) : 1;
 }
 
 bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Payload& payload,
                       const SendOptions& options) {
   frames_.clear();
-  const uint32_t count = FramesOf(flow, payload.length);
+  // The caller refused what is too long for a datagram.
+  const auto plan = *ip::FragmentPlan::Create(payload.length, flow.mtu);
+  const size_t count = plan.count();
   std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
   memcpy(headers.data(), flow.pattern.data(), headers.size());
   flow.pattern.PatchLengths(headers.data(), payload.length);
@@ -47,33 +43,28 @@ bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Paylo
   const bool software = count > 1 || !core_->device.transmit_checksum;
   if (software) flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
   const uint16_t id = count > 1 ? ++next_id_ : 0;
-  const size_t most = count > 1 ? FragmentBytes(flow) : payload.length + wire::kUdpHeaderBytes;
-  size_t sent = 0;  // Of the payload.
-  for (uint32_t i = 0; i < count; ++i) {
-    // The UDP header stands in the first frame only.
-    const size_t head = i == 0 ? wire::kUdpHeaderBytes : 0;
-    const size_t length = std::min(most - head, payload.length - sent);
+  for (size_t i = 0; i < count; ++i) {
+    const ip::Fragment cut = plan.At(i);
     WaitingFrame frame{.headers = headers, .peer = flow.peer};
-    frame.header_bytes = flow.header_bytes - (i == 0 ? 0 : wire::kUdpHeaderBytes);
-    frame.length = static_cast<uint32_t>(length);
+    frame.header_bytes = flow.header_bytes - (cut.first ? 0 : wire::kUdpHeaderBytes);
+    frame.length = static_cast<uint32_t>(cut.payload_bytes);
+    frame.last = !cut.more;
     frame.tx_flags = software ? 0 : flow.tx_flags;
     if ((options.flags & kWarm) != 0) frame.tx_flags |= nic::kTxWarm;
     if (count > 1) {
-      const size_t offset = i == 0 ? 0 : sent + wire::kUdpHeaderBytes;
-      flow.pattern.PatchFragment(frame.headers.data(), id, offset, length + head, i + 1 < count);
+      flow.pattern.PatchFragment(frame.headers.data(), id, cut.ip_offset_bytes,
+                                 cut.ip_payload_bytes, cut.more);
     }
     if (payload.buffer != nullptr) {
       frame.buffer = payload.buffer;
-      frame.data = payload.data + sent;
+      frame.data = payload.data + cut.payload_offset_bytes;
       if (i > 0) packet::BufferPool::AddReference(payload.buffer);
-    } else if (length > 0) {
+    } else if (cut.payload_bytes > 0) {
       frame.buffer = core_->device.pool->Acquire();
       if (frame.buffer == nullptr) return false;
-      memcpy(frame.buffer->data, payload.data + sent, length);
+      memcpy(frame.buffer->data, payload.data + cut.payload_offset_bytes, cut.payload_bytes);
       frame.data = frame.buffer->data;
     }
-    sent += length;
-    frame.last = i + 1 == count;
     frames_.push_back(frame);
   }
   frames_.back().record = {

@@ -14,6 +14,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/reassembly.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
@@ -121,9 +122,18 @@ Udp::Udp(RingCore* core)
       ledger_(std::make_unique<FrameLedger>()),
       ports_(std::make_unique<PortStock>()) {
   SetLocalAddresses();
+  if (core->options.fragments == Fragments::kOwn) {
+    // Fragments may hold a quarter of the pool.
+    const packet::BufferPool& pool = *core->device.pool;
+    reassembly_ = std::make_unique<Reassembly>(ip::Reassembler::Options{
+        .datagrams = core->options.reassembly_datagrams,
+        .buffers = pool.capacity() / 4,
+        .bytes = size_t{pool.capacity()} / 4 * pool.payload_bytes()});
+  }
 }
 
 Udp::~Udp() {
+  if (reassembly_ != nullptr) core_->wheel.Cancel(&reassembly_->timer);
   sockets_->ForEach([this](UdpSocket& socket) {
     if (socket.attached()) demux_->Detach(socket);
   });
@@ -226,14 +236,16 @@ void Udp::StartOpen(UdpSocket& socket) {
   rule.match.destination_mac = core_->device.nic->mac();
   if (core_->device.vlan_id != 0) rule.match.vlan_id = core_->device.vlan_id;
   rule.match.protocol = wire::kIpProtocolUdp;
-  rule.match.destination_port = socket.local().port;
+  // No fragment matches a port: who reassembles takes the whole address.
+  if (reassembly_ == nullptr) rule.match.destination_port = socket.local().port;
   for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
     if (address.ifindex != core_->device.ifindex) continue;
     const bool wanted = socket.local().address.IsAny() || socket.local().address == address.local;
     if (!wanted) continue;
     rule.match.destination_ip = address.local;
     // A port that is ours alone: the tag is a hint to its socket.
-    const bool tagged = !socket.settings.reuse && !socket.local().address.IsAny();
+    const bool tagged = !socket.settings.reuse && !socket.local().address.IsAny() &&
+                        rule.match.destination_port.has_value();
     rule.tag = tagged ? PlaceOf(socket.handle) + 1 : 0;
     work.rules.push_back(rule);
   }

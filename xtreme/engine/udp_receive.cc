@@ -70,7 +70,9 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   const wire::FrameVerdict verdict = wire::ParseUdpFrame(
       buffer->data, buffer->length, rx.flags & wire::kAllChecksumsVerified, &frame);
   if ((rx.flags & nic::kRxVlanStripped) != 0) [[unlikely]] frame.SetTag(rx.vlan);
-  if (verdict != wire::FrameVerdict::kUdp) [[unlikely]] return ReceiveOther(rx, verdict);
+  if (verdict != wire::FrameVerdict::kUdp) [[unlikely]] {
+    return ReceiveOther(rx, frame, verdict);
+  }
 
   // A tag may be another process's: the socket in that place is only looked at first.
   const UdpSocket* hinted = rx.tag == 0 ? nullptr : sockets_->At(rx.tag - 1);
@@ -108,35 +110,13 @@ void Udp::ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
   }
 }
 
-void Udp::ReceiveOther(const nic::RxFrame& rx, wire::FrameVerdict verdict) {
+void Udp::ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
+                       wire::FrameVerdict verdict) {
+  if (verdict == wire::FrameVerdict::kFragment && reassembly_ != nullptr) {
+    return ReceiveFragment(rx, frame);
+  }
   ledger_->verdicts.Count(verdict);
   packet::BufferPool::ReleaseByOwner(rx.buffer);
-}
-
-void Udp::SlowPath(Handle handle, packet::Buffer* buffer, const wire::Endpoint& source,
-                   const wire::Endpoint& destination) {
-  UdpSocket* socket = sockets_->Find(handle);
-  if (socket == nullptr || socket->state != UdpSocket::State::kOpen) {
-    packet::BufferPool::ReleaseChain(buffer);
-    core_->tally.drops.Count(Drop::kClosed);
-    return;
-  }
-  uint32_t links = 0;
-  for (const packet::Buffer* link = buffer; link != nullptr; link = link->next) ++links;
-  ++core_->tally.counters.slow_path;
-  Completion* completion = core_->Emit(Kind::kPacket);
-  completion->flags = kSlowPath | (links > 1 ? kChained : 0);
-  completion->socket = handle;
-  completion->user_data = socket->user_data;
-  completion->buffer = buffer;
-  completion->data = buffer->data;
-  completion->length = static_cast<uint32_t>(packet::ChainLength(buffer));
-  completion->count = links;
-  StoreIp(source.address, &completion->source_ip);
-  StoreIp(destination.address, &completion->destination_ip);
-  completion->source_port = source.port;
-  completion->destination_port = destination.port;
-  socket->CountReceived(completion->length);
 }
 
 }  // namespace xtreme::engine

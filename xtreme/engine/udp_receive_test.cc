@@ -4,14 +4,39 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "stack/wire/ipv4.h"
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 
 namespace xtreme::engine::testing {
 namespace {
 
-using UdpReceiveTest = RingTest;
+class UdpReceiveTest : public RingTest {
+ protected:
+  // A datagram in fragments of `bytes` (a multiple of 8) of IP payload.
+  static std::vector<std::vector<uint8_t>> Fragments(const FrameFields& fields, size_t bytes) {
+    const std::vector<uint8_t> whole = MakeFrame(fields);
+    std::vector<std::vector<uint8_t>> frames;
+    for (size_t at = 34; at < whole.size(); at += bytes) {
+      const size_t length = std::min(bytes, whole.size() - at);
+      std::vector<uint8_t> frame(whole.begin(), whole.begin() + 34);
+      const wire::Ipv4Repr ip{.source = fields.source.address,
+                              .destination = fields.destination.address,
+                              .id = 77,
+                              .more_fragments = at + length < whole.size(),
+                              .fragment_offset_bytes = static_cast<uint16_t>(at - 34),
+                              .payload_bytes = static_cast<uint16_t>(length)};
+      ip.Emit(std::span(frame).subspan(14));
+      frame.insert(frame.end(), whole.begin() + static_cast<ptrdiff_t>(at),
+                   whole.begin() + static_cast<ptrdiff_t>(at + length));
+      frames.push_back(frame);
+    }
+    return frames;
+  }
+};
 
 TEST_F(UdpReceiveTest, ADatagramIsOneCompletionWithEveryFieldWritten) {
   Open();
@@ -265,6 +290,43 @@ TEST_F(UdpReceiveTest, HeldBuffersStayReadableAfterRingClose) {
   engine.reset();
   EXPECT_EQ(Text(got[0]), "kept");
   Release(got);
+}
+
+TEST_F(UdpReceiveTest, OwnFragmentsAreReassembledInTheBuffersTheyCameIn) {
+  options.fragments = Fragments::kOwn;
+  Open();
+  const Handle socket = OpenSocket({.local = {kOwn, 7000}});
+  EXPECT_FALSE(nic->rules().at(0).match.destination_port.has_value());
+  for (const auto& frame : Fragments({.payload = std::string(3'000, 'f')}, 1'000)) {
+    ASSERT_EQ(nic->Deliver(frame), 1);
+  }
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].socket, socket);
+  EXPECT_EQ(got[0].flags, kChained);
+  EXPECT_EQ(got[0].length, 3'000u);
+  EXPECT_EQ(got[0].count, 4u);
+  EXPECT_EQ(got[0].source_port, 5000);
+  std::string whole;
+  for (packet::Buffer* link = got[0].buffer; link != nullptr; link = link->next) {
+    whole.append(link->bytes().begin(), link->bytes().end());
+  }
+  EXPECT_EQ(whole, std::string(3'000, 'f'));
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, AFragmentWithoutTheOthersIsForgottenAndItsBufferComesBack) {
+  options.fragments = Fragments::kOwn;
+  Open();
+  OpenSocket({.local = {kOwn, 7000}});
+  const uint32_t free = ring->core().device.pool->free_count();
+  nic->Deliver(Fragments({.payload = std::string(3'000, 'f')}, 1'000)[1]);
+  EXPECT_TRUE(PollAll().empty());
+  EXPECT_EQ(ring->core().device.pool->free_count(), free - 1);
+  now += 5'000'000'000;
+  EXPECT_TRUE(PollAll().empty());
+  EXPECT_EQ(ring->core().device.pool->free_count(), free);
+  EXPECT_EQ(Counter("reassembly", "timed_out"), 1u);
 }
 
 TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
