@@ -61,6 +61,27 @@ int Fail(const std::string& what) {
   return 1;
 }
 
+// What a capture would publish: its length, and a line for each group.
+int ListCapture(const std::string& pcap) {
+  publisher::CaptureContents contents;
+  const std::string wrong = publisher::List(pcap, &contents);
+  if (!wrong.empty()) return Fail(wrong);
+  fmt::print("seconds={}\n", contents.seconds);
+  for (const auto& [group, datagrams] : contents.datagrams) {
+    fmt::print("{} datagrams={}\n", group, datagrams);
+  }
+  return 0;
+}
+
+int ReplayCapture(const std::string& pcap, double speed, publisher::LineSockets* sockets) {
+  publisher::ReplayCounters counters;
+  const std::string wrong = publisher::Replay(pcap, speed, sockets, &counters);
+  if (!wrong.empty()) return Fail(wrong);
+  fmt::print("published={} passed_over={} failed_sends={}\n", counters.published,
+             counters.passed_over, sockets->counters().failed_sends);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,7 +90,7 @@ int main(int argc, char** argv) {
   uint16_t request_port = 26400;
   double linger_s = 2, speed = 1, loss_percent = 0;
   CLI::App app("Publishes a market-data feed (ITCH 5.0 over MoldUDP64) on two multicast lines.");
-  app.add_option("--address", address, "Address of the interface to send from")->required();
+  app.add_option("--address", address, "Address of the interface to send from");
   app.add_option("--line-a", line_a, "Group and port of line A")->capture_default_str();
   app.add_option("--line-b", line_b, "Group and port of line B")->capture_default_str();
   app.add_option("--request-port", request_port, "UDP port that answers requests")
@@ -90,7 +111,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--pcap", pcap, "Replay the UDP multicast of this capture instead");
   app.add_option("--speed", speed, "Replay this many times as fast")->check(CLI::PositiveNumber);
+  bool list = false;
+  app.add_flag("--list", list, "Only say what the capture holds");
   CLI11_PARSE(app, argc, argv);
+  if (list) return ListCapture(pcap);
 
   for (int signal_number : {SIGINT, SIGTERM}) {
     signal(signal_number, [](int) { stopped = 1; });
@@ -103,14 +127,7 @@ int main(int argc, char** argv) {
   if (std::string wrong = sockets.Open(address, pcap.empty() ? request_port : 0); !wrong.empty()) {
     return Fail(wrong);
   }
-  if (!pcap.empty()) {
-    publisher::ReplayCounters counters;
-    const std::string wrong = publisher::Replay(pcap, speed, &sockets, &counters);
-    if (!wrong.empty()) return Fail(wrong);
-    fmt::print("published={} passed_over={} failed_sends={}\n", counters.published,
-               counters.passed_over, sockets.counters().failed_sends);
-    return 0;
-  }
+  if (!pcap.empty()) return ReplayCapture(pcap, speed, &sockets);
   publisher::Session session(options, &sockets);
   Run(&session, static_cast<int64_t>(linger_s * 1e9));
   const auto& counters = session.counters();

@@ -16,6 +16,8 @@
 namespace publisher {
 namespace {
 
+constexpr int64_t kSecondNs = 1'000'000'000;
+
 struct Datagram {
   sockaddr_in to;
   std::span<const uint8_t> payload;
@@ -51,18 +53,18 @@ std::optional<Datagram> FindDatagram(std::span<const uint8_t> frame) {
 int64_t NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+  return now.tv_sec * kSecondNs + now.tv_nsec;
 }
 
 void SleepUntil(int64_t when_ns) {
-  const timespec when = {.tv_sec = when_ns / 1'000'000'000, .tv_nsec = when_ns % 1'000'000'000};
+  const timespec when = {.tv_sec = when_ns / kSecondNs, .tv_nsec = when_ns % kSecondNs};
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr);
 }
 
-}  // namespace
-
-std::string Replay(const std::string& file, double speed, LineSockets* sockets,
-                   ReplayCounters* counters) {
+// Calls `each(datagram, time_ns)` for the datagrams of a capture; `passed_over` counts the rest. ""
+// or what failed.
+template <typename Each>
+std::string ForEachDatagram(const std::string& file, uint64_t* passed_over, Each&& each) {
   char error[PCAP_ERRBUF_SIZE];
   const std::unique_ptr<pcap_t, void (*)(pcap_t*)> capture(
       pcap_open_offline_with_tstamp_precision(file.c_str(), PCAP_TSTAMP_PRECISION_NANO, error),
@@ -74,23 +76,45 @@ std::string Replay(const std::string& file, double speed, LineSockets* sockets,
     return fmt::format("read {}: link type {} found, Ethernet possible", file,
                        pcap_datalink(capture.get()));
   }
-  const int64_t start_ns = NowNs();
-  std::optional<int64_t> first_ns;
   pcap_pkthdr* header;
   const uint8_t* bytes;
   int more;
   while ((more = pcap_next_ex(capture.get(), &header, &bytes)) == 1) {
     const std::optional<Datagram> datagram = FindDatagram({bytes, header->caplen});
-    if (!datagram) {
-      ++counters->passed_over;
-      continue;
-    }
-    const int64_t at_ns = header->ts.tv_sec * int64_t{1'000'000'000} + header->ts.tv_usec;
-    if (!first_ns) first_ns = at_ns;
-    SleepUntil(start_ns + static_cast<int64_t>(static_cast<double>(at_ns - *first_ns) / speed));
-    counters->published += sockets->Send(datagram->to, datagram->payload);
+    if (datagram) each(*datagram, header->ts.tv_sec * kSecondNs + header->ts.tv_usec);
+    else ++*passed_over;
   }
   return more == PCAP_ERROR ? fmt::format("read {}: {}", file, pcap_geterr(capture.get())) : "";
+}
+
+std::string EndpointText(const sockaddr_in& endpoint) {
+  char text[INET_ADDRSTRLEN];
+  inet_ntop(AF_INET, &endpoint.sin_addr, text, sizeof text);
+  return fmt::format("{}:{}", text, ntohs(endpoint.sin_port));
+}
+
+}  // namespace
+
+std::string List(const std::string& file, CaptureContents* contents) {
+  uint64_t passed_over = 0;
+  std::optional<int64_t> first_ns;
+  return ForEachDatagram(file, &passed_over, [&](const Datagram& datagram, int64_t at_ns) {
+    ++contents->datagrams[EndpointText(datagram.to)];
+    if (!first_ns) first_ns = at_ns;
+    contents->seconds = static_cast<double>(at_ns - *first_ns) / kSecondNs;
+  });
+}
+
+std::string Replay(const std::string& file, double speed, LineSockets* sockets,
+                   ReplayCounters* counters) {
+  const int64_t start_ns = NowNs();
+  std::optional<int64_t> first_ns;
+  const auto send = [&](const Datagram& datagram, int64_t at_ns) {
+    if (!first_ns) first_ns = at_ns;
+    SleepUntil(start_ns + static_cast<int64_t>(static_cast<double>(at_ns - *first_ns) / speed));
+    counters->published += sockets->Send(datagram.to, datagram.payload);
+  };
+  return ForEachDatagram(file, &counters->passed_over, send);
 }
 
 }  // namespace publisher

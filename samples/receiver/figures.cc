@@ -18,6 +18,12 @@ std::string Microseconds(const Percentiles& times) {
                      times.p99_ns / 1e3, times.p999_ns / 1e3);
 }
 
+// Median and 99th percentile.
+std::string Short(const Percentiles& times) {
+  if (times.count == 0) return "unknown";
+  return fmt::format("{:.0f}/{:.0f}", times.p50_ns / 1e3, times.p99_ns / 1e3);
+}
+
 nlohmann::ordered_json ToJson(const Percentiles& times) {
   return {{"count", times.count}, {"p50", times.p50_ns},   {"p90", times.p90_ns},
           {"p99", times.p99_ns},  {"p999", times.p999_ns}, {"most", times.most_ns}};
@@ -55,12 +61,12 @@ std::string ProgressLine(double seconds, const Figures& before, const Figures& n
                                         now.wins[1] - before.wins[1]};
   const double share = wins[0] + wins[1] == 0 ? 0 : 100.0 * wins[0] / (wins[0] + wins[1]);
   return fmt::format(
-      "{:4.0f} s {:8} messages/s  {:3} gaps  wins A {:.1f} % B {:.1f} %  recovered by line {} by "
-      "request {}  from publisher {}  from device {}\n",
+      "{:3.0f} s {:7} messages/s {:3} gaps  first A {:.0f} % B {:.0f} %  recovered: line {}, "
+      "request {}  us since sent {}, received {}\n",
       seconds, now.messages - before.messages, now.gaps - before.gaps, share,
       wins[0] + wins[1] == 0 ? 0 : 100 - share, now.recovered_by_line - before.recovered_by_line,
-      now.recovered_by_request - before.recovered_by_request, Microseconds(now.from_publisher),
-      Microseconds(now.from_device));
+      now.recovered_by_request - before.recovered_by_request, Short(now.from_publisher),
+      Short(now.from_device));
 }
 
 std::string Summary(const Outcome& outcome) {

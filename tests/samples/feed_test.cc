@@ -171,6 +171,14 @@ TEST_P(FeedTest, CaptureIsReplayedDatagramByDatagram) {
   EXPECT_EQ(outcome.handled["datagrams"], 200);
 }
 
+TEST(FeedPublisherTest, CaptureIsListedByGroup) {
+  const std::string capture = FileInTestFolder("listed.pcap");
+  ASSERT_NO_FATAL_FAILURE(WriteCapture(capture, 3));
+  Program publisher({"samples/feed_publisher", "--list", "--pcap", capture});
+  EXPECT_EQ(publisher.Wait(), 0);
+  EXPECT_EQ(publisher.output(), "seconds=0.0002\n233.54.12.111:26477 datagrams=3\n");
+}
+
 TEST_P(FeedTest, InterfaceThatIsNotThereIsRefused) {
   Command command = GetParam().command;
   command.insert(command.end(), {"--interface", "nosuchif0"});

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table at the end of tools/demo: the ring beside the kernel, and whether anything is missing.
+
+usage: demo_report.py FOLDER, in which tools/demo left NAME.json, NAME.published, NAME.strace and
+NAME.callgrind of "ring" and "kernel", and ring.wire. Exits with 1 if anything is missing.
+"""
+
+import json
+import os
+import re
+import sys
+
+RUNS = ("ring", "kernel")
+TITLES = {"ring": "ring, software ConnectX", "kernel": "kernel sockets, epoll"}
+TIMES = ("The times are those of a software device that shares this machine's processors with the"
+         " programs,\nnot those of a card: compare what is done per message, not microseconds.")
+
+
+def _read(folder, name):
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _json(folder, name):
+    text = _read(folder, name)
+    return json.loads(text) if text else {}
+
+
+def count_system_calls(trace):
+    """System calls by name between the line "ready" and the summary in an strace of one thread."""
+    calls = {}
+    counting = False
+    for line in trace.split("\n"):
+        if line.startswith('write(1, "ready'):
+            counting = True
+        elif line.startswith('write(1, "feed_handler'):
+            break
+        elif counting and (name := re.match(r"([a-z_0-9]+)\(", line)):
+            calls[name.group(1)] = calls.get(name.group(1), 0) + 1
+    return calls
+
+
+def count_instructions(profile):
+    """The total of a callgrind profile; None when there is none."""
+    total = re.search(r"^(?:totals|summary): (\d+)", profile, re.MULTILINE)
+    return int(total.group(1)) if total else None
+
+
+def wire_drops(counters):
+    """Dropped frames by counter, of all wires: lines "mlx5_0 rx_dropped_ring 0"."""
+    drops = {}
+    for line in counters.split("\n"):
+        words = line.split()
+        if len(words) == 3 and "dropped" in words[1]:
+            drops[words[1]] = drops.get(words[1], 0) + int(words[2])
+    return drops
+
+
+def published(text):
+    """The number behind the publisher's "published="."""
+    found = re.search(r"\bpublished=(\d+)", text)
+    return int(found.group(1)) if found else 0
+
+
+class Run:
+    """What one handler left behind."""
+
+    def __init__(self, folder, name):
+        self.figures = _json(folder, name + ".json")
+        self.messages = self.figures.get("messages", 0)
+        self.published = published(_read(folder, name + ".published"))
+        calls = count_system_calls(_read(folder, name + ".strace"))
+        self.calls = sorted(calls.items(), key=lambda call: -call[1])
+        self.traced = _json(folder, name + "-strace.json").get("messages", 0)
+        self.instructions = count_instructions(_read(folder, name + ".callgrind"))
+        self.profiled = _json(folder, name + "-callgrind.json").get("messages", 0)
+
+    def count(self, name):
+        """A figure, or 0 when the run has none."""
+        return self.figures.get(name, 0)
+
+    def each(self, name):
+        """A figure per delivered message."""
+        return f"{self.count(name) / self.messages:.3f}" if self.messages else "unknown"
+
+    def system_calls(self):
+        """System calls per message, and the two most frequent."""
+        if not self.traced:
+            return "not measured"
+        most = ", ".join(name for name, _ in self.calls[:2])
+        each = sum(count for _, count in self.calls) / self.traced
+        return f"{each:.3f}" + (f" ({most})" if most else "")
+
+    def instructions_each(self):
+        """Instructions per message."""
+        if not self.instructions or not self.profiled:
+            return "not measured"
+        return f"{self.instructions / self.profiled:.0f}"
+
+    def percentiles(self, name):
+        """p50 / p99 / p99.9 in microseconds."""
+        times = self.figures.get(name, {})
+        if not times.get("count"):
+            return "unknown"
+        return " / ".join(f"{times[name] / 1000:.0f}" for name in ("p50", "p99", "p999"))
+
+    def lost(self):
+        """Messages that line A and line B lost."""
+        return ", ".join(str(lost) for lost in self.figures.get("lost", []))
+
+
+_HANDLER = "the handler's count of messages; what a line loses, 1 %, is decided by the seed"
+_ALLOCATIONS = "operator new counted on the handler's thread during the whole run"
+_COPIES = "counted by the handler during the whole run; what the device writes is no copy"
+
+# What a row says, how a run tells it, how it was got.
+_ROWS = (
+    ("messages published", lambda run: run.published, "the publisher's count"),
+    ("messages delivered", lambda run: run.messages, _HANDLER),
+    ("lost by line A, by line B", Run.lost, _HANDLER),
+    ("recovered by the other line", lambda run: run.count("recovered_by_line"), _HANDLER),
+    ("recovered by request", lambda run: run.count("recovered_by_request"), _HANDLER),
+    ("missing", lambda run: run.count("missing"), _HANDLER),
+    ("system calls per message", Run.system_calls,
+     "strace of the handler's thread, a short run; the software device has its own"),
+    ("allocations per message, receiving", lambda run: run.each("receiving_allocations"),
+     _ALLOCATIONS),
+    ("  books and what is held", lambda run: run.each("handling_allocations"), _ALLOCATIONS),
+    ("bytes copied per message, receiving", lambda run: run.each("received_copied_bytes"),
+     _COPIES),
+    ("  to hold what came early", lambda run: run.each("held_copied_bytes"), _COPIES),
+    ("instructions per message", Run.instructions_each,
+     "callgrind of the handler's loop, a short run; the kernel's own are not counted"),
+    ("us since the publisher's send", lambda run: run.percentiles("from_publisher_ns"),
+     "p50 / p99 / p99.9 of all messages, by the publisher's time in each"),
+    ("us since the device's receipt", lambda run: run.percentiles("from_device_ns"),
+     "p50 / p99 / p99.9 of all datagrams, by the device's or the kernel's time stamp"),
+)
+
+
+def table(runs):
+    """The rows as lines, the runs side by side; below them, how each figure was got."""
+    notes = list(dict.fromkeys(how for _, _, how in _ROWS))
+    rows = [("", *(TITLES[name] for name in RUNS))]
+    for label, tell, how in _ROWS:
+        label = f"{label} [{notes.index(how) + 1}]"
+        rows.append((label, *(str(tell(runs[name])) for name in RUNS)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+             for row in rows]
+    return lines + [""] + [f"[{i + 1}] {note}" for i, note in enumerate(notes)]
+
+
+def capture_figures(runs, count):
+    """Lines for a replayed capture, of which `count` datagrams were to arrive."""
+    lines = [f"datagrams of the capture for both groups: {count}"]
+    for name in RUNS:
+        run = runs[name]
+        lines.append(f"{TITLES[name]}: {run.count('datagrams')} received,"
+                     f" {run.count('received_copied_bytes')} bytes copied on the way")
+    return lines
+
+
+def last_line(run, capture_count):
+    """The demo's last line, and what is missing by it."""
+    expected = run.published if capture_count is None else capture_count
+    delivered = run.messages if capture_count is None else run.count("datagrams")
+    missing = max(expected - delivered, run.count("missing"))
+    return (f"demo: published={expected} delivered={delivered}"
+            f" recovered_by_line={run.count('recovered_by_line')}"
+            f" recovered_by_request={run.count('recovered_by_request')} missing={missing}", missing)
+
+
+def main(folder):
+    """Prints the report; the exit code."""
+    runs = {name: Run(folder, name) for name in RUNS}
+    capture = _read(folder, "capture.count")
+    capture_count = int(capture) if capture else None
+    print()
+    lines = table(runs) if capture_count is None else capture_figures(runs, capture_count)
+    print("\n".join(lines))
+    print(f"\n{TIMES}")
+    drops = wire_drops(_read(folder, "ring.wire"))
+    print("dropped by the wire: " +
+          (", ".join(f"{name} {count}" for name, count in drops.items()) or "no counters"))
+    line, missing = last_line(runs["ring"], capture_count)
+    # Without its counters nobody can say that the wire dropped nothing.
+    dropped = not drops or any(drops.values())
+    if dropped:
+        print("The wire dropped frames: this run proves nothing.")
+    print(line)
+    return int(missing != 0 or dropped or runs["ring"].figures.get("ended") != "done")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
