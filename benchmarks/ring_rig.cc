@@ -38,7 +38,8 @@ engine::RingOptions RingRig::DefaultOptions() {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<RingRig>> RingRig::Make(const engine::RingOptions& options) {
+absl::StatusOr<std::unique_ptr<RingRig>> RingRig::Make(const engine::RingOptions& options,
+                                                       bool connect) {
   std::unique_ptr<RingRig> rig(new RingRig(HostA(), HostB()));
   const auto open_nic =
       [&rig](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<RingRig>> RingRig::Make(const engine::RingOptions
     rig->nic_ = nic.get();
     return nic;
   };
-  if (absl::Status opened = rig->Open(options, open_nic); !opened.ok()) return opened;
+  if (absl::Status opened = rig->Open(options, connect, open_nic); !opened.ok()) return opened;
   return rig;
 }
 
@@ -59,11 +60,13 @@ absl::StatusOr<std::unique_ptr<RingRig>> RingRig::MakeOnDevice(const engine::Rin
     if (!nic.ok()) return nic.status();
     return std::unique_ptr<nic::Nic>(*std::move(nic));
   };
-  if (absl::Status opened = rig->Open(options, open_nic); !opened.ok()) return opened;
+  absl::Status opened = rig->Open(options, /*connect=*/true, open_nic);
+  if (!opened.ok()) return opened;
   return rig;
 }
 
-absl::Status RingRig::Open(const engine::RingOptions& options, const OpenNic& open_nic) {
+absl::Status RingRig::Open(const engine::RingOptions& options, bool connect,
+                           const OpenNic& open_nic) {
   engine::Engine::Options engine_options;
   engine_options.kernel = std::make_unique<MemoryKernel>(
       MemoryKernel::Link{us_->endpoint.address, us_->mac, peer_->endpoint.address, peer_->mac});
@@ -81,9 +84,9 @@ absl::Status RingRig::Open(const engine::RingOptions& options, const OpenNic& op
   if (!handle.ok()) return handle.status();
   handle_ = *handle;
   socket_ = ring_->udp().Find(handle_);
-  if (absl::Status connected = ToStatus(ring_->udp().Connect(*handle, peer_->endpoint, 0));
-      !connected.ok()) {
-    return connected;
+  if (connect) {
+    const engine::Outcome connected = ring_->udp().Connect(handle_, peer_->endpoint, 0);
+    if (!connected.ok()) return ToStatus(connected);
   }
   if (absl::Status settled = Settle(); !settled.ok()) return settled;
   const uint64_t begin = host::MonotonicNs();

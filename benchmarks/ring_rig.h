@@ -44,8 +44,9 @@ class RingRig {
   // Defaults of a ring, but pages of ordinary size and queues that fit the scenarios.
   static engine::RingOptions DefaultOptions();
 
-  // HostA, over a null device.
-  static absl::StatusOr<std::unique_ptr<RingRig>> Make(const engine::RingOptions& options);
+  // HostA, over a null device. `connect`: its socket is for HostB only, and can send.
+  static absl::StatusOr<std::unique_ptr<RingRig>> Make(const engine::RingOptions& options,
+                                                       bool connect = true);
   // `us`, whose peer is `peer`, on the RDMA device of that name.
   static absl::StatusOr<std::unique_ptr<RingRig>> MakeOnDevice(
       const engine::RingOptions& options, const std::string& rdma_device, const Host& us,
@@ -90,7 +91,7 @@ class RingRig {
       std::function<absl::StatusOr<std::unique_ptr<nic::Nic>>(const std::string& interface)>;
 
   RingRig(const Host& us, const Host& peer);
-  absl::Status Open(const engine::RingOptions& options, const OpenNic& open_nic);
+  absl::Status Open(const engine::RingOptions& options, bool connect, const OpenNic& open_nic);
 
   const std::unique_ptr<const Host> us_, peer_;
   NullNic* nic_ = nullptr;  // The engine's.

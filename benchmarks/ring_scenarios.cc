@@ -119,6 +119,26 @@ class IdleScenario : public RingScenario {
   }
 };
 
+// The application's part of IdleScenario: a loop that readies a call.
+class LoopScenario : public Scenario {
+ public:
+  explicit LoopScenario(uint32_t operations) : operations_(operations) {}
+  uint32_t operations() const override { return operations_; }
+  void Run() override {
+    engine::Completion completion;
+    for (uint32_t i = 0; i < operations_; ++i) {
+      const void* ring = this;
+      void* out = &completion;
+      uint64_t max = 1, stride = sizeof(completion);
+      // For the call itself.
+      asm volatile("nop" : "+D"(ring), "+S"(out), "+d"(max), "+c"(stride)::"memory");
+    }
+  }
+
+ private:
+  const uint32_t operations_;
+};
+
 class EchoScenario : public Scenario {
  public:
   EchoScenario(std::unique_ptr<RingRig> client, std::unique_ptr<RingRig> server,
@@ -198,9 +218,13 @@ absl::Status OpenMany(RingRig& rig, uint32_t sockets, uint32_t groups) {
   return rig.Settle();
 }
 
+// What the ring's socket is for: its peer, or anybody.
+constexpr bool kConnected = true;
+constexpr bool kBound = false;
+
 template <typename Made, typename... More>
-absl::StatusOr<std::unique_ptr<Scenario>> OverRing(More... more) {
-  auto rig = RingRig::Make(RingRig::DefaultOptions());
+absl::StatusOr<std::unique_ptr<Scenario>> OverRing(bool connect, More... more) {
+  auto rig = RingRig::Make(RingRig::DefaultOptions(), connect);
   if (!rig.ok()) return rig.status();
   return std::make_unique<Made>(*std::move(rig), more...);
 }
@@ -217,19 +241,19 @@ absl::StatusOr<std::unique_ptr<Scenario>> OverTwoRings(uint32_t operations) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst) {
-  return OverRing<TransmitScenario>(operations, burst);
+  return OverRing<TransmitScenario>(kConnected, operations, burst);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch) {
-  return OverRing<ReceiveScenario>(operations, batch);
+  return OverRing<ReceiveScenario>(kBound, operations, batch);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingBurst(uint32_t burst, uint32_t max) {
-  return OverRing<BurstScenario>(burst, max);
+  return OverRing<BurstScenario>(kBound, burst, max);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingJoin(uint32_t operations) {
-  return OverRing<JoinScenario>(operations);
+  return OverRing<JoinScenario>(kBound, operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingIdle(uint32_t operations, uint32_t sockets,
@@ -242,6 +266,10 @@ absl::StatusOr<std::unique_ptr<Scenario>> RingIdle(uint32_t operations, uint32_t
   engine::Ring& ring = (*rig)->ring();
   for (uint32_t i = 0; i < timers; ++i) ring.StartTimer(ring.Now() + kFarAhead, i);
   return std::make_unique<IdleScenario>(*std::move(rig), operations);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> IdleLoop(uint32_t operations) {
+  return std::make_unique<LoopScenario>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingEcho(uint32_t operations) {

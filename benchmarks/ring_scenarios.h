@@ -26,6 +26,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> RingJoin(uint32_t operations);
 // Polls that find nothing, on a ring with so many sockets and groups; `timers` armed far ahead.
 absl::StatusOr<std::unique_ptr<Scenario>> RingIdle(uint32_t operations, uint32_t sockets,
                                                    uint32_t groups, uint32_t timers);
+// The loop around the polls of RingIdle: the application's, not counted as ours.
+absl::StatusOr<std::unique_ptr<Scenario>> IdleLoop(uint32_t operations);
 // A request and its answer between two rings of one thread.
 absl::StatusOr<std::unique_ptr<Scenario>> RingEcho(uint32_t operations);
 // What both devices of RingEcho take by themselves: part of its time, not of its instructions.

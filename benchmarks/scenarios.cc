@@ -56,6 +56,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"control_join", kJoins, RingJoin},
       {"rdtsc", kPolls, ReadingTsc},
       {"idle_poll", kPolls, [](uint32_t n) { return RingIdle(n, 1, 0, 0); }},
+      {"idle_poll/loop", kPolls, IdleLoop},
       {"idle_poll_many", kPolls, [](uint32_t n) { return RingIdle(n, 1'000, 300, 0); }},
       {"idle_poll_timers", kPolls, [](uint32_t n) { return RingIdle(n, 1, 0, 10); }},
       {"udp_echo", kMany, RingEcho},

@@ -12,6 +12,7 @@
 #define XTREME_XTREME_ENGINE_MAILBOX_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -50,7 +51,7 @@ class Mailbox {
   }
   // Makes the owner look, and wakes it if it sleeps.
   void Knock() {
-    knocked_.store(true, std::memory_order_seq_cst);
+    knocked_.store(1, std::memory_order_seq_cst);
     waiter_->Wake();
   }
   // What is posted to a closed mailbox is never looked at.
@@ -58,14 +59,16 @@ class Mailbox {
 
   // --- Owner ---
 
-  bool knocked() const { return knocked_.load(std::memory_order_relaxed); }
-  void TakeKnock() { knocked_.exchange(false, std::memory_order_seq_cst); }
+  bool knocked() const { return knocks() != 0; }
+  // The same as a word, for who looks at several at once.
+  uint32_t knocks() const { return knocked_.load(std::memory_order_relaxed); }
+  void TakeKnock() { knocked_.exchange(0, std::memory_order_seq_cst); }
   void Close() { closed_.store(true, std::memory_order_release); }
   Inbox& inbox() { return inbox_; }
   Waiter& waiter() { return *waiter_; }
 
  private:
-  std::atomic<bool> knocked_{false};
+  std::atomic<uint32_t> knocked_{0};
   std::atomic<bool> closed_{false};
   alignas(64) Inbox inbox_;
   const std::unique_ptr<Waiter> waiter_;

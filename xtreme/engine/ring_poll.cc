@@ -14,7 +14,7 @@ namespace xtreme::engine {
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   CheckOwner();
   RingCore& core = *core_;
-  const uint32_t waiting = core.attention | static_cast<uint32_t>(mailbox_->knocked());
+  const uint32_t waiting = core.attention | mailbox_->knocks();
   if (!core.device.queue->ReceiveReady() && waiting == 0) [[likely]] return 0;
   return PollBusy(out, max, stride);
 }
