@@ -24,6 +24,28 @@ std::string Short(const Percentiles& times) {
   return fmt::format("{:.0f}/{:.0f}", times.p50_ns / 1e3, times.p99_ns / 1e3);
 }
 
+std::string DatagramsLine(const Outcome& outcome) {
+  return fmt::format("{}: {} datagrams in {:.1f} s\n", outcome.program,
+                     outcome.figures.datagrams, outcome.seconds);
+}
+
+std::string MessagesLines(const Outcome& outcome) {
+  const Figures& figures = outcome.figures;
+  std::string text = fmt::format(
+      "{}: {} messages of {} datagrams in {:.1f} s, {} gaps, recovered by line {} by request {} "
+      "({} requests, {} again), missing {}\n",
+      outcome.program, figures.messages, figures.datagrams, outcome.seconds, figures.gaps,
+      figures.recovered_by_line, figures.recovered_by_request, figures.requests, figures.retries,
+      figures.missing);
+  for (size_t i = 0; i < figures.wins.size(); ++i) {
+    text += fmt::format("  line {}: first {} times, lost {} messages\n", "AB"[i], figures.wins[i],
+                        figures.lost[i]);
+  }
+  text += "  from the publisher's send time: " + Microseconds(figures.from_publisher) + "\n";
+  text += "  from the device's receive time: " + Microseconds(figures.from_device) + "\n";
+  return text;
+}
+
 nlohmann::ordered_json ToJson(const Percentiles& times) {
   return {{"count", times.count}, {"p50", times.p50_ns},   {"p90", times.p90_ns},
           {"p99", times.p99_ns},  {"p999", times.p999_ns}, {"most", times.most_ns}};
@@ -57,6 +79,9 @@ Percentiles Summarise(const feed::Histogram& histogram) {
 }
 
 std::string ProgressLine(double seconds, const Figures& before, const Figures& now) {
+  if (now.messages == 0) {
+    return fmt::format("{:3.0f} s {:7} datagrams/s\n", seconds, now.datagrams - before.datagrams);
+  }
   const std::array<uint64_t, 2> wins = {now.wins[0] - before.wins[0],
                                         now.wins[1] - before.wins[1]};
   const double share = wins[0] + wins[1] == 0 ? 0 : 100.0 * wins[0] / (wins[0] + wins[1]);
@@ -70,19 +95,8 @@ std::string ProgressLine(double seconds, const Figures& before, const Figures& n
 }
 
 std::string Summary(const Outcome& outcome) {
-  const Figures& figures = outcome.figures;
-  std::string text = fmt::format(
-      "{}: {} messages of {} datagrams in {:.1f} s, {} gaps, recovered by line {} by request {} "
-      "({} requests, {} again), missing {}\n",
-      outcome.program, figures.messages, figures.datagrams, outcome.seconds, figures.gaps,
-      figures.recovered_by_line, figures.recovered_by_request, figures.requests, figures.retries,
-      figures.missing);
-  for (size_t i = 0; i < figures.wins.size(); ++i) {
-    text += fmt::format("  line {}: first {} times, lost {} messages\n", "AB"[i], figures.wins[i],
-                        figures.lost[i]);
-  }
-  text += "  from the publisher's send time: " + Microseconds(figures.from_publisher) + "\n";
-  text += "  from the device's receive time: " + Microseconds(figures.from_device) + "\n";
+  const bool counted_only = outcome.figures.messages == 0;
+  std::string text = counted_only ? DatagramsLine(outcome) : MessagesLines(outcome);
   for (const std::string& book : outcome.books) text += "  " + book + "\n";
   for (const auto& [name, count] : outcome.counts) text += fmt::format("  {} {}\n", name, count);
   return text + "ended: " + outcome.ended + "\n";
