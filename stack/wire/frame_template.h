@@ -58,9 +58,10 @@ class FrameTemplate {
   // `headers`, a copy of this template.
   void PatchLengths(uint8_t* headers, size_t payload_bytes) const {
     const size_t udp_bytes = kUdpHeaderBytes + payload_bytes;
-    base::StoreBe16(headers + ip_offset() + 2,
+    uint8_t* const udp = headers + udp_offset();
+    base::StoreBe16(udp - kIpv4MinHeaderBytes + 2,
                     static_cast<uint16_t>(kIpv4MinHeaderBytes + udp_bytes));
-    base::StoreBe16(headers + udp_offset() + 4, static_cast<uint16_t>(udp_bytes));
+    base::StoreBe16(udp + 4, static_cast<uint16_t>(udp_bytes));
   }
 
   void PatchId(uint8_t* headers, uint16_t id) const {

@@ -29,6 +29,7 @@ struct ReassembledDatagram;
 }  // namespace xtreme::ip
 namespace xtreme::nic {
 enum class TxStatus : uint8_t;
+struct TxFrame;
 struct RxFrame;
 }  // namespace xtreme::nic
 namespace xtreme::udp {
@@ -153,6 +154,9 @@ class Udp : public NeighbourWaiters {
   // Sending (udp_send.cc, udp_frames.cc, udp_flow.cc).
   SendResult SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                     const SendOptions& options);
+  bool IsShort(const SendFlow& flow, const Payload& payload, const SendOptions& options) const;
+  SendResult PostShort(UdpSocket& socket, SendFlow& flow, const Payload& payload, uint32_t flags);
+  SendResult PostShortAgain(UdpSocket& socket, const nic::TxFrame& frame, nic::TxStatus status);
   SendResult PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                           const SendOptions& options);
   SendResult PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& payload,

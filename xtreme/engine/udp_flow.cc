@@ -34,6 +34,7 @@ SendFlow& Udp::FlowTo(UdpSocket& socket, const wire::Endpoint& peer) {
 
 void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   flow.state = SendFlow::State::kNoRoute;
+  flow.short_below = 0;
   const wire::Ipv4Address local = socket.local().address;
   std::optional<wire::Ipv4Address> source;
   if (local.IsUnicastHost()) source = local;
@@ -68,7 +69,9 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   if (known != nullptr && known->usable()) return BuildHeaders(socket, flow, known->mac);
   const wire::MacAddress* asked = neighbours_->Find(flow.next_hop, flow.source.address);
   BuildHeaders(socket, flow, asked == nullptr ? wire::MacAddress() : *asked);
-  if (asked == nullptr) flow.state = SendFlow::State::kNeighbour;
+  if (asked != nullptr) return;
+  flow.state = SendFlow::State::kNeighbour;
+  flow.short_below = 0;
 }
 
 void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress mac) {
@@ -87,6 +90,10 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
   flow.tx_flags =
       core_->device.transmit_checksum ? nic::kTxIpChecksum | nic::kTxL4Checksum : 0;
   flow.state = SendFlow::State::kReady;
+  const uint32_t room = core_->device.max_inline_bytes;
+  const bool is_short =
+      core_->device.transmit_checksum && !flow.loopback && room > flow.header_bytes;
+  flow.short_below = is_short ? std::min(flow.max_payload, room - flow.header_bytes) + 1 : 0;
 }
 
 void Udp::LoopBack(const SendFlow& flow, const Payload& payload) {

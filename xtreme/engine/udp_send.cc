@@ -43,14 +43,61 @@ SendResult Udp::ResultOf(UdpSocket& socket, nic::TxStatus status) {
   return Refuse(socket, SendResult::kRefusedState);
 }
 
+// Whether nothing about this send needs more than PostShort does.
+inline bool Udp::IsShort(const SendFlow& flow, const Payload& payload,
+                         const SendOptions& options) const {
+  constexpr uint32_t kPlainFlags = kNoDoorbell | kNowOrFail;
+  return flow.epoch == core_->host.routes_version && payload.length < flow.short_below &&
+         payload.buffer == nullptr && (options.flags & ~kPlainFlags) == 0 &&
+         core_->device.started && !core_->device.broken;
+}
+
+// What most sends are, with nothing on the way that others need. Counted before it is posted, so
+// that nothing is left to do behind Post() when it succeeds.
+inline SendResult Udp::PostShort(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                                 uint32_t flags) {
+  static_assert(kDoorbellOwed == kNoDoorbell << 1 && int{nic::kTxMore} == kNoDoorbell << 2);
+  const uint32_t no_doorbell = flags & kNoDoorbell;
+  flow.pattern.PatchLengths(flow.headers.data(), payload.length);
+  const nic::TxFrame frame{.header = flow.headers.data(),
+                           .payload = payload.data,
+                           .header_length = flow.header_bytes,
+                           .payload_length = static_cast<uint32_t>(payload.length),
+                           .key = 0,
+                           .flags = static_cast<uint16_t>(flow.tx_flags | no_doorbell << 2)};
+  core_->attention |= no_doorbell << 1;
+  ++socket.sends.sent;
+  socket.sends.sent_bytes += payload.length;
+  const nic::TxStatus status = core_->device.queue->Post(frame);
+  if (status == nic::TxStatus::kPosted) [[likely]] return SendResult::kSent;
+  return PostShortAgain(socket, frame, status);
+}
+
+// After Post() refused: once more if the queue was only full.
+SendResult Udp::PostShortAgain(UdpSocket& socket, const nic::TxFrame& frame,
+                               nic::TxStatus status) {
+  if (status == nic::TxStatus::kFull) {
+    core_->Reap();
+    status = core_->device.queue->Post(frame);
+    if (status == nic::TxStatus::kPosted) return SendResult::kSent;
+  }
+  --socket.sends.sent;
+  socket.sends.sent_bytes -= frame.payload_length;
+  return ResultOf(socket, status);
+}
+
 SendResult Udp::Send(UdpSocket* socket, const Payload& payload, const SendOptions& options) {
   if (!socket->connected()) [[unlikely]] return Refuse(*socket, SendResult::kRefusedState);
-  return SendOn(*socket, socket->flows->connected, payload, options);
+  SendFlow& flow = socket->flows->connected;
+  if (!IsShort(flow, payload, options)) return SendOn(*socket, flow, payload, options);
+  return PostShort(*socket, flow, payload, options.flags);
 }
 
 SendResult Udp::SendTo(UdpSocket* socket, const wire::Endpoint& peer, const Payload& payload,
                        const SendOptions& options) {
-  return SendOn(*socket, FlowTo(*socket, peer), payload, options);
+  SendFlow& flow = FlowTo(*socket, peer);
+  if (!IsShort(flow, payload, options)) return SendOn(*socket, flow, payload, options);
+  return PostShort(*socket, flow, payload, options.flags);
 }
 
 SendResult Udp::SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
