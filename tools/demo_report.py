@@ -76,6 +76,8 @@ class Run:
         self.calls = sorted(calls.items(), key=lambda call: -call[1])
         self.traced = _json(folder, name + "-strace.json").get("messages", 0)
         self.instructions = count_instructions(_read(folder, name + ".callgrind"))
+        self.profiler_said = [line for line in _read(folder, name + "-callgrind.errors").split("\n")
+                              if line and not line.startswith("==")]
         self.profiled = _json(folder, name + "-callgrind.json").get("messages", 0)
 
     def count(self, name):
@@ -182,6 +184,9 @@ def main(folder):
     print()
     lines = table(runs) if capture_count is None else capture_figures(runs, capture_count)
     print("\n".join(lines))
+    for name in RUNS:
+        if not runs[name].profiled and runs[name].profiler_said:
+            print(f"{TITLES[name]}: no instructions counted: {runs[name].profiler_said[0]}")
     print(f"\n{TIMES}")
     drops = wire_drops(_read(folder, "ring.wire"))
     print("dropped by the wire: " +

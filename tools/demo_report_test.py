@@ -78,6 +78,10 @@ class ReportTest(unittest.TestCase):
         self.assertIn("420 ", text)
         self.assertIn("0.500", text)
 
+    def test_profile_that_could_not_be_made_says_why(self):
+        self._write("ring-callgrind.errors", "==1== Callgrind\nno device under valgrind\n")
+        self.assertIn("no instructions counted: no device under valgrind", self._report()[1])
+
     def test_what_was_published_and_not_delivered_is_missing(self):
         self._write("ring.published", "published=103\n")
         code, text = self._report()
