@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint64_t kCalibrationNs = 20'000'000;
 constexpr uint32_t kWarmOperations = 4'096;
+// What is slow, a kernel or a control thread, is not done as often.
+constexpr double kLongestBatchNs = 20e6;
 
 // What reading the TSC twice costs by itself.
 uint64_t ReadingTicks() {
@@ -52,9 +54,11 @@ double MeasureTicksPerNs() {
 
 double TimeBatch(Scenario& scenario, uint32_t operations, double ticks_per_ns) {
   const uint64_t reading = ReadingTicks();
+  const auto limit = static_cast<uint64_t>(kLongestBatchNs * ticks_per_ns);
+  const uint64_t begin = ReadTicks();
   uint64_t ticks = 0;
   uint32_t done = 0;
-  while (done < operations) {
+  while (done == 0 || (done < operations && ReadTicks() - begin < limit)) {
     scenario.Prepare();
     const uint64_t start = ReadTicks();
     scenario.Run();

@@ -18,7 +18,7 @@ namespace xtreme::benchmarks {
 
 struct TimingOptions {
   uint32_t batches = 31;          // Of each scenario, in turn.
-  uint32_t operations = 100'000;  // In one batch, at least.
+  uint32_t operations = 100'000;  // In one batch, or what 20 ms suffice for.
 };
 
 // The median of `values`, which are reordered; 0 without any.
