@@ -4,8 +4,8 @@
 // each: exact where a sample would miss one instruction in a million.
 //
 // Invariant: what runs in AsDevice() is stepped and not counted. A repeated string instruction
-// counts once a repetition. Some microseconds an instruction. Thread: one stepping at a time; SIGTRAP is
-// taken meanwhile.
+// counts once a repetition. Some microseconds an instruction. Thread: one stepping at a time;
+// SIGTRAP is taken meanwhile.
 
 #ifndef XTREME_BENCHMARKS_STEPPER_H_
 #define XTREME_BENCHMARKS_STEPPER_H_
