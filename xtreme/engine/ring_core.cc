@@ -2,7 +2,9 @@
 
 #include "xtreme/engine/ring_core.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "xtreme/engine/control_thread.h"
 
@@ -16,7 +18,7 @@ nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
   }
   nic::TxStatus status = device.queue->Post(frame);
   if (status == nic::TxStatus::kFull) {
-    Reap();
+    Reap(1);
     status = device.queue->Post(frame);
   }
   if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
@@ -29,12 +31,14 @@ nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
   return status;
 }
 
-void RingCore::Reap() {
+void RingCore::Reap(uint32_t most) {
   std::array<nic::TxCompletion, 16> done;
-  while (!device.queue->SendIdle()) {
-    const uint32_t count = device.queue->PollSend(done);
+  while (most != 0 && !device.queue->SendIdle()) {
+    const size_t room = std::min<size_t>(most, done.size());
+    const uint32_t count = device.queue->PollSend(std::span(done).first(room));
     for (uint32_t i = 0; i < count; ++i) sends.Complete(done[i].frames, done[i].hw_clock);
-    if (count < done.size()) break;
+    if (count < room) break;
+    most -= count;
   }
   // What nobody waits for settles here: buffers go back to the pool without a completion.
   while (SendRecord* record = sends.Settled()) {

@@ -131,8 +131,9 @@ struct RingCore {
   // Posts one frame, reaping once when the queue is full, and notes what is wanted of it
   // (`record`, whose frame number is filled in here; null: nothing).
   nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record);
-  // Takes send completions into the log.
-  void Reap();
+  // Takes send completions into the log: all, or `most` of them for who only needs room, so that no
+  // single send pays for a whole queue.
+  void Reap(uint32_t most = ~uint32_t{0});
   // Has the control thread run `operation`. No system call.
   void Start(std::unique_ptr<Operation> operation);
 

@@ -77,7 +77,7 @@ inline SendResult Udp::PostShort(UdpSocket& socket, SendFlow& flow, const Payloa
 SendResult Udp::PostShortAgain(UdpSocket& socket, const nic::TxFrame& frame,
                                nic::TxStatus status) {
   if (status == nic::TxStatus::kFull) {
-    core_->Reap();
+    core_->Reap(1);
     status = core_->device.queue->Post(frame);
     if (status == nic::TxStatus::kPosted) return SendResult::kSent;
   }
