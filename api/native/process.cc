@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/native/process.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/engine/engine.h"
+#include "xtreme/engine/host_kernel.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_group.h"
+#include "xtreme/engine/ring_lane.h"
+#include "xtreme/host/snapshot.h"
+#include "xtreme/mlx5/device.h"
+#include "xtreme/mlx5/nic.h"
+
+namespace xtreme::api {
+namespace {
+
+// The ConnectX port behind an interface, which the kernel knows by this state.
+absl::StatusOr<std::unique_ptr<nic::Nic>> OpenNic(const host::Snapshot& kernel,
+                                                  const std::string& name) {
+  const host::Interface* interface = kernel.FindInterface(std::string_view(name));
+  if (interface == nullptr) {
+    return absl::NotFoundError(absl::StrCat("interface '", name, "': there is none"));
+  }
+  auto port = mlx5::FindDevice(name, static_cast<int>(interface->ifindex));
+  if (!port.ok()) return port.status();
+  mlx5::Nic::Options options;
+  options.port = *std::move(port);
+  options.mac = interface->mac;
+  options.mtu = interface->mtu;
+  options.host_time = true;  // What xtreme.h promises: hw_time_ns is on CLOCK_MONOTONIC.
+  auto opened = mlx5::Nic::Open(options);
+  if (!opened.ok()) return opened.status();
+  return std::unique_ptr<nic::Nic>(*std::move(opened));
+}
+
+}  // namespace
+
+// In zeroed memory of its own and never destroyed: a thread may poll while the process exits.
+Process& Process::The() {
+  static Process* const process = new Process();
+  return *process;
+}
+
+absl::StatusOr<std::shared_ptr<engine::Engine>> Process::AcquireEngine() {
+  if (engine_ != nullptr) return engine_;
+  auto kernel = engine::HostKernel::Create();
+  if (!kernel.ok()) return kernel.status();
+  engine::Engine::Options options;
+  // The engine owns the kernel's side, and asks for devices while it lives.
+  options.open_nic = [host = kernel->get()](const std::string& interface) {
+    return OpenNic(*host->Routes(), interface);
+  };
+  options.kernel = *std::move(kernel);
+  auto made = engine::Engine::Create(std::move(options));
+  if (!made.ok()) return made.status();
+  engine_ = std::move(*made);
+  return engine_;
+}
+
+template <typename T>
+uint16_t Process::NextFree(const std::array<std::atomic<T*>, kPlaces>& places, uint16_t* last) {
+  for (size_t tries = 0; tries < kPlaces; ++tries) {
+    ++*last;
+    if (*last != 0 && places[*last].load(std::memory_order_relaxed) == nullptr) return *last;
+  }
+  return 0;
+}
+
+absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint16_t number = NextFree(rings_, &last_ring_);
+  if (number == 0) return absl::ResourceExhaustedError("open ring: 65535 rings are open");
+  auto engine = AcquireEngine();
+  if (!engine.ok()) return engine.status();
+  options.number = number;
+  auto ring = engine::Ring::Open(engine->get(), options);
+  if (!ring.ok()) {
+    if (open_rings_ == 0) engine_.reset();
+    return ring.status();
+  }
+  ++open_rings_;
+  SetFd((*ring)->fd(), number);
+  rings_[number].store(ring->release(), std::memory_order_release);
+  return uint64_t{number} << 48 | 1;
+}
+
+bool Process::CloseRing(uint64_t handle) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_ptr<engine::Ring> ring(
+      rings_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
+  if (ring == nullptr) return false;
+  SetFd(ring->fd(), 0);
+  // The engine goes after the last ring, so it is handed to the end of this call.
+  const std::shared_ptr<engine::Engine> engine = engine_;
+  if (--open_rings_ == 0) engine_.reset();
+  return true;
+}
+
+uint64_t Process::OpenLane(engine::Ring* ring) {
+  std::shared_ptr<engine::RingLane> lane = ring->OpenLane();
+  if (lane == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint16_t number = NextFree(lanes_, &last_lane_);
+  if (number == 0) return 0;
+  lanes_[number].store(lane.get(), std::memory_order_release);
+  lane_owners_[number] = std::move(lane);
+  return uint64_t{number} << 48 | 1;
+}
+
+bool Process::CloseLane(uint64_t handle) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto owner = lane_owners_.find(NumberOf(handle));
+  if (owner == lane_owners_.end()) return false;
+  lanes_[NumberOf(handle)].store(nullptr, std::memory_order_release);
+  owner->second->Close();
+  lane_owners_.erase(owner);
+  return true;
+}
+
+uint64_t Process::AddGroup(std::unique_ptr<engine::RingGroup> group) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint16_t number = NextFree(groups_, &last_group_);
+  if (number == 0) return 0;
+  SetFd(group->fd(), kGroupBit | number);
+  groups_[number].store(group.release(), std::memory_order_release);
+  return uint64_t{number} << 48 | 1;
+}
+
+bool Process::CloseGroup(uint64_t handle) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_ptr<engine::RingGroup> group(
+      groups_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
+  if (group == nullptr) return false;
+  SetFd(group->fd(), 0);
+  return true;
+}
+
+void Process::SetFd(int fd, uint32_t value) {
+  if (fd >= 0 && static_cast<size_t>(fd) < kFds) {
+    by_fd_[static_cast<size_t>(fd)].store(value, std::memory_order_release);
+  }
+}
+
+Process::Polled Process::FindByFd(int fd) const {
+  if (fd < 0 || static_cast<size_t>(fd) >= kFds) return {};
+  const uint32_t value = by_fd_[static_cast<size_t>(fd)].load(std::memory_order_acquire);
+  const uint16_t number = static_cast<uint16_t>(value);
+  if (value & kGroupBit) return {nullptr, groups_[number].load(std::memory_order_acquire)};
+  return {rings_[number].load(std::memory_order_acquire), nullptr};
+}
+
+}  // namespace xtreme::api

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Process: the one table behind the C API's handles: which rings and groups there are.
+//
+// A ring's handle is its number in the upper 16 bits and 1 below; the handles of its sockets and
+// timers carry the same number (xtreme/engine/handle.h). Numbers are given out in turn, so an old
+// handle meets an empty place, not another ring, until 65,535 rings have been opened since.
+// Invariant: the engine lives as long as there are rings. Finding is one load.
+// Threads: Find any; Add and Remove under a lock of its own.
+
+#ifndef XTREME_API_NATIVE_PROCESS_H_
+#define XTREME_API_NATIVE_PROCESS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+#include "xtreme/engine/ring_options.h"
+
+namespace xtreme::engine {
+class Engine;
+class Ring;
+class RingGroup;
+class RingLane;
+}  // namespace xtreme::engine
+
+namespace xtreme::api {
+
+inline uint16_t NumberOf(uint64_t handle) { return static_cast<uint16_t>(handle >> 48); }
+
+class Process {
+ public:
+  // The library's.
+  static Process& The();
+
+  // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open.
+  absl::StatusOr<uint64_t> OpenRing(engine::RingOptions options);
+  // False: no such ring.
+  bool CloseRing(uint64_t handle);
+
+  // Null: no such ring.
+  engine::Ring* FindRing(uint64_t handle) const {
+    return rings_[NumberOf(handle)].load(std::memory_order_acquire);
+  }
+
+  // 0: the ring has no room for another lane. A lane may be posted to after its ring closed; who
+  // closes it knows that its poster has stopped.
+  uint64_t OpenLane(engine::Ring* ring);
+  bool CloseLane(uint64_t handle);
+  engine::RingLane* FindLane(uint64_t handle) const {
+    return lanes_[NumberOf(handle)].load(std::memory_order_acquire);
+  }
+
+  uint64_t AddGroup(std::unique_ptr<engine::RingGroup> group);
+  bool CloseGroup(uint64_t handle);
+  engine::RingGroup* FindGroup(uint64_t handle) const {
+    return groups_[NumberOf(handle)].load(std::memory_order_acquire);
+  }
+
+  // Who polls by an fd: the ring, else the group, else neither.
+  struct Polled {
+    engine::Ring* ring = nullptr;
+    engine::RingGroup* group = nullptr;
+  };
+  Polled FindByFd(int fd) const;
+
+ private:
+  static constexpr size_t kPlaces = size_t{1} << 16;
+  // The kernel's default fs.nr_open.
+  static constexpr size_t kFds = size_t{1} << 20;
+  // In by_fd_: a group's number, not a ring's.
+  static constexpr uint32_t kGroupBit = 1u << 16;
+
+  template <typename T>
+  uint16_t NextFree(const std::array<std::atomic<T*>, kPlaces>& places, uint16_t* last);
+  absl::StatusOr<std::shared_ptr<engine::Engine>> AcquireEngine();
+  void SetFd(int fd, uint32_t value);
+
+  // Untouched pages of these cost nothing.
+  std::array<std::atomic<engine::Ring*>, kPlaces> rings_{};
+  std::array<std::atomic<engine::RingGroup*>, kPlaces> groups_{};
+  std::array<std::atomic<engine::RingLane*>, kPlaces> lanes_{};
+  std::array<std::atomic<uint32_t>, kFds> by_fd_{};
+
+  std::mutex mutex_;  // Of what follows.
+  uint16_t last_ring_ = 0;
+  uint16_t last_group_ = 0;
+  uint16_t last_lane_ = 0;
+  std::map<uint16_t, std::shared_ptr<engine::RingLane>> lane_owners_;
+  uint32_t open_rings_ = 0;
+  std::shared_ptr<engine::Engine> engine_;
+};
+
+}  // namespace xtreme::api
+
+#endif  // XTREME_API_NATIVE_PROCESS_H_

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme.h: version, errors, addresses, options, rings and groups.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/native/address.h"
+#include "api/native/calls.h"
+#include "api/native/settings.h"
+#include "fmt/format.h"
+#include "stack/wire/address_text.h"
+#include "xtreme/engine/ring_group.h"
+
+namespace xtreme::api {
+namespace {
+
+bool FitsPoll(const void* completions, int max, size_t completion_size) {
+  return completions != nullptr && max >= 1 && completion_size >= kLeastCompletionBytes;
+}
+
+int RefusePoll(int max, size_t completion_size) {
+  return Fail(EINVAL, fmt::format("poll: {} completions of {} bytes asked, at least 1 of {} "
+                                  "possible",
+                                  max, completion_size, kLeastCompletionBytes));
+}
+
+int NotOwner() {
+  return Fail(EBUSY, "ring: another thread owns it; see xtreme_ring_adopt()");
+}
+
+engine::RingOptions ToEngine(const xtreme_ring_options& c) {
+  engine::RingOptions options;
+  options.interface_name = c.interface_name;
+  options.user_data = c.user_data;
+  options.rx_burst_us = c.rx_burst_us;
+  options.rx_frame_bytes = c.rx_frame_bytes;
+  options.rx_buffers = c.rx_buffers;
+  options.rx_queue_frames = c.rx_queue_frames;
+  options.link_bits_per_second = c.link_bits_per_second;
+  options.reassembly_datagrams = c.reassembly_datagrams;
+  options.fragments = static_cast<engine::Fragments>(c.fragments);
+  options.hugepages = static_cast<engine::Hugepages>(c.hugepages);
+  options.tx_queue_frames = c.tx_queue_frames;
+  options.signal_every = c.signal_every;
+  options.neighbour_queue = c.neighbour_queue;
+  options.blueflame = c.blueflame != 0;
+  options.completions = c.completions;
+  options.poll_batch = c.poll_batch;
+  options.max_sockets = c.max_sockets;
+  options.max_groups = c.max_groups;
+  options.spin_us = c.spin_us;
+  options.wait = static_cast<engine::WaitPolicy>(c.wait);
+  return options;
+}
+
+}  // namespace
+}  // namespace xtreme::api
+
+using xtreme::api::Fail;
+using xtreme::api::FindRing;
+using xtreme::api::MayTouch;
+using xtreme::api::Process;
+
+const char* xtreme_version(void) { return "0.1.0"; }
+
+const char* xtreme_error(void) { return xtreme::api::LastFailure(); }
+
+int xtreme_address_parse(const char* text, xtreme_address* address) {
+  xtreme::wire::Endpoint endpoint;
+  switch (xtreme::api::ParseEndpoint(text, &endpoint)) {
+    case xtreme::api::ParseVerdict::kOk: break;
+    case xtreme::api::ParseVerdict::kMalformed:
+      return Fail(EINVAL, fmt::format("address: '{}' asked, a.b.c.d:port possible", text));
+    case xtreme::api::ParseVerdict::kIpv6:
+      return Fail(EAFNOSUPPORT, fmt::format("address: '{}' asked, IPv4 only", text));
+  }
+  *address = xtreme::api::FromEndpoint(endpoint);
+  return 0;
+}
+
+int xtreme_address_format(const xtreme_address* address, char* text, size_t size) {
+  const auto endpoint = xtreme::api::ToEndpoint(*address);
+  return xtreme::api::CopyText(endpoint ? xtreme::wire::ToString(*endpoint) : "(not IPv4)", text,
+                               size);
+}
+
+// --- Options -----------------------------------------------------------------------------------
+
+int xtreme_ring_options_init(xtreme_ring_options* options, const char* profile) {
+  *options = {};
+  std::string wrong = xtreme::api::FillProfile(profile, options);
+  return wrong.empty() ? 0 : Fail(EINVAL, std::move(wrong));
+}
+
+int xtreme_ring_options_set(xtreme_ring_options* options, const char* name, const char* value) {
+  std::string wrong = xtreme::api::Set(name, value, options);
+  return wrong.empty() ? 0 : Fail(EINVAL, std::move(wrong));
+}
+
+int xtreme_ring_options_from_environment(xtreme_ring_options* options, char** environment) {
+  std::string wrong = xtreme::api::SetFromEnvironment(environment, options);
+  return wrong.empty() ? 0 : Fail(EINVAL, std::move(wrong));
+}
+
+int xtreme_ring_options_print(const xtreme_ring_options* options, char* text, size_t size) {
+  return xtreme::api::CopyText(xtreme::api::Print(*options), text, size);
+}
+
+// --- Rings -------------------------------------------------------------------------------------
+
+int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring) {
+  if (options->size != sizeof(xtreme_ring_options)) {
+    return Fail(EINVAL, fmt::format("open ring: options of {} bytes, {} expected; fill them with "
+                                    "xtreme_ring_options_init()",
+                                    options->size, sizeof(xtreme_ring_options)));
+  }
+  if (options->interface_name == nullptr || options->interface_name[0] == 0) {
+    return Fail(EINVAL, "open ring: no interface is named");
+  }
+  std::string wrong = xtreme::api::Check(*options);
+  if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
+  const auto opened = Process::The().OpenRing(xtreme::api::ToEngine(*options));
+  if (!opened.ok()) return Fail(opened.status());
+  ring->value = *opened;
+  return 0;
+}
+
+int xtreme_ring_start(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
+  const absl::Status started = found->Start();
+  return started.ok() ? 0 : Fail(started);
+}
+
+int xtreme_ring_close(xtreme_ring ring) {
+  return Process::The().CloseRing(ring.value) ? 0 : xtreme::api::NoSuch("ring");
+}
+
+int xtreme_ring_adopt(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  found->Adopt();
+  return 0;
+}
+
+int xtreme_ring_poll(xtreme_ring ring, xtreme_completion* completions, int max,
+                     size_t completion_size) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) [[unlikely]] return -EBADF;
+  if (!xtreme::api::FitsPoll(completions, max, completion_size)) [[unlikely]] {
+    return xtreme::api::RefusePoll(max, completion_size);
+  }
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
+  return static_cast<int>(found->Poll(completions, static_cast<uint32_t>(max), completion_size));
+}
+
+int xtreme_ring_more(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  return found == nullptr ? -EBADF : found->More();
+}
+
+int xtreme_ring_arm(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  return found->Arm() ? 0 : 1;
+}
+
+int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
+                     size_t completion_size, int64_t timeout_ns) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
+    return xtreme::api::RefusePoll(max, completion_size);
+  }
+  const auto timeout =
+      timeout_ns < 0 ? xtreme::base::kNever : xtreme::base::Nanoseconds(timeout_ns);
+  return found->Wait(completions, static_cast<uint32_t>(max), completion_size, timeout);
+}
+
+int xtreme_ring_fd(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  return found == nullptr ? -EBADF : found->fd();
+}
+
+int xtreme_poll_fd(int fd, xtreme_completion* completions, int max, size_t completion_size) {
+  const Process::Polled polled = Process::The().FindByFd(fd);
+  if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
+    return xtreme::api::RefusePoll(max, completion_size);
+  }
+  const auto room = static_cast<uint32_t>(max);
+  if (polled.ring != nullptr) {
+    return static_cast<int>(polled.ring->Poll(completions, room, completion_size));
+  }
+  if (polled.group != nullptr) {
+    return static_cast<int>(polled.group->Poll(completions, room, completion_size));
+  }
+  return Fail(EBADF, fmt::format("poll: fd {} is not a ring's or group's", fd));
+}
+
+int xtreme_ring_flush(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  found->Flush();
+  return 0;
+}
+
+int64_t xtreme_ring_now(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  return found == nullptr ? -EBADF : found->Now().count();
+}
+
+int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  return xtreme::api::CopyText(found->description(), text, size);
+}
+
+int xtreme_ring_wake(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  if (found == nullptr) return -EBADF;
+  found->Wake();
+  return 0;
+}
+
+// --- Groups ------------------------------------------------------------------------------------
+
+int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group) {
+  if (count < 1) return Fail(EINVAL, fmt::format("open group: {} rings asked, at least 1", count));
+  std::vector<xtreme::engine::Ring*> members;
+  for (int i = 0; i < count; ++i) {
+    members.push_back(FindRing(rings[i].value));
+    if (members.back() == nullptr) return -EBADF;
+  }
+  auto opened = xtreme::engine::RingGroup::Create(members);
+  if (!opened.ok()) return Fail(opened.status());
+  group->value = Process::The().AddGroup(std::move(*opened));
+  return group->value != 0 ? 0 : Fail(EMFILE, "open group: 65535 groups are open");
+}
+
+int xtreme_group_close(xtreme_group group) {
+  return Process::The().CloseGroup(group.value) ? 0 : xtreme::api::NoSuch("group");
+}
+
+int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int max,
+                      size_t completion_size) {
+  xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
+  if (found == nullptr) return xtreme::api::NoSuch("group");
+  if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
+    return xtreme::api::RefusePoll(max, completion_size);
+  }
+  return static_cast<int>(found->Poll(completions, static_cast<uint32_t>(max), completion_size));
+}
+
+int xtreme_group_arm(xtreme_group group) {
+  xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
+  if (found == nullptr) return xtreme::api::NoSuch("group");
+  return found->Arm() ? 0 : 1;
+}
+
+int xtreme_group_fd(xtreme_group group) {
+  xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
+  return found == nullptr ? xtreme::api::NoSuch("group") : found->fd();
+}
