@@ -23,7 +23,8 @@ xtreme_ring_options Profile(std::string_view name) {
   return options;
 }
 
-std::string FromEnvironment(std::vector<std::string> variables, xtreme_ring_options* options) {
+// `variables` outlive the options: a name taken from the environment is not copied.
+std::string FromEnvironment(std::vector<std::string>& variables, xtreme_ring_options* options) {
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
@@ -70,10 +71,9 @@ TEST(SettingsTest, WrongNameFormOrRangeIsNamedAndChangesNothing) {
 
 TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
   xtreme_ring_options options = Profile("dev");
-  EXPECT_EQ(FromEnvironment({"PATH=/bin", "XTREME_POLL_BATCH=7", "XTREME_PROFILE=feed",
-                             "XTREME_INTERFACE=eth2"},
-                            &options),
-            "");
+  std::vector<std::string> variables = {"PATH=/bin", "XTREME_POLL_BATCH=7", "XTREME_PROFILE=feed",
+                                        "XTREME_INTERFACE=eth2"};
+  EXPECT_EQ(FromEnvironment(variables, &options), "");
   EXPECT_EQ(options.poll_batch, 7u);
   EXPECT_EQ(options.rx_burst_us, 10'000u);
   EXPECT_STREQ(options.interface_name, "eth2");
@@ -81,15 +81,19 @@ TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
 
 TEST(SettingsTest, UnknownOrMalformedVariableIsNamed) {
   xtreme_ring_options options = Profile("dev");
-  EXPECT_THAT(FromEnvironment({"XTREME_POL_BATCH=7"}, &options), HasSubstr("XTREME_POL_BATCH: "));
-  EXPECT_THAT(FromEnvironment({"XTREME_POLL_BATCH=many"}, &options),
+  std::vector<std::string> unknown = {"XTREME_POL_BATCH=7"};
+  EXPECT_THAT(FromEnvironment(unknown, &options), HasSubstr("XTREME_POL_BATCH: "));
+  std::vector<std::string> malformed = {"XTREME_POLL_BATCH=many"};
+  EXPECT_THAT(FromEnvironment(malformed, &options),
               HasSubstr("XTREME_POLL_BATCH: setting 'poll_batch': 'many' asked"));
-  EXPECT_THAT(FromEnvironment({"XTREME_PROFILE=x"}, &options), HasSubstr("XTREME_PROFILE: "));
+  std::vector<std::string> profile = {"XTREME_PROFILE=x"};
+  EXPECT_THAT(FromEnvironment(profile, &options), HasSubstr("XTREME_PROFILE: "));
 }
 
 TEST(SettingsTest, VariablesOfTheToolsAreNotOurs) {
   xtreme_ring_options options = Profile("dev");
-  EXPECT_EQ(FromEnvironment({"XTREME_CONNECTX_MODE=spin"}, &options), "");
+  std::vector<std::string> variables = {"XTREME_CONNECTX_MODE=spin"};
+  EXPECT_EQ(FromEnvironment(variables, &options), "");
 }
 
 TEST(SettingsTest, CheckFindsWhatAProgramFilledWrong) {
