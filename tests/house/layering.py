@@ -46,7 +46,7 @@ def _tests_beside(package):
     """What tests that stand beside the code may open besides."""
     if package.startswith("stack/"):
         return ("tests",)
-    return ("tests", "tools/connectx", "stack", "xtreme")
+    return ("tests", "stack", "xtreme")
 
 
 def Arrows(root):

@@ -5,8 +5,8 @@
 //
 // Invariant: queue pairs go before ports, ports before the device, and pools after queue pairs.
 
-#ifndef XTREME_XTREME_MLX5_NIC_TESTING_H_
-#define XTREME_XTREME_MLX5_NIC_TESTING_H_
+#ifndef XTREME_TESTS_MLX5_NIC_TESTING_H_
+#define XTREME_TESTS_MLX5_NIC_TESTING_H_
 
 #include <algorithm>
 #include <array>
@@ -94,4 +94,4 @@ struct TestPort {
 
 }  // namespace xtreme::mlx5
 
-#endif  // XTREME_XTREME_MLX5_NIC_TESTING_H_
+#endif  // XTREME_TESTS_MLX5_NIC_TESTING_H_

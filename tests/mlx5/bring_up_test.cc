@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "xtreme/mlx5/nic_testing.h"
+#include "tests/mlx5/nic_testing.h"
 
 extern "C" {
 __attribute__((weak)) void __lsan_disable();

@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "xtreme/mlx5/nic_testing.h"
+#include "tests/mlx5/nic_testing.h"
 
 namespace xtreme::mlx5 {
 namespace {
