@@ -89,12 +89,12 @@ absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
 
 bool Process::CloseRing(uint64_t handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // The engine goes after the last ring: it is declared before it.
+  const std::shared_ptr<engine::Engine> engine = engine_;
   const std::unique_ptr<engine::Ring> ring(
       rings_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
   if (ring == nullptr) return false;
   SetFd(ring->fd(), 0);
-  // The engine goes after the last ring, so it is handed to the end of this call.
-  const std::shared_ptr<engine::Engine> engine = engine_;
   if (--open_rings_ == 0) engine_.reset();
   return true;
 }

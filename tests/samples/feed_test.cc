@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The feed's programs against each other, in network namespaces joined by a veth pair: the
-// publisher in one, the handler in the other.
+// publisher in one, the handler in the other. The test's target says which handler: HANDLER in the
+// environment is how it is started, up to its own options.
 
 #include <arpa/inet.h>
 #include <pcap/pcap.h>
@@ -12,8 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,11 +31,11 @@ using Command = std::vector<std::string>;
 
 constexpr char kPublisherAddress[] = "10.9.0.1";
 
-// How a handler is started, up to its own options.
-struct HandlerProgram {
-  const char* name;
-  Command command;
-};
+// The words of HANDLER.
+Command HandlerCommand() {
+  std::istringstream words(std::getenv("HANDLER"));
+  return Command(std::istream_iterator<std::string>(words), {});
+}
 
 std::string FileInTestFolder(const std::string& name) {
   return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
@@ -48,7 +51,7 @@ uint64_t Named(const std::string& output, const std::string& name) {
   return std::strtoull(output.c_str() + at + name.size() + 1, nullptr, 10);
 }
 
-class FeedTest : public testing::TestWithParam<HandlerProgram> {
+class FeedTest : public testing::Test {
  protected:
   struct Outcome {
     int publisher_exit = -1;
@@ -72,7 +75,7 @@ class FeedTest : public testing::TestWithParam<HandlerProgram> {
   Outcome Publish(const Command& publisher_options, const Command& handler_options) {
     const std::string json = FileInTestFolder("figures.json");
     Outcome outcome;
-    Command command = GetParam().command;
+    Command command = HandlerCommand();
     for (const char* each : {"--interface", "feed1", "--timeout", "120", "--quiet", "--json"}) {
       command.push_back(each);
     }
@@ -104,7 +107,7 @@ class FeedTest : public testing::TestWithParam<HandlerProgram> {
   std::unique_ptr<net::Namespace> handler_;
 };
 
-TEST_P(FeedTest, EveryMessageArrivesThoughEachLineLosesSome) {
+TEST_F(FeedTest, EveryMessageArrivesThoughEachLineLosesSome) {
   const Outcome outcome = Publish(
       {"--messages=20000", "--rate=20000", "--pack=1", "--loss=1", "--seed=3", "--linger=1"},
       {"--request-to", "10.9.0.1:26400"});
@@ -122,7 +125,7 @@ TEST_P(FeedTest, EveryMessageArrivesThoughEachLineLosesSome) {
   EXPECT_EQ(handled["lost"][1], Named(outcome.published, "lost_b"));
 }
 
-TEST_P(FeedTest, SeedDecidesWhatIsLost) {
+TEST_F(FeedTest, SeedDecidesWhatIsLost) {
   const Command handler = {"--request-to", "10.9.0.1:26400"};
   std::array<nlohmann::json, 3> lost;
   const std::array<const char*, 3> seeds = {"--seed=5", "--seed=5", "--seed=6"};
@@ -160,7 +163,7 @@ void WriteCapture(const std::string& file, int count) {
   pcap_close(dead);
 }
 
-TEST_P(FeedTest, CaptureIsReplayedDatagramByDatagram) {
+TEST_F(FeedTest, CaptureIsReplayedDatagramByDatagram) {
   const std::string capture = FileInTestFolder("capture.pcap");
   ASSERT_NO_FATAL_FAILURE(WriteCapture(capture, 200));
   const Outcome outcome = Publish({"--pcap", capture}, {"--datagrams", "200"});
@@ -179,18 +182,13 @@ TEST(FeedPublisherTest, CaptureIsListedByGroup) {
   EXPECT_EQ(publisher.output(), "seconds=0.0002\n233.54.12.111:26477 datagrams=3\n");
 }
 
-TEST_P(FeedTest, InterfaceThatIsNotThereIsRefused) {
-  Command command = GetParam().command;
+TEST_F(FeedTest, InterfaceThatIsNotThereIsRefused) {
+  Command command = HandlerCommand();
   command.insert(command.end(), {"--interface", "nosuchif0"});
   Program handler(command);
   EXPECT_EQ(handler.Wait(), 1);
   EXPECT_EQ(handler.output(), "");
 }
-
-INSTANTIATE_TEST_SUITE_P(Handlers, FeedTest,
-                         testing::Values(HandlerProgram{"Kernel",
-                                                        {"samples/feed_handler_kernel"}}),
-                         [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
 }  // namespace xtreme::samples
