@@ -79,6 +79,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   device.pool_key = (*queue)->pool_key();
   device.send_queue_frames = got.send_queue_frames;
   device.max_inline_bytes = got.max_inline_bytes;
+  device.mtu = port->nic->capabilities().mtu;
   device.transmit_checksum = got.transmit_checksum;
   device.queue = *std::move(queue);
   device.ifindex = port->ifindex;
@@ -92,6 +93,11 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   core->host.routes_version = 1;
   engine->Subscribe(port->nic, port->ifindex, mailbox);
   return absl::OkStatus();
+}
+
+bool InterfaceRuns(const RingCore& core) {
+  const host::Interface* interface = core.host.routes->FindInterface(core.device.ifindex);
+  return interface != nullptr && interface->running;
 }
 
 }  // namespace
@@ -122,6 +128,7 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       frames_(std::make_unique<nic::RxFrame[]>(core_->options.poll_batch)),
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
       low_water_(core_->device.pool->capacity() / 8),
+      link_(InterfaceRuns(*core_)),
       engine_(engine),
       owner_(ThisThread()) {
   // Ports in stock from the first socket on: this once their leases are waited for.

@@ -23,6 +23,7 @@
 #include "stack/base/time.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/engine/link_state.h"
 #include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/ring_options.h"
@@ -162,6 +163,8 @@ class Ring {
   void CheckQueue();
   void ReportLosses();
   void OnBroken();
+  void FollowInterface();
+  void TellLink(RingEvent event);
   packet::Buffer* HoldPool();
   void Bury();
 
@@ -179,6 +182,7 @@ class Ring {
   // Losses seen so far.
   uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
+  LinkState link_;
 
   Engine* const engine_;
   uintptr_t owner_;

@@ -60,6 +60,7 @@ struct RingDevice {
   uint32_t pool_key = 0;
   uint32_t send_queue_frames = 0;
   uint32_t max_inline_bytes = 0;
+  uint32_t mtu = 0;              // Of the port at bring-up: what a buffer of the pool holds.
   bool transmit_checksum = false;
   bool started = false;
   bool broken = false;

@@ -40,17 +40,29 @@ Completion Dropped(const RingCore& core, Layer layer, uint64_t count) {
 void Ring::OnRoutes() {
   core_->host.routes = core_->host.control_side->kernel->Routes();
   ++core_->host.routes_version;
+  FollowInterface();
   udp_->AdoptRoutes();
+}
+
+// The kernel tells a VLAN's own state too, and that an interface was set down or taken away.
+void Ring::FollowInterface() {
+  const host::Interface* interface =
+      core_->host.routes->FindInterface(core_->device.ifindex);
+  TellLink(interface == nullptr ? link_.Remove() : link_.Kernel(interface->running));
+}
+
+void Ring::TellLink(RingEvent event) {
+  if (event != RingEvent::kNone) core_->Tell(RingCompletion(*core_, event));
 }
 
 void Ring::OnPortEvent(nic::PortEvent event) {
   switch (event) {
     case nic::PortEvent::kLinkUp:
-      return core_->Tell(RingCompletion(*core_, RingEvent::kLinkUp));
+      return TellLink(link_.Device(true));
     case nic::PortEvent::kLinkDown:
-      return core_->Tell(RingCompletion(*core_, RingEvent::kLinkDown));
+      return TellLink(link_.Device(false));
     case nic::PortEvent::kDeviceRemoved:
-      return core_->Tell(RingCompletion(*core_, RingEvent::kRemoved));
+      return TellLink(link_.Remove());
     case nic::PortEvent::kQueueError:
       // Of some queue of the port: ours says so itself.
       if (core_->device.queue->error()) OnBroken();

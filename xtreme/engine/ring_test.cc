@@ -230,6 +230,32 @@ TEST_F(RingContractTest, PortEventsAndClockChangesAreTold) {
   EXPECT_EQ(got[0].event, RingEvent::kClockLost);
 }
 
+TEST_F(RingContractTest, TheKernelsNewsOfTheLinkAreToldOnceWhoeverNoticesFirst) {
+  Open();
+  const auto events = [](const std::vector<Completion>& got) {
+    std::vector<RingEvent> events;
+    for (const Completion& completion : got) events.push_back(completion.event);
+    return events;
+  };
+  host::Interface& interface = kernel->tables().interfaces[0];
+  interface.running = false;
+  kernel->Publish();
+  EXPECT_EQ(events(PollAll()), std::vector<RingEvent>{RingEvent::kLinkDown});
+  ring->OnPortEvent(nic::PortEvent::kLinkDown);
+  EXPECT_TRUE(PollAll().empty());
+  interface.running = true;
+  kernel->Publish();
+  EXPECT_TRUE(PollAll().empty());  // The device still says that it is down.
+  ring->OnPortEvent(nic::PortEvent::kLinkUp);
+  EXPECT_EQ(events(PollAll()), std::vector<RingEvent>{RingEvent::kLinkUp});
+  kernel->tables().interfaces.clear();
+  kernel->Publish();
+  EXPECT_EQ(events(PollAll()), std::vector<RingEvent>{RingEvent::kRemoved});
+  ring->OnPortEvent(nic::PortEvent::kDeviceRemoved);
+  ring->OnPortEvent(nic::PortEvent::kLinkDown);
+  EXPECT_TRUE(PollAll().empty());
+}
+
 TEST_F(RingContractTest, LossesOfThePortAreReportedByLayer) {
   Open();
   ring->OnPortCounters({.out_of_buffer = 3, .discards = 4});

@@ -52,9 +52,10 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
 
   flow.source = {route.source, socket.local().port};
   flow.next_hop = route.next_hop;
-  flow.mtu = route.mtu;
-  flow.max_payload = route.mtu - static_cast<uint32_t>(wire::kIpv4MinHeaderBytes +
-                                                       wire::kUdpHeaderBytes);
+  // A changed MTU is followed, but never above that of bring-up: the pool's buffers hold no more.
+  flow.mtu = std::min(route.mtu, core_->device.mtu);
+  flow.max_payload =
+      flow.mtu - static_cast<uint32_t>(wire::kIpv4MinHeaderBytes + wire::kUdpHeaderBytes);
   if (route.kind == host::RouteKind::kMulticast) {
     const uint64_t key =
         udp::BindingKey(flow.peer.address, core_->device.vlan_id, flow.peer.port);

@@ -251,6 +251,27 @@ TEST_F(UdpSendTest, TheNeighboursQueueIsBounded) {
   EXPECT_EQ(SendTo(socket, kStranger, "3"), SendResult::kRefusedNeighbour);
 }
 
+TEST_F(UdpSendTest, AChangedMtuIsFollowedButNeverAboveWhatABufferHolds) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const std::string long_payload(3'000, 'm');
+  const auto frames = [&] {
+    queue().sent().clear();
+    EXPECT_EQ(Send(socket, long_payload), SendResult::kSent);
+    return queue().sent().size();
+  };
+  EXPECT_EQ(frames(), 3u);
+  kernel->tables().interfaces[0].mtu = 600;
+  kernel->Publish();
+  PollAll();
+  EXPECT_EQ(frames(), 6u);
+  kernel->tables().interfaces[0].mtu = 9'000;
+  kernel->Publish();
+  PollAll();
+  EXPECT_EQ(frames(), 3u);
+}
+
 TEST_F(UdpSendTest, AChangedNeighbourTakesEffectOnOpenSockets) {
   Open();
   const Handle socket = OpenSocket(7000);
