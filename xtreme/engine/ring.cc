@@ -4,7 +4,6 @@
 
 #include "xtreme/engine/ring.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,7 +47,7 @@ absl::StatusOr<packet::BufferPool::Handle> MakePool(const RingOptions& options,
                                         : size.arithmetic;
   return packet::BufferPool::Create(
       {.buffers = options.rx_buffers != 0 ? options.rx_buffers : size.buffers,
-       .buffer_bytes = std::max(frame_bytes, 2048u),
+       .buffer_bytes = frame_bytes,
        .hugepages = PoolHugepages(options.hugepages)});
 }
 

@@ -30,7 +30,7 @@ struct RingOptions {
   uint16_t number = 0;  // In every handle of the ring: its place in the caller's table of rings.
 
   // Receive: the burst that must be absorbed sizes the pool, unless rx_buffers says how many.
-  uint32_t rx_burst_us = 2'000;         // 0 .. 1,000,000.
+  uint32_t rx_burst_us = 500;           // 0 .. 1,000,000.
   uint32_t rx_frame_bytes = 512;        // 64 .. 9,018.
   uint32_t rx_buffers = 0;              // 0, or 64 .. 2^24.
   uint32_t rx_queue_frames = 1024;      // Power of two, 64 .. 32,768.

@@ -14,18 +14,17 @@ namespace xtreme::engine {
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   CheckOwner();
   RingCore& core = *core_;
-  const uint32_t waiting = core.attention | mailbox_->knocks();
-  if (!core.device.queue->ReceiveReady() && waiting == 0) [[likely]] return 0;
+  if (!core.device.queue->ReceiveReady()) [[likely]] {
+    const uint32_t waiting = core.attention | mailbox_->knocks();
+    if (waiting == 0) return 0;
+    // A poll that has only timers to think of thinks of them once in so many.
+    if (waiting == kTimersArmed && !timers_->IsTurn()) return 0;
+  }
   return PollBusy(out, max, stride);
 }
 
 uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   RingCore& core = *core_;
-  // A poll that has only timers to think of thinks of them once in so many.
-  if (core.attention == kTimersArmed && !core.device.queue->ReceiveReady() &&
-      !mailbox_->knocked() && !timers_->IsTurn()) {
-    return 0;
-  }
   const auto resolve = [this](Completion* completion) {
     return completion->socket == 0 || udp_->Resolve(completion);
   };
