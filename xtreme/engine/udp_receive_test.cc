@@ -340,7 +340,7 @@ TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
   EXPECT_EQ(got[0].socket, socket);
   EXPECT_EQ(got[0].flags, kSlowPath | kChained);
   EXPECT_EQ(got[0].length, 5'000u);
-  EXPECT_EQ(got[0].count, 3u);
+  EXPECT_EQ(got[0].count, 5'000 / ring->buffer_bytes() + 1);
   EXPECT_EQ(packet::ChainLength(got[0].buffer), 5'000u);
   Release(got);
 }
