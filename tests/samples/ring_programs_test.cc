@@ -163,6 +163,12 @@ TEST_F(RingProgramsTest, MulticastRxPrintsALineForEachDatagramOfItsGroups) {
   }
 }
 
+TEST_F(RingProgramsTest, ProgramThatTakesAnothersPlaceHasTheInterfaceToo) {
+  // The shell has a device on it, whose rules end with the shell.
+  auto echo = StartOnRing({"/bin/sh", "-c", "exec samples/udp_echo feed1 7 1"});
+  EXPECT_TRUE(echo->ReadUntil("ready")) << echo->output();
+}
+
 TEST_F(RingProgramsTest, WrongArgumentsAreRefused) {
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1"})->Wait(), 1);
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1", "no-such-address:7"})->Wait(), 1);

@@ -2,9 +2,14 @@
 
 #include "tools/connectx/wire/decider.h"
 
+#include <fcntl.h>
+#include <linux/netlink.h>
 #include <nftables/libnftables.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +35,24 @@ std::mutex& LibraryMutex() {
   return mutex;
 }
 
+bool IsNetfilterSocket(int fd) {
+  int domain = 0, protocol = 0;
+  socklen_t size = sizeof domain;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_NETLINK &&
+         getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+         protocol == NETLINK_NETFILTER;
+}
+
+// A table lives as long as its owner's socket. libnftables keeps that open when a program replaces
+// itself, and does not say which it is: in the next program nobody could remove the table.
+void CloseNetfilterSocketsOnExec() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    if (IsNetfilterSocket(fd)) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+}
+
 }  // namespace
 
 void Decider::FreeContext::operator()(nft_ctx* context) const {
@@ -41,6 +64,7 @@ Decider::Context Decider::OpenContext() {
   const std::lock_guard lock(LibraryMutex());
   Context context(nft_ctx_new(NFT_CTX_DEFAULT));
   if (context != nullptr) {
+    CloseNetfilterSocketsOnExec();
     nft_ctx_buffer_output(context.get());
     nft_ctx_buffer_error(context.get());
   }
