@@ -6,8 +6,6 @@
 #include <span>
 
 namespace xtreme::wire {
-namespace {
-
 FrameVerdict VerdictOf(EthernetError error) {
   switch (error) {
     case EthernetError::kNone:
@@ -41,6 +39,8 @@ FrameVerdict VerdictOf(Ipv4Error error) {
   }
   return FrameVerdict::kUdp;
 }
+
+namespace {
 
 // The datagram in `ip`, a whole one; `udp->ip_offset` is set.
 FrameVerdict ParseDatagram(const Ipv4View& ip, uint8_t verified, UdpFrame* udp) {
@@ -83,6 +83,7 @@ FrameVerdict ParseUdpFrameInFull(const uint8_t* frame, size_t length_bytes, uint
 base::CounterName DescribeReason(FrameVerdict verdict) {
   static constexpr auto kNames = std::to_array<base::CounterName>({
       {"udp", "whole UDP datagrams"},
+      {"tcp", "TCP segments"},
       {"truncated", "frames that end inside a header"},
       {"stacked_vlan", "frames with a service tag or two tags, which are not supported"},
       {"no_ether_type", "802.3 frames with a length instead of an EtherType"},
@@ -93,9 +94,13 @@ base::CounterName DescribeReason(FrameVerdict verdict) {
       {"fragment_end", "fragments that end past the largest datagram"},
       {"udp_length", "UDP lengths below the header's or above the packet's"},
       {"udp_checksum", "UDP datagrams with a wrong checksum"},
+      {"tcp_truncated", "IPv4 packets that end inside a TCP header"},
+      {"tcp_data_offset", "TCP data offsets below the header's or above the packet's"},
+      {"tcp_checksum", "TCP segments with a wrong checksum"},
       {"not_ipv4", "frames of another EtherType"},
-      {"not_udp", "IPv4 packets of another protocol"},
-      {"fragment", "fragments of UDP datagrams"},
+      {"not_udp", "IPv4 packets of another protocol than UDP"},
+      {"not_tcp", "IPv4 packets of another protocol than TCP"},
+      {"fragment", "fragments of datagrams"},
   });
   static_assert(kNames.size() == static_cast<size_t>(FrameVerdict::kCount));
   return kNames[static_cast<size_t>(verdict)];

@@ -26,13 +26,15 @@ enum ChecksumVerdict : uint8_t {
   kNoChecksumVerified = 0,
   kIpChecksumVerified = 1,
   kUdpChecksumVerified = 2,
+  kTcpChecksumVerified = kUdpChecksumVerified,  // the NIC says it of whatever stands over IP
   kAllChecksumsVerified = 3,
 };
 
-// What a frame is. All but kUdp are reasons not to deliver it as a datagram; those of the second
-// group may be somebody else's: ARP, ICMP, TCP, a fragment to be reassembled.
+// What a frame is. All but kUdp and kTcp are reasons not to deliver it; those of the second group
+// may be somebody else's: ARP, ICMP, a fragment to be reassembled.
 enum class FrameVerdict : uint8_t {
   kUdp,
+  kTcp,
   kTruncated,
   kStackedVlan,
   kNoEtherType,
@@ -43,14 +45,22 @@ enum class FrameVerdict : uint8_t {
   kFragmentEnd,
   kUdpLength,
   kUdpChecksum,
-  // Well-formed so far, but not a whole UDP datagram.
+  kTcpTruncated,
+  kTcpDataOffset,
+  kTcpChecksum,
+  // Well-formed so far, but not a whole UDP datagram, or TCP segment, whichever was looked for.
   kNotIpv4,
   kNotUdp,
+  kNotTcp,
   kFragment,
   kCount,
 };
 
 base::CounterName DescribeReason(FrameVerdict verdict);
+
+// The verdict on a frame whose Ethernet or IPv4 header is wrong; kUdp for kNone.
+FrameVerdict VerdictOf(EthernetError error);
+FrameVerdict VerdictOf(Ipv4Error error);
 
 // How many frames got each verdict.
 using FrameCounters = base::ReasonCounters<FrameVerdict>;

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The retransmission time-out from measured round-trip times: RFC 6298, and RFC 7323 sections 4 and
+// appendix G for timestamps.
+//
+// The invariant: `min_rto` <= rto() <= `max_rto`, whatever was measured. A round trip of a segment
+// that was sent more than once is never taken unless timestamps say which copy was answered
+// (Karn's algorithm, RFC 6298 section 3). Time in nanoseconds; the estimates keep eight fractional
+// bits, so that small gains are not lost. One thread.
+#ifndef XTREME_STACK_TCP_RTT_H_
+#define XTREME_STACK_TCP_RTT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "stack/base/time.h"
+
+namespace xtreme::tcp {
+
+// The clock of the timestamps that this end sends. RFC 7323 section 5.4: 1 ms to 1 s a tick; a
+// finer one wraps sooner, and PAWS then needs segments more often.
+struct TimestampClock {
+  base::Nanoseconds tick = base::Milliseconds(1);
+  uint32_t offset = 0;  // random, so that uptime is not told: RFC 7323 section 7.1
+
+  // TSval at `now`.
+  uint32_t At(base::Nanoseconds now) const { return static_cast<uint32_t>(now / tick) + offset; }
+
+  // The time since the segment that carried `echo` left, to the tick: at least 0.
+  base::Nanoseconds Since(uint32_t echo, base::Nanoseconds now) const {
+    const auto ticks = static_cast<int32_t>(At(now) - echo);
+    return tick * std::max(ticks, int32_t{0});
+  }
+};
+
+class RttEstimator {
+ public:
+  struct Options {
+    base::Nanoseconds initial_rto = base::Seconds(1);  // RFC 6298 (2.1)
+    // RFC 6298 (2.4) asks for 1 s; on a LAN a loss costs this much, so it can go below 1 ms. Peers
+    // may delay an acknowledgement: what they wait (up to 500 ms, RFC 9293 section 3.8.6.3) should
+    // be less.
+    base::Nanoseconds min_rto = base::Milliseconds(200);
+    base::Nanoseconds max_rto = base::Seconds(60);             // RFC 6298 (2.5): at least 60 s
+    base::Nanoseconds granularity = base::Microseconds(1);     // G of RFC 6298 (2.3): of the timers
+    base::Nanoseconds after_lost_syn_rto = base::Seconds(3);   // RFC 6298 (5.7)
+  };
+
+  // `options` outlives the estimator.
+  explicit RttEstimator(const Options& options) : options_(&options) {}
+
+  // A round trip was measured. `expected_samples` is how many samples a round trip gives, so that
+  // many of them weigh as much as one: FlightSize / (2 x SMSS), at least 1 (RFC 7323 appendix G).
+  // Ends backing off.
+  void Sample(base::Nanoseconds rtt, uint32_t expected_samples = 1);
+
+  // The timer expired: the next RTO is twice this one. RFC 6298 (5.5).
+  void BackOff() { backoff_ += rto_ << backoff_ < options_->max_rto.count(); }
+
+  // What was backed off from is acknowledged: rto() is what the estimates say again.
+  void ClearBackOff() { backoff_ = 0; }
+
+  // The timer expired for a SYN: without a sample, data begins with a longer RTO. RFC 6298 (5.7).
+  void SynTimedOut() {
+    if (!has_sample()) rto_ = Clamp(std::max(rto_, options_->after_lost_syn_rto.count()));
+  }
+
+  // For the retransmission timer, backed off.
+  base::Nanoseconds rto() const {
+    return base::Nanoseconds(std::min(rto_ << backoff_, options_->max_rto.count()));
+  }
+  uint32_t backoff() const { return backoff_; }
+  bool has_sample() const { return srtt_ != 0; }
+  // 0 before the first sample.
+  base::Nanoseconds srtt() const { return base::Nanoseconds(srtt_ >> kFractionBits); }
+  base::Nanoseconds rttvar() const { return base::Nanoseconds(rttvar_ >> kFractionBits); }
+  const Options& options() const { return *options_; }
+
+ private:
+  static constexpr int kFractionBits = 8;
+
+  int64_t Clamp(int64_t rto) const {
+    return std::clamp(rto, options_->min_rto.count(), options_->max_rto.count());
+  }
+
+  const Options* options_;
+  int64_t srtt_ = 0;    // ns x 2^kFractionBits
+  int64_t rttvar_ = 0;  // the same
+  int64_t rto_ = Clamp(options_->initial_rto.count());
+  uint32_t backoff_ = 0;  // how many times doubled
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_RTT_H_
