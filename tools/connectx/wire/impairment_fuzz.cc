@@ -32,7 +32,7 @@ Impairment Rates(std::span<const uint8_t, 6> bytes) {
 }
 
 void Run(std::span<const uint8_t> input) {
-  auto link = MakeLink({.slots = 512});
+  auto link = MakeLink({.slots = 32});
   Require(link.ok());
   LinkEnd& far = *(*link)[1];
   const Impairment rates = Rates(input.first<6>());
