@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "stack/base/small_hash_map.h"
 
 namespace xtreme::engine {
 namespace {
@@ -21,20 +22,27 @@ nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
 
 }  // namespace
 
+// Of what tells rules of one ring apart: addresses and ports; the rest only makes unequal.
+size_t RuleTable::HashMatch::operator()(const nic::FlowMatch& match) const {
+  const uint64_t destination = match.destination_ip ? match.destination_ip->value() : 0;
+  const uint64_t source = match.source_ip ? match.source_ip->value() : 0;
+  const uint64_t ports = uint64_t{match.destination_port.value_or(0)} << 16 |
+                         match.source_port.value_or(0);
+  return base::MixBits(base::MixBits(destination << 32 | ports) ^ source);
+}
+
 RuleTable::Entry* RuleTable::Find(const nic::FlowMatch& match) {
-  for (Entry& entry : entries_) {
-    if (entry.rule.match == match) return &entry;
-  }
-  return nullptr;
+  const auto found = entries_.find(match);
+  return found == entries_.end() ? nullptr : found->second.get();
 }
 
 RuleTable::Entry* RuleTable::Keep(const nic::FlowRule& rule, std::unique_ptr<nic::Rule> installed,
                                   bool fallback) {
-  Entry& entry = entries_.emplace_back();
-  entry.rule = rule;
-  entry.installed = std::move(installed);
-  entry.fallback = fallback;
-  return &entry;
+  auto entry = std::make_unique<Entry>();
+  entry->rule = rule;
+  entry->installed = std::move(installed);
+  entry->fallback = fallback;
+  return (entries_[rule.match] = std::move(entry)).get();
 }
 
 absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
@@ -42,6 +50,12 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
   if (Entry* standing = Find(rule.match)) {
     held.entry = standing;
     held.fallback = standing->fallback || standing->stand_in != nullptr;
+    if (!held.fallback && standing->asked_to_share != rule.share_with_kernel) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "add rule: asked ", rule.share_with_kernel ? "with" : "without",
+          " share_with_kernel, the ring takes the same frames ",
+          rule.share_with_kernel ? "without" : "with", " it"));
+    }
   } else {
     absl::StatusOr<Held> installed = Install(rule);
     if (absl::IsResourceExhausted(installed.status())) {
@@ -49,6 +63,7 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
     }
     if (!installed.ok()) return installed;
     held = *installed;
+    held.entry->asked_to_share = rule.share_with_kernel;
   }
   ++held.entry->holders;
   return held;
@@ -99,11 +114,11 @@ absl::StatusOr<RuleTable::Held> RuleTable::FallBack(const nic::FlowRule& rule,
 }
 
 RuleTable::Entry* RuleTable::MakeRoomFor(const nic::FlowMatch& shared) {
-  for (Entry& entry : entries_) {
-    if (entry.stand_in != nullptr || entry.fallback) continue;
-    if (WithoutPorts(entry.rule.match) != shared) continue;
-    entry.installed.reset();
-    return &entry;
+  for (const auto& [match, entry] : entries_) {
+    if (entry->stand_in != nullptr || entry->fallback) continue;
+    if (WithoutPorts(match) != shared) continue;
+    entry->installed.reset();
+    return entry.get();
   }
   return nullptr;
 }
@@ -111,11 +126,8 @@ RuleTable::Entry* RuleTable::MakeRoomFor(const nic::FlowMatch& shared) {
 void RuleTable::Drop(Entry* entry) {
   if (entry == nullptr || --entry->holders > 0) return;
   Entry* stand_in = entry->stand_in;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    if (&*it != entry) continue;
-    entries_.erase(it);
-    break;
-  }
+  const nic::FlowMatch match = entry->rule.match;
+  entries_.erase(match);
   Drop(stand_in);
 }
 

@@ -12,9 +12,10 @@
 #ifndef XTREME_XTREME_ENGINE_RULE_TABLE_H_
 #define XTREME_XTREME_ENGINE_RULE_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
+#include <unordered_map>
 
 #include "absl/status/statusor.h"
 #include "xtreme/nic/nic.h"
@@ -31,7 +32,8 @@ class RuleTable {
     std::unique_ptr<nic::Rule> installed;
     uint32_t holders = 0;
     bool fallback = false;
-    Entry* stand_in = nullptr;  // Given up for this shared rule, of which it is a holder.
+    bool asked_to_share = false;  // By the first holder: what the device made of it is in `rule`.
+    Entry* stand_in = nullptr;    // Given up for this shared rule, of which it is a holder.
   };
 
   struct Held {
@@ -41,12 +43,29 @@ class RuleTable {
   };
 
   // Holds a rule that takes what `rule` says. A rule of an equal match that stands already, with
-  // or without a tag, is shared. ResourceExhausted: not even the shared rule found room. Else the
-  // error of Nic::AddRule.
+  // or without a tag, is shared. AlreadyExists: it stands with another share_with_kernel, which is
+  // one for all holders of a match. ResourceExhausted: not even the shared rule found room. Else
+  // the error of Nic::AddRule. The same work however many rules there are.
   absl::StatusOr<Held> Hold(const nic::FlowRule& rule);
   void Drop(Entry* entry);
 
+  size_t size() const { return entries_.size(); }
+  // Matches compared so far: a measure of the table's own work.
+  uint64_t comparisons() const { return comparisons_; }
+
  private:
+  struct HashMatch {
+    size_t operator()(const nic::FlowMatch& match) const;
+  };
+  struct SameMatch {
+    bool operator()(const nic::FlowMatch& a, const nic::FlowMatch& b) const {
+      ++*comparisons;
+      return a == b;
+    }
+    uint64_t* comparisons;
+  };
+  static constexpr size_t kFirstBuckets = 64;
+
   Entry* Find(const nic::FlowMatch& match);
   absl::StatusOr<Held> Install(const nic::FlowRule& rule);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
@@ -56,7 +75,9 @@ class RuleTable {
 
   nic::Nic* const nic_;
   nic::QueuePair* const queue_pair_;
-  std::list<Entry> entries_;
+  uint64_t comparisons_ = 0;
+  std::unordered_map<nic::FlowMatch, std::unique_ptr<Entry>, HashMatch, SameMatch> entries_{
+      kFirstBuckets, HashMatch(), SameMatch{&comparisons_}};
 };
 
 }  // namespace xtreme::engine

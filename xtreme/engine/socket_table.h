@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "stack/wire/frame.h"
 #include "xtreme/engine/handle.h"
@@ -56,9 +57,13 @@ class SocketTable {
   uint32_t CountListener(uint64_t key, int change) {
     const uint32_t now = listeners_[key] += static_cast<uint32_t>(change);
     if (now == 0) listeners_.erase(key);
-    if (change > 0) return most_ = std::max(most_, now);
-    most_ = 1;
-    for (const auto& [any, count] : listeners_) most_ = std::max(most_, count);
+    // One key moved from the row of `before` to that of `now`: the highest row in use follows.
+    const uint32_t before = now - static_cast<uint32_t>(change);
+    if (keys_with_.size() <= std::max(before, now)) keys_with_.resize(std::max(before, now) + 1);
+    if (before > 0) --keys_with_[before];
+    if (now > 0) ++keys_with_[now];
+    most_ = std::max(most_, now);
+    while (most_ > 1 && keys_with_[most_] == 0) --most_;
     return most_;
   }
   uint32_t Listeners(uint64_t key) const {
@@ -77,6 +82,7 @@ class SocketTable {
   HandleTable<UdpSocket> by_handle_;
   base::IntrusiveList<UdpSocket, &UdpSocket::news> news_;
   std::map<uint64_t, uint32_t> listeners_;
+  std::vector<uint32_t> keys_with_ = std::vector<uint32_t>(2);  // By number of listeners.
   uint32_t most_ = 1;
 };
 

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "stack/wire/ethernet.h"
@@ -35,6 +36,7 @@ bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint6
   }
   packet::Buffer* buffer = posted_.front();
   posted_.pop_front();
+  low_water_ = std::min(low_water_, posted());
   memcpy(buffer->data, frame.data(), frame.size());
   buffer->length = static_cast<uint32_t>(frame.size());
   received_.push_back({.buffer = buffer, .hw_clock = hw_clock, .tag = tag, .flags = flags});
@@ -64,6 +66,12 @@ uint32_t MemoryQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   }
   Show();
   return count;
+}
+
+uint32_t MemoryQueuePair::TakeLowWater() {
+  const uint32_t low = std::min(low_water_, posted());
+  low_water_ = posted();
+  return low;
 }
 
 uint32_t MemoryQueuePair::Refill() {
@@ -220,7 +228,9 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRul
     return absl::UnimplementedError("add rule: DONT_TRAP asked, the device refuses it");
   }
   for (const Installed& installed : rules_) {
-    if (installed.rule.match == rule.match && rule.tag != 0 && installed.rule.tag != rule.tag) {
+    // Only a tagged rule can be refused: the others need no look.
+    if (rule.tag == 0) break;
+    if (installed.rule.match == rule.match && installed.rule.tag != rule.tag) {
       return absl::AlreadyExistsError("add rule: an equal match has another tag");
     }
   }

@@ -55,7 +55,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
   uint32_t Refill() override;
   uint32_t posted() const override { return static_cast<uint32_t>(posted_.size()); }
-  uint32_t TakeLowWater() override { return posted(); }
+  uint32_t TakeLowWater() override;
   nic::TxStatus Post(const nic::TxFrame& frame) override;
   void Flush() override;
   uint32_t posted_frames() const override { return posted_frames_; }
@@ -83,6 +83,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   std::deque<nic::TxCompletion> completions_;
   std::optional<nic::QueueError> error_;
   nic::QueueCounters counters_;
+  uint32_t low_water_ = ~uint32_t{0};  // Nothing has been taken yet.
   uint32_t posted_frames_ = 0;
   uint32_t completed_frames_ = 0;
   uint32_t visible_ = 0;

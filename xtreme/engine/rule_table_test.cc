@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/rule_table.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "xtreme/engine/testing/memory_nic.h"
+
+namespace xtreme::engine {
+namespace {
+
+using testing::MemoryNic;
+
+class RuleTableTest : public ::testing::Test {
+ protected:
+  static nic::FlowRule Rule(uint32_t number) {
+    nic::FlowRule rule;
+    rule.match.destination_mac = wire::MacAddress({2, 0, 0, 0, 0, 1});
+    rule.match.destination_ip = wire::Ipv4Address(10, 0, 0, 1 + number / 50'000);
+    rule.match.protocol = 17;
+    rule.match.destination_port = static_cast<uint16_t>(1'000 + number % 50'000);
+    return rule;
+  }
+
+  MemoryNic nic_{{.max_rules = 20'000}};
+  RuleTable table_{&nic_, nullptr};
+};
+
+TEST_F(RuleTableTest, AnEqualMatchIsOneRuleUntilItsLastHolderDropsIt) {
+  const auto first = table_.Hold(Rule(0));
+  const auto second = table_.Hold(Rule(0));
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->entry, second->entry);
+  EXPECT_EQ(nic_.rules().size(), 1u);
+  table_.Drop(first->entry);
+  EXPECT_EQ(nic_.rules().size(), 1u);
+  table_.Drop(second->entry);
+  EXPECT_TRUE(nic_.rules().empty());
+  EXPECT_EQ(table_.size(), 0u);
+}
+
+TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
+  constexpr uint32_t kFew = 100;
+  constexpr uint32_t kMany = 10'000;
+  std::vector<RuleTable::Entry*> held;
+  const auto hold_up_to = [&](uint32_t count) {
+    while (held.size() < count) {
+      held.push_back(table_.Hold(Rule(static_cast<uint32_t>(held.size())))->entry);
+    }
+  };
+  hold_up_to(kFew);
+  EXPECT_LE(table_.comparisons(), 4 * kFew);
+  hold_up_to(kMany);
+  EXPECT_LE(table_.comparisons(), 4 * kMany);
+  for (RuleTable::Entry* entry : held) table_.Drop(entry);
+  EXPECT_LE(table_.comparisons(), 8 * kMany);
+  EXPECT_EQ(table_.size(), 0u);
+}
+
+TEST_F(RuleTableTest, SharingWithTheKernelIsOneForAllHoldersOfAMatch) {
+  nic::FlowRule shared = Rule(0);
+  shared.share_with_kernel = true;
+  ASSERT_TRUE(table_.Hold(Rule(0)).ok());
+  const auto refused = table_.Hold(shared);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(refused.status().message(),
+            "add rule: asked with share_with_kernel, the ring takes the same frames without it");
+}
+
+TEST_F(RuleTableTest, AskedAgainWhereTheDeviceRefusesToShareItIsTheSameRule) {
+  MemoryNic refusing({.share_with_kernel = false});
+  RuleTable table(&refusing, nullptr);
+  nic::FlowRule shared = Rule(0);
+  shared.share_with_kernel = true;
+  const auto first = table.Hold(shared);
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->kernel_excluded);
+  EXPECT_TRUE(table.Hold(shared).ok());
+}
+
+}  // namespace
+}  // namespace xtreme::engine
