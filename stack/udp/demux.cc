@@ -210,8 +210,8 @@ void Demux::LinkLocal(Endpoint& endpoint) {
 
 void Demux::LinkGroup(Endpoint& endpoint, Membership& membership) {
   const wire::Endpoint& local = endpoint.local();
-  // A socket bound to an address receives what is sent to that address only.
-  if (!local.address.IsAny() && local.address != membership.group) return;
+  // A socket bound to a unicast address receives what is sent to that address only.
+  if (!local.address.IsAny() && !local.address.IsMulticast()) return;
   Binding& binding = membership.binding;
   binding.endpoint = &endpoint;
   binding.kind = Binding::Kind::kGroup;

@@ -50,13 +50,16 @@ enum class JoinResult : uint8_t {
   kNotJoined,      // EADDRNOTAVAIL
 };
 
+// An address of our own, and of which network.
+struct LocalAddress {
+  wire::Ipv4Prefix prefix;
+  uint16_t vlan_id = 0;
+  friend bool operator==(const LocalAddress&, const LocalAddress&) = default;
+};
+
 class Demux {
  public:
-  struct LocalAddress {
-    wire::Ipv4Prefix prefix;
-    uint16_t vlan_id = 0;
-    friend bool operator==(const LocalAddress&, const LocalAddress&) = default;
-  };
+  using LocalAddress = udp::LocalAddress;
 
   // Tables for `bindings` local addresses and groups, and `connections` connected sockets.
   explicit Demux(size_t bindings = 64, size_t connections = 16)
@@ -110,6 +113,7 @@ class Demux {
   // --- Accessors ---
 
   const base::ReasonCounters<Misaddressed>& misaddressed() const { return misaddressed_; }
+  std::span<const LocalAddress> local_addresses() const { return local_addresses_; }
   bool IsLocal(wire::Ipv4Address address) const;
   bool IsBroadcast(wire::Ipv4Address address) const;
   // Of the tables.

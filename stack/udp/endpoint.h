@@ -81,7 +81,7 @@ static_assert(base::DescribesEveryCounter<EndpointCounters>());
 class Endpoint {
  public:
   struct Options {
-    wire::Endpoint local;   // any address: every local one; a group: that group only, once joined
+    wire::Endpoint local;   // any address: every local one; a group: nothing but joined groups
     wire::Endpoint remote;  // port 0: not connected
     uint16_t vlan_id = 0;   // of the interface; kAnyVlan only with an address of Any
   };

@@ -38,6 +38,8 @@ struct SocketHoldings {
     Kernel::MembershipId membership = 0;
   };
 
+  // Holds `wanted` instead of what is held; the first error, and then without that rule.
+  absl::Status ReplaceRules(ControlSide& side, const std::vector<nic::FlowRule>& wanted);
   // Gives everything back. Once.
   void Release(ControlSide& side, ControlThread& control);
 

@@ -35,8 +35,14 @@ class HeldBuffers {
   HeldBuffers(uint32_t limit, const BufferSerials* serials)
       : limit_(limit), serials_(serials), held_(std::make_unique<Held[]>(limit)) {}
 
-  // Counts `buffer` as held; false: the limit is reached. `poll` is a number that changes from poll
-  // to poll: the list is gone through at most once in each.
+  // Whether `count` more may be held. `poll` is a number that changes from poll to poll: the list
+  // is gone through at most once in each.
+  bool HasRoom(uint32_t count, uint64_t poll) {
+    if (count_ + count > limit_) Sweep(poll);
+    return count_ + count <= limit_;
+  }
+
+  // Counts `buffer` as held; false: the limit is reached.
   bool Add(const packet::Buffer* buffer, uint64_t poll) {
     if (count_ == limit_ && !Sweep(poll)) return false;
     held_[count_++] = {buffer, serials_->Of(buffer)};

@@ -175,6 +175,50 @@ TEST_F(HostKernelTest, WhatTheKernelReassembledComesBySlowPath) {
   packet::BufferPool::ReleaseChain(packet.buffer);
 }
 
+TEST_F(HostKernelTest, GroupDatagramsInFragmentsComeBySlowPathAndWholeOnesDoNot) {
+  Handle handle = 0;
+  ASSERT_TRUE(ring_->udp().Open({.local = {{}, 7000}}, &handle).ok());
+  EXPECT_EQ(Await(Kind::kOpDone).status, 0);
+  const wire::Endpoint group{wire::Ipv4Address(239, 1, 2, 3), 0};
+  ASSERT_TRUE(ring_->udp().Join(handle, group, std::nullopt, 0, 1).ok());
+  EXPECT_EQ(Await(Kind::kOpDone).status, 0);
+  ASSERT_TRUE(theirs_->AddRoute("224.0.0.0/4", "peer").ok());
+  {
+    const Namespace::Inside theirs(*theirs_);
+    const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(7000)};
+    inet_pton(AF_INET, "239.1.2.3", &to.sin_addr);
+    for (const size_t size : {size_t{100}, size_t{4'000}, size_t{200}, size_t{5'000}}) {
+      const std::string payload(size, 'G');
+      ASSERT_EQ(sendto(fd, payload.data(), size, 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+                static_cast<ssize_t>(size));
+    }
+    close(fd);
+  }
+  for (const uint32_t size : {4'000u, 5'000u}) {
+    const Completion packet = Await(Kind::kPacket);
+    EXPECT_EQ(packet.socket, handle);
+    EXPECT_EQ(packet.length, size);
+    EXPECT_EQ(packet.flags, kSlowPath | kChained | kMulticast);
+    EXPECT_EQ(packet.destination_ip[12], 239);
+    packet::BufferPool::ReleaseChain(packet.buffer);
+  }
+}
+
+TEST_F(HostKernelTest, AnInterfaceSetDownAndTakenAwayIsToldByTheKernel) {
+  const auto await_ring = [this] {
+    return Await(Kind::kRing).event;
+  };
+  ASSERT_TRUE(ours_->SetUp("xt0", false).ok());
+  EXPECT_EQ(await_ring(), RingEvent::kLinkDown);
+  ASSERT_TRUE(ours_->SetUp("xt0", true).ok());
+  EXPECT_EQ(await_ring(), RingEvent::kLinkUp);
+  ASSERT_TRUE(ours_->RemoveInterface("xt0").ok());
+  RingEvent last = await_ring();
+  while (last == RingEvent::kLinkDown) last = await_ring();
+  EXPECT_EQ(last, RingEvent::kRemoved);
+}
+
 TEST_F(HostKernelTest, ANeighbourTheKernelLearnsIsUsedByOpenSockets) {
   const Handle socket = Open(7000);
   const wire::Endpoint stranger{wire::Ipv4Address(10, 0, 0, 77), 9};

@@ -33,6 +33,7 @@ struct KernelDatagram {
   wire::Endpoint destination;  // Of an error: the offending destination.
   std::span<const uint8_t> payload;  // Until the callback returns.
   int error = 0;               // An errno, or 0 for a datagram.
+  uint32_t ifindex = 0;        // Where it came in; 0: not said.
 };
 
 // A port that the kernel keeps for us by a bound socket, until destroyed.

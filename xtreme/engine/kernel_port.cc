@@ -17,14 +17,18 @@ wire::Endpoint ToEndpoint(const sockaddr_in& address) {
   return {wire::Ipv4Address(ntohl(address.sin_addr.s_addr)), ntohs(address.sin_port)};
 }
 
-// What the control messages say of a datagram or of an error.
-void ReadControl(msghdr& message, KernelDatagram* datagram) {
+// What the control messages say of a datagram or of an error; `fragments`: of how many bytes the
+// longest fragment was, 0 for a datagram that came whole.
+void ReadControl(msghdr& message, KernelDatagram* datagram, int* fragments) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != IPPROTO_IP) continue;
     if (c->cmsg_type == IP_PKTINFO) {
       in_pktinfo local;
       memcpy(&local, CMSG_DATA(c), sizeof(local));
       datagram->destination.address = wire::Ipv4Address(ntohl(local.ipi_addr.s_addr));
+      datagram->ifindex = static_cast<uint32_t>(local.ipi_ifindex);
+    } else if (c->cmsg_type == IP_RECVFRAGSIZE) {
+      memcpy(fragments, CMSG_DATA(c), sizeof(*fragments));
     } else if (c->cmsg_type == IP_RECVERR) {
       sock_extended_err error;
       memcpy(&error, CMSG_DATA(c), sizeof(error));
@@ -42,12 +46,11 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Lease(const wire::Endpoi
                                          .deliver = deliver});
   if (!lease.ok()) return lease.status();
   const int on = 1;
-  const int off = 0;
   const int fd = lease->fd();
   const bool set =
       setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) == 0 &&
       setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) == 0 &&
-      setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)) == 0;
+      setsockopt(fd, IPPROTO_IP, IP_RECVFRAGSIZE, &on, sizeof(on)) == 0;
   if (!set) return host::ErrnoStatus(errno, "set options of a leased port's socket");
   return std::unique_ptr<KernelPort>(new LeasedPort(*std::move(lease), deliver));
 }
@@ -73,7 +76,8 @@ bool LeasedPort::Take(int flags, const std::function<void(const KernelDatagram&)
   const ssize_t length = recvmsg(lease_.fd(), &message, flags | MSG_DONTWAIT);
   if (length < 0) return errno == EINTR;
   KernelDatagram datagram{.payload = {payload_.data(), static_cast<size_t>(length)}};
-  ReadControl(message, &datagram);
+  int fragments = 0;
+  ReadControl(message, &datagram, &fragments);
   if (datagram.error != 0) {
     // msg_name of the error queue is where our datagram was going.
     datagram.destination = ToEndpoint(from);
@@ -82,7 +86,8 @@ bool LeasedPort::Take(int flags, const std::function<void(const KernelDatagram&)
     datagram.source = ToEndpoint(from);
     datagram.destination.port = lease_.local().port;
   }
-  if (datagram.error != 0 || !datagram.destination.address.IsMulticast()) take(datagram);
+  const bool whole_to_group = datagram.destination.address.IsMulticast() && fragments == 0;
+  if (datagram.error != 0 || !whole_to_group) take(datagram);
   return true;
 }
 

@@ -3,8 +3,11 @@
 // LeasedPort: a port leased from the kernel, and what comes to the kernel's socket behind it: the
 // datagrams that it reassembled and the ICMP errors about what we sent.
 //
-// Datagrams to groups are left out: a ring gets those by its own rules. Threads: the control
-// thread. Spec: ip(7) (IP_RECVERR, IP_PKTINFO).
+// Of datagrams to groups only those come that arrived in fragments, which no rule with a port
+// takes: the others a ring gets by its own rules, also where the kernel has a copy. The kernel
+// hands a socket those of every group the host has joined, if it is bound to any address, and of
+// its own group only, if it is bound to one: fragments of others that it joins are the kernel's.
+// Threads: the control thread. Spec: ip(7) (IP_RECVERR, IP_PKTINFO, IP_MULTICAST_ALL).
 
 #ifndef XTREME_XTREME_ENGINE_KERNEL_PORT_H_
 #define XTREME_XTREME_ENGINE_KERNEL_PORT_H_

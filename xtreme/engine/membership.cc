@@ -45,6 +45,10 @@ struct GroupWork {
   absl::Status Join(bool* fallback) {
     const auto joined = holdings->groups.find(group);
     if (joined != holdings->groups.end()) {
+      // For its answer: a match that is shared otherwise is refused.
+      auto again = side->rules.Hold(rule);
+      if (!again.ok()) return again.status();
+      side->rules.Drop(again->entry);
       return side->kernel->Change(joined->second.membership, filter);
     }
     auto held = side->rules.Hold(rule);
@@ -57,6 +61,12 @@ struct GroupWork {
     *fallback = held->fallback;
     holdings->groups[group] = {.rule = held->entry, .membership = *membership};
     return absl::OkStatus();
+  }
+
+  absl::Status Narrow() {
+    const auto joined = holdings->groups.find(group);
+    if (joined == holdings->groups.end()) return absl::OkStatus();
+    return side->kernel->Change(joined->second.membership, filter);
   }
 
   void Leave() {
@@ -108,9 +118,7 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "join: no such socket"};
   const bool right_port = group.port == 0 || group.port == socket->local().port;
-  const bool right_group =
-      !socket->local().address.IsMulticast() || socket->local().address == group.address;
-  if (!group.address.IsMulticast() || !right_port || !right_group) {
+  if (!group.address.IsMulticast() || !right_port) {
     return {EINVAL, absl::StrCat("join: ", wire::ToString(group),
                                  " asked of a socket bound to ", wire::ToString(socket->local()))};
   }
@@ -129,6 +137,7 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
   work.rule.share_with_kernel = (flags & kShareWithKernel) != 0;
   work.filter = ForKernel(*filter);
+  const udp::SourceFilter before = first ? udp::SourceFilter() : joined->filter;
   if (first) {
     demux_->Join(*socket, group.address, vlan_id, *std::move(filter));
     core_->fanout = sockets_->CountListener(key, +1);
@@ -137,14 +146,14 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   } else {
     demux_->SetFilter(*socket, group.address, vlan_id, *std::move(filter));
   }
-  core_->Start(MakeOperation([work = std::move(work), first]() mutable {
+  core_->Start(MakeOperation([work = std::move(work), first, before]() mutable {
     bool fallback = false;
     const Outcome outcome = OutcomeOf(work.Join(&fallback));
-    const bool undo = !outcome.ok() && first;
     work.mailbox->Push(MakeNotice(
-        [handle = work.handle, cookie = work.cookie, group = work.group, outcome, fallback,
-         undo](Ring& ring) {
-          if (undo) ring.udp().Forget(handle, group);
+        [handle = work.handle, cookie = work.cookie, group = work.group, outcome, fallback, first,
+         before](Ring& ring) {
+          if (!outcome.ok() && first) ring.udp().Forget(handle, group);
+          if (!outcome.ok() && !first) ring.udp().RestoreFilter(handle, group, before);
           ring.udp().OpDone(handle, cookie, outcome, fallback);
         }));
   }));
@@ -160,6 +169,12 @@ void Udp::Forget(Handle handle, wire::Ipv4Address group) {
       udp::BindingKey(group, vlan_id, socket->local().port), -1);
   --sockets_->groups;
   ++core_->host.routes_version;
+}
+
+void Udp::RestoreFilter(Handle handle, wire::Ipv4Address group, udp::SourceFilter filter) {
+  UdpSocket* socket = Find(handle);
+  if (socket == nullptr) return;
+  demux_->SetFilter(*socket, group, core_->device.vlan_id, std::move(filter));
 }
 
 Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
@@ -184,12 +199,11 @@ Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
     demux_->SetFilter(*socket, group.address, vlan_id, std::move(filter));
   }
   core_->Start(MakeOperation([work = std::move(work), last]() mutable {
-    bool fallback = false;
     Outcome outcome;
     if (last) {
       work.Leave();
     } else {
-      outcome = OutcomeOf(work.Join(&fallback));
+      outcome = OutcomeOf(work.Narrow());
     }
     work.mailbox->Push(
         MakeNotice([handle = work.handle, cookie = work.cookie, outcome](Ring& ring) {

@@ -223,7 +223,8 @@ void Ring::Bury() {
   }));
 }
 
-void Ring::VisitCounters(const CounterVisitor& visit) const {
+void Ring::VisitCounters(const CounterVisitor& visit) {
+  SampleLowWater();
   const auto in = [&visit](std::string_view scope) {
     return [&visit, scope](std::string_view name, std::string_view meaning,
                            const uint64_t& value) { visit(scope, name, meaning, value); };
@@ -231,6 +232,8 @@ void Ring::VisitCounters(const CounterVisitor& visit) const {
   base::VisitCounters(core_->tally.counters, in("ring"));
   base::VisitCounters(core_->tally.refusals, in("ring"));
   base::VisitCounters(core_->device.queue->counters(), in("queue"));
+  visit("queue", "rx_low_water", "least number of posted receive buffers seen",
+        core_->device.started ? core_->tally.queue_low_water : 0);
   const packet::BufferPool& pool = *core_->device.pool;
   visit("pool", "buffers", "buffers there are", pool.capacity());
   visit("pool", "free", "buffers free now", pool.free_count());

@@ -120,7 +120,7 @@ class Ring {
   // Calls `visit(scope, name, meaning, value)` for each counter. Static strings.
   using CounterVisitor = std::function<void(std::string_view scope, std::string_view name,
                                             std::string_view meaning, uint64_t value)>;
-  void VisitCounters(const CounterVisitor& visit) const;
+  void VisitCounters(const CounterVisitor& visit);
   // Of one socket; false for a stale handle.
   bool VisitSocketCounters(Handle socket, const CounterVisitor& visit) const;
 
@@ -161,6 +161,7 @@ class Ring {
   void Refill();
   void CheckPool();
   void CheckQueue();
+  void SampleLowWater();
   void ReportLosses();
   void OnBroken();
   void FollowInterface();

@@ -10,7 +10,7 @@ base::CounterName DescribeReason(Drop reason) {
       {"loopback_buffers", "looped-back datagrams for which the pool had no buffer"},
       {"loopback_room", "looped-back datagrams for which the completion fifo had no room"},
       {"slow_path_buffers", "datagrams from the kernel for which the pool had no buffer"},
-      {"slow_path_room", "datagrams from the kernel for which the fifo had no room"},
+      {"slow_path_group", "group datagrams from the kernel that the socket did not ask for"},
       {"closed", "datagrams not handed out before their socket was closed"},
       {"neighbour", "queued sends whose next hop never answered"},
       {"send_failed", "queued sends that could not be posted in the end"},

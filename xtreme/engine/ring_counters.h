@@ -18,7 +18,7 @@ enum class Drop : uint8_t {
   kLoopbackBuffers,  // No buffer for a looped-back copy.
   kLoopbackRoom,     // No room in the completion FIFO for one.
   kSlowPathBuffers,  // No buffer for a datagram that came through the kernel.
-  kSlowPathRoom,
+  kSlowPathGroup,    // To a group that the socket did not join here, or from an unwanted source.
   kClosed,           // Not handed out before its socket was closed.
   kNeighbour,        // A queued send whose next hop never answered.
   kSendFailed,       // A queued send that could not be posted in the end.

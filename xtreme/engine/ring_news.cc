@@ -74,6 +74,7 @@ void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion
   const bool was_in_sync = core_->clock.device().in_sync;
   core_->clock.SetDevice(device);
   core_->clock.SetTsc(tsc);
+  SampleLowWater();
   if (device.in_sync == was_in_sync) return;
   core_->Tell(RingCompletion(
       *core_, device.in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
@@ -130,6 +131,12 @@ void Ring::CheckPool() {
     completion.count = pool.free_count();
     core.Tell(completion);
   }
+}
+
+void Ring::SampleLowWater() {
+  if (!core_->device.started) return;
+  uint32_t& low = core_->tally.queue_low_water;
+  low = std::min(low, core_->device.queue->TakeLowWater());
 }
 
 void Ring::CheckQueue() {

@@ -217,6 +217,16 @@ TEST_F(RingContractTest, AnEmptyReceiveQueueIsReportedAndMarksTheNextPacket) {
   Release(got);
 }
 
+TEST_F(RingContractTest, TheLeastNumberOfPostedBuffersIsCounted) {
+  Open();
+  OpenSocket(7000);
+  EXPECT_EQ(Counter("queue", "rx_low_water"), options.rx_queue_frames);
+  for (int i = 0; i < 10; ++i) Inject({});
+  Release(PollAll());
+  EXPECT_EQ(queue().posted(), options.rx_queue_frames);
+  EXPECT_EQ(Counter("queue", "rx_low_water"), options.rx_queue_frames - 10);
+}
+
 TEST_F(RingContractTest, PortEventsAndClockChangesAreTold) {
   Open();
   nic->PushEvent(nic::PortEvent::kLinkDown);

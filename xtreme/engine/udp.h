@@ -28,13 +28,16 @@ class Reassembler;
 struct ReassembledDatagram;
 }  // namespace xtreme::ip
 namespace xtreme::nic {
+struct FlowRule;
 enum class TxStatus : uint8_t;
 struct TxFrame;
 struct RxFrame;
 }  // namespace xtreme::nic
 namespace xtreme::udp {
 class Demux;
+class SourceFilter;
 struct Binding;
+struct LocalAddress;
 }  // namespace xtreme::udp
 namespace xtreme::wire {
 enum class FrameVerdict : uint8_t;
@@ -67,7 +70,7 @@ class Udp : public NeighbourWaiters {
   explicit Udp(RingCore* core);
   ~Udp();
 
-  // --- Sockets (udp_open.cc, udp_close.cc) ---
+  // --- Sockets (udp_open.cc, udp_rules.cc, udp_close.cc) ---
 
   // EADDRINUSE, EADDRNOTAVAIL, EMFILE. What the kernel and the card say comes as OP_DONE, cookie 0.
   Outcome Open(const UdpOptions& options, Handle* handle);
@@ -119,10 +122,14 @@ class Udp : public NeighbourWaiters {
   void OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fallback);
   // Takes a group off a socket; emits nothing.
   void Forget(Handle handle, wire::Ipv4Address group);
+  // Gives a membership its old filter back; emits nothing.
+  void RestoreFilter(Handle handle, wire::Ipv4Address group, udp::SourceFilter filter);
   void Released(Handle handle);
-  void SlowPath(Handle handle, packet::Buffer* buffer, const wire::Endpoint& source,
-                const wire::Endpoint& destination);
-  void IcmpError(Handle handle, const wire::Endpoint& destination, int error);
+  // `ifindex`: where the kernel got it; 0: not said.
+  void SlowPath(Handle handle, packet::Buffer* buffer, uint32_t ifindex,
+                const wire::UdpFlow& flow);
+  // An ICMP error about a datagram to `destination`, or a rule that could not follow (port 0).
+  void SocketError(Handle handle, const wire::Endpoint& destination, int error);
 
   // --- Accessors ---
 
@@ -143,6 +150,8 @@ class Udp : public NeighbourWaiters {
   void ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                      const udp::Binding* binding);
   bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);
+  bool AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links);
+  void NumberChain(packet::Buffer* head);
   // Datagrams in several buffers (udp_chains.cc).
   void ReceiveFragment(const nic::RxFrame& rx, const wire::UdpFrame& frame);
   void DeliverWhole(ip::ReassembledDatagram& whole);
@@ -179,7 +188,10 @@ class Udp : public NeighbourWaiters {
   Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
   void StartOpen(UdpSocket& socket);
   void StartRelease(UdpSocket& socket);
-  void SetLocalAddresses();
+  std::vector<udp::LocalAddress> LocalAddresses() const;
+  std::vector<nic::FlowRule> RulesOf(const UdpSocket& socket) const;
+  void FollowAddresses(const std::vector<udp::LocalAddress>& local);
+  void StartRules(UdpSocket& socket);
   void CountLocal(const UdpSocket& socket, int change);
   void AddNews(UdpSocket& socket);
 

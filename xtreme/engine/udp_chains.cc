@@ -15,10 +15,33 @@
 
 namespace xtreme::engine {
 
+// New bytes are in these buffers: who held them before, by max_held, does no more.
+void Udp::NumberChain(packet::Buffer* head) {
+  if (sockets_->serials == nullptr) return;
+  for (packet::Buffer* link = head; link != nullptr; link = link->next) {
+    sockets_->serials->Received(link);
+  }
+}
+
+// Whether a socket with a limit may have all of a chain; if not, it is released.
+bool Udp::AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links) {
+  if (!socket.held->HasRoom(links, core_->poll_ticks)) {
+    ++socket.sends.held_limit;
+    core_->CountLoss(Drop::kHeldLimit);
+    packet::BufferPool::ReleaseChain(head);
+    return false;
+  }
+  for (packet::Buffer* link = head; link != nullptr; link = link->next) {
+    socket.held->Add(link, core_->poll_ticks);
+  }
+  return true;
+}
+
 void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFlow& flow,
                     uint16_t flags) {
   uint32_t links = 0;
   for (const packet::Buffer* link = buffer; link != nullptr; link = link->next) ++links;
+  if (socket.held != nullptr && !AdmitChain(socket, buffer, links)) return;
   if (links > 1) flags |= kChained;
   if (flow.destination.IsMulticast()) flags |= kMulticast;
   Completion* completion = core_->Emit(Kind::kPacket);
@@ -38,22 +61,24 @@ void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFl
   socket.CountReceived(completion->length);
 }
 
-void Udp::SlowPath(Handle handle, packet::Buffer* buffer, const wire::Endpoint& source,
-                   const wire::Endpoint& destination) {
+void Udp::SlowPath(Handle handle, packet::Buffer* buffer, uint32_t ifindex,
+                   const wire::UdpFlow& flow) {
   UdpSocket* socket = Find(handle);
-  if (socket == nullptr) {
+  bool wanted = socket != nullptr;
+  if (wanted && flow.destination.IsMulticast()) {
+    // The kernel hands out what anybody on the host joined, on any interface.
+    const udp::Membership* joined = socket->FindMembership(flow.destination, flow.vlan_id);
+    const bool here = ifindex == 0 || ifindex == core_->device.ifindex;
+    wanted = here && joined != nullptr && joined->filter.Admits(flow.source);
+  }
+  if (!wanted) {
     packet::BufferPool::ReleaseChain(buffer);
-    core_->tally.drops.Count(Drop::kClosed);
+    core_->tally.drops.Count(socket == nullptr ? Drop::kClosed : Drop::kSlowPathGroup);
     return;
   }
   ++core_->tally.counters.slow_path;
-  EmitChain(*socket, buffer,
-            {.destination = destination.address,
-             .source = source.address,
-             .destination_port = destination.port,
-             .source_port = source.port,
-             .vlan_id = core_->device.vlan_id},
-            kSlowPath);
+  NumberChain(buffer);
+  EmitChain(*socket, buffer, flow, kSlowPath);
 }
 
 void Udp::ReceiveFragment(const nic::RxFrame& rx, const wire::UdpFrame& frame) {
@@ -81,6 +106,7 @@ void Udp::DeliverWhole(ip::ReassembledDatagram& whole) {
     ledger_->verdicts.Count(verdict);
   }
   if (binding == nullptr) return packet::BufferPool::ReleaseChain(whole.head);
+  NumberChain(whole.head);
   const uint16_t flags = demux_->Next(binding, flow) == nullptr ? 0 : kShared;
   while (binding != nullptr) {
     const udp::Binding* next = demux_->Next(binding, flow);

@@ -156,7 +156,7 @@ void Udp::OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fa
   completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
 }
 
-void Udp::IcmpError(Handle handle, const wire::Endpoint& destination, int error) {
+void Udp::SocketError(Handle handle, const wire::Endpoint& destination, int error) {
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return;
   Completion* completion = core_->Emit(Kind::kError);

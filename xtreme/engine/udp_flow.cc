@@ -141,11 +141,6 @@ void Udp::LoopBack(const SendFlow& flow, const Payload& payload) {
   packet::BufferPool::ReleaseByOwner(buffer);
 }
 
-void Udp::AdoptRoutes() {
-  SetLocalAddresses();
-  neighbours_->AdoptRoutes();
-}
-
 void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {
   neighbours_->Seen(address, mac);
 }

@@ -12,6 +12,7 @@
 #include "stack/wire/ipv4.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/copy_in.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/reassembly.h"
@@ -32,37 +33,22 @@ struct SlowDatagram {
   wire::Endpoint destination;
   std::vector<uint8_t> payload;
   int error;
+  uint32_t ifindex;
 };
-
-// Copies a datagram into pool buffers, as many as it takes; null when there are too few.
-packet::Buffer* CopyIn(packet::BufferPool* pool, const std::vector<uint8_t>& payload) {
-  packet::Buffer* head = nullptr;
-  packet::Buffer** link = &head;
-  size_t copied = 0;
-  do {
-    packet::Buffer* buffer = pool->Acquire();
-    if (buffer == nullptr) {
-      packet::BufferPool::ReleaseChain(head);
-      return nullptr;
-    }
-    const size_t length = std::min<size_t>(pool->payload_bytes(), payload.size() - copied);
-    memcpy(buffer->data, payload.data() + copied, length);
-    buffer->length = static_cast<uint32_t>(length);
-    copied += length;
-    *link = buffer;
-    link = &buffer->next;
-  } while (copied < payload.size());
-  return head;
-}
 
 void Arrive(Ring& ring, const SlowDatagram& datagram) {
   RingCore& core = ring.core();
   if (datagram.error != 0) {
-    return ring.udp().IcmpError(datagram.socket, datagram.destination, datagram.error);
+    return ring.udp().SocketError(datagram.socket, datagram.destination, datagram.error);
   }
   packet::Buffer* buffer = CopyIn(core.device.pool.get(), datagram.payload);
   if (buffer == nullptr) return core.CountLoss(Drop::kSlowPathBuffers);
-  ring.udp().SlowPath(datagram.socket, buffer, datagram.source, datagram.destination);
+  ring.udp().SlowPath(datagram.socket, buffer, datagram.ifindex,
+                      {.destination = datagram.destination.address,
+                       .source = datagram.source.address,
+                       .destination_port = datagram.destination.port,
+                       .source_port = datagram.source.port,
+                       .vlan_id = core.device.vlan_id});
 }
 
 // What opening a socket asks of the control thread.
@@ -102,7 +88,8 @@ struct OpenWork {
                           .source = datagram.source,
                           .destination = datagram.destination,
                           .payload = {datagram.payload.begin(), datagram.payload.end()},
-                          .error = datagram.error};
+                          .error = datagram.error,
+                          .ifindex = datagram.ifindex};
         mailbox->Push(MakeNotice([slow = std::move(slow)](Ring& ring) { Arrive(ring, slow); }));
       });
     });
@@ -121,7 +108,7 @@ Udp::Udp(RingCore* core)
       neighbours_(std::make_unique<Neighbours>(core, this)),
       ledger_(std::make_unique<FrameLedger>()),
       ports_(std::make_unique<PortStock>()) {
-  SetLocalAddresses();
+  demux_->SetLocalAddresses(LocalAddresses());
   if (core->options.fragments == Fragments::kOwn) {
     // Fragments may hold a quarter of the pool.
     const packet::BufferPool& pool = *core->device.pool;
@@ -137,16 +124,6 @@ Udp::~Udp() {
   sockets_->ForEach([this](UdpSocket& socket) {
     if (socket.attached()) demux_->Detach(socket);
   });
-}
-
-void Udp::SetLocalAddresses() {
-  std::vector<udp::Demux::LocalAddress> local;
-  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
-    if (address.ifindex != core_->device.ifindex) continue;
-    local.push_back({.prefix = {address.local, address.prefix_length},
-                     .vlan_id = core_->device.vlan_id});
-  }
-  demux_->SetLocalAddresses(local);
 }
 
 UdpSocket* Udp::Find(Handle handle) const {
@@ -226,35 +203,12 @@ void Udp::StartOpen(UdpSocket& socket) {
   OpenWork work{.handle = socket.handle,
                 .local = socket.local(),
                 .reuse = socket.settings.reuse,
-                .deliver = core_->options.fragments == Fragments::kKernel &&
-                           !socket.local().address.IsMulticast(),
+                .deliver = core_->options.fragments == Fragments::kKernel,
+                .rules = RulesOf(socket),
                 .side = core_->host.control_side,
                 .holdings = socket.holdings,
                 .mailbox = core_->host.mailbox,
                 .control = core_->host.control};
-  nic::FlowRule rule;
-  rule.match.destination_mac = core_->device.nic->mac();
-  if (core_->device.vlan_id != 0) rule.match.vlan_id = core_->device.vlan_id;
-  rule.match.protocol = wire::kIpProtocolUdp;
-  // No fragment matches a port: who reassembles takes the whole address.
-  if (reassembly_ == nullptr) rule.match.destination_port = socket.local().port;
-  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
-    if (address.ifindex != core_->device.ifindex) continue;
-    const bool wanted = socket.local().address.IsAny() || socket.local().address == address.local;
-    if (!wanted) continue;
-    rule.match.destination_ip = address.local;
-    // A port that is ours alone: the tag is a hint to its socket.
-    const bool tagged = !socket.settings.reuse && !socket.local().address.IsAny() &&
-                        rule.match.destination_port.has_value();
-    rule.tag = tagged ? PlaceOf(socket.handle) + 1 : 0;
-    work.rules.push_back(rule);
-  }
-  if (socket.settings.broadcast || demux_->IsBroadcast(socket.local().address)) {
-    rule.match.destination_mac = wire::MacAddress::Broadcast();
-    rule.match.destination_ip.reset();
-    rule.tag = 0;
-    work.rules.push_back(rule);
-  }
   core_->Start(MakeOperation([work = std::move(work)]() mutable {
     bool fallback = false;
     const Outcome outcome = OutcomeOf(work.Run(&fallback));

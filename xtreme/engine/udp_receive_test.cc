@@ -345,5 +345,47 @@ TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
   Release(got);
 }
 
+TEST_F(UdpReceiveTest, MaxHeldCoversTheSlowPathAndReassembledDatagrams) {
+  Open();
+  OpenSocket({.local = {kOwn, 7000}, .max_held = 4});
+  const std::string three_buffers(5'000, 'L');
+  const auto push = [&] {
+    kernel->Push(7000, {.source = kPeer, .destination = {kOwn, 7000}}, three_buffers);
+    std::vector<Completion> got;
+    while (got.empty()) got = Settle();
+    return got;
+  };
+  const auto first = push();
+  ASSERT_EQ(Kinds(first), std::vector<Kind>{Kind::kPacket});
+  now += 1'000;
+  EXPECT_EQ(Kinds(push()), std::vector<Kind>{Kind::kRing});
+  EXPECT_EQ(Counter("drop", "held_limit"), 1u);
+  Release(first);
+  now += 1'000;
+  const auto again = push();
+  ASSERT_EQ(Kinds(again), std::vector<Kind>{Kind::kPacket});
+  Release(again);
+}
+
+TEST_F(UdpReceiveTest, AReassembledDatagramCountsAsManyBuffersAsItHolds) {
+  options.fragments = Fragments::kOwn;
+  Open();
+  OpenSocket({.local = {kOwn, 7000}, .max_held = 4});
+  const auto deliver = [&] {
+    now += 1'000;
+    for (const auto& frame : Fragments({.payload = std::string(3'000, 'f')}, 1'000)) {
+      nic->Deliver(frame);
+    }
+    return PollAll();
+  };
+  const auto first = deliver();
+  ASSERT_EQ(Kinds(first), std::vector<Kind>{Kind::kPacket});
+  EXPECT_EQ(Kinds(deliver()), std::vector<Kind>{Kind::kRing});
+  Release(first);
+  const auto again = deliver();
+  EXPECT_EQ(Kinds(again), std::vector<Kind>{Kind::kPacket});
+  Release(again);
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing
