@@ -21,14 +21,16 @@ namespace xtreme::connectx {
 
 class ConnectXRig {
  public:
-  explicit ConnectXRig(SoftwareConnectX::Mode mode, ServiceThread::Options thread = {}) {
+  // `device`: what both are, but for name and address.
+  explicit ConnectXRig(SoftwareConnectX::Mode mode, ServiceThread::Options thread = {},
+                       const Device::Options& device = {}) {
     auto link = MakeLink();
     EXPECT_TRUE(link.ok()) << link.status();
     ends_ = *std::move(link);
     auto connectx = SoftwareConnectX::Create(
         {.mode = mode,
-         .ports = {{.device = {.name = "mlx5_0", .mac = kMacA}, .wire = ends_[0].get()},
-                   {.device = {.name = "mlx5_1", .mac = kMacB}, .wire = ends_[1].get()}},
+         .ports = {{.device = Named(device, "mlx5_0", kMacA), .wire = ends_[0].get()},
+                   {.device = Named(device, "mlx5_1", kMacB), .wire = ends_[1].get()}},
          .thread = thread});
     EXPECT_TRUE(connectx.ok()) << connectx.status();
     connectx_ = *std::move(connectx);
@@ -36,6 +38,8 @@ class ConnectXRig {
 
   SoftwareConnectX& operator*() { return *connectx_; }
   SoftwareConnectX* operator->() { return connectx_.get(); }
+  // The end of the cable in device `index`, to pull it.
+  LinkEnd& end(size_t index) { return *ends_[index]; }
 
   // What the programs of a test must leave: no object, and nothing that hardware punishes.
   void ExpectClean() {
@@ -46,6 +50,12 @@ class ConnectXRig {
   }
 
  private:
+  static Device::Options Named(Device::Options device, const char* name, const MacAddress& mac) {
+    device.name = name;
+    device.mac = mac;
+    return device;
+  }
+
   std::array<std::unique_ptr<LinkEnd>, 2> ends_;
   std::unique_ptr<SoftwareConnectX> connectx_;
 };

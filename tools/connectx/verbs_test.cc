@@ -320,8 +320,6 @@ TEST_F(VerbsTest, WhatIsNotOfferedIsRefusedBeforeOrAtTheBoundary) {
   Endpoint a("mlx5_0");
   ibv_srq_init_attr shared{.attr = {.max_wr = 4, .max_sge = 1}};
   EXPECT_EQ(ibv_create_srq(a.pd(), &shared), nullptr);
-  ibv_alloc_dm_attr device_memory{.length = 4096};
-  EXPECT_EQ(ibv_alloc_dm(a.context(), &device_memory), nullptr);
   ibv_wq_init_attr receive{.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = a.pd(),
                            .cq = a.receive_cq()};
   EXPECT_EQ(ibv_create_wq(a.context(), &receive), nullptr);
@@ -332,6 +330,9 @@ TEST_F(VerbsTest, MemoryThatIsNotThereCannotBeRegistered) {
   Endpoint a("mlx5_0");
   EXPECT_EQ(ibv_reg_mr(a.pd(), reinterpret_cast<void*>(0x1000), 4096, 0), nullptr);
   EXPECT_EQ(errno, EFAULT);
+  std::vector<uint8_t> memory(1);
+  EXPECT_EQ(ibv_reg_mr(a.pd(), memory.data(), 0, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
 }
 
 TEST_F(VerbsTest, CompletionQueueNeedsAVectorThatTheDeviceHas) {

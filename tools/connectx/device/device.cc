@@ -46,7 +46,10 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(const Options& options, W
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   absl::StatusOr<std::unique_ptr<UarTable>> uars = UarTable::Create(options.limits.uars);
   if (!uars.ok()) return uars.status();
-  auto state = std::make_unique<DeviceState>(options, *std::move(uars), wire, clock);
+  auto device_memory = DeviceMemoryTable::Create(options.limits.device_memory_bytes);
+  if (!device_memory.ok()) return device_memory.status();
+  auto state = std::make_unique<DeviceState>(options, *std::move(uars), *std::move(device_memory),
+                                             wire, clock);
   state->BeginPass();
   return std::unique_ptr<Device>(new Device(std::move(state)));
 }
@@ -102,6 +105,18 @@ int Device::DeregisterMemory(uint32_t lkey) {
   ControlLock lock(state_.get());
   return state_->environment.memory.Deregister(lkey);
 }
+
+int Device::AllocDeviceMemory(uint64_t bytes, uint32_t alignment_log2, DeviceMemory* memory) {
+  ControlLock lock(state_.get());
+  return state_->device_memory->Alloc(bytes, alignment_log2, memory);
+}
+
+int Device::FreeDeviceMemory(uint64_t offset) {
+  ControlLock lock(state_.get());
+  return state_->device_memory->Free(offset);
+}
+
+int Device::device_memory_fd() const { return state_->device_memory->fd(); }
 
 int Device::AllocUar(UarType type, Uar* uar) {
   if (type == UarType::kBlueFlame && !options().features.blueflame) return EOPNOTSUPP;

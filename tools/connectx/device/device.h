@@ -40,6 +40,7 @@ class Device {
     uint32_t flow_rules = 65536;
     uint32_t uars = 1024;
     uint32_t memory_regions = 65536;
+    uint64_t device_memory_bytes = 131'072;  // 0: a device without.
   };
 
   struct Features {
@@ -95,9 +96,16 @@ class Device {
   int AllocPd(uint32_t* pd);
   int FreePd(uint32_t pd);
 
-  // EINVAL (empty, wraps, unknown PD), ENOMEM (limit). Deregister: EINVAL (unknown key).
+  // EINVAL (no memory, wraps, unknown PD), ENOMEM (limit). Deregister: EINVAL (unknown key).
   int RegisterMemory(const MemoryRequest& request, MemoryKeys* keys);
   int DeregisterMemory(uint32_t lkey);
+
+  // On-device memory, whole pages of device_memory_fd(). Its start is registered like any memory's.
+  // EOPNOTSUPP (the device has none), EINVAL (no bytes, alignment above a page), ENOMEM (no room).
+  // Free: EINVAL.
+  int AllocDeviceMemory(uint64_t bytes, uint32_t alignment_log2, DeviceMemory* memory);
+  int FreeDeviceMemory(uint64_t offset);
+  int device_memory_fd() const;
 
   // Pages of uar_fd(), zeroed. ENOMEM (limit), EOPNOTSUPP (no BlueFlame). FreeUar: EBUSY while
   // queues use it, EINVAL.

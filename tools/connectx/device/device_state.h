@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tools/connectx/device/device.h"
+#include "tools/connectx/device/device_memory.h"
 #include "tools/connectx/device/environment.h"
 #include "tools/connectx/device/pump.h"
 #include "tools/connectx/device/queue_pair.h"
@@ -30,11 +31,13 @@ struct ProtectionDomain {
 
 struct DeviceState {
   DeviceState(const Device::Options& options, std::unique_ptr<UarTable> uar_table,
-              Wire* device_wire, const Clock* device_clock)
+              std::unique_ptr<DeviceMemoryTable> memory_table, Wire* device_wire,
+              const Clock* device_clock)
       : wire(device_wire),
         clock(device_clock),
         environment(options),
         uars(std::move(uar_table)),
+        device_memory(std::move(memory_table)),
         steering(options.limits.flow_rules),
         pump(&environment, uars.get(), &steering, device_wire),
         pds(kFirstPd, kMaxPds),
@@ -67,6 +70,7 @@ struct DeviceState {
 
   Environment environment;
   std::unique_ptr<UarTable> uars;
+  std::unique_ptr<DeviceMemoryTable> device_memory;
   Steering steering;
   Pump pump;
   SlotTable<ProtectionDomain> pds;

@@ -241,7 +241,7 @@ TEST_F(DeviceTest, MalformedRequestsAreRefused) {
   qp_request.uidx = 1 << 24;
   EXPECT_EQ(device.CreateQp(qp_request, &number), EINVAL) << "uidx of 25 bits";
   MemoryKeys keys;
-  EXPECT_EQ(device.RegisterMemory({.pd = program.pd, .start = ring}, &keys), EINVAL) << "empty";
+  EXPECT_EQ(device.RegisterMemory({.pd = program.pd, .length = 1}, &keys), EINVAL) << "none";
   EXPECT_EQ(device.RegisterMemory({.pd = 1, .start = ring, .length = 1}, &keys), EINVAL);
   EXPECT_EQ(device.DeregisterMemory(0x100), EINVAL) << "the terminator is no key";
 }

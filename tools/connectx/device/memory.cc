@@ -8,7 +8,7 @@
 namespace xtreme::connectx {
 
 int MemoryTable::Register(const MemoryRequest& request, MemoryKeys* keys) {
-  if (request.start == nullptr || request.length == 0) return EINVAL;
+  if (request.start == nullptr) return EINVAL;
   if (request.iova + request.length < request.iova) return EINVAL;
   uint32_t index;
   if (!free_.empty()) {

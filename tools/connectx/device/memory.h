@@ -20,7 +20,7 @@ class MemoryTable {
  public:
   explicit MemoryTable(uint32_t limit) : limit_(limit), regions_(kFirstIndex) {}
 
-  // EINVAL: empty, or its addresses wrap around. ENOMEM: the limit.
+  // EINVAL: no memory, or its addresses wrap around. ENOMEM: the limit.
   int Register(const MemoryRequest& request, MemoryKeys* keys);
   // EINVAL: no such key. A key comes back with another low byte, so a stale one is not valid.
   int Deregister(uint32_t lkey);

@@ -45,7 +45,7 @@ class EventSink {
 struct MemoryRequest {
   uint32_t pd = 0;
   uint8_t* start = nullptr;  // Where the program has it mapped.
-  uint64_t length = 0;       // At least 1.
+  uint64_t length = 0;       // May be 0: a key that covers nothing.
   uint64_t iova = 0;         // The address WQEs use: `start`'s, or 0 for a zero-based region.
   bool local_write = false;  // IBV_ACCESS_LOCAL_WRITE: receives may be scattered here.
 };
@@ -53,6 +53,14 @@ struct MemoryRequest {
 struct MemoryKeys {
   uint32_t lkey = 0;
   uint32_t rkey = 0;
+};
+
+// Pages in the NIC (ibv_alloc_dm). `offset` is in Device::device_memory_fd(): where the boundary
+// maps whole pages of 4,096 bytes for the program.
+struct DeviceMemory {
+  uint8_t* start = nullptr;  // The device's own mapping of it.
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // As asked for.
 };
 
 enum class UarType : uint8_t { kBlueFlame, kNonCached };

@@ -85,6 +85,7 @@ Context::~Context() {
   for (auto& [handle, qp] : qps) device->DestroyQp(qp.qpn);
   for (auto& [handle, cq] : cqs) device->DestroyCq(cq.cqn, nullptr);
   for (auto& [handle, region] : memory_regions) device->DeregisterMemory(region.lkey);
+  for (auto& [handle, dm] : device_memories) device->FreeDeviceMemory(dm.memory.offset);
   for (auto& [handle, uar] : uars) device->FreeUar(uar.uar.page_id);
   for (auto& [handle, pd] : pds) device->FreePd(pd.pdn);
 }
@@ -93,6 +94,7 @@ void Context::CountObjects(LiveObjects& live) const {
   live.contexts += 1;
   live.pds += pds.size();
   live.memory_regions += memory_regions.size();
+  live.device_memories += device_memories.size();
   live.uars += uars.size();
   live.channels += completion_channels.size();
   live.cqs += cqs.size();
@@ -153,6 +155,7 @@ int QueryDeviceExtended(Context& context, const VerbsCall& call) {
                                          : 0u,
                   .cq_moderation_caps = {.max_cq_moderation_count = 0xffff,
                                          .max_cq_moderation_period = 0xfff},
+                  .max_dm_size = options.limits.device_memory_bytes,
               });
   call.Answer(UVERBS_ATTR_UHW_OUT,
               mlx5_ib_query_device_resp{

@@ -36,7 +36,21 @@ struct PdObject {
 
 struct MrObject {
   uint32_t lkey = 0;
+  uint32_t device_memory = 0;  // Handle of the on-device memory it lies in; 0: the program's own.
 };
+
+struct DmObject {
+  DeviceMemory memory;
+  uint32_t regions = 0;  // That lie in it.
+};
+
+// What the program maps it by, and how much.
+inline uint16_t PageIndex(const DmObject& object) {
+  return static_cast<uint16_t>(object.memory.offset >> 12);
+}
+inline uint64_t MappedBytes(const DmObject& object) {
+  return (object.memory.bytes + 4095) & ~uint64_t{4095};
+}
 
 struct UarObject {
   Uar uar;
@@ -63,6 +77,7 @@ struct LiveObjects {
   size_t contexts = 0;
   size_t pds = 0;
   size_t memory_regions = 0;
+  size_t device_memories = 0;
   size_t uars = 0;
   size_t channels = 0;
   size_t cqs = 0;
@@ -89,6 +104,7 @@ struct Context {
   std::map<int, std::shared_ptr<EventChannel>> completion_channels;  // By the program's descriptor.
   HandleTable<PdObject> pds;
   HandleTable<MrObject> memory_regions;
+  HandleTable<DmObject> device_memories;
   HandleTable<UarObject> uars;
   HandleTable<CqObject> cqs;
   HandleTable<QpObject> qps;
@@ -109,6 +125,11 @@ int AllocPd(Context& context, const VerbsCall& call);
 int DestroyPd(Context& context, const VerbsCall& call);
 int RegisterMemory(Context& context, const VerbsCall& call);
 int DestroyMemoryRegion(Context& context, const VerbsCall& call);
+
+// device_memory.cc
+int AllocDeviceMemory(Context& context, const VerbsCall& call);
+int FreeDeviceMemory(Context& context, const VerbsCall& call);
+int RegisterDeviceMemory(Context& context, const VerbsCall& call);
 
 // uar.cc
 int AllocUar(Context& context, const VerbsCall& call);

@@ -68,6 +68,7 @@ int RegisterMemory(Context& context, const VerbsCall& call) {
   const PdObject* pd = context.pds.Find(request.pd_handle);
   if (pd == nullptr) return EINVAL;
   if (const int error = CheckAccess(request.access_flags); error != 0) return error;
+  if (request.length == 0) return EINVAL;
   if (request.start % kPageBytes != request.hca_va % kPageBytes) return EINVAL;
   if (request.start + request.length < request.start) return EINVAL;
   if (!IsMapped(request.start, request.length)) return EFAULT;
@@ -92,6 +93,8 @@ int DestroyMemoryRegion(Context& context, const VerbsCall& call) {
   const MrObject* region = context.memory_regions.Find(handle);
   if (region == nullptr) return ENOENT;
   if (const int error = context.device->DeregisterMemory(region->lkey); error != 0) return error;
+  DmObject* memory = context.device_memories.Find(region->device_memory);
+  if (memory != nullptr) --memory->regions;
   context.memory_regions.Remove(*handle);
   return 0;
 }

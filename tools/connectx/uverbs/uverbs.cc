@@ -85,19 +85,18 @@ std::optional<intptr_t> Uverbs::Mmap(void* address, size_t length, int protectio
   const auto opened = contexts_.find(fd);
   if (opened == contexts_.end()) return std::nullopt;
   if (const int error = PlannedFailure(kMmap); error != 0) return -error;
-  if (length != ClockPages::kPageBytes) return -EINVAL;
   const auto what = MmapOffset::Parse(static_cast<uint64_t>(offset));
-  int memory_fd = -1;
-  uint64_t at = 0;
+  Mapping mapping;
   const Opened& open = opened->second;
-  const int error = ResolveMapping(*open.context, *open.port, what, &memory_fd, &at);
+  const int error = ResolveMapping(*open.context, *open.port, what, &mapping);
   if (error != 0) return -error;
-  const bool is_uar = what.command == MmapOffset::kUarCommand;
-  if (!is_uar && (protection & PROT_WRITE) != 0) return -EPERM;
+  if (length != mapping.bytes) return -EINVAL;
+  if (!mapping.writable && (protection & PROT_WRITE) != 0) return -EPERM;
   // The C library's, so that a sanitizer learns of the mapping.
-  void* const mapped = ::mmap(address, length, protection | PROT_READ, flags, memory_fd,
-                              static_cast<off_t>(at));
+  void* const mapped = ::mmap(address, length, protection | PROT_READ, flags, mapping.fd,
+                              static_cast<off_t>(mapping.at));
   if (mapped == MAP_FAILED) return -errno;
+  const bool is_uar = what.command == MmapOffset::kUarCommand;
   if (observer_ != nullptr && is_uar) observer_->OnUarMapped(mapped, length);
   if (observer_ != nullptr && what.command == MLX5_IB_MMAP_CORE_CLOCK) {
     observer_->OnClockMapped(mapped, length);
@@ -105,23 +104,30 @@ std::optional<intptr_t> Uverbs::Mmap(void* address, size_t length, int protectio
   return reinterpret_cast<intptr_t>(mapped);
 }
 
-int Uverbs::ResolveMapping(const Context& context, const Port& port, MmapOffset offset, int* fd,
-                           uint64_t* at) const {
+int Uverbs::ResolveMapping(const Context& context, const Port& port, MmapOffset offset,
+                           Mapping* mapping) const {
   switch (offset.command) {
     case MLX5_IB_MMAP_CORE_CLOCK:
-      *fd = port.clock_pages->fd();
-      *at = ClockPages::kRegisterOffset;
+      *mapping = {.fd = port.clock_pages->fd(), .at = ClockPages::kRegisterOffset};
       return 0;
     case MLX5_IB_MMAP_CLOCK_INFO:
       if (offset.index != MLX5_IB_CLOCK_INFO_V1) return EINVAL;
-      *fd = port.clock_pages->fd();
-      *at = ClockPages::kParametersOffset;
+      *mapping = {.fd = port.clock_pages->fd(), .at = ClockPages::kParametersOffset};
       return 0;
+    case MLX5_IB_MMAP_DEVICE_MEM:
+      for (const auto& [handle, object] : context.device_memories) {
+        if (PageIndex(object) != offset.index) continue;
+        *mapping = {.fd = port.device->device_memory_fd(),
+                    .at = object.memory.offset,
+                    .bytes = MappedBytes(object),
+                    .writable = true};
+        return 0;
+      }
+      return EINVAL;
     case MmapOffset::kUarCommand:
       for (const auto& [handle, object] : context.uars) {
         if (object.uar.page_id != offset.index) continue;
-        *fd = port.device->uar_fd();
-        *at = object.uar.offset;
+        *mapping = {.fd = port.device->uar_fd(), .at = object.uar.offset, .writable = true};
         return 0;
       }
       return EINVAL;

@@ -75,9 +75,16 @@ class Uverbs final : public Boundary {
   // What the call named `command` must fail with; 0: nothing.
   int PlannedFailure(std::string_view command);
   int Run(Context& context, void* argument);
+  // What a page offset stands for.
+  struct Mapping {
+    int fd = -1;
+    uint64_t at = 0;
+    uint64_t bytes = ClockPages::kPageBytes;
+    bool writable = false;
+  };
   // An errno, or 0 with what to map.
-  int ResolveMapping(const Context& context, const Port& port, MmapOffset offset, int* fd,
-                     uint64_t* at) const;
+  int ResolveMapping(const Context& context, const Port& port, MmapOffset offset,
+                     Mapping* mapping) const;
 
   struct Opened {
     const Port* port = nullptr;
