@@ -56,7 +56,7 @@ static_assert(base::DescribesEveryCounter<ReassemblyCounters>());
 // A run of bytes in a chain of buffers, one reference of each.
 struct Run {
   Seq sequence;
-  uint32_t length = 0;            // the sum of the chain, not 0
+  uint32_t length = 0;  // the sum of the chain, not 0
   packet::Buffer* head = nullptr;
   uint64_t stamp = 0;  // the caller's, of the segment: its hardware time
 

@@ -41,9 +41,9 @@ class RttEstimator {
     // may delay an acknowledgement: what they wait (up to 500 ms, RFC 9293 section 3.8.6.3) should
     // be less.
     base::Nanoseconds min_rto = base::Milliseconds(200);
-    base::Nanoseconds max_rto = base::Seconds(60);             // RFC 6298 (2.5): at least 60 s
-    base::Nanoseconds granularity = base::Microseconds(1);     // G of RFC 6298 (2.3): of the timers
-    base::Nanoseconds after_lost_syn_rto = base::Seconds(3);   // RFC 6298 (5.7)
+    base::Nanoseconds max_rto = base::Seconds(60);            // RFC 6298 (2.5): at least 60 s
+    base::Nanoseconds granularity = base::Microseconds(1);    // G of RFC 6298 (2.3): of the timers
+    base::Nanoseconds after_lost_syn_rto = base::Seconds(3);  // RFC 6298 (5.7)
   };
 
   // `options` outlives the estimator.

@@ -113,8 +113,8 @@ inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uin
   segment.flags = header[13];
   segment.window = base::LoadBe16(header + 14);
   segment.urgent_pointer = base::LoadBe16(header + 18);
-  segment.payload_bytes = static_cast<uint16_t>(total_bytes - kIpv4MinHeaderBytes -
-                                                kTcpMinHeaderBytes - option_bytes);
+  segment.payload_bytes =
+      static_cast<uint16_t>(total_bytes - kIpv4MinHeaderBytes - kTcpMinHeaderBytes - option_bytes);
   segment.options_error = TcpOptionsError::kNone;
   segment.options.Clear();
   if (option_bytes != 0) {

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stack/tcp/segment_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace xtreme::tcp {
+
+SegmentPool::SegmentPool(uint32_t segments)
+    : capacity_(segments), segments_(std::make_unique<Segment[]>(segments)) {
+  for (uint32_t i = segments; i-- > 0;) Release(&segments_[i]);
+}
+
+Segment* SegmentQueue::Append(const Payload& payload) {
+  Segment* const segment = pool_->Acquire();
+  if (segment == nullptr) [[unlikely]]
+    return nullptr;
+  segment->next = nullptr;
+  segment->previous = last_;
+  segment->bytes = payload.bytes;
+  segment->buffer = payload.buffer;
+  segment->cookie = payload.cookie;
+  segment->sequence = end_;
+  segment->length = payload.length;
+  segment->memory_key = payload.memory_key;
+  segment->flags = payload.flags;
+  segment->posted = 0;
+  segment->transmissions = 0;
+  (last_ != nullptr ? last_->next : first_) = segment;
+  last_ = segment;
+  if (first_unsent_ == nullptr) first_unsent_ = segment;
+  end_ = segment->end();
+  return segment;
+}
+
+uint32_t SegmentQueue::ExtendLast(std::span<const uint8_t> bytes, uint32_t max_length) {
+  if (first_unsent_ == nullptr) return 0;
+  Segment& last = *last_;
+  packet::Buffer* const buffer = last.buffer;
+  if (buffer == nullptr || buffer->owner_references != 1 || buffer->foreign.load() != 0 ||
+      last.length >= max_length || last.posted != 0 ||
+      last.Has(Segment::kFin | Segment::kWantWire | Segment::kWantDone)) {
+    return 0;
+  }
+  const uint8_t* const slot_end = buffer->pool->slot(buffer) + buffer->pool->buffer_bytes();
+  uint8_t* const to = buffer->data + buffer->length;
+  if (last.bytes + last.length != to) return 0;
+  const size_t room = std::min<size_t>(slot_end - to, max_length - last.length);
+  const auto count = static_cast<uint32_t>(std::min(bytes.size(), room));
+  std::memcpy(to, bytes.data(), count);
+  buffer->length += count;
+  last.length += count;
+  end_ += count;
+  return count;
+}
+
+bool SegmentQueue::AddFinToLast() {
+  if (first_unsent_ == nullptr || last_->Has(Segment::kFin)) return false;
+  last_->flags |= Segment::kFin;
+  end_ += 1;
+  return true;
+}
+
+Segment* SegmentQueue::Split(Segment& segment, uint32_t length) {
+  Segment* const front = pool_->Acquire();
+  if (front == nullptr) return nullptr;
+  *front = segment;
+  front->length = length;
+  front->posted = 0;
+  front->cookie = 0;
+  front->flags &= static_cast<uint16_t>(
+      ~(Segment::kFin | Segment::kPush | Segment::kWantWire | Segment::kWantDone));
+  if (segment.buffer != nullptr) packet::BufferPool::AddReferenceByOwner(segment.buffer);
+  const uint32_t taken = front->SequenceLength();
+  segment.sequence += taken;
+  segment.bytes += length;
+  segment.length -= length;
+  segment.flags &= static_cast<uint16_t>(~Segment::kSyn);
+  front->next = &segment;
+  (front->previous != nullptr ? front->previous->next : first_) = front;
+  segment.previous = front;
+  if (first_unsent_ == &segment) first_unsent_ = front;
+  if (lost_hint_ == &segment) lost_hint_ = front;
+  return front;
+}
+
+void SegmentQueue::MarkSent(Segment& segment, base::Nanoseconds now, bool posts_reference) {
+  const uint32_t bytes = segment.SequenceLength();
+  if (&segment == first_unsent_) [[likely]] {
+    first_unsent_ = segment.next;
+    flight_.outstanding += bytes;
+  } else if (!segment.Has(Segment::kRetransmitted | Segment::kSacked)) {
+    segment.flags |= Segment::kRetransmitted;
+    flight_.retransmitted += bytes;
+  }
+  segment.sent_at = now;
+  if (segment.transmissions < UINT8_MAX) ++segment.transmissions;
+  segment.posted += posts_reference;
+}
+
+SegmentQueue::Due SegmentQueue::OnWqeCompleted(Segment& segment) {
+  Due due{.wire = segment.Has(Segment::kWantWire), .cookie = segment.cookie};
+  segment.flags &= static_cast<uint16_t>(~Segment::kWantWire);
+  --segment.posted;
+  const bool left = segment.Has(Segment::kAcknowledged | Segment::kCancelled);
+  if (segment.posted != 0 || !left) return due;
+  due.done = segment.Has(Segment::kWantDone);
+  due.cancelled = segment.Has(Segment::kCancelled);
+  --waiting_for_wqe_;
+  Free(segment);
+  return due;
+}
+
+void SegmentQueue::CutFront(Segment& segment, Seq una) {
+  const uint32_t bytes = Distance(segment.sequence, una);
+  TakeFromFlight(segment, bytes);
+  // SYN stands before the payload.
+  const uint32_t payload = bytes - uint32_t{segment.Has(Segment::kSyn)};
+  segment.flags &= static_cast<uint16_t>(~Segment::kSyn);
+  segment.sequence = una;
+  segment.bytes += payload;
+  segment.length -= payload;
+}
+
+void SegmentQueue::MarkSacked(Segment& segment) {
+  const uint32_t bytes = segment.SequenceLength();
+  if (segment.Has(Segment::kLost)) flight_.lost -= bytes;
+  if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
+  segment.flags &= static_cast<uint16_t>(~(Segment::kLost | Segment::kRetransmitted));
+  segment.flags |= Segment::kSacked;
+  flight_.sacked += bytes;
+}
+
+void SegmentQueue::MarkLost(Segment& segment) {
+  const uint32_t bytes = segment.SequenceLength();
+  if (!segment.Has(Segment::kLost)) flight_.lost += bytes;
+  if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
+  segment.flags &= static_cast<uint16_t>(~Segment::kRetransmitted);
+  segment.flags |= Segment::kLost;
+  if (lost_hint_ == nullptr || segment.sequence < lost_hint_->sequence) lost_hint_ = &segment;
+}
+
+void SegmentQueue::ClearLost(Segment& segment) {
+  if (!segment.Has(Segment::kLost)) return;
+  segment.flags &= static_cast<uint16_t>(~Segment::kLost);
+  flight_.lost -= segment.SequenceLength();
+}
+
+void SegmentQueue::ClearSacked(Segment& segment) {
+  if (!segment.Has(Segment::kSacked)) return;
+  segment.flags &= static_cast<uint16_t>(~Segment::kSacked);
+  flight_.sacked -= segment.SequenceLength();
+}
+
+Segment* SegmentQueue::FirstLost() {
+  while (lost_hint_ != nullptr) {
+    const uint16_t known = lost_hint_->flags & (Segment::kLost | Segment::kRetransmitted);
+    if (known == Segment::kLost) return lost_hint_;
+    lost_hint_ = lost_hint_->next == first_unsent_ ? nullptr : lost_hint_->next;
+  }
+  return nullptr;
+}
+
+}  // namespace xtreme::tcp

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SegmentQueue: what a connection has to send, from SND.UNA on: sent segments, then unsent ones.
+//
+// The invariants: segments are in order and touch; a prefix of them is sent; a segment gives its
+// memory back, and its TX_DONE is due, only when it is acknowledged *and* no posted WQE refers to
+// it, for the acknowledgement of a first copy can arrive while a second waits in the SQ. Each
+// counter of `Flight` is the sum over its segments at all times. Nothing is allocated after the
+// pool's construction. Units: bytes of sequence space (payload, SYN and FIN). The thread that owns
+// the buffers' pool.
+#ifndef XTREME_STACK_TCP_SEGMENT_QUEUE_H_
+#define XTREME_STACK_TCP_SEGMENT_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "stack/base/time.h"
+#include "stack/packet/buffer.h"
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/sequence.h"
+
+namespace xtreme::tcp {
+
+// One cache line.
+struct alignas(64) Segment {
+  enum Flag : uint16_t {
+    kSyn = 1 << 0,
+    kFin = 1 << 1,
+    kPush = 1 << 2,
+    kWantWire = 1 << 3,  // TX_WIRE is due when the first copy has left
+    kWantDone = 1 << 4,
+    kSacked = 1 << 5,
+    kLost = 1 << 6,
+    // A copy is under way that was sent after the segment was found lost, or as a probe.
+    kRetransmitted = 1 << 7,
+    kAcknowledged = 1 << 8,
+    kCancelled = 1 << 9,  // its connection ended first: it may not have arrived
+  };
+
+  // Neighbours in the queue; `next` of a free one is the next free.
+  Segment* next = nullptr;
+  Segment* previous = nullptr;
+  const uint8_t* bytes = nullptr;    // the payload
+  packet::Buffer* buffer = nullptr;  // holds it, one reference; null: memory of the application
+  uint64_t cookie = 0;               // of TX_WIRE and TX_DONE
+  base::Nanoseconds sent_at;         // last
+  Seq sequence;
+  uint32_t length = 0;      // of the payload
+  uint32_t memory_key = 0;  // by which the device knows the application's memory
+  uint16_t flags = 0;
+  uint8_t posted = 0;         // WQEs that refer to the payload
+  uint8_t transmissions = 0;  // stops at 255
+
+  bool Has(uint16_t any_of) const { return (flags & any_of) != 0; }
+  uint32_t SequenceLength() const { return length + uint32_t{Has(kSyn)} + uint32_t{Has(kFin)}; }
+  Seq end() const { return sequence + SequenceLength(); }
+  bool WasRetransmitted() const { return transmissions > 1; }
+};
+static_assert(sizeof(Segment) == 64);
+
+// A fixed number of segments, shared by the connections of one ring.
+class SegmentPool {
+ public:
+  explicit SegmentPool(uint32_t segments);
+  SegmentPool(const SegmentPool&) = delete;
+  SegmentPool& operator=(const SegmentPool&) = delete;
+
+  // Not initialised but for being nobody's; null when there is none (counted).
+  Segment* Acquire() {
+    Segment* const segment = free_;
+    if (segment == nullptr) [[unlikely]] {
+      ++exhausted_;
+      return nullptr;
+    }
+    free_ = segment->next;
+    --free_count_;
+    return segment;
+  }
+  void Release(Segment* segment) {
+    segment->next = free_;
+    free_ = segment;
+    ++free_count_;
+  }
+
+  uint32_t capacity() const { return capacity_; }
+  uint32_t free_count() const { return free_count_; }
+  // How often Acquire found none.
+  uint64_t exhausted() const { return exhausted_; }
+  size_t memory_bytes() const { return capacity_ * sizeof(Segment); }
+
+ private:
+  const uint32_t capacity_;
+  const std::unique_ptr<Segment[]> segments_;
+  Segment* free_ = nullptr;
+  uint32_t free_count_ = 0;
+  uint64_t exhausted_ = 0;
+};
+
+// Bytes that were sent and not acknowledged by SND.UNA, and what is known of them.
+struct Flight {
+  uint32_t outstanding = 0;  // all of them: SND.NXT - SND.UNA
+  uint32_t sacked = 0;
+  uint32_t lost = 0;  // and not sacked since
+  uint32_t retransmitted = 0;
+
+  // What is estimated to be in the network. RFC 6675 section 4, SetPipe.
+  uint32_t Pipe() const { return outstanding - sacked - lost + retransmitted; }
+  friend bool operator==(const Flight&, const Flight&) = default;
+};
+
+class SegmentQueue {
+ public:
+  // What a send hands over.
+  struct Payload {
+    const uint8_t* bytes = nullptr;
+    uint32_t length = 0;
+    // Holds `bytes`: the caller's reference goes to the queue. Null: memory that the application
+    // registered under `memory_key` and keeps until TX_DONE.
+    packet::Buffer* buffer = nullptr;
+    uint32_t memory_key = 0;
+    uint16_t flags = 0;  // kSyn, kFin, kPush, kWantWire, kWantDone
+    uint64_t cookie = 0;
+  };
+
+  // `pool` outlives the queue. The first byte queued has sequence number `first`.
+  SegmentQueue(SegmentPool& pool, Seq first) : pool_(&pool), una_(first), end_(first) {}
+  // Nothing is queued and nothing is posted any more: Cancel came before.
+  ~SegmentQueue() = default;
+  SegmentQueue(const SegmentQueue&) = delete;
+  SegmentQueue& operator=(const SegmentQueue&) = delete;
+
+  // Before anything was queued: the initial sequence number became known.
+  void Reset(Seq first) { una_ = end_ = first; }
+
+  // --- What is to be sent ---
+
+  // Queues a segment behind all others; null, and nothing taken, when the pool is empty.
+  Segment* Append(const Payload& payload);
+
+  // Copies as many of `bytes` as fit behind the payload of the last segment, if that is unsent, not
+  // longer than `max_length` afterwards, in a buffer of the queue's alone, and without cookie or
+  // FIN. Returns how many: 0 is a usual answer.
+  uint32_t ExtendLast(std::span<const uint8_t> bytes, uint32_t max_length);
+
+  // Adds FIN to the last segment, if that is unsent. False: Append an empty one with kFin.
+  bool AddFinToLast();
+
+  // Cuts the first `length` payload bytes, fewer than there are, off `segment` and makes them a
+  // segment before it, which is returned; null when the pool is empty. Both hold the buffer. The
+  // posted WQEs, cookie, FIN and PSH stay with `segment`, which ends where it did.
+  Segment* Split(Segment& segment, uint32_t length);
+
+  // The device was given a copy of `segment`, at `now`: the first unsent one, or a sent one again.
+  // `posts_reference`: OnWqeCompleted comes once for this copy. Always, unless the payload went
+  // inline and the segment has no kWantWire, which only the completion can answer.
+  void MarkSent(Segment& segment, base::Nanoseconds now, bool posts_reference);
+
+  // --- What comes back ---
+
+  // What is due to the application.
+  struct Due {
+    bool wire = false;
+    bool done = false;  // and `cancelled` says how
+    bool cancelled = false;
+    uint64_t cookie = 0;
+  };
+  // A WQE that was posted with a reference completed. The segment may be gone after it.
+  Due OnWqeCompleted(Segment& segment);
+
+  // SND.UNA becomes `una`, which is after the old one and not past what was sent. Calls
+  // `acked(const Segment&)` for each segment that is acknowledged whole, in order, before it goes;
+  // those with kWantDone and `posted` 0 are due TX_DONE, others wait for OnWqeCompleted. A segment
+  // that is acknowledged in part is cut exactly.
+  template <typename Acked>
+  void Acknowledge(Seq una, Acked&& acked) {
+    Segment* segment = first_;
+    // `first_unsent_` ends the walk even if the peer is believed too much.
+    while (segment != first_unsent_ && segment->end() <= una) {
+      Segment* const next = segment->next;
+      acked(static_cast<const Segment&>(*segment));
+      Retire(*segment, Segment::kAcknowledged);
+      segment = next;
+    }
+    first_ = segment;
+    (segment != nullptr ? segment->previous : last_) = nullptr;
+    if (segment != first_unsent_ && segment->sequence < una) CutFront(*segment, una);
+    una_ = una;
+  }
+
+  // The connection ends: nothing is sent any more. Calls `cancelled(const Segment&)` for each
+  // segment; those with kWantDone and `posted` 0 are due TX_DONE, others wait.
+  template <typename Cancelled>
+  void Cancel(Cancelled&& cancelled) {
+    for (Segment* segment = first_; segment != nullptr;) {
+      Segment* const next = segment->next;
+      cancelled(static_cast<const Segment&>(*segment));
+      Retire(*segment, Segment::kCancelled);
+      segment = next;
+    }
+    first_ = last_ = first_unsent_ = lost_hint_ = nullptr;
+    flight_ = Flight();
+    end_ = una_;
+  }
+
+  // --- What is known of what was sent; each keeps the sums ---
+
+  // The peer holds it. It is sent and not marked so yet.
+  void MarkSacked(Segment& segment);
+  // It is believed lost: sent, not sacked. A copy that was retransmitted is lost too.
+  void MarkLost(Segment& segment);
+  // It was not lost after all.
+  void ClearLost(Segment& segment);
+  // The peer took back what it had (RFC 2018 section 8), or a time-out says to forget it.
+  void ClearSacked(Segment& segment);
+
+  // The first segment that is lost and not retransmitted since; null when there is none.
+  Segment* FirstLost();
+
+  // --- Accessors ---
+
+  bool empty() const { return first_ == nullptr; }
+  Segment* first() const { return first_; }  // the oldest unacknowledged; null when empty
+  Segment* last() const { return last_; }
+  Segment* first_unsent() const { return first_unsent_; }
+  bool all_acknowledged() const { return first_ == first_unsent_; }
+  // The last one that was sent; null when none is outstanding.
+  Segment* last_sent() const { return first_unsent_ != nullptr ? first_unsent_->previous : last_; }
+  Seq una() const { return una_; }
+  // SND.NXT: where the unsent begin.
+  Seq nxt() const { return first_unsent_ != nullptr ? first_unsent_->sequence : end_; }
+  Seq end() const { return end_; }
+  uint32_t unsent_bytes() const { return Distance(nxt(), end_); }
+  const Flight& flight() const { return flight_; }
+  // Segments that left the queue while a posted WQE refers to them.
+  uint32_t waiting_for_wqe() const { return waiting_for_wqe_; }
+
+ private:
+  void CutFront(Segment& segment, Seq una);
+  // Takes `segment` out of the sums and releases it, now or when its WQEs are completed.
+  void Retire(Segment& segment, uint16_t reason) {
+    if (&segment == lost_hint_) lost_hint_ = segment.next;
+    if (reason == Segment::kAcknowledged) TakeFromFlight(segment, segment.SequenceLength());
+    if (segment.posted != 0) [[unlikely]] {
+      segment.flags |= reason;
+      ++waiting_for_wqe_;
+      return;
+    }
+    Free(segment);
+  }
+  void TakeFromFlight(const Segment& segment, uint32_t bytes) {
+    flight_.outstanding -= bytes;
+    if (!segment.Has(Segment::kSacked | Segment::kLost | Segment::kRetransmitted)) [[likely]]
+      return;
+    if (segment.Has(Segment::kSacked)) flight_.sacked -= bytes;
+    if (segment.Has(Segment::kLost)) flight_.lost -= bytes;
+    if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
+  }
+  void Free(Segment& segment) {
+    if (segment.buffer != nullptr) packet::BufferPool::ReleaseByOwner(segment.buffer);
+    pool_->Release(&segment);
+  }
+
+  SegmentPool* pool_;
+  Segment* first_ = nullptr;
+  Segment* last_ = nullptr;
+  Segment* first_unsent_ = nullptr;
+  Segment* lost_hint_ = nullptr;  // none before it is lost and not retransmitted
+  Seq una_;
+  Seq end_;
+  Flight flight_;
+  uint32_t waiting_for_wqe_ = 0;
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_SEGMENT_QUEUE_H_
