@@ -92,13 +92,20 @@ int64_t SinceDevice(const xtreme::Completion& packet, int64_t ring_now_ns) {
   return since_ns >= 0 ? since_ns : receiver::RealNs() - packet.hw_time_ns;
 }
 
-void OnPacket(xtreme::Completion& packet, int64_t ring_now_ns, RingRun* run) {
+// What is done with a datagram, apart from how it was received: a profiler tells the two apart.
+[[gnu::noinline]] void HandleDatagram(xtreme::Completion& packet, int64_t ring_now_ns,
+                                      RingRun* run) {
   run->OnDatagram(packet.user_data, packet.bytes(), SinceDevice(packet, ring_now_ns), 0,
                   [&packet] { return packet.Keep(); });
 }
 
+// By enum xtreme_ring_event.
+constexpr std::array<const char*, 12> kEvents = {
+    "?",          "link down",    "link up",       "dropped",        "broken",   "removed",
+    "clock lost", "clock synced", "rule fallback", "neighbour lost", "pool low", "pool ok"};
+
 std::string Describe(const xtreme::Completion& event) {
-  std::string text = "ring: event " + std::to_string(event.event);
+  std::string text = std::string("ring: ") + kEvents[event.event < kEvents.size() ? event.event : 0];
   if (event.text != nullptr) text += std::string(", ") + event.text;
   if (event.count != 0) text += ", " + std::to_string(event.count);
   if (event.layer != 0) text += " at layer " + std::to_string(event.layer);
@@ -110,7 +117,7 @@ std::string Describe(const xtreme::Completion& event) {
   const int64_t wait_ns = run->missing_now() ? kMissingWaitNs : kWaitNs;
   for (xtreme::Completion& completion : feed->ring().Wait(wait_ns)) {
     switch (completion.kind()) {
-      case xtreme::kPacket: OnPacket(completion, feed->ring().now_ns(), run); break;
+      case xtreme::kPacket: HandleDatagram(completion, feed->ring().now_ns(), run); break;
       case xtreme::kOpDone:
         feed->OnOpDone();
         if (completion.status != 0) run->Fail(completion.text);

@@ -82,7 +82,8 @@ enum class SendResult : int {
 // An address as completions have it: IPv6-sized; IPv4 behind ::ffff:0:0/96 (RFC 4291 2.5.5.2).
 using IpBytes = std::array<uint8_t, 16>;
 
-struct alignas(64) Completion {
+// Written where the application wants it, which may be any address that suits a uint64_t.
+struct Completion {
   Kind kind;
   RingEvent event;
   uint16_t flags;
