@@ -105,7 +105,8 @@ constexpr std::array<const char*, 12> kEvents = {
     "clock lost", "clock synced", "rule fallback", "neighbour lost", "pool low", "pool ok"};
 
 std::string Describe(const xtreme::Completion& event) {
-  std::string text = std::string("ring: ") + kEvents[event.event < kEvents.size() ? event.event : 0];
+  const size_t known = event.event < kEvents.size() ? event.event : 0;
+  std::string text = std::string("ring: ") + kEvents[known];
   if (event.text != nullptr) text += std::string(", ") + event.text;
   if (event.count != 0) text += ", " + std::to_string(event.count);
   if (event.layer != 0) text += " at layer " + std::to_string(event.layer);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table at the end of tools/demo: the ring beside the kernel, and whether anything is missing.
 
-usage: demo_report.py FOLDER, in which tools/demo left NAME.json, NAME.published, NAME.strace and
-NAME.callgrind of "ring" and "kernel", and ring.wire. Exits with 1 if anything is missing.
+usage: demo_report.py FOLDER, in which tools/demo left of its runs (ring, ring-spin, ring-trace,
+ring-profile; kernel, ...) NAME.json, NAME.published, NAME.calls or NAME.profile; conditions and
+ring.wire. Exits with 1 if anything is missing.
 """
 
 import json
@@ -12,6 +13,9 @@ import sys
 
 RUNS = ("ring", "kernel")
 TITLES = {"ring": "ring, software ConnectX", "kernel": "kernel sockets, epoll"}
+WAITS = ("Below 4 processors the ring spins 50 us, then sleeps (hybrid): one that spins on"
+         "\ntakes its own device's processor and shows the scheduler's time slices. XTREME_WAIT"
+         " chooses.")
 TIMES = ("The times are those of a software device that shares this machine's processors with the"
          " programs,\nnot those of a card: compare what is done per message, not microseconds.")
 
@@ -49,6 +53,25 @@ def count_instructions(profile):
     return int(total.group(1)) if total else None
 
 
+def count_instructions_in(profile, function):
+    """Of them, those in calls of functions whose names contain `function`, and what these call.
+
+    A call is a line "cfn=(NUMBER) NAME" (the name at a number's first use only), a line "calls=",
+    and a line "POSITION COST".
+    """
+    names = {}
+    called = ""
+    count = 0
+    lines = iter(profile.split("\n"))
+    for line in lines:
+        if named := re.match(r"c?fn=(\(\d+\))(?: (.*))?", line):
+            names.setdefault(named.group(1), named.group(2))
+            called = names[named.group(1)] if line.startswith("c") else ""
+        elif line.startswith("calls=") and function in (called or ""):
+            count += int(next(lines).split()[1])
+    return count
+
+
 def wire_drops(counters):
     """Dropped frames by counter, of all wires: lines "mlx5_0 rx_dropped_ring 0"."""
     drops = {}
@@ -65,20 +88,31 @@ def published(text):
     return int(found.group(1)) if found else 0
 
 
+def _system_calls(folder, name):
+    """System calls per message of a traced run, and the two most frequent."""
+    messages = _json(folder, name + ".json").get("messages", 0)
+    if not messages:
+        return "not measured"
+    calls = count_system_calls(_read(folder, name + ".calls"))
+    most = ", ".join(sorted(calls, key=calls.get, reverse=True)[:2])
+    return f"{sum(calls.values()) / messages:.3f}" + (f" ({most})" if most else "")
+
+
 class Run:
-    """What one handler left behind."""
+    """What one handler left behind: of its run, and of the short ones that were measured."""
 
     def __init__(self, folder, name):
         self.figures = _json(folder, name + ".json")
         self.messages = self.figures.get("messages", 0)
         self.published = published(_read(folder, name + ".published"))
-        calls = count_system_calls(_read(folder, name + ".strace"))
-        self.calls = sorted(calls.items(), key=lambda call: -call[1])
-        self.traced = _json(folder, name + "-strace.json").get("messages", 0)
-        self.instructions = count_instructions(_read(folder, name + ".callgrind"))
-        self.profiler_said = [line for line in _read(folder, name + "-callgrind.errors").split("\n")
+        self.system_calls = _system_calls(folder, name + "-trace")
+        self.system_calls_spinning = "-"
+        if name == "ring":
+            self.system_calls_spinning = _system_calls(folder, name + "-spin")
+        self.profile = _read(folder, name + "-profile.profile")
+        self.profiled = _json(folder, name + "-profile.json").get("messages", 0)
+        self.profiler_said = [line for line in _read(folder, name + "-profile.errors").split("\n")
                               if line and not line.startswith("==")]
-        self.profiled = _json(folder, name + "-callgrind.json").get("messages", 0)
 
     def count(self, name):
         """A figure, or 0 when the run has none."""
@@ -88,19 +122,13 @@ class Run:
         """A figure per delivered message."""
         return f"{self.count(name) / self.messages:.3f}" if self.messages else "unknown"
 
-    def system_calls(self):
-        """System calls per message, and the two most frequent."""
-        if not self.traced:
+    def instructions(self, handling):
+        """Instructions per message: of handling datagrams, or of all the rest."""
+        whole = count_instructions(self.profile)
+        if not whole or not self.profiled:
             return "not measured"
-        most = ", ".join(name for name, _ in self.calls[:2])
-        each = sum(count for _, count in self.calls) / self.traced
-        return f"{each:.3f}" + (f" ({most})" if most else "")
-
-    def instructions_each(self):
-        """Instructions per message."""
-        if not self.instructions or not self.profiled:
-            return "not measured"
-        return f"{self.instructions / self.profiled:.0f}"
+        inside = count_instructions_in(self.profile, "HandleDatagram")
+        return f"{(inside if handling else whole - inside) / self.profiled:.0f}"
 
     def percentiles(self, name):
         """p50 / p99 / p99.9 in microseconds."""
@@ -117,6 +145,9 @@ class Run:
 _HANDLER = "the handler's count of messages; what a line loses, 1 %, is decided by the seed"
 _ALLOCATIONS = "operator new counted on the handler's thread during the whole run"
 _COPIES = "counted by the handler during the whole run; what the device writes is no copy"
+_TRACE = "strace of the handler's thread, a short run; the software device has its own"
+_PROFILE = ("callgrind of the handler's thread, a short run in which both sleep in between; what"
+            " the\n    kernel does for it, the whole stack of the right column, it cannot see")
 
 # What a row says, how a run tells it, how it was got.
 _ROWS = (
@@ -126,16 +157,17 @@ _ROWS = (
     ("recovered by the other line", lambda run: run.count("recovered_by_line"), _HANDLER),
     ("recovered by request", lambda run: run.count("recovered_by_request"), _HANDLER),
     ("missing", lambda run: run.count("missing"), _HANDLER),
-    ("system calls per message", Run.system_calls,
-     "strace of the handler's thread, a short run; the software device has its own"),
+    ("system calls per message", lambda run: run.system_calls, _TRACE),
+    ("  by a ring that spins", lambda run: run.system_calls_spinning, _TRACE),
     ("allocations per message, receiving", lambda run: run.each("receiving_allocations"),
      _ALLOCATIONS),
     ("  books and what is held", lambda run: run.each("handling_allocations"), _ALLOCATIONS),
     ("bytes copied per message, receiving", lambda run: run.each("received_copied_bytes"),
      _COPIES),
     ("  to hold what came early", lambda run: run.each("held_copied_bytes"), _COPIES),
-    ("instructions per message", Run.instructions_each,
-     "callgrind of the handler's loop, a short run; the kernel's own are not counted"),
+    ("instructions per message, receiving", lambda run: run.instructions(handling=False),
+     _PROFILE),
+    ("  decoding, arbiter, books", lambda run: run.instructions(handling=True), _PROFILE),
     ("us since the publisher's send", lambda run: run.percentiles("from_publisher_ns"),
      "p50 / p99 / p99.9 of all messages, by the publisher's time in each"),
     ("us since the device's receipt", lambda run: run.percentiles("from_device_ns"),
@@ -187,7 +219,7 @@ def main(folder):
     for name in RUNS:
         if not runs[name].profiled and runs[name].profiler_said:
             print(f"{TITLES[name]}: no instructions counted: {runs[name].profiler_said[0]}")
-    print(f"\n{TIMES}")
+    print(f"\n{_read(folder, 'conditions').strip()}. {WAITS}\n{TIMES}")
     drops = wire_drops(_read(folder, "ring.wire"))
     print("dropped by the wire: " +
           (", ".join(f"{name} {count}" for name, count in drops.items()) or "no counters"))

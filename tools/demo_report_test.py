@@ -37,6 +37,13 @@ class CountsTest(unittest.TestCase):
         self.assertEqual(demo_report.count_instructions("events: Ir\nsummary: 4200\n"), 4200)
         self.assertIsNone(demo_report.count_instructions(""))
 
+    def test_instructions_in_a_function_are_those_of_the_calls_of_it(self):
+        profile = ("fn=(1) ReceiveOnce\n12 7\ncfn=(2) HandleDatagram(int)\ncalls=2 20\n12 300\n"
+                   "cfn=(3) other\ncalls=1 30\n13 50\nfn=(2)\n20 10\ncfn=(3)\ncalls=1 30\n21 290\n"
+                   "fn=(4) Answers\n14 1\ncfn=(2)\ncalls=1 20\n15 100\n")
+        self.assertEqual(demo_report.count_instructions_in(profile, "HandleDatagram"), 400)
+        self.assertEqual(demo_report.count_instructions_in(profile, "Absent"), 0)
+
     def test_drops_of_all_wires_are_added(self):
         counters = "mlx5_0 rx_frames 9\nmlx5_0 rx_dropped_ring 2\nmlx5_1 rx_dropped_ring 3\n"
         self.assertEqual(demo_report.wire_drops(counters), {"rx_dropped_ring": 5})
@@ -51,6 +58,7 @@ class ReportTest(unittest.TestCase):
             self._write(name + ".json", json.dumps(_FIGURES))
             self._write(name + ".published", "published=100 datagrams=13\n")
         self._write("ring.wire", "mlx5_0 rx_dropped_ring 0\n")
+        self._write("conditions", "3 processors, XTREME_WAIT=hybrid\n")
 
     def _write(self, name, text):
         (pathlib.Path(self._directory.name) / name).write_text(text)
@@ -67,19 +75,25 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(text.split("\n")[-2], "demo: published=100 delivered=100"
                          " recovered_by_line=12 recovered_by_request=2 missing=0")
         self.assertIn("not those of a card", text)
+        self.assertIn("3 processors, XTREME_WAIT=hybrid. Below 4", text)
 
     def test_figures_are_per_message(self):
-        self._write("kernel.strace", _TRACE)
-        self._write("kernel-strace.json", json.dumps({"messages": 10}))
-        self._write("ring.callgrind", "totals: 4200\n")
-        self._write("ring-callgrind.json", json.dumps({"messages": 10}))
+        self._write("kernel-trace.calls", _TRACE)
+        self._write("kernel-trace.json", json.dumps({"messages": 10}))
+        self._write("ring-spin.calls", _TRACE)
+        self._write("ring-spin.json", json.dumps({"messages": 10}))
+        self._write("ring-profile.profile",
+                    "cfn=(1) HandleDatagram\ncalls=1 20\n12 3000\ntotals: 4200\n")
+        self._write("ring-profile.json", json.dumps({"messages": 10}))
         text = self._report()[1]
         self.assertIn("0.300 (epoll_wait, recvmmsg)", text)
-        self.assertIn("420 ", text)
+        self.assertRegex(text, r"by a ring that spins \[3\] +0.300")
+        self.assertRegex(text, r"receiving \[6\] +120 +not measured")
+        self.assertRegex(text, r"books \[6\] +300 +not measured")
         self.assertIn("0.500", text)
 
     def test_profile_that_could_not_be_made_says_why(self):
-        self._write("ring-callgrind.errors", "==1== Callgrind\nno device under valgrind\n")
+        self._write("ring-profile.errors", "==1== Callgrind\nno device under valgrind\n")
         self.assertIn("no instructions counted: no device under valgrind", self._report()[1])
 
     def test_what_was_published_and_not_delivered_is_missing(self):

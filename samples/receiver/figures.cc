@@ -66,7 +66,6 @@ nlohmann::ordered_json ToJson(const Figures& figures) {
           {"receiving_allocations", figures.costs.receiving_allocations},
           {"handling_allocations", figures.costs.handling_allocations},
           {"received_copied_bytes", figures.costs.received_copied_bytes},
-          {"kernel_ns", figures.costs.kernel_ns},
           {"held_copied_bytes", figures.held_copied_bytes},
           {"from_publisher_ns", ToJson(figures.from_publisher)},
           {"from_device_ns", ToJson(figures.from_device)}};

@@ -31,7 +31,6 @@ struct Costs {
   uint64_t receiving_allocations = 0;  // By the handler's thread outside of feed::Handler.
   uint64_t handling_allocations = 0;   // In feed::Handler: books, and what is held.
   uint64_t received_copied_bytes = 0;  // From where the device put them to where they are handled.
-  uint64_t kernel_ns = 0;              // The handler's thread in the kernel.
 };
 
 struct Figures {

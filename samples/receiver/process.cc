@@ -3,7 +3,6 @@
 #include "samples/receiver/process.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include <cstdio>
@@ -32,12 +31,6 @@ std::string QuoteText(const feed::Quote& quote) {
 
 int64_t MonotonicNs() { return Read(CLOCK_MONOTONIC); }
 int64_t RealNs() { return Read(CLOCK_REALTIME); }
-
-uint64_t ThreadKernelNs() {
-  rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return static_cast<uint64_t>(usage.ru_stime.tv_sec * kSecondNs + usage.ru_stime.tv_usec * 1000);
-}
 
 void CatchSignals() {
   struct sigaction action = {};

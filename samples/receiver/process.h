@@ -18,8 +18,6 @@ inline constexpr int64_t kSecondNs = 1'000'000'000;
 
 int64_t MonotonicNs();
 int64_t RealNs();
-// Time that the calling thread has spent in the kernel, as the kernel accounts for it.
-uint64_t ThreadKernelNs();
 
 // From here on SIGINT and SIGTERM make Stopped() true instead of ending the process.
 void CatchSignals();

@@ -43,7 +43,6 @@ class Run {
   void Ready() {
     start_ns_ = second_ns_ = MonotonicNs();
     start_allocations_ = ThreadAllocations();
-    start_kernel_ns_ = ThreadKernelNs();
     Print("ready\n");
   }
 
@@ -135,7 +134,6 @@ class Run {
     figures.costs = costs_;
     figures.costs.receiving_allocations =
         ThreadAllocations() - start_allocations_ - costs_.handling_allocations - own_allocations_;
-    figures.costs.kernel_ns = ThreadKernelNs() - start_kernel_ns_;
     return figures;
   }
 
@@ -157,7 +155,6 @@ class Run {
   int64_t second_ns_ = 0;  // When the current second began.
   int64_t done_ns_ = 0;
   uint64_t start_allocations_ = 0;
-  uint64_t start_kernel_ns_ = 0;
   uint64_t own_allocations_ = 0;  // For the lines it printed.
   Figures last_;
   std::string ended_;
