@@ -81,6 +81,7 @@ Segment* SegmentQueue::Split(Segment& segment, uint32_t length) {
   segment.previous = front;
   if (first_unsent_ == &segment) first_unsent_ = front;
   if (lost_hint_ == &segment) lost_hint_ = front;
+  flight_.sacked_segments += segment.Has(Segment::kSacked);
   return front;
 }
 
@@ -129,6 +130,10 @@ void SegmentQueue::MarkSacked(Segment& segment) {
   segment.flags &= static_cast<uint16_t>(~(Segment::kLost | Segment::kRetransmitted));
   segment.flags |= Segment::kSacked;
   flight_.sacked += bytes;
+  ++flight_.sacked_segments;
+  const bool is_highest = highest_sacked_ != nullptr ? segment.sequence > highest_sacked_->sequence
+                                                     : flight_.sacked_segments == 1;
+  if (is_highest) highest_sacked_ = &segment;
 }
 
 void SegmentQueue::MarkLost(Segment& segment) {
@@ -150,6 +155,8 @@ void SegmentQueue::ClearSacked(Segment& segment) {
   if (!segment.Has(Segment::kSacked)) return;
   segment.flags &= static_cast<uint16_t>(~Segment::kSacked);
   flight_.sacked -= segment.SequenceLength();
+  --flight_.sacked_segments;
+  highest_sacked_ = nullptr;
 }
 
 Segment* SegmentQueue::FirstLost() {

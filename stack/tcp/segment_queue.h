@@ -104,6 +104,7 @@ struct Flight {
   uint32_t sacked = 0;
   uint32_t lost = 0;  // and not sacked since
   uint32_t retransmitted = 0;
+  uint32_t sacked_segments = 0;  // a count
 
   // What is estimated to be in the network. RFC 6675 section 4, SetPipe.
   uint32_t Pipe() const { return outstanding - sacked - lost + retransmitted; }
@@ -199,7 +200,7 @@ class SegmentQueue {
       Retire(*segment, Segment::kCancelled);
       segment = next;
     }
-    first_ = last_ = first_unsent_ = lost_hint_ = nullptr;
+    first_ = last_ = first_unsent_ = lost_hint_ = highest_sacked_ = nullptr;
     flight_ = Flight();
     end_ = una_;
   }
@@ -233,6 +234,8 @@ class SegmentQueue {
   Seq end() const { return end_; }
   uint32_t unsent_bytes() const { return Distance(nxt(), end_); }
   const Flight& flight() const { return flight_; }
+  // The last of those that are marked sacked; null when there is none, or it is not known.
+  Segment* highest_sacked() const { return highest_sacked_; }
   // Segments that left the queue while a posted WQE refers to them.
   uint32_t waiting_for_wqe() const { return waiting_for_wqe_; }
 
@@ -241,7 +244,11 @@ class SegmentQueue {
   // Takes `segment` out of the sums and releases it, now or when its WQEs are completed.
   void Retire(Segment& segment, uint16_t reason) {
     if (&segment == lost_hint_) lost_hint_ = segment.next;
-    if (reason == Segment::kAcknowledged) TakeFromFlight(segment, segment.SequenceLength());
+    if (&segment == highest_sacked_) highest_sacked_ = nullptr;
+    if (reason == Segment::kAcknowledged) {
+      TakeFromFlight(segment, segment.SequenceLength());
+      flight_.sacked_segments -= segment.Has(Segment::kSacked);
+    }
     if (segment.posted != 0) [[unlikely]] {
       segment.flags |= reason;
       ++waiting_for_wqe_;
@@ -266,6 +273,7 @@ class SegmentQueue {
   Segment* first_ = nullptr;
   Segment* last_ = nullptr;
   Segment* first_unsent_ = nullptr;
+  Segment* highest_sacked_ = nullptr;
   Segment* lost_hint_ = nullptr;  // none before it is lost and not retransmitted
   Seq una_;
   Seq end_;

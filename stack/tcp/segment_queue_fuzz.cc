@@ -160,6 +160,7 @@ class Trial {
     Flight sum;
     Seq at = queue_.una();
     const Segment* first_lost = nullptr;
+    const Segment* last_sacked = nullptr;
     const Segment* previous = nullptr;
     for (Segment* s = queue_.first(); s != nullptr; previous = s, s = s->next) {
       Require(s->sequence == at && s->previous == previous && s->length > 0);
@@ -169,12 +170,16 @@ class Trial {
       Require(sent == (s->transmissions > 0));
       sum.outstanding += sent ? bytes : 0;
       sum.sacked += s->Has(Segment::kSacked) ? bytes : 0;
+      if (s->Has(Segment::kSacked)) last_sacked = s;
+      sum.sacked_segments += s->Has(Segment::kSacked);
       sum.lost += s->Has(Segment::kLost) ? bytes : 0;
       sum.retransmitted += s->Has(Segment::kRetransmitted) ? bytes : 0;
       const bool waits = s->Has(Segment::kLost) && !s->Has(Segment::kRetransmitted);
       if (waits && first_lost == nullptr) first_lost = s;
     }
     Require(at == queue_.end() && sum == queue_.flight());
+    const Segment* const highest = queue_.highest_sacked();
+    Require(highest == nullptr || highest == last_sacked);
     Require(queue_.last() == previous && queue_.FirstLost() == first_lost);
   }
 

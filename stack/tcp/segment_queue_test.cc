@@ -257,6 +257,22 @@ TEST_F(SegmentQueueTest, SegmentsWithCookieFinOrSharedBufferAreNotExtended) {
   EXPECT_EQ(queue_.ExtendLast(more, 100), 1u);
 }
 
+TEST_F(SegmentQueueTest, ASegmentThatIsNotAtTheEndOfItsBufferIsNotExtended) {
+  Segment& segment = Queue("abc");
+  segment.buffer->length = 10;
+  EXPECT_EQ(queue_.ExtendLast(std::vector<uint8_t>(1), 100), 0u);
+}
+
+TEST_F(SegmentQueueTest, SplittingTheFirstLostKeepsBothLost) {
+  Segment& segment = Queue("abcd");
+  SendAll();
+  queue_.MarkLost(segment);
+  Segment* const front = queue_.Split(segment, 2);
+  EXPECT_EQ(queue_.FirstLost(), front);
+  queue_.MarkSent(*front, Microseconds(9), false);
+  EXPECT_EQ(queue_.FirstLost(), &segment);
+}
+
 TEST_F(SegmentQueueTest, AFinJoinsTheLastUnsentSegmentOnce) {
   EXPECT_FALSE(queue_.AddFinToLast());
   Queue("abc");
@@ -289,13 +305,14 @@ TEST_F(SegmentQueueTest, ThePipeFollowsEveryMark) {
   queue_.MarkLost(a);
   EXPECT_EQ(queue_.flight().Pipe(), 2u);
   queue_.MarkSent(a, Microseconds(9), false);
-  EXPECT_EQ(queue_.flight(),
-            (Flight{.outstanding = 9, .sacked = 3, .lost = 4, .retransmitted = 4}));
+  EXPECT_EQ(
+      queue_.flight(),
+      (Flight{.outstanding = 9, .sacked = 3, .lost = 4, .retransmitted = 4, .sacked_segments = 1}));
   queue_.MarkLost(a);  // the copy is lost too
   EXPECT_EQ(queue_.flight().Pipe(), 2u);
   queue_.MarkSent(a, Microseconds(10), false);
   queue_.MarkSacked(a);
-  EXPECT_EQ(queue_.flight(), (Flight{.outstanding = 9, .sacked = 7}));
+  EXPECT_EQ(queue_.flight(), (Flight{.outstanding = 9, .sacked = 7, .sacked_segments = 2}));
   queue_.ClearSacked(b);
   EXPECT_EQ(queue_.flight().Pipe(), 5u);
   Acknowledge(9);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RACK: a segment is lost when one sent later was delivered and the reordering window has passed.
+// RFC 8985 sections 5 and 6; the names are the RFC's.
+//
+// The invariant: segments are judged by the time of their last transmission only, so a lost
+// retransmission is found like a lost first copy. Time in nanoseconds, an argument. The calls for
+// one acknowledgement, in order: OnDelivered for each segment that it newly acknowledges or sacks,
+// OnAck, DetectLosses.
+#ifndef XTREME_STACK_TCP_RACK_H_
+#define XTREME_STACK_TCP_RACK_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "stack/base/time.h"
+#include "stack/tcp/rtt.h"
+#include "stack/tcp/segment_queue.h"
+#include "stack/tcp/sequence.h"
+
+namespace xtreme::tcp {
+
+// The least round trip of the last one to two windows of time. RFC 8985 section 6.2 step 1.
+class MinRtt {
+ public:
+  void Sample(base::Nanoseconds rtt, base::Nanoseconds now);
+  // kNever before the first sample.
+  base::Nanoseconds value() const { return base::Earlier(current_, previous_); }
+
+ private:
+  static constexpr base::Nanoseconds kWindow = base::Seconds(60);
+  base::Nanoseconds current_ = base::kNever;
+  base::Nanoseconds previous_ = base::kNever;
+  base::Nanoseconds window_end_;
+};
+
+class Rack {
+ public:
+  // An acknowledgement: when it came, and what it echoes.
+  struct AckTime {
+    base::Nanoseconds now;
+    std::optional<uint32_t> echo;  // TSecr, where timestamps are in use
+    TimestampClock clock;          // that `echo` is a value of
+  };
+
+  // `segment` was delivered: not marked sacked before. Steps 1 to 3 of section 6.2. Returns its
+  // round trip when that can be told, for an estimator: a retransmitted one only by timestamp.
+  std::optional<base::Nanoseconds> OnDelivered(const Segment& segment, const AckTime& ack);
+
+  // Where the connection stands at an acknowledgement or a timer.
+  struct Context {
+    base::Nanoseconds now;
+    base::Nanoseconds srtt;    // 0: unknown
+    bool in_recovery = false;  // fast recovery, or after a time-out
+  };
+
+  // Step 4: adapts the reordering window. `dsack`: the acknowledgement had one.
+  void OnAck(bool dsack, Seq una, Seq nxt);
+  // Recovery ended, whichever.
+  void OnRecoveryEnd();
+
+  // Step 5: marks what is lost. Returns when to look again, at a timer: kNever when nothing is
+  // suspected.
+  base::Nanoseconds DetectLosses(SegmentQueue& queue, const Context& context);
+
+  // The retransmission timer expired: marks the first segment and all that RACK would. Section 6.3.
+  void MarkLossesOnTimeout(SegmentQueue& queue, const Context& context);
+
+  // The reordering window as of now.
+  base::Nanoseconds ReorderingWindow(const SegmentQueue& queue, const Context& context) const;
+  bool reordering_seen() const { return reordering_seen_; }
+  uint32_t reordering_multiplier() const { return multiplier_; }
+  const MinRtt& min_rtt() const { return min_rtt_; }
+
+ private:
+  bool IsSentBeforeDelivered(const Segment& segment) const;
+
+  // The most recently sent of the delivered segments.
+  base::Nanoseconds sent_at_;  // RACK.xmit_ts
+  base::Nanoseconds rtt_;
+  Seq end_;  // RACK.end_seq
+  Seq fack_;
+  bool any_delivered_ = false;
+  bool reordering_seen_ = false;
+  bool in_dsack_round_ = false;
+  uint8_t multiplier_ = 1;  // RACK.reo_wnd_mult
+  uint8_t persist_ = 16;    // RACK.reo_wnd_persist
+  Seq dsack_round_;
+  MinRtt min_rtt_;
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_RACK_H_
