@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an acknowledgement means for what was sent: the window, what arrived, what was lost. RFC
+// 9293 section 3.10.7.4 (fifth check), RFC 5681, with SACK RFC 8985 and RFC 9937, without it RFC
+// 6582.
+
+#include "stack/tcp/pcb.h"
+#include "stack/wire/tcp.h"
+
+namespace xtreme::tcp {
+
+void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
+  const uint32_t window_before = snd_wnd_;
+  UpdateSendWindow(segment);
+  Progress progress = TakeAcknowledged(segment, now);
+  progress.duplicate = progress.acked == 0 && progress.outstanding_before != 0 &&
+                       segment.SequenceLength() == 0 && snd_wnd_ == window_before;
+  if (progress.acked != 0) {
+    progress_at_ = rto_base_ = now;
+    retries_ = 0;
+    rtt_.ClearBackOff();
+    Clear(kSmallOverride);
+  }
+  if (progress.rtt) rtt_.Sample(*progress.rtt, ExpectedSamples());
+  if (Has(kSack)) {
+    RecoverBySack(progress, now);
+  } else {
+    RecoverByDuplicates(progress, now);
+  }
+  if (progress.acked != 0 && queue_.empty()) OnOursAcknowledged(now);
+}
+
+// RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
+void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
+  const Seq sequence(segment.sequence);
+  const Seq ack(segment.acknowledgement);
+  if (sequence < snd_wl1_ || (sequence == snd_wl1_ && ack < snd_wl2_)) return;
+  snd_wnd_ = uint32_t{segment.window} << (segment.Has(wire::kTcpSyn) ? 0 : snd_scale_);
+  max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
+  snd_wl1_ = sequence;
+  snd_wl2_ = ack;
+}
+
+Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanoseconds now) {
+  const Seq ack(segment.acknowledgement);
+  Progress progress{.outstanding_before = queue_.flight().outstanding};
+  Rack::AckTime time{.now = now, .echo = std::nullopt, .clock = options_->timestamp_clock};
+  if (Has(kTimestamps) && segment.options.timestamps) {
+    time.echo = segment.options.timestamps->echo;
+  }
+  const auto delivered = [&](const Segment& s) {
+    if (s.Has(Segment::kSacked)) return;
+    const auto rtt = rack_.OnDelivered(s, time);
+    if (rtt && (!progress.rtt || *progress.rtt < *rtt)) progress.rtt = rtt;
+  };
+  if (ack > queue_.una()) {
+    progress.acked = Distance(queue_.una(), ack);
+    queue_.Acknowledge(ack, [&](const Segment& s) {
+      delivered(s);
+      if (s.Has(Segment::kWantDone) && s.posted == 0) {
+        context_->sink->OnDone(*this, s.cookie, /*cancelled=*/false);
+      }
+    });
+  }
+  if (Has(kSack) && segment.options.sack_count != 0) {
+    const Scoreboard::Outcome outcome =
+        scoreboard_.Process(segment.options.sack(), ack, smss_, queue_, delivered);
+    context_->counters.invalid_sack += outcome.invalid_blocks;
+    progress.newly_sacked = outcome.newly_sacked;
+    progress.dsack = outcome.dsack;
+    progress.has_sack = segment.options.sack_count > (outcome.dsack ? 1 : 0);
+  }
+  return progress;
+}
+
+// RFC 8985 section 6.2, RFC 9937 section 6.
+void Pcb::RecoverBySack(const Progress& progress, base::Nanoseconds now) {
+  if (progress.outstanding_before == 0) return;
+  rack_.OnAck(progress.dsack.has_value(), queue_.una(), queue_.nxt());
+  const uint32_t lost_before = queue_.flight().lost;
+  reorder_deadline_ = rack_.DetectLosses(queue_, RackContext(now));
+  const bool probe_repaired = tail_probe_.OnAck({.ack = queue_.una(),
+                                                 .dsack = progress.dsack,
+                                                 .has_sack = progress.has_sack,
+                                                 .advances = progress.acked != 0});
+  if (InRecovery() && queue_.una() >= recover_) {
+    if (Has(kFastRecovery)) congestion_.EndRecovery();
+    Clear(kFastRecovery | kTimeoutRecovery);
+    rack_.OnRecoveryEnd();
+  }
+  if (probe_repaired && !InRecovery()) {
+    congestion_.OnLoss({.flight = progress.outstanding_before, .now = now});
+    congestion_.EndRecovery();
+  }
+  if (queue_.flight().lost != 0 && !InRecovery()) EnterFastRecovery(progress, now);
+  if (!Has(kFastRecovery)) return GrowWindow(progress, now);
+  congestion_.SetDuringRecovery(reduction_.OnAck(
+      {.delivered = progress.acked + progress.newly_sacked,
+       .in_flight = queue_.flight().Pipe(),
+       .ssthresh = congestion_.ssthresh(),
+       .smss = smss_,
+       .safe = progress.acked != 0 && queue_.flight().lost <= lost_before}));
+}
+
+void Pcb::EnterFastRecovery(const Progress& progress, base::Nanoseconds now) {
+  ++context_->counters.fast_recoveries;
+  Set(kFastRecovery);
+  recover_ = queue_.nxt();
+  tail_probe_.Cancel();
+  const Flight& flight = queue_.flight();
+  congestion_.OnLoss({.flight = flight.outstanding + progress.acked, .now = now});
+  reduction_.Begin(flight.outstanding, flight.sacked, progress.newly_sacked, progress.acked);
+}
+
+// RFC 6582 section 3.2, for a peer without SACK.
+void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
+  if (progress.acked == 0 && !progress.duplicate) return;
+  const auto verdict = progress.acked != 0
+                           ? new_reno_.OnNewAck(queue_.una())
+                           : new_reno_.OnDuplicateAck(queue_.una(), queue_.nxt());
+  if (Has(kTimeoutRecovery) && queue_.una() >= recover_) Clear(kTimeoutRecovery);
+  switch (verdict.action) {
+    case NewRenoRecovery::Action::kRecovered:
+      Clear(kFastRecovery);
+      congestion_.SetDuringRecovery(NewRenoRecovery::WindowAtEnd(
+          congestion_.ssthresh(), queue_.flight().outstanding, smss_));
+      return;
+    case NewRenoRecovery::Action::kRetransmit: {
+      if (verdict.entered) {
+        ++context_->counters.fast_recoveries;
+        Set(kFastRecovery);
+        congestion_.OnLoss({.flight = queue_.flight().outstanding, .now = now});
+      }
+      queue_.MarkLost(*queue_.first());
+      congestion_.SetDuringRecovery(
+          verdict.entered
+              ? NewRenoRecovery::WindowAtEntry(congestion_.ssthresh(), smss_)
+              : NewRenoRecovery::Deflated(congestion_.cwnd(), progress.acked, smss_));
+      return;
+    }
+    case NewRenoRecovery::Action::kSendNew:
+      if (Has(kFastRecovery)) {
+        congestion_.SetDuringRecovery(NewRenoRecovery::Inflated(congestion_.cwnd(), smss_));
+      }
+      return;
+    case NewRenoRecovery::Action::kNothing: return GrowWindow(progress, now);
+  }
+}
+
+void Pcb::GrowWindow(const Progress& progress, base::Nanoseconds now) {
+  if (progress.acked == 0) return;
+  // In slow start half a window in use is enough: the next round trip doubles it.
+  const uint32_t used = progress.outstanding_before * (congestion_.InSlowStart() ? 2 : 1);
+  congestion_.OnAck({.acked = progress.acked,
+                     .now = now,
+                     .srtt = rtt_.srtt(),
+                     .window_limited = used + smss_ > congestion_.cwnd()});
+}
+
+// RFC 9293 section 3.10.7.4, fifth check: what the acknowledgement of our FIN ends.
+void Pcb::OnOursAcknowledged(base::Nanoseconds now) {
+  switch (state_) {
+    case State::kFinWait1:
+      state_ = State::kFinWait2;
+      return ArmIdle(now);
+    case State::kClosing: return EnterTimeWait(now);
+    case State::kLastAck: return Terminate(0);
+    default: return;
+  }
+}
+
+// How many samples a round trip gives: RFC 7323 appendix G.
+uint32_t Pcb::ExpectedSamples() const {
+  return std::max(queue_.flight().outstanding / (2u * smss_), 1u);
+}
+
+}  // namespace xtreme::tcp

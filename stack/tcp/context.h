@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the connections of one ring share: options, memory, counters, and the sink that takes what
+// they emit.
+//
+// The invariant: a connection reaches the world through its sink only, and the sink calls no
+// connection back from inside a call. Units: bytes, nanoseconds. One thread.
+#ifndef XTREME_STACK_TCP_CONTEXT_H_
+#define XTREME_STACK_TCP_CONTEXT_H_
+
+#include <array>
+#include <cstdint>
+
+#include "stack/base/counters.h"
+#include "stack/base/time.h"
+#include "stack/packet/buffer.h"
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/reassembler.h"
+#include "stack/tcp/rtt.h"
+#include "stack/tcp/segment_queue.h"
+#include "stack/wire/tcp_options.h"
+
+namespace xtreme::tcp {
+
+class Pcb;
+
+// How a connection behaves. One set serves any number of connections; it outlives them.
+struct PcbOptions {
+  RttEstimator::Options rto;
+  TimestampClock timestamp_clock;
+  CongestionControl::Algorithm congestion = CongestionControl::Algorithm::kCubic;
+
+  uint16_t mss = 1460;                   // the most payload this end takes in a segment
+  uint32_t receive_window = 256 * 1024;  // bytes that the application may owe credit for
+  uint32_t send_queue = 1024 * 1024;     // bytes that may wait or be unacknowledged
+
+  bool timestamps = true;   // offered: RFC 7323 section 3
+  bool sack = true;         // offered: RFC 2018 section 2
+  bool nagle = false;       // RFC 9293 section 3.7.4; order flow wants it off
+  bool quick_ack = false;   // acknowledge every segment at once
+  uint8_t quick_acks = 16;  // so many at once as a connection begins: the peer's slow start
+
+  // RFC 9293 section 3.8.6.3: below 500 ms; at least every second full segment is acknowledged.
+  base::Nanoseconds delayed_ack = base::Milliseconds(40);
+  // What the peer may wait with its acknowledgement, as a probe assumes. RFC 8985 section 7.2.
+  base::Nanoseconds peer_delayed_ack = base::Milliseconds(200);
+  base::Nanoseconds connect_timeout = base::Seconds(60);
+  // Bytes that stay unacknowledged, or a window that stays closed, this long end the connection:
+  // RFC 5482. kNever: as long as the retransmissions below last.
+  base::Nanoseconds user_timeout = base::kNever;
+  uint8_t retransmissions = 15;  // RFC 9293 section 3.8.3, R2
+
+  base::Nanoseconds keepalive_idle = base::kNever;  // off: RFC 9293 section 3.8.4
+  base::Nanoseconds keepalive_interval = base::Seconds(75);
+  uint8_t keepalive_probes = 9;
+
+  // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.
+  base::Nanoseconds close_timeout = base::Seconds(60);
+};
+
+// Counted for all connections of a context together.
+struct PcbCounters {
+  uint64_t segments_in = 0;
+  uint64_t segments_out = 0;
+  uint64_t retransmits = 0;
+  uint64_t timeouts = 0;
+  uint64_t tail_probes = 0;
+  uint64_t window_probes = 0;
+  uint64_t fast_recoveries = 0;
+  uint64_t challenge_acks = 0;
+  uint64_t challenge_acks_withheld = 0;
+  uint64_t resets_in = 0;
+  uint64_t resets_out = 0;
+  uint64_t unacceptable = 0;
+  uint64_t without_ack = 0;
+  uint64_t old_timestamp = 0;
+  uint64_t no_room = 0;
+  uint64_t urgent = 0;
+  uint64_t invalid_sack = 0;
+  uint64_t after_close = 0;
+
+  static constexpr auto Table() {
+    using C = PcbCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"segments_in", "segments that reached a connection", &C::segments_in},
+        {"segments_out", "segments that connections emitted", &C::segments_out},
+        {"retransmits", "segments emitted again", &C::retransmits},
+        {"timeouts", "expiries of the retransmission timer", &C::timeouts},
+        {"tail_probes", "tail loss probes (RFC 8985)", &C::tail_probes},
+        {"window_probes", "probes of a window that the peer closed", &C::window_probes},
+        {"fast_recoveries", "losses found without a time-out", &C::fast_recoveries},
+        {"challenge_acks", "challenge ACKs sent (RFC 5961)", &C::challenge_acks},
+        {"challenge_acks_withheld", "challenge ACKs not sent: too many this second",
+         &C::challenge_acks_withheld},
+        {"resets_in", "resets that ended a connection", &C::resets_in},
+        {"resets_out", "resets sent", &C::resets_out},
+        {"unacceptable", "segments dropped because they lie outside the window", &C::unacceptable},
+        {"without_ack", "segments dropped because they carry no acknowledgement", &C::without_ack},
+        {"old_timestamp", "segments dropped because their timestamp is old (PAWS)",
+         &C::old_timestamp},
+        {"no_room", "segments dropped because nobody had room for their payload", &C::no_room},
+        {"urgent", "segments with urgent data, delivered in line", &C::urgent},
+        {"invalid_sack", "SACK blocks that name bytes which are not outstanding", &C::invalid_sack},
+        {"after_close", "connections reset because data came after they were closed",
+         &C::after_close},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<PcbCounters>());
+
+// A segment that a connection emits.
+struct Outgoing {
+  Seq sequence;
+  Seq acknowledgement;
+  uint16_t window = 0;  // as it stands in the header
+  uint8_t flags = 0;    // wire::kTcpAck and so on
+  wire::TcpTimestamps timestamps;
+  bool has_timestamps = false;
+  // In place of the timestamps alone: of a SYN, and beside selective acknowledgements. Null else.
+  const wire::TcpOptions* options = nullptr;
+  // The payload, and whose it is; null for what has none: ACK, RST, probe.
+  Segment* segment = nullptr;
+};
+
+// Where connections emit to.
+class Sink {
+ public:
+  enum class Taken : uint8_t {
+    kCopied,      // the payload was copied: nothing refers to it
+    kReferenced,  // a posted WQE refers to it: SegmentQueue::OnWqeCompleted follows
+    kRefused,     // no room now: Pcb::OnRoom follows
+  };
+
+  virtual ~Sink() = default;
+
+  virtual Taken Transmit(Pcb& pcb, const Outgoing& outgoing) = 0;
+
+  // `bytes` of payload, next in order: the sink owns the chain from now on. `stamp` is that of the
+  // segment they came in. False, and nothing taken, when there is no room: Pcb::Deliver follows.
+  virtual bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) = 0;
+
+  // `pcb.events()` has something new.
+  virtual void OnEvents(Pcb& pcb) = 0;
+
+  // A segment with kWantDone was acknowledged, or (`cancelled`) will not be.
+  virtual void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) = 0;
+
+ protected:
+  Sink() = default;
+  Sink(const Sink&) = default;
+  Sink& operator=(const Sink&) = default;
+};
+
+// At most so many challenge ACKs a second, over all connections: RFC 5961 section 7.
+class ChallengeLimit {
+ public:
+  bool Take(base::Nanoseconds now) {
+    if (now >= window_end_) {
+      window_end_ = now + base::Seconds(1);
+      left_ = kPerSecond;
+    }
+    if (left_ == 0) return false;
+    --left_;
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t kPerSecond = 100;
+  base::Nanoseconds window_end_;
+  uint32_t left_ = 0;
+};
+
+struct Context {
+  Sink* sink = nullptr;
+  SegmentPool* segments = nullptr;
+  ReassemblyStore* reassembly = nullptr;
+  packet::BufferPool* buffers = nullptr;  // for payload that is copied
+  PcbCounters counters;
+  ChallengeLimit challenges;
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_CONTEXT_H_

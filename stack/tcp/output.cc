@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What leaves: lost segments first, then new ones as far as both windows reach, then what is owed in
+// acknowledgements. RFC 9293 sections 3.7.4, 3.8.4 and 3.8.6; RFC 6675 section 5 for the order.
+
+#include "stack/tcp/pcb.h"
+#include "stack/wire/tcp.h"
+
+namespace xtreme::tcp {
+
+void Pcb::Output(base::Nanoseconds now) {
+  if (state_ == State::kClosed) return;
+  Clear(kSinkFull);
+  while (Segment* const segment = NextToSend()) {
+    if (!SendSegment(*segment, now)) break;
+  }
+  if (Has(kAckNow) && state_ != State::kSynSent) SendAck(now);
+  if (Has(kWantsSpace)) [[unlikely]] OfferSendSpace();
+  ArmSender(now);
+}
+
+// --- What may leave ---
+
+// The segment to send next, cut to what one may carry; null: nothing may leave now.
+Segment* Pcb::NextToSend() {
+  if (queue_.flight().lost != 0) [[unlikely]] {
+    Segment* const lost = queue_.FirstLost();
+    if (lost != nullptr) return MayRetransmit() ? CutTo(*lost, smss_) : nullptr;
+  }
+  Segment* const segment = queue_.first_unsent();
+  if (segment == nullptr) return nullptr;
+  if (state_ == State::kSynSent || state_ == State::kSynReceived) {
+    return segment->Has(Segment::kSyn) ? segment : nullptr;
+  }
+  if (segment->length == 0) return segment;  // FIN alone: no window keeps it back
+  const uint32_t usable = UsableWindow();
+  const uint32_t length = std::min({segment->length, uint32_t{smss_}, usable});
+  if (length == 0 || length > CongestionRoom()) return nullptr;
+  if (length < smss_ && MayWait(*segment, length)) return nullptr;
+  return CutTo(*segment, length);
+}
+
+// After a time-out one segment goes whatever is believed to be in flight.
+bool Pcb::MayRetransmit() const {
+  return queue_.flight().Pipe() < congestion_.cwnd() || Has(kSendOne);
+}
+
+// How many bytes the peer's window takes beyond what was sent.
+uint32_t Pcb::UsableWindow() const {
+  const int32_t usable = queue_.una() + snd_wnd_ - queue_.nxt();
+  return usable > 0 ? static_cast<uint32_t>(usable) : 0;
+}
+
+// How many bytes the congestion window takes beyond what is in flight; before the third duplicate
+// acknowledgement, a segment more for each (RFC 3042).
+uint32_t Pcb::CongestionRoom() const {
+  const uint32_t extra =
+      InRecovery() ? 0 : std::min(new_reno_.duplicates(), uint32_t{2}) * smss_;
+  const uint32_t window = congestion_.cwnd() + (Has(kSack) ? 0 : extra);
+  const uint32_t pipe = queue_.flight().Pipe();
+  return window > pipe ? window - pipe : 0;
+}
+
+// Whether a segment of which `length` bytes, less than a full one, could leave had better wait.
+bool Pcb::MayWait(const Segment& segment, uint32_t length) const {
+  if (Has(kSmallOverride)) return false;
+  // The window cuts it: the sender's half of silly window avoidance, RFC 9293 section 3.8.6.2.1.
+  if (length < segment.length) return length < max_snd_wnd_ / 2;
+  if (segment.next != nullptr || segment.Has(Segment::kFin)) return false;
+  if (Has(kCorked)) return true;
+  return options_->nagle && !queue_.all_acknowledged();  // RFC 9293 section 3.7.4
+}
+
+// The first `length` bytes of `segment`; null when that takes a segment and none is free.
+Segment* Pcb::CutTo(Segment& segment, uint32_t length) {
+  return segment.length <= length ? &segment : queue_.Split(segment, length);
+}
+
+// --- Emitting ---
+
+// False, and nothing changed, when the sink has no room.
+bool Pcb::SendSegment(Segment& segment, base::Nanoseconds now) {
+  Outgoing outgoing{.sequence = segment.sequence, .flags = FlagsOf(segment), .segment = &segment};
+  const bool again = segment.transmissions != 0;
+  const bool first_in_flight = queue_.all_acknowledged();
+  const std::optional<Sink::Taken> taken = Emit(outgoing, now);
+  if (!taken) {
+    Set(kSinkFull);
+    return false;
+  }
+  queue_.MarkSent(segment, now, *taken == Sink::Taken::kReferenced);
+  Clear(kSendOne);
+  if (first_in_flight) rto_base_ = now;
+  if (again) [[unlikely]] {
+    ++retransmits_;
+    ++context_->counters.retransmits;
+  }
+  if (Has(kFastRecovery)) [[unlikely]] reduction_.OnSent(segment.SequenceLength());
+  return true;
+}
+
+uint8_t Pcb::FlagsOf(const Segment& segment) const {
+  uint8_t flags = state_ == State::kSynSent ? 0 : wire::kTcpAck;
+  if (segment.Has(Segment::kSyn)) flags |= wire::kTcpSyn;
+  if (segment.Has(Segment::kFin)) flags |= wire::kTcpFin;
+  if (segment.Has(Segment::kPush)) flags |= wire::kTcpPsh;
+  return flags;
+}
+
+void Pcb::SendAck(base::Nanoseconds now) {
+  Outgoing outgoing{.sequence = queue_.nxt(), .flags = wire::kTcpAck};
+  if (!Emit(outgoing, now)) {
+    Set(kAckNow | kSinkFull);
+  }
+}
+
+// A segment without payload: RST, or a probe. One that the sink has no room for is lost, as it
+// might be on the way.
+void Pcb::EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now) {
+  Outgoing outgoing{.sequence = sequence, .flags = flags};
+  Emit(outgoing, now);
+}
+
+std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) {
+  const Seq edge_before = rcv_edge_;
+  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
+  const bool has_ack = (outgoing.flags & wire::kTcpAck) != 0;
+  outgoing.window = WindowToOffer(is_syn);
+  if (has_ack) outgoing.acknowledgement = rcv_nxt_;
+  if (Has(kTimestamps) || (is_syn && options_->timestamps)) {
+    outgoing.has_timestamps = true;
+    outgoing.timestamps = {options_->timestamp_clock.At(now), has_ack ? ts_recent_ : 0};
+  }
+  wire::TcpOptions options;
+  if (is_syn || (Has(kSack) && (duplicate_ || !reassembler_.empty()))) [[unlikely]] {
+    if (FillOptions(outgoing, options)) outgoing.options = &options;
+  }
+  const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);
+  if (taken == Sink::Taken::kRefused) [[unlikely]] {
+    rcv_edge_ = edge_before;  // the peer was not told
+    return std::nullopt;
+  }
+  ++context_->counters.segments_out;
+  if (has_ack) {
+    last_ack_sent_ = rcv_nxt_;
+    Clear(kAckNow);
+    ack_deadline_ = base::kNever;
+    if (outgoing.options != nullptr) duplicate_.reset();
+  }
+  return taken;
+}
+
+// The options of a SYN, or selective acknowledgements; false when these find no room beside the
+// payload.
+bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const {
+  if (outgoing.has_timestamps) options.timestamps = outgoing.timestamps;
+  if ((outgoing.flags & wire::kTcpSyn) != 0) {
+    options.mss = options_->mss;
+    const bool answers = state_ == State::kSynReceived;
+    if (!answers || Has(kScaling)) options.window_scale = rcv_scale_;
+    options.sack_permitted = answers ? Has(kSack) : options_->sack;
+    return true;
+  }
+  std::array<wire::SackBlock, wire::kTcpMaxSackBlocks> blocks;
+  const size_t most = outgoing.has_timestamps ? blocks.size() - 1 : blocks.size();
+  const size_t count = reassembler_.SackBlocks(duplicate_, std::span(blocks).first(most));
+  if (count == 0) return false;
+  options.SetSack(std::span(blocks).first(count));
+  const size_t more = options.emitted_bytes() -
+                      (outgoing.has_timestamps ? wire::kTcpTimestampsBytes : 0);
+  return outgoing.segment == nullptr || outgoing.segment->length + more <= smss_;
+}
+
+// --- The window that is offered ---
+
+uint32_t Pcb::FreeWindow() const {
+  return options_->receive_window > owed_credit_ ? options_->receive_window - owed_credit_ : 0;
+}
+
+// The window field. Its right edge never moves back, and moves on in steps worth a segment: the
+// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
+uint16_t Pcb::WindowToOffer(bool is_syn) {
+  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;  // not less than was offered
+  uint32_t window = floor_of_old;
+  const uint32_t free = FreeWindow();
+  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
+  if (free >= offered + step) window = std::max(floor_of_old, free >> scale);
+  window = std::min<uint32_t>(window, UINT16_MAX);
+  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (window << scale));
+  return static_cast<uint16_t>(window);
+}
+
+// Whether the window opened by so much that the peer had better know at once.
+bool Pcb::WindowGrewEnough() const {
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
+  return FreeWindow() >= offered + step;
+}
+
+// TX_SPACE: once after a refused send, when its length would be taken.
+void Pcb::OfferSendSpace() {
+  const bool fits = Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
+                                   : SendRoom() >= refused_bytes_ && HasMemoryFor(refused_bytes_);
+  if (!fits) return;
+  Clear(kWantsSpace);
+  Raise(kSendSpace);
+}
+
+}  // namespace xtreme::tcp

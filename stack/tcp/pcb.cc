@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "stack/tcp/pcb.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace xtreme::tcp {
+namespace {
+
+// The least shift with which 16 bits can offer `window`. RFC 7323 section 2.2.
+uint8_t ScaleFor(uint32_t window) {
+  uint8_t scale = 0;
+  while (scale < wire::kTcpMaxWindowScale && (window >> scale) > UINT16_MAX) ++scale;
+  return scale;
+}
+
+}  // namespace
+
+const char* NameOf(State state) {
+  switch (state) {
+    case State::kClosed: return "CLOSED";
+    case State::kSynSent: return "SYN-SENT";
+    case State::kSynReceived: return "SYN-RECEIVED";
+    case State::kEstablished: return "ESTABLISHED";
+    case State::kFinWait1: return "FIN-WAIT-1";
+    case State::kFinWait2: return "FIN-WAIT-2";
+    case State::kCloseWait: return "CLOSE-WAIT";
+    case State::kClosing: return "CLOSING";
+    case State::kLastAck: return "LAST-ACK";
+    case State::kTimeWait: return "TIME-WAIT";
+  }
+  return "?";
+}
+
+Pcb::Pcb(Context& context, const PcbOptions& options)
+    : context_(&context),
+      options_(&options),
+      queue_(*context.segments, Seq(0)),
+      reassembler_(*context.reassembly),
+      congestion_(options.congestion, smss_),
+      rtt_(options.rto),
+      new_reno_(Seq(0)) {}
+
+void Pcb::Connect(Seq iss, base::Nanoseconds now) {
+  queue_.Reset(iss);
+  new_reno_ = NewRenoRecovery(iss);
+  rcv_scale_ = ScaleFor(options_->receive_window);
+  quick_acks_left_ = options_->quick_acks;
+  state_ = State::kSynSent;
+  heard_at_ = progress_at_ = rto_base_ = now;
+  if (queue_.Append({.flags = Segment::kSyn}) == nullptr) return Terminate(ENOBUFS);
+  Output(now);
+}
+
+void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
+  queue_.Reset(handshake.iss + 1);
+  new_reno_ = NewRenoRecovery(handshake.iss);
+  rcv_nxt_ = rcv_edge_ = last_ack_sent_ = handshake.irs + 1;
+  snd_wl1_ = handshake.irs + 1;
+  snd_wl2_ = handshake.iss + 1;
+  snd_wnd_ = max_snd_wnd_ = handshake.peer_window;
+  if (handshake.peer_window_scale) {
+    Set(kScaling);
+    snd_scale_ = std::min(*handshake.peer_window_scale, wire::kTcpMaxWindowScale);
+    rcv_scale_ = ScaleFor(options_->receive_window);
+  }
+  if (handshake.sack) Set(kSack);
+  if (handshake.peer_timestamp) {
+    Set(kTimestamps);
+    ts_recent_ = *handshake.peer_timestamp;
+    ts_recent_at_ = now;
+  }
+  SetPeerMss(handshake.peer_mss);
+  quick_acks_left_ = options_->quick_acks;
+  state_ = State::kEstablished;
+  heard_at_ = progress_at_ = rto_base_ = now;
+  // What the handshake offered without a scale: the first segment offers more.
+  rcv_edge_ = rcv_nxt_ + std::min(options_->receive_window, uint32_t{UINT16_MAX});
+  ArmIdle(now);
+  Raise(kEstablished);
+}
+
+void Pcb::SetPeerMss(uint32_t mss) {
+  const uint32_t options = Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0;
+  smss_ = static_cast<uint16_t>(
+      std::max<uint32_t>(std::min<uint32_t>(mss, options_->mss), kLeastMss + options) - options);
+  congestion_.SetSmss(smss_, queue_.all_acknowledged());
+}
+
+SendResult Pcb::WouldSend(uint32_t bytes) const {
+  if (state_ != State::kEstablished && state_ != State::kCloseWait) return SendResult::kState;
+  if (Has(kSinkFull)) return SendResult::kDevice;
+  const uint32_t ahead = queue_.flight().outstanding + queue_.unsent_bytes();
+  if (uint64_t{ahead} + bytes > std::min(snd_wnd_, options_->send_queue)) {
+    return SendResult::kWindow;
+  }
+  if (bytes + queue_.unsent_bytes() > CongestionRoom()) {
+    return InRecovery() ? SendResult::kRecovery : SendResult::kCongestion;
+  }
+  return SendResult::kSent;
+}
+
+uint32_t Pcb::SendRoom() const {
+  const uint32_t used = queue_.flight().outstanding + queue_.unsent_bytes();
+  return options_->send_queue > used ? options_->send_queue - used : 0;
+}
+
+SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
+  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
+  if (!opening && state_ != State::kEstablished && state_ != State::kCloseWait) {
+    return SendResult::kState;
+  }
+  if (options.now_or_fail) return WouldSend(bytes);
+  return bytes > SendRoom() ? SendResult::kWindow : SendResult::kSent;
+}
+
+SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& options) {
+  if (reason != SendResult::kState) {
+    Set(kWantsSpace);
+    options.now_or_fail ? Set(kWantsNow) : Clear(kWantsNow);
+    refused_bytes_ = bytes;
+  }
+  return reason;
+}
+
+// To copy `bytes` into.
+bool Pcb::HasMemoryFor(uint32_t bytes) const {
+  const uint32_t buffers = (bytes + CopySize() - 1) / CopySize();
+  return context_->buffers->free_count() >= buffers &&
+         context_->segments->free_count() >= buffers;
+}
+
+uint32_t Pcb::CopySize() const {
+  return std::min<uint32_t>(context_->buffers->payload_bytes(), smss_);
+}
+
+SendResult Pcb::Send(std::span<const uint8_t> bytes, const SendOptions& options,
+                     base::Nanoseconds now) {
+  const auto length = static_cast<uint32_t>(bytes.size());
+  const SendResult admitted = Admit(length, options);
+  if (IsRefused(admitted)) return Refuse(admitted, length, options);
+  if (!CopyIn(bytes, options)) return Refuse(SendResult::kBuffers, length, options);
+  return SendQueued(options, now);
+}
+
+// All of `bytes`, or none: what was appended before memory ran out goes back.
+bool Pcb::CopyIn(std::span<const uint8_t> bytes, const SendOptions& options) {
+  if (!HasMemoryFor(static_cast<uint32_t>(bytes.size()))) return false;
+  const uint32_t slot = CopySize();
+  if (options.flags == 0 && queue_.first_unsent() != nullptr) {
+    bytes = bytes.subspan(queue_.ExtendLast(bytes, slot));
+  }
+  while (!bytes.empty()) {
+    const std::span<const uint8_t> part = bytes.first(std::min<size_t>(bytes.size(), slot));
+    bytes = bytes.subspan(part.size());
+    packet::Buffer* const buffer = context_->buffers->Acquire();
+    std::memcpy(buffer->data, part.data(), part.size());
+    buffer->length = static_cast<uint32_t>(part.size());
+    const auto last = static_cast<uint16_t>(bytes.empty() ? options.flags | Segment::kPush : 0);
+    queue_.Append({.bytes = buffer->data,
+                   .length = buffer->length,
+                   .buffer = buffer,
+                   .flags = last,
+                   .cookie = options.cookie});
+  }
+  return true;
+}
+
+SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& options,
+                     base::Nanoseconds now) {
+  const SendResult admitted = Admit(payload.length, options);
+  if (IsRefused(admitted)) return Refuse(admitted, payload.length, options);
+  SegmentQueue::Payload taken = payload;
+  taken.flags = static_cast<uint16_t>(options.flags | Segment::kPush);
+  taken.cookie = options.cookie;
+  if (queue_.Append(taken) == nullptr) {
+    return Refuse(SendResult::kBuffers, payload.length, options);
+  }
+  return SendQueued(options, now);
+}
+
+SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
+  options.more ? Set(kCorked) : Clear(kCorked);
+  if (queue_.all_acknowledged()) progress_at_ = now;
+  Output(now);
+  return queue_.first_unsent() == nullptr ? SendResult::kSent : SendResult::kQueued;
+}
+
+void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
+  owed_credit_ -= std::min(bytes, owed_credit_);
+  const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
+                         state_ == State::kFinWait2;
+  if (receiving && WindowGrewEnough()) SendAck(now);
+}
+
+void Pcb::Shutdown(base::Nanoseconds now) {
+  switch (state_) {
+    case State::kSynSent: return Terminate(ECANCELED);
+    case State::kSynReceived:
+    case State::kEstablished: state_ = State::kFinWait1; break;
+    case State::kCloseWait: state_ = State::kLastAck; break;
+    default: return;  // closed already
+  }
+  Clear(kCorked);
+  if (queue_.all_acknowledged()) progress_at_ = now;
+  if (!queue_.AddFinToLast() && queue_.Append({.flags = Segment::kFin}) == nullptr) {
+    return Abort(now);
+  }
+  Output(now);
+}
+
+void Pcb::Close(base::Nanoseconds timeout, base::Nanoseconds now) {
+  Set(kReceiveClosed);
+  close_deadline_ = base::DeadlineAfter(now, timeout);
+  reassembler_.Clear();
+  Shutdown(now);
+  if (state_ != State::kClosed) ArmIdle(now);
+}
+
+void Pcb::Abort(base::Nanoseconds now) {
+  const bool known_to_peer = state_ != State::kClosed && state_ != State::kSynSent;
+  if (!known_to_peer) return Terminate(ECONNABORTED);
+  Reset(queue_.nxt(), ECONNABORTED, now);
+}
+
+void Pcb::Reset(Seq sequence, int status, base::Nanoseconds now) {
+  ++context_->counters.resets_out;
+  EmitControl(wire::kTcpRst | wire::kTcpAck, sequence, now);
+  Terminate(status);
+}
+
+void Pcb::Terminate(int status) {
+  if (Has(kEnded)) return;
+  Set(kEnded);
+  state_ = State::kClosed;
+  status_ = status;
+  retransmit_deadline_ = ack_deadline_ = idle_deadline_ = close_deadline_ = base::kNever;
+  timer_ = Timer::kNone;
+  reassembler_.Clear();
+  queue_.Cancel([&](const Segment& segment) {
+    if (segment.Has(Segment::kWantDone) && segment.posted == 0) {
+      context_->sink->OnDone(*this, segment.cookie, /*cancelled=*/true);
+    }
+  });
+  Raise(kTerminated);
+}
+
+void Pcb::OnPathMtu(Seq sequence, uint32_t mtu, base::Nanoseconds now) {
+  if (sequence < queue_.una() || sequence >= queue_.nxt()) return;
+  const uint32_t headers = wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes +
+                           (Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0);
+  // A router that does not say: the next of RFC 1191 section 7.1's plateaus, near enough.
+  const uint32_t payload = mtu > headers ? mtu - headers : smss_ / 2;
+  if (payload >= smss_) return;
+  smss_ = static_cast<uint16_t>(std::max<uint32_t>(payload, kLeastMss));
+  congestion_.SetSmss(smss_, /*nothing_sent=*/false);
+  // What was too long did not arrive: it goes again, cut. No sign of congestion.
+  if (Segment* const first = queue_.first(); !first->Has(Segment::kLost | Segment::kSacked)) {
+    queue_.MarkLost(*first);
+  }
+  Output(now);
+}
+
+void Pcb::OnUnreachable(Seq sequence, int error) {
+  if (sequence < queue_.una() || sequence >= queue_.nxt()) return;
+  soft_error_ = error;
+  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
+  if (opening) Terminate(error);
+}
+
+ConnectionReport Pcb::Report(base::Nanoseconds now) const {
+  const bool waiting = !queue_.all_acknowledged();
+  return {.state = state_,
+          .srtt = rtt_.srtt(),
+          .rttvar = rtt_.rttvar(),
+          .rto = rtt_.rto(),
+          .oldest_unacknowledged = waiting ? now - queue_.first()->sent_at : base::Nanoseconds(0),
+          .smss = smss_,
+          .congestion_window = congestion_.cwnd(),
+          .slow_start_threshold = congestion_.ssthresh(),
+          .send_window = snd_wnd_,
+          .receive_window = Distance(rcv_nxt_, rcv_edge_),
+          .in_flight = queue_.flight().outstanding,
+          .unsent = queue_.unsent_bytes(),
+          .owed_credit = owed_credit_,
+          .retransmits = retransmits_,
+          .in_recovery = InRecovery()};
+}
+
+}  // namespace xtreme::tcp

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pcb: one TCP connection. RFC 9293; the arrival of a segment follows section 3.10.7 step by step.
+//
+// The invariants: time is an argument and nothing blocks; SND.UNA =< SND.NXT =< SND.UNA + window
+// whenever a segment leaves; the right edge of the receive window never moves back; every byte is
+// delivered once and in order; TERMINATED is the last event, comes once, and nothing is emitted
+// after it. The window that is offered is what the application does not owe credit for.
+// Files: pcb.cc (calls of the user), arrival.cc, acknowledgement.cc, output.cc, timers.cc.
+// Units: bytes, nanoseconds. One thread.
+#ifndef XTREME_STACK_TCP_PCB_H_
+#define XTREME_STACK_TCP_PCB_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "stack/base/time.h"
+#include "stack/packet/buffer.h"
+#include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/context.h"
+#include "stack/tcp/new_reno_recovery.h"
+#include "stack/tcp/prr.h"
+#include "stack/tcp/rack.h"
+#include "stack/tcp/reassembler.h"
+#include "stack/tcp/rtt.h"
+#include "stack/tcp/scoreboard.h"
+#include "stack/tcp/segment_queue.h"
+#include "stack/tcp/sequence.h"
+#include "stack/tcp/tail_loss_probe.h"
+#include "stack/wire/tcp_frame.h"
+#include "stack/wire/tcp_options.h"
+
+namespace xtreme::tcp {
+
+// RFC 9293 section 3.3.2. LISTEN is not one of them: a listener is no connection.
+enum class State : uint8_t {
+  kClosed,
+  kSynSent,
+  kSynReceived,
+  kEstablished,
+  kFinWait1,
+  kFinWait2,
+  kCloseWait,
+  kClosing,
+  kLastAck,
+  kTimeWait,
+};
+
+const char* NameOf(State state);
+
+enum class SendResult : uint8_t {
+  kSent,
+  kQueued,      // waits for the window, the congestion window, or the handshake
+  kWindow,      // refused: the peer's window, or the send queue, is full
+  kCongestion,  // refused: the congestion window is full
+  kRecovery,    // refused: losses are being repaired
+  kDevice,      // refused: the device's send queue is full
+  kBuffers,     // refused: no buffer or segment is free
+  kState,       // refused: not established yet, or closed
+};
+
+constexpr bool IsRefused(SendResult result) { return result > SendResult::kQueued; }
+
+// What both ends agreed on with their SYNs.
+struct Handshake {
+  Seq iss;                   // ours
+  Seq irs;                   // the peer's
+  uint32_t peer_window = 0;  // as the last segment of the handshake said, scaled
+  uint16_t peer_mss = 536;   // RFC 9293 section 3.7.1: without the option
+  std::optional<uint8_t> peer_window_scale;  // none: neither end scales
+  bool sack = false;
+  std::optional<uint32_t> peer_timestamp;  // TSval last seen; none: not in use
+};
+
+// What a connection can be asked, without a system call. tcp_info(7)'s counterpart.
+struct ConnectionReport {
+  State state = State::kClosed;
+  base::Nanoseconds srtt;
+  base::Nanoseconds rttvar;
+  base::Nanoseconds rto;
+  base::Nanoseconds oldest_unacknowledged;  // its age; 0: nothing is
+  uint32_t smss = 0;
+  uint32_t congestion_window = 0;
+  uint32_t slow_start_threshold = 0;
+  uint32_t send_window = 0;
+  uint32_t receive_window = 0;
+  uint32_t in_flight = 0;
+  uint32_t unsent = 0;
+  uint32_t owed_credit = 0;
+  uint32_t retransmits = 0;
+  bool in_recovery = false;
+};
+
+class Pcb {
+ public:
+  // What happened since TakeEvents, bits; in this order when they come together.
+  enum Event : uint8_t {
+    kEstablished = 1 << 0,
+    kPeerClosed = 1 << 1,   // after the last byte
+    kSendSpace = 1 << 2,    // what was refused would be taken now
+    kDeliverable = 1 << 3,  // the sink had no room for bytes that are in order: call Deliver
+    kTerminated = 1 << 4,   // status() says why
+  };
+
+  // `context` and `options` outlive the connection.
+  Pcb(Context& context, const PcbOptions& options);
+  ~Pcb() = default;
+  Pcb(const Pcb&) = delete;
+  Pcb& operator=(const Pcb&) = delete;
+
+  // --- Opening. In state kClosed, once ---
+
+  // Sends SYN from sequence number `iss`. Ends in kEstablished or kTerminated.
+  void Connect(Seq iss, base::Nanoseconds now);
+  // The handshake was done by a listener: established at once.
+  void Establish(const Handshake& handshake, base::Nanoseconds now);
+
+  // --- Sending ---
+
+  struct SendOptions {
+    bool now_or_fail = false;  // never kQueued
+    bool more = false;         // more follows at once: a segment that is not full may wait
+    uint16_t flags = 0;        // Segment::kWantWire, kWantDone
+    uint64_t cookie = 0;
+  };
+  // Takes all of `bytes`, by copying, or nothing.
+  SendResult Send(std::span<const uint8_t> bytes, const SendOptions& options,
+                  base::Nanoseconds now);
+  // The same for bytes that are not copied: see SegmentQueue::Payload. Takes the reference of its
+  // buffer unless refused.
+  SendResult Send(const SegmentQueue::Payload& payload, const SendOptions& options,
+                  base::Nanoseconds now);
+  // What Send of `bytes` with now_or_fail would say.
+  SendResult WouldSend(uint32_t bytes) const;
+  // How many bytes Send would take without refusing.
+  uint32_t SendRoom() const;
+
+  // --- Receiving ---
+
+  // The application is done with `bytes` that were delivered: the window opens.
+  void Credit(uint32_t bytes, base::Nanoseconds now);
+  // After kDeliverable: hands the sink what is in order.
+  void Deliver(base::Nanoseconds now);
+
+  // --- Closing ---
+
+  // FIN behind what is queued; receiving goes on. RFC 9293 section 3.10.4.
+  void Shutdown(base::Nanoseconds now);
+  // The same, and nothing more is received: data that still comes resets the connection (RFC 2525
+  // section 2.17). Without an end after `timeout` it is reset.
+  void Close(base::Nanoseconds timeout, base::Nanoseconds now);
+  void Close(base::Nanoseconds now) { Close(options_->close_timeout, now); }
+  // RST; TERMINATED with ECONNABORTED.
+  void Abort(base::Nanoseconds now);
+
+  // --- What comes in ---
+
+  // A segment of this connection. Takes the reference of `payload`, whose chain has
+  // `segment.payload_bytes`; null when there are none. `stamp` is handed on with the bytes.
+  void Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
+              base::Nanoseconds now);
+  // `now` is at or after NextDeadline().
+  void OnTimer(base::Nanoseconds now);
+  // After the sink refused: it has room again.
+  void OnRoom(base::Nanoseconds now) { Output(now); }
+  // A WQE that refers to `segment` completed.
+  SegmentQueue::Due OnWqeCompleted(Segment& segment) { return queue_.OnWqeCompleted(segment); }
+  // ICMP "fragmentation needed" about the segment at `sequence`: believed only if that is
+  // outstanding. RFC 5927 section 7. `mtu` of IP; 0 when the router did not say.
+  void OnPathMtu(Seq sequence, uint32_t mtu, base::Nanoseconds now);
+  // Another ICMP error about `sequence`: ends a connection that is not established yet (RFC 5461
+  // section 4.1), else only remembered as the cause should it time out.
+  void OnUnreachable(Seq sequence, int error);
+
+  // --- Accessors ---
+
+  // When OnTimer is due; kNever: never. Read it again after every call.
+  base::Nanoseconds NextDeadline() const {
+    return base::Earlier(base::Earlier(retransmit_deadline_, ack_deadline_), idle_deadline_);
+  }
+  uint8_t events() const { return events_; }
+  uint8_t TakeEvents() { return std::exchange(events_, uint8_t{0}); }
+  State state() const { return state_; }
+  int status() const { return status_; }  // errno of TERMINATED; 0: closed in order
+  const SegmentQueue& queue() const { return queue_; }
+  ConnectionReport Report(base::Nanoseconds now) const;
+  Seq receive_next() const { return rcv_nxt_; }
+  // The right edge that was offered to the peer.
+  Seq receive_edge() const { return rcv_edge_; }
+  // Posted WQEs refer to its segments: it must stay though it is closed.
+  bool IsReferenced() const { return queue_.waiting_for_wqe() != 0; }
+  // Terminated as TIME-WAIT began: the peer may repeat its FIN. RFC 9293 section 3.6.
+  bool ended_in_time_wait() const { return Has(kTimeWait); }
+  Seq send_next() const { return queue_.nxt(); }
+  uint32_t recent_timestamp() const { return ts_recent_; }
+
+ private:
+  enum Flag : uint32_t {
+    kScaling = 1 << 0,
+    kTimestamps = 1 << 1,
+    kSack = 1 << 2,
+    kAckNow = 1 << 3,
+    kFinReceived = 1 << 4,
+    kReceiveClosed = 1 << 5,  // Close was called
+    kCorked = 1 << 6,         // the last segment may wait for more
+    kWantsSpace = 1 << 7,     // a send was refused
+    kWantsNow = 1 << 8,       // and it was one with now_or_fail
+    kSmallOverride = 1 << 9,  // send what fits, however small
+    kSendOne = 1 << 10,       // retransmit a segment, whatever is in flight
+    kFastRecovery = 1 << 11,
+    kTimeoutRecovery = 1 << 12,
+    kSinkFull = 1 << 13,
+    kTimeWait = 1 << 14,
+    kEnded = 1 << 15,
+    kFinSeen = 1 << 16,  // perhaps before bytes that come before it
+  };
+  // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
+  enum class Timer : uint8_t { kNone, kRetransmit, kProbe, kReorder, kPersist };
+
+  // What an acknowledgement brought.
+  struct Progress {
+    uint32_t acked = 0;
+    uint32_t newly_sacked = 0;
+    uint32_t outstanding_before = 0;
+    std::optional<wire::SackBlock> dsack;
+    bool has_sack = false;
+    bool duplicate = false;  // RFC 5681 section 2
+    std::optional<base::Nanoseconds> rtt;
+  };
+
+  bool Has(uint32_t any_of) const { return (flags_ & any_of) != 0; }
+  void Set(uint32_t flag) { flags_ |= flag; }
+  void Clear(uint32_t flag) { flags_ &= ~flag; }
+  bool InRecovery() const { return Has(kFastRecovery | kTimeoutRecovery); }
+  void Raise(uint8_t event) {
+    events_ |= event;
+    context_->sink->OnEvents(*this);
+  }
+  static constexpr uint32_t kLeastMss = 48;  // a peer that asks for less costs more than it brings
+  static constexpr uint16_t kDefaultMss = 536;  // RFC 9293 section 3.7.1: without the option
+
+  // pcb.cc
+  void SetPeerMss(uint32_t mss);
+  SendResult Admit(uint32_t bytes, const SendOptions& options) const;
+  SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
+  bool HasMemoryFor(uint32_t bytes) const;
+  uint32_t CopySize() const;
+  bool CopyIn(std::span<const uint8_t> bytes, const SendOptions& options);
+  SendResult SendQueued(const SendOptions& options, base::Nanoseconds now);
+  void Terminate(int status);
+  void Reset(Seq sequence, int status, base::Nanoseconds now);
+
+  // arrival.cc
+  void ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now);
+  void AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now);
+  void BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool IsOpeningAnswer(const wire::TcpSegment& segment) const;
+  bool CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool CheckSyn(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool CheckAck(const wire::TcpSegment& segment, base::Nanoseconds now);
+  void CheckUrgent(const wire::TcpSegment& segment);
+  bool ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
+                   base::Nanoseconds now);
+  void ProcessFin(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool TakeInOrder(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp);
+  void TakeFinIfNext(base::Nanoseconds now);
+  void DrainReassembler();
+  void ScheduleAck(base::Nanoseconds now);
+  void ChallengeAck(base::Nanoseconds now);
+  void EnterTimeWait(base::Nanoseconds now);
+
+  // acknowledgement.cc
+  void UpdateSendWindow(const wire::TcpSegment& segment);
+  void ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now);
+  Progress TakeAcknowledged(const wire::TcpSegment& segment, base::Nanoseconds now);
+  void RecoverBySack(const Progress& progress, base::Nanoseconds now);
+  void RecoverByDuplicates(const Progress& progress, base::Nanoseconds now);
+  void GrowWindow(const Progress& progress, base::Nanoseconds now);
+  void EnterFastRecovery(const Progress& progress, base::Nanoseconds now);
+  void OnOursAcknowledged(base::Nanoseconds now);
+  uint32_t ExpectedSamples() const;
+
+  // output.cc
+  void Output(base::Nanoseconds now);
+  Segment* NextToSend();
+  bool MayRetransmit() const;
+  uint32_t UsableWindow() const;
+  uint32_t CongestionRoom() const;
+  bool MayWait(const Segment& segment, uint32_t length) const;
+  Segment* CutTo(Segment& segment, uint32_t length);
+  bool SendSegment(Segment& segment, base::Nanoseconds now);
+  uint8_t FlagsOf(const Segment& segment) const;
+  void SendAck(base::Nanoseconds now);
+  void EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now);
+  std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);
+  bool FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const;
+  uint32_t FreeWindow() const;
+  uint16_t WindowToOffer(bool is_syn);
+  bool WindowGrewEnough() const;
+  void OfferSendSpace();
+
+  // timers.cc
+  void SetSender(Timer timer, base::Nanoseconds deadline);
+  void ArmSender(base::Nanoseconds now);
+  void ArmPersist(base::Nanoseconds now);
+  base::Nanoseconds Capped(base::Nanoseconds deadline) const;
+  bool GaveUp(base::Nanoseconds now) const;
+  void OnSenderTimer(base::Nanoseconds now);
+  void OnRetransmissionTimeout(base::Nanoseconds now);
+  void MarkAllLost(base::Nanoseconds now);
+  Rack::Context RackContext(base::Nanoseconds now) const;
+  void OnProbeTimer(base::Nanoseconds now);
+  void OnReorderTimer(base::Nanoseconds now);
+  void OnPersistTimer(base::Nanoseconds now);
+  void ArmIdle(base::Nanoseconds now);
+  void OnIdleTimer(base::Nanoseconds now);
+
+  Context* context_;
+  const PcbOptions* options_;
+
+  // What every segment touches.
+  SegmentQueue queue_;
+  Seq rcv_nxt_;
+  Seq rcv_edge_;  // RCV.NXT + RCV.WND as last offered
+  Seq fin_at_;    // the number of the peer's FIN, under kFinSeen
+  Seq last_ack_sent_;
+  uint32_t snd_wnd_ = 0;
+  Seq snd_wl1_;
+  Seq snd_wl2_;
+  uint32_t max_snd_wnd_ = 0;
+  uint32_t owed_credit_ = 0;
+  uint32_t ts_recent_ = 0;
+  uint32_t flags_ = 0;
+  uint16_t smss_ = 536;
+  State state_ = State::kClosed;
+  uint8_t events_ = 0;
+  uint8_t snd_scale_ = 0;
+  uint8_t rcv_scale_ = 0;
+  Timer timer_ = Timer::kNone;
+  uint8_t quick_acks_left_ = 0;
+  uint8_t probes_ = 0;  // of an idle peer or a closed window, unanswered
+  uint8_t retries_ = 0;
+  base::Nanoseconds retransmit_deadline_ = base::kNever;
+  base::Nanoseconds ack_deadline_ = base::kNever;
+  base::Nanoseconds idle_deadline_ = base::kNever;
+  Reassembler reassembler_;
+  std::optional<wire::SackBlock> duplicate_;  // to be told with the next acknowledgement
+
+  CongestionControl congestion_;
+  RttEstimator rtt_;
+
+  // Loss recovery.
+  Seq recover_;  // SND.NXT as it began
+  Scoreboard scoreboard_;
+  Rack rack_;
+  TailLossProbe tail_probe_;
+  ProportionalRateReduction reduction_;
+  NewRenoRecovery new_reno_;
+  base::Nanoseconds reorder_deadline_ = base::kNever;
+
+  base::Nanoseconds progress_at_;  // when SND.UNA moved, or sending began after silence
+  base::Nanoseconds rto_base_;     // when the retransmission timer was last restarted
+  base::Nanoseconds heard_at_;     // when the last segment came
+  base::Nanoseconds ts_recent_at_;
+  base::Nanoseconds close_deadline_ = base::kNever;
+  uint32_t refused_bytes_ = 0;  // of the send that kWantsSpace is about
+  uint32_t retransmits_ = 0;
+  int status_ = 0;
+  int soft_error_ = 0;
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_PCB_H_

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "stack/tcp/pcb.h"
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "stack/packet/buffer_pool.h"
+#include "stack/wire/tcp.h"
+
+namespace xtreme::tcp {
+namespace {
+
+struct Flying {
+  wire::TcpSegment segment;
+  std::vector<uint8_t> payload;
+};
+
+// One end: a connection, its memory, and what it emitted and delivered.
+class End : public Sink {
+ public:
+  explicit End(const PcbOptions& options = {}) : options_(options), segments_(4096), store_({}) {
+    auto pool = packet::BufferPool::Create(
+        {.buffers = 4096, .buffer_bytes = 2048, .hugepages = packet::BufferPool::Hugepages::kNever});
+    pool_ = *std::move(pool);
+    context_.sink = this;
+    context_.segments = &segments_;
+    context_.reassembly = &store_;
+    context_.buffers = pool_.get();
+    pcb_ = std::make_unique<Pcb>(context_, options_);
+  }
+  ~End() override {
+    if (pcb_->state() != State::kClosed) pcb_->Abort(base::Nanoseconds(0));
+    pcb_.reset();
+    EXPECT_EQ(pool_->free_count(), pool_->capacity()) << "a buffer leaked";
+    EXPECT_EQ(segments_.free_count(), segments_.capacity()) << "a segment leaked";
+  }
+
+  Taken Transmit(Pcb&, const Outgoing& outgoing) override {
+    if (refuse) return Taken::kRefused;
+    Flying flying;
+    flying.segment.sequence = outgoing.sequence.value();
+    flying.segment.acknowledgement = outgoing.acknowledgement.value();
+    flying.segment.window = outgoing.window;
+    flying.segment.flags = outgoing.flags;
+    if (outgoing.options != nullptr) flying.segment.options = *outgoing.options;
+    if (outgoing.has_timestamps) flying.segment.options.timestamps = outgoing.timestamps;
+    if (outgoing.segment != nullptr) {
+      flying.payload.assign(outgoing.segment->bytes,
+                            outgoing.segment->bytes + outgoing.segment->length);
+      flying.segment.payload_bytes = static_cast<uint16_t>(outgoing.segment->length);
+    }
+    emitted.push_back(std::move(flying));
+    return Taken::kCopied;
+  }
+  bool Deliver(Pcb&, packet::Buffer* chain, uint32_t, uint64_t) override {
+    for (packet::Buffer* link = chain; link != nullptr; link = link->next) {
+      received.insert(received.end(), link->data, link->data + link->length);
+    }
+    packet::BufferPool::ReleaseChain(chain);
+    return true;
+  }
+  void OnEvents(Pcb& pcb) override { events |= pcb.TakeEvents(); }
+  void OnDone(Pcb&, uint64_t cookie, bool cancelled) override {
+    done.emplace_back(cookie, cancelled);
+  }
+
+  void Arrive(const Flying& flying, base::Nanoseconds now) {
+    packet::Buffer* buffer = nullptr;
+    if (!flying.payload.empty()) {
+      buffer = pool_->Acquire();
+      std::memcpy(buffer->data, flying.payload.data(), flying.payload.size());
+      buffer->length = static_cast<uint32_t>(flying.payload.size());
+    }
+    pcb_->Arrive(flying.segment, buffer, 0, now);
+  }
+
+  Pcb& pcb() { return *pcb_; }
+  const PcbCounters& counters() const { return context_.counters; }
+
+  std::deque<Flying> emitted;
+  std::vector<uint8_t> received;
+  std::vector<std::pair<uint64_t, bool>> done;
+  uint8_t events = 0;
+  bool refuse = false;
+
+ private:
+  PcbOptions options_;
+  SegmentPool segments_;
+  ReassemblyStore store_;
+  packet::BufferPool::Handle pool_;
+  Context context_;
+  std::unique_ptr<Pcb> pcb_;
+};
+
+// Two ends and a network that takes `delay_` and loses every `lose_`th segment (0: none).
+class PcbTest : public testing::Test {
+ protected:
+  void Make(const PcbOptions& a = {}, const PcbOptions& b = {}) {
+    a_ = std::make_unique<End>(a);
+    b_ = std::make_unique<End>(b);
+  }
+
+  // Both open at once: the only way that needs no listener.
+  void Open() {
+    a_->pcb().Connect(Seq(0xFFFFFF00), now_);
+    b_->pcb().Connect(Seq(5000), now_);
+    RunUntil([&] { return BothAre(State::kEstablished); });
+    ASSERT_TRUE(BothAre(State::kEstablished));
+  }
+
+  bool BothAre(State state) {
+    return a_->pcb().state() == state && b_->pcb().state() == state;
+  }
+
+  // Moves what was emitted, or else the clock to the next deadline, until `done`.
+  template <typename Done>
+  void RunUntil(Done&& done) {
+    for (int steps = 0; steps < 200'000 && !done(); ++steps) {
+      if (Move(*a_, *b_) || Move(*b_, *a_)) continue;
+      const base::Nanoseconds next =
+          base::Earlier(a_->pcb().NextDeadline(), b_->pcb().NextDeadline());
+      if (next == base::kNever) return;
+      now_ = base::Later(now_, next);
+      if (a_->pcb().NextDeadline() <= now_) a_->pcb().OnTimer(now_);
+      if (b_->pcb().NextDeadline() <= now_) b_->pcb().OnTimer(now_);
+    }
+  }
+
+  bool Move(End& from, End& to) {
+    if (from.emitted.empty()) return false;
+    const Flying flying = std::move(from.emitted.front());
+    from.emitted.pop_front();
+    now_ += delay_;
+    if (lose_ == 0 || ++moved_ % lose_ != 0) to.Arrive(flying, now_);
+    return true;
+  }
+
+  // Sends `bytes` from a to b with credit at once, and closes both; b has them all.
+  void Transfer(size_t bytes) {
+    std::vector<uint8_t> all(bytes);
+    std::iota(all.begin(), all.end(), uint8_t{0});
+    size_t sent = 0;
+    RunUntil([&] {
+      const size_t part = std::min<size_t>(4000, bytes - sent);
+      if (part != 0 && a_->pcb().SendRoom() >= part &&
+          !IsRefused(a_->pcb().Send(std::span(all).subspan(sent, part), {}, now_))) {
+        sent += part;
+      }
+      b_->pcb().Credit(UINT32_MAX, now_);
+      return b_->received.size() == bytes;
+    });
+    EXPECT_EQ(b_->received, all);
+  }
+
+  base::Nanoseconds now_ = base::Seconds(1);
+  base::Nanoseconds delay_ = base::Microseconds(20);
+  uint64_t lose_ = 0;
+  uint64_t moved_ = 0;
+  std::unique_ptr<End> a_;
+  std::unique_ptr<End> b_;
+};
+
+TEST_F(PcbTest, SimultaneousOpenEndsEstablishedOnBothSides) {
+  Make();
+  Open();
+  EXPECT_TRUE(a_->events & Pcb::kEstablished);
+  EXPECT_TRUE(b_->events & Pcb::kEstablished);
+}
+
+TEST_F(PcbTest, BytesArriveInOrderAndWhole) {
+  Make();
+  Open();
+  const uint64_t of_syn = a_->counters().retransmits;  // again, with the acknowledgement
+  Transfer(1'000'000);
+  EXPECT_EQ(a_->counters().retransmits, of_syn);
+}
+
+TEST_F(PcbTest, BytesArriveInOrderAndWholeUnderLoss) {
+  for (const uint64_t lose : {5, 10, 33, 100}) {
+    for (const bool sack : {true, false}) {
+      SCOPED_TRACE(testing::Message() << "one in " << lose << (sack ? ", SACK" : ", no SACK"));
+      Make({.sack = sack}, {.sack = sack});
+      Open();
+      lose_ = lose;
+      Transfer(300'000);
+      EXPECT_GT(a_->counters().retransmits, 0u);
+    }
+  }
+}
+
+TEST_F(PcbTest, OrderlyCloseEndsWithoutError) {
+  Make();
+  Open();
+  a_->pcb().Close(now_);
+  RunUntil([&] { return (b_->events & Pcb::kPeerClosed) != 0; });
+  b_->pcb().Close(now_);
+  RunUntil([&] { return BothAre(State::kClosed); });
+  EXPECT_TRUE(BothAre(State::kClosed));
+  EXPECT_EQ(a_->pcb().status(), 0);
+  EXPECT_EQ(b_->pcb().status(), 0);
+  EXPECT_TRUE(a_->pcb().ended_in_time_wait());
+  EXPECT_FALSE(b_->pcb().ended_in_time_wait());
+}
+
+TEST_F(PcbTest, AbortIsAResetForThePeer) {
+  Make();
+  Open();
+  a_->pcb().Abort(now_);
+  RunUntil([&] { return b_->pcb().state() == State::kClosed; });
+  EXPECT_EQ(a_->pcb().status(), ECONNABORTED);
+  EXPECT_EQ(b_->pcb().status(), ECONNRESET);
+}
+
+TEST_F(PcbTest, PeerThatNeverAnswersIsATimeOut) {
+  Make();
+  a_->pcb().Connect(Seq(1), now_);
+  while (a_->pcb().state() != State::kClosed) {
+    now_ = a_->pcb().NextDeadline();
+    ASSERT_NE(now_, base::kNever);
+    a_->pcb().OnTimer(now_);
+  }
+  EXPECT_EQ(a_->pcb().status(), ETIMEDOUT);
+  EXPECT_EQ(now_, base::Seconds(61));
+}
+
+TEST_F(PcbTest, WindowClosesWithoutCreditAndOpensWithIt) {
+  Make({}, {.receive_window = 10'000});
+  Open();
+  const std::vector<uint8_t> bytes(30'000);
+  ASSERT_FALSE(IsRefused(a_->pcb().Send(bytes, {}, now_)));
+  RunUntil([&] { return a_->counters().window_probes == 3; });
+  EXPECT_EQ(b_->received.size(), 10'000u);
+  b_->pcb().Credit(10'000, now_);
+  RunUntil([&] { return b_->received.size() == 20'000; });
+  b_->pcb().Credit(10'000, now_);
+  RunUntil([&] { return b_->received.size() == bytes.size(); });
+  EXPECT_EQ(b_->received.size(), bytes.size());
+}
+
+TEST_F(PcbTest, SendsThatMustNotWaitAreRefusedWithTheReason) {
+  Make({}, {.receive_window = 10'000});
+  const std::vector<uint8_t> order(100);
+  EXPECT_EQ(a_->pcb().Send(order, {.now_or_fail = true}, now_), SendResult::kState);
+  Open();
+  EXPECT_EQ(a_->pcb().Send(order, {.now_or_fail = true}, now_), SendResult::kSent);
+  const std::vector<uint8_t> large(10'000);
+  EXPECT_EQ(a_->pcb().Send(large, {.now_or_fail = true}, now_), SendResult::kWindow);
+  a_->refuse = true;
+  EXPECT_EQ(a_->pcb().Send(order, {}, now_), SendResult::kQueued);
+  EXPECT_EQ(a_->pcb().Send(order, {.now_or_fail = true}, now_), SendResult::kDevice);
+}
+
+TEST_F(PcbTest, DoneComesOnceWhenAcknowledgedAndCancelledWhenAborted) {
+  Make();
+  Open();
+  const std::vector<uint8_t> order(100);
+  a_->pcb().Send(order, {.flags = Segment::kWantDone, .cookie = 7}, now_);
+  RunUntil([&] { return !a_->done.empty(); });
+  a_->pcb().Send(order, {.flags = Segment::kWantDone, .cookie = 8}, now_);
+  a_->pcb().Abort(now_);
+  const std::vector<std::pair<uint64_t, bool>> expected = {{7, false}, {8, true}};
+  EXPECT_EQ(a_->done, expected);
+}
+
+}  // namespace
+}  // namespace xtreme::tcp

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens when nothing happens: retransmission (RFC 6298), tail loss probe and reordering (RFC
+// 8985), closed windows (RFC 9293 section 3.8.6.1), keepalive (3.8.4), time-outs.
+
+#include <cerrno>
+
+#include "stack/tcp/pcb.h"
+#include "stack/wire/tcp.h"
+
+namespace xtreme::tcp {
+
+void Pcb::OnTimer(base::Nanoseconds now) {
+  if (retransmit_deadline_ <= now) OnSenderTimer(now);
+  if (ack_deadline_ <= now) {
+    ack_deadline_ = base::kNever;
+    Set(kAckNow);
+  }
+  if (state_ != State::kClosed && idle_deadline_ <= now) OnIdleTimer(now);
+  Output(now);
+}
+
+// --- The sender's timer: one of four at a time ---
+
+void Pcb::SetSender(Timer timer, base::Nanoseconds deadline) {
+  timer_ = timer;
+  retransmit_deadline_ = deadline;
+}
+
+void Pcb::ArmSender(base::Nanoseconds now) {
+  if (state_ == State::kClosed) return;
+  if (queue_.all_acknowledged()) {
+    ArmPersist(now);
+    return;
+  }
+  const base::Nanoseconds expiry = Capped(base::DeadlineAfter(rto_base_, rtt_.rto()));
+  if (reorder_deadline_ < expiry) return SetSender(Timer::kReorder, reorder_deadline_);
+  if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery())) {
+    const base::Nanoseconds since = base::Later(rto_base_, queue_.last_sent()->sent_at);
+    const base::Nanoseconds probe =
+        TailLossProbe::Deadline(queue_, {.now = since,
+                                         .srtt = rtt_.srtt(),
+                                         .max_ack_delay = options_->peer_delayed_ack,
+                                         .rto_deadline = expiry});
+    if (probe < expiry) return SetSender(Timer::kProbe, probe);
+  }
+  SetSender(Timer::kRetransmit, expiry);
+}
+
+// Nothing is outstanding. What is unsent waits for the peer's window: then it is asked for it, less
+// and less often.
+void Pcb::ArmPersist(base::Nanoseconds now) {
+  const bool waits = queue_.first_unsent() != nullptr && !Has(kSinkFull | kCorked);
+  if (!waits) return SetSender(Timer::kNone, base::kNever);
+  if (timer_ == Timer::kPersist) return;
+  SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
+}
+
+// No later than the user's time-out, or that of the handshake.
+base::Nanoseconds Pcb::Capped(base::Nanoseconds deadline) const {
+  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
+  const base::Nanoseconds limit = opening ? options_->connect_timeout : options_->user_timeout;
+  return base::Earlier(deadline, base::DeadlineAfter(progress_at_, limit));
+}
+
+bool Pcb::GaveUp(base::Nanoseconds now) const {
+  return Capped(base::kNever) <= now || retries_ >= options_->retransmissions;
+}
+
+void Pcb::OnSenderTimer(base::Nanoseconds now) {
+  switch (std::exchange(timer_, Timer::kNone)) {
+    case Timer::kNone: break;
+    case Timer::kRetransmit: OnRetransmissionTimeout(now); break;
+    case Timer::kProbe: OnProbeTimer(now); break;
+    case Timer::kReorder: OnReorderTimer(now); break;
+    case Timer::kPersist: OnPersistTimer(now); break;
+  }
+}
+
+// RFC 6298 section 5.
+void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
+  if (GaveUp(now)) return Terminate(soft_error_ != 0 ? soft_error_ : ETIMEDOUT);
+  ++context_->counters.timeouts;
+  ++retries_;
+  rto_base_ = now;
+  Set(kSendOne);
+  if (state_ == State::kSynSent || state_ == State::kSynReceived) {
+    queue_.MarkLost(*queue_.first());
+    return rtt_.BackOff();
+  }
+  const bool again = queue_.first()->WasRetransmitted();
+  if (Scoreboard::HasReneged(queue_)) scoreboard_.Forget(queue_);
+  MarkAllLost(now);
+  congestion_.OnTimeout({.flight = queue_.flight().outstanding, .now = now}, again);
+  rtt_.BackOff();
+  Clear(kFastRecovery);
+  Set(kTimeoutRecovery);
+  recover_ = queue_.nxt();
+  new_reno_.OnTimeout(queue_.nxt());
+  tail_probe_.Cancel();
+  reorder_deadline_ = base::kNever;
+}
+
+void Pcb::MarkAllLost(base::Nanoseconds now) {
+  if (Has(kSack)) return rack_.MarkLossesOnTimeout(queue_, RackContext(now));
+  for (Segment* s = queue_.first(); s != queue_.first_unsent(); s = s->next) queue_.MarkLost(*s);
+}
+
+Rack::Context Pcb::RackContext(base::Nanoseconds now) const {
+  return {.now = now, .srtt = rtt_.srtt(), .in_recovery = InRecovery()};
+}
+
+// RFC 8985 section 7.3: new data if the peer takes some, else the last segment again.
+void Pcb::OnProbeTimer(base::Nanoseconds now) {
+  Segment* segment = queue_.first_unsent();
+  if (segment != nullptr && (segment->length == 0 || UsableWindow() == 0)) segment = nullptr;
+  const bool again = segment == nullptr;
+  segment = again ? queue_.last_sent() : CutTo(*segment, std::min<uint32_t>(UsableWindow(), smss_));
+  rto_base_ = now;
+  if (segment == nullptr || !SendSegment(*segment, now)) return;
+  ++context_->counters.tail_probes;
+  tail_probe_.OnSent(queue_.nxt(), again);
+}
+
+void Pcb::OnReorderTimer(base::Nanoseconds now) {
+  reorder_deadline_ = rack_.DetectLosses(queue_, RackContext(now));
+  if (queue_.flight().lost != 0 && !InRecovery()) EnterFastRecovery({}, now);
+}
+
+// RFC 9293 section 3.8.6.1. A window that is open but small is used after this while.
+void Pcb::OnPersistTimer(base::Nanoseconds now) {
+  if (Capped(base::kNever) <= now || probes_ >= options_->retransmissions) {
+    return Terminate(soft_error_ != 0 ? soft_error_ : ETIMEDOUT);
+  }
+  rtt_.BackOff();
+  SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
+  if (UsableWindow() != 0) return Set(kSmallOverride);
+  ++probes_;
+  ++context_->counters.window_probes;
+  // A byte that was acknowledged long ago: not acceptable, so it is answered with the window.
+  EmitControl(wire::kTcpAck, queue_.una() - 1, now);
+}
+
+// --- The idle timer: keepalive, and the end of a close that nobody answers ---
+
+void Pcb::ArmIdle(base::Nanoseconds now) {
+  base::Nanoseconds keepalive = base::kNever;
+  if (state_ == State::kEstablished || state_ == State::kCloseWait) {
+    keepalive = base::DeadlineAfter(heard_at_, options_->keepalive_idle);
+    if (probes_ != 0) keepalive = base::DeadlineAfter(now, options_->keepalive_interval);
+  }
+  idle_deadline_ = base::Earlier(keepalive, close_deadline_);
+}
+
+void Pcb::OnIdleTimer(base::Nanoseconds now) {
+  if (close_deadline_ <= now) {
+    // Everything of ours arrived; the peer's FIN is its own affair.
+    if (state_ == State::kFinWait2) return Terminate(0);
+    return Reset(queue_.nxt(), ETIMEDOUT, now);
+  }
+  const bool silent = now >= base::DeadlineAfter(heard_at_, options_->keepalive_idle);
+  if (silent && queue_.all_acknowledged()) {
+    if (probes_ >= options_->keepalive_probes) return Reset(queue_.nxt(), ETIMEDOUT, now);
+    ++probes_;
+    EmitControl(wire::kTcpAck, queue_.una() - 1, now);
+  }
+  ArmIdle(now);
+}
+
+}  // namespace xtreme::tcp
