@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leaves: lost segments first, then new ones as far as both windows reach, then what is owed in
-// acknowledgements. RFC 9293 sections 3.7.4, 3.8.4 and 3.8.6; RFC 6675 section 5 for the order.
+// What leaves: lost segments first, then new ones as far as both windows reach, then what is owed
+// in acknowledgements. RFC 9293 sections 3.7.4, 3.8.4 and 3.8.6; RFC 6675 section 5 for the order.
 
 #include "stack/tcp/pcb.h"
 #include "stack/wire/tcp.h"
@@ -182,7 +182,7 @@ uint32_t Pcb::FreeWindow() const {
 uint16_t Pcb::WindowToOffer(bool is_syn) {
   const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;  // not less than was offered
+  const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;
   uint32_t window = floor_of_old;
   const uint32_t free = FreeWindow();
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);

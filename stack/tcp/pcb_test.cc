@@ -25,8 +25,9 @@ struct Flying {
 class End : public Sink {
  public:
   explicit End(const PcbOptions& options = {}) : options_(options), segments_(4096), store_({}) {
-    auto pool = packet::BufferPool::Create(
-        {.buffers = 4096, .buffer_bytes = 2048, .hugepages = packet::BufferPool::Hugepages::kNever});
+    using packet::BufferPool;
+    auto pool = BufferPool::Create(
+        {.buffers = 4096, .buffer_bytes = 2048, .hugepages = BufferPool::Hugepages::kNever});
     pool_ = *std::move(pool);
     context_.sink = this;
     context_.segments = &segments_;
