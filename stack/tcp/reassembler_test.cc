@@ -215,6 +215,26 @@ TEST_F(ReassemblerTest, OneByteSegmentsFromTheEndShareBuffersToo) {
   EXPECT_EQ(Fill(41).substr(60 - 26), "abcdefghijklmnopqrstuvwxyz");
 }
 
+TEST_F(ReassemblerTest, ASegmentCopiedBeforeAnotherBringsItsStamp) {
+  for (uint32_t i = 0; i < 4; ++i) Insert(20 + 10 * i, "x", 20 + i);
+  Insert(19, "w", 19);
+  EXPECT_EQ(reassembler_.held_buffers(), 4u);
+  EXPECT_EQ(Fill(19), "wx");
+  EXPECT_EQ(stamps_, (std::vector<uint64_t>{19}));
+}
+
+TEST_F(ReassemblerTest, NothingIsCopiedWhereThereIsNoRoomForIt) {
+  // 64 bytes of headroom and 192 behind it.
+  for (uint32_t i = 0; i < 4; ++i) Insert(100 + 100 * i, std::string(5, 'x'));
+  for (uint32_t at = 99; at > 20; --at) Insert(at, "y");
+  EXPECT_EQ(reassembler_.held_buffers(), 5u) << "the headroom was used up once";
+  reassembler_.Clear();
+  for (uint32_t i = 0; i < 3; ++i) Insert(400 + 10 * i, "x");
+  Insert(100, std::string(187, 'x'));
+  for (uint32_t at = 287; at < 295; ++at) Insert(at, "y");
+  EXPECT_EQ(reassembler_.held_buffers(), 5u) << "five fitted behind, then a new one began";
+}
+
 TEST_F(ReassemblerTest, AlternateBytesStopAtTheLimitOfBuffersAndAreCounted) {
   for (uint32_t i = 0; i < 100; ++i) Insert(10 + 2 * i, "x");
   EXPECT_EQ(reassembler_.held_buffers(), kOptions.buffers_per_connection);
