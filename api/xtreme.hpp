@@ -182,8 +182,9 @@ class Batch {
     return completions_;
   }
   std::span<Completion> completions_;
-  const uint64_t* poll_;
-  uint64_t made_at_;
+  // Only assert reads them.
+  [[maybe_unused]] const uint64_t* poll_;
+  [[maybe_unused]] uint64_t made_at_;
 };
 
 // --- Rings --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ std::string Number(const std::optional<double>& value) {
   if (!value) return "-";
   const double size = *value < 0 ? -*value : *value;
   if (size != 0 && size < 10) return absl::StrFormat("%.3f", *value);
-  return absl::StrFormat(size < 1000 ? "%.1f" : "%.0f", *value);
+  return size < 1000 ? absl::StrFormat("%.1f", *value) : absl::StrFormat("%.0f", *value);
 }
 
 std::string Verdict(const Row& row) {

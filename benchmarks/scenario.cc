@@ -4,13 +4,12 @@
 
 extern "C" {
 
-[[gnu::noinline, gnu::noclone]] void xtreme_benchmark_measured(
-    xtreme::benchmarks::Scenario* scenario) {
+[[gnu::noinline]] void xtreme_benchmark_measured(xtreme::benchmarks::Scenario* scenario) {
   scenario->Run();
   asm volatile("" ::: "memory");  // No tail call: the function ends where it says.
 }
 
-[[gnu::noinline, gnu::noclone]] void xtreme_benchmark_device(void (*work)(void*), void* argument) {
+[[gnu::noinline]] void xtreme_benchmark_device(void (*work)(void*), void* argument) {
   work(argument);
   asm volatile("" ::: "memory");
 }

@@ -122,7 +122,8 @@ TEST_F(BringUpTest, ClosingTheDescriptorReleasesWhatWasForgotten) {
   ASSERT_NE(context, nullptr);
   static std::vector<uint8_t> memory(4096);
   ibv_pd* pd = ibv_alloc_pd(context);
-  ASSERT_NE(ibv_reg_mr(pd, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE), nullptr);
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  ASSERT_NE(ibv_reg_mr(pd, memory.data(), memory.size(), access), nullptr);
   ibv_cq* cq = ibv_create_cq(context, 4, nullptr, nullptr, 0);
   ibv_qp_init_attr attributes{.send_cq = cq, .recv_cq = cq,
                               .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1,

@@ -70,7 +70,8 @@ Endpoint::Endpoint(std::string_view device, const Options& options)
   Require(context_ != nullptr, "ibv_open_device");
   pd_ = ibv_alloc_pd(context_);
   Require(pd_ != nullptr, "ibv_alloc_pd");
-  region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+  const int access = IBV_ACCESS_LOCAL_WRITE;  // The macro ibv_reg_mr would mix enumerations.
+  region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), access);
   Require(region_ != nullptr, "ibv_reg_mr");
   CreateQueues(options);
   MoveToReadyToSend();

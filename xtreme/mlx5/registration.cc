@@ -22,6 +22,9 @@ std::string LockedMemoryLimit() {
   return absl::StrCat("RLIMIT_MEMLOCK is ", limit.rlim_cur, " bytes");
 }
 
+// An int, because the macro ibv_reg_mr would mix enumerations.
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
+
 }  // namespace
 
 absl::StatusOr<VerbsHandle<ibv_mr>> RegisterMemory(ibv_pd* pd, void* start, size_t bytes) {
@@ -31,7 +34,7 @@ absl::StatusOr<VerbsHandle<ibv_mr>> RegisterMemory(ibv_pd* pd, void* start, size
                      start == nullptr ? "null" : "an address"));
   }
   errno = 0;
-  VerbsHandle<ibv_mr> region(ibv_reg_mr(pd, start, bytes, IBV_ACCESS_LOCAL_WRITE));
+  VerbsHandle<ibv_mr> region(ibv_reg_mr(pd, start, bytes, kAccess));
   if (region != nullptr) return region;
   const int error = errno;
   std::string action = absl::StrCat("register memory: ", bytes, " bytes asked");
