@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/host/residency.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "xtreme/host/thread_faults.h"
+
+namespace xtreme::host {
+namespace {
+
+constexpr size_t kPages = 64;
+constexpr size_t kBytes = kPages * 4'096;
+
+// Mapped and never touched.
+class Fresh {
+ public:
+  Fresh()
+      : start_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Fresh() { munmap(start_, kBytes); }
+  std::span<std::byte> memory() const { return {static_cast<std::byte*>(start_), kBytes}; }
+  size_t resident_pages() const {
+    std::array<unsigned char, kPages> present{};
+    mincore(start_, kBytes, present.data());
+    size_t pages = 0;
+    for (const unsigned char page : present) pages += page & 1;
+    return pages;
+  }
+
+ private:
+  void* const start_;
+};
+
+int Succeed(const void*, size_t) { return 0; }
+int Refuse(const void*, size_t) {
+  errno = ENOMEM;
+  return -1;
+}
+
+TEST(ResidencyTest, LocksWhatItKeepsAndSaysHowMuch) {
+  const Fresh fresh;
+  Residency residency({.node = std::nullopt, .lock = &Succeed});
+  residency.Keep("pool", fresh.memory());
+  EXPECT_EQ(residency.locked_bytes(), kBytes);
+  EXPECT_EQ(residency.ToString(), "memory: 1 MB locked, NUMA node of the device not known");
+}
+
+TEST(ResidencyTest, WhatMayNotBeLockedIsTouchedAndSaidInTheLine) {
+  const Fresh fresh;
+  EXPECT_EQ(fresh.resident_pages(), 0u);
+  Residency residency({.node = std::nullopt, .lock = &Refuse});
+  residency.Keep("pool", fresh.memory());
+  EXPECT_EQ(fresh.resident_pages(), kPages);
+  EXPECT_EQ(residency.locked_bytes(), 0u);
+  const std::string line = residency.ToString();
+  EXPECT_NE(line.find("memory: 0 MB locked"), std::string::npos) << line;
+  EXPECT_NE(line.find("pool of 1 MB touched but not locked (Cannot allocate memory, errno 12; "
+                      "RLIMIT_MEMLOCK "),
+            std::string::npos)
+      << line;
+}
+
+TEST(ResidencyTest, ANodeThatIsNotThereIsARefusalInTheLine) {
+  const Fresh fresh;
+  Residency residency({.node = 63, .lock = &Succeed});
+  residency.Keep("pool", fresh.memory());
+  EXPECT_NE(residency.ToString().find("pool not moved to node 63"), std::string::npos);
+  EXPECT_EQ(residency.locked_bytes(), kBytes);
+}
+
+TEST(ResidencyTest, ObjectsAreLockedByTheirPagesAndKeepTheirContents) {
+  std::array<std::byte, 100> object;
+  object.fill(std::byte{7});
+  Residency residency({.node = std::nullopt, .lock = &Refuse});
+  residency.Keep("object", object);
+  EXPECT_EQ(object[99], std::byte{7});
+  Residency locking({.node = std::nullopt, .lock = &Succeed});
+  locking.Keep("object", object);
+  EXPECT_GE(locking.locked_bytes(), 4'096u);
+  EXPECT_LE(locking.locked_bytes(), 8'192u);
+}
+
+TEST(ResidencyTest, AnInterfaceWithoutADeviceHasNoKnownNode) {
+  EXPECT_EQ(NumaNodeOf("lo"), std::nullopt);
+}
+
+TEST(ResidencyTest, ATouchedStackFaultsNoMoreAndItsFaultsAreSeenByAnotherThread) {
+  constexpr size_t kStack = 256 << 10;
+  uint64_t touching = 0;
+  uint64_t using_it = ~uint64_t{0};
+  std::thread([&] {
+    const ThreadFaults faults(gettid());
+    const uint64_t before = faults.Read().value_or(0);
+    EXPECT_EQ(TouchStack(kStack).size(), kStack);
+    const uint64_t between = faults.Read().value_or(0);
+    EXPECT_EQ(TouchStack(kStack / 2).size(), kStack / 2);
+    touching = between - before;
+    using_it = faults.Read().value_or(0) - between;
+  }).join();
+  EXPECT_GE(touching, kStack / 4'096 / 2);
+  EXPECT_LE(using_it, 2u);
+}
+
+TEST(ResidencyTest, AStackIsNotTouchedBelowItsLimit) {
+  size_t touched = 0;
+  std::thread([&] { touched = TouchStack(size_t{1} << 40).size(); }).join();
+  EXPECT_GT(touched, 0u);
+}
+
+TEST(ResidencyTest, AThreadThatIsGoneHasNoFaults) {
+  EXPECT_EQ(ThreadFaults(1 << 30).Read(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace xtreme::host
