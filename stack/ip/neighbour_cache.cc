@@ -21,7 +21,7 @@ NeighbourCache::Resolution NeighbourCache::Resolve(wire::Ipv4Address next_hop, N
   return {.status = Status::kReachable, .mac = entry->mac};
 }
 
-NeighbourCache::Resolution NeighbourCache::Enqueue(wire::Ipv4Address next_hop, Packet packet,
+NeighbourCache::Resolution NeighbourCache::Enqueue(wire::Ipv4Address next_hop, Packet* packet,
                                                    Nanoseconds now) {
   const Resolution resolution = Resolve(next_hop, now);
   if (resolution.status == Status::kTableFull || resolution.status == Status::kUnreachable) {
@@ -30,13 +30,18 @@ NeighbourCache::Resolution NeighbourCache::Enqueue(wire::Ipv4Address next_hop, P
   Entry& entry = *Find(next_hop);
   // What waits goes first, also when the answer has just come.
   if (resolution.status == Status::kReachable && !entry.Waits()) return resolution;
-  const auto waiting = static_cast<size_t>(entry.queue_end - entry.queue_begin);
-  if (waiting >= std::min(options_.queue_packets, kMaxQueuedPackets)) {
+  if (entry.waiting >= options_.queue_packets) {
     ++counters_.queue_full;
     return {.status = Status::kQueueFull};
   }
-  entry.queue[entry.queue_end++ % kMaxQueuedPackets] = packet;
+  Append(entry, packet);
   return {.status = Status::kPending};
+}
+
+size_t NeighbourCache::QueueRoom(wire::Ipv4Address next_hop) const {
+  const Entry* entry = Find(next_hop);
+  if (entry == nullptr || entry->state == State::kFailed) return 0;
+  return options_.queue_packets - entry->waiting;
 }
 
 bool NeighbourCache::Pin(wire::Ipv4Address next_hop, Nanoseconds now) {
@@ -127,13 +132,30 @@ NeighbourCache::Entry* NeighbourCache::TakeFree() {
     if (!entry.Idle() || entry.state == State::kIncomplete) continue;
     if (oldest == nullptr || entry.expiry < oldest->expiry) oldest = &entry;
   }
-  if (oldest != nullptr) Free(*oldest);
+  if (oldest != nullptr) {
+    ++counters_.evicted;
+    Free(*oldest);
+  }
   return oldest;
 }
 
 void NeighbourCache::Free(Entry& entry) {
   by_address_.Erase({entry.address.value()});
   entry = Entry{};
+}
+
+void NeighbourCache::Append(Entry& entry, Packet* packet) {
+  packet->next = nullptr;
+  (entry.first == nullptr ? entry.first : entry.last->next) = packet;
+  entry.last = packet;
+  ++entry.waiting;
+}
+
+NeighbourCache::Packet* NeighbourCache::TakeFirst(Entry& entry) {
+  Packet* packet = entry.first;
+  entry.first = packet->next;
+  --entry.waiting;
+  return packet;
 }
 
 void NeighbourCache::StartAsking(Entry& entry, Nanoseconds now) {
@@ -231,7 +253,7 @@ NeighbourCache::Action NeighbourCache::ActionOf(Entry& entry) {
   }
   if (entry.lost_due) {
     entry.lost_due = false;
-    return {.kind = Action::Kind::kLost, .address = entry.address};
+    return {.kind = Action::Kind::kLost, .address = entry.address, .mac = entry.mac};
   }
   if (entry.request_due) return Request(entry);
   if (!entry.Waits() || entry.state == State::kIncomplete) return {};
@@ -239,7 +261,7 @@ NeighbourCache::Action NeighbourCache::ActionOf(Entry& entry) {
   return {.kind = failed ? Action::Kind::kUnreachable : Action::Kind::kTransmit,
           .address = entry.address,
           .mac = entry.mac,
-          .packet = entry.queue[entry.queue_begin++ % kMaxQueuedPackets]};
+          .packet = TakeFirst(entry)};
 }
 
 NeighbourCache::Action NeighbourCache::Request(Entry& entry) {

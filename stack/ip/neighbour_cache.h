@@ -34,6 +34,7 @@ struct NeighbourCounters {
   uint64_t failed = 0;
   uint64_t queue_full = 0;
   uint64_t table_full = 0;
+  uint64_t evicted = 0;
   uint64_t ignored = 0;
 
   static constexpr auto Table() {
@@ -48,6 +49,7 @@ struct NeighbourCounters {
         {"failed", "neighbours that did not answer", &N::failed},
         {"queue_full", "packets refused because too many waited for the neighbour", &N::queue_full},
         {"table_full", "next hops refused because every entry was in use", &N::table_full},
+        {"evicted", "neighbours forgotten before their time to make room", &N::evicted},
         {"ignored", "ARP packets that concern nobody here or name an impossible sender",
          &N::ignored},
     });
@@ -57,15 +59,13 @@ static_assert(base::DescribesEveryCounter<NeighbourCounters>());
 
 class NeighbourCache {
  public:
-  static constexpr size_t kMaxQueuedPackets = 16;
-
   struct Options {
     wire::MacAddress mac;       // ours
     wire::Ipv4Address address;  // ours, the sender of requests
     // For a wire without a kernel: answer requests for `address`.
     bool answer_requests = false;
     size_t entries = 256;
-    size_t queue_packets = 4;  // a neighbour; at most kMaxQueuedPackets
+    size_t queue_packets = 4;  // a neighbour
     // At most one request a second to a neighbour: RFC 1122 section 2.3.2.1.
     base::Nanoseconds request_interval = base::Seconds(1);
     int requests = 3;  // without answer: the neighbour has failed
@@ -88,8 +88,11 @@ class NeighbourCache {
     wire::MacAddress mac;
   };
 
-  // Whose, is not looked at.
-  using Packet = void*;
+  // What waits for a neighbour; callers derive from it. From Enqueue's kPending until it comes back
+  // it is the cache's.
+  struct Packet {
+    Packet* next = nullptr;
+  };
 
   struct Action {
     enum class Kind : uint8_t {
@@ -98,13 +101,13 @@ class NeighbourCache {
       kTransmit,     // send `packet` to `mac`
       kUnreachable,  // `packet` cannot be sent: EHOSTUNREACH for `address`
       kResolved,     // `address` is at `mac`, newly or changed: headers of its flows are patched
-      kLost,         // `address` has failed
+      kLost,         // `address` has failed; `mac`: where it was, zero when it never answered
     };
     Kind kind = Kind::kNone;
     wire::Ipv4Address address;
     wire::MacAddress mac;
     wire::ArpRepr arp;
-    Packet packet = nullptr;
+    Packet* packet = nullptr;
   };
 
   explicit NeighbourCache(const Options& options);
@@ -116,7 +119,10 @@ class NeighbourCache {
   // The MAC address of `next_hop`; begins to ask for it when it is not known.
   Resolution Resolve(wire::Ipv4Address next_hop, base::Nanoseconds now);
   // The same, and with kPending `packet` waits; with every other status it remains the caller's.
-  Resolution Enqueue(wire::Ipv4Address next_hop, Packet packet, base::Nanoseconds now);
+  Resolution Enqueue(wire::Ipv4Address next_hop, Packet* packet, base::Nanoseconds now);
+  // How many packets more may wait for `next_hop`, which was resolved; 0 while it is unreachable.
+  size_t QueueRoom(wire::Ipv4Address next_hop) const;
+  bool Knows(wire::Ipv4Address address) const { return Find(address) != nullptr; }
   // A pinned neighbour is kept known as if always in use. Resolve does not undo it. False: no room.
   bool Pin(wire::Ipv4Address next_hop, base::Nanoseconds now);
   void Unpin(wire::Ipv4Address next_hop);
@@ -163,13 +169,13 @@ class NeighbourCache {
     bool resolved_due = false;
     bool lost_due = false;
     uint8_t requests_left = 0;
-    uint8_t queue_begin = 0;  // packets queue_begin to queue_end wait
-    uint8_t queue_end = 0;
+    uint32_t waiting = 0;  // packets from `first` to `last`
     base::Nanoseconds deadline = base::kNever;
     base::Nanoseconds expiry = base::kNever;
-    std::array<Packet, kMaxQueuedPackets> queue{};
+    Packet* first = nullptr;
+    Packet* last = nullptr;
 
-    bool Waits() const { return queue_begin != queue_end; }
+    bool Waits() const { return first != nullptr; }
     bool Idle() const { return !pinned && !Waits() && !request_due && !resolved_due && !lost_due; }
   };
   struct Key {
@@ -182,6 +188,8 @@ class NeighbourCache {
   Entry* FindOrAdd(wire::Ipv4Address address, base::Nanoseconds now);
   Entry* TakeFree();
   void Free(Entry& entry);
+  static void Append(Entry& entry, Packet* packet);
+  static Packet* TakeFirst(Entry& entry);
   void StartAsking(Entry& entry, base::Nanoseconds now);
   void Learn(Entry& entry, wire::MacAddress mac, base::Nanoseconds now);
   void OnDeadline(Entry& entry, base::Nanoseconds now);

@@ -60,11 +60,15 @@ class Run {
   }
 
  private:
+  struct Sent : NeighbourCache::Packet {
+    bool waits = false;
+  };
+
   void Send(wire::Ipv4Address address) {
-    char* packet = &packets_[next_++ % packets_.size()];
-    if (*packet != 0) return;
+    Sent* packet = &packets_[next_++ % packets_.size()];
+    if (packet->waits) return;
     if (cache_.Enqueue(address, packet, now_).status != Status::kPending) return;
-    *packet = 1;
+    packet->waits = true;
     ++waiting_;
   }
 
@@ -85,9 +89,9 @@ class Run {
       const NeighbourCache::Action action = cache_.Next(now_);
       if (action.kind == Kind::kNone) break;
       if (action.kind != Kind::kTransmit && action.kind != Kind::kUnreachable) continue;
-      char* packet = static_cast<char*>(action.packet);
-      Require(*packet == 1);
-      *packet = 0;
+      Sent* packet = static_cast<Sent*>(action.packet);
+      Require(packet->waits);
+      packet->waits = false;
       --waiting_;
     }
     Require(cache_.NextDeadline() > now_);
@@ -101,7 +105,7 @@ class Run {
                                                     .queue_packets = 3};
 
   NeighbourCache cache_{kOptions};
-  std::array<char, 32> packets_{};
+  std::array<Sent, 32> packets_{};
   size_t next_ = 0;
   int waiting_ = 0;
   base::Nanoseconds now_ = base::Seconds(1000);

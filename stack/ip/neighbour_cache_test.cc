@@ -61,10 +61,10 @@ class NeighbourCacheTest : public ::testing::Test {
     Actions(cache);
   }
 
-  NeighbourCache::Packet P(int number) { return &packets_[static_cast<size_t>(number)]; }
+  NeighbourCache::Packet* P(int number) { return &packets_[static_cast<size_t>(number)]; }
 
   Nanoseconds now_ = Seconds(100);
-  std::array<char, 32> packets_{};
+  std::array<NeighbourCache::Packet, 32> packets_{};
   NeighbourCache cache_{Defaults()};
 };
 
@@ -115,6 +115,7 @@ TEST_F(NeighbourCacheTest, WhatWaitsIsNotOvertaken) {
 
 TEST_F(NeighbourCacheTest, AFullQueueRefusesThePacket) {
   for (int i = 0; i < 4; ++i) cache_.Enqueue(kHop, P(i), now_);
+  EXPECT_EQ(cache_.QueueRoom(kHop), 0u);
   EXPECT_EQ(cache_.Enqueue(kHop, P(4), now_).status, Status::kQueueFull);
   EXPECT_EQ(cache_.counters().queue_full, 1u);
 }
@@ -131,6 +132,7 @@ TEST_F(NeighbourCacheTest, WhoDoesNotAnswerThreeRequestsIsUnreachable) {
   const auto actions = Actions(cache_);
   ASSERT_EQ(actions.size(), 2u);
   EXPECT_EQ(actions[0].kind, Kind::kLost);
+  EXPECT_TRUE(actions[0].mac.IsZero()) << "it never answered";
   EXPECT_EQ(actions[1].kind, Kind::kUnreachable);
   EXPECT_EQ(actions[1].packet, P(0));
   EXPECT_EQ(cache_.Enqueue(kHop, P(1), now_).status, Status::kUnreachable);
@@ -293,6 +295,9 @@ TEST_F(NeighbourCacheTest, AFullTableEvictsWhatNobodyUsesElseRefuses) {
   EXPECT_EQ(small.Resolve(kHop, now_).status, Status::kTableFull) << "evicted, and no room";
   EXPECT_FALSE(small.Pin(kHop, now_));
   EXPECT_EQ(small.counters().table_full, 2u);
+  EXPECT_EQ(small.counters().evicted, 1u);
+  EXPECT_FALSE(small.Knows(kHop));
+  EXPECT_EQ(small.QueueRoom(kHop), 0u);
 }
 
 }  // namespace
