@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "xtreme/engine/completion.h"
 
@@ -65,6 +66,9 @@ class CompletionFifo {
     return handed_out_;
   }
 
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(slots_.get(), capacity_));
+  }
   uint32_t waiting() const { return tail_ - head_; }
 
   // Calls `drop(Completion*)` on all that waits and empties the fifo: a ring is closing.

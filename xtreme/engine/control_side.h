@@ -20,6 +20,9 @@
 
 namespace xtreme::engine {
 
+class LoopbackDirectory;
+class LoopbackQueue;
+
 struct ControlSide {
   ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex)
       : kernel(kernel), nic(nic), ifindex(ifindex), rules(nic, queue) {}
@@ -29,6 +32,9 @@ struct ControlSide {
   const uint32_t ifindex;
   RuleTable rules;
   std::set<int> watched;  // Fds of the application.
+  LoopbackDirectory* directory = nullptr;   // The engine's.
+  std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.
+  uint64_t fault_count = 0;                 // The periodic look at the owner's page faults.
 };
 
 // What the control thread holds for one socket.
@@ -36,6 +42,7 @@ struct SocketHoldings {
   struct Group {
     RuleTable::Entry* rule = nullptr;
     Kernel::MembershipId membership = 0;
+    uint64_t key = 0;  // In the directory of loopback.
   };
 
   // Holds `wanted` instead of what is held; the first error, and then without that rule.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/loopback_queue.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "stack/base/time.h"
 #include "xtreme/engine/kernel.h"
+#include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/ring_clock.h"
 
 namespace xtreme::host {
@@ -71,11 +72,14 @@ class Engine {
   // From here on `mailbox` is told of the port, until nobody else holds it or it is closed.
   void Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox);
 
+  LoopbackDirectory& loopback() { return loopback_; }
+
   // --- Any thread ---
 
   ControlThread& control() { return *control_; }
   Kernel& kernel() { return *kernel_; }
   RingClock NewClock() const;
+  base::Nanoseconds clock_period() const { return clock_period_; }
 
  private:
   struct Device;
@@ -99,6 +103,7 @@ class Engine {
 
   // Control thread.
   std::map<std::string, std::unique_ptr<Device>> devices_;
+  LoopbackDirectory loopback_;
 
   std::unique_ptr<ControlThread> control_;  // Last: its operations use all of the above.
 };

@@ -9,7 +9,9 @@
 #ifndef XTREME_XTREME_ENGINE_HANDLE_H_
 #define XTREME_XTREME_ENGINE_HANDLE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace xtreme::engine {
@@ -68,6 +70,7 @@ class HandleTable {
     --size_;
   }
 
+  std::span<std::byte> memory() { return std::as_writable_bytes(std::span(places_)); }
   uint32_t size() const { return size_; }
   uint32_t capacity() const { return static_cast<uint32_t>(places_.size()); }
 

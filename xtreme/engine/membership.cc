@@ -12,6 +12,7 @@
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -36,6 +37,7 @@ struct GroupWork {
   Handle handle;
   uint64_t cookie;
   wire::Ipv4Address group;
+  uint64_t key;
   nic::FlowRule rule;
   host::SourceFilter filter;
   std::shared_ptr<ControlSide> side;
@@ -59,7 +61,9 @@ struct GroupWork {
       return membership.status();
     }
     *fallback = held->fallback;
-    holdings->groups[group] = {.rule = held->entry, .membership = *membership};
+    holdings->groups[group] = {
+        .rule = held->entry, .membership = *membership, .key = key};
+    side->directory->Join(side->loopback.get(), key);
     return absl::OkStatus();
   }
 
@@ -72,6 +76,7 @@ struct GroupWork {
   void Leave() {
     const auto joined = holdings->groups.find(group);
     if (joined == holdings->groups.end()) return;
+    side->directory->Part(side->loopback.get(), key);
     side->rules.Drop(joined->second.rule);
     side->kernel->Leave(joined->second.membership);
     holdings->groups.erase(joined);
@@ -94,6 +99,7 @@ GroupWork MakeWork(const RingCore& core, const UdpSocket& socket, wire::Ipv4Addr
   return {.handle = socket.handle,
           .cookie = cookie,
           .group = group,
+          .key = udp::BindingKey(group, core.device.vlan_id, socket.local().port),
           .rule = GroupRule(core, group, socket.local().port),
           .side = core.host.control_side,
           .holdings = socket.holdings,

@@ -2,9 +2,9 @@
 
 #include "xtreme/engine/neighbours.h"
 
+#include <cerrno>
 #include <utility>
 
-#include "stack/wire/arp.h"
 #include "stack/wire/ethernet.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/host/snapshot.h"
@@ -12,63 +12,112 @@
 
 namespace xtreme::engine {
 
+Neighbours::Neighbours(RingCore* core, NeighbourWaiters* waiters)
+    : core_(core),
+      waiters_(waiters),
+      cache_({.mac = core->device.nic->mac(), .queue_packets = core->options.neighbour_queue}),
+      places_(kFullQueues * core->options.neighbour_queue),
+      waiting_(std::make_unique<Waiting[]>(places_)) {
+  free_.reserve(places_);
+  for (uint32_t i = places_; i > 0; --i) free_.push_back(&waiting_[i - 1]);
+  connecting_.reserve(kConnects);
+}
+
 Neighbours::~Neighbours() {
-  for (auto& [address, entry] : entries_) {
-    core_->wheel.Cancel(entry.get());
-    for (WaitingFrame& frame : entry->frames) {
-      if (frame.buffer != nullptr) packet::BufferPool::Release(frame.buffer);
-    }
+  core_->wheel.Cancel(&timer_);
+  for (uint32_t i = 0; i < places_; ++i) {
+    packet::Buffer* buffer = waiting_[i].frame.buffer;
+    if (waiting_[i].used && buffer != nullptr) packet::BufferPool::Release(buffer);
   }
 }
 
-const wire::MacAddress* Neighbours::Find(wire::Ipv4Address next_hop, wire::Ipv4Address source) {
-  std::unique_ptr<Entry>& entry = entries_[next_hop];
-  if (entry == nullptr) {
-    entry = std::make_unique<Entry>();
-    entry->address = next_hop;
-    entry->source = source;
-    Ask(*entry);
+std::optional<wire::MacAddress> Neighbours::Find(wire::Ipv4Address next_hop) {
+  const auto resolution = cache_.Resolve(next_hop, core_->clock.Now());
+  // The flows of a neighbour that made room for this one ask again.
+  if (std::exchange(evicted_, counters().evicted) != counters().evicted) {
+    ++core_->host.routes_version;
   }
-  if (entry->state != State::kKnown) return nullptr;
-  entry->used = true;
-  return &entry->mac;
+  Act();
+  if (resolution.status != ip::NeighbourCache::Status::kReachable) return std::nullopt;
+  return resolution.mac;
 }
 
-bool Neighbours::HasRoom(wire::Ipv4Address next_hop, uint32_t count) const {
-  const auto it = entries_.find(next_hop);
-  const size_t waiting = it == entries_.end() ? 0 : it->second->frames.size();
-  return waiting + count <= core_->options.neighbour_queue;
+bool Neighbours::HasRoom(wire::Ipv4Address next_hop, uint32_t count) {
+  // One that failed is asked for anew once it may be.
+  Find(next_hop);
+  return free_.size() >= count && cache_.QueueRoom(next_hop) >= count;
 }
 
 void Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingFrame& frame) {
-  entries_.at(next_hop)->frames.push_back(frame);
+  Waiting& waiting = *free_.back();
+  free_.pop_back();
+  waiting.frame = frame;
+  waiting.used = true;
+  const auto resolution = cache_.Enqueue(next_hop, &waiting, core_->clock.Now());
+  if (resolution.status == ip::NeighbourCache::Status::kReachable) Post(waiting, resolution.mac);
 }
 
 void Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect) {
-  entries_.at(next_hop)->connects.push_back(connect);
+  connecting_.push_back({next_hop, connect});
 }
 
-void Neighbours::Ask(Entry& entry) {
-  entry.tries = 0;
-  SendRequest(entry);
+void Neighbours::Seen(wire::Ipv4Address address, wire::MacAddress mac) {
+  cache_.Confirm(address, mac, core_->clock.Now());
+  // Flows look again, to say that they still use it: what nobody uses is not asked for again.
+  ++core_->host.routes_version;
+  Act();
 }
 
-void Neighbours::SendRequest(Entry& entry) {
-  const int64_t interval = kFirstInterval.count() << entry.tries++;
-  core_->ArmTimer(&entry, core_->clock.Now() + base::Nanoseconds(interval));
+void Neighbours::AdoptRoutes() {
+  for (const host::Neighbour& neighbour : core_->host.routes->neighbours()) {
+    const bool ours = neighbour.ifindex == core_->device.ifindex && neighbour.usable();
+    if (ours && cache_.Knows(neighbour.address)) Seen(neighbour.address, neighbour.mac);
+  }
+}
 
+void Neighbours::Act() {
+  const base::Nanoseconds now = core_->clock.Now();
+  for (;;) {
+    const Action action = cache_.Next(now);
+    if (action.kind == Action::Kind::kNone) break;
+    Perform(action);
+  }
+  const base::Nanoseconds deadline = cache_.NextDeadline();
+  if (deadline != base::kNever) core_->ArmTimer(&timer_, deadline);
+}
+
+void Neighbours::Perform(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::kNone:
+      return;
+    case Action::Kind::kSendArp:
+      return SendArp(action);
+    case Action::Kind::kTransmit:
+      return Post(*static_cast<Waiting*>(action.packet), action.mac);
+    case Action::Kind::kUnreachable:
+      return Fail(*static_cast<Waiting*>(action.packet));
+    case Action::Kind::kResolved:
+      ++core_->host.routes_version;
+      return Settle(action.address, 0);
+    case Action::Kind::kLost:
+      ++core_->host.routes_version;
+      Settle(action.address, EHOSTUNREACH);
+      if (!action.mac.IsZero()) waiters_->OnLost(action.address);
+      return;
+  }
+}
+
+void Neighbours::SendArp(const Action& action) {
   std::array<uint8_t, 64> frame{};
-  const bool probe = entry.state == State::kKnown;
-  wire::EthernetRepr ethernet{
-      .destination = probe ? entry.mac : wire::MacAddress::Broadcast(),
-      .source = core_->device.nic->mac(),
-      .ether_type = wire::kEtherTypeArp};
+  wire::EthernetRepr ethernet{.destination = action.mac,
+                              .source = core_->device.nic->mac(),
+                              .ether_type = wire::kEtherTypeArp};
   if (core_->device.vlan_id != 0) ethernet.vlan = wire::VlanTag{.id = core_->device.vlan_id};
   const size_t header = ethernet.Emit(frame);
-  const wire::ArpRepr request{.operation = wire::ArpOperation::kRequest,
-                              .sender_mac = core_->device.nic->mac(),
-                              .sender = entry.source,
-                              .target = entry.address};
+  wire::ArpRepr request = action.arp;
+  // The address that we would send from: an interface may have several.
+  request.sender =
+      core_->host.routes->RouteTo(action.address, std::nullopt, core_->device.ifindex).source;
   const size_t length = header + request.Emit(std::span(frame).subspan(header));
   nic::TxFrame tx{.header = frame.data(),
                   .payload = nullptr,
@@ -80,36 +129,9 @@ void Neighbours::SendRequest(Entry& entry) {
   if (core_->Post(tx, nullptr) == nic::TxStatus::kPosted) ++core_->tally.counters.arp_requests;
 }
 
-void Neighbours::Seen(wire::Ipv4Address address, wire::MacAddress mac) {
-  const auto it = entries_.find(address);
-  if (it == entries_.end() || mac.IsGroup() || mac.IsZero()) return;
-  Entry& entry = *it->second;
-  const base::Nanoseconds now = core_->clock.Now();
-  entry.mac = mac;
-  entry.state = State::kKnown;
-  entry.tries = 0;
-  entry.used = false;
-  entry.valid_until = now + kValid;
-  core_->ArmTimer(&entry, entry.valid_until - kProbeBefore);
-  // Flows look again: those resolved without it or with another, and the others to say that they
-  // still use it.
-  ++core_->host.routes_version;
-  Flush(entry);
-}
-
-void Neighbours::Flush(Entry& entry) {
-  while (!entry.frames.empty()) {
-    WaitingFrame frame = std::move(entry.frames.front());
-    entry.frames.pop_front();
-    PostWaiting(entry, frame);
-  }
-  std::vector<WaitingConnect> connects = std::move(entry.connects);
-  entry.connects.clear();
-  for (const WaitingConnect& connect : connects) waiters_->OnConnected(connect, 0);
-}
-
-void Neighbours::PostWaiting(Entry& entry, WaitingFrame& frame) {
-  entry.mac.Store(frame.headers.data());
+void Neighbours::Post(Waiting& waiting, wire::MacAddress mac) {
+  WaitingFrame& frame = waiting.frame;
+  mac.Store(frame.headers.data());
   nic::TxFrame tx{.header = frame.headers.data(),
                   .payload = frame.data,
                   .header_length = frame.header_bytes,
@@ -123,43 +145,26 @@ void Neighbours::PostWaiting(Entry& entry, WaitingFrame& frame) {
     core_->CountLoss(Drop::kSendFailed);
     waiters_->OnFailed(frame, ENOBUFS);
   }
+  Free(waiting);
 }
 
-void Neighbours::Fail(Entry& entry) {
-  std::deque<WaitingFrame> frames = std::move(entry.frames);
-  std::vector<WaitingConnect> connects = std::move(entry.connects);
-  const bool lost = entry.state == State::kKnown;
-  const wire::Ipv4Address address = entry.address;
-  entries_.erase(address);
-  ++core_->host.routes_version;
-  for (const WaitingFrame& frame : frames) {
-    core_->CountLoss(Drop::kNeighbour);
-    waiters_->OnFailed(frame, EHOSTUNREACH);
-  }
-  for (const WaitingConnect& connect : connects) waiters_->OnConnected(connect, EHOSTUNREACH);
-  if (lost) waiters_->OnLost(address);
+void Neighbours::Fail(Waiting& waiting) {
+  core_->CountLoss(Drop::kNeighbour);
+  waiters_->OnFailed(waiting.frame, EHOSTUNREACH);
+  Free(waiting);
 }
 
-void Neighbours::Expire(RingTimer* timer) {
-  Entry& entry = *static_cast<Entry*>(timer);
-  if (entry.tries >= kTries) return Fail(entry);
-  if (entry.state == State::kKnown && !entry.used && entry.tries == 0) {
-    // Nobody sends there any more: it is forgotten, and asked for again when somebody does.
-    ++core_->host.routes_version;
-    entries_.erase(entry.address);
-    return;
-  }
-  SendRequest(entry);
+void Neighbours::Settle(wire::Ipv4Address next_hop, int error) {
+  std::erase_if(connecting_, [&](const Connecting& waiting) {
+    if (waiting.next_hop != next_hop) return false;
+    waiters_->OnConnected(waiting.connect, error);
+    return true;
+  });
 }
 
-void Neighbours::AdoptRoutes() {
-  std::vector<std::pair<wire::Ipv4Address, wire::MacAddress>> known;
-  for (const auto& [address, entry] : entries_) {
-    const host::Neighbour* neighbour =
-        core_->host.routes->FindNeighbour(core_->device.ifindex, address);
-    if (neighbour != nullptr && neighbour->usable()) known.emplace_back(address, neighbour->mac);
-  }
-  for (const auto& [address, mac] : known) Seen(address, mac);
+void Neighbours::Free(Waiting& waiting) {
+  waiting.used = false;
+  free_.push_back(&waiting);
 }
 
 }  // namespace xtreme::engine

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Neighbours: next hops that the kernel does not know (yet), and the sends that wait for them.
+// Neighbours: the stack's neighbour cache on this ring, and the sends that wait for it.
 //
-// Our ARP request leaves by the ring; the reply goes to the kernel, a packet socket sees it, and
-// the control thread tells us. Invariant: a waiting send is posted once, in order, or reported as
-// failed once. Requests are repeated kTries times; an answer is asked for again, by unicast, before
-// it expires.
+// Asked for is only what the kernel does not know. Our ARP request leaves by the ring; the reply
+// goes to the kernel, a packet socket sees it, and the control thread tells us. Invariant: a
+// waiting send is posted once, in order, or reported as failed once. Nothing is allocated after
+// construction but room for connects beyond kConnects.
 // Units: nanoseconds. Threads: the ring's owner. Spec: RFC 826, RFC 1122 section 2.3.2.
 
 #ifndef XTREME_XTREME_ENGINE_NEIGHBOURS_H_
@@ -13,11 +13,11 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "stack/ip/neighbour_cache.h"
 #include "stack/wire/address.h"
 #include "xtreme/engine/neighbour_waiters.h"
 #include "xtreme/engine/ring_timer.h"
@@ -48,55 +48,62 @@ struct WaitingConnect {
 
 class Neighbours {
  public:
-  static constexpr int kTries = 4;
-  static constexpr base::Nanoseconds kFirstInterval = base::Milliseconds(200);  // Then doubled.
-  static constexpr base::Nanoseconds kValid = base::Seconds(30);
-  static constexpr base::Nanoseconds kProbeBefore = base::Seconds(5);
+  // Frames that may wait in all: so many full queues.
+  static constexpr uint32_t kFullQueues = 4;
+  static constexpr uint32_t kConnects = 64;
 
   // Both outlive it.
-  Neighbours(RingCore* core, NeighbourWaiters* waiters) : core_(core), waiters_(waiters) {}
+  Neighbours(RingCore* core, NeighbourWaiters* waiters);
   ~Neighbours();
 
-  // The MAC address of `next_hop` when we know it; null, and a request on its way, when not.
-  const wire::MacAddress* Find(wire::Ipv4Address next_hop, wire::Ipv4Address source);
-  // Whether `count` more frames may wait for it.
-  bool HasRoom(wire::Ipv4Address next_hop, uint32_t count) const;
-  // After Find() gave null. HasRoom() said yes.
+  // The MAC address of `next_hop` when we know it; nothing, and a request on its way, when not.
+  std::optional<wire::MacAddress> Find(wire::Ipv4Address next_hop);
+  // Whether `count` more frames may wait for it. No: too many do, or it did not answer lately.
+  bool HasRoom(wire::Ipv4Address next_hop, uint32_t count);
+  // HasRoom() said yes.
   void Wait(wire::Ipv4Address next_hop, const WaitingFrame& frame);
+  // After Find() gave nothing.
   void Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect);
 
   // Somebody, or the kernel, says so: what waits is posted. Nothing happens for one that nobody
   // asked for.
   void Seen(wire::Ipv4Address address, wire::MacAddress mac);
-  void Expire(RingTimer* timer);
+  // Its timer fired.
+  void Expire() { Act(); }
   // Asks the kernel's snapshot for all that wait.
   void AdoptRoutes();
 
- private:
-  enum class State : uint8_t { kAsking, kKnown };
+  const ip::NeighbourCounters& counters() const { return cache_.counters(); }
 
-  struct Entry : RingTimer {
-    Entry() : RingTimer(Use::kNeighbour) {}
-    wire::Ipv4Address address;
-    wire::Ipv4Address source;
-    wire::MacAddress mac;
-    State state = State::kAsking;
-    int tries = 0;
-    base::Nanoseconds valid_until;
-    bool used = false;  // Since it was last confirmed.
-    std::deque<WaitingFrame> frames;
-    std::vector<WaitingConnect> connects;
+ private:
+  using Action = ip::NeighbourCache::Action;
+  struct Waiting : ip::NeighbourCache::Packet {
+    WaitingFrame frame;
+    bool used = false;
+  };
+  struct Connecting {
+    wire::Ipv4Address next_hop;
+    WaitingConnect connect;
   };
 
-  void SendRequest(Entry& entry);
-  void Ask(Entry& entry);
-  void Fail(Entry& entry);
-  void Flush(Entry& entry);
-  void PostWaiting(Entry& entry, WaitingFrame& frame);
+  // Does what the cache says is to be done, and arms the timer for what will be.
+  void Act();
+  void Perform(const Action& action);
+  void SendArp(const Action& action);
+  void Post(Waiting& waiting, wire::MacAddress mac);
+  void Fail(Waiting& waiting);
+  void Settle(wire::Ipv4Address next_hop, int error);
+  void Free(Waiting& waiting);
 
   RingCore* const core_;
   NeighbourWaiters* const waiters_;
-  std::map<wire::Ipv4Address, std::unique_ptr<Entry>> entries_;
+  ip::NeighbourCache cache_;
+  RingTimer timer_{RingTimer::Use::kNeighbour};
+  const uint32_t places_;
+  std::unique_ptr<Waiting[]> waiting_;
+  std::vector<Waiting*> free_;
+  std::vector<Connecting> connecting_;
+  uint64_t evicted_ = 0;  // Of the cache's, as seen.
 };
 
 }  // namespace xtreme::engine

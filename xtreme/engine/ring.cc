@@ -12,12 +12,16 @@
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/engine.h"
+#include "xtreme/engine/loopback_directory.h"
+#include "xtreme/engine/loopback_queue.h"
+#include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/host/residency.h"
 #include "xtreme/host/snapshot.h"
 
 namespace xtreme::engine {
@@ -88,6 +92,10 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   core->host.control = &engine->control();
   core->host.control_side = std::make_shared<ControlSide>(&engine->kernel(), port->nic,
                                                           device.queue.get(), port->ifindex);
+  core->host.loopback = std::make_shared<LoopbackQueue>(mailbox);
+  core->host.control_side->loopback = core->host.loopback;
+  core->host.control_side->directory = &engine->loopback();
+  engine->loopback().Enter(port->ifindex, mailbox, core->host.loopback);
   core->host.routes = engine->kernel().Routes();
   core->host.routes_version = 1;
   engine->Subscribe(port->nic, port->ifindex, mailbox);
@@ -136,23 +144,10 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
   TakeNotices();
 }
 
-absl::Status Ring::Start() {
-  CheckOwner();
-  if (core_->device.started) {
-    return absl::FailedPreconditionError("start ring: it was started already");
-  }
-  // What was started before (rules, joins) is in place when packets are let in.
-  engine_->control().RunAndWait([] {});
-  core_->device.started = true;
-  core_->device.queue->Refill();
-  udp_->Warm();
-  Flush();
-  return absl::OkStatus();
-}
-
 void Ring::Adopt() {
   owner_ = ThisThread();
   core_->device.pool->Adopt();
+  if (core_->device.started) CountFaultsOfOwner();
 }
 
 packet::Buffer* Ring::AcquireBuffer() {
@@ -166,6 +161,7 @@ base::Nanoseconds Ring::Now() const { return core_->clock.Now(); }
 
 Ring::~Ring() {
   CheckOwner();
+  residency_.reset();  // While what it locked is there.
   mailbox_->Close();
   for (const auto& lane : lanes_) lane->Close();
   core_->fifo.Clear([](Completion* completion) {
@@ -215,6 +211,8 @@ void Ring::Bury() {
   control->Start(MakeOperation([remains, control] {
     for (auto& holdings : remains->holdings) holdings->Release(*remains->side, *control);
     for (int fd : remains->side->watched) control->Unwatch(fd);
+    remains->side->directory->Leave(remains->side->loopback.get());
+    if (remains->side->fault_count != 0) control->StopPeriodic(remains->side->fault_count);
     remains->mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});
     remains->ports.clear();
     remains->queue.reset();
@@ -244,6 +242,7 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   base::VisitCounters(core_->tally.drops, in("drop"));
   base::VisitCounters(udp_->ledger().verdicts, in("drop"));
   base::VisitCounters(udp_->demux().misaddressed(), in("drop"));
+  base::VisitCounters(udp_->neighbours().counters(), in("neighbour"));
   if (const ip::Reassembler* reassembler = udp_->reassembler()) {
     base::VisitCounters(reassembler->counters(), in("reassembly"));
   }

@@ -36,6 +36,7 @@ enum class PortEvent : uint8_t;
 }  // namespace xtreme::nic
 
 namespace xtreme::host {
+class Residency;
 class TscConversion;
 }
 
@@ -63,7 +64,9 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // Posts buffers, touches and warms what the first packet needs.
+  // Moves to the device's NUMA node, touches and locks what the owner will touch, posts buffers and
+  // warms what the first packet needs. What the system refuses of it is said in description() and
+  // is no error. FailedPrecondition: it was started. From here on page faults are counted.
   absl::Status Start();
   // Makes the calling thread the owner, after the old owner's last call.
   void Adopt();
@@ -136,6 +139,7 @@ class Ring {
   void OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc);
   void OnPortCounters(const nic::PortCounters& rise);
   void OnFdEvent(int fd, uint32_t events, int error);
+  void OnPageFaults(uint64_t rise);
 
  private:
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
@@ -148,13 +152,16 @@ class Ring {
 #endif
   }
 
+  // The start (ring_start.cc).
+  void MakeResident();
+  void CountFaultsOfOwner();
   // The events of a poll.
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
   void TellKept();
   void Receive(uint32_t max);
   void SettleSends();
   void TakeNotices();
-  // False: a lane has more than there was room for.
+  // False: a lane, or another ring's loopback, has more than there was room for.
   bool DrainLanes();
   void FireTimers();
   void Fire(RingTimer* timer);
@@ -188,6 +195,7 @@ class Ring {
   Engine* const engine_;
   uintptr_t owner_;
   std::string description_;
+  std::unique_ptr<host::Residency> residency_;  // Last: it unlocks memory of the above.
 };
 
 }  // namespace xtreme::engine

@@ -34,6 +34,7 @@ class Nic;
 namespace xtreme::engine {
 
 class ControlThread;
+class LoopbackQueue;
 struct ControlSide;
 struct Operation;
 
@@ -72,6 +73,7 @@ struct RingHost {
   uint64_t routes_version = 0;
   std::shared_ptr<Mailbox> mailbox;
   ControlThread* control = nullptr;
+  std::shared_ptr<LoopbackQueue> loopback;  // What other rings send to groups joined here.
   // Touched by operations on the control thread only.
   std::shared_ptr<ControlSide> control_side;
 };

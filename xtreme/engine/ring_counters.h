@@ -17,6 +17,7 @@ enum class Drop : uint8_t {
   kHeldLimit,        // The socket's max_held.
   kLoopbackBuffers,  // No buffer for a looped-back copy.
   kLoopbackRoom,     // No room in the completion FIFO for one.
+  kLoopbackFull,     // Another ring of the process did not take it up.
   kSlowPathBuffers,  // No buffer for a datagram that came through the kernel.
   kSlowPathGroup,    // To a group that the socket did not join here, or from an unwanted source.
   kClosed,           // Not handed out before its socket was closed.
@@ -54,6 +55,7 @@ struct RingCounters {
   uint64_t posted = 0;
   uint64_t fallback_rules = 0;
   uint64_t pool_low = 0;
+  uint64_t page_faults = 0;
 
   static constexpr auto Table() {
     using C = RingCounters;
@@ -73,6 +75,7 @@ struct RingCounters {
         {"fallback_rules", "shared rules used because the device's table was full",
          &C::fallback_rules},
         {"pool_low", "times the pool ran low", &C::pool_low},
+        {"page_faults", "page faults of the owner thread after Start()", &C::page_faults},
     });
   }
 };

@@ -70,7 +70,7 @@ std::shared_ptr<RingLane> Ring::OpenLane() {
 
 bool Ring::DrainLanes() {
   RingCore& core = *core_;
-  bool drained = true;
+  bool drained = udp_->TakeLooped();
   for (size_t i = 0; i < lanes_.size();) {
     RingLane& lane = *lanes_[i];
     core.tally.counters.posted +=

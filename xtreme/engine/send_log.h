@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "stack/base/ring_index.h"
 #include "stack/packet/buffer.h"
@@ -44,6 +45,9 @@ class SendLog {
       : indices_(base::RingSize::Covering(frames)),
         records_(std::make_unique<SendRecord[]>(indices_.size().entries())) {}
 
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(records_.get(), indices_.size().entries()));
+  }
   bool full() const { return indices_.full(); }
   uint32_t room() const { return indices_.free(); }
   bool empty() const { return indices_.empty(); }

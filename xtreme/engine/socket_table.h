@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "stack/wire/frame.h"
@@ -44,6 +45,7 @@ class SocketTable {
   UdpSocket* Find(Handle handle) const { return by_handle_.Find(handle); }
   UdpSocket* At(uint32_t place) const { return by_handle_.At(place); }
   uint32_t size() const { return by_handle_.size(); }
+  std::span<std::byte> memory() { return by_handle_.memory(); }
 
   template <typename Visit>
   void ForEach(Visit&& visit) const {

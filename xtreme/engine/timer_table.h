@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "stack/base/time.h"
@@ -47,6 +48,10 @@ class TimerTable {
     return by_handle_.Find(handle) == nullptr ? nullptr : &timers_[PlaceOf(handle)];
   }
   void Put(ApplicationTimer* timer) { by_handle_.Erase(timer->handle); }
+
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(timers_.get(), by_handle_.capacity()));
+  }
 
   bool IsTurn() { return ++polls_ % kPollsPerLook == 0; }
   // The next poll looks.

@@ -19,6 +19,7 @@
 #include "stack/wire/address.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/neighbour_waiters.h"
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/udp_options.h"
@@ -117,6 +118,11 @@ class Udp : public NeighbourWaiters {
   void AdoptRoutes();
   void NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac);
 
+  // What other rings send to groups joined here; false: more waits than there is room for.
+  bool TakeLooped();
+  void AddPeer(LoopbackPeers::node_type peer);
+  void RemovePeer(uint64_t key, const LoopbackQueue* queue);
+
   // --- What the control thread brings: each emits at most one completion ---
 
   void OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fallback);
@@ -138,6 +144,9 @@ class Udp : public NeighbourWaiters {
   // Null: the kernel reassembles.
   const ip::Reassembler* reassembler() const;
   const SocketTable& sockets() const { return *sockets_; }
+  const Neighbours& neighbours() const { return *neighbours_; }
+  // Of the table of sockets.
+  std::span<std::byte> memory();
   // Has ports leased ahead, when few are left.
   void StockPorts();
   PortStock& ports() { return *ports_; }
@@ -182,7 +191,10 @@ class Udp : public NeighbourWaiters {
   void Resolve(UdpSocket& socket, SendFlow& flow);
   void BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress mac);
   SendFlow& FlowTo(UdpSocket& socket, const wire::Endpoint& peer);
+  // Own multicast (udp_loopback.cc).
+  bool IsHeardHere(wire::Ipv4Address group, uint16_t port) const;
   void LoopBack(const SendFlow& flow, const Payload& payload);
+  void DeliverLooped(packet::Buffer* head, const wire::UdpFlow& flow, uint16_t flags);
 
   // Sockets (udp_open.cc, udp_close.cc).
   Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
@@ -208,6 +220,7 @@ class Udp : public NeighbourWaiters {
   std::unique_ptr<Reassembly> reassembly_;  // Where fragments are the ring's own.
   std::unique_ptr<PortStock> ports_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
+  LoopbackPeers peers_;
   uint16_t next_id_ = 0;              // Identification of fragmented datagrams.
 };
 

@@ -119,7 +119,7 @@ void Udp::DeliverWhole(ip::ReassembledDatagram& whole) {
 }
 
 void Udp::Expire(RingTimer* timer) {
-  if (timer->use != RingTimer::Use::kReassembly) return neighbours_->Expire(timer);
+  if (timer->use != RingTimer::Use::kReassembly) return neighbours_->Expire();
   ip::Reassembler& reassembler = reassembly_->reassembler;
   reassembler.Expire(core_->clock.Now());
   const base::Nanoseconds next = reassembler.NextDeadline();

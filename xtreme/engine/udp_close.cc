@@ -8,6 +8,7 @@
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -53,6 +54,7 @@ void SocketHoldings::Release(ControlSide& side, ControlThread& control) {
   for (RuleTable::Entry* rule : rules) side.rules.Drop(rule);
   rules.clear();
   for (auto& [address, group] : groups) {
+    side.directory->Part(side.loopback.get(), group.key);
     side.rules.Drop(group.rule);
     side.kernel->Leave(group.membership);
   }

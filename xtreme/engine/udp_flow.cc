@@ -57,9 +57,8 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   flow.max_payload =
       flow.mtu - static_cast<uint32_t>(wire::kIpv4MinHeaderBytes + wire::kUdpHeaderBytes);
   if (route.kind == host::RouteKind::kMulticast) {
-    const uint64_t key =
-        udp::BindingKey(flow.peer.address, core_->device.vlan_id, flow.peer.port);
-    flow.loopback = socket.settings.multicast_loop && sockets_->Listeners(key) > 0;
+    flow.loopback =
+        socket.settings.multicast_loop && IsHeardHere(flow.peer.address, flow.peer.port);
     return BuildHeaders(socket, flow, wire::MulticastMac(flow.peer.address));
   }
   if (route.kind == host::RouteKind::kBroadcast) {
@@ -68,9 +67,9 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   const host::Neighbour* known =
       core_->host.routes->FindNeighbour(core_->device.ifindex, flow.next_hop);
   if (known != nullptr && known->usable()) return BuildHeaders(socket, flow, known->mac);
-  const wire::MacAddress* asked = neighbours_->Find(flow.next_hop, flow.source.address);
-  BuildHeaders(socket, flow, asked == nullptr ? wire::MacAddress() : *asked);
-  if (asked != nullptr) return;
+  const std::optional<wire::MacAddress> asked = neighbours_->Find(flow.next_hop);
+  BuildHeaders(socket, flow, asked.value_or(wire::MacAddress()));
+  if (asked) return;
   flow.state = SendFlow::State::kNeighbour;
   flow.short_below = 0;
 }
@@ -95,50 +94,6 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
   const bool is_short =
       core_->device.transmit_checksum && !flow.loopback && room > flow.header_bytes;
   flow.short_below = is_short ? std::min(flow.max_payload, room - flow.header_bytes) + 1 : 0;
-}
-
-void Udp::LoopBack(const SendFlow& flow, const Payload& payload) {
-  const wire::UdpFlow received{.destination = flow.peer.address,
-                               .source = flow.source.address,
-                               .destination_port = flow.peer.port,
-                               .source_port = flow.source.port,
-                               .vlan_id = core_->device.vlan_id};
-  const udp::Binding* binding = demux_->First(received, nullptr);
-  if (binding == nullptr) return;
-  packet::Buffer* buffer = core_->device.pool->Acquire();
-  if (buffer == nullptr || payload.length > core_->device.pool->payload_bytes()) {
-    core_->CountLoss(Drop::kLoopbackBuffers);
-    if (buffer != nullptr) packet::BufferPool::ReleaseByOwner(buffer);
-    return;
-  }
-  memcpy(buffer->data, payload.data, payload.length);
-  buffer->length = static_cast<uint32_t>(payload.length);
-  const uint16_t flags = demux_->Next(binding, received) == nullptr ? 0 : kShared;
-  for (; binding != nullptr; binding = demux_->Next(binding, received)) {
-    UdpSocket& socket = *static_cast<UdpSocket*>(binding->endpoint);
-    // One slot is left for what must be told whatever happens.
-    if (core_->fifo.Room() < 2) {
-      core_->CountLoss(Drop::kLoopbackRoom);
-      continue;
-    }
-    packet::BufferPool::AddReferenceByOwner(buffer);
-    if (socket.held != nullptr && !AdmitHeld(socket, buffer)) continue;
-    ++core_->tally.counters.loopback;
-    socket.CountReceived(buffer->length);
-    Completion* completion = core_->Emit(Kind::kPacket);
-    completion->flags = kLoopback | kMulticast | flags;
-    completion->socket = socket.handle;
-    completion->user_data = socket.user_data;
-    completion->buffer = buffer;
-    completion->data = buffer->data;
-    completion->length = buffer->length;
-    completion->count = 1;
-    StoreIp(received.source, &completion->source_ip);
-    StoreIp(received.destination, &completion->destination_ip);
-    completion->source_port = received.source_port;
-    completion->destination_port = received.destination_port;
-  }
-  packet::BufferPool::ReleaseByOwner(buffer);
 }
 
 void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {

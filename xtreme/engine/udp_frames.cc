@@ -129,8 +129,9 @@ SendResult Udp::QueueDatagram(UdpSocket& socket, SendFlow& flow, const Payload& 
     return Refuse(socket, SendResult::kRefusedSize);
   }
   const uint32_t count = FramesOf(flow, payload.length);
-  if ((options.flags & (kNowOrFail | kWarm)) != 0 ||
-      !neighbours_->HasRoom(flow.next_hop, count)) {
+  // Asked first, so that it is looked for also when nothing may wait.
+  if (!neighbours_->HasRoom(flow.next_hop, count) ||
+      (options.flags & (kNowOrFail | kWarm)) != 0) {
     return Refuse(socket, SendResult::kRefusedNeighbour);
   }
   if (!BuildFrames(socket, flow, payload, options)) {

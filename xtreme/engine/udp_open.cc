@@ -126,6 +126,8 @@ Udp::~Udp() {
   });
 }
 
+std::span<std::byte> Udp::memory() { return sockets_->memory(); }
+
 UdpSocket* Udp::Find(Handle handle) const {
   UdpSocket* socket = sockets_->Find(handle);
   return socket != nullptr && socket->state == UdpSocket::State::kOpen ? socket : nullptr;

@@ -57,6 +57,13 @@ MemoryKernel::MemoryKernel(const Link& link) {
   interface.mtu = 1'500;
   interface.up = interface.running = interface.multicast = true;
   tables_.interfaces = {interface};
+  if (link.vlan_id != 0) {
+    host::Interface& tagged = tables_.interfaces[0];
+    tagged.name = std::string(kInterface) + "." + std::to_string(link.vlan_id);
+    tagged.vlan = host::Vlan{.id = link.vlan_id};
+    tagged.parent_ifindex = interface.ifindex = kIfindex + 1;
+    tables_.interfaces.push_back(interface);
+  }
   tables_.addresses = {{.ifindex = kIfindex,
                         .local = own,
                         .peer = own,

@@ -33,9 +33,10 @@ class MemoryKernel final : public Kernel {
     wire::MacAddress own_mac{{2, 0, 0, 0, 0, 1}};
     wire::Ipv4Address peer{10, 0, 0, 2};
     wire::MacAddress peer_mac{{2, 0, 0, 0, 0, 2}};
+    uint16_t vlan_id = 0;  // Not 0: the addresses are those of a VLAN interface above xt0.
   };
 
-  // xt0 with `link.own`/24 in 10.0.0.0/24, and a default gateway 10.0.0.254.
+  // xt0 (or xt0.N) with `link.own`/24 in 10.0.0.0/24, and a default gateway 10.0.0.254.
   explicit MemoryKernel(const Link& link);
 
   // --- The test's side ---

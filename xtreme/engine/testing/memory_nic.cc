@@ -29,7 +29,7 @@ MemoryQueuePair::~MemoryQueuePair() {
 void MemoryQueuePair::Show() { shown_ = received_.empty() && !error_ ? 0 : 1; }
 
 bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint64_t hw_clock,
-                             uint16_t flags) {
+                             uint16_t flags, uint16_t vlan) {
   if (posted_.empty()) {
     ++counters_.rx_empty;
     return false;
@@ -39,7 +39,8 @@ bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint6
   low_water_ = std::min(low_water_, posted());
   memcpy(buffer->data, frame.data(), frame.size());
   buffer->length = static_cast<uint32_t>(frame.size());
-  received_.push_back({.buffer = buffer, .hw_clock = hw_clock, .tag = tag, .flags = flags});
+  received_.push_back(
+      {.buffer = buffer, .hw_clock = hw_clock, .tag = tag, .flags = flags, .vlan = vlan});
   if (armed_) eventfd_write(fd_, 1);
   armed_ = false;
   Show();
@@ -158,6 +159,8 @@ namespace {
 bool Matches(const nic::FlowMatch& match, std::span<const uint8_t> frame) {
   const auto ethernet = wire::EthernetView::Parse(frame);
   if (!ethernet.ok() || ethernet->destination() != match.destination_mac) return false;
+  const std::optional<wire::VlanTag> tag = ethernet->vlan();
+  if (match.vlan_id && (!tag || tag->id != *match.vlan_id)) return false;
   const auto ip = wire::Ipv4View::Parse(ethernet->payload(), wire::ChecksumCheck::kTrusted);
   if (!ip.ok()) return !match.destination_ip && !match.protocol;
   if (match.destination_ip && ip->destination() != *match.destination_ip) return false;

@@ -56,7 +56,7 @@ RingTest::~RingTest() {
 }
 
 void RingTest::Open(bool start) {
-  auto own_kernel = std::make_unique<MemoryKernel>(MemoryKernel::Link{});
+  auto own_kernel = std::make_unique<MemoryKernel>(link);
   kernel = own_kernel.get();
   Engine::Options engine_options;
   engine_options.kernel = std::move(own_kernel);
@@ -70,7 +70,7 @@ void RingTest::Open(bool start) {
                             return *static_cast<std::atomic<uint64_t>*>(time);
                           },
                           .context = &now};
-  engine_options.clock_period = base::Seconds(3600);
+  engine_options.clock_period = clock_period;
   engine_options.counters_period = base::Seconds(3600);
   auto created = Engine::Create(std::move(engine_options));
   ASSERT_TRUE(created.ok()) << created.status();

@@ -47,6 +47,8 @@ class RingTest : public ::testing::Test {
   // Options of the ring; change them before Open().
   RingOptions options;
   MemoryNic::Options nic_options;
+  MemoryKernel::Link link;
+  base::Nanoseconds clock_period = base::Seconds(3600);
 
   // Opens engine and ring; Start()s it unless told not to.
   void Open(bool start = true);

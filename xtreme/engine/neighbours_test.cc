@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Neighbours that the kernel does not know, over time.
+
+#include "xtreme/engine/neighbours.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "stack/wire/arp.h"
+#include "stack/wire/ethernet.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/testing/ring_fixture.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class NeighboursTest : public RingTest {
+ protected:
+  static constexpr wire::MacAddress kMac{{2, 0, 0, 0, 0, 0x77}};
+
+  SendResult SendTo(Handle socket, wire::Endpoint peer, uint32_t flags = 0) {
+    const uint8_t byte = 'x';
+    return ring->udp().SendTo(ring->udp().Find(socket), peer, {.data = &byte, .length = 1},
+                              {.flags = flags});
+  }
+  // Lets time pass in steps, as a ring that is polled sees it; what was told meanwhile.
+  std::vector<Completion> Pass(int64_t milliseconds) {
+    std::vector<Completion> told;
+    for (; milliseconds > 0; milliseconds -= 100) {
+      now += 100'000'000;
+      for (const Completion& completion : PollAll()) told.push_back(completion);
+    }
+    return told;
+  }
+  // Where the ARP requests sent since the last call went.
+  std::vector<wire::MacAddress> Requests() {
+    std::vector<wire::MacAddress> destinations;
+    for (const SentFrame& sent : queue().sent()) {
+      const auto ethernet = wire::EthernetView::Parse(sent.bytes);
+      if (ethernet->ether_type() == wire::kEtherTypeArp) {
+        destinations.push_back(ethernet->destination());
+      }
+    }
+    queue().sent().clear();
+    return destinations;
+  }
+  // A socket that has sent to kStranger, who answered.
+  Handle Resolved() {
+    Open();
+    const Handle socket = OpenSocket(7000);
+    EXPECT_EQ(SendTo(socket, kStranger), SendResult::kQueued);
+    kernel->Answer(kStranger.address, kMac);
+    PollAll();
+    EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{wire::MacAddress::Broadcast()});
+    EXPECT_EQ(SendTo(socket, kStranger), SendResult::kSent);
+    return socket;
+  }
+};
+
+TEST_F(NeighboursTest, InUseItIsAskedAgainByUnicastBeforeItExpires) {
+  const Handle socket = Resolved();
+  Pass(24'000);
+  EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{});
+  Pass(1'500);
+  EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{kMac});
+  kernel->Answer(kStranger.address, kMac);
+  PollAll();
+  EXPECT_EQ(SendTo(socket, kStranger, kNowOrFail), SendResult::kSent);
+}
+
+TEST_F(NeighboursTest, NotInUseItIsForgottenWithoutAWord) {
+  Resolved();
+  kernel->Answer(kStranger.address, kMac);  // And nothing is sent after it.
+  queue().sent().clear();
+  EXPECT_TRUE(Pass(60'000).empty());
+  EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{});
+}
+
+TEST_F(NeighboursTest, OneThatAnswersNoMoreIsLostAndSendsAreRefused) {
+  const Handle socket = Resolved();
+  const auto told = Pass(34'000);
+  ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kRing});
+  EXPECT_EQ(told[0].event, RingEvent::kNeighbourLost);
+  EXPECT_EQ(told[0].destination_ip[15], 77);
+  EXPECT_EQ(SendTo(socket, kStranger), SendResult::kRefusedNeighbour);
+  EXPECT_EQ(Counter("neighbour", "failed"), 1u);
+}
+
+TEST_F(NeighboursTest, OneThatFailedIsAskedForAnewLaterEvenIfNothingMayWait) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  EXPECT_EQ(SendTo(socket, kStranger, kNowOrFail), SendResult::kRefusedNeighbour);
+  EXPECT_TRUE(Pass(7'000).empty());
+  EXPECT_EQ(Requests().size(), 3u);
+  EXPECT_EQ(SendTo(socket, kStranger, kNowOrFail), SendResult::kRefusedNeighbour);
+  EXPECT_EQ(Requests().size(), 1u);
+  kernel->Answer(kStranger.address, kMac);
+  PollAll();
+  EXPECT_EQ(SendTo(socket, kStranger, kNowOrFail), SendResult::kSent);
+}
+
+TEST_F(NeighboursTest, ANeighbourThatMovedIsFollowed) {
+  const Handle socket = Resolved();
+  const wire::MacAddress moved({2, 0, 0, 0, 0, 0x78});
+  kernel->Answer(kStranger.address, moved);
+  PollAll();
+  queue().sent().clear();
+  EXPECT_EQ(SendTo(socket, kStranger), SendResult::kSent);
+  EXPECT_EQ(wire::EthernetView::Parse(queue().sent().at(0).bytes)->destination(), moved);
+}
+
+TEST_F(NeighboursTest, AConnectWhoseNextHopNeverAnswersEndsWithEhostunreach) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  ASSERT_TRUE(ring->udp().Connect(socket, kStranger, 9).ok());
+  const auto told = Pass(4'000);
+  ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kOpDone});
+  EXPECT_EQ(told[0].status, EHOSTUNREACH);
+  EXPECT_EQ(told[0].cookie, 9u);
+}
+
+TEST_F(NeighboursTest, WhatWaitsWhenTheRingClosesGivesItsBuffersBack) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  packet::Buffer* buffer = ring->AcquireBuffer();
+  buffer->length = 1;
+  ASSERT_EQ(ring->udp().SendTo(ring->udp().Find(socket), kStranger,
+                               {.data = buffer->data, .length = 1, .buffer = buffer}, {}),
+            SendResult::kQueued);
+  packet::BufferPool::AddReference(buffer);
+  ring.reset();
+  engine.reset();
+  EXPECT_TRUE(packet::BufferPool::Release(buffer));
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
