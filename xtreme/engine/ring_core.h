@@ -21,7 +21,7 @@
 #include "xtreme/engine/ring_options.h"
 #include "xtreme/engine/ring_timer.h"
 #include "xtreme/engine/send_log.h"
-#include "xtreme/engine/timer_wheel.h"
+#include "stack/base/timer_wheel.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::host {
@@ -145,7 +145,7 @@ struct RingCore {
   RingClock clock;
   CompletionFifo fifo;
   SendLog sends;
-  TimerWheel wheel;
+  base::TimerWheel wheel;
   RingDevice device;
   RingHost host;
   RingTally tally;

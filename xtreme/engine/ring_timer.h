@@ -5,11 +5,11 @@
 #ifndef XTREME_XTREME_ENGINE_RING_TIMER_H_
 #define XTREME_XTREME_ENGINE_RING_TIMER_H_
 
-#include "xtreme/engine/timer_wheel.h"
+#include "stack/base/timer_wheel.h"
 
 namespace xtreme::engine {
 
-struct RingTimer : Timer {
+struct RingTimer : base::Timer {
   enum class Use : uint8_t { kApplication, kNeighbour, kReassembly };
   explicit RingTimer(Use use) : use(use) {}
   Use use;

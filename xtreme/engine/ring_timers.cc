@@ -42,7 +42,7 @@ void Ring::FireTimers() {
   const base::Nanoseconds barrier =
       timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
   if (core.wheel.NextDeadline() > barrier || core.fifo.Room() < 2) return;
-  core.wheel.Expire(barrier, [this, forced](Timer* timer) {
+  core.wheel.Expire(barrier, [this, forced](base::Timer* timer) {
     if (forced) ++core_->tally.counters.timers_forced;
     Fire(static_cast<RingTimer*>(timer));
     return core_->fifo.Room() >= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "xtreme/engine/timer_wheel.h"
+#include "stack/base/timer_wheel.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,9 @@
 #include <random>
 #include <vector>
 
-namespace xtreme::engine {
+namespace xtreme::base {
 namespace {
 
-using base::Microseconds;
-using base::Milliseconds;
-using base::Nanoseconds;
-using base::Seconds;
 
 std::vector<Timer*> ExpireAll(TimerWheel* wheel, Nanoseconds now) {
   std::vector<Timer*> fired;
@@ -29,7 +25,7 @@ std::vector<Timer*> ExpireAll(TimerWheel* wheel, Nanoseconds now) {
 TEST(TimerWheelTest, EmptyWheelHasNoDeadline) {
   TimerWheel wheel(Seconds(5));
   EXPECT_TRUE(wheel.empty());
-  EXPECT_EQ(wheel.NextDeadline(), base::kNever);
+  EXPECT_EQ(wheel.NextDeadline(), kNever);
   EXPECT_TRUE(ExpireAll(&wheel, Seconds(100)).empty());
 }
 
@@ -119,11 +115,11 @@ TEST(TimerWheelTest, AgreesWithASortedListForRandomUse) {
     if (random() % 4 == 0) wheel.Cancel(timer);
     else wheel.Arm(timer, now + Nanoseconds(static_cast<int64_t>(random() % span)));
     now += Nanoseconds(static_cast<int64_t>(random() % (int64_t{1} << (random() % 36))));
-    Nanoseconds earliest = base::kNever;
+    Nanoseconds earliest = kNever;
     size_t due = 0;
     for (Timer& each : timers) {
       if (!each.armed()) continue;
-      earliest = base::Earlier(earliest, each.deadline);
+      earliest = Earlier(earliest, each.deadline);
       due += each.deadline <= now;
     }
     ASSERT_LE(wheel.NextDeadline(), earliest) << "step " << step;
@@ -132,4 +128,4 @@ TEST(TimerWheelTest, AgreesWithASortedListForRandomUse) {
 }
 
 }  // namespace
-}  // namespace xtreme::engine
+}  // namespace xtreme::base

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "xtreme/engine/timer_wheel.h"
+#include "stack/base/timer_wheel.h"
 
 #include <algorithm>
 #include <bit>
 
-namespace xtreme::engine {
+namespace xtreme::base {
 namespace {
 
 constexpr int kSlotBits = kWheelSlotBits;
@@ -40,19 +40,19 @@ uint64_t RotationStart(uint64_t tick, int level) {
 
 }  // namespace
 
-void TimerWheel::Arm(Timer* timer, base::Nanoseconds deadline) {
+void TimerWheel::Arm(Timer* timer, Nanoseconds deadline) {
   Cancel(timer);
   timer->deadline = deadline;
   Place(timer);
   ++armed_;
-  next_deadline_ = base::Earlier(next_deadline_, deadline);
+  next_deadline_ = Earlier(next_deadline_, deadline);
 }
 
 void TimerWheel::Cancel(Timer* timer) {
   if (!timer->armed()) return;
   Unlink(timer);
   --armed_;
-  if (armed_ == 0) next_deadline_ = base::kNever;
+  if (armed_ == 0) next_deadline_ = kNever;
 }
 
 // The level is chosen by how far away the deadline is, so that a slot is passed before the wheel
@@ -84,7 +84,7 @@ void TimerWheel::Unlink(Timer* timer) {
   timer->next = nullptr;
 }
 
-Timer* TimerWheel::TakeDue(base::Nanoseconds now) {
+Timer* TimerWheel::TakeDue(Nanoseconds now) {
   const uint64_t last = Tick(now);
   for (;;) {
     if (Timer* due = TakeDueNow(now)) {
@@ -101,7 +101,7 @@ Timer* TimerWheel::TakeDue(base::Nanoseconds now) {
   return nullptr;
 }
 
-Timer* TimerWheel::TakeDueNow(base::Nanoseconds now) {
+Timer* TimerWheel::TakeDueNow(Nanoseconds now) {
   for (Timer* timer = levels_[0].slots[SlotOf(tick_, 0)]; timer != nullptr; timer = timer->next) {
     if (timer->deadline > now) continue;
     Unlink(timer);
@@ -145,12 +145,12 @@ void TimerWheel::Cascade(int level) {
   }
 }
 
-base::Nanoseconds TimerWheel::EarliestDeadline() const {
-  if (armed_ == 0) return base::kNever;
+Nanoseconds TimerWheel::EarliestDeadline() const {
+  if (armed_ == 0) return kNever;
   const auto earliest_of = [this](int slot) {
-    base::Nanoseconds earliest = base::kNever;
+    Nanoseconds earliest = kNever;
     for (Timer* timer = levels_[0].slots[slot]; timer != nullptr; timer = timer->next) {
-      earliest = base::Earlier(earliest, timer->deadline);
+      earliest = Earlier(earliest, timer->deadline);
     }
     return earliest;
   };
@@ -160,7 +160,7 @@ base::Nanoseconds TimerWheel::EarliestDeadline() const {
   const int slot = SlotOf(stop, 0);
   const bool at_bottom = stop - tick_ < kSlots && levels_[0].slots[slot] != nullptr;
   if (at_bottom) return earliest_of(slot);
-  return base::Nanoseconds(static_cast<int64_t>(stop << kTickShift));
+  return Nanoseconds(static_cast<int64_t>(stop << kTickShift));
 }
 
-}  // namespace xtreme::engine
+}  // namespace xtreme::base

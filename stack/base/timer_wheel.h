@@ -10,22 +10,22 @@
 // Units: nanoseconds on the ring's clock. Threads: the ring's owner.
 // After: G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987.
 
-#ifndef XTREME_XTREME_ENGINE_TIMER_WHEEL_H_
-#define XTREME_XTREME_ENGINE_TIMER_WHEEL_H_
+#ifndef XTREME_STACK_BASE_TIMER_WHEEL_H_
+#define XTREME_STACK_BASE_TIMER_WHEEL_H_
 
 #include <array>
 #include <cstdint>
 
 #include "stack/base/time.h"
 
-namespace xtreme::engine {
+namespace xtreme::base {
 
 inline constexpr int kWheelSlotBits = 8;
 inline constexpr int kWheelSlots = 1 << kWheelSlotBits;
 
 // Embedded in what the deadline is about. Not to be moved or destroyed while armed.
 struct Timer {
-  base::Nanoseconds deadline = base::kNever;
+  Nanoseconds deadline = kNever;
   Timer* next = nullptr;
   Timer** place = nullptr;  // What points at us; null when not armed.
 
@@ -34,12 +34,12 @@ struct Timer {
 
 class TimerWheel {
  public:
-  explicit TimerWheel(base::Nanoseconds now) : tick_(Tick(now)) {}
+  explicit TimerWheel(Nanoseconds now) : tick_(Tick(now)) {}
   TimerWheel(const TimerWheel&) = delete;
   TimerWheel& operator=(const TimerWheel&) = delete;
 
   // Arms `timer`, or moves it when it is armed. A deadline in the past fires at the next Expire().
-  void Arm(Timer* timer, base::Nanoseconds deadline);
+  void Arm(Timer* timer, Nanoseconds deadline);
   // Does nothing when it is not armed.
   void Cancel(Timer* timer);
 
@@ -47,12 +47,12 @@ class TimerWheel {
 
   // No timer is due before this instant; at it one may be due, or wait to be moved down a level.
   // kNever when empty.
-  base::Nanoseconds NextDeadline() const { return next_deadline_; }
+  Nanoseconds NextDeadline() const { return next_deadline_; }
 
   // Takes off, and calls `fire(Timer*)` for, every timer whose deadline is at or before `now`.
   // `fire` may arm and cancel any timer. Stops when `fire` returns false: the rest fires next time.
   template <typename Fire>
-  void Expire(base::Nanoseconds now, Fire&& fire) {
+  void Expire(Nanoseconds now, Fire&& fire) {
     while (Timer* due = TakeDue(now)) {
       if (!fire(due)) return;
     }
@@ -67,14 +67,14 @@ class TimerWheel {
     std::array<uint64_t, kWheelSlots / 64> occupied{};
   };
 
-  static uint64_t Tick(base::Nanoseconds when) {
+  static uint64_t Tick(Nanoseconds when) {
     return static_cast<uint64_t>(when.count() < 0 ? 0 : when.count()) >> kTickShift;
   }
 
   // The next timer due at `now`, taken off; null when there is none.
-  Timer* TakeDue(base::Nanoseconds now);
+  Timer* TakeDue(Nanoseconds now);
   // The same among those of the current tick.
-  Timer* TakeDueNow(base::Nanoseconds now);
+  Timer* TakeDueNow(Nanoseconds now);
   void Place(Timer* timer);
   void Unlink(Timer* timer);
   // The first tick after the current one at which there is something to fire or to move down.
@@ -82,14 +82,14 @@ class TimerWheel {
   // Goes to a stop and moves down what waits there.
   void GoTo(uint64_t tick);
   void Cascade(int level);
-  base::Nanoseconds EarliestDeadline() const;
+  Nanoseconds EarliestDeadline() const;
 
   std::array<Level, kLevels> levels_;
   uint64_t tick_;  // Everything before it has fired.
   uint32_t armed_ = 0;
-  base::Nanoseconds next_deadline_ = base::kNever;
+  Nanoseconds next_deadline_ = kNever;
 };
 
-}  // namespace xtreme::engine
+}  // namespace xtreme::base
 
-#endif  // XTREME_XTREME_ENGINE_TIMER_WHEEL_H_
+#endif  // XTREME_STACK_BASE_TIMER_WHEEL_H_
