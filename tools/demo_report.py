@@ -171,7 +171,9 @@ _ROWS = (
     ("us since the publisher's send", lambda run: run.percentiles("from_publisher_ns"),
      "p50 / p99 / p99.9 of all messages, by the publisher's time in each"),
     ("us since the device's receipt", lambda run: run.percentiles("from_device_ns"),
-     "p50 / p99 / p99.9 of all datagrams, by the device's or the kernel's time stamp"),
+     "p50 / p99 / p99.9 of all datagrams, by the device's or the kernel's time stamp; the clock of"
+     " a\n    software device stands still while its thread waits for a processor, and this errs by"
+     " that"),
 )
 
 
