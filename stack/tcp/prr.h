@@ -39,7 +39,7 @@ class ProportionalRateReduction {
     int64_t may_send = 0;
     if (ack.in_flight > ack.ssthresh) {
       // Proportional to what leaves the network, rounded up.
-      const uint64_t share = (delivered_ * ack.ssthresh + recover_fs_ - 1) / recover_fs_;
+      const uint64_t share = (uint64_t{delivered_} * ack.ssthresh + recover_fs_ - 1) / recover_fs_;
       may_send = static_cast<int64_t>(share) - static_cast<int64_t>(out_);
     } else {
       // No more than what was delivered (CRB), one segment more in good progress (SSRB).
@@ -57,9 +57,11 @@ class ProportionalRateReduction {
   void OnSent(uint32_t bytes) { out_ += bytes; }
 
  private:
-  uint64_t recover_fs_ = 1;
-  uint64_t delivered_ = 0;
-  uint64_t out_ = 0;
+  // A recovery ends when what was outstanding is delivered, so none of these gets past the largest
+  // window by more than a window.
+  uint32_t recover_fs_ = 1;
+  uint32_t delivered_ = 0;
+  uint32_t out_ = 0;
 };
 
 }  // namespace xtreme::tcp

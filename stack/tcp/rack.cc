@@ -10,13 +10,16 @@ constexpr uint8_t kPersistRounds = 16;  // recoveries without D-SACK until the w
 }  // namespace
 
 void MinRtt::Sample(base::Nanoseconds rtt, base::Nanoseconds now) {
-  if (now >= window_end_) {
-    previous_ = current_;
-    current_ = rtt;
-    window_end_ = now + kWindow;
+  const auto sample = static_cast<uint32_t>(std::clamp<int64_t>(rtt.count(), 0, kNone - 1));
+  const auto window = static_cast<uint32_t>(now / kWindow);
+  if (window != window_) {
+    // What is two windows old is forgotten whole.
+    previous_ = window - window_ == 1 ? current_ : kNone;
+    current_ = sample;
+    window_ = window;
     return;
   }
-  current_ = base::Earlier(current_, rtt);
+  current_ = std::min(current_, sample);
 }
 
 std::optional<base::Nanoseconds> Rack::OnDelivered(const Segment& segment, const AckTime& ack) {

@@ -10,6 +10,7 @@
 #ifndef XTREME_STACK_TCP_RACK_H_
 #define XTREME_STACK_TCP_RACK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -25,13 +26,18 @@ class MinRtt {
  public:
   void Sample(base::Nanoseconds rtt, base::Nanoseconds now);
   // kNever before the first sample.
-  base::Nanoseconds value() const { return base::Earlier(current_, previous_); }
+  base::Nanoseconds value() const {
+    const uint32_t least = std::min(current_, previous_);
+    return least == kNone ? base::kNever : base::Nanoseconds(least);
+  }
 
  private:
   static constexpr base::Nanoseconds kWindow = base::Seconds(60);
-  base::Nanoseconds current_ = base::kNever;
-  base::Nanoseconds previous_ = base::kNever;
-  base::Nanoseconds window_end_;
+  static constexpr uint32_t kNone = UINT32_MAX;
+  // In ns: a round trip of four seconds and more is taken for the longest that fits.
+  uint32_t current_ = kNone;
+  uint32_t previous_ = kNone;
+  uint32_t window_ = 0;  // the number of the window that `current_` is of
 };
 
 class Rack {

@@ -131,11 +131,11 @@ TEST_F(RackTest, ARetransmissionDeliveredSoonerThanAnyRoundTripWasNotIt) {
   for (int i = 0; i < 4; ++i) Send(0);
   Sack(3, 10);
   Detect(20, true);
+  SendAgain(1, 19);
   SendAgain(0, 20);
-  SendAgain(1, 20);
   EXPECT_EQ(Sack(0, 25), std::nullopt);  // 5 ms, and the least round trip is 10
   Detect(25, true);
-  EXPECT_EQ(Marks(), "srLs") << "what was retransmitted at 20 is not judged by it";
+  EXPECT_EQ(Marks(), "srLs") << "what was retransmitted at 19 is not judged by it";
 }
 
 TEST_F(RackTest, AnEchoFromBeforeTheRetransmissionMeansTheFirstCopy) {
@@ -194,17 +194,43 @@ TEST_F(RackTest, SegmentsSentTogetherAreOrderedBySequence) {
   EXPECT_EQ(Marks(), "LLs..");
 }
 
+TEST_F(RackTest, OfSegmentsSentTogetherTheLastDeliveredCounts) {
+  for (int i = 0; i < 5; ++i) Send(0);
+  Sack(1, 10);
+  Sack(3, 10);
+  Detect(30);
+  EXPECT_EQ(Marks(), "LsLs.");
+}
+
+TEST_F(RackTest, ARetransmissionBelowWhatWasDeliveredIsNoReordering) {
+  for (int i = 0; i < 3; ++i) Send(0);
+  Sack(2, 10);
+  Detect(20, true);
+  SendAgain(0, 20);
+  Sack(0, 40);
+  EXPECT_FALSE(rack_.reordering_seen());
+}
+
 TEST(MinRtt, ForgetsWhatIsOlderThanTwoWindows) {
   MinRtt least;
   EXPECT_EQ(least.value(), kNever);
-  least.Sample(Milliseconds(5), Seconds(1));
-  least.Sample(Milliseconds(3), Seconds(2));
-  least.Sample(Milliseconds(9), Seconds(3));
+  least.Sample(Milliseconds(5), Seconds(601));
+  least.Sample(Milliseconds(3), Seconds(602));
+  least.Sample(Milliseconds(9), Seconds(603));
   EXPECT_EQ(least.value(), Milliseconds(3));
-  least.Sample(Milliseconds(7), Seconds(70));
+  least.Sample(Milliseconds(7), Seconds(670));
   EXPECT_EQ(least.value(), Milliseconds(3));
-  least.Sample(Milliseconds(8), Seconds(140));
+  least.Sample(Milliseconds(8), Seconds(721));
   EXPECT_EQ(least.value(), Milliseconds(7));
+  least.Sample(Milliseconds(9), Seconds(2000));
+  EXPECT_EQ(least.value(), Milliseconds(9));
+}
+
+TEST(MinRtt, ALongRoundTripIsOneToo) {
+  MinRtt least;
+  least.Sample(Seconds(30), Seconds(601));
+  EXPECT_GT(least.value(), Seconds(4));
+  EXPECT_LT(least.value(), Seconds(30));
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 // RFC 2883, RFC 6675 section 4 (Update).
 //
 // The invariant: a segment is marked sacked only when blocks that arrived cover all of it; a block
-// that names bytes which are not outstanding marks nothing and is counted. One comparison per block
-// that did not change since the last acknowledgement; a block that grew costs what it grew by.
-// Threads: the queue's.
+// that names bytes which are not outstanding marks nothing and is counted. A block that grew since
+// the last acknowledgement costs what it grew by, if it is one of the first two. Threads: the
+// queue's.
 #ifndef XTREME_STACK_TCP_SCOREBOARD_H_
 #define XTREME_STACK_TCP_SCOREBOARD_H_
 
@@ -81,7 +81,8 @@ class Scoreboard {
   static Segment* Cover(Segment* segment, Seq left, Seq right, uint32_t smss, SegmentQueue& queue);
   void Remember(std::span<const wire::SackBlock> blocks);
 
-  std::array<wire::SackBlock, wire::kTcpMaxSackBlocks> known_{};
+  // The first blocks of the last acknowledgement: the ones that grow.
+  std::array<wire::SackBlock, 2> known_{};
   uint32_t known_count_ = 0;
 };
 

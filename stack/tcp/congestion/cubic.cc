@@ -41,13 +41,13 @@ void Cubic::Avoid(uint32_t acked, const AckEvent& ack, CongestionWindow& window)
   if (!in_epoch_) BeginEpoch(ack.now, window);
   const uint64_t cwnd = window.cwnd;
   // Section 4.3: alpha is 9/17 until the window is what it was, then 1, as NewReno's.
-  const bool caught_up = curve_.w_est >> 8 >= curve_.cwnd_prior;
+  const bool caught_up = w_est_ >> 8 >= curve_.cwnd_prior;
   const uint64_t step = uint64_t{acked} * window.smss * 256 / cwnd;
-  curve_.w_est += caught_up ? step : step * 9 / 17;
-  curve_.w_est = std::min<uint64_t>(curve_.w_est, uint64_t{kMaxCongestionWindow} << 8);
+  w_est_ += caught_up ? step : step * 9 / 17;
+  w_est_ = std::min<uint64_t>(w_est_, uint64_t{kMaxCongestionWindow} << 8);
 
   const int64_t t_us = (ack.now - curve_.epoch_start).count() / 1000;
-  const uint64_t w_est = curve_.w_est >> 8;
+  const uint64_t w_est = w_est_ >> 8;
   if (WindowAt(t_us, window.smss) < w_est) {
     if (w_est > cwnd) window.Grow(w_est - cwnd);
     return;
@@ -62,7 +62,7 @@ void Cubic::Avoid(uint32_t acked, const AckEvent& ack, CongestionWindow& window)
 void Cubic::BeginEpoch(base::Nanoseconds now, const CongestionWindow& window) {
   in_epoch_ = true;
   curve_.epoch_start = now;
-  curve_.w_est = uint64_t{window.cwnd} << 8;
+  w_est_ = uint64_t{window.cwnd} << 8;
   credit_ = 0;
   if (starts_at_plateau_ || window.cwnd >= curve_.w_max) {
     curve_.w_max = window.cwnd;
@@ -112,6 +112,7 @@ void Cubic::OnSpuriousLoss(CongestionWindow& window) {
   window.cwnd = std::max(window.cwnd, cwnd_before_);
   window.ssthresh = std::max(window.ssthresh, ssthresh_before_);
   curve_ = curve_before_;
+  w_est_ = uint64_t{window.cwnd} << 8;
   in_epoch_ = curve_.w_max != 0;
   starts_at_plateau_ = !in_epoch_;
   cwnd_before_ = 0;

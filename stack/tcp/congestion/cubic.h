@@ -32,7 +32,6 @@ class Cubic {
   // What a congestion avoidance stage goes by, and what a spurious loss restores.
   struct Curve {
     base::Nanoseconds epoch_start;
-    uint64_t w_est = 0;       // the window NewReno would have, bytes x 256
     uint32_t w_max = 0;       // where the curve is flat
     uint32_t cwnd_prior = 0;  // the window before the last reduction
     uint32_t k_us = 0;        // from the epoch's start to w_max
@@ -43,6 +42,7 @@ class Cubic {
   void Reduce(const LossEvent& loss, CongestionWindow& window);
 
   Curve curve_;
+  uint64_t w_est_ = 0;   // the window NewReno would have, bytes x 256
   uint32_t credit_ = 0;  // of growth: below one byte, times the window
   bool in_epoch_ = false;
   // After a time-out or a slow start without loss: K is 0 and w_max the window (section 4.8).
