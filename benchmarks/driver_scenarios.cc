@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -49,7 +50,15 @@ class DriverScenario : public Scenario {
 class TransmitScenario : public DriverScenario {
  public:
   TransmitScenario(packet::BufferPool::Handle pool, uint32_t operations, uint32_t burst)
-      : DriverScenario(std::move(pool), operations), burst_(burst) {}
+      : DriverScenario(std::move(pool), operations), burst_(burst) {
+    const wire::FrameTemplate headers = Headers(HostA(), HostB());
+    queue_->Prepare({.bytes = headers.data(),
+                     .length = kUdpHeadersBytes,
+                     .flags = nic::kTxIpChecksum | nic::kTxL4Checksum,
+                     .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
+                    &flow_);
+    payloads_.fill({payload_.data(), kPayloadBytes});
+  }
 
   void Prepare() override {
     device_.CompleteSends();
@@ -57,28 +66,23 @@ class TransmitScenario : public DriverScenario {
   }
 
   void Run() override {
-    alignas(64) std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
-    std::copy(template_.data(), template_.data() + headers.size(), headers.begin());
-    template_.PatchLengths(headers.data(), kPayloadBytes);
+    if (burst_ == 1) {
+      for (uint32_t i = 0; i < operations_; ++i) {
+        queue_->PostCopied(flow_, payload_.data(), kPayloadBytes, 0);
+      }
+      return;
+    }
     for (uint32_t i = 0; i < operations_; i += burst_) {
-      for (uint32_t j = 1; j < burst_; ++j) Post(headers.data(), nic::kTxMore);
-      Post(headers.data(), 0);
+      queue_->PostBurst(flow_, std::span(payloads_).first(burst_));
+      queue_->Flush();
     }
   }
 
  private:
-  void Post(const uint8_t* headers, uint32_t more) {
-    queue_->Post({.header = headers,
-                  .payload = payload_.data(),
-                  .header_length = kUdpHeadersBytes,
-                  .payload_length = kPayloadBytes,
-                  .key = 0,
-                  .flags = static_cast<uint16_t>(nic::kTxIpChecksum | nic::kTxL4Checksum | more)});
-  }
-
   const uint32_t burst_;
-  const wire::FrameTemplate template_ = Headers(HostA(), HostB());
+  nic::TxTemplate flow_;
   alignas(64) std::array<uint8_t, 64> payload_{};
+  std::array<nic::TxPayload, kBatch> payloads_;
 };
 
 class ReceiveScenario : public DriverScenario {

@@ -97,7 +97,9 @@ absl::Status RingRig::Open(const engine::RingOptions& options, bool connect,
 }
 
 RingRig::RingRig(const Host& us, const Host& peer)
-    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)) {}
+    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)) {
+  burst_.fill({payload_.data(), kPayloadBytes});
+}
 
 RingRig::~RingRig() = default;
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,8 +22,12 @@
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_send.h"
+#include "xtreme/engine/udp_socket.h"
+#include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::engine {
 class Engine;
@@ -71,8 +76,13 @@ class RingRig {
   // --- What an application does ---
 
   void Send(uint32_t flags = 0) {
-    ring_->udp().Send(socket_, {.data = payload_.data(), .length = kPayloadBytes},
-                      {.flags = flags});
+    engine::Send(ring_->core(), ring_->udp(), *socket_,
+                 {.data = payload_.data(), .length = kPayloadBytes}, {.flags = flags});
+  }
+  // `count` datagrams, at most kBatch, on one doorbell.
+  void SendBurst(uint32_t count) {
+    engine::SendResult last;
+    ring_->udp().SendBurst(socket_, std::span(burst_).first(count), 0, &last);
   }
   // Polls once for at most `max` completions, packets or not, and releases the packets.
   uint32_t Drop(uint32_t max);
@@ -102,6 +112,7 @@ class RingRig {
   engine::UdpSocket* socket_ = nullptr;
   double start_ms_ = 0;
   alignas(64) std::array<uint8_t, 64> payload_{};
+  std::array<nic::TxPayload, kBatch> burst_{};
   std::array<engine::Completion, kBatch> completions_{};
 };
 

@@ -32,16 +32,24 @@ class RingScenario : public Scenario {
 
 class TransmitScenario : public RingScenario {
  public:
-  TransmitScenario(std::unique_ptr<RingRig> rig, uint32_t operations, uint32_t burst)
+  using RingScenario::RingScenario;
+
+  void Prepare() override { rig_->device().CompleteSends(); }
+
+  void Run() override {
+    for (uint32_t i = 0; i < operations_; ++i) rig_->Send();
+  }
+};
+
+class BurstTransmitScenario : public RingScenario {
+ public:
+  BurstTransmitScenario(std::unique_ptr<RingRig> rig, uint32_t operations, uint32_t burst)
       : RingScenario(std::move(rig), operations), burst_(burst) {}
 
   void Prepare() override { rig_->device().CompleteSends(); }
 
   void Run() override {
-    for (uint32_t i = 0; i < operations_; i += burst_) {
-      for (uint32_t j = 1; j < burst_; ++j) rig_->Send(engine::kNoDoorbell);
-      rig_->Send();
-    }
+    for (uint32_t i = 0; i < operations_; i += burst_) rig_->SendBurst(burst_);
   }
 
  private:
@@ -241,7 +249,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> OverTwoRings(uint32_t operations) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst) {
-  return OverRing<TransmitScenario>(kConnected, operations, burst);
+  if (burst == 1) return OverRing<TransmitScenario>(kConnected, operations);
+  return OverRing<BurstTransmitScenario>(kConnected, operations, burst);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch) {

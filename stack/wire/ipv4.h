@@ -25,6 +25,7 @@ namespace xtreme::wire {
 inline constexpr size_t kIpv4MinHeaderBytes = 20;
 inline constexpr size_t kIpv4MaxHeaderBytes = 60;
 inline constexpr size_t kIpv4MaxBytes = 65535;
+inline constexpr size_t kIpv4TotalLengthAt = 2;
 
 // IANA, "Assigned Internet Protocol Numbers".
 inline constexpr uint8_t kIpProtocolIcmp = 1;

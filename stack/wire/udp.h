@@ -19,6 +19,7 @@
 namespace xtreme::wire {
 
 inline constexpr size_t kUdpHeaderBytes = 8;
+inline constexpr size_t kUdpLengthAt = 4;
 // The largest payload under a header without options.
 inline constexpr size_t kUdpMaxPayloadBytes = kIpv4MaxBytes - kIpv4MinHeaderBytes - kUdpHeaderBytes;
 

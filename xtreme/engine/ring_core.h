@@ -122,6 +122,9 @@ struct RingCore {
     attention |= kLossesCounted;
   }
 
+  // A frame was posted; `owed`: without a doorbell.
+  void OweDoorbell(bool owed) { attention |= owed ? uint32_t{kDoorbellOwed} : 0; }
+
   // Frames the send queue has room for.
   uint32_t SendRoom() const {
     return device.send_queue_frames - (device.queue->posted_frames() - sends.completed());

@@ -159,6 +159,7 @@ void Ring::OnBroken() {
   RingCore& core = *core_;
   if (core.device.broken) return;
   core.device.broken = true;
+  ++core.host.routes_version;  // Flows can send no more.
   core.Reap();  // What has left has left.
   core.sends.Abandon();
   core.attention |= kSendsWanted;

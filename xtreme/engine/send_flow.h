@@ -17,6 +17,7 @@
 #include "stack/wire/frame_template.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::engine {
 
@@ -49,8 +50,8 @@ struct SendFlow {
     kNoRoute,    // None, another interface's, or not allowed.
   };
 
-  // The headers, patched in place for each datagram: Post() has copied them when it returns.
-  alignas(64) std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers{};
+  // The headers as the device wants them.
+  nic::TxTemplate prepared;
   // What a send looks at.
   uint64_t epoch = 0;
   State state = State::kUnresolved;
@@ -58,7 +59,8 @@ struct SendFlow {
   uint8_t header_bytes = 0;
   uint16_t tx_flags = 0;       // nic::TxFlag of every frame.
   // Payloads shorter than this take the short way (PostShort): copied whole into the WQE, checksums
-  // by the NIC, no copy for own listeners. 0: none, the flow is not ready or not of that kind.
+  // by the NIC, no copy for own listeners. 0: none, the flow is not ready or not of that kind, or
+  // the ring does not send.
   uint32_t short_below = 0;
   uint32_t max_payload = 0;    // Bytes that fit one frame.
   uint32_t mtu = 0;            // Of the IP packet.

@@ -31,8 +31,8 @@ struct ReassembledDatagram;
 namespace xtreme::nic {
 struct FlowRule;
 enum class TxStatus : uint8_t;
-struct TxFrame;
 struct RxFrame;
+struct TxPayload;
 }  // namespace xtreme::nic
 namespace xtreme::udp {
 class Demux;
@@ -97,8 +97,18 @@ class Udp : public NeighbourWaiters {
 
   // To the default destination.
   SendResult Send(UdpSocket* socket, const Payload& payload, const SendOptions& options);
+  // The rest of it behind the short way (udp_send.h).
+  SendResult SendOtherwise(UdpSocket& socket, const Payload& payload, const SendOptions& options);
+  // After a short post was refused with `status`.
+  SendResult SendAgain(UdpSocket& socket, SendFlow& flow, const Payload& payload, uint32_t flags,
+                       nic::TxStatus status);
   SendResult SendTo(UdpSocket* socket, const wire::Endpoint& peer, const Payload& payload,
                     const SendOptions& options);
+  // Copies a datagram for each payload to the default destination, in order, up to the first that
+  // is refused; how many were not. One doorbell for all. `flags`: kNowOrFail, kNoDoorbell. `last`:
+  // the result of the last one tried.
+  uint32_t SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> payloads, uint32_t flags,
+                     SendResult* last);
   SendResult WouldSend(UdpSocket* socket, size_t length);
   // Resolves the flows of connected sockets and runs a warm send on each.
   void Warm();
@@ -172,9 +182,7 @@ class Udp : public NeighbourWaiters {
   // Sending (udp_send.cc, udp_frames.cc, udp_flow.cc).
   SendResult SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                     const SendOptions& options);
-  bool IsShort(const SendFlow& flow, const Payload& payload, const SendOptions& options) const;
-  SendResult PostShort(UdpSocket& socket, SendFlow& flow, const Payload& payload, uint32_t flags);
-  SendResult PostShortAgain(UdpSocket& socket, const nic::TxFrame& frame, nic::TxStatus status);
+  uint32_t PostShorts(UdpSocket& socket, std::span<const nic::TxPayload> payloads, uint32_t flags);
   SendResult PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                           const SendOptions& options);
   SendResult PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& payload,

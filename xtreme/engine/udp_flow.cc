@@ -85,15 +85,26 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
       .tos = socket.settings.tos};
   if (core_->device.vlan_id != 0) fields.vlan = wire::VlanTag{.id = core_->device.vlan_id};
   flow.pattern = wire::FrameTemplate(fields);
-  memcpy(flow.headers.data(), flow.pattern.data(), flow.headers.size());
   flow.header_bytes = static_cast<uint8_t>(flow.pattern.header_bytes());
   flow.tx_flags =
       core_->device.transmit_checksum ? nic::kTxIpChecksum | nic::kTxL4Checksum : 0;
   flow.state = SendFlow::State::kReady;
-  const uint32_t room = core_->device.max_inline_bytes;
+  const RingDevice& device = core_->device;
+  const auto ip = static_cast<uint16_t>(flow.pattern.ip_offset());
+  const auto udp = static_cast<uint16_t>(flow.pattern.udp_offset());
+  device.queue->Prepare(
+      {.bytes = flow.pattern.data(),
+       .length = flow.header_bytes,
+       .flags = flow.tx_flags,
+       .lengths = {{{.at = static_cast<uint16_t>(ip + wire::kIpv4TotalLengthAt),
+                     .constant = wire::kIpv4MinHeaderBytes + wire::kUdpHeaderBytes},
+                    {.at = static_cast<uint16_t>(udp + wire::kUdpLengthAt),
+                     .constant = wire::kUdpHeaderBytes}}}},
+      &flow.prepared);
   const bool is_short =
-      core_->device.transmit_checksum && !flow.loopback && room > flow.header_bytes;
-  flow.short_below = is_short ? std::min(flow.max_payload, room - flow.header_bytes) + 1 : 0;
+      device.started && !device.broken && device.transmit_checksum && !flow.loopback;
+  flow.short_below =
+      is_short ? std::min(flow.max_payload, flow.prepared.max_payload_bytes) + 1 : 0;
 }
 
 void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {

@@ -11,6 +11,7 @@
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_send.h"
 
 namespace xtreme::engine {
 namespace {
@@ -43,61 +44,65 @@ SendResult Udp::ResultOf(UdpSocket& socket, nic::TxStatus status) {
   return Refuse(socket, SendResult::kRefusedState);
 }
 
-// Whether nothing about this send needs more than PostShort does.
-inline bool Udp::IsShort(const SendFlow& flow, const Payload& payload,
-                         const SendOptions& options) const {
-  constexpr uint32_t kPlainFlags = kNoDoorbell | kNowOrFail;
-  return flow.epoch == core_->host.routes_version && payload.length < flow.short_below &&
-         payload.buffer == nullptr && (options.flags & ~kPlainFlags) == 0 &&
-         core_->device.started && !core_->device.broken;
+SendResult Udp::Send(UdpSocket* socket, const Payload& payload, const SendOptions& options) {
+  return engine::Send(*core_, *this, *socket, payload, options);
 }
 
-// What most sends are, with nothing on the way that others need. Counted before it is posted, so
-// that nothing is left to do behind Post() when it succeeds.
-inline SendResult Udp::PostShort(UdpSocket& socket, SendFlow& flow, const Payload& payload,
-                                 uint32_t flags) {
-  static_assert(kDoorbellOwed == kNoDoorbell << 1 && int{nic::kTxMore} == kNoDoorbell << 2);
-  const uint32_t no_doorbell = flags & kNoDoorbell;
-  flow.pattern.PatchLengths(flow.headers.data(), payload.length);
-  const nic::TxFrame frame{.header = flow.headers.data(),
-                           .payload = payload.data,
-                           .header_length = flow.header_bytes,
-                           .payload_length = static_cast<uint32_t>(payload.length),
-                           .key = 0,
-                           .flags = static_cast<uint16_t>(flow.tx_flags | no_doorbell << 2)};
-  core_->attention |= no_doorbell << 1;
-  ++socket.sends.sent;
-  socket.sends.sent_bytes += payload.length;
-  const nic::TxStatus status = core_->device.queue->Post(frame);
-  if (status == nic::TxStatus::kPosted) [[likely]] return SendResult::kSent;
-  return PostShortAgain(socket, frame, status);
+SendResult Udp::SendOtherwise(UdpSocket& socket, const Payload& payload,
+                              const SendOptions& options) {
+  if (!socket.connected()) return Refuse(socket, SendResult::kRefusedState);
+  return SendOn(socket, socket.flows->connected, payload, options);
 }
 
-// After Post() refused: once more if the queue was only full.
-SendResult Udp::PostShortAgain(UdpSocket& socket, const nic::TxFrame& frame,
-                               nic::TxStatus status) {
+// Once more if the queue was only full.
+SendResult Udp::SendAgain(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                          uint32_t flags, nic::TxStatus status) {
   if (status == nic::TxStatus::kFull) {
     core_->Reap(1);
-    status = core_->device.queue->Post(frame);
-    if (status == nic::TxStatus::kPosted) return SendResult::kSent;
+    status = PostShort(*core_, flow, payload, flags);
   }
-  --socket.sends.sent;
-  socket.sends.sent_bytes -= frame.payload_length;
-  return ResultOf(socket, status);
-}
-
-SendResult Udp::Send(UdpSocket* socket, const Payload& payload, const SendOptions& options) {
-  if (!socket->connected()) [[unlikely]] return Refuse(*socket, SendResult::kRefusedState);
-  SendFlow& flow = socket->flows->connected;
-  if (!IsShort(flow, payload, options)) return SendOn(*socket, flow, payload, options);
-  return PostShort(*socket, flow, payload, options.flags);
+  if (status != nic::TxStatus::kPosted) return ResultOf(socket, status);
+  CountSent(socket, payload.length);
+  return SendResult::kSent;
 }
 
 SendResult Udp::SendTo(UdpSocket* socket, const wire::Endpoint& peer, const Payload& payload,
                        const SendOptions& options) {
   SendFlow& flow = FlowTo(*socket, peer);
-  if (!IsShort(flow, payload, options)) return SendOn(*socket, flow, payload, options);
-  return PostShort(*socket, flow, payload, options.flags);
+  if (!IsShort(*core_, flow, payload, options.flags)) {
+    return SendOn(*socket, flow, payload, options);
+  }
+  return SendShort(*core_, *this, *socket, flow, payload, options.flags);
+}
+
+// As many as take the short way, from the first on. Rings for none of them.
+uint32_t Udp::PostShorts(UdpSocket& socket, std::span<const nic::TxPayload> payloads,
+                         uint32_t flags) {
+  if (socket.flows == nullptr || !IsShort(*core_, socket.flows->connected, {}, flags)) return 0;
+  const nic::TxBurst posted =
+      core_->device.queue->PostBurst(socket.flows->connected.prepared, payloads);
+  socket.sends.sent += posted.frames;
+  socket.sends.sent_bytes += posted.payload_bytes;
+  return posted.frames;
+}
+
+uint32_t Udp::SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> payloads,
+                        uint32_t flags, SendResult* last) {
+  uint32_t sent = PostShorts(*socket, payloads, flags);
+  *last = SendResult::kSent;
+  // Between bursts one that is too long for a WQE, finds no room, or needs more.
+  while (sent != payloads.size()) {
+    const Payload payload{.data = payloads[sent].data, .length = payloads[sent].length};
+    *last = Send(socket, payload, {.flags = flags | kNoDoorbell});
+    if (static_cast<int>(*last) < 0) break;
+    ++sent;
+    sent += PostShorts(*socket, payloads.subspan(sent), flags);
+  }
+  core_->attention |= kDoorbellOwed;
+  if ((flags & kNoDoorbell) != 0) return sent;
+  core_->device.queue->Flush();
+  core_->attention &= ~kDoorbellOwed;
+  return sent;
 }
 
 SendResult Udp::SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
@@ -116,15 +121,17 @@ SendResult Udp::SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload
 
 SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                              const SendOptions& options) {
-  flow.pattern.PatchLengths(flow.headers.data(), payload.length);
-  nic::TxFrame frame{.header = flow.headers.data(),
+  alignas(64) std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
+  memcpy(headers.data(), flow.pattern.data(), headers.size());
+  flow.pattern.PatchLengths(headers.data(), payload.length);
+  nic::TxFrame frame{.header = headers.data(),
                      .payload = payload.data,
                      .header_length = flow.header_bytes,
                      .payload_length = static_cast<uint32_t>(payload.length),
                      .key = core_->device.pool_key,
                      .flags = static_cast<uint16_t>(flow.tx_flags | FlagsOf(options))};
   if (!core_->device.transmit_checksum) [[unlikely]] {
-    flow.pattern.FillChecksums(flow.headers.data(), {payload.data, payload.length});
+    flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
   }
   SendRecord record{.wants = WantsOf(options),
                     .socket = socket.handle,

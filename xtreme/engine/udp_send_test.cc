@@ -11,6 +11,7 @@
 #include "stack/wire/ipv4.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -81,6 +82,45 @@ TEST_F(UdpSendTest, NoDoorbellWaitsForTheFlushOfAPoll) {
   PollOnce();
   EXPECT_EQ(queue().visible(), 2u);
   EXPECT_EQ(queue().counters().tx_doorbells, 1u);
+}
+
+TEST_F(UdpSendTest, ABurstLeavesInOrderOnOneDoorbellWhateverEachDatagramNeeds) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const std::vector<uint8_t> bytes(3'000, 'b');
+  std::vector<nic::TxPayload> payloads;
+  // The second is gathered, the fourth leaves in fragments.
+  for (uint32_t length : {10u, 1'000u, 20u, 3'000u, 30u}) {
+    payloads.push_back({bytes.data(), length});
+  }
+  SendResult last;
+  EXPECT_EQ(ring->udp().SendBurst(ring->udp().Find(socket), payloads, 0, &last), 5u);
+  EXPECT_EQ(last, SendResult::kSent);
+  ASSERT_EQ(queue().sent().size(), 7u);
+  EXPECT_EQ(queue().visible(), 7u);
+  EXPECT_EQ(Counter("queue", "tx_doorbells"), 1u);
+  EXPECT_EQ(Parse(queue().sent()[0]).payload_bytes, 10u);
+  EXPECT_EQ(Parse(queue().sent()[1]).payload_bytes, 1'000u);
+  EXPECT_EQ(Parse(queue().sent()[2]).payload_bytes, 20u);
+  EXPECT_EQ(Parse(queue().sent()[6]).payload_bytes, 30u);
+  const UdpSocket& sender = *ring->udp().Find(socket);
+  EXPECT_EQ(sender.sends.sent, 5u);
+  EXPECT_EQ(sender.sends.sent_bytes, 4'060u);
+}
+
+TEST_F(UdpSendTest, ABurstEndsAtTheFirstThatIsRefused) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const std::vector<uint8_t> bytes(10, 'b');
+  const std::vector<nic::TxPayload> payloads(options.tx_queue_frames + 1, {bytes.data(), 10});
+  SendResult last;
+  const uint32_t sent = ring->udp().SendBurst(ring->udp().Find(socket), payloads, 0, &last);
+  EXPECT_EQ(last, SendResult::kRefusedSqFull);
+  EXPECT_EQ(sent, options.tx_queue_frames);
+  EXPECT_EQ(queue().visible(), options.tx_queue_frames) << "what was accepted is rung for";
+  EXPECT_EQ(ring->udp().Find(socket)->sends.refused, 1u);
 }
 
 TEST_F(UdpSendTest, TxWireAndTxDoneComeInTheOrderOfTheSends) {

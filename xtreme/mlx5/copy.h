@@ -16,9 +16,9 @@ namespace xtreme::mlx5 {
 // 32 bytes of any alignment, moved as one where the machine can.
 typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
 
-inline void Copy32(uint8_t* to, const uint8_t* from) {
-  *reinterpret_cast<Bytes32*>(to) = *reinterpret_cast<const Bytes32*>(from);
-}
+inline Bytes32 Load32(const uint8_t* from) { return *reinterpret_cast<const Bytes32*>(from); }
+inline void Store32(uint8_t* to, Bytes32 bytes) { *reinterpret_cast<Bytes32*>(to) = bytes; }
+inline void Copy32(uint8_t* to, const uint8_t* from) { Store32(to, Load32(from)); }
 
 inline void Copy64(uint8_t* to, const uint8_t* from) {
   Copy32(to, from);
@@ -38,16 +38,15 @@ inline void CopyOverlapping(uint8_t* to, const uint8_t* from, uint32_t bytes) {
 
 // Any length; meant for at most a few hundred bytes. The ranges do not overlap.
 [[gnu::always_inline]] inline void CopyShort(uint8_t* to, const uint8_t* from, uint32_t bytes) {
-  if (bytes > 32) {
+  if (bytes >= 16) {
+    if (bytes <= 32) return CopyOverlapping<16>(to, from, bytes);
     uint32_t at = 0;
     do {
       Copy32(to + at, from + at);
       at += 32;
     } while (at + 32 < bytes);
-    Copy32(to + bytes - 32, from + bytes - 32);
-    return;
+    return Copy32(to + bytes - 32, from + bytes - 32);
   }
-  if (bytes >= 16) return CopyOverlapping<16>(to, from, bytes);
   if (bytes >= 8) return CopyOverlapping<8>(to, from, bytes);
   if (bytes >= 4) return CopyOverlapping<4>(to, from, bytes);
   if (bytes >= 2) return CopyOverlapping<2>(to, from, bytes);

@@ -36,6 +36,16 @@ nic::TxStatus QueuePair::Post(const nic::TxFrame& frame) {
   return send_.Post(frame);
 }
 
+nic::TxStatus QueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                                    uint32_t payload_length, uint32_t flags) {
+  return send_.PostCopied(flow, payload, payload_length, flags);
+}
+
+nic::TxBurst QueuePair::PostBurst(const nic::TxTemplate& flow,
+                                  std::span<const nic::TxPayload> payloads) {
+  return send_.PostBurst(flow, payloads);
+}
+
 uint32_t QueuePair::PollSend(std::span<nic::TxCompletion> out) {
   return send_.Poll(out, &error_);
 }

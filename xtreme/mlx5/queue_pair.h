@@ -57,6 +57,13 @@ class QueuePair final : public nic::QueuePair {
   uint32_t TakeLowWater() override { return receive_.TakeLowWater(); }
 
   nic::TxStatus Post(const nic::TxFrame& frame) override;
+  void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const override {
+    send_.Prepare(header, flow);
+  }
+  nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags) override;
+  nic::TxBurst PostBurst(const nic::TxTemplate& flow,
+                         std::span<const nic::TxPayload> payloads) override;
   void Flush() override { send_.Flush(); }
   uint32_t posted_frames() const override { return send_.posted_frames(); }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;

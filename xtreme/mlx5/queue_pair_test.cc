@@ -105,6 +105,16 @@ class QueuePairTest : public testing::Test {
                           .header_length = 42, .payload_length = bytes - 42, .key = key,
                           .flags = flags});
   }
+  // A flow of 42 bytes of header.
+  nic::TxTemplate Flow() {
+    nic::TxTemplate flow;
+    queues_->Prepare({.bytes = header_.data(),
+                      .length = 42,
+                      .flags = 0,
+                      .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
+                     &flow);
+    return flow;
+  }
   uint32_t Receive(uint32_t most = 16) {
     std::array<nic::RxFrame, 16> out;
     const uint32_t count = queues_->PollReceive(std::span(out).first(most));
@@ -202,6 +212,46 @@ TEST_F(QueuePairTest, WqeAcrossTheRingsEndGoesOnAtItsStart) {
   EXPECT_EQ(device_.wqe(0)[30 + 150 - 128 - 1], 0x77);
   ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
   EXPECT_EQ(device_.wqe(33)[2], 33);
+}
+
+TEST_F(QueuePairTest, CopiedFramesAreSignalledWrappedAndRefusedAsOthersAre) {
+  const nic::TxTemplate flow = Flow();
+  uint32_t wqebb = 0;
+  // Three blocks each: the ring of 32 ends inside one.
+  for (uint32_t i = 0; i < 11; ++i) {
+    ASSERT_EQ(queues_->PostCopied(flow, payload_.data(), 108, 0), nic::TxStatus::kPosted);
+    EXPECT_EQ(device_.wqe(wqebb)[2], wqebb);
+    EXPECT_EQ(device_.wqe(wqebb)[11], i % 2 == 1 ? MLX5_WQE_CTRL_CQ_UPDATE : 0);
+    EXPECT_EQ(device_.wqe(wqebb + 2)[30 + 150 - 128 - 1], 0x77);
+    if (i % 2 == 1) {
+      device_.CompleteSend(static_cast<uint16_t>(wqebb));
+      EXPECT_THAT(Sent(), testing::ElementsAre(i + 1));
+    }
+    wqebb += 3;
+  }
+  EXPECT_EQ(device_.send_record(), 33u);
+  for (uint32_t i = 1; i < kFrames; ++i) {
+    ASSERT_EQ(queues_->PostCopied(flow, payload_.data(), 184, 0), nic::TxStatus::kPosted);
+  }
+  EXPECT_EQ(queues_->PostCopied(flow, payload_.data(), 1, 0), nic::TxStatus::kFull);
+}
+
+TEST_F(QueuePairTest, ABurstEndsBeforeWhatDoesNotFitAndIsRungForOnce) {
+  const nic::TxTemplate flow = Flow();
+  std::vector<nic::TxPayload> payloads(kFrames + 1, {payload_.data(), 22});
+  payloads[3].length = flow.max_payload_bytes + 1;
+  const nic::TxBurst first = queues_->PostBurst(flow, payloads);
+  EXPECT_EQ(first.frames, 3u);
+  EXPECT_EQ(first.payload_bytes, 66u);
+  EXPECT_EQ(device_.send_record(), 0u);
+  queues_->Flush();
+  EXPECT_EQ(device_.send_record(), 6u);
+  EXPECT_EQ(device_.wqe(2)[11], MLX5_WQE_CTRL_CQ_UPDATE) << "every other one is signalled";
+  payloads[3].length = 22;
+  EXPECT_EQ(queues_->PostBurst(flow, payloads).frames, kFrames - 3);
+  queues_->Flush();
+  EXPECT_EQ(queues_->counters().tx_doorbells, 2u);
+  EXPECT_EQ(queues_->counters().tx_bytes, kFrames * 64u);
 }
 
 TEST_F(QueuePairTest, ReceivesInOrderAndPublishesOnceABatch) {

@@ -17,17 +17,15 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       blueflame_wqebbs_(memory.blueflame_bytes / kWqebbBytes),
       options_(options),
       record_(memory.record),
-      doorbell_register_(memory.doorbell_register),
       half_bytes_(memory.blueflame_bytes),
       counters_(counters),
       completions_due_(completions_due),
       next_wqe_(memory.wqebbs),
       signal_at_(options.signal_every - 1),
+      next_register_(reinterpret_cast<uintptr_t>(memory.doorbell_register)),
       frames_((mask_ + 1) / kMaxWqebbs),
       frames_at_(std::make_unique<uint32_t[]>(size_t{mask_} + 1)),
       completions_(memory.completions) {
-  WriteControl(head_, 0, MLX5_OPCODE_SEND, qpn_, 0, Completion::kOnError);
-  WriteEthernet(head_, 0, 0);
   UpdateAttention();
 }
 
@@ -40,39 +38,45 @@ void SendQueue::UpdateAttention() {
   attention_at_ = posted_ + std::min({room, signal_at_ - posted_, before_end});
 }
 
-nic::TxStatus SendQueue::PostSpecial(const nic::TxFrame& frame) {
+nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   if (posted_ - completed_ >= frames_) return Refuse();
   const uint32_t bytes = frame.header_length + frame.payload_length;
   const bool whole = bytes <= kMaxInlineFrameBytes;
   if (!whole && (frame.key == 0 || bytes > options_.max_frame_bytes)) {
     return nic::TxStatus::kTooLong;
   }
-  const bool signalled = posted_ == signal_at_ || (frame.flags & nic::kTxSignal) != 0;
-  const uint32_t slot = producer_ & mask_;
-  uint8_t* const place = wqebbs_ + size_t{slot} * kWqebbBytes;
-  uint8_t* const wqe = slot + kMaxWqebbs <= mask_ + 1 ? place : scratch_;
-  const uint32_t wqebbs =
-      WriteSpecial(wqe, frame, signalled ? Completion::kAlways : Completion::kOnError);
-  if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
-  producer_ += wqebbs;
-  next_wqe_ = wqebbs_ + size_t{producer_ & mask_} * kWqebbBytes;
-  ++posted_;
-  ++counters_->tx_frames;
-  counters_->tx_bytes += bytes;
   counters_->tx_gathered += !whole;
   counters_->tx_warm += (frame.flags & nic::kTxWarm) != 0;
-  if (signalled) {
+  uint8_t* const wqe = NextWqe();
+  const uint32_t wqebbs = WriteFrame(wqe, frame);
+  return Commit(wqe, wqebbs, bytes, frame.flags);
+}
+
+nic::TxStatus SendQueue::PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
+                                     uint32_t payload_length, uint32_t flags) {
+  if (posted_ - completed_ >= frames_) return Refuse();
+  const uint32_t bytes = flow.header_length + payload_length;
+  uint8_t* const wqe = NextWqe();
+  TemplateWriter(flow).Write(wqe, producer_, payload, payload_length);
+  return Commit(wqe, WqebbsWithInline(bytes), bytes, flags);
+}
+
+nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags) {
+  const uint32_t slot = producer_ & mask_;
+  ++posted_;
+  if (posted_ - 1 == signal_at_ || (flags & nic::kTxSignal) != 0) {
+    SetCompletion(wqe, Completion::kAlways);
     frames_at_[slot] = posted_;
     signal_at_ = posted_ + options_.signal_every - 1;
     ++*completions_due_;
   }
+  if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
+  producer_ += wqebbs;
+  next_wqe_ = wqebbs_ + size_t{producer_ & mask_} * kWqebbBytes;
+  ++counters_->tx_frames;
+  counters_->tx_bytes += bytes;
   UpdateAttention();
-  if (frame.flags & nic::kTxMore) {
-    unrung_ = place;
-    return nic::TxStatus::kPosted;
-  }
-  if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);
-  return RingByDoorbell(wqe);
+  return Ring(wqe, wqebbs, flags);
 }
 
 nic::TxStatus SendQueue::Refuse() {
@@ -81,15 +85,58 @@ nic::TxStatus SendQueue::Refuse() {
   return nic::TxStatus::kFull;
 }
 
+nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
+                                  std::span<const nic::TxPayload> payloads) {
+  const uint64_t bytes_before = counters_->tx_bytes;
+  size_t posted = PostRun(flow, payloads);
+  while (posted != payloads.size() && payloads[posted].length <= flow.max_payload_bytes &&
+         PostSpecial(flow, payloads[posted].data, payloads[posted].length, nic::kTxMore) ==
+             nic::TxStatus::kPosted) {
+    ++posted;
+    posted += PostRun(flow, payloads.subspan(posted));
+  }
+  const auto frames = static_cast<uint32_t>(posted);
+  return {frames, counters_->tx_bytes - bytes_before - uint64_t{frames} * flow.header_length};
+}
+
+uint32_t SendQueue::PostRun(const nic::TxTemplate& flow,
+                            std::span<const nic::TxPayload> payloads) {
+  const size_t most = std::min<size_t>(payloads.size(), attention_at_ - posted_);
+  const uint32_t longest = flow.max_payload_bytes;
+  const TemplateWriter writer(flow);
+  uint8_t* wqe = next_wqe_;
+  const uint8_t* last = unrung_;
+  uint32_t producer = producer_;
+  uint64_t payload_bytes = 0;
+  size_t count = 0;
+  for (; count != most && payloads[count].length <= longest; ++count) {
+    const nic::TxPayload payload = payloads[count];
+    const uint32_t wqebbs = WqebbsWithInline(writer.header_length + payload.length);
+    writer.Write(wqe, producer, payload.data, payload.length);
+    last = wqe;
+    wqe += wqebbs * kWqebbBytes;
+    producer += wqebbs;
+    payload_bytes += payload.length;
+  }
+  next_wqe_ = wqe;
+  unrung_ = last;
+  producer_ = producer;
+  posted_ += static_cast<uint32_t>(count);
+  counters_->tx_frames += count;
+  counters_->tx_bytes += payload_bytes + count * writer.header_length;
+  return static_cast<uint32_t>(count);
+}
+
 // Any frame that fits; returns the WQE's blocks.
-uint32_t SendQueue::WriteSpecial(uint8_t* wqe, const nic::TxFrame& frame, Completion completion) {
+uint32_t SendQueue::WriteFrame(uint8_t* wqe, const nic::TxFrame& frame) {
   const uint32_t bytes = frame.header_length + frame.payload_length;
   const bool whole = bytes <= kMaxInlineFrameBytes;
   const uint32_t inline_bytes = whole ? bytes : frame.header_length;
   const uint32_t head_segments = SegmentsWithInline(inline_bytes);
   const uint32_t segments = whole ? head_segments : head_segments + 1;
   const uint32_t opcode = frame.flags & nic::kTxWarm ? MLX5_OPCODE_NOP : MLX5_OPCODE_SEND;
-  WriteControl(wqe, static_cast<uint16_t>(producer_), opcode, qpn_, segments, completion);
+  WriteControl(wqe, static_cast<uint16_t>(producer_), opcode, qpn_, segments,
+               Completion::kOnError);
   WriteEthernet(wqe, frame.flags, inline_bytes);
   if (whole) {
     WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
@@ -107,24 +154,12 @@ void SendQueue::SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs) {
   std::memcpy(wqebbs_, scratch_ + first_bytes, size_t{wqebbs} * kWqebbBytes - first_bytes);
 }
 
-nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs) {
-  OrderWqeBeforeRecord();
-  StoreRecord(record_, producer_ & 0xffff);
-  OrderRecordBeforeDoorbell();
-  WriteBlueFlame(doorbell_register_ + next_half_, wqe, wqebbs);
-  FlushBlueFlame();
-  next_half_ ^= half_bytes_;
-  ++counters_->tx_blueflame;
-  return nic::TxStatus::kPosted;
-}
-
 nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
   OrderWqeBeforeRecord();
   StoreRecord(record_, producer_ & 0xffff);
   OrderRecordBeforeDoorbell();
-  RingDoorbell(doorbell_register_ + next_half_, DoorbellBytes(wqe));
+  RingDoorbell(TakeRegister(), DoorbellBytes(wqe));
   FlushBlueFlame();
-  next_half_ ^= half_bytes_;
   unrung_ = nullptr;
   ++counters_->tx_doorbells;
   return nic::TxStatus::kPosted;

@@ -39,7 +39,14 @@ class SendQueue {
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
+  // See nic::QueuePair.
   nic::TxStatus Post(const nic::TxFrame& frame);
+  void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
+    PrepareTemplate(header, qpn_, flow);
+  }
+  nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags);
+  nic::TxBurst PostBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   void Flush();
 
   // Takes completions; see nic::QueuePair::PollSend. An error CQE ends the queue: its frames count
@@ -52,16 +59,27 @@ class SendQueue {
   CompletionQueue& completions() { return completions_; }
 
  private:
-  // What Post() does not do itself: gathers, signals, warm sends, the ring's end, refusals.
-  nic::TxStatus PostSpecial(const nic::TxFrame& frame);
+  // What PostCopied() does not do itself: signals, the ring's end, refusals.
+  nic::TxStatus PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
+                            uint32_t payload_length, uint32_t flags);
+  // As many as need no attention, from the first on.
+  uint32_t PostRun(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   nic::TxStatus Refuse();
-  uint32_t WriteSpecial(uint8_t* wqe, const nic::TxFrame& frame, Completion completion);
+  uint32_t WriteFrame(uint8_t* wqe, const nic::TxFrame& frame);
+
+  // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
+  // and rings for it.
+  uint8_t* NextWqe() { return AtRingEnd() ? scratch_ : next_wqe_; }
+  nic::TxStatus Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
+  bool AtRingEnd() const { return (producer_ & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
   void UpdateAttention();
 
-  // Ring for everything posted, `wqe` being the last. Always kPosted: Post() ends in them.
+  // Ring for everything posted, `wqe` being the last. Always kPosted: posts end in them.
+  nic::TxStatus Ring(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags);
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
+  uint8_t* TakeRegister();
 
   nic::TxCompletion TakeError(const mlx5_cqe64& cqe, std::optional<nic::QueueError>* error);
   const uint8_t* WqeAt(uint32_t wqebb) const { return wqebbs_ + (wqebb & mask_) * kWqebbBytes; }
@@ -73,21 +91,18 @@ class SendQueue {
   const uint32_t blueflame_wqebbs_;  // The longest WQE for BlueFlame; 0: none.
   const Options options_;
   uint32_t* const record_;
-  uint8_t* const doorbell_register_;
-  const uint32_t half_bytes_;  // Between the two halves of the register.
+  const uintptr_t half_bytes_;  // Between the two halves of the register.
   nic::QueueCounters* const counters_;
   uint32_t* const completions_due_;
-
-  alignas(32) uint8_t head_[kHeadBytes];  // Of a send that is not signalled; see WriteHeadLike.
 
   // Producer side.
   uint8_t* next_wqe_;
   const uint8_t* unrung_ = nullptr;  // The last WQE that waits for Flush.
   uint32_t producer_ = 0;            // WQEBBs, free-running.
-  uint32_t attention_at_ = 0;        // The count of posted frames at which Post() is not enough.
+  uint32_t attention_at_ = 0;        // The count of posted frames at which PostSpecial() is due.
   uint32_t posted_ = 0;
   uint32_t signal_at_;               // The count at which the next frame is signalled.
-  uint32_t next_half_ = 0;
+  uintptr_t next_register_;          // For doorbells: one half of it or the other.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
 
   // Consumer side.
@@ -98,34 +113,52 @@ class SendQueue {
   CompletionQueue completions_;
 };
 
-[[gnu::always_inline]] inline nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
-  const uint32_t flags = frame.flags;
-  const uint32_t bytes = frame.header_length + frame.payload_length;
-  uint8_t* const wqe = next_wqe_;
-  if (posted_ == attention_at_ || (flags & (nic::kTxSignal | nic::kTxWarm)) != 0 ||
-      bytes > kMaxInlineFrameBytes) [[unlikely]] {
-    return PostSpecial(frame);
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostCopied(const nic::TxTemplate& flow,
+                                                                  const uint8_t* payload,
+                                                                  uint32_t payload_length,
+                                                                  uint32_t flags) {
+  if (posted_ == attention_at_) [[unlikely]] {
+    return PostSpecial(flow, payload, payload_length, flags);
   }
-  // All that is read of `frame` is read before the first store.
-  const uint8_t* const header = frame.header;
-  const uint8_t* const payload = frame.payload;
-  const uint32_t header_length = frame.header_length;
-  const uint32_t payload_length = bytes - header_length;
+  uint8_t* const wqe = next_wqe_;
+  const uint32_t bytes = flow.header_length + payload_length;
   const uint32_t wqebbs = WqebbsWithInline(bytes);
-  WriteHeadLike(head_, wqe, static_cast<uint16_t>(producer_), bytes, flags);
-  WriteInlineFrame(wqe, header, header_length, payload, payload_length);
+  TemplateWriter(flow).Write(wqe, producer_, payload, payload_length);
   next_wqe_ = wqe + wqebbs * kWqebbBytes;
   producer_ += wqebbs;
   ++posted_;
   ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
-  if (flags & nic::kTxMore) {
+  return Ring(wqe, wqebbs, flags);
+}
+
+// BlueFlame carries one WQE: the only one that the device does not know of.
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::Ring(const uint8_t* wqe, uint32_t wqebbs,
+                                                            uint32_t flags) {
+  if ((flags & nic::kTxMore) != 0) {
     unrung_ = wqe;
     return nic::TxStatus::kPosted;
   }
-  // BlueFlame carries one WQE: the only one that the device does not know of.
-  if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);
-  return RingByDoorbell(wqe);
+  if (unrung_ != nullptr || wqebbs > blueflame_wqebbs_) return RingByDoorbell(wqe);
+  return RingByBlueFlame(wqe, wqebbs);
+}
+
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe,
+                                                                       uint32_t wqebbs) {
+  OrderWqeBeforeRecord();
+  StoreRecord(record_, producer_ & 0xffff);
+  OrderRecordBeforeDoorbell();
+  WriteBlueFlame(TakeRegister(), wqe, wqebbs);
+  FlushBlueFlame();
+  ++counters_->tx_blueflame;
+  return nic::TxStatus::kPosted;
+}
+
+// The other half than last time: the device may still take what was written there.
+inline uint8_t* SendQueue::TakeRegister() {
+  const uintptr_t taken = next_register_;
+  next_register_ = taken ^ half_bytes_;
+  return reinterpret_cast<uint8_t*>(taken);
 }
 
 inline void SendQueue::Flush() {

@@ -65,6 +65,11 @@ inline void WriteControl(uint8_t* wqe, uint16_t wqebb_index, uint32_t opcode, ui
   base::StoreBe64(wqe + 8, static_cast<uint64_t>(completion) << 32);
 }
 
+// Changes it in a WQE that is written.
+inline void SetCompletion(uint8_t* wqe, Completion completion) {
+  wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] = static_cast<uint8_t>(completion);
+}
+
 // The first 8 bytes as they lie: what rings for the WQE.
 inline uint64_t DoorbellBytes(const uint8_t* wqe) { return base::LoadNative<uint64_t>(wqe); }
 
@@ -80,19 +85,57 @@ inline void WriteEthernet(uint8_t* wqe, uint32_t flags, uint32_t inline_bytes) {
   base::StoreBe64(wqe + 24, uint64_t{inline_bytes} << 16);     // Reserved, inline_hdr_sz.
 }
 
-// The first two segments up to the first 2 inline bytes.
-inline constexpr uint32_t kHeadBytes = 32;
+// --- Frames of a flow ----------------------------------------------------------------------------
 
-// Writes control and Ethernet segment of an inline frame as `head` has them, but for what differs
-// from frame to frame. Clobbers the first 2 inline bytes.
-inline void WriteHeadLike(const uint8_t* head, uint8_t* wqe, uint16_t wqebb_index,
-                          uint32_t inline_bytes, uint32_t flags) {
-  Copy32(wqe, head);
-  base::StoreBe16(wqe + 1, wqebb_index);
-  wqe[7] = static_cast<uint8_t>(SegmentsWithInline(inline_bytes));
-  wqe[20] = static_cast<uint8_t>(flags << 6);  // The two checksum flags are all that stays.
-  base::StoreBe16(wqe + 28, static_cast<uint16_t>(inline_bytes));
+// Segments and header as they stand in the WQEs of a flow, but for index and lengths.
+inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, nic::TxTemplate* flow) {
+  static_assert(sizeof(flow->image) >= kInlineOffset + kMaxHeaderBytes);
+  uint8_t* const image = flow->image.data();
+  WriteControl(image, 0, MLX5_OPCODE_SEND, qpn, 0, Completion::kOnError);
+  WriteEthernet(image, header.flags, 0);
+  Copy64(image + kInlineOffset, header.bytes);
+  flow->header_length = header.length;
+  flow->max_payload_bytes = kMaxInlineFrameBytes - header.length;
+  for (size_t i = 0; i < header.lengths.size(); ++i) {
+    flow->lengths[i] = header.lengths[i];
+    flow->lengths[i].at += kInlineOffset;
+  }
 }
+
+// A template on its way into WQEs, in registers: stores into WQEs do not make the compiler read it
+// again.
+struct TemplateWriter {
+  explicit TemplateWriter(const nic::TxTemplate& flow)
+      : image{Load32(flow.image.data()), Load32(flow.image.data() + 32),
+              Load32(flow.image.data() + 64)},
+        header_length(flow.header_length),
+        first(flow.lengths[0]),
+        second(flow.lengths[1]) {}
+
+  // Writes the WQE of one frame; `wqebb_index` as for WriteControl. The first 96 bytes at `wqe` are
+  // written in any case.
+  [[gnu::always_inline]] void Write(uint8_t* wqe, uint32_t wqebb_index, const uint8_t* payload,
+                                    uint32_t payload_length) const {
+    static_assert(kInlineOffset + kMaxHeaderBytes <= sizeof(image));
+    const uint32_t inline_bytes = header_length + payload_length;
+    Store32(wqe, image[0]);
+    Store32(wqe + 32, image[1]);
+    Store32(wqe + 64, image[2]);
+    base::StoreBe16(wqe + 1, static_cast<uint16_t>(wqebb_index));
+    wqe[7] = static_cast<uint8_t>(SegmentsWithInline(inline_bytes));
+    base::StoreBe16(wqe + 28, static_cast<uint16_t>(inline_bytes));
+    base::StoreBe16(wqe + first.at, static_cast<uint16_t>(first.constant + payload_length));
+    base::StoreBe16(wqe + second.at, static_cast<uint16_t>(second.constant + payload_length));
+    CopyShort(wqe + kInlineOffset + header_length, payload, payload_length);
+  }
+
+  const Bytes32 image[3];
+  const uint32_t header_length;
+  const nic::LengthField first;
+  const nic::LengthField second;
+};
+
+// --- Any frame -----------------------------------------------------------------------------------
 
 // Writes header and payload as inline bytes. Together at least kMinInlineBytes and at most
 // kMaxInlineFrameBytes; the 64 bytes at `wqe` + 30 are written in any case.

@@ -57,22 +57,31 @@ TEST_F(SendWqeTest, EthernetSegmentHasChecksumFlagsAndInlineSize) {
   EXPECT_EQ(wqe_[20], 0x80);
 }
 
-TEST_F(SendWqeTest, HeadCopiedFromAModelEqualsTheHeadWrittenFieldByField) {
-  alignas(32) std::array<uint8_t, kHeadBytes> model{};
-  WriteControl(model.data(), 0, MLX5_OPCODE_SEND, 0x777, 0, Completion::kOnError);
-  WriteEthernet(model.data(), 0, 0);
-  for (uint32_t flags = 0; flags < 32; ++flags) {
-    if (flags & nic::kTxWarm) continue;
-    for (uint32_t bytes : {18u, 64u, 226u}) {
-      WriteHeadLike(model.data(), wqe_.data(), 0xfffe, bytes, flags);
-      std::array<uint8_t, 30> expected;
-      std::array<uint8_t, 64> whole{};
-      WriteControl(whole.data(), 0xfffe, MLX5_OPCODE_SEND, 0x777, SegmentsWithInline(bytes),
-                   Completion::kOnError);
-      WriteEthernet(whole.data(), flags, bytes);
-      std::copy_n(whole.begin(), expected.size(), expected.begin());
-      EXPECT_THAT(Bytes(0, 30), ElementsAreArray(expected)) << flags << ", " << bytes;
-    }
+TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
+  constexpr uint32_t kQpn = 0x777;
+  nic::TxTemplate flow;
+  PrepareTemplate({.bytes = header_.data(),
+                   .length = 42,
+                   .flags = nic::kTxIpChecksum,
+                   .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
+                  kQpn, &flow);
+  ASSERT_EQ(flow.max_payload_bytes, kMaxInlineFrameBytes - 42);
+  std::vector<uint8_t> payload(flow.max_payload_bytes);
+  std::iota(payload.begin(), payload.end(), uint8_t{0x80});
+  for (uint32_t length = 0; length <= payload.size(); ++length) {
+    alignas(64) std::array<uint8_t, 256> expected;
+    expected.fill(0xa5);
+    std::array<uint8_t, 64> header = header_;
+    base::StoreBe16(&header[16], static_cast<uint16_t>(28 + length));
+    base::StoreBe16(&header[38], static_cast<uint16_t>(8 + length));
+    WriteControl(expected.data(), 0xfffe, MLX5_OPCODE_SEND, kQpn, SegmentsWithInline(42 + length),
+                 Completion::kOnError);
+    WriteEthernet(expected.data(), nic::kTxIpChecksum, 42 + length);
+    WriteInlineFrame(expected.data(), header.data(), 42, payload.data(), length);
+    wqe_.fill(0xa5);
+    TemplateWriter(flow).Write(wqe_.data(), 0xfffe, payload.data(), length);
+    ASSERT_THAT(Bytes(0, 72 + length), ElementsAreArray(std::span(expected).first(72 + length)))
+        << length;
   }
 }
 

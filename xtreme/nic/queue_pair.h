@@ -84,6 +84,42 @@ struct TxFrame {
   uint16_t flags;            // TxFlag.
 };
 
+// A place in a header that counts bytes: 16 bits in network order, the payload's length and
+// `constant`.
+struct LengthField {
+  uint16_t at = 0;  // From the header's first byte.
+  uint16_t constant = 0;
+};
+
+// What the frames of a flow have in common, for QueuePair::Prepare().
+struct TxHeader {
+  const uint8_t* bytes;             // 64 are readable.
+  uint32_t length;                  // 14 .. 64.
+  uint16_t flags;                   // TxFlag: the checksums.
+  std::array<LengthField, 2> lengths;
+};
+
+// The same in the device's own form: a send copies it and writes the lengths. The driver's, but for
+// max_payload_bytes.
+struct alignas(64) TxTemplate {
+  std::array<uint8_t, 128> image{};
+  uint32_t header_length = 0;
+  std::array<LengthField, 2> lengths;  // `at` from the image's first byte.
+  uint32_t max_payload_bytes = 0;      // The longest payload that is copied with the header.
+};
+
+// Bytes to send; copied before the call returns.
+struct TxPayload {
+  const uint8_t* data;
+  uint32_t length;
+};
+
+// What was posted of a burst.
+struct TxBurst {
+  uint32_t frames;
+  uint64_t payload_bytes;
+};
+
 enum class TxStatus : uint8_t {
   kPosted,
   kFull,      // No room now; reap completions and try again.
@@ -171,6 +207,17 @@ class QueuePair {
 
   // Posts one frame. Rings for it unless kTxMore. On kPosted the frame's number is posted_frames().
   virtual TxStatus Post(const TxFrame& frame) = 0;
+
+  // Brings the header of a flow into the device's own form, for the posts below.
+  virtual void Prepare(const TxHeader& header, TxTemplate* flow) const = 0;
+
+  // Posts one frame of a flow, its payload at most max_payload_bytes. Of `flags` kTxMore counts.
+  virtual TxStatus PostCopied(const TxTemplate& flow, const uint8_t* payload,
+                              uint32_t payload_length, uint32_t flags) = 0;
+
+  // Posts a frame of a flow for each payload, in order, up to the first that is too long or finds
+  // no room. Rings for none of them.
+  virtual TxBurst PostBurst(const TxTemplate& flow, std::span<const TxPayload> payloads) = 0;
 
   // Rings for everything posted with kTxMore, by one doorbell.
   virtual void Flush() = 0;

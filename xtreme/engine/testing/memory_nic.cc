@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stack/base/byte_order.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
 
@@ -103,6 +104,45 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   sent_.push_back(std::move(sent));
   if ((frame.flags & nic::kTxMore) == 0) visible_ = posted_frames_;
   return nic::TxStatus::kPosted;
+}
+
+// The image: 64 bytes of header, then the flags of its frames.
+void MemoryQueuePair::Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
+  memcpy(flow->image.data(), header.bytes, 64);
+  base::StoreNative<uint16_t>(&flow->image[64], header.flags);
+  flow->header_length = header.length;
+  flow->lengths = header.lengths;
+  flow->max_payload_bytes = capabilities_.max_inline_bytes - header.length;
+}
+
+nic::TxStatus MemoryQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                                          uint32_t payload_length, uint32_t flags) {
+  nic::TxTemplate written = flow;
+  for (const nic::LengthField& field : flow.lengths) {
+    base::StoreBe16(&written.image[field.at],
+                    static_cast<uint16_t>(field.constant + payload_length));
+  }
+  const auto constant_flags = base::LoadNative<uint16_t>(&flow.image[64]);
+  return Post({.header = written.image.data(),
+               .payload = payload,
+               .header_length = flow.header_length,
+               .payload_length = payload_length,
+               .key = 0,
+               .flags = static_cast<uint16_t>(constant_flags | flags)});
+}
+
+nic::TxBurst MemoryQueuePair::PostBurst(const nic::TxTemplate& flow,
+                                        std::span<const nic::TxPayload> payloads) {
+  nic::TxBurst posted{};
+  for (const nic::TxPayload& payload : payloads) {
+    if (payload.length > flow.max_payload_bytes) break;
+    if (PostCopied(flow, payload.data, payload.length, nic::kTxMore) != nic::TxStatus::kPosted) {
+      break;
+    }
+    ++posted.frames;
+    posted.payload_bytes += payload.length;
+  }
+  return posted;
 }
 
 void MemoryQueuePair::Flush() {

@@ -58,6 +58,11 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint32_t posted() const override { return static_cast<uint32_t>(posted_.size()); }
   uint32_t TakeLowWater() override;
   nic::TxStatus Post(const nic::TxFrame& frame) override;
+  void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const override;
+  nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags) override;
+  nic::TxBurst PostBurst(const nic::TxTemplate& flow,
+                         std::span<const nic::TxPayload> payloads) override;
   void Flush() override;
   uint32_t posted_frames() const override { return posted_frames_; }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
