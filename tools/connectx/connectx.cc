@@ -49,7 +49,10 @@ struct SoftwareConnectX::OwnedPort {
   DeviceIdentity identity;
   std::unique_ptr<Device> device;
   std::unique_ptr<ClockPages> clock_pages;
-  std::vector<uint64_t> written_counters;  // As the files have them.
+  // As the files have them.
+  std::vector<uint64_t> written_counters;
+  bool written_up = true;
+  bool in_sysfs = true;
 };
 
 SoftwareConnectX::SoftwareConnectX() = default;
@@ -107,6 +110,10 @@ absl::Status SoftwareConnectX::BuildPort(Port port, bool step) {
   if (port.wire == nullptr) return absl::InvalidArgumentError(action + "no wire");
   auto owned = std::make_unique<OwnedPort>();
   owned->identity = IdentityOf(port.device.name, port.interface, port.device.mac);
+  owned->identity.pci_device_id = port.device.model.pci_device_id;
+  owned->identity.hca_type = port.device.model.hca_type;
+  owned->identity.board_id = port.device.model.board_id;
+  owned->identity.firmware = port.device.model.firmware;
   if (!port.interface.empty()) {
     owned->identity.interface_index = ::if_nametoindex(port.interface.c_str());
     if (owned->identity.interface_index == 0) {
@@ -136,16 +143,33 @@ SoftwareConnectX::~SoftwareConnectX() {
 
 Device& SoftwareConnectX::device(size_t index) { return *ports_.at(index)->device; }
 
+// What falls due on the way happens at its own time.
 bool SoftwareConnectX::Step(int64_t advance_ns) {
-  virtual_clock_->Advance(advance_ns);
+  const int64_t end_ns = virtual_clock_->Now() + advance_ns;
+  bool worked = false;
+  while (virtual_clock_->Now() < end_ns) {
+    int64_t due_ns = kNoDeadline;
+    for (const auto& port : ports_) due_ns = std::min(due_ns, port->device->NextDeadline());
+    const int64_t now_ns = virtual_clock_->Now();
+    // What is overdue and was not done by a service needs something else than time.
+    if (due_ns >= end_ns || due_ns <= now_ns) break;
+    virtual_clock_->Advance(due_ns - now_ns);
+    worked |= ServiceAll();
+  }
+  virtual_clock_->Advance(end_ns - virtual_clock_->Now());
+  worked |= ServiceAll();
+  for (const auto& port : ports_) port->clock_pages->Update();
+  WriteCounters();
+  return worked;
+}
+
+bool SoftwareConnectX::ServiceAll() {
   bool worked = false;
   for (bool again = true; again;) {
     again = false;
     for (const auto& port : ports_) again |= port->device->Service();
     worked |= again;
   }
-  for (const auto& port : ports_) port->clock_pages->Update();
-  WriteCounters();
   return worked;
 }
 
@@ -181,6 +205,8 @@ void SoftwareConnectX::Retire() {
 
 void SoftwareConnectX::WriteCounters() {
   for (const auto& port : ports_) {
+    WritePort(*port);
+    if (!port->in_sysfs) continue;
     const auto counters = port->device->Counters();
     port->written_counters.resize(counters.size(), ~uint64_t{0});
     for (size_t i = 0; i < counters.size(); ++i) {
@@ -191,6 +217,17 @@ void SoftwareConnectX::WriteCounters() {
                                  counters[i].value);
     }
   }
+}
+
+void SoftwareConnectX::WritePort(OwnedPort& port) {
+  if (port.in_sysfs && port.device->removed()) {
+    port.in_sysfs = false;
+    sysfs_->RemoveDevice(port.identity.name);
+  }
+  const bool up = port.device->Port().up;
+  if (!port.in_sysfs || up == port.written_up) return;
+  port.written_up = up;
+  (void)sysfs_->WritePortState(port.identity.name, up);
 }
 
 }  // namespace xtreme::connectx

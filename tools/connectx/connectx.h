@@ -103,7 +103,9 @@ class SoftwareConnectX {
   SoftwareConnectX();
   absl::Status Build(Options options);
   absl::Status BuildPort(Port port, bool step);
+  bool ServiceAll();
   void WriteCounters();
+  void WritePort(OwnedPort& port);
 
   std::unique_ptr<VirtualClock> virtual_clock_;  // Step mode.
   std::unique_ptr<RealClock> real_clock_;        // Otherwise.

@@ -10,6 +10,8 @@
 
 #include <array>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -41,12 +43,20 @@ class ConnectXRig {
   // The end of the cable in device `index`, to pull it.
   LinkEnd& end(size_t index) { return *ends_[index]; }
 
-  // What the programs of a test must leave: no object, and nothing that hardware punishes.
+  // A test that breaks a rule on purpose names it, once for each time.
+  void ExpectViolation(std::string rule) { expected_.insert(std::move(rule)); }
+
+  // What the programs of a test must leave: no object, and nothing else that hardware punishes.
   void ExpectClean() {
     EXPECT_EQ(connectx_->live_objects(), LiveObjects{});
     for (size_t i = 0; i < connectx_->size(); ++i) {
-      for (const auto& violation : connectx_->device(i).Violations()) ADD_FAILURE() << violation;
+      for (const auto& violation : connectx_->device(i).Violations()) {
+        const auto known = expected_.find(violation.substr(0, violation.find(':')));
+        if (known == expected_.end()) ADD_FAILURE() << violation;
+        if (known != expected_.end()) expected_.erase(known);
+      }
     }
+    for (const std::string& rule : expected_) ADD_FAILURE() << rule << " was not broken";
   }
 
  private:
@@ -57,6 +67,7 @@ class ConnectXRig {
   }
 
   std::array<std::unique_ptr<LinkEnd>, 2> ends_;
+  std::multiset<std::string> expected_;
   std::unique_ptr<SoftwareConnectX> connectx_;
 };
 

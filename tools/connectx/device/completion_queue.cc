@@ -28,6 +28,7 @@ CompletionQueue::CompletionQueue(const CqRequest& request, uint32_t cqn, Environ
       completions_(request.completions),
       async_(request.async),
       user_handle_(request.user_handle),
+      real_time_(request.real_time),
       environment_(environment) {
   std::atomic_ref<uint32_t>(record_[kCqArmWord]).store(kCqArmUnwritten, std::memory_order_relaxed);
 }
@@ -45,6 +46,12 @@ bool CompletionQueue::Push(const mlx5_cqe64& cqe, uint8_t opcode, bool solicited
   if (solicited) solicited_producer_ = producer_;
   if (event_.armed) ConsiderEvent();
   return true;
+}
+
+uint64_t CompletionQueue::TimestampAt(int64_t time_ns) const {
+  if (!environment_->options.features.timestamps) return 0;
+  return real_time_ ? environment_->clock.RealTimeAt(time_ns)
+                    : environment_->clock.CyclesAt(time_ns);
 }
 
 // The record's line is the program's: it is looked at only when the last reading leaves no room.

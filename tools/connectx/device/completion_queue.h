@@ -30,6 +30,9 @@ class CompletionQueue {
   // no room, which puts it in error: whose completion was lost goes into error too.
   bool Push(const mlx5_cqe64& cqe, uint8_t opcode, bool solicited);
 
+  // What a CQE of this CQ carries for `time_ns`: cycles, or the PHC's time; 0 without the feature.
+  uint64_t TimestampAt(int64_t time_ns) const;
+
   // The arm slot of this CQ's UAR page was written: looks whether it was for this CQ, in the
   // record.
   void OnArmDoorbell();
@@ -73,6 +76,7 @@ class CompletionQueue {
   EventSink* const completions_;
   EventSink* const async_;
   const uint64_t user_handle_;
+  const bool real_time_;
   Environment* const environment_;
 
   uint32_t producer_ = 0;

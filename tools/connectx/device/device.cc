@@ -50,6 +50,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(const Options& options, W
   if (!device_memory.ok()) return device_memory.status();
   auto state = std::make_unique<DeviceState>(options, *std::move(uars), *std::move(device_memory),
                                              wire, clock);
+  state->pump.queue_pairs = &state->qps;
+  state->pump.completion_queues = &state->cqs;
   state->BeginPass();
   return std::unique_ptr<Device>(new Device(std::move(state)));
 }
@@ -64,13 +66,14 @@ bool Device::Service() {
     std::this_thread::yield();
   }
   std::lock_guard lock(state_->mutex);
+  if (state_->removed.load(std::memory_order_relaxed)) return false;
   state_->BeginPass();
   return state_->pump.Run();
 }
 
 int64_t Device::NextDeadline() const {
   ControlLock lock(state_.get());
-  return state_->pump.NextDeadline();
+  return removed() ? kNoDeadline : state_->pump.NextDeadline();
 }
 
 ContextId Device::OpenContext() {
@@ -167,10 +170,56 @@ int Device::ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us) {
 }
 
 uint64_t Device::HardwareClock() const { return CyclesAt(state_->clock->Now()); }
-uint64_t Device::CyclesAt(int64_t time_ns) const { return state_->pump.CyclesAt(time_ns); }
+uint64_t Device::CyclesAt(int64_t time_ns) const {
+  return state_->environment.clock.CyclesAt(time_ns);  // Of the clock's constants alone: no lock.
+}
+
+void Device::AdjustPhc(int64_t step_ns, int32_t parts_per_billion) {
+  ControlLock lock(state_.get());
+  state_->environment.clock.Adjust(state_->environment.pass.now_ns, step_ns, parts_per_billion);
+  state_->clock_adjustments.fetch_add(1, std::memory_order_release);
+}
+
+int64_t Device::PhcAt(int64_t time_ns) const {
+  ControlLock lock(state_.get());
+  return state_->environment.clock.PhcAt(time_ns);
+}
+
+int32_t Device::phc_parts_per_billion() const {
+  ControlLock lock(state_.get());
+  return state_->environment.clock.parts_per_billion();
+}
+
+uint32_t Device::clock_adjustments() const {
+  return state_->clock_adjustments.load(std::memory_order_acquire);
+}
+
+void Device::Subscribe(EventSink* sink) {
+  ControlLock lock(state_.get());
+  state_->pump.subscribers.push_back(sink);
+}
+
+void Device::Unsubscribe(EventSink* sink) {
+  ControlLock lock(state_.get());
+  std::erase(state_->pump.subscribers, sink);
+}
+
+void Device::SetPortUp(bool up) {
+  ControlLock lock(state_.get());
+  state_->pump.SetPortUp(up);
+}
+
+void Device::Remove() {
+  ControlLock lock(state_.get());
+  if (state_->removed.exchange(true)) return;
+  state_->pump.Announce(IBV_EVENT_DEVICE_FATAL, 0);
+}
+
+bool Device::removed() const { return state_->removed.load(std::memory_order_relaxed); }
 
 Device::PortState Device::Port() const {
-  return {.up = state_->wire->up(), .mtu = options().mtu, .mac = options().mac};
+  ControlLock lock(state_.get());
+  return {.up = !removed() && state_->pump.port_up(), .mtu = options().mtu, .mac = options().mac};
 }
 
 std::vector<Device::NamedCounter> Device::Counters() const {

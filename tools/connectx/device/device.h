@@ -13,6 +13,7 @@
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -32,6 +33,14 @@ class Device {
  public:
   enum class MinInline : uint8_t { kNone, kL2 };
 
+  // What sysfs, lspci and the firmware say it is. The defaults are a ConnectX-5's.
+  struct Model {
+    uint16_t pci_device_id = 0x1017;
+    std::string hca_type = "MT4119";
+    std::string board_id = "MT_0000000012";
+    std::array<uint16_t, 3> firmware = {16, 35, 4030};
+  };
+
   struct Limits {
     uint32_t qps = 4096;
     uint32_t cqs = 8192;
@@ -41,6 +50,9 @@ class Device {
     uint32_t uars = 1024;
     uint32_t memory_regions = 65536;
     uint64_t device_memory_bytes = 131'072;  // 0: a device without.
+    uint32_t tso_bytes = 262'144;  // Headers and payload of one TSO WQE; 0: a device without.
+    uint32_t indirection_entries = 2048;
+    uint32_t rates = 127;  // Different ones at a time.
   };
 
   struct Features {
@@ -48,11 +60,17 @@ class Device {
     // Else AllocUar(kBlueFlame) is EOPNOTSUPP, as without write combining.
     bool blueflame = true;
     bool checksum_offload = true;  // Else checksum flags are refused, and CQEs carry no verdict.
+    bool vlan_insertion = true;    // A send may ask for a tag that is not in its bytes.
+    bool vlan_stripping = true;    // Receive queues may ask for tags to go into CQEs.
+    bool receive_scaling = true;   // Receive queues of their own, and RSS over them.
+    bool packet_pacing = true;
+    bool real_time_clock = false;  // CQs may ask for the PHC's time.
   };
 
   struct Options {
     std::string name = "mlx5_0";
     MacAddress mac{};
+    Model model;
     uint32_t mtu = 1500;  // 576 to 9000; the Ethernet header comes on top.
     uint32_t hca_core_clock_khz = 1'000'000;
     MinInline eth_min_inline = MinInline::kL2;
@@ -128,15 +146,23 @@ class Device {
   // RTR on and sends from RTS on. DestroyQp: EBUSY while flow rules point at it.
   int CreateQp(const QpRequest& request, uint32_t* qpn);
   // EINVAL when the transition is not one of RESET-INIT-RTR-RTS, a state to itself, or any to RESET
-  // or ERR. `kbps` 0: not paced.
+  // or ERR. A queue that leaves RTS has no rate any more.
   int ModifyQp(uint32_t qpn, ibv_qp_state state);
-  int SetQpRate(uint32_t qpn, uint32_t kbps);
+  // `kbps` 0: not paced. EINVAL (unknown, not in RTS, outside the card's range), ENOSPC (too many
+  // different rates), EOPNOTSUPP.
+  int SetQpRate(uint32_t qpn, const Rate& rate);
   int QueryQp(uint32_t qpn, QpAttributes* attributes) const;
   int DestroyQp(uint32_t qpn);
+
+  // An entry of the card's rate table of one's own: 0 or as SetQpRate. Free: EINVAL.
+  int AllocRate(const Rate& rate, bool dedicated, uint16_t* index);
+  int FreeRate(uint16_t index);
 
   // Receive side scaling. EINVAL, ENOMEM; destroying EBUSY while in use.
   int CreateWq(const WqRequest& request, uint32_t* rqn);
   int ModifyWq(uint32_t rqn, ibv_wq_state state);
+  int QueryWq(uint32_t rqn, WqAttributes* attributes) const;
+  int StripVlan(uint32_t rqn, bool strip);
   int DestroyWq(uint32_t rqn);
   // `rqns`: a power of two of them.
   int CreateIndirectionTable(std::span<const uint32_t> rqns, uint32_t* table);
@@ -145,8 +171,8 @@ class Device {
   int CreateRssQp(const RssQpRequest& request, uint32_t* qpn);
 
   // When it returns 0 the rule is in force, on the wire too. EEXIST (an equal match has another
-  // tag), EINVAL (unknown QP, tag above 24 bits, ports without TCP or UDP), ENOSPC (priority),
-  // ENOMEM (limit), EOPNOTSUPP (a partial mask that no wire has), EIO (the wire refused).
+  // tag), EINVAL (unknown QP, tag above 24 bits, ports without TCP or UDP), ENOSPC (priority,
+  // or the table is full), EOPNOTSUPP (a partial mask that no wire has), EIO (the wire refused).
   int CreateFlow(const FlowRequest& request, uint32_t* flow);
   int DestroyFlow(uint32_t flow);
 
@@ -154,6 +180,25 @@ class Device {
   // it.
   uint64_t HardwareClock() const;
   uint64_t CyclesAt(int64_t time_ns) const;
+
+  // The PTP hardware clock: the device's time until somebody steps it or makes it run faster, as a
+  // PTP daemon does. Each adjustment counts in clock_adjustments().
+  void AdjustPhc(int64_t step_ns, int32_t parts_per_billion);
+  int64_t PhcAt(int64_t time_ns) const;
+  int32_t phc_parts_per_billion() const;
+  uint32_t clock_adjustments() const;
+
+  // Who hears of the port and of the device's end. Nobody is told what was before.
+  void Subscribe(EventSink* sink);
+  void Unsubscribe(EventSink* sink);
+
+  // What an administrator does to the port (`ip link set`). Down, nothing passes in either
+  // direction. The port is up when this and the wire are.
+  void SetPortUp(bool up);
+  // Pulls the card, for good: the data path stands still, subscribers get IBV_EVENT_DEVICE_FATAL.
+  // Control calls still release what there is; the boundary refuses programs' calls with EIO.
+  void Remove();
+  bool removed() const;
 
   PortState Port() const;
   // Port-wide, as a card's: out_of_buffer does not say whose.

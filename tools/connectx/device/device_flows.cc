@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "absl/strings/str_format.h"
 #include "tools/connectx/device/device.h"
 #include "tools/connectx/device/device_state.h"
 #include "tools/connectx/device/wire_rule.h"
@@ -19,6 +20,11 @@ int Device::CreateFlow(const FlowRequest& request, uint32_t* flow) {
     ControlLock lock(state_.get());
     QueuePair* qp = state_->qps.Find(request.qp);
     if (qp == nullptr || qp->target() == nullptr) return EINVAL;
+    if (const auto tag = state_->steering.ConflictingTag(request)) {
+      state_->environment.violations.Report(
+          Rule::kFlowTag, absl::StrFormat("QP %#x", request.qp),
+          absl::StrFormat("tag %#x asked, an equal match has %#x", *request.tag, *tag));
+    }
     if (const int error = state_->steering.Add(request, qp->target(), flow); error != 0) {
       return error;
     }

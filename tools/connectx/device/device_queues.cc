@@ -61,15 +61,39 @@ int Device::CreateQp(const QpRequest& request, uint32_t* qpn) {
 int Device::ModifyQp(uint32_t qpn, ibv_qp_state state) {
   ControlLock lock(state_.get());
   QueuePair* qp = state_->qps.Find(qpn);
-  return qp == nullptr ? EINVAL : qp->Modify(state);
+  if (qp == nullptr) return EINVAL;
+  const int error = qp->Modify(state);
+  if (qp->state() != IBV_QPS_RTS && qp->rate_index() != 0) {
+    state_->rates.Release(qp->rate_index());
+    qp->SetRate({}, 0);
+  }
+  return error;
 }
 
-int Device::SetQpRate(uint32_t qpn, uint32_t kbps) {
+int Device::SetQpRate(uint32_t qpn, const Rate& rate) {
+  if (!options().features.packet_pacing) return EOPNOTSUPP;
   ControlLock lock(state_.get());
   QueuePair* qp = state_->qps.Find(qpn);
-  if (qp == nullptr || qp->send() == nullptr) return EINVAL;
-  qp->SetRate(kbps);
+  if (qp == nullptr || qp->send() == nullptr || qp->state() != IBV_QPS_RTS) return EINVAL;
+  uint16_t index = 0;
+  if (rate.kbps != 0) {
+    const int error = state_->rates.Acquire(rate, /*dedicated=*/false, &index);
+    if (error != 0) return error;
+  }
+  state_->rates.Release(qp->rate_index());
+  qp->SetRate(rate, index);
   return 0;
+}
+
+int Device::AllocRate(const Rate& rate, bool dedicated, uint16_t* index) {
+  if (!options().features.packet_pacing) return EOPNOTSUPP;
+  ControlLock lock(state_.get());
+  return state_->rates.Acquire(rate, dedicated, index);
+}
+
+int Device::FreeRate(uint16_t index) {
+  ControlLock lock(state_.get());
+  return index == 0 ? EINVAL : state_->rates.Release(index);
 }
 
 int Device::QueryQp(uint32_t qpn, QpAttributes* attributes) const {
@@ -88,6 +112,7 @@ int Device::DestroyQp(uint32_t qpn) {
   if (qp->send() != nullptr) std::erase(state_->uars->Find(qp->uar())->send_queues, qp->send());
   // An RSS QP has no PD of its own here.
   if (ProtectionDomain* pd = state_->pds.Find(qp->pd()); pd != nullptr) --pd->queues;
+  state_->rates.Release(qp->rate_index());
   state_->qps.Remove(qpn);
   return 0;
 }
@@ -112,6 +137,22 @@ int Device::ModifyWq(uint32_t rqn, ibv_wq_state state) {
   ControlLock lock(state_.get());
   WorkQueue* wq = state_->wqs.Find(rqn);
   return wq == nullptr ? EINVAL : wq->Modify(state);
+}
+
+int Device::QueryWq(uint32_t rqn, WqAttributes* attributes) const {
+  ControlLock lock(state_.get());
+  const WorkQueue* wq = state_->wqs.Find(rqn);
+  if (wq == nullptr) return EINVAL;
+  *attributes = wq->Query();
+  return 0;
+}
+
+int Device::StripVlan(uint32_t rqn, bool strip) {
+  ControlLock lock(state_.get());
+  WorkQueue* wq = state_->wqs.Find(rqn);
+  if (wq == nullptr) return EINVAL;
+  wq->receive()->StripVlan(strip);
+  return 0;
 }
 
 int Device::DestroyWq(uint32_t rqn) {

@@ -19,6 +19,7 @@
 #include "tools/connectx/device/environment.h"
 #include "tools/connectx/device/pump.h"
 #include "tools/connectx/device/queue_pair.h"
+#include "tools/connectx/device/rate_table.h"
 #include "tools/connectx/device/slot_table.h"
 #include "tools/connectx/device/steering.h"
 #include "tools/connectx/device/uar.h"
@@ -39,6 +40,7 @@ struct DeviceState {
         uars(std::move(uar_table)),
         device_memory(std::move(memory_table)),
         steering(options.limits.flow_rules),
+        rates(options.limits.rates),
         pump(&environment, uars.get(), &steering, device_wire),
         pds(kFirstPd, kMaxPds),
         cqs(kFirstCqn, options.limits.cqs),
@@ -55,11 +57,7 @@ struct DeviceState {
   static constexpr uint32_t kFirstQpn = 0x10000;
 
   // The time of what is about to happen; with `mutex` held.
-  void BeginPass() {
-    environment.pass.now_ns = clock->Now();
-    const bool timestamps = environment.options.features.timestamps;
-    environment.pass.cycles = timestamps ? pump.CyclesAt(environment.pass.now_ns) : 0;
-  }
+  void BeginPass() { environment.pass.now_ns = clock->Now(); }
 
   Wire* const wire;
   const Clock* const clock;
@@ -67,11 +65,14 @@ struct DeviceState {
   std::mutex mutex;
   // Control calls that wait for `mutex`. The pump, which takes it again at once, gives way to them.
   std::atomic<int> waiting{0};
+  std::atomic<bool> removed{false};
+  std::atomic<uint32_t> clock_adjustments{0};
 
   Environment environment;
   std::unique_ptr<UarTable> uars;
   std::unique_ptr<DeviceMemoryTable> device_memory;
   Steering steering;
+  RateTable rates;
   Pump pump;
   SlotTable<ProtectionDomain> pds;
   // Destroyed from the last to the first: owners before what they use.

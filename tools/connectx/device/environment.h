@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "tools/connectx/device/device.h"
+#include "tools/connectx/device/gather.h"
+#include "tools/connectx/device/hardware_clock.h"
 #include "tools/connectx/device/memory.h"
 #include "tools/connectx/device/violation.h"
 
@@ -66,7 +68,6 @@ struct PortCounters {
 // When this pass of the pump, or this control call, takes place.
 struct Pass {
   int64_t now_ns = 0;
-  uint64_t cycles = 0;  // What CQEs carry; 0 without the timestamp feature.
 };
 
 class ReceiveQueue;
@@ -74,10 +75,12 @@ class ReceiveQueue;
 struct Environment {
   explicit Environment(const Device::Options& device_options)
       : options(device_options),
+        clock(device_options.hca_core_clock_khz),
         memory(device_options.limits.memory_regions),
         violations(device_options.strict) {}
 
   const Device::Options options;
+  HardwareClock clock;
   MemoryTable memory;
   ViolationLog violations;
   PortCounters counters;
@@ -86,6 +89,7 @@ struct Environment {
   // error, which may be given WQEs to flush.
   bool look_at_all_pages = false;
   std::vector<ReceiveQueue*> receive_queues_in_error;
+  GatherList gather;  // Of the send being made.
   // Where a send is put together before the wire copies it.
   alignas(64) std::array<uint8_t, kMaxFrameBytes> frame;
 };

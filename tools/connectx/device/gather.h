@@ -10,6 +10,7 @@
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_GATHER_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_GATHER_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -31,17 +32,19 @@ class GatherList {
   // The next `bytes` bytes, no more than remaining(), copied to `to`.
   void Take(size_t bytes, uint8_t* to) {
     while (bytes != 0) {
-      const std::span<const uint8_t> left = pieces_[piece_].subspan(taken_);
-      const size_t now = left.size() < bytes ? left.size() : bytes;
-      CopyDma(to, left.data(), now);
+      const size_t now = std::min(bytes, pieces_[piece_].size() - taken_);
+      CopyDma(to, pieces_[piece_].data() + taken_, now);
       to += now;
       bytes -= now;
-      bytes_ -= now;
-      taken_ += now;
-      if (taken_ == pieces_[piece_].size()) {
-        ++piece_;
-        taken_ = 0;
-      }
+      Advance(now);
+    }
+  }
+
+  void Skip(size_t bytes) {
+    while (bytes != 0) {
+      const size_t now = std::min(bytes, pieces_[piece_].size() - taken_);
+      bytes -= now;
+      Advance(now);
     }
   }
 
@@ -50,6 +53,15 @@ class GatherList {
   std::span<const uint8_t> piece(size_t index) const { return pieces_[index]; }
 
  private:
+  // Within one piece.
+  void Advance(size_t bytes) {
+    bytes_ -= bytes;
+    taken_ += bytes;
+    if (taken_ != pieces_[piece_].size()) return;
+    ++piece_;
+    taken_ = 0;
+  }
+
   // One a segment behind control and Ethernet segment, and one more where inline bytes go on at the
   // ring's start.
   static constexpr size_t kMaxPieces = kMaxSendWqeBytes / kSegmentBytes;

@@ -27,7 +27,12 @@ inline constexpr uint32_t kSegmentsPerWqebb = kWqebbBytes / kSegmentBytes;
 inline constexpr uint32_t kMaxSendWqeBytes = 1008;  // max_sq_desc_sz: ds has 6 bits.
 inline constexpr uint32_t kMaxReceiveWqeBytes = 512;
 inline constexpr size_t kEthInlineOffset = offsetof(mlx5_wqe_eth_seg, inline_hdr_start);
-inline constexpr uint32_t kInlineHeaderSizeMask = 0x3ff;  // The bits above ask for VLAN insertion.
+inline constexpr uint32_t kInlineHeaderSizeMask = 0x3ff;
+// Instead of a size in inline_hdr_sz: the tag whose TCI follows is to be inserted.
+inline constexpr uint16_t kInsertVlan = 1 << 15;
+inline constexpr uint16_t kInsertServiceTag = 1 << 0;
+inline constexpr uint32_t kCustomerTagTpid = 0x8100;
+inline constexpr uint32_t kServiceTagTpid = 0x88a8;
 inline constexpr uint32_t kL2InlineBytes = 18;            // Ethernet with one VLAN tag.
 
 // fm_ce_se: bits 3:2 say when a CQE is written.
@@ -54,6 +59,8 @@ inline constexpr uint32_t kCqArmSolicitedOnly = 1 << 24;
 inline constexpr uint32_t kCqArmSequenceShift = 28;
 inline constexpr uint32_t kCqArmUnwritten = 0xffffffff;  // No arm word looks like this.
 inline constexpr size_t kCqeRxHashOffset = 12;           // rx_hash_result, big endian.
+inline constexpr size_t kCqeRxHashTypeOffset = 16;       // What was hashed: L4 in 7:6, L3 in 3:2.
+inline constexpr uint8_t kCqeVlanStripped = 1;           // In l4_hdr_type_etc.
 
 // l4_hdr_type in the upper half of l4_hdr_type_etc; the two bits of l3_hdr_type start at bit 2.
 enum class CqeL4Type : uint8_t { kNone = 0, kTcpNoAck = 1, kUdp = 2, kTcpAck = 3, kTcpAckData = 4 };

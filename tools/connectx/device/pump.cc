@@ -25,11 +25,28 @@ Pump::Pump(Environment* environment, UarTable* uars, Steering* steering, Wire* w
       uars_(uars),
       steering_(steering),
       wire_(wire),
-      cycles_per_ns_((uint64_t{environment->options.hca_core_clock_khz} << kCyclesShift) /
-                     1'000'000) {}
+      port_up_(wire->up()) {}
+
+void Pump::SetPortUp(bool up) {
+  admin_up_ = up;
+  port_moved_ |= FollowPort();
+}
+
+void Pump::Announce(ibv_event_type type, uint64_t element) {
+  for (EventSink* sink : subscribers) sink->OnAsync(type, element);
+}
+
+bool Pump::FollowPort() {
+  constexpr uint64_t kPort = 1;
+  const bool up = admin_up_ && wire_->up();
+  if (up == port_up_) return false;
+  port_up_ = up;
+  Announce(up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, kPort);
+  return true;
+}
 
 bool Pump::Run() {
-  bool worked = false;
+  bool worked = FollowPort() | std::exchange(port_moved_, false);
   const bool all = std::exchange(environment_->look_at_all_pages, false);
   for (const auto& page : uars_->pages()) worked |= ServePage(page.get(), all);
   if (std::exchange(sent_, false)) wire_->Flush();
@@ -58,8 +75,10 @@ int64_t Pump::NextDeadline() const {
 
 bool Pump::ServePage(UarPage* page, bool all) {
   const bool rung = TakeDoorbells(page);
-  const bool armed = TakeDoorbell(page->memory + kCqArmOffset) != 0;
+  const uint64_t arm = TakeDoorbell(page->memory + kCqArmOffset);
+  const bool armed = arm != 0;
   if (armed) {
+    if (environment_->violations.enabled()) CheckArm(arm);
     // All CQs of a program share this word: it says that one was armed, the records say which.
     for (CompletionQueue* cq : page->completion_queues) cq->OnArmDoorbell();
   }
@@ -97,8 +116,20 @@ void Pump::CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot) {
     queue->CheckDoorbell(rung, slot);
     return;
   }
-  environment_->violations.Report(Rule::kDoorbellBytes, absl::StrFormat("UAR page %u", page->id),
-                                  absl::StrFormat("doorbell for QP %#x, not on this page", qpn));
+  const bool freed = queue_pairs->WasFreed(qpn);
+  environment_->violations.Report(
+      freed ? Rule::kFreedQueue : Rule::kDoorbellBytes, absl::StrFormat("UAR page %u", page->id),
+      absl::StrFormat("doorbell for QP %#x, %s", qpn,
+                      freed ? "which was destroyed" : "not on this page"));
+}
+
+void Pump::CheckArm(uint64_t rung) {
+  uint8_t bytes[sizeof(rung)];
+  std::memcpy(bytes, &rung, sizeof(rung));
+  const uint32_t cqn = LoadBe32(bytes + 4) & 0xffffff;
+  if (!completion_queues->WasFreed(cqn)) return;
+  environment_->violations.Report(Rule::kFreedQueue, absl::StrFormat("CQ %#x", cqn),
+                                  "armed after it was destroyed");
 }
 
 void Pump::Send(std::span<const uint8_t> frame, ContextId from) {
@@ -111,12 +142,16 @@ void Pump::Send(std::span<const uint8_t> frame, ContextId from) {
   const bool to_itself =
       !multicast && std::memcmp(frame.data(), options.mac.data(), options.mac.size()) == 0;
   if (!steering_->sniffers().holders.empty()) {
-    Arrival sniffed{.frame = ParseFrame(frame), .cycles = pass.cycles};
+    Arrival sniffed{.frame = ParseFrame(frame), .time_ns = pass.now_ns};
     DeliverTo(steering_->sniffers(), std::nullopt, &sniffed);
+  }
+  if (!port_up_) {
+    counters.discards.Add(1);
+    return;
   }
   bool kept = false;
   if ((to_itself || (multicast && contexts > 1)) && !steering_->empty()) {
-    kept = Steer(frame, pass.cycles, multicast ? std::optional(from) : std::nullopt) && !multicast;
+    kept = Steer(frame, pass.now_ns, multicast ? std::optional(from) : std::nullopt) && !multicast;
   }
   sent_ = true;
   if (kept || wire_->Transmit(frame, pass.now_ns)) {
@@ -131,19 +166,16 @@ void Pump::OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) {
   const size_t longest = environment_->options.mtu + kEthernetHeaderBytes;
   const bool too_long = frame.size() > longest &&
                         frame.size() > longest + ParseFrame(frame).vlan_tags * kVlanTagBytes;
-  if (frame.size() < kEthernetHeaderBytes || too_long) {
+  if (frame.size() < kEthernetHeaderBytes || too_long || !port_up_) {
     counters.receive.discards.Add(1);
     return;
   }
   counters.receive.Count(frame);
-  const bool timestamps = environment_->options.features.timestamps;
-  if (!Steer(frame, timestamps ? CyclesAt(rx_time_ns) : 0, std::nullopt)) {
-    counters.steering_missed.Add(1);
-  }
+  if (!Steer(frame, rx_time_ns, std::nullopt)) counters.steering_missed.Add(1);
 }
 
-bool Pump::Steer(std::span<const uint8_t> frame, uint64_t cycles, std::optional<ContextId> from) {
-  Arrival arrival{.frame = ParseFrame(frame), .cycles = cycles};
+bool Pump::Steer(std::span<const uint8_t> frame, int64_t time_ns, std::optional<ContextId> from) {
+  Arrival arrival{.frame = ParseFrame(frame), .time_ns = time_ns};
   if (!from.has_value() && !steering_->sniffers().holders.empty()) {
     DeliverTo(steering_->sniffers(), std::nullopt, &arrival);
   }

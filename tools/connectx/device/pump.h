@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "tools/connectx/device/environment.h"
+#include "tools/connectx/device/queue_pair.h"
+#include "tools/connectx/device/slot_table.h"
 #include "tools/connectx/device/steering.h"
 #include "tools/connectx/device/uar.h"
 #include "tools/connectx/wire/wire.h"
@@ -32,31 +34,39 @@ class Pump final : public Egress, public FrameSink {
   void Send(std::span<const uint8_t> frame, ContextId from) override;
   void OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) override;
 
-  uint64_t CyclesAt(int64_t time_ns) const {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(time_ns) * cycles_per_ns_) >>
-                                 kCyclesShift);
-  }
+  // The administrator's word. Tells subscribers at once what it changes.
+  void SetPortUp(bool up);
+  bool port_up() const { return port_up_; }
+  // Tells every subscriber.
+  void Announce(ibv_event_type type, uint64_t element);
 
   // Written by control calls.
   uint32_t contexts = 0;
   std::vector<CompletionQueue*> moderated;
+  std::vector<EventSink*> subscribers;
+  // What a doorbell's numbers may name; for strict checks.
+  const SlotTable<QueuePair>* queue_pairs = nullptr;
+  const SlotTable<CompletionQueue>* completion_queues = nullptr;
 
  private:
-  static constexpr int kCyclesShift = 44;
-
+  // True when the port went up or down since the last look.
+  bool FollowPort();
   bool ServePage(UarPage* page, bool all);
   bool TakeDoorbells(UarPage* page);
   void CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot);
+  void CheckArm(uint64_t rung);
   // True when a queue trapped it. `from`: the context that sent it, for what the card loops back.
-  bool Steer(std::span<const uint8_t> frame, uint64_t cycles, std::optional<ContextId> from);
+  bool Steer(std::span<const uint8_t> frame, int64_t time_ns, std::optional<ContextId> from);
   void DeliverTo(const Steering::Entry& entry, std::optional<ContextId> not_to, Arrival* arrival);
 
   Environment* const environment_;
   UarTable* const uars_;
   Steering* const steering_;
   Wire* const wire_;
-  const uint64_t cycles_per_ns_;  // Fixed point, kCyclesShift.
-  bool sent_ = false;             // Since the wire was flushed.
+  bool sent_ = false;      // Since the wire was flushed.
+  bool admin_up_ = true;
+  bool port_up_;           // As subscribers were last told.
+  bool port_moved_ = false;  // By an administrator, since the last pass.
 };
 
 }  // namespace xtreme::connectx

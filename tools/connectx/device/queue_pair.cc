@@ -48,6 +48,10 @@ int WorkQueue::Modify(ibv_wq_state state) {
   return 0;
 }
 
+WqAttributes WorkQueue::Query() const {
+  return {.state = state_, .strip_vlan = receive_.strips_vlan()};
+}
+
 void WorkQueue::OnQueueError() {
   if (state_ == IBV_WQS_ERR) return;
   Modify(IBV_WQS_ERR);
@@ -112,9 +116,10 @@ void QueuePair::Apply(ibv_qp_state state) {
   if (receive_ != nullptr && (both || state == IBV_QPS_RTR)) receive_->SetState(queue_state);
 }
 
-void QueuePair::SetRate(uint32_t kbps) {
-  rate_kbps_ = kbps;
-  if (send_ != nullptr) send_->SetRate(kbps);
+void QueuePair::SetRate(const Rate& rate, uint16_t index) {
+  rate_ = rate;
+  rate_index_ = index;
+  if (send_ != nullptr) send_->SetRate(rate);
 }
 
 QpAttributes QueuePair::Query() const {
@@ -122,7 +127,7 @@ QpAttributes QueuePair::Query() const {
           .send_wqebbs = request_.send.wqebbs,
           .receive_wqes = request_.receive.wqes,
           .receive_sges = (1u << request_.receive.wqe_shift_log2) / kSegmentBytes,
-          .rate_kbps = rate_kbps_};
+          .rate = rate_};
 }
 
 void QueuePair::OnQueueError() {

@@ -31,6 +31,7 @@ class WorkQueue final : public QueueOwner {
 
   // EINVAL: not RESET to RDY, or any to RESET or ERR.
   int Modify(ibv_wq_state state);
+  WqAttributes Query() const;
   void OnQueueError() override;
 
   ReceiveQueue* receive() { return &receive_; }
@@ -62,7 +63,10 @@ class QueuePair final : public QueueOwner {
 
   // EINVAL: no such transition.
   int Modify(ibv_qp_state state);
-  void SetRate(uint32_t kbps);
+  // `index`: of the rate table, to be given back when the QP goes or leaves RTS.
+  void SetRate(const Rate& rate, uint16_t index);
+  uint16_t rate_index() const { return rate_index_; }
+  ibv_qp_state state() const { return state_; }
   QpAttributes Query() const;
   void OnQueueError() override;
 
@@ -83,7 +87,8 @@ class QueuePair final : public QueueOwner {
   std::unique_ptr<ReceiveQueue> receive_;
   std::unique_ptr<ReceiveTarget> target_;
   ibv_qp_state state_ = IBV_QPS_RESET;
-  uint32_t rate_kbps_ = 0;
+  Rate rate_;
+  uint16_t rate_index_ = 0;
 };
 
 }  // namespace xtreme::connectx

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "tools/connectx/device/layout.h"
@@ -12,6 +13,7 @@ namespace xtreme::connectx {
 namespace {
 
 constexpr uint8_t kTcpFlagAck = 0x10;
+constexpr size_t kMacAddressesBytes = 12;
 
 CqeL4Type L4Type(const Frame& frame) {
   if (frame.l4 == Frame::L4::kNone) return CqeL4Type::kNone;
@@ -27,6 +29,13 @@ uint8_t L3Type(const Frame& frame) {
   return frame.l3 == Frame::L3::kIpv6 ? MLX5_CQE_L3_HDR_TYPE_IPV6 : MLX5_CQE_L3_HDR_TYPE_NONE;
 }
 
+// What a hash was of: 1 TCP or 2 UDP in bits 7:6, 1 IPv4 or 2 IPv6 in bits 3:2.
+uint8_t HashType(const Frame& frame) {
+  const uint8_t l3 = frame.l3 == Frame::L3::kIpv4 ? 1 : 2;
+  const uint8_t l4 = static_cast<uint8_t>(frame.l4);
+  return static_cast<uint8_t>(l4 << 6 | l3 << 2);
+}
+
 }  // namespace
 
 ReceiveQueue::ReceiveQueue(const ReceiveQueueRequest& request, uint32_t* record,
@@ -39,7 +48,8 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueRequest& request, uint32_t* record,
       record_(record),
       cq_(cq),
       owner_(owner),
-      environment_(environment) {}
+      environment_(environment),
+      strip_vlan_(request.strip_vlan) {}
 
 ReceiveQueue::~ReceiveQueue() { std::erase(environment_->receive_queues_in_error, this); }
 
@@ -56,13 +66,15 @@ void ReceiveQueue::Deliver(const Arrival& arrival) {
     if (state_ == QueueState::kReady) environment_->counters.out_of_buffer.Add(1);
     return;
   }
-  const Fault fault = Scatter(arrival.frame.bytes);
+  const bool stripped = Strips(arrival.frame);
+  const auto tag = arrival.frame.bytes.subspan(kMacAddressesBytes, stripped ? kVlanTagBytes : 0);
+  const Fault fault = Scatter(arrival.frame.bytes, tag);
   if (fault.syndrome == 0) {
-    Complete(arrival);
+    Complete(arrival, stripped);
     return;
   }
   environment_->counters.response_cqe_error.Add(1);
-  CompleteInError(fault.syndrome, static_cast<uint8_t>(fault.rule));
+  CompleteInError(fault.syndrome, VendorSyndrome(fault.rule));
   Fail();
 }
 
@@ -80,7 +92,19 @@ bool ReceiveQueue::TakePosted() {
   return false;
 }
 
-ReceiveQueue::Fault ReceiveQueue::Scatter(std::span<const uint8_t> frame) {
+bool ReceiveQueue::Strips(const Frame& frame) const {
+  if (!strip_vlan_ || frame.vlan_tags == 0) return false;
+  return LoadBe16(frame.bytes.data() + kMacAddressesBytes) == kCustomerTagTpid;
+}
+
+ReceiveQueue::Fault ReceiveQueue::Scatter(std::span<const uint8_t> frame,
+                                          std::span<const uint8_t> gap) {
+  // Up to the gap, then what is behind it.
+  std::span<const uint8_t> behind;
+  if (!gap.empty()) {
+    behind = frame.subspan(static_cast<size_t>(gap.data() - frame.data()) + gap.size());
+    frame = frame.first(static_cast<size_t>(gap.data() - frame.data()));
+  }
   const uint8_t* wqe = ring_ + (size_t{consumer_ & (wqes_ - 1)} << wqe_shift_log2_);
   const auto* segment = reinterpret_cast<const mlx5_wqe_data_seg*>(wqe);
   const auto* end = segment + (size_t{1} << wqe_shift_log2_) / sizeof(*segment);
@@ -98,9 +122,15 @@ ReceiveQueue::Fault ReceiveQueue::Scatter(std::span<const uint8_t> frame) {
                           lkey, length, address));
       return {MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, Rule::kMemoryKey};
     }
-    const size_t bytes = std::min<size_t>(length, frame.size());
-    CopyDma(memory, frame.data(), bytes);
-    frame = frame.subspan(bytes);
+    size_t room = length;
+    while (room != 0 && !frame.empty()) {
+      const size_t bytes = std::min(room, frame.size());
+      CopyDma(memory, frame.data(), bytes);
+      memory += bytes;
+      room -= bytes;
+      frame = frame.subspan(bytes);
+      if (frame.empty()) frame = std::exchange(behind, {});
+    }
   }
   if (frame.empty()) return {};
   environment_->counters.response_local_length_error.Add(1);
@@ -110,18 +140,23 @@ ReceiveQueue::Fault ReceiveQueue::Scatter(std::span<const uint8_t> frame) {
   return {MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, Rule::kReceiveLength};
 }
 
-void ReceiveQueue::Complete(const Arrival& arrival) {
+void ReceiveQueue::Complete(const Arrival& arrival, bool stripped) {
   mlx5_cqe64 cqe{};
   const Frame& frame = arrival.frame;
-  StoreBe32(reinterpret_cast<uint8_t*>(&cqe) + kCqeRxHashOffset, arrival.rx_hash);
+  auto* bytes = reinterpret_cast<uint8_t*>(&cqe);
+  StoreBe32(bytes + kCqeRxHashOffset, arrival.rx_hash);
+  if (arrival.rx_hash != 0) bytes[kCqeRxHashTypeOffset] = HashType(frame);
   cqe.hds_ip_ext =
       static_cast<uint8_t>(MLX5_CQE_L2_OK | (arrival.verdict.l3_ok ? MLX5_CQE_L3_OK : 0) |
                            (arrival.verdict.l4_ok ? MLX5_CQE_L4_OK : 0));
   cqe.l4_hdr_type_etc =
-      static_cast<uint8_t>(static_cast<uint8_t>(L4Type(frame)) << 4 | L3Type(frame) << 2);
+      static_cast<uint8_t>(static_cast<uint8_t>(L4Type(frame)) << 4 | L3Type(frame) << 2 |
+                           (stripped ? kCqeVlanStripped : 0));
+  if (stripped) cqe.vlan_info = htobe16(frame.vlan_tci);
   cqe.srqn_uidx = htobe32(identity_.uidx);
-  cqe.byte_cnt = htobe32(static_cast<uint32_t>(frame.bytes.size()));
-  cqe.timestamp = htobe64(arrival.cycles);
+  const size_t length = frame.bytes.size() - (stripped ? kVlanTagBytes : 0);
+  cqe.byte_cnt = htobe32(static_cast<uint32_t>(length));
+  cqe.timestamp = htobe64(cq_->TimestampAt(arrival.time_ns));
   cqe.sop_drop_qpn = htobe32(arrival.flow_tag);
   cqe.wqe_counter = htobe16(consumer_);
   ++consumer_;
@@ -147,7 +182,7 @@ bool ReceiveQueue::FlushPosted() {
   if (posted == 0 || posted > wqes_) return false;
   while (consumer_ != producer) {
     environment_->counters.response_cqe_flush_error.Add(1);
-    CompleteInError(MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0);
+    CompleteInError(MLX5_CQE_SYNDROME_WR_FLUSH_ERR, kFlushVendorSyndrome);
   }
   producer_ = producer;
   return true;

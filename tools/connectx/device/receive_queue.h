@@ -25,9 +25,9 @@ struct Arrival {
   Frame frame;
   ChecksumVerdict verdict{};
   bool verified = false;  // The verdict was computed.
-  uint64_t cycles = 0;    // When it came, on the hardware clock.
+  int64_t time_ns = 0;    // When it came.
   uint32_t flow_tag = 0;
-  uint32_t rx_hash = 0;
+  uint32_t rx_hash = 0;  // 0: none was computed.
 };
 
 class ReceiveQueue {
@@ -49,6 +49,10 @@ class ReceiveQueue {
   void SetState(QueueState state);
   QueueState state() const { return state_; }
 
+  // From the next frame on.
+  void StripVlan(bool strip) { strip_vlan_ = strip; }
+  bool strips_vlan() const { return strip_vlan_; }
+
   void Deliver(const Arrival& arrival);
 
   // In error: completes newly posted WQEs with a flush error. True when there was one.
@@ -61,8 +65,10 @@ class ReceiveQueue {
   };
 
   bool TakePosted();
-  Fault Scatter(std::span<const uint8_t> frame);
-  void Complete(const Arrival& arrival);
+  bool Strips(const Frame& frame) const;
+  // `frame` without `gap`, a piece of it that may be empty.
+  Fault Scatter(std::span<const uint8_t> frame, std::span<const uint8_t> gap);
+  void Complete(const Arrival& arrival, bool stripped);
   void CompleteInError(uint8_t syndrome, uint8_t vendor_syndrome);
   void Fail();
 
@@ -78,6 +84,7 @@ class ReceiveQueue {
   QueueState state_ = QueueState::kReset;
   uint16_t producer_ = 0;  // As last read from the record.
   uint16_t consumer_ = 0;
+  bool strip_vlan_;
 };
 
 }  // namespace xtreme::connectx

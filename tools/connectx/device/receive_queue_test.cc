@@ -166,6 +166,41 @@ TEST_F(ReceiveQueueTest, VerdictsAndHeaderTypesTellWhatArrived) {
   }
 }
 
+TEST_F(ReceiveQueueTest, StrippedTagGoesFromTheFrameIntoTheCqe) {
+  auto stripping = program->MakeQp(cq.get(), cq.get(), {.strip_vlan = true});
+  FlowRequest vlan;
+  vlan.value.ether_type = 0x0800;
+  vlan.mask.ether_type = 0xffff;
+  vlan.value.vlan_tci = 100;
+  vlan.mask.vlan_tci = 0xfff;
+  program->Steer(*stripping, vlan);
+  const uint32_t lkey = program->keys.lkey;
+  stripping->PostReceive({{lkey, program->Address(0), 8}, {lkey, program->Address(8), 2000}});
+  program->wire.Arrive(MakeFrame({.vlan_tags = {0x81006064}}));
+  program->Step();
+  const Cqe cqe = *cq->Poll();
+  EXPECT_EQ(cqe.byte_count(), frame.size());
+  EXPECT_EQ(Memory(0, frame.size()), frame);
+  EXPECT_EQ(cqe.vlan_info(), 0x6064);
+  EXPECT_EQ(cqe.header_types() & 1, 1);
+  EXPECT_EQ(cqe.checks(), 7);
+}
+
+TEST_F(ReceiveQueueTest, WhatIsNotACustomerTagIsNotStripped) {
+  auto stripping = program->MakeQp(cq.get(), cq.get(), {.strip_vlan = true});
+  program->Steer(*stripping);
+  ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RESET), 0);
+  for (const Bytes& whole : {MakeFrame({}), MakeFrame({.vlan_tags = {0x88a80064}})}) {
+    stripping->PostReceive({{program->keys.lkey, program->Address(0), 2048}});
+    program->wire.Arrive(whole);
+    program->Step();
+    const Cqe cqe = *cq->Poll();
+    EXPECT_EQ(Memory(0, whole.size()), whole);
+    EXPECT_EQ(cqe.vlan_info(), 0);
+    EXPECT_EQ(cqe.header_types() & 1, 0);
+  }
+}
+
 TEST_F(ReceiveQueueTest, FrameAboveTheMtuIsDiscardedByThePort) {
   const std::string payload(1500 - 28 + 1, 'x');
   PostReceive(0);

@@ -38,7 +38,8 @@ class EventSink {
   // A completion event: the CQ was armed and has a CQE. `user_handle` is the CQ's.
   virtual void OnCompletion(uint64_t user_handle) = 0;
   // IBV_EVENT_QP_FATAL and IBV_EVENT_WQ_FATAL with the queue's `user_handle`, IBV_EVENT_CQ_ERR with
-  // the CQ's.
+  // the CQ's; to who subscribed, IBV_EVENT_PORT_ACTIVE and IBV_EVENT_PORT_ERR with the port's
+  // number, and IBV_EVENT_DEVICE_FATAL.
   virtual void OnAsync(ibv_event_type type, uint64_t user_handle) = 0;
 };
 
@@ -81,7 +82,22 @@ struct CqRequest {
   EventSink* completions = nullptr;     // nullptr: no completion channel, never fires.
   EventSink* async = nullptr;           // May be nullptr.
   uint64_t user_handle = 0;
+  bool real_time = false;  // CQEs carry the PHC's time, seconds and nanoseconds, instead of cycles.
 };
+
+// How fast a send queue may send: bytes of frames, headers included.
+struct Rate {
+  uint32_t kbps = 0;                  // 0: not paced.
+  uint32_t burst_bytes = 0;           // May leave at once after a pause.
+  uint16_t typical_packet_bytes = 0;  // What a card chooses its grain by; told apart, not used.
+
+  friend bool operator==(const Rate&, const Rate&) = default;
+};
+inline constexpr uint32_t kMinRateKbps = 1;
+inline constexpr uint32_t kMaxRateKbps = 100'000'000;
+
+// IBV_RX_HASH_*: what a hash can be of.
+inline constexpr uint64_t kRxHashFields = 0xff;
 
 struct SendQueueRequest {
   uint8_t* ring = nullptr;
@@ -94,6 +110,7 @@ struct ReceiveQueueRequest {
   uint32_t wqes = 0;            // A power of two; 0: no receive queue.
   uint32_t wqe_shift_log2 = 4;  // log2 of a WQE's bytes: 4 is one data segment.
   uint32_t cq = 0;
+  bool strip_vlan = false;  // The customer tag goes from the frame into the CQE.
 };
 
 // A RAW_PACKET QP.
@@ -114,7 +131,7 @@ struct QpAttributes {
   uint32_t send_wqebbs = 0;
   uint32_t receive_wqes = 0;
   uint32_t receive_sges = 0;
-  uint32_t rate_kbps = 0;  // 0: not paced.
+  Rate rate;
 };
 
 // A receive queue of its own (ibv_create_wq), for indirection tables.
@@ -126,6 +143,11 @@ struct WqRequest {
   uint32_t uidx = 0;
   EventSink* async = nullptr;
   uint64_t user_handle = 0;
+};
+
+struct WqAttributes {
+  ibv_wq_state state = IBV_WQS_RESET;
+  bool strip_vlan = false;
 };
 
 // A QP that only spreads what it is given over an indirection table by a Toeplitz hash.

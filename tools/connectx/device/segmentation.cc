@@ -43,7 +43,7 @@ std::optional<SegmentedHeader> ParseSegmentedHeader(std::span<const uint8_t> hea
                          .ipv6 = ipv6};
 }
 
-void WriteSegmentHeader(const SegmentedHeader& header, const Segment& segment, uint8_t* frame) {
+void WriteSegmentHeader(const SegmentedHeader& header, const TcpSegment& segment, uint8_t* frame) {
   uint8_t* ip = frame + header.l3_offset;
   const size_t l4_bytes = header.bytes - header.l4_offset + segment.payload_bytes;
   if (header.ipv6) {

@@ -25,7 +25,7 @@ struct SegmentedHeader {
   bool ipv6 = false;
 };
 
-struct Segment {
+struct TcpSegment {
   uint32_t index = 0;
   uint32_t payload_offset = 0;
   uint32_t payload_bytes = 0;
@@ -37,7 +37,7 @@ struct Segment {
 std::optional<SegmentedHeader> ParseSegmentedHeader(std::span<const uint8_t> header);
 
 // Turns a copy of the whole's header at `frame` into that of `segment`. Checksums are left.
-void WriteSegmentHeader(const SegmentedHeader& header, const Segment& segment, uint8_t* frame);
+void WriteSegmentHeader(const SegmentedHeader& header, const TcpSegment& segment, uint8_t* frame);
 
 }  // namespace xtreme::connectx
 

@@ -7,21 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/connectx/device/frame.h"
 
 namespace xtreme::connectx {
 namespace {
 
-constexpr uint8_t kChecksumFlags = MLX5_ETH_WQE_L3_CSUM | MLX5_ETH_WQE_L4_CSUM;
-
-uint32_t SegmentsOf(size_t bytes) {
-  return static_cast<uint32_t>((bytes + kSegmentBytes - 1) / kSegmentBytes);
-}
-
-// Two bytes of the inline header stand in the Ethernet segment itself.
-uint32_t HeaderSegments(uint32_t inline_bytes) {
-  return 2 + (inline_bytes > 2 ? SegmentsOf(inline_bytes - 2) : 0);
-}
+constexpr uint8_t kOpError = MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
 
 }  // namespace
 
@@ -40,6 +30,7 @@ SendQueue::SendQueue(const QpRequest& request, uint32_t qpn, CompletionQueue* cq
 
 void SendQueue::SetState(QueueState state) {
   state_ = state;
+  segments_sent_ = 0;
   if (state == QueueState::kReset) consumer_ = target_ = 0;
   if (state != QueueState::kError) return;
   // A card flushes what is posted without being rung.
@@ -47,7 +38,12 @@ void SendQueue::SetState(QueueState state) {
   environment_->look_at_all_pages = true;
 }
 
-void SendQueue::SetRate(uint32_t kbps) { pace_ = {.kbps = kbps}; }
+void SendQueue::SetRate(const Rate& rate) {
+  constexpr uint64_t kNsKbit = 8'000'000;
+  pace_ = {.rate = rate};
+  if (rate.kbps == 0) return;
+  pace_.burst_ns = static_cast<int64_t>(rate.burst_bytes * kNsKbit / rate.kbps);
+}
 
 void SendQueue::Ring() {
   if (state_ == QueueState::kReset) {
@@ -102,10 +98,14 @@ void SendQueue::CheckDoorbell(uint64_t rung, const uint8_t* slot) {
 bool SendQueue::Run(Egress& egress, int budget) {
   bool ran = false;
   for (; has_work() && budget > 0; --budget) {
-    if (state_ == QueueState::kReady && pace_.not_before_ns > environment_->pass.now_ns) break;
+    if (state_ == QueueState::kReady && MustWait()) {
+      pace_.waiting = true;
+      return ran;
+    }
     ExecuteNext(egress);
     ran = true;
   }
+  if (!has_work()) pace_.waiting = false;
   return ran;
 }
 
@@ -136,22 +136,22 @@ void SendQueue::ExecuteNext(Egress& egress) {
   wqe.wqebbs = static_cast<uint16_t>(std::clamp<uint32_t>(wqebbs, 1, posted));
   Fault fault{.syndrome = MLX5_CQE_SYNDROME_WR_FLUSH_ERR};
   if (state_ == QueueState::kReady) {
-    fault = wqebbs > posted ? Refuse(Rule::kWqeSize, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, wqe,
+    fault = wqebbs > posted ? Refuse(Rule::kWqeSize, kOpError, wqe,
                                      absl::StrFormat("%u segments, the record covers %u WQEBBs",
                                                      wqe.segments, posted))
                             : Check(wqe, (opmod_idx_opcode >> 8) & 0xffff, qpn_ds >> 8);
-    if (fault.syndrome == 0 && wqe.opcode == MLX5_OPCODE_SEND) fault = Send(wqe, egress);
+    if (fault.syndrome == 0 && wqe.opcode != MLX5_OPCODE_NOP) fault = Send(wqe, egress);
+    if (segments_sent_ != 0) return;
   }
   consumer_ = static_cast<uint16_t>(consumer_ + wqe.wqebbs);
   if (fault.syndrome == 0) {
     Complete(wqe);
   } else {
-    CompleteInError(wqe, fault.syndrome, static_cast<uint8_t>(fault.rule));
+    CompleteInError(wqe, fault);
   }
 }
 
 SendQueue::Fault SendQueue::Check(const Wqe& wqe, uint32_t index, uint32_t qpn) const {
-  constexpr uint8_t kOpError = MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
   if (index != wqe.index) {
     return Refuse(Rule::kWqeIndex, kOpError, wqe, absl::StrFormat("WQE carries index %u", index));
   }
@@ -160,166 +160,48 @@ SendQueue::Fault SendQueue::Check(const Wqe& wqe, uint32_t index, uint32_t qpn) 
   }
   if (wqe.segments == 0) return Refuse(Rule::kWqeSize, kOpError, wqe, "no segments");
   if (wqe.opcode == MLX5_OPCODE_NOP || wqe.opcode == MLX5_OPCODE_SEND) return {};
+  if (wqe.opcode == MLX5_OPCODE_TSO && environment_->options.limits.tso_bytes != 0) return {};
   return Refuse(Rule::kOpcode, kOpError, wqe, absl::StrFormat("opcode %#x", wqe.opcode));
 }
 
-SendQueue::Fault SendQueue::Send(const Wqe& wqe, Egress& egress) {
-  if (wqe.segments < 2) {
-    return Refuse(Rule::kWqeSize, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, wqe, "no Ethernet segment");
-  }
-  const auto& eth = *reinterpret_cast<const mlx5_wqe_eth_seg*>(Segment(1));
-  Fault fault = CheckHeader(wqe, eth);
-  if (fault.syndrome != 0) return fault;
-  const uint8_t checksums = eth.cs_flags & kChecksumFlags;
-  std::span<const uint8_t> frame;
-  fault = Gather(wqe, be16toh(eth.inline_hdr_sz), checksums == 0, &frame);
-  if (fault.syndrome == 0) fault = CheckLength(wqe, frame);
-  if (fault.syndrome != 0) return fault;
-  if (checksums != 0) {
-    FillChecksums({environment_->frame.data(), frame.size()},
-                  (checksums & MLX5_ETH_WQE_L3_CSUM) != 0, (checksums & MLX5_ETH_WQE_L4_CSUM) != 0);
-  }
-  egress.Send(frame, context_);
-  if (pace_.kbps != 0) Delay(frame.size());
-  return {};
+bool SendQueue::MustWait() const {
+  return pace_.rate.kbps != 0 && not_before_ns() > environment_->pass.now_ns;
 }
 
-SendQueue::Fault SendQueue::CheckHeader(const Wqe& wqe, const mlx5_wqe_eth_seg& eth) const {
-  constexpr uint8_t kOpError = MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-  const Device::Options& options = environment_->options;
-  const uint32_t header_bytes = be16toh(eth.inline_hdr_sz);
-  const bool offloads_checksums = options.features.checksum_offload;
-  if ((eth.cs_flags & ~(offloads_checksums ? kChecksumFlags : 0)) != 0 || eth.mss != 0) {
-    return Refuse(Rule::kFeature, kOpError, wqe,
-                  absl::StrFormat("cs_flags %#x, mss %u", eth.cs_flags, be16toh(eth.mss)));
-  }
-  if (header_bytes > kInlineHeaderSizeMask) {
-    return Refuse(Rule::kFeature, kOpError, wqe,
-                  absl::StrFormat("inline_hdr_sz %#x asks for VLAN insertion", header_bytes));
-  }
-  if (HeaderSegments(header_bytes) > wqe.segments) {
-    return Refuse(Rule::kWqeSize, kOpError, wqe,
-                  absl::StrFormat("%u segments, %u header bytes", wqe.segments, header_bytes));
-  }
-  if (options.eth_min_inline == Device::MinInline::kL2 && header_bytes < kL2InlineBytes) {
-    return Refuse(Rule::kInlineHeader, kOpError, wqe,
-                  absl::StrFormat("%u header bytes inline, the device needs %u", header_bytes,
-                                  kL2InlineBytes));
-  }
-  return {};
-}
-
-// Puts header and segments together in the environment's frame. A frame that is one piece of
-// registered memory is left there when `contiguous_is_enough`: the wire's copy is then the only
-// one.
-SendQueue::Fault SendQueue::Gather(const Wqe& wqe, uint32_t header_bytes, bool contiguous_is_enough,
-                                   std::span<const uint8_t>* frame) {
-  uint8_t* const assembled = environment_->frame.data();
-  uint32_t segment = HeaderSegments(header_bytes);
-  size_t length = header_bytes;
-  if (contiguous_is_enough && header_bytes == 0 && wqe.segments == segment + 1) {
-    const auto& piece = *reinterpret_cast<const mlx5_wqe_data_seg*>(Segment(segment));
-    const uint32_t bytes = be32toh(piece.byte_count);
-    const uint8_t* memory =
-        bytes < kMinFrameBytes || bytes > kMaxFrameBytes
-            ? nullptr
-            : environment_->memory.Translate(pd_, be32toh(piece.lkey), be64toh(piece.addr), bytes,
-                                             /*write=*/false);
-    if (memory != nullptr) {
-      *frame = {memory, bytes};
-      return {};
-    }
-  }
-  CopyFromRing(wqe.index * kWqebbBytes + kSegmentBytes + kEthInlineOffset, header_bytes, assembled);
-  while (segment < wqe.segments) {
-    const bool in_ring = (LoadBe32(Segment(segment)) & MLX5_INLINE_SEG) != 0;
-    const Fault fault =
-        in_ring ? AppendInline(wqe, &segment, &length) : AppendMemory(wqe, segment++, &length);
-    if (fault.syndrome != 0) return fault;
-  }
-  if (length >= kEthernetHeaderBytes && length < kMinFrameBytes) {
-    std::memset(assembled + length, 0, kMinFrameBytes - length);
-    length = kMinFrameBytes;
-  }
-  *frame = {assembled, length};
-  return {};
-}
-
-SendQueue::Fault SendQueue::AppendInline(const Wqe& wqe, uint32_t* segment, size_t* length) {
-  const uint32_t bytes = LoadBe32(Segment(*segment)) & ~uint32_t{MLX5_INLINE_SEG};
-  const uint32_t segments = SegmentsOf(sizeof(mlx5_wqe_inl_data_seg) + size_t{bytes});
-  if (segments > wqe.segments - *segment) {
-    return Refuse(
-        Rule::kWqeSize, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, wqe,
-        absl::StrFormat("%u inline bytes in %u segments", bytes, wqe.segments - *segment));
-  }
-  const uint32_t at = wqe.index * kWqebbBytes + *segment * kSegmentBytes;
-  // At most 63 segments: always within the frame's room when the header and the rest are.
-  if (*length + bytes > kMaxFrameBytes) {
-    return Refuse(Rule::kFrameLength, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, wqe,
-                  absl::StrFormat("%u bytes and more", *length + bytes));
-  }
-  CopyFromRing(at + sizeof(mlx5_wqe_inl_data_seg), bytes, environment_->frame.data() + *length);
-  *length += bytes;
-  *segment += segments;
-  return {};
-}
-
-SendQueue::Fault SendQueue::AppendMemory(const Wqe& wqe, uint32_t segment, size_t* length) {
-  const auto& piece = *reinterpret_cast<const mlx5_wqe_data_seg*>(Segment(segment));
-  const uint32_t bytes = be32toh(piece.byte_count);
-  const uint32_t lkey = be32toh(piece.lkey);
-  const uint64_t address = be64toh(piece.addr);
-  // A byte count of 0 means 2^31 (PRM, data segment): never a frame.
-  if (bytes == 0 || *length + bytes > kMaxFrameBytes) {
-    return Refuse(Rule::kFrameLength, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, wqe,
-                  absl::StrFormat("data segment of %u bytes behind %u", bytes, *length));
-  }
-  const uint8_t* memory =
-      environment_->memory.Translate(pd_, lkey, address, bytes, /*write=*/false);
-  if (memory == nullptr) {
-    return Refuse(Rule::kMemoryKey, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, wqe,
-                  absl::StrFormat("lkey %#x does not cover %u bytes at %#x", lkey, bytes, address));
-  }
-  CopyDma(environment_->frame.data() + *length, memory, bytes);
-  *length += bytes;
-  return {};
-}
-
-SendQueue::Fault SendQueue::CheckLength(const Wqe& wqe, std::span<const uint8_t> frame) const {
-  size_t longest = environment_->options.mtu + kEthernetHeaderBytes;
-  if (frame.size() > longest) longest += ParseFrame(frame).vlan_tags * kVlanTagBytes;
-  if (frame.size() >= kEthernetHeaderBytes && frame.size() <= longest) return {};
-  return Refuse(
-      Rule::kFrameLength, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, wqe,
-      absl::StrFormat("frame of %u bytes, MTU %u", frame.size(), environment_->options.mtu));
-}
-
+// A frame costs its bytes at the rate, to the nanosecond. A queue that had work all the time
+// catches up with what a late pump cost it; one that was idle starts from now.
 void SendQueue::Delay(size_t frame_bytes) {
-  const int64_t start_ns = std::max(pace_.not_before_ns, environment_->pass.now_ns);
-  pace_.not_before_ns = start_ns + static_cast<int64_t>(frame_bytes * 8 * 1'000'000 / pace_.kbps);
+  constexpr int64_t kCatchUpNs = 100'000'000;
+  constexpr uint64_t kNsKbit = 8'000'000;  // Nanoseconds that one byte takes at 1 kbit/s.
+  if (pace_.rate.kbps == 0) return;
+  const int64_t now_ns = environment_->pass.now_ns;
+  const int64_t earliest_ns = pace_.waiting ? now_ns - kCatchUpNs : now_ns;
+  const uint64_t cost = frame_bytes * kNsKbit + pace_.remainder;
+  pace_.next_ns =
+      std::max(pace_.next_ns, earliest_ns) + static_cast<int64_t>(cost / pace_.rate.kbps);
+  pace_.remainder = cost % pace_.rate.kbps;
 }
 
 void SendQueue::Complete(const Wqe& wqe) {
   if (wqe.completion < CompletionMode::kAlways) return;
   mlx5_cqe64 cqe{};
   cqe.srqn_uidx = htobe32(uidx_);
-  cqe.timestamp = htobe64(environment_->pass.cycles);
+  cqe.timestamp = htobe64(cq_->TimestampAt(environment_->pass.now_ns));
   cqe.sop_drop_qpn = htobe32(wqe.opcode << 24 | qpn_);
   cqe.wqe_counter = htobe16(wqe.index);
   const bool event = wqe.completion == CompletionMode::kAlwaysEvent;
   if (!cq_->Push(cqe, MLX5_CQE_REQ, event)) owner_->OnQueueError();
 }
 
-void SendQueue::CompleteInError(const Wqe& wqe, uint8_t syndrome, uint8_t vendor_syndrome) {
-  const bool flushed = syndrome == MLX5_CQE_SYNDROME_WR_FLUSH_ERR;
+void SendQueue::CompleteInError(const Wqe& wqe, const Fault& fault) {
+  const bool flushed = fault.syndrome == MLX5_CQE_SYNDROME_WR_FLUSH_ERR;
   PortCounters& counters = environment_->counters;
   (flushed ? counters.request_cqe_flush_error : counters.request_cqe_error).Add(1);
   mlx5_cqe64 cqe{};
   auto* error = reinterpret_cast<mlx5_err_cqe*>(&cqe);
   error->srqn = htobe32(uidx_);
-  error->vendor_err_synd = flushed ? 0 : vendor_syndrome;
-  error->syndrome = syndrome;
+  error->vendor_err_synd = flushed ? kFlushVendorSyndrome : VendorSyndrome(fault.rule);
+  error->syndrome = fault.syndrome;
   error->s_wqe_opcode_qpn = htobe32(wqe.opcode << 24 | qpn_);
   error->wqe_counter = htobe16(wqe.index);
   cq_->Push(cqe, MLX5_CQE_REQ_ERR, /*solicited=*/true);

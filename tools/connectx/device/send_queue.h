@@ -39,7 +39,7 @@ class SendQueue {
 
   // To kReset: indices start anew. To kError: what is posted is flushed by the next Run.
   void SetState(QueueState state);
-  void SetRate(uint32_t kbps);
+  void SetRate(const Rate& rate);
 
   // A doorbell rang on the queue's page: everything up to the record may run.
   void Ring();
@@ -51,7 +51,7 @@ class SendQueue {
   bool Run(Egress& egress, int budget);
   bool has_work() const { return consumer_ != target_; }
   // With work left: when pacing lets it go on; 0 when at once.
-  int64_t not_before_ns() const { return pace_.not_before_ns; }
+  int64_t not_before_ns() const { return pace_.next_ns - pace_.burst_ns; }
 
   uint32_t qpn() const { return qpn_; }
 
@@ -63,33 +63,50 @@ class SendQueue {
     uint16_t wqebbs;
     CompletionMode completion;
   };
+  // The Ethernet segment.
+  struct Ethernet {
+    uint8_t checksums = 0;
+    uint32_t mss = 0;
+    uint32_t header_bytes = 0;  // Inline.
+    uint32_t vlan_tag = 0;      // To insert: TPID in the upper half, TCI in the lower; 0: none.
+  };
   struct Fault {
     uint8_t syndrome = 0;  // 0: none.
     Rule rule = Rule::kOpcode;
   };
   struct Pace {
-    uint32_t kbps = 0;
-    int64_t not_before_ns = 0;
+    Rate rate;
+    int64_t burst_ns = 0;      // How far ahead of its rate the queue may be.
+    int64_t next_ns = 0;       // When what was sent so far would have left at the rate.
+    uint64_t remainder = 0;    // Of the division that made it.
+    bool waiting = false;      // Work was held back until not_before_ns().
   };
 
   const uint8_t* Segment(uint32_t segment) const;
   void CopyFromRing(uint32_t offset_bytes, size_t bytes, uint8_t* to) const;
 
+  // send_queue.cc: order, pace and completion.
   void ExecuteNext(Egress& egress);
   Fault Check(const Wqe& wqe, uint32_t index, uint32_t qpn) const;
-  Fault Send(const Wqe& wqe, Egress& egress);
-  Fault CheckHeader(const Wqe& wqe, const mlx5_wqe_eth_seg& eth) const;
-  Fault Gather(const Wqe& wqe, uint32_t header_bytes, bool contiguous_is_enough,
-               std::span<const uint8_t>* frame);
-  Fault AppendInline(const Wqe& wqe, uint32_t* segment, size_t* length);
-  Fault AppendMemory(const Wqe& wqe, uint32_t segment, size_t* length);
-  Fault CheckLength(const Wqe& wqe, std::span<const uint8_t> frame) const;
+  bool MustWait() const;
   void Delay(size_t frame_bytes);
-
   void Complete(const Wqe& wqe);
-  void CompleteInError(const Wqe& wqe, uint8_t syndrome, uint8_t vendor_syndrome);
+  void CompleteInError(const Wqe& wqe, const Fault& fault);
   void Report(Rule rule, std::string_view seen) const;
   Fault Refuse(Rule rule, uint8_t syndrome, const Wqe& wqe, std::string_view seen) const;
+
+  // send_frames.cc: from a WQE to frames.
+  Fault Send(const Wqe& wqe, Egress& egress);
+  Fault ReadEthernet(const Wqe& wqe, Ethernet* eth) const;
+  Fault CheckInline(const Wqe& wqe, const Ethernet& eth) const;
+  Fault Collect(const Wqe& wqe, const Ethernet& eth);
+  Fault CollectInline(const Wqe& wqe, uint32_t* segment);
+  Fault CollectMemory(const Wqe& wqe, uint32_t segment);
+  Fault SendWhole(const Wqe& wqe, const Ethernet& eth, Egress& egress);
+  Fault SendSegments(const Wqe& wqe, const Ethernet& eth, Egress& egress);
+  std::span<const uint8_t> Assemble(const Wqe& wqe, const Ethernet& eth);
+  Fault Emit(const Wqe& wqe, const Ethernet& eth, std::span<const uint8_t> frame, Egress& egress);
+  Fault CheckLength(const Wqe& wqe, std::span<const uint8_t> frame) const;
 
   const uint32_t qpn_;
   const ContextId context_;
@@ -105,6 +122,7 @@ class SendQueue {
   QueueState state_ = QueueState::kReset;
   uint16_t consumer_ = 0;
   uint16_t target_ = 0;  // The record at the last doorbell.
+  uint32_t segments_sent_ = 0;  // Of a TSO WQE at `consumer_` that its pace interrupted.
   Pace pace_;
 };
 

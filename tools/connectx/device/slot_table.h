@@ -47,6 +47,12 @@ class SlotTable {
     return index < slots_.size() ? slots_[index].get() : nullptr;
   }
 
+  // The number named an object once, and names none now.
+  bool WasFreed(uint32_t number) const {
+    const uint32_t index = number - first_;
+    return index < slots_.size() && slots_[index] == nullptr;
+  }
+
   // Frees a number that Reserve gave, with or without an object.
   void Remove(uint32_t number) {
     slots_[number - first_].reset();

@@ -117,19 +117,22 @@ int Steering::Compile(const FlowRequest& request, std::vector<Match>* matches) {
   return 0;
 }
 
-bool Steering::Conflicts(const Group* group, const Match& match, const FlowRequest& request) {
-  if (group == nullptr || !request.tag.has_value()) return false;
-  const Entry* entry = group->Find(match.value);
-  return entry != nullptr && entry->tag != *request.tag;
+std::optional<uint32_t> Steering::ConflictingTag(const FlowRequest& request) const {
+  std::vector<Match> matches;
+  if (!request.tag.has_value() || Compile(request, &matches) != 0) return std::nullopt;
+  for (const Match& match : matches) {
+    const Group* group = FindGroup(match);
+    const Entry* entry = group == nullptr ? nullptr : group->Find(match.value);
+    if (entry != nullptr && entry->tag != *request.tag) return entry->tag;
+  }
+  return std::nullopt;
 }
 
 int Steering::Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule) {
   std::vector<Match> matches;
   if (const int error = Compile(request, &matches); error != 0) return error;
-  if (rules_.full()) return ENOMEM;
-  for (const Match& match : matches) {
-    if (Conflicts(FindGroup(match), match, request)) return EEXIST;
-  }
+  if (ConflictingTag(request)) return EEXIST;
+  if (rules_.full()) return ENOSPC;
   for (const Match& match : matches) {
     Group* group = GetGroup(match);
     Entry* entry = group->Find(match.value);

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tools/connectx/device/frame.h"
@@ -55,8 +56,10 @@ class Steering {
 
   explicit Steering(uint32_t limit) : rules_(kFirstRule, limit) {}
 
-  // EEXIST: an equal match has another tag. EINVAL, ENOSPC, ENOMEM as Device::CreateFlow.
+  // EEXIST: an equal match has another tag. EINVAL, ENOSPC as Device::CreateFlow.
   int Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule);
+  // The tag that an equal match has and `request` does not; empty: Add will not find one.
+  std::optional<uint32_t> ConflictingTag(const FlowRequest& request) const;
   // EINVAL: no such rule.
   int Remove(uint32_t rule);
   // Nullptr when there is no such rule.
@@ -112,7 +115,6 @@ class Steering {
   };
 
   static int Compile(const FlowRequest& request, std::vector<Match>* matches);
-  static bool Conflicts(const Group* group, const Match& match, const FlowRequest& request);
   Group* FindGroup(const Match& match) const;
   Group* GetGroup(const Match& match);
   static void Hold(Entry* entry, ReceiveTarget* target);

@@ -2,10 +2,14 @@
 
 #include "tools/connectx/device/steering.h"
 
+#include <arpa/inet.h>
+#include <endian.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/connectx/device/test_frame.h"
@@ -329,7 +333,7 @@ TEST_F(SteeringTest, LimitIsOfRulesAndFreedByRemoving) {
   EXPECT_EQ(two.Add(request, &a, &rule), 0);
   EXPECT_EQ(two.Add(request, &b, &rule), 0);
   uint32_t refused;
-  EXPECT_EQ(two.Add(request, &c, &refused), ENOMEM);
+  EXPECT_EQ(two.Add(request, &c, &refused), ENOSPC);
   EXPECT_EQ(two.Remove(rule), 0);
   EXPECT_EQ(two.Add(request, &c, &rule), 0);
 }
@@ -355,14 +359,42 @@ TEST_F(SteeringTest, ManyEntriesComeAndGo) {
 }
 
 // The verification suite of the hash's specification: 66.9.149.187:2794 to 161.142.100.80:1766.
+// "Verifying the RSS Hash Calculation" of NDIS: addresses, then source and destination port.
 TEST(Toeplitz, GivesTheSpecifiedHashes) {
   const std::array<uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
                                        0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
                                        0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
                                        0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
-  const Bytes input = {66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6};
-  EXPECT_EQ(ToeplitzHash(key, input), 0x51ccc178u);
-  EXPECT_EQ(ToeplitzHash(key, std::span(input).first(8)), 0x323e8fc2u);
+  struct Row {
+    const char* source;
+    const char* destination;
+    uint16_t source_port;
+    uint16_t destination_port;
+    uint32_t of_addresses;
+    uint32_t of_all;
+  };
+  const Row rows[] = {
+      {"66.9.149.187", "161.142.100.80", 2794, 1766, 0x323e8fc2, 0x51ccc178},
+      {"199.92.111.2", "65.69.140.83", 14230, 4739, 0xd718262a, 0xc626b0ea},
+      {"24.19.198.95", "12.22.207.184", 12898, 38024, 0xd2d0a5de, 0x5c2b394a},
+      {"38.27.205.30", "209.142.163.6", 48228, 2217, 0x82989176, 0xafc7327f},
+      {"153.39.163.191", "202.188.127.2", 44251, 1303, 0x5d1809c5, 0x10e828a2},
+      {"3ffe:2501:200:1fff::7", "3ffe:2501:200:3::1", 2794, 1766, 0x2cc18cd5, 0x40207d3d},
+      {"3ffe:501:8::260:97ff:fe40:efab", "ff02::1", 14230, 4739, 0x0f0c461c, 0xdde51bbf},
+      {"3ffe:1900:4545:3:200:f8ff:fe21:67cf", "fe80::200:f8ff:fe21:67cf", 44251, 38024, 0x4b61e985,
+       0x02d1feef},
+  };
+  for (const Row& row : rows) {
+    const bool ipv6 = std::string_view(row.source).find(':') != std::string_view::npos;
+    const size_t bytes = ipv6 ? 16 : 4;
+    Bytes input(2 * bytes + 4);
+    ASSERT_EQ(inet_pton(ipv6 ? AF_INET6 : AF_INET, row.source, input.data()), 1);
+    ASSERT_EQ(inet_pton(ipv6 ? AF_INET6 : AF_INET, row.destination, &input[bytes]), 1);
+    const uint16_t ports[2] = {htobe16(row.source_port), htobe16(row.destination_port)};
+    std::memcpy(&input[2 * bytes], ports, sizeof(ports));
+    EXPECT_EQ(ToeplitzHash(key, std::span(input).first(2 * bytes)), row.of_addresses) << row.source;
+    EXPECT_EQ(ToeplitzHash(key, input), row.of_all) << row.source;
+  }
 }
 
 }  // namespace

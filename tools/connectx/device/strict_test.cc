@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <functional>
 
+#include "absl/strings/str_format.h"
 #include "tools/connectx/device/test_program.h"
 
 namespace xtreme::connectx {
@@ -288,6 +290,48 @@ TEST_F(StrictQueueTest, BlueFlameThatDiffersFromTheRingIsFound) {
   program.Step();
   EXPECT_EQ(program.Violations(), "doorbell_bytes");
   EXPECT_EQ(program.wire.sent.size(), 1u) << "the WQE is the ring's";
+}
+
+TEST_F(StrictQueueTest, DoorbellOfADestroyedQueueIsFound) {
+  auto gone = program.MakeQp(cq.get(), cq.get());
+  ASSERT_EQ(program.device->DestroyQp(gone->qpn), 0);
+  gone->PostAndRing(Wqe(kNop));
+  program.Step();
+  EXPECT_EQ(program.Violations(), "freed_queue");
+  EXPECT_FALSE(cq->Poll().has_value());
+}
+
+TEST_F(StrictQueueTest, ArmOfADestroyedQueueIsFound) {
+  auto gone = program.MakeCq();
+  ASSERT_EQ(program.device->DestroyCq(gone->cqn, nullptr), 0);
+  gone->Arm();
+  program.Step();
+  EXPECT_EQ(program.Violations(), "freed_queue");
+}
+
+TEST_F(StrictQueueTest, EqualRuleWithAnotherTagIsRefusedAndSaid) {
+  FlowRequest request;
+  request.value.ether_type = 0x0800;
+  request.mask.ether_type = 0xffff;
+  request.tag = 1;
+  request.qp = qp->qpn;
+  uint32_t flow;
+  ASSERT_EQ(program.device->CreateFlow(request, &flow), 0);
+  request.tag = 2;
+  EXPECT_EQ(program.device->CreateFlow(request, &flow), EEXIST);
+  EXPECT_EQ(program.device->Violations().back(),
+            "flow_tag: QP " + absl::StrFormat("%#x", qp->qpn) +
+                ": tag 0x2 asked, an equal match has 0x1");
+}
+
+TEST_F(StrictQueueTest, VendorCodesAreThoseOfCardsInTheField) {
+  Wqe wrong(kNop);
+  wrong.index = 9;
+  qp->Post(wrong);
+  qp->PostAndRing(Wqe(kNop));
+  program.Step();
+  EXPECT_EQ(cq->Poll()->vendor_syndrome(), 0x68);
+  EXPECT_EQ(cq->Poll()->vendor_syndrome(), 0xf9);
 }
 
 TEST_F(StrictQueueTest, DoorbellBeforeReadyToSendIsFound) {

@@ -60,7 +60,8 @@ absl::Status ScriptedWire::RemoveRule(const WireRule& rule) {
   return absl::OkStatus();
 }
 
-TestCq::TestCq(Device* device, uint32_t uar_page, uint8_t* uar, uint32_t entries, uint32_t cqe_size)
+TestCq::TestCq(Device* device, uint32_t uar_page, uint8_t* uar, uint32_t entries, uint32_t cqe_size,
+               bool real_time)
     : entries_(entries),
       cqe_size_(cqe_size),
       uar_(uar),
@@ -74,7 +75,8 @@ TestCq::TestCq(Device* device, uint32_t uar_page, uint8_t* uar, uint32_t entries
                     .uar = uar_page,
                     .completions = &sink,
                     .async = &sink,
-                    .user_handle = 0xc0};
+                    .user_handle = 0xc0,
+                    .real_time = real_time};
   EXPECT_EQ(device->CreateCq(request, &cqn), 0);
 }
 
@@ -108,10 +110,23 @@ Wqe::Wqe(uint8_t opcode, uint8_t fm_ce_se) {
   bytes[11] = fm_ce_se;
 }
 
-Wqe& Wqe::Eth(std::span<const uint8_t> inline_header, uint8_t cs_flags) {
+Wqe& Wqe::EthWithTag(uint16_t tpid, uint16_t tci, uint8_t cs_flags) {
+  const size_t at = bytes.size();
+  bytes.resize(at + 16);
+  bytes[at + 4] = cs_flags;
+  bytes[at + 12] = 0x80;
+  bytes[at + 13] = tpid == 0x88a8 ? 1 : 0;
+  bytes[at + 14] = static_cast<uint8_t>(tci >> 8);
+  bytes[at + 15] = static_cast<uint8_t>(tci);
+  return *this;
+}
+
+Wqe& Wqe::Eth(std::span<const uint8_t> inline_header, uint8_t cs_flags, uint16_t mss) {
   const size_t at = bytes.size();
   bytes.resize(at + 14);
   bytes[at + 4] = cs_flags;
+  bytes[at + 6] = static_cast<uint8_t>(mss >> 8);
+  bytes[at + 7] = static_cast<uint8_t>(mss);
   bytes[at + 12] = static_cast<uint8_t>(inline_header.size() >> 8);
   bytes[at + 13] = static_cast<uint8_t>(inline_header.size());
   bytes.insert(bytes.end(), inline_header.begin(), inline_header.end());
@@ -145,7 +160,8 @@ TestQp::TestQp(Device* device, uint32_t pd, const Uar& uar, TestCq* send_cq, Tes
       .context = shape.context,
       .pd = pd,
       .send = {send_ring_.get(), shape.wqebbs, send_cq->cqn},
-      .receive = {receive_ring_.get(), shape.wqes, shape.wqe_shift_log2, receive_cq->cqn},
+      .receive = {receive_ring_.get(), shape.wqes, shape.wqe_shift_log2, receive_cq->cqn,
+                  shape.strip_vlan},
       .doorbell_record = record_.data(),
       .uidx = shape.uidx,
       .uar = uar.page_id,
@@ -232,8 +248,10 @@ TestProgram::TestProgram(Device::Options options)
   EXPECT_EQ(device->RegisterMemory(request, &keys), 0);
 }
 
-std::unique_ptr<TestCq> TestProgram::MakeCq(uint32_t entries, uint32_t cqe_size) {
-  return std::make_unique<TestCq>(device.get(), uar.page_id, uar.page, entries, cqe_size);
+std::unique_ptr<TestCq> TestProgram::MakeCq(uint32_t entries, uint32_t cqe_size,
+                                            bool real_time) {
+  return std::make_unique<TestCq>(device.get(), uar.page_id, uar.page, entries, cqe_size,
+                                  real_time);
 }
 
 std::unique_ptr<TestQp> TestProgram::MakeQp(TestCq* send_cq, TestCq* receive_cq,

@@ -33,12 +33,13 @@ class ScriptedWire final : public Wire {
   int fd() const override { return -1; }
   absl::Status AddRule(const WireRule& rule) override;
   absl::Status RemoveRule(const WireRule& rule) override;
-  bool up() const override { return true; }
+  bool up() const override { return plugged; }
   std::vector<NamedCount> counters() const override { return {}; }
 
   void Arrive(Bytes frame) { waiting.push_back(std::move(frame)); }
 
   bool full = false;
+  bool plugged = true;
   bool refuses_rules = false;
   std::vector<Bytes> sent;
   std::deque<Bytes> waiting;
@@ -66,6 +67,9 @@ struct Cqe {
   uint8_t checks() const { return bytes[28]; }        // L2 1, L3 2, L4 4.
   uint8_t header_types() const { return bytes[29]; }  // L4 << 4, L3 << 2.
   uint32_t uidx() const { return Word(32); }
+  uint32_t rx_hash() const { return Word(12); }
+  uint8_t rx_hash_type() const { return bytes[16]; }
+  uint16_t vlan_info() const { return static_cast<uint16_t>(bytes[30] << 8 | bytes[31]); }
   uint32_t byte_count() const { return Word(44); }
   uint64_t timestamp() const { return uint64_t{Word(48)} << 32 | Word(52); }
   uint32_t tag_or_qpn() const { return Word(56); }
@@ -80,7 +84,8 @@ struct Cqe {
 
 class TestCq {
  public:
-  TestCq(Device* device, uint32_t uar_page, uint8_t* uar, uint32_t entries, uint32_t cqe_size = 64);
+  TestCq(Device* device, uint32_t uar_page, uint8_t* uar, uint32_t entries, uint32_t cqe_size = 64,
+         bool real_time = false);
   // Consumes the next CQE, or says there is none. The record is updated.
   std::optional<Cqe> Poll();
   // Polls and leaves the record alone.
@@ -107,7 +112,9 @@ class TestCq {
 class Wqe {
  public:
   explicit Wqe(uint8_t opcode = 0x0a, uint8_t fm_ce_se = 2 << 2);
-  Wqe& Eth(std::span<const uint8_t> inline_header, uint8_t cs_flags = 0);
+  Wqe& Eth(std::span<const uint8_t> inline_header, uint8_t cs_flags = 0, uint16_t mss = 0);
+  // An Ethernet segment that asks for a tag: TPID 0x8100 or 0x88a8.
+  Wqe& EthWithTag(uint16_t tpid, uint16_t tci, uint8_t cs_flags = 0);
   Wqe& Inline(std::span<const uint8_t> bytes);
   Wqe& Data(uint32_t lkey, uint64_t address, uint32_t byte_count);
   Bytes bytes;
@@ -126,6 +133,7 @@ class TestQp {
     uint32_t wqe_shift_log2 = 5;  // Two data segments.
     uint32_t uidx = 0xabcde;
     ContextId context = 1;
+    bool strip_vlan = false;
   };
   TestQp(Device* device, uint32_t pd, const Uar& uar, TestCq* send_cq, TestCq* receive_cq,
          const Shape& shape);
@@ -175,7 +183,8 @@ class TestProgram {
   explicit TestProgram(Device::Options options = DefaultOptions());
   static Device::Options DefaultOptions();
 
-  std::unique_ptr<TestCq> MakeCq(uint32_t entries = 16, uint32_t cqe_size = 64);
+  std::unique_ptr<TestCq> MakeCq(uint32_t entries = 16, uint32_t cqe_size = 64,
+                                 bool real_time = false);
   // In RTS, completing at `send_cq` and `receive_cq`.
   std::unique_ptr<TestQp> MakeQp(TestCq* send_cq, TestCq* receive_cq,
                                  const TestQp::Shape& shape = {});

@@ -22,6 +22,8 @@ std::string_view RuleName(Rule rule) {
       return "frame_length";
     case Rule::kMemoryKey:
       return "memory_key";
+    case Rule::kSegmentation:
+      return "segmentation";
     case Rule::kFeature:
       return "feature";
     case Rule::kSendOverrun:
@@ -42,8 +44,31 @@ std::string_view RuleName(Rule rule) {
       return "doorbell_bytes";
     case Rule::kQueueState:
       return "queue_state";
+    case Rule::kFreedQueue:
+      return "freed_queue";
+    case Rule::kFlowTag:
+      return "flow_tag";
   }
   return "unknown";
+}
+
+uint8_t VendorSyndrome(Rule rule) {
+  constexpr uint8_t kMalformedWqe = 0x68;
+  constexpr uint8_t kNoTranslation = 0x52;
+  switch (rule) {
+    case Rule::kWqeIndex:
+    case Rule::kWqeQpn:
+    case Rule::kWqeSize:
+    case Rule::kOpcode:
+    case Rule::kInlineHeader:
+    case Rule::kSegmentation:
+    case Rule::kFeature:
+      return kMalformedWqe;
+    case Rule::kMemoryKey:
+      return kNoTranslation;
+    default:
+      return static_cast<uint8_t>(rule);
+  }
 }
 
 void ViolationLog::Report(Rule rule, std::string_view object, std::string_view seen) {

@@ -18,7 +18,6 @@
 
 namespace xtreme::connectx {
 
-// The number is also the vendor_err_synd of the error CQE.
 enum class Rule : uint8_t {
   kWqeIndex = 1,    // The index in a WQE is that of the WQEBB it stands in.
   kWqeQpn,          // The QPN in a WQE is that of its queue.
@@ -27,6 +26,7 @@ enum class Rule : uint8_t {
   kInlineHeader,    // The L2 header is inline where the device needs it.
   kFrameLength,     // A frame has an Ethernet header and fits the MTU.
   kMemoryKey,       // A key is the program's, of its PD, and covers the range.
+  kSegmentation,    // TSO: the inline header is that of a TCP segment, whole.
   kFeature,         // The device said it can do what is asked.
   kSendOverrun,     // The record is at most a ring ahead of the device.
   kReceiveOverrun,  // The same for receives.
@@ -37,10 +37,17 @@ enum class Rule : uint8_t {
   kDoorbellRecord,  // The record is written before the doorbell.
   kDoorbellBytes,   // A doorbell, or BlueFlame, carries the bytes of the WQE in the ring.
   kQueueState,      // Doorbells are for queues that are ready to send.
+  kFreedQueue,      // And for queues that were not destroyed.
+  kFlowTag,         // Equal matches have one tag.
 };
 
 // "wqe_index" and so on.
 std::string_view RuleName(Rule rule);
+
+// The vendor_err_synd of an error CQE: firmware does not publish them. What cards in the field were
+// seen to answer where that is known, else the rule's number.
+uint8_t VendorSyndrome(Rule rule);
+inline constexpr uint8_t kFlushVendorSyndrome = 0xf9;
 
 class ViolationLog {
  public:

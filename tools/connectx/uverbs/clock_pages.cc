@@ -58,7 +58,10 @@ void ClockPages::Update() {
   // Readers take the high word, the low word and the high word again; one store of eight bytes
   // keeps that protocol.
   Store(*reinterpret_cast<uint64_t*>(memory_ + kRegisterOffset), htobe64(cycles));
-  if (now_ns >= parameters_due_ns_) UpdateParameters(now_ns, cycles);
+  const uint32_t adjustments = device_->clock_adjustments();
+  if (now_ns < parameters_due_ns_ && adjustments == adjustments_) return;
+  adjustments_ = adjustments;
+  UpdateParameters(now_ns, cycles);
 }
 
 void ClockPages::UpdateParameters(int64_t now_ns, uint64_t cycles) {
@@ -68,10 +71,13 @@ void ClockPages::UpdateParameters(int64_t now_ns, uint64_t cycles) {
   const uint32_t before = signature.load(std::memory_order_relaxed);
   signature.store(before | MLX5_IB_CLOCK_INFO_KERNEL_UPDATING, std::memory_order_relaxed);
   const uint64_t khz = device_->options().hca_core_clock_khz;
-  Store<__u64>(page.nsec, static_cast<uint64_t>(now_ns));
+  const uint64_t nominal = (uint64_t{1'000'000} << kShift) / khz;
+  const int64_t correction = static_cast<int64_t>(nominal) * device_->phc_parts_per_billion() /
+                             1'000'000'000;
+  Store<__u64>(page.nsec, static_cast<uint64_t>(device_->PhcAt(now_ns)));
   Store<__u64>(page.cycles, cycles & kCycleMask);
   Store<__u64>(page.frac, 0);
-  Store<__u32>(page.mult, static_cast<uint32_t>((uint64_t{1'000'000} << kShift) / khz));
+  Store<__u32>(page.mult, static_cast<uint32_t>(static_cast<int64_t>(nominal) + correction));
   Store<__u32>(page.shift, kShift);
   Store<__u64>(page.mask, kCycleMask);
   Store<__u64>(page.overflow_period, kParameterPeriodNs);

@@ -4,7 +4,7 @@
 // that turn its cycles into nanoseconds (mlx5_ib_clock_info).
 //
 // Invariant: a reader that checks the signature before and after sees one consistent set.
-// Units: cycles of hca_core_clock (register: big endian), nanoseconds of the device's Clock.
+// Units: cycles of hca_core_clock (register: big endian), nanoseconds of the device's PHC.
 // Thread: Update and Hide have one caller at a time; readers are any program's threads.
 // Spec: rdma/mlx5-abi.h; the register is PRM initialization segment, internal_timer.
 
@@ -51,6 +51,7 @@ class ClockPages {
   const int fd_;
   uint8_t* const memory_;
   int64_t parameters_due_ns_ = 0;
+  uint32_t adjustments_ = 0;  // Of the PHC, that the parameters show.
 };
 
 }  // namespace xtreme::connectx

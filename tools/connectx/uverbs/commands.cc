@@ -43,9 +43,15 @@ constexpr std::array kMethods = {
     MethodEntry{UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, {"DESTROY_CQ", &DestroyCq}},
     MethodEntry{UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, {"CREATE_QP", &CreateQp}},
     MethodEntry{UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, {"DESTROY_QP", &DestroyQp}},
+    MethodEntry{UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_CREATE, {"CREATE_WQ", &CreateWq}},
+    MethodEntry{UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY, {"DESTROY_WQ", &DestroyWq}},
+    MethodEntry{UVERBS_OBJECT_RWQ_IND_TBL, UVERBS_METHOD_RWQ_IND_TBL_DESTROY,
+                {"DESTROY_RWQ_IND_TBL", &DestroyIndirectionTable}},
     MethodEntry{UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY, {"DESTROY_FLOW", &DestroyFlow}},
     MethodEntry{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, {"ALLOC_UAR", &AllocUar}},
     MethodEntry{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, {"DESTROY_UAR", &DestroyUar}},
+    MethodEntry{MLX5_IB_OBJECT_PP, MLX5_IB_METHOD_PP_OBJ_ALLOC, {"ALLOC_PP", &AllocRate}},
+    MethodEntry{MLX5_IB_OBJECT_PP, MLX5_IB_METHOD_PP_OBJ_DESTROY, {"DESTROY_PP", &FreeRate}},
 };
 
 constexpr uint32_t Extended(uint32_t number) { return number | IB_USER_VERBS_CMD_FLAG_EXTENDED; }
@@ -62,6 +68,9 @@ constexpr std::array kWrites = {
     WriteEntry{IB_USER_VERBS_CMD_MODIFY_QP, {"MODIFY_QP", &ModifyQp}},
     WriteEntry{Extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), {"MODIFY_QP_EX", &ModifyQpExtended}},
     WriteEntry{IB_USER_VERBS_CMD_QUERY_QP, {"QUERY_QP", &QueryQp}},
+    WriteEntry{Extended(IB_USER_VERBS_EX_CMD_MODIFY_WQ), {"MODIFY_WQ", &ModifyWq}},
+    WriteEntry{Extended(IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL),
+               {"CREATE_RWQ_IND_TBL", &CreateIndirectionTable}},
     WriteEntry{Extended(IB_USER_VERBS_EX_CMD_CREATE_FLOW), {"CREATE_FLOW", &CreateFlow}},
 };
 

@@ -47,9 +47,12 @@ int CreateCq(Context& context, const VerbsCall& call) {
   if (*cqe >= context.device->options().limits.cqes) return EINVAL;
   const auto vector = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR);
   if (vector >= kCompletionVectors) return EINVAL;
-  // Compressed CQEs, padding and wall-clock timestamps are capabilities that were not offered.
+  // Compressed CQEs and padding are capabilities that were not offered; real time may have been.
   if (driver.cqe_comp_en != 0) return EOPNOTSUPP;
-  if ((driver.flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) != 0) return EOPNOTSUPP;
+  const bool has_real_time = context.device->options().features.real_time_clock;
+  const uint32_t offered = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX |
+                           (has_real_time ? uint32_t{MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS} : 0u);
+  if ((driver.flags & ~offered) != 0) return EOPNOTSUPP;
 
   std::shared_ptr<EventChannel> channel;
   if (const int error = FindChannel(context, call, &channel); error != 0) return error;
@@ -63,7 +66,8 @@ int CreateCq(Context& context, const VerbsCall& call) {
        .uar = driver.uar_page_index,
        .completions = cq.events->has_channel() ? cq.events.get() : nullptr,
        .async = cq.events.get(),
-       .user_handle = *user_handle},
+       .user_handle = *user_handle,
+       .real_time = (driver.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS) != 0},
       &cq.cqn);
   if (error != 0) return error;
   call.Answer(UVERBS_ATTR_CREATE_CQ_RESP_CQE, *cqe);

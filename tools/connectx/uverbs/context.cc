@@ -65,6 +65,24 @@ ib_uverbs_query_device_resp DeviceAttributes(const Context& context) {
   };
 }
 
+mlx5_ib_query_device_resp VendorAttributes(const Device::Options& options) {
+  mlx5_ib_query_device_resp answer{.response_length = sizeof(mlx5_ib_query_device_resp)};
+  if (options.limits.tso_bytes != 0) {
+    answer.tso_caps = {.max_tso = options.limits.tso_bytes, .supported_qpts = kRawPacket};
+  }
+  if (options.features.receive_scaling) {
+    answer.rss_caps = {.rx_hash_fields_mask = kRxHashFields,
+                       .rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ};
+  }
+  if (options.features.packet_pacing) {
+    answer.packet_pacing_caps = {.qp_rate_limit_min = kMinRateKbps,
+                                 .qp_rate_limit_max = kMaxRateKbps,
+                                 .supported_qpts = kRawPacket,
+                                 .cap_flags = MLX5_IB_PP_SUPPORT_BURST};
+  }
+  return answer;
+}
+
 ib_uverbs_gid_entry GidEntry(const DeviceIdentity& identity, uint32_t index) {
   ib_uverbs_gid_entry entry{.gid_index = index, .port_num = 1};
   std::memcpy(entry.gid, identity.gids[index].data(), sizeof(entry.gid));
@@ -80,13 +98,17 @@ Context::Context(Device* context_device, const DeviceIdentity* device_identity)
     : device(context_device), identity(device_identity), id(context_device->OpenContext()) {}
 
 Context::~Context() {
+  if (port_events != nullptr) device->Unsubscribe(port_events.get());
   // Users before what they use; the device refuses anything else with EBUSY.
   for (auto& [handle, flow] : flows) device->DestroyFlow(flow.flow);
   for (auto& [handle, qp] : qps) device->DestroyQp(qp.qpn);
+  for (auto& [handle, table] : indirection_tables) device->DestroyIndirectionTable(table.number);
+  for (auto& [handle, wq] : wqs) device->DestroyWq(wq.rqn);
   for (auto& [handle, cq] : cqs) device->DestroyCq(cq.cqn, nullptr);
   for (auto& [handle, region] : memory_regions) device->DeregisterMemory(region.lkey);
   for (auto& [handle, dm] : device_memories) device->FreeDeviceMemory(dm.memory.offset);
   for (auto& [handle, uar] : uars) device->FreeUar(uar.uar.page_id);
+  for (auto& [handle, rate] : rates) device->FreeRate(rate.index);
   for (auto& [handle, pd] : pds) device->FreePd(pd.pdn);
 }
 
@@ -98,8 +120,11 @@ void Context::CountObjects(LiveObjects& live) const {
   live.uars += uars.size();
   live.channels += completion_channels.size();
   live.cqs += cqs.size();
+  live.wqs += wqs.size();
+  live.indirection_tables += indirection_tables.size();
   live.qps += qps.size();
   live.flows += flows.size();
+  live.rates += rates.size();
 }
 
 int GetContext(Context& context, const VerbsCall& call) {
@@ -119,8 +144,13 @@ int GetContext(Context& context, const VerbsCall& call) {
           .max_rq_desc_sz = 512,
           .max_send_wqebb = options.limits.wqebbs,
           .max_recv_wr = options.limits.wqebbs,
+          // Else libmlx5 would call an SRQ malformed; the command says that there are none.
+          .max_srq_recv_wr = options.limits.wqebbs,
           .num_ports = 1,
-          .comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
+          .comp_mask = uint32_t{MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET} |
+                       (options.features.real_time_clock
+                            ? uint32_t{MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_REAL_TIME_TS}
+                            : 0u),
           .response_length = sizeof(mlx5_ib_alloc_ucontext_resp),
           .cqe_version = 1,  // CQEs name the queue by user index.
           .cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
@@ -142,28 +172,30 @@ int QueryDevice(Context& context, const VerbsCall& call) {
 
 int QueryDeviceExtended(Context& context, const VerbsCall& call) {
   const Device::Options& options = context.device->options();
+  const Device::Features& features = options.features;
   constexpr uint64_t kTimestampMask = ~uint64_t{0} >> 1;  // What libmlx5 strips to.
-  call.Answer(UVERBS_ATTR_CORE_OUT,
-              ib_uverbs_ex_query_device_resp{
-                  .base = DeviceAttributes(context),
-                  .response_length = sizeof(ib_uverbs_ex_query_device_resp),
-                  .timestamp_mask = options.features.timestamps ? kTimestampMask : 0,
-                  .hca_core_clock = options.features.timestamps ? options.hca_core_clock_khz : 0,
-                  .device_cap_flags_ex = CapabilityFlags(options.features),
-                  .raw_packet_caps = options.features.checksum_offload
-                                         ? uint32_t{IB_UVERBS_RAW_PACKET_CAP_IP_CSUM}
-                                         : 0u,
-                  .cq_moderation_caps = {.max_cq_moderation_count = 0xffff,
-                                         .max_cq_moderation_period = 0xfff},
-                  .max_dm_size = options.limits.device_memory_bytes,
-              });
-  call.Answer(UVERBS_ATTR_UHW_OUT,
-              mlx5_ib_query_device_resp{
-                  .response_length = sizeof(mlx5_ib_query_device_resp),
-                  .packet_pacing_caps = {.qp_rate_limit_min = 1,
-                                         .qp_rate_limit_max = 100'000'000,
-                                         .supported_qpts = kRawPacket},
-              });
+  const uint32_t raw_packet_caps =
+      (features.checksum_offload ? uint32_t{IB_UVERBS_RAW_PACKET_CAP_IP_CSUM} : 0u) |
+      (features.vlan_stripping ? uint32_t{IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING} : 0u);
+  ib_uverbs_ex_query_device_resp answer{
+      .base = DeviceAttributes(context),
+      .response_length = sizeof(ib_uverbs_ex_query_device_resp),
+      .timestamp_mask = features.timestamps ? kTimestampMask : 0,
+      .hca_core_clock = features.timestamps ? options.hca_core_clock_khz : 0,
+      .device_cap_flags_ex = CapabilityFlags(features),
+      .raw_packet_caps = raw_packet_caps,
+      .cq_moderation_caps = {.max_cq_moderation_count = 0xffff,
+                             .max_cq_moderation_period = 0xfff},
+      .max_dm_size = options.limits.device_memory_bytes,
+  };
+  if (features.receive_scaling) {
+    answer.rss_caps = {.supported_qpts = kRawPacket,
+                       .max_rwq_indirection_tables = options.limits.qps,
+                       .max_rwq_indirection_table_size = options.limits.indirection_entries};
+    answer.max_wq_type_rq = options.limits.qps;
+  }
+  call.Answer(UVERBS_ATTR_CORE_OUT, answer);
+  call.Answer(UVERBS_ATTR_UHW_OUT, VendorAttributes(options));
   return 0;
 }
 
@@ -219,6 +251,9 @@ int QueryGidTable(Context& context, const VerbsCall& call) {
 int AllocAsyncEvents(Context& context, const VerbsCall& call) {
   context.async_events = EventChannel::Create(sizeof(ib_uverbs_async_event_desc));
   if (context.async_events == nullptr) return EMFILE;
+  if (context.port_events != nullptr) context.device->Unsubscribe(context.port_events.get());
+  context.port_events = std::make_unique<AsyncEvents>(context.async_events);
+  context.device->Subscribe(context.port_events.get());
   call.AnswerHandle(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE,
                     static_cast<uint32_t>(context.async_events->program_fd()));
   return 0;

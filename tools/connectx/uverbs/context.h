@@ -62,10 +62,26 @@ struct CqObject {
   std::unique_ptr<CqEvents> events;
 };
 
+struct WqObject {
+  uint32_t rqn = 0;
+  uint64_t user_handle = 0;
+  std::unique_ptr<AsyncEvents> events;
+};
+
+struct IndirectionObject {
+  uint32_t number = 0;
+  size_t size = 0;
+};
+
+struct RateObject {
+  uint16_t index = 0;
+};
+
 struct QpObject {
   uint32_t qpn = 0;
   uint64_t user_handle = 0;
   ib_uverbs_qp_cap cap{};
+  bool spreads = false;  // Over an indirection table: it has no queues of its own.
   std::unique_ptr<AsyncEvents> events;
 };
 
@@ -81,8 +97,11 @@ struct LiveObjects {
   size_t uars = 0;
   size_t channels = 0;
   size_t cqs = 0;
+  size_t wqs = 0;
+  size_t indirection_tables = 0;
   size_t qps = 0;
   size_t flows = 0;
+  size_t rates = 0;
 
   friend bool operator==(const LiveObjects&, const LiveObjects&) = default;
 };
@@ -101,14 +120,18 @@ struct Context {
   const ContextId id;
 
   std::shared_ptr<EventChannel> async_events;
+  std::unique_ptr<AsyncEvents> port_events;  // Of the port and of the device.
   std::map<int, std::shared_ptr<EventChannel>> completion_channels;  // By the program's descriptor.
   HandleTable<PdObject> pds;
   HandleTable<MrObject> memory_regions;
   HandleTable<DmObject> device_memories;
   HandleTable<UarObject> uars;
   HandleTable<CqObject> cqs;
+  HandleTable<WqObject> wqs;
+  HandleTable<IndirectionObject> indirection_tables;
   HandleTable<QpObject> qps;
   HandleTable<FlowObject> flows;
+  HandleTable<RateObject> rates;
 };
 
 // context.cc: the device and its port.
@@ -147,6 +170,19 @@ int ModifyQp(Context& context, const VerbsCall& call);
 int ModifyQpExtended(Context& context, const VerbsCall& call);
 int QueryQp(Context& context, const VerbsCall& call);
 int DestroyQp(Context& context, const VerbsCall& call);
+
+// work_queue.cc
+int CreateWq(Context& context, const VerbsCall& call);
+int ModifyWq(Context& context, const VerbsCall& call);
+int DestroyWq(Context& context, const VerbsCall& call);
+int CreateIndirectionTable(Context& context, const VerbsCall& call);
+int DestroyIndirectionTable(Context& context, const VerbsCall& call);
+// The part of CreateQp that makes a QP over an indirection table.
+int CreateSpreadingQp(Context& context, const VerbsCall& call, uint64_t user_handle);
+
+// pacing.cc
+int AllocRate(Context& context, const VerbsCall& call);
+int FreeRate(Context& context, const VerbsCall& call);
 
 // flow.cc
 int CreateFlow(Context& context, const VerbsCall& call);

@@ -19,12 +19,14 @@ namespace {
 
 // The device's request for the QP that `call` describes; an errno when it describes none of ours.
 int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
-  if (call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET) return EOPNOTSUPP;
-  if (call.Has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return EOPNOTSUPP;
   if (call.Has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) return EOPNOTSUPP;
-  constexpr uint32_t kSupportedFlags = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+  const bool may_strip = context.device->options().features.vlan_stripping;
+  // A context's own multicast is never looped back to it: blocking it changes nothing.
+  const uint32_t offered = IB_UVERBS_QP_CREATE_SQ_SIG_ALL |
+                           IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK |
+                           (may_strip ? uint32_t{IB_UVERBS_QP_CREATE_CVLAN_STRIPPING} : 0u);
   const auto create_flags = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
-  if ((create_flags & ~kSupportedFlags) != 0) return EOPNOTSUPP;
+  if ((create_flags & ~offered) != 0) return EOPNOTSUPP;
 
   const PdObject* pd = context.pds.Find(call.Handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
   const CqObject* send_cq = context.cqs.Find(call.Handle(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
@@ -45,7 +47,8 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
       .receive = {.ring = reinterpret_cast<uint8_t*>(driver.buf_addr),
                   .wqes = driver.rq_wqe_count,
                   .wqe_shift_log2 = driver.rq_wqe_shift,
-                  .cq = recv_cq->cqn},
+                  .cq = recv_cq->cqn,
+                  .strip_vlan = (create_flags & IB_UVERBS_QP_CREATE_CVLAN_STRIPPING) != 0},
       .doorbell_record = reinterpret_cast<uint32_t*>(driver.db_addr),
       .uidx = driver.uidx,
       .uar = driver.bfreg_index,
@@ -57,6 +60,7 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
 int ModifyState(Context& context, const ib_uverbs_modify_qp& request) {
   QpObject* qp = context.qps.Find(request.qp_handle);
   if (qp == nullptr) return EINVAL;
+  if (qp->spreads) return EOPNOTSUPP;
   if ((request.attr_mask & IBV_QP_PORT) != 0 && request.port_num != 1) return EINVAL;
   if ((request.attr_mask & IBV_QP_STATE) == 0) return 0;
   QpAttributes now;
@@ -76,6 +80,10 @@ int CreateQp(Context& context, const VerbsCall& call) {
   const auto cap = call.Get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   const auto user_handle = call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   if (!cap || !user_handle) return EINVAL;
+  if (call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET) return EOPNOTSUPP;
+  if (call.Has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) {
+    return CreateSpreadingQp(context, call, *user_handle);
+  }
   QpRequest request;
   if (const int error = BuildRequest(context, call, &request); error != 0) return error;
   QpObject qp{.user_handle = *user_handle,
@@ -110,12 +118,13 @@ int ModifyQpExtended(Context& context, const VerbsCall& call) {
   ib_uverbs_ex_modify_qp request;
   if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
   const auto driver = call.GetPrefix<mlx5_ib_modify_qp>(UVERBS_ATTR_UHW_IN);
-  // Bursts were not offered (MLX5_IB_PP_SUPPORT_BURST).
-  if (driver.burst_info.max_burst_sz != 0) return EOPNOTSUPP;
   if (const int error = ModifyState(context, request.base); error != 0) return error;
   if ((request.base.attr_mask & IBV_QP_RATE_LIMIT) != 0) {
     const QpObject* qp = context.qps.Find(request.base.qp_handle);
-    const int error = context.device->SetQpRate(qp->qpn, request.rate_limit);
+    const int error = context.device->SetQpRate(
+        qp->qpn, {.kbps = request.rate_limit,
+                  .burst_bytes = driver.burst_info.max_burst_sz,
+                  .typical_packet_bytes = driver.burst_info.typical_pkt_sz});
     if (error != 0) return error;
   }
   call.Answer(UVERBS_ATTR_CORE_OUT,
@@ -130,6 +139,7 @@ int QueryQp(Context& context, const VerbsCall& call) {
   if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
   const QpObject* qp = context.qps.Find(request.qp_handle);
   if (qp == nullptr) return EINVAL;
+  if (qp->spreads) return EOPNOTSUPP;
   QpAttributes attributes;
   if (const int error = context.device->QueryQp(qp->qpn, &attributes); error != 0) return error;
   call.Answer(UVERBS_ATTR_CORE_OUT,

@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<SysfsTree>> SysfsTree::Create(
       tree->WriteFile("class/infiniband_verbs/abi_version", "6");  // IB_USER_VERBS_ABI_VERSION
   for (size_t i = 0; status.ok() && i < devices.size(); ++i) {
     status = tree->WriteDevice(devices[i], i);
+    tree->devices_.push_back(devices[i].name);
   }
   if (!status.ok()) return status;
   if (::setenv("SYSFS_PATH", root->c_str(), 1) != 0) return ErrnoStatus("set SYSFS_PATH");
@@ -169,6 +170,21 @@ absl::Status SysfsTree::WriteCounter(absl::string_view device, absl::string_view
                                      uint64_t value) {
   return WriteFile(absl::StrCat("class/infiniband/", device, "/ports/1/", file),
                    absl::StrCat(value));
+}
+
+absl::Status SysfsTree::WritePortState(absl::string_view device, bool up) {
+  const std::string port = absl::StrCat("class/infiniband/", device, "/ports/1/");
+  const absl::Status status = WriteFile(port + "state", up ? "4: ACTIVE" : "1: DOWN");
+  return status.ok() ? WriteFile(port + "phys_state", up ? "5: LinkUp" : "3: Disabled") : status;
+}
+
+void SysfsTree::RemoveDevice(absl::string_view device) {
+  std::error_code error;
+  fs::remove_all(absl::StrCat(root_, "/class/infiniband/", device), error);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i] != device) continue;
+    fs::remove_all(absl::StrCat(root_, "/class/infiniband_verbs/uverbs", i), error);
+  }
 }
 
 absl::Status SysfsTree::WriteFile(const std::string& path, absl::string_view content) {

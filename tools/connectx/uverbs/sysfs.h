@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,10 @@ class SysfsTree {
   // Sets one port counter: `file` is "counters/NAME" or "hw_counters/NAME". A reader sees the old
   // value or the new, never a part. Errors: Internal with errno.
   absl::Status WriteCounter(absl::string_view device, absl::string_view file, uint64_t value);
+  // The files `state` and `phys_state` of the port.
+  absl::Status WritePortState(absl::string_view device, bool up);
+  // Takes the device's files away, as the kernel does when a card is pulled.
+  void RemoveDevice(absl::string_view device);
 
  private:
   SysfsTree(std::string root, int lock_fd) : root_(std::move(root)), lock_fd_(lock_fd) {}
@@ -45,6 +50,7 @@ class SysfsTree {
   absl::Status WriteFile(const std::string& path, absl::string_view content);
 
   std::string root_;
+  std::vector<std::string> devices_;  // The n-th is uverbs<n>.
   int lock_fd_;  // Holds a lock on the directory: the sign that its process lives.
 };
 

@@ -48,6 +48,10 @@ std::optional<int> Uverbs::Open(const char* path, int flags) {
   const int fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/dev/null", flags, 0));
   if (fd < 0) return -errno;
   const Port& port = ports_[*index];
+  if (port.device->removed()) {
+    ::syscall(SYS_close, fd);
+    return -ENXIO;
+  }
   contexts_[fd] = {.port = &port, .context = std::make_unique<Context>(port.device, port.identity)};
   return fd;
 }
@@ -64,6 +68,8 @@ std::optional<int> Uverbs::Ioctl(int fd, unsigned long request, void* argument) 
   const auto opened = contexts_.find(fd);
   if (opened == contexts_.end()) return std::nullopt;
   if (request != RDMA_VERBS_IOCTL) return -ENOTTY;
+  // As the kernel once it has torn a pulled device from its users.
+  if (opened->second.port->device->removed()) return -EIO;
   const int error = Run(*opened->second.context, argument);
   if (observer_ != nullptr) observer_->OnCommand();
   return -error;
@@ -85,6 +91,7 @@ std::optional<intptr_t> Uverbs::Mmap(void* address, size_t length, int protectio
   const auto opened = contexts_.find(fd);
   if (opened == contexts_.end()) return std::nullopt;
   if (const int error = PlannedFailure(kMmap); error != 0) return -error;
+  if (opened->second.port->device->removed()) return -EIO;
   const auto what = MmapOffset::Parse(static_cast<uint64_t>(offset));
   Mapping mapping;
   const Opened& open = opened->second;
