@@ -45,9 +45,10 @@ Preloaded* g_preloaded = nullptr;
 
 Device::Options DeviceOptions(const Settings& settings, std::string name, MacAddress mac,
                               uint32_t mtu) {
-  Device::Options options{.name = std::move(name), .mac = mac, .mtu = mtu};
-  options.eth_min_inline = settings.min_inline;
-  options.features.blueflame = settings.blueflame;
+  Device::Options options = settings.device;
+  options.name = std::move(name);
+  options.mac = mac;
+  options.mtu = mtu;
   return options;
 }
 

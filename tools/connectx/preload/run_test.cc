@@ -94,9 +94,31 @@ TEST(SettingsTest, EachIsParsed) {
   EXPECT_EQ(settings->counters, "/tmp/counters");
   EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
   EXPECT_EQ(settings->mtu, 9000u);
-  EXPECT_EQ(settings->min_inline, Device::MinInline::kNone);
-  EXPECT_FALSE(settings->blueflame);
+  EXPECT_EQ(settings->device.eth_min_inline, Device::MinInline::kNone);
+  EXPECT_FALSE(settings->device.features.blueflame);
   EXPECT_TRUE(settings->report);
+}
+
+TEST(SettingsTest, WhatIsSaidOfTheDeviceIsLaidOverItsPersonalityInAnyOrder) {
+  const char* const environment[] = {"XTREME_CONNECTX_WITHOUT=tso,device_memory",
+                                     "XTREME_CONNECTX_MIN_INLINE=l2",
+                                     "XTREME_CONNECTX_PERSONALITY=cx7", nullptr};
+  const auto settings = ReadSettings(environment);
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->device.model.hca_type, "MT4129");
+  EXPECT_EQ(settings->device.limits.tso_bytes, 0u);
+  EXPECT_EQ(settings->device.limits.device_memory_bytes, 0u);
+  EXPECT_EQ(settings->device.eth_min_inline, Device::MinInline::kL2);
+  const char* const unknown[] = {"XTREME_CONNECTX_WITHOUT=tso,wings", nullptr};
+  EXPECT_FALSE(ReadSettings(unknown).ok());
+}
+
+TEST(RunTest, PersonalityIsWhatProgramsSee) {
+  const Outcome outcome = Execute("--personality=cx6dx -- ibv_devinfo -v");
+  for (const char* line : {"vendor_part_id:\t\t\t4125", "22.39.1002", "MT_0000000359",
+                           "hca_core_clock:\t\t\t1000000kHZ"}) {
+    EXPECT_NE(outcome.output.find(line), std::string::npos) << line << "\n" << outcome.output;
+  }
 }
 
 }  // namespace

@@ -4,23 +4,37 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "tools/connectx/device/personality.h"
 
 namespace xtreme::connectx {
 namespace {
+
+// What was set, before one setting is laid over another.
+struct Wishes {
+  Settings settings;
+  Device::Options personality;
+  std::vector<std::string> without;
+  std::optional<Device::MinInline> min_inline;
+  std::optional<bool> blueflame;
+};
 
 struct Setting {
   absl::string_view name;  // Behind kSettingPrefix.
   absl::string_view values;
   absl::string_view help;
-  bool (*parse)(absl::string_view text, Settings& settings);
+  bool (*parse)(absl::string_view text, Wishes& wishes);
 };
 
 // Sets `*field` to the value that `text` names.
@@ -34,42 +48,56 @@ bool Choose(absl::string_view text, const std::array<std::pair<absl::string_view
   return true;
 }
 
-bool ParseInterface(absl::string_view text, Settings& settings) {
-  settings.interface = std::string(text);
+bool ParseInterface(absl::string_view text, Wishes& wishes) {
+  wishes.settings.interface = std::string(text);
   return true;
 }
 
-bool ParseMode(absl::string_view text, Settings& settings) {
+bool ParseMode(absl::string_view text, Wishes& wishes) {
   using Mode = SoftwareConnectX::Mode;
   return Choose<Mode, 2>(text, {{{"adaptive", Mode::kAdaptive}, {"spin", Mode::kSpin}}},
-                         &settings.mode);
+                         &wishes.settings.mode);
 }
 
-bool ParseMtu(absl::string_view text, Settings& settings) {
-  return absl::SimpleAtoi(text, &settings.mtu) && settings.mtu >= 576 && settings.mtu <= 9000;
+bool ParseMtu(absl::string_view text, Wishes& wishes) {
+  uint32_t& mtu = wishes.settings.mtu;
+  return absl::SimpleAtoi(text, &mtu) && mtu >= 576 && mtu <= 9000;
 }
 
-bool ParseMinInline(absl::string_view text, Settings& settings) {
+bool ParsePersonality(absl::string_view text, Wishes& wishes) {
+  const auto options = PersonalityNamed({text.data(), text.size()});
+  if (options) wishes.personality = *options;
+  return options.has_value();
+}
+
+bool ParseWithout(absl::string_view text, Wishes& wishes) {
+  wishes.without = absl::StrSplit(text, ',');
+  Device::Options any;
+  return std::all_of(wishes.without.begin(), wishes.without.end(),
+                     [&](const std::string& name) { return TakeCapability(name, &any); });
+}
+
+bool ParseMinInline(absl::string_view text, Wishes& wishes) {
   using MinInline = Device::MinInline;
   return Choose<MinInline, 2>(text, {{{"none", MinInline::kNone}, {"l2", MinInline::kL2}}},
-                              &settings.min_inline);
+                              &wishes.min_inline.emplace());
 }
 
 bool ParseFlag(absl::string_view text, bool* field) {
   return Choose<bool, 2>(text, {{{"0", false}, {"1", true}}}, field);
 }
 
-bool ParseBlueFlame(absl::string_view text, Settings& settings) {
-  return ParseFlag(text, &settings.blueflame);
+bool ParseBlueFlame(absl::string_view text, Wishes& wishes) {
+  return ParseFlag(text, &wishes.blueflame.emplace());
 }
 
-bool ParseCounters(absl::string_view text, Settings& settings) {
-  settings.counters = std::string(text);
+bool ParseCounters(absl::string_view text, Wishes& wishes) {
+  wishes.settings.counters = std::string(text);
   return true;
 }
 
-bool ParseReport(absl::string_view text, Settings& settings) {
-  return ParseFlag(text, &settings.report);
+bool ParseReport(absl::string_view text, Wishes& wishes) {
+  return ParseFlag(text, &wishes.settings.report);
 }
 
 constexpr std::array kSettings = {
@@ -80,18 +108,25 @@ constexpr std::array kSettings = {
     Setting{"MODE", "adaptive|spin", "let the device's thread sleep when it is idle, or never",
             &ParseMode},
     Setting{"MTU", "576..9000", "MTU of the devices on the cable (1500)", &ParseMtu},
-    Setting{"MIN_INLINE", "none|l2", "headers that a send must carry inline (l2)",
+    Setting{"PERSONALITY", "cx4lx|cx5|cx6dx|cx7|vf",
+            "the card that the devices are (a ConnectX-5 that needs the L2 header inline)",
+            &ParsePersonality},
+    Setting{"WITHOUT", "CAPABILITY,...",
+            "what the devices lack: timestamps, blueflame, checksums, tso, device_memory, "
+            "vlan_insertion, vlan_stripping, receive_scaling, packet_pacing, real_time_clock",
+            &ParseWithout},
+    Setting{"MIN_INLINE", "none|l2", "headers that a send must carry inline (the card's)",
             &ParseMinInline},
-    Setting{"BLUEFLAME", "0|1", "offer BlueFlame registers (1)", &ParseBlueFlame},
+    Setting{"BLUEFLAME", "0|1", "offer BlueFlame registers (the card's)", &ParseBlueFlame},
     Setting{"COUNTERS", "FILE", "write the wires' counters to this file at exit, one a line",
             &ParseCounters},
     Setting{"REPORT", "0|1", "print at exit what hardware would have punished (0)", &ParseReport},
 };
 
-absl::Status ApplySetting(absl::string_view name, absl::string_view value, Settings& settings) {
+absl::Status ApplySetting(absl::string_view name, absl::string_view value, Wishes& wishes) {
   for (const Setting& setting : kSettings) {
     if (setting.name != name) continue;
-    if (setting.parse(value, settings)) return absl::OkStatus();
+    if (setting.parse(value, wishes)) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(kSettingPrefix, name, "=", value,
                                                    ": not one of ", setting.values));
   }
@@ -101,16 +136,21 @@ absl::Status ApplySetting(absl::string_view name, absl::string_view value, Setti
 }  // namespace
 
 absl::StatusOr<Settings> ReadSettings(const char* const* environment) {
-  Settings settings;
+  Wishes wishes;
   for (; *environment != nullptr; ++environment) {
     absl::string_view entry = *environment;
     if (!absl::ConsumePrefix(&entry, kSettingPrefix)) continue;
     const size_t equals = std::min(entry.find('='), entry.size());
     const absl::string_view value = entry.substr(std::min(equals + 1, entry.size()));
-    const absl::Status status = ApplySetting(entry.substr(0, equals), value, settings);
+    const absl::Status status = ApplySetting(entry.substr(0, equals), value, wishes);
     if (!status.ok()) return status;
   }
-  return settings;
+  Device::Options& device = wishes.settings.device;
+  device = wishes.personality;
+  for (const std::string& name : wishes.without) TakeCapability(name, &device);
+  if (wishes.min_inline) device.eth_min_inline = *wishes.min_inline;
+  if (wishes.blueflame) device.features.blueflame = *wishes.blueflame;
+  return wishes.settings;
 }
 
 std::string DescribeSettings() {

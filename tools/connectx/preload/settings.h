@@ -22,8 +22,8 @@ struct Settings {
   std::string interface;  // Empty: two devices, mlx5_0 and mlx5_1, joined by a cable in memory.
   SoftwareConnectX::Mode mode = SoftwareConnectX::Mode::kAdaptive;
   uint32_t mtu = 1500;  // Of devices on the cable; an interface has its own.
-  Device::MinInline min_inline = Device::MinInline::kL2;
-  bool blueflame = true;
+  // What the devices are, as PERSONALITY, WITHOUT, MIN_INLINE and BLUEFLAME have it together.
+  Device::Options device;
   std::string counters;  // A file that the counters are written to at exit; empty: none.
   bool report = false;  // Print what the program did wrong when it exits.
 };
