@@ -9,49 +9,18 @@ constexpr uint8_t kPersistRounds = 16;  // recoveries without D-SACK until the w
 
 }  // namespace
 
-void MinRtt::Sample(base::Nanoseconds rtt, base::Nanoseconds now) {
-  const auto sample = static_cast<uint32_t>(std::clamp<int64_t>(rtt.count(), 0, kNone - 1));
-  const auto window = static_cast<uint32_t>(now / kWindow);
-  if (window != window_) {
-    // What is two windows old is forgotten whole.
-    previous_ = window - window_ == 1 ? current_ : kNone;
-    current_ = sample;
-    window_ = window;
-    return;
-  }
-  current_ = std::min(current_, sample);
-}
-
-std::optional<base::Nanoseconds> Rack::OnDelivered(const Segment& segment, const AckTime& ack) {
+// The first copy may have been the one that arrived: section 6.2 step 2.
+std::optional<base::Nanoseconds> Rack::OnRetransmissionDelivered(const Segment& segment,
+                                                                 const AckTime& ack) {
   const base::Nanoseconds rtt = ack.now - segment.sent_at;
-  const bool again = segment.WasRetransmitted();
-  bool told_apart = !again;
-  if (again) {
-    // The first copy may have been the one that arrived: section 6.2 step 2.
-    const bool echoes_older =
-        ack.echo && IsOlderTimestamp(*ack.echo, ack.clock.At(segment.sent_at));
-    const bool too_soon = min_rtt_.value() != base::kNever && rtt < min_rtt_.value();
-    if (echoes_older || too_soon) return std::nullopt;
-    // Copies of the same tick cannot be told apart.
-    told_apart = ack.echo.has_value() && rtt > ack.clock.tick;
-  } else {
-    min_rtt_.Sample(rtt, ack.now);
-  }
-  const bool latest = !any_delivered_ || segment.sent_at > sent_at_ ||
-                      (segment.sent_at == sent_at_ && segment.end() > end_);
-  if (latest) {
-    sent_at_ = segment.sent_at;
-    end_ = segment.end();
-    rtt_ = rtt;
-  }
-  // Step 3.
-  if (!any_delivered_ || segment.end() > fack_) {
-    fack_ = segment.end();
-  } else if (segment.end() < fack_ && !again) {
-    reordering_seen_ = true;
-  }
+  const bool echoes_older = ack.echo && IsOlderTimestamp(*ack.echo, ack.clock.At(segment.sent_at));
+  const bool too_soon = min_rtt_.value() != base::kNever && rtt < min_rtt_.value();
+  if (echoes_older || too_soon) return std::nullopt;
+  NoteLatest(segment.sent_at, segment.end(), rtt);
+  if (segment.end() > fack_ || !any_delivered_) fack_ = segment.end();
   any_delivered_ = true;
-  if (!told_apart) return std::nullopt;
+  // Copies of the same tick cannot be told apart.
+  if (!ack.echo.has_value() || rtt <= ack.clock.tick) return std::nullopt;
   return rtt;
 }
 
@@ -81,8 +50,11 @@ bool Rack::IsSentBeforeDelivered(const Segment& segment) const {
   return segment.sent_at < sent_at_ || (segment.sent_at == sent_at_ && segment.end() < end_);
 }
 
-base::Nanoseconds Rack::DetectLosses(SegmentQueue& queue, const Context& context) {
+base::Nanoseconds Rack::JudgeOutstanding(SegmentQueue& queue, const Context& context) {
   if (!any_delivered_) return base::kNever;
+  // The usual case: nothing outstanding was sent before what was delivered last.
+  const Segment& first = *queue.first();
+  if (!IsSentBeforeDelivered(first) && !first.WasRetransmitted()) return base::kNever;
   const base::Nanoseconds allowed = rtt_ + ReorderingWindow(queue, context);
   base::Nanoseconds latest = base::kNever;
   for (Segment* s = queue.first(); s != queue.first_unsent(); s = s->next) {

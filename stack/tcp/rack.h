@@ -24,7 +24,18 @@ namespace xtreme::tcp {
 // The least round trip of the last one to two windows of time. RFC 8985 section 6.2 step 1.
 class MinRtt {
  public:
-  void Sample(base::Nanoseconds rtt, base::Nanoseconds now);
+  void Sample(base::Nanoseconds rtt, base::Nanoseconds now) {
+    const auto sample = static_cast<uint32_t>(std::clamp<int64_t>(rtt.count(), 0, kNone - 1));
+    const auto window = static_cast<uint32_t>(now.count() >> kWindowLog2);
+    if (window == window_) [[likely]] {
+      current_ = std::min(current_, sample);
+      return;
+    }
+    // What is two windows old is forgotten whole.
+    previous_ = window - window_ == 1 ? current_ : kNone;
+    current_ = sample;
+    window_ = window;
+  }
   // kNever before the first sample.
   base::Nanoseconds value() const {
     const uint32_t least = std::min(current_, previous_);
@@ -32,7 +43,7 @@ class MinRtt {
   }
 
  private:
-  static constexpr base::Nanoseconds kWindow = base::Seconds(60);
+  static constexpr int kWindowLog2 = 36;  // of ns: 69 s
   static constexpr uint32_t kNone = UINT32_MAX;
   // In ns: a round trip of four seconds and more is taken for the longest that fits.
   uint32_t current_ = kNone;
@@ -51,7 +62,22 @@ class Rack {
 
   // `segment` was delivered: not marked sacked before. Steps 1 to 3 of section 6.2. Returns its
   // round trip when that can be told, for an estimator: a retransmitted one only by timestamp.
-  std::optional<base::Nanoseconds> OnDelivered(const Segment& segment, const AckTime& ack);
+  std::optional<base::Nanoseconds> OnDelivered(const Segment& segment, const AckTime& ack) {
+    if (segment.WasRetransmitted()) [[unlikely]]
+      return OnRetransmissionDelivered(segment, ack);
+    const base::Nanoseconds rtt = ack.now - segment.sent_at;
+    min_rtt_.Sample(rtt, ack.now);
+    const Seq end = segment.end();
+    NoteLatest(segment.sent_at, end, rtt);
+    // Step 3.
+    if (end > fack_ || !any_delivered_) {
+      fack_ = end;
+      any_delivered_ = true;
+    } else if (end < fack_) {
+      reordering_seen_ = true;
+    }
+    return rtt;
+  }
 
   // Where the connection stands at an acknowledgement or a timer.
   struct Context {
@@ -67,7 +93,10 @@ class Rack {
 
   // Step 5: marks what is lost. Returns when to look again, at a timer: kNever when nothing is
   // suspected.
-  base::Nanoseconds DetectLosses(SegmentQueue& queue, const Context& context);
+  base::Nanoseconds DetectLosses(SegmentQueue& queue, const Context& context) {
+    if (queue.all_acknowledged()) return base::kNever;
+    return JudgeOutstanding(queue, context);
+  }
 
   // The retransmission timer expired: marks the first segment and all that RACK would. Section 6.3.
   void MarkLossesOnTimeout(SegmentQueue& queue, const Context& context);
@@ -79,10 +108,19 @@ class Rack {
   const MinRtt& min_rtt() const { return min_rtt_; }
 
  private:
+  std::optional<base::Nanoseconds> OnRetransmissionDelivered(const Segment& segment,
+                                                             const AckTime& ack);
+  void NoteLatest(base::Nanoseconds sent_at, Seq end, base::Nanoseconds rtt) {
+    if (sent_at < sent_at_ || (sent_at == sent_at_ && end <= end_)) return;
+    sent_at_ = sent_at;
+    end_ = end;
+    rtt_ = rtt;
+  }
+  base::Nanoseconds JudgeOutstanding(SegmentQueue& queue, const Context& context);
   bool IsSentBeforeDelivered(const Segment& segment) const;
 
   // The most recently sent of the delivered segments.
-  base::Nanoseconds sent_at_;  // RACK.xmit_ts
+  base::Nanoseconds sent_at_{INT64_MIN};  // RACK.xmit_ts
   base::Nanoseconds rtt_;
   Seq end_;  // RACK.end_seq
   Seq fack_;

@@ -212,17 +212,18 @@ TEST_F(RackTest, ARetransmissionBelowWhatWasDeliveredIsNoReordering) {
 }
 
 TEST(MinRtt, ForgetsWhatIsOlderThanTwoWindows) {
+  const Nanoseconds window(int64_t{1} << 36);
   MinRtt least;
   EXPECT_EQ(least.value(), kNever);
-  least.Sample(Milliseconds(5), Seconds(601));
-  least.Sample(Milliseconds(3), Seconds(602));
-  least.Sample(Milliseconds(9), Seconds(603));
+  least.Sample(Milliseconds(5), 10 * window);
+  least.Sample(Milliseconds(3), 10 * window + Seconds(1));
+  least.Sample(Milliseconds(9), 10 * window + Seconds(2));
   EXPECT_EQ(least.value(), Milliseconds(3));
-  least.Sample(Milliseconds(7), Seconds(670));
+  least.Sample(Milliseconds(7), 11 * window);
   EXPECT_EQ(least.value(), Milliseconds(3));
-  least.Sample(Milliseconds(8), Seconds(721));
+  least.Sample(Milliseconds(8), 12 * window);
   EXPECT_EQ(least.value(), Milliseconds(7));
-  least.Sample(Milliseconds(9), Seconds(2000));
+  least.Sample(Milliseconds(9), 14 * window);
   EXPECT_EQ(least.value(), Milliseconds(9));
 }
 

@@ -13,6 +13,10 @@ void RttEstimator::Sample(base::Nanoseconds rtt, uint32_t expected_samples) {
   if (!has_sample()) {
     srtt_ = sample;  // (2.2)
     rttvar_ = sample / 2;
+  } else if (n == 1) {
+    // The usual case without a division.
+    rttvar_ += (std::abs(srtt_ - sample) - rttvar_) >> 2;
+    srtt_ += (sample - srtt_) >> 3;
   } else {
     rttvar_ += (std::abs(srtt_ - sample) - rttvar_) / (4 * n);  // (2.3): beta is 1/4
     srtt_ += (sample - srtt_) / (8 * n);                        // alpha is 1/8

@@ -11,28 +11,6 @@ SegmentPool::SegmentPool(uint32_t segments)
   for (uint32_t i = segments; i-- > 0;) Release(&segments_[i]);
 }
 
-Segment* SegmentQueue::Append(const Payload& payload) {
-  Segment* const segment = pool_->Acquire();
-  if (segment == nullptr) [[unlikely]]
-    return nullptr;
-  segment->next = nullptr;
-  segment->previous = last_;
-  segment->bytes = payload.bytes;
-  segment->buffer = payload.buffer;
-  segment->cookie = payload.cookie;
-  segment->sequence = end_;
-  segment->length = payload.length;
-  segment->memory_key = payload.memory_key;
-  segment->flags = payload.flags;
-  segment->posted = 0;
-  segment->transmissions = 0;
-  (last_ != nullptr ? last_->next : first_) = segment;
-  last_ = segment;
-  if (first_unsent_ == nullptr) first_unsent_ = segment;
-  end_ = segment->end();
-  return segment;
-}
-
 uint32_t SegmentQueue::ExtendLast(std::span<const uint8_t> bytes, uint32_t max_length) {
   if (first_unsent_ == nullptr) return 0;
   Segment& last = *last_;
@@ -80,23 +58,15 @@ Segment* SegmentQueue::Split(Segment& segment, uint32_t length) {
   (front->previous != nullptr ? front->previous->next : first_) = front;
   segment.previous = front;
   if (first_unsent_ == &segment) first_unsent_ = front;
-  if (lost_hint_ == &segment) lost_hint_ = front;
+  if (first_lost_ == &segment) first_lost_ = front;
   flight_.sacked_segments += segment.Has(Segment::kSacked);
   return front;
 }
 
-void SegmentQueue::MarkSent(Segment& segment, base::Nanoseconds now, bool posts_reference) {
-  const uint32_t bytes = segment.SequenceLength();
-  if (&segment == first_unsent_) [[likely]] {
-    first_unsent_ = segment.next;
-    flight_.outstanding += bytes;
-  } else if (!segment.Has(Segment::kRetransmitted | Segment::kSacked)) {
-    segment.flags |= Segment::kRetransmitted;
-    flight_.retransmitted += bytes;
-  }
-  segment.sent_at = now;
-  if (segment.transmissions < UINT8_MAX) ++segment.transmissions;
-  segment.posted += posts_reference;
+void SegmentQueue::MarkSentAgain(Segment& segment) {
+  if (segment.Has(Segment::kRetransmitted | Segment::kSacked)) return;
+  segment.flags |= Segment::kRetransmitted;
+  flight_.retransmitted += segment.SequenceLength();
 }
 
 SegmentQueue::Due SegmentQueue::OnWqeCompleted(Segment& segment) {
@@ -114,7 +84,8 @@ SegmentQueue::Due SegmentQueue::OnWqeCompleted(Segment& segment) {
 
 void SegmentQueue::CutFront(Segment& segment, Seq una) {
   const uint32_t bytes = Distance(segment.sequence, una);
-  TakeFromFlight(segment, bytes);
+  flight_.outstanding -= bytes;
+  TakeFromSums(segment, bytes);
   // SYN stands before the payload.
   const uint32_t payload = bytes - uint32_t{segment.Has(Segment::kSyn)};
   segment.flags &= static_cast<uint16_t>(~Segment::kSyn);
@@ -123,11 +94,28 @@ void SegmentQueue::CutFront(Segment& segment, Seq una) {
   segment.length -= payload;
 }
 
-void SegmentQueue::MarkSacked(Segment& segment) {
-  const uint32_t bytes = segment.SequenceLength();
+void SegmentQueue::TakeFromSums(const Segment& segment, uint32_t bytes) {
+  if (segment.Has(Segment::kSacked)) flight_.sacked -= bytes;
   if (segment.Has(Segment::kLost)) flight_.lost -= bytes;
   if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
-  segment.flags &= static_cast<uint16_t>(~(Segment::kLost | Segment::kRetransmitted));
+}
+
+// `segment` is the first and leaves.
+void SegmentQueue::ForgetMarks(const Segment& segment, uint32_t bytes) {
+  TakeFromSums(segment, bytes);
+  flight_.sacked_segments -= segment.Has(Segment::kSacked);
+  if (&segment == highest_sacked_) highest_sacked_ = nullptr;
+  if (&segment == first_lost_) {
+    first_lost_ = segment.next;
+    SkipToLost();
+  }
+}
+
+void SegmentQueue::MarkSacked(Segment& segment) {
+  ClearLost(segment);
+  const uint32_t bytes = segment.SequenceLength();
+  if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
+  segment.flags &= static_cast<uint16_t>(~Segment::kRetransmitted);
   segment.flags |= Segment::kSacked;
   flight_.sacked += bytes;
   ++flight_.sacked_segments;
@@ -142,13 +130,17 @@ void SegmentQueue::MarkLost(Segment& segment) {
   if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
   segment.flags &= static_cast<uint16_t>(~Segment::kRetransmitted);
   segment.flags |= Segment::kLost;
-  if (lost_hint_ == nullptr || segment.sequence < lost_hint_->sequence) lost_hint_ = &segment;
+  if (first_lost_ == nullptr || segment.sequence < first_lost_->sequence) first_lost_ = &segment;
 }
 
 void SegmentQueue::ClearLost(Segment& segment) {
   if (!segment.Has(Segment::kLost)) return;
   segment.flags &= static_cast<uint16_t>(~Segment::kLost);
   flight_.lost -= segment.SequenceLength();
+  if (&segment == first_lost_) {
+    first_lost_ = segment.next;
+    SkipToLost();
+  }
 }
 
 void SegmentQueue::ClearSacked(Segment& segment) {
@@ -160,12 +152,18 @@ void SegmentQueue::ClearSacked(Segment& segment) {
 }
 
 Segment* SegmentQueue::FirstLost() {
-  while (lost_hint_ != nullptr) {
-    const uint16_t known = lost_hint_->flags & (Segment::kLost | Segment::kRetransmitted);
-    if (known == Segment::kLost) return lost_hint_;
-    lost_hint_ = lost_hint_->next == first_unsent_ ? nullptr : lost_hint_->next;
+  SkipToLost();
+  return first_lost_;
+}
+
+// Moves `first_lost_` on to the first that waits for its retransmission, itself included.
+void SegmentQueue::SkipToLost() {
+  if (first_lost_ == nullptr) return;
+  for (; first_lost_ != first_unsent_; first_lost_ = first_lost_->next) {
+    const uint16_t known = first_lost_->flags & (Segment::kLost | Segment::kRetransmitted);
+    if (known == Segment::kLost) return;
   }
-  return nullptr;
+  first_lost_ = nullptr;
 }
 
 }  // namespace xtreme::tcp

@@ -138,7 +138,27 @@ class SegmentQueue {
   // --- What is to be sent ---
 
   // Queues a segment behind all others; null, and nothing taken, when the pool is empty.
-  Segment* Append(const Payload& payload);
+  Segment* Append(const Payload& payload) {
+    Segment* const segment = pool_->Acquire();
+    if (segment == nullptr) [[unlikely]]
+      return nullptr;
+    segment->next = nullptr;
+    segment->previous = last_;
+    segment->bytes = payload.bytes;
+    segment->buffer = payload.buffer;
+    segment->cookie = payload.cookie;
+    segment->sequence = end_;
+    segment->length = payload.length;
+    segment->memory_key = payload.memory_key;
+    segment->flags = payload.flags;
+    segment->posted = 0;
+    segment->transmissions = 0;
+    (last_ != nullptr ? last_->next : first_) = segment;
+    last_ = segment;
+    if (first_unsent_ == nullptr) first_unsent_ = segment;
+    end_ += segment->SequenceLength();
+    return segment;
+  }
 
   // Copies as many of `bytes` as fit behind the payload of the last segment, if that is unsent, not
   // longer than `max_length` afterwards, in a buffer of the queue's alone, and without cookie or
@@ -156,7 +176,17 @@ class SegmentQueue {
   // The device was given a copy of `segment`, at `now`: the first unsent one, or a sent one again.
   // `posts_reference`: OnWqeCompleted comes once for this copy. Always, unless the payload went
   // inline and the segment has no kWantWire, which only the completion can answer.
-  void MarkSent(Segment& segment, base::Nanoseconds now, bool posts_reference);
+  void MarkSent(Segment& segment, base::Nanoseconds now, bool posts_reference) {
+    if (&segment == first_unsent_) [[likely]] {
+      first_unsent_ = segment.next;
+      flight_.outstanding += segment.SequenceLength();
+    } else {
+      MarkSentAgain(segment);
+    }
+    segment.sent_at = now;
+    if (segment.transmissions < UINT8_MAX) ++segment.transmissions;
+    segment.posted += posts_reference;
+  }
 
   // --- What comes back ---
 
@@ -178,9 +208,14 @@ class SegmentQueue {
   void Acknowledge(Seq una, Acked&& acked) {
     Segment* segment = first_;
     // `first_unsent_` ends the walk even if the peer is believed too much.
-    while (segment != first_unsent_ && segment->end() <= una) {
+    while (segment != first_unsent_) {
+      const uint32_t bytes = segment->SequenceLength();
+      if (segment->sequence + bytes > una) break;
       Segment* const next = segment->next;
       acked(static_cast<const Segment&>(*segment));
+      if (segment->Has(kKnown)) [[unlikely]]
+        ForgetMarks(*segment, bytes);
+      flight_.outstanding -= bytes;
       Retire(*segment, Segment::kAcknowledged);
       segment = next;
     }
@@ -200,7 +235,7 @@ class SegmentQueue {
       Retire(*segment, Segment::kCancelled);
       segment = next;
     }
-    first_ = last_ = first_unsent_ = lost_hint_ = highest_sacked_ = nullptr;
+    first_ = last_ = first_unsent_ = first_lost_ = highest_sacked_ = nullptr;
     flight_ = Flight();
     end_ = una_;
   }
@@ -240,29 +275,23 @@ class SegmentQueue {
   uint32_t waiting_for_wqe() const { return waiting_for_wqe_; }
 
  private:
+  // What makes a segment count in more than `outstanding`.
+  static constexpr uint16_t kKnown = Segment::kSacked | Segment::kLost | Segment::kRetransmitted;
+
   void CutFront(Segment& segment, Seq una);
-  // Takes `segment` out of the sums and releases it, now or when its WQEs are completed.
+  void MarkSentAgain(Segment& segment);
+  // Takes the first `bytes` of `segment`, or all, out of the sums.
+  void TakeFromSums(const Segment& segment, uint32_t bytes);
+  void ForgetMarks(const Segment& segment, uint32_t bytes);
+  void SkipToLost();
+  // Releases `segment`, now or when its WQEs are completed.
   void Retire(Segment& segment, uint16_t reason) {
-    if (&segment == lost_hint_) lost_hint_ = segment.next;
-    if (&segment == highest_sacked_) highest_sacked_ = nullptr;
-    if (reason == Segment::kAcknowledged) {
-      TakeFromFlight(segment, segment.SequenceLength());
-      flight_.sacked_segments -= segment.Has(Segment::kSacked);
-    }
     if (segment.posted != 0) [[unlikely]] {
       segment.flags |= reason;
       ++waiting_for_wqe_;
       return;
     }
     Free(segment);
-  }
-  void TakeFromFlight(const Segment& segment, uint32_t bytes) {
-    flight_.outstanding -= bytes;
-    if (!segment.Has(Segment::kSacked | Segment::kLost | Segment::kRetransmitted)) [[likely]]
-      return;
-    if (segment.Has(Segment::kSacked)) flight_.sacked -= bytes;
-    if (segment.Has(Segment::kLost)) flight_.lost -= bytes;
-    if (segment.Has(Segment::kRetransmitted)) flight_.retransmitted -= bytes;
   }
   void Free(Segment& segment) {
     if (segment.buffer != nullptr) packet::BufferPool::ReleaseByOwner(segment.buffer);
@@ -274,7 +303,7 @@ class SegmentQueue {
   Segment* last_ = nullptr;
   Segment* first_unsent_ = nullptr;
   Segment* highest_sacked_ = nullptr;
-  Segment* lost_hint_ = nullptr;  // none before it is lost and not retransmitted
+  Segment* first_lost_ = nullptr;  // or one that was, until SkipToLost; marked lost in any case
   Seq una_;
   Seq end_;
   Flight flight_;
