@@ -144,5 +144,21 @@ TEST_F(AdaptiveThreadTest, IdleCostsLessThanOnePercentOfACore) {
   EXPECT_LT(cpu_ns, kIdleMs * 10'000) << connectx_->sleeps() - awake << " sleeps";
 }
 
+// All frames wait in the queue from the start, so that only the device decides when they leave.
+TEST_P(ThreadTest, PacedQueueKeepsItsRateWithinFivePercent) {
+  constexpr int kFrames = 401;
+  constexpr int64_t kFrameNs = 2'000'000;  // 1,250 bytes at 5 Mbit/s.
+  Endpoint a("mlx5_0", {.queue_depth = 512});
+  const auto frame = UdpFrame(kPort, std::string(1250 - kUdpHeadersBytes, 'r'));
+  ibv_qp_rate_limit_attr rate{.rate_limit = 5'000};
+  ASSERT_EQ(ibv_modify_qp_rate_limit(a.qp(), &rate), 0);
+  for (int i = 0; i < kFrames; ++i) ASSERT_EQ(a.Send(i, frame, 0), 0);
+  ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS);
+  const int64_t start_ns = Now(CLOCK_MONOTONIC);
+  for (int i = 1; i < kFrames; ++i) ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS);
+  const double wanted_ns = static_cast<double>((kFrames - 1) * kFrameNs);
+  EXPECT_NEAR(static_cast<double>(Now(CLOCK_MONOTONIC) - start_ns), wanted_ns, 0.05 * wanted_ns);
+}
+
 }  // namespace
 }  // namespace xtreme::connectx

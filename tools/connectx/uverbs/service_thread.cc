@@ -15,6 +15,8 @@ namespace xtreme::connectx {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
+// A wire that goes down or comes up announces itself to nobody.
+constexpr int64_t kLongestSleepNs = 100'000'000;
 
 // A thread that no signal of the program's is delivered to.
 std::thread StartWithoutSignals(std::function<void()> body) {
@@ -116,7 +118,7 @@ void ServiceThread::Sleep() {
       for (const Served& served : served_) served.clock_pages->Hide();
     }
     sleeps_.fetch_add(1, std::memory_order_relaxed);
-    const int64_t longest_ns = watched ? kSecondNs : options_.blind_sleep_ns;
+    const int64_t longest_ns = watched ? kLongestSleepNs : options_.blind_sleep_ns;
     Block(std::min(NextDeadline(), clock_->Now() + longest_ns));
   }
   asleep_.store(false, std::memory_order_relaxed);
