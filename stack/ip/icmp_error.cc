@@ -64,6 +64,7 @@ std::optional<SocketError> InterpretIcmpError(const wire::IcmpErrorView& icmp, u
       .protocol = protocol,
       .source = {offending.source(), icmp.offending_source_port()},
       .destination = {offending.destination(), icmp.offending_destination_port()},
+      .sequence = protocol == wire::kIpProtocolTcp ? icmp.offending_sequence() : 0,
   };
   error.flow = {.destination = error.source.address,
                 .source = error.destination.address,

@@ -24,6 +24,7 @@ struct SocketError {
   uint8_t protocol = 0;        // of the offending datagram: UDP or TCP
   wire::Endpoint source;       // of the offending datagram: our socket
   wire::Endpoint destination;  // where it was sent
+  uint32_t sequence = 0;       // of an offending TCP segment; RFC 5927 section 4.1 says to check it
   // The offending flow turned around: a datagram of this flow would reach the same socket.
   wire::UdpFlow flow;
 };

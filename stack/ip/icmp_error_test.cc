@@ -52,6 +52,11 @@ TEST(IcmpError, EveryTypeAndCodeHasItsErrno) {
   }
 }
 
+TEST(IcmpError, OfASegmentItTellsTheSequenceNumber) {
+  EXPECT_EQ(Interpret(3, 4, 1400, wire::kIpProtocolTcp)->sequence, 0x000C0000u);
+  EXPECT_EQ(Interpret(3, 4, 1400, wire::kIpProtocolUdp)->sequence, 0u);
+}
+
 TEST(IcmpError, NamesBothEndsOfTheOffendingDatagram) {
   const auto error = Interpret(3, 3);
   ASSERT_TRUE(error);

@@ -171,6 +171,32 @@ TEST_F(RackTest, DsacksWidenTheWindowOncePerRoundAndSixteenRecoveriesNarrowIt) {
   EXPECT_EQ(rack_.reordering_multiplier(), 1u);
 }
 
+TEST_F(RackTest, ADsackKeepsTheWindowWideForSixteenRecoveriesMore) {
+  rack_.OnAck(true, kFirst, kFirst + 1);
+  for (int i = 0; i < 10; ++i) rack_.OnRecoveryEnd();
+  rack_.OnAck(true, kFirst + 1, kFirst + 2);
+  for (int i = 0; i < 15; ++i) rack_.OnRecoveryEnd();
+  EXPECT_EQ(rack_.reordering_multiplier(), 3u);
+}
+
+TEST_F(RackTest, BehindALaterCopyFirstCopiesAreStillJudged) {
+  for (int ms : {0, 0, 0, 5}) Send(ms);
+  queue_.MarkLost(Nth(0));
+  SendAgain(0, 14);
+  Sack(3, 15);
+  Detect(15, true);
+  EXPECT_EQ(Marks(), "rLLs");
+}
+
+TEST_F(RackTest, ATimeoutMarksTheFirstSegmentHoweverLateItWasSent) {
+  for (int ms : {0, 1, 2}) Send(ms);
+  Sack(1, 11);
+  queue_.MarkLost(Nth(0));
+  SendAgain(0, 98);
+  rack_.MarkLossesOnTimeout(queue_, Context(100));
+  EXPECT_EQ(Marks(), "LsL");
+}
+
 TEST_F(RackTest, TheWindowIsAtMostASmoothedRoundTrip) {
   for (int i = 0; i < 3; ++i) Send(0);
   Sack(1, 8);

@@ -122,6 +122,14 @@ TEST_F(ScoreboardTest, TheFirstBlockBelowTheAcknowledgementIsADsack) {
   EXPECT_EQ(outcome.invalid_blocks, 0u);
 }
 
+TEST_F(ScoreboardTest, OnlyTheFirstBlockMayLieBelowTheAcknowledgement) {
+  Send(6);
+  queue_.Acknowledge(kFirst + 300, [](const Segment&) {});
+  const auto outcome = Process({Block(400, 500), Block(100, 200)}, 300);
+  EXPECT_FALSE(outcome.dsack);
+  EXPECT_EQ(outcome.invalid_blocks, 1u);
+}
+
 TEST_F(ScoreboardTest, TheFirstBlockInsideTheSecondIsADsack) {
   Send(6);
   const auto outcome = Process({Block(300, 400), Block(200, 500)});

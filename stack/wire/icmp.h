@@ -80,6 +80,8 @@ class IcmpErrorView {
   // The offending datagram's ports, where its protocol has some at that place (UDP, TCP).
   uint16_t offending_source_port() const { return base::LoadBe16(&offending_.payload()[0]); }
   uint16_t offending_destination_port() const { return base::LoadBe16(&offending_.payload()[2]); }
+  // Of an offending TCP segment: what shows that it was one of ours, RFC 5927 section 4.1.
+  uint32_t offending_sequence() const { return base::LoadBe32(&offending_.payload()[4]); }
 
  private:
   IcmpErrorView(std::span<const uint8_t> message, const Ipv4View& offending)

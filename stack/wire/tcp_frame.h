@@ -70,6 +70,14 @@ struct TcpFrame {
   friend bool operator==(const TcpFrame&, const TcpFrame&) = default;
 };
 
+// Which of ParseTcpFrame and ParseUdpFrame to try first: a guess from two fields, right for every
+// frame without a tag.
+inline bool LooksLikeTcp(const uint8_t* frame, size_t length_bytes) {
+  constexpr size_t kProtocolOffset = kEthernetHeaderBytes + 9;
+  return length_bytes > kProtocolOffset && frame[kProtocolOffset] == kIpProtocolTcp &&
+         base::LoadNative<uint16_t>(frame + 12) == base::HostToBigEndian(kEtherTypeIpv4);
+}
+
 // Any frame. `frame` has `length_bytes`, at most 65,535, readable bytes; `verified` is a
 // ChecksumVerdict. Fills `tcp` whole when the verdict is kTcp. A malformed option is no reason to
 // drop a segment: `options_error` names it.

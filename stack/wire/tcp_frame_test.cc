@@ -167,6 +167,14 @@ TEST(ParseTcpFrame, MalformedFramesAreRefusedForTheirReason) {
   }
 }
 
+TEST(LooksLikeTcp, GuessesFromTypeAndProtocol) {
+  EXPECT_TRUE(LooksLikeTcp(kFrame.data(), kFrame.size()));
+  EXPECT_FALSE(LooksLikeTcp(With(kFrame, 23, {17}).data(), kFrame.size()));
+  EXPECT_FALSE(LooksLikeTcp(With(kFrame, 12, Hex("86dd")).data(), kFrame.size()));
+  EXPECT_FALSE(LooksLikeTcp(kTaggedFrame.data(), kTaggedFrame.size()));
+  EXPECT_FALSE(LooksLikeTcp(kFrame.data(), 23));
+}
+
 TEST(TcpSegment, SynAndFinTakeASequenceNumberEach) {
   TcpSegment segment;
   segment.payload_bytes = 10;
