@@ -102,7 +102,9 @@ class TwoRingsTest : public ::testing::Test {
   static constexpr wire::Ipv4Address kGroup{239, 1, 2, 3};
 
   TwoRingsTest() : rig(connectx::SoftwareConnectX::Mode::kStep) {
-    RingOptions options = *ProfileOptions("dev");
+    RingOptions options;
+    options.rx_buffers = 2048;
+    options.hugepages = Hugepages::kNever;
     options.interface_name = MemoryKernel::kInterface;
     const wire::MacAddress mac_a(connectx::kMacA);
     const wire::MacAddress mac_b(connectx::kMacB);

@@ -157,7 +157,10 @@ void Engine::SampleClocks() {
   for (auto& [interface, device] : devices_) {
     const nic::ClockConversion sample =
         device->nic->SampleClock([&clock] { return clock.Now().count(); });
-    Tell(*device, [sample, tsc = tsc_->conversion()](Ring& ring) { ring.OnClock(sample, tsc); });
+    Tell(*device, [sample, tsc = tsc_->conversion()](Ring& ring) {
+      ring.OnClock(sample, tsc);
+      ring.Publish();
+    });
   }
 }
 

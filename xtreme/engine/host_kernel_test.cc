@@ -56,7 +56,9 @@ class HostKernelTest : public ::testing::Test {
     auto engine = Engine::Create(std::move(options));
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
-    RingOptions ring_options = *ProfileOptions("dev");
+    RingOptions ring_options;
+    ring_options.rx_buffers = 2048;
+    ring_options.hugepages = Hugepages::kNever;
     ring_options.interface_name = "xt0";
     auto ring = Ring::Open(engine_.get(), ring_options);
     ASSERT_TRUE(ring.ok()) << ring.status();

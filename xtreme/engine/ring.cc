@@ -23,6 +23,7 @@
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/residency.h"
 #include "xtreme/host/snapshot.h"
+#include "xtreme/stats/publisher.h"
 
 namespace xtreme::engine {
 namespace {
@@ -125,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptio
   core->device.pool->Adopt();
   std::unique_ptr<Ring> ring(new Ring(engine, std::move(core), std::move(mailbox)));
   ring->description_ = std::move(description);
+  ring->OpenPublisher();
   return ring;
 }
 
@@ -152,7 +154,10 @@ void Ring::Adopt() {
 
 packet::Buffer* Ring::AcquireBuffer() {
   CheckOwner();
-  return core_->device.pool->Acquire();
+  packet::BufferPool& pool = *core_->device.pool;
+  // What other threads gave back is free before the next poll takes it back.
+  if (pool.free_count() == 0 && pool.HasReturns()) pool.DrainReturns();
+  return pool.Acquire();
 }
 
 uint32_t Ring::buffer_bytes() const { return core_->device.pool->payload_bytes(); }
@@ -161,6 +166,7 @@ base::Nanoseconds Ring::Now() const { return core_->clock.Now(); }
 
 Ring::~Ring() {
   CheckOwner();
+  PublishAs(/*closed=*/true);
   residency_.reset();  // While what it locked is there.
   mailbox_->Close();
   for (const auto& lane : lanes_) lane->Close();
@@ -190,6 +196,7 @@ void Ring::Bury() {
     std::vector<packet::Buffer*> sending;
     packet::Buffer* guard = nullptr;
     std::shared_ptr<Mailbox> mailbox;
+    std::unique_ptr<stats::Publisher> publisher;
   };
   auto remains = std::make_shared<Remains>();
   remains->guard = HoldPool();
@@ -205,6 +212,7 @@ void Ring::Bury() {
   remains->queue = std::move(core_->device.queue);
   remains->side = core_->host.control_side;
   remains->mailbox = mailbox_;
+  remains->publisher = std::move(publisher_);
   notices_.clear();
   core_->device.pool.reset();
   ControlThread* control = &engine_->control();
@@ -216,6 +224,7 @@ void Ring::Bury() {
     remains->mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});
     remains->ports.clear();
     remains->queue.reset();
+    remains->publisher.reset();
     for (packet::Buffer* buffer : remains->sending) packet::BufferPool::Release(buffer);
     packet::BufferPool::Release(remains->guard);
   }));
@@ -239,6 +248,7 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   visit("pool", "exhausted", "times no buffer was free", pool.counters().exhausted);
   visit("pool", "foreign_returns", "buffers released by other threads",
         pool.counters().foreign_returns);
+  base::VisitCounters(core_->tally.port, in("port"));
   base::VisitCounters(core_->tally.drops, in("drop"));
   base::VisitCounters(udp_->ledger().verdicts, in("drop"));
   base::VisitCounters(udp_->demux().misaddressed(), in("drop"));

@@ -39,6 +39,9 @@ namespace xtreme::host {
 class Residency;
 class TscConversion;
 }
+namespace xtreme::stats {
+class Publisher;
+}
 
 namespace xtreme::engine {
 
@@ -132,6 +135,10 @@ class Ring {
   // Shared with other threads; outlives the ring.
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
 
+  // Writes the counters where other programs read them, if the options say so (ring_publish.cc).
+  // No system call.
+  void Publish();
+
   // --- What the control thread tells (ring_news.cc): called by notices ---
 
   void OnRoutes();
@@ -173,6 +180,8 @@ class Ring {
   void OnBroken();
   void FollowInterface();
   void TellLink(RingEvent event);
+  void OpenPublisher();
+  void PublishAs(bool closed);
   packet::Buffer* HoldPool();
   void Bury();
 
@@ -195,6 +204,7 @@ class Ring {
   Engine* const engine_;
   uintptr_t owner_;
   std::string description_;
+  std::unique_ptr<stats::Publisher> publisher_;  // Null: the counters are not published.
   std::unique_ptr<host::Residency> residency_;  // Last: it unlocks memory of the above.
 };
 

@@ -82,6 +82,7 @@ struct RingTally {
   RingCounters counters;
   base::ReasonCounters<Drop> drops;
   base::ReasonCounters<Refusal> refusals;
+  PortLosses port;
   uint64_t losses = 0;  // Not yet reported by RING/DROPPED.
   uint32_t queue_low_water = ~uint32_t{0};  // Of posted receive buffers, since the ring's start.
 };

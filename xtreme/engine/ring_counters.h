@@ -41,6 +41,23 @@ enum class Refusal : uint8_t {
 
 base::CounterName DescribeReason(Refusal reason);
 
+// What the port lost while the ring was open, of whatever program.
+struct PortLosses {
+  uint64_t out_of_buffer = 0;
+  uint64_t discards = 0;
+
+  static constexpr auto Table() {
+    using P = PortLosses;
+    return std::to_array<base::CounterDescriptor<P>>({
+        {"out_of_buffer", "frames for queues with nothing posted, of all programs on the port",
+         &P::out_of_buffer},
+        {"discards", "frames the port dropped before any queue, of all programs on the port",
+         &P::discards},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<PortLosses>());
+
 struct RingCounters {
   uint64_t packets = 0;
   uint64_t slow_path = 0;

@@ -82,6 +82,8 @@ void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion
 
 void Ring::OnPortCounters(const nic::PortCounters& rise) {
   core_->after_drop = kAfterDrop;
+  core_->tally.port.out_of_buffer += rise.out_of_buffer;
+  core_->tally.port.discards += rise.discards;
   core_->Tell(Dropped(*core_, Layer::kPort, rise.out_of_buffer + rise.discards));
 }
 

@@ -53,39 +53,12 @@ absl::Status RingOptions::Validate() const {
       {"max_groups", max_groups, 0, 65'536},
       {"spin_us", spin_us, 0, 1'000'000},
       {"wait", static_cast<uint64_t>(wait), 0, 2},
+      {"counters_access", static_cast<uint64_t>(counters_access), 0, 2},
   };
   for (const Range& range : ranges) {
     if (absl::Status status = Check(range); !status.ok()) return status;
   }
   return absl::OkStatus();
-}
-
-std::optional<RingOptions> ProfileOptions(std::string_view profile) {
-  RingOptions options;
-  if (profile == "latency") {
-    options.poll_batch = 16;
-    options.signal_every = 8;
-  } else if (profile == "feed") {
-    options.rx_burst_us = 10'000;
-    options.rx_queue_frames = 4096;
-    options.poll_batch = 64;
-    options.completions = 4096;
-  } else if (profile == "throughput") {
-    options.rx_frame_bytes = 1518;
-    options.rx_queue_frames = 4096;
-    options.tx_queue_frames = 4096;
-    options.poll_batch = 64;
-    options.completions = 4096;
-    options.signal_every = 64;
-  } else if (profile == "dev") {
-    options.rx_buffers = 2048;
-    options.rx_queue_frames = 512;
-    options.hugepages = Hugepages::kNever;
-    options.wait = WaitPolicy::kHybrid;
-  } else {
-    return std::nullopt;
-  }
-  return options;
 }
 
 }  // namespace xtreme::engine

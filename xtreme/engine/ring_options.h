@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RingOptions: what a ring is made of, field for field as the C API's xtreme_ring_options.
+// RingOptions: what a ring is made of, field for field as the C API's xtreme_ring_options,
+// whose profiles and names stand in api/native/settings.cc.
 //
 // Units: in the names. Threads: a plain value.
 
@@ -8,11 +9,10 @@
 #define XTREME_XTREME_ENGINE_RING_OPTIONS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
+#include "xtreme/stats/layout.h"
 
 namespace xtreme::engine {
 
@@ -53,16 +53,13 @@ struct RingOptions {
   uint32_t spin_us = 50;                // Hybrid wait; 0 .. 1,000,000.
   WaitPolicy wait = WaitPolicy::kBusy;
 
+  // Where the counters are published (xtreme/stats/layout.h); empty: nowhere.
+  std::string counters_directory;
+  stats::Access counters_access = stats::Access::kUser;
+
   // InvalidArgument: the field, what was asked and what is allowed.
   absl::Status Validate() const;
 };
-
-// "latency", "feed", "throughput" or "dev"; nothing for another name.
-//   latency     small batches, one send completion in 8, busy wait
-//   feed        absorbs bursts of 10 ms of small frames, batches of 64
-//   throughput  long queues, full-sized frames
-//   dev         little memory, ordinary pages, hybrid wait: for a laptop
-std::optional<RingOptions> ProfileOptions(std::string_view profile);
 
 }  // namespace xtreme::engine
 

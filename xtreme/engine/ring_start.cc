@@ -49,6 +49,7 @@ absl::Status Ring::Start() {
   udp_->Warm();
   Flush();
   CountFaultsOfOwner();
+  Publish();
   return absl::OkStatus();
 }
 

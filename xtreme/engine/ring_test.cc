@@ -339,12 +339,6 @@ TEST_F(RingContractTest, BadOptionsAreRefusedByName) {
   options.rx_queue_frames = 64;
   options.poll_batch = 0;
   EXPECT_EQ(options.Validate().message(), "ring option poll_batch: 0 asked, 1 to 256 allowed");
-  EXPECT_FALSE(ProfileOptions("fast").has_value());
-  for (const char* profile : {"latency", "feed", "throughput", "dev"}) {
-    RingOptions profiled = *ProfileOptions(profile);
-    profiled.interface_name = "eth0";
-    EXPECT_TRUE(profiled.Validate().ok()) << profile;
-  }
 }
 
 TEST_F(RingContractTest, AnUnknownInterfaceIsNotFound) {

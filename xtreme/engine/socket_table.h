@@ -49,8 +49,13 @@ class SocketTable {
 
   template <typename Visit>
   void ForEach(Visit&& visit) const {
-    for (uint32_t i = 0; i < by_handle_.capacity(); ++i) {
-      if (UdpSocket* socket = by_handle_.At(i)) visit(*socket);
+    // Places fill from the first on: the last socket ends the walk.
+    uint32_t left = by_handle_.size();
+    for (uint32_t i = 0; left > 0 && i < by_handle_.capacity(); ++i) {
+      UdpSocket* socket = by_handle_.At(i);
+      if (socket == nullptr) continue;
+      --left;
+      visit(*socket);
     }
   }
 

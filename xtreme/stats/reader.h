@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads published segments (layout.h) of other processes, living or dead.
+//
+// Invariant: a segment is what somebody else wrote; nothing in it is believed before it is checked,
+// and no work or memory follows from it beyond the file's own length, at most kMaxFileBytes. A file
+// that changes or shrinks meanwhile is an error, never a fault: it is read, not mapped.
+// Threads: any.
+
+#ifndef XTREME_XTREME_STATS_READER_H_
+#define XTREME_XTREME_STATS_READER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "xtreme/stats/layout.h"
+
+namespace xtreme::stats {
+
+inline constexpr std::string_view kFilePrefix = "xtreme.";
+
+struct Counter {
+  std::string scope;
+  std::string name;
+  std::string meaning;
+  uint64_t value = 0;
+};
+
+struct SocketCounters {
+  uint64_t handle = 0;
+  std::array<uint8_t, 16> local_ip = {};
+  uint16_t local_port = 0;
+  std::vector<uint64_t> values;  // In the order of Segment::socket_names.
+};
+
+struct Segment {
+  uint32_t pid = 0;
+  uint32_t ring = 0;
+  std::string interface;
+  int64_t published_ns = 0;        // CLOCK_MONOTONIC of the writer's machine.
+  bool closed = false;             // The ring was closed; these are its last values.
+  bool torn = false;               // The writer was caught, or killed, while it wrote.
+  bool alive = false;              // The writing process is there. ReadSegment only.
+  uint32_t sockets_left_out = 0;
+  std::vector<Counter> counters;
+  std::vector<Counter> socket_names;  // Their values are 0.
+  std::vector<SocketCounters> sockets;
+};
+
+// The segment in `bytes`. InvalidArgument: what of it is wrong.
+absl::StatusOr<Segment> ParseSegment(std::span<const uint8_t> bytes);
+
+// Reads one file; again, a few times, when the writer wrote meanwhile. NotFound, PermissionDenied:
+// the file. InvalidArgument: it is not a segment.
+absl::StatusOr<Segment> ReadSegment(const std::string& path);
+
+// The paths of all segments of a directory, sorted. A directory that cannot be read has none.
+std::vector<std::string> ListSegments(const std::string& directory);
+
+// Removes the segments of killed processes that the caller may remove; how many.
+int RemoveStale(const std::string& directory);
+
+}  // namespace xtreme::stats
+
+#endif  // XTREME_XTREME_STATS_READER_H_
