@@ -9,6 +9,7 @@
  * Until TCP has landed the interface may still change between minor versions.
  *
  * Calls return 0 (or a count) on success and -errno on failure; xtreme_error() then has a sentence.
+ * Whatever takes a handle fails with -EBADF when the handle's object is gone.
  * No call blocks, except opening and starting a ring (bring-up) and xtreme_ring_wait().
  */
 #ifndef XTREME_API_XTREME_H_
@@ -31,6 +32,12 @@ XTREME_API const char* xtreme_version(void);
 /* What the last failed call of this thread was doing: action, asked, offered, errno. Never null;
  * valid until the thread's next failed call. */
 XTREME_API const char* xtreme_error(void);
+
+/*
+ * Structures that begin with `size` may grow: a program fills in its own sizeof. Fields that a
+ * program compiled earlier does not have yet are 0, which means the default. -EINVAL: smaller than
+ * the first version; -E2BIG: fields that this library does not know are not 0.
+ */
 
 /* ---- Handles and addresses ------------------------------------------------------------------- */
 
@@ -179,6 +186,9 @@ typedef struct xtreme_ring_options {
   uint8_t blueflame;             /* 0 off, 1 when the device has it. */
   uint32_t spin_us;              /* Hybrid wait: spin this long, then sleep. */
   uint64_t link_bits_per_second; /* 0: what the port says. */
+  const char* counters_directory; /* Where the counters are published; null: /dev/shm; "": not. */
+  uint8_t counters_access;       /* Who may read them: 0 the user, 1 its group, 2 everybody. */
+  uint8_t reserved[7];           /* 0. */
 } xtreme_ring_options;
 
 enum xtreme_wait {
@@ -187,11 +197,13 @@ enum xtreme_wait {
   XTREME_WAIT_HYBRID = 2 /* It polls for spin_us, then sleeps. */
 };
 
-/* Fills `options` for a profile: "latency", "feed", "throughput" or "dev". -EINVAL: another
- * name. */
-XTREME_API int xtreme_ring_options_init(xtreme_ring_options* options, const char* profile);
-/* Sets one field by its name in the table of settings ("rx_burst_us", "10000").
- * -EINVAL: no such name, or a value of the wrong form or range; xtreme_error() names it. */
+/* Fills `options`, which has `size` bytes (sizeof(xtreme_ring_options)), for a profile: "latency",
+ * "feed", "throughput" or "dev". -EINVAL: another name, or a size that never was. */
+XTREME_API int xtreme_ring_options_init(xtreme_ring_options* options, size_t size,
+                                        const char* profile);
+/* Sets one field by its name in the table of settings ("rx_burst_us", "10000"). A text is kept by
+ * reference. -EINVAL: no such name, or a value of the wrong form or range; xtreme_error() names
+ * it. */
 XTREME_API int xtreme_ring_options_set(xtreme_ring_options* options, const char* name,
                                        const char* value);
 /* Applies every XTREME_* variable of `environment` (the program's `environ`). -EINVAL: as above; an
@@ -205,14 +217,16 @@ XTREME_API int xtreme_ring_options_print(const xtreme_ring_options* options, cha
 /*
  * Brings a ring up: device, queues, pool, stack. The calling thread owns it until another adopts
  * it.
- * -EINVAL: options. -ENODEV: no such interface or no ConnectX behind it. -EPERM: CAP_NET_RAW is
- * missing. -ENOMEM, -ENOSPC: memory or a table of the device is exhausted.
+ * -EINVAL, -E2BIG: options. -ENODEV: no such interface, no ConnectX behind it, or it is unusable.
+ * -EPERM: CAP_NET_RAW is missing. -ENOMEM, -ENOSPC: memory or a table of the device is exhausted.
  */
 XTREME_API int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring);
 /* Posts buffers, touches and warms everything the first packet needs. To be called once, after the
- * sockets that matter are open and joined; packets are received from here on. */
+ * sockets that matter are open and joined; packets are received from here on. -EALREADY: it was
+ * called before. -EBUSY: another thread owns the ring (debug builds). */
 XTREME_API int xtreme_ring_start(xtreme_ring ring);
-/* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. */
+/* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. -EBUSY: it is
+ * in a group, which is to be closed first. */
 XTREME_API int xtreme_ring_close(xtreme_ring ring);
 /* Makes the calling thread the owner. The old owner must have made its last call before. */
 XTREME_API int xtreme_ring_adopt(xtreme_ring ring);
@@ -250,7 +264,7 @@ XTREME_API int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size);
 
 /* Several rings behind one fd, polled round robin; all owned by the calling thread. A ring is in
  * one group at most. Order is promised per ring only. -EINVAL: count < 1. -EBUSY: already in a
- * group. */
+ * group, or named twice. -ENOMEM, -EMFILE: no descriptor or no place is left. */
 XTREME_API int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group);
 /* Leaves the rings as they are. */
 XTREME_API int xtreme_group_close(xtreme_group group);
@@ -277,11 +291,12 @@ typedef struct xtreme_udp_options {
 } xtreme_udp_options;
 
 /* Opens a socket; its rules are started, and OP_DONE with cookie 0 tells how that ended.
- * -EADDRINUSE, -EADDRNOTAVAIL, -EAFNOSUPPORT, -EMFILE (max_sockets). */
+ * -EINVAL, -E2BIG: options. -EADDRINUSE, -EADDRNOTAVAIL, -EAFNOSUPPORT, -EMFILE (max_sockets). */
 XTREME_API int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options,
                                xtreme_socket* socket);
 /* Sets the default destination and receives from it only. Started: OP_DONE with `cookie` when the
- * next hop is known (or EHOSTUNREACH, ENETUNREACH). */
+ * next hop is known (or EHOSTUNREACH, ENETUNREACH). -EINVAL: no port or no address.
+ * -EAFNOSUPPORT. */
 XTREME_API int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* peer,
                                   uint64_t cookie);
 
@@ -290,7 +305,9 @@ enum xtreme_join_flag {
   XTREME_EXCLUDE_SOURCE = 1 << 1     /* `source` is the one not wanted. */
 };
 /* Joins a group (from `source` only, unless null). Started: OP_DONE with `cookie`. May be called
- * for several sources of one group. -EINVAL: not a group. -ENOBUFS: max_groups. */
+ * for several sources of one group. -EINVAL: not a group, not the group or port that the socket is
+ * bound to, wanted and unwanted sources of one group, an unknown flag. -ENOBUFS: max_groups.
+ * -EAFNOSUPPORT. */
 XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
                            const xtreme_address* source, uint32_t flags, uint64_t cookie);
 /* Leaves what was joined with the same arguments. Started: OP_DONE. -EADDRNOTAVAIL: not joined. */
@@ -348,7 +365,7 @@ XTREME_API int xtreme_would_send(xtreme_socket socket, size_t length);
 enum xtreme_close_flag {
   XTREME_DETACH = 1 << 0 /* No completions any more, TERMINATED included. */
 };
-/* Ends a socket. After it only its TX_DONEs and TERMINATED come. */
+/* Ends a socket. After it only its TX_DONEs and TERMINATED come. -EINVAL: an unknown flag. */
 XTREME_API int xtreme_socket_close(xtreme_socket socket, uint32_t flags);
 XTREME_API int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data);
 XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
@@ -381,7 +398,8 @@ XTREME_API int xtreme_timer_start(xtreme_ring ring, int64_t deadline_ns, uint64_
 /* -EBADF: it fired or was cancelled already. */
 XTREME_API int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer);
 
-/* A lane is one thread's way into a ring it does not own; opened by the ring's owner. */
+/* A lane is one thread's way into a ring it does not own; opened by the ring's owner, closed when
+ * its poster has stopped. -ENOBUFS: 64 are open. */
 XTREME_API int xtreme_lane_open(xtreme_ring ring, xtreme_lane* lane);
 XTREME_API int xtreme_lane_close(xtreme_lane lane);
 /* Delivers `value` as POSTED. One thread at a time per lane. -EAGAIN: the lane is full (4,096).
@@ -391,19 +409,26 @@ XTREME_API int xtreme_lane_post(xtreme_lane lane, uint64_t value);
 XTREME_API int xtreme_ring_wake(xtreme_ring ring);
 
 /* Reports `events` (EPOLLIN, EPOLLOUT) of a kernel fd as FD_EVENT, once; again after another call.
- * `events` 0 ends it. */
+ * `events` 0 ends it. -EBADF: a negative fd; what the kernel refuses comes as FD_EVENT with its
+ * errno as `status`. */
 XTREME_API int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events);
 
 /* ---- Counters -------------------------------------------------------------------------------- */
 
+/*
+ * They are also published once a second, and when a ring starts and closes, in a file of
+ * `counters_directory` that other programs read (xtreme/stats/layout.h). A process that is killed
+ * leaves it, to be read until the next ring of that directory is opened.
+ */
 typedef struct xtreme_counter {
-  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "udp". */
+  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "reassembly", "udp". */
   const char* name;
   const char* meaning;
   uint64_t value;
 } xtreme_counter;
 
-/* Fills up to `max` counters of a ring; the number there are. Strings are static. */
+/* Fills up to `max` counters of a ring, or of a socket; the number there are. Owner thread. Strings
+ * are static. */
 XTREME_API int xtreme_ring_counters(xtreme_ring ring, xtreme_counter* counters, int max);
 XTREME_API int xtreme_socket_counters(xtreme_socket socket, xtreme_counter* counters, int max);
 

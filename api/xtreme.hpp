@@ -191,10 +191,17 @@ class Batch {
 
 class RingOptions {
  public:
-  static RingOptions Latency(std::string interface) { return Make("latency", interface); }
-  static RingOptions Feed(std::string interface) { return Make("feed", interface); }
-  static RingOptions Throughput(std::string interface) { return Make("throughput", interface); }
-  static RingOptions Dev(std::string interface) { return Make("dev", interface); }
+  static RingOptions Latency(std::string interface) { return Profile("latency", interface); }
+  static RingOptions Feed(std::string interface) { return Profile("feed", interface); }
+  static RingOptions Throughput(std::string interface) { return Profile("throughput", interface); }
+  static RingOptions Dev(std::string interface) { return Profile("dev", interface); }
+  // By name. Another name is an error that is kept and returned by Ring::Open().
+  static RingOptions Profile(const std::string& profile, std::string interface) {
+    RingOptions made;
+    made.interface_ = std::move(interface);
+    made.Keep(xtreme_ring_options_init(&made.options_, sizeof made.options_, profile.c_str()));
+    return made;
+  }
 
   RingOptions& RxBurstMs(uint32_t milliseconds) {
     options_.rx_burst_us = milliseconds * 1000;
@@ -223,11 +230,6 @@ class RingOptions {
 
  private:
   friend class Ring;
-  static RingOptions Make(const char* profile, const std::string& interface) {
-    RingOptions made;
-    made.interface_ = interface;
-    return made.Keep(xtreme_ring_options_init(&made.options_, profile));
-  }
   RingOptions& Keep(int code) {
     if (code < 0 && error_.code == 0) error_ = LastError(code);
     return *this;

@@ -23,7 +23,7 @@ int ErrnoOf(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted: return ENOMEM;
     case absl::StatusCode::kOutOfRange: return ENOSPC;
     case absl::StatusCode::kAlreadyExists: return EADDRINUSE;
-    case absl::StatusCode::kFailedPrecondition: return EADDRNOTAVAIL;
+    case absl::StatusCode::kFailedPrecondition: return ENODEV;
     case absl::StatusCode::kUnimplemented: return EOPNOTSUPP;
     case absl::StatusCode::kUnavailable: return EAGAIN;
     default: return EIO;

@@ -2,6 +2,7 @@
 
 #include "api/native/process.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -87,16 +88,17 @@ absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
   return uint64_t{number} << 48 | 1;
 }
 
-bool Process::CloseRing(uint64_t handle) {
+int Process::CloseRing(uint64_t handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (grouped_rings_.contains(NumberOf(handle))) return EBUSY;
   // The engine goes after the last ring: it is declared before it.
   const std::shared_ptr<engine::Engine> engine = engine_;
   const std::unique_ptr<engine::Ring> ring(
       rings_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
-  if (ring == nullptr) return false;
+  if (ring == nullptr) return EBADF;
   SetFd(ring->fd(), 0);
   if (--open_rings_ == 0) engine_.reset();
-  return true;
+  return 0;
 }
 
 uint64_t Process::OpenLane(engine::Ring* ring) {
@@ -120,12 +122,23 @@ bool Process::CloseLane(uint64_t handle) {
   return true;
 }
 
-uint64_t Process::AddGroup(std::unique_ptr<engine::RingGroup> group) {
+absl::StatusOr<uint64_t> Process::OpenGroup(std::span<engine::Ring* const> rings,
+                                            std::vector<uint16_t> numbers) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  std::set<uint16_t> grouped = grouped_rings_;
+  for (const uint16_t ring : numbers) {
+    if (grouped.insert(ring).second) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("open group: ring ", ring, " is in a group, or named twice"));
+  }
   const uint16_t number = NextFree(groups_, &last_group_);
   if (number == 0) return 0;
-  SetFd(group->fd(), kGroupBit | number);
-  groups_[number].store(group.release(), std::memory_order_release);
+  auto group = engine::RingGroup::Create(rings);
+  if (!group.ok()) return group.status();
+  grouped_rings_ = std::move(grouped);
+  rings_of_group_[number] = std::move(numbers);
+  SetFd((*group)->fd(), kGroupBit | number);
+  groups_[number].store(group->release(), std::memory_order_release);
   return uint64_t{number} << 48 | 1;
 }
 
@@ -135,6 +148,8 @@ bool Process::CloseGroup(uint64_t handle) {
       groups_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
   if (group == nullptr) return false;
   SetFd(group->fd(), 0);
+  for (const uint16_t ring : rings_of_group_[NumberOf(handle)]) grouped_rings_.erase(ring);
+  rings_of_group_.erase(NumberOf(handle));
   return true;
 }
 

@@ -17,6 +17,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "xtreme/engine/ring_options.h"
@@ -39,8 +42,8 @@ class Process {
 
   // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open.
   absl::StatusOr<uint64_t> OpenRing(engine::RingOptions options);
-  // False: no such ring.
-  bool CloseRing(uint64_t handle);
+  // 0, EBADF: no such ring, or EBUSY: it is in a group.
+  int CloseRing(uint64_t handle);
 
   // Null: no such ring.
   engine::Ring* FindRing(uint64_t handle) const {
@@ -55,7 +58,10 @@ class Process {
     return lanes_[NumberOf(handle)].load(std::memory_order_acquire);
   }
 
-  uint64_t AddGroup(std::unique_ptr<engine::RingGroup> group);
+  // `numbers` are those of the rings. FailedPrecondition: one is in a group, or there twice. 0: no
+  // place is left.
+  absl::StatusOr<uint64_t> OpenGroup(std::span<engine::Ring* const> rings,
+                                     std::vector<uint16_t> numbers);
   bool CloseGroup(uint64_t handle);
   engine::RingGroup* FindGroup(uint64_t handle) const {
     return groups_[NumberOf(handle)].load(std::memory_order_acquire);
@@ -91,6 +97,8 @@ class Process {
   uint16_t last_group_ = 0;
   uint16_t last_lane_ = 0;
   std::map<uint16_t, std::shared_ptr<engine::RingLane>> lane_owners_;
+  std::map<uint16_t, std::vector<uint16_t>> rings_of_group_;
+  std::set<uint16_t> grouped_rings_;
   uint32_t open_rings_ = 0;
   std::shared_ptr<engine::Engine> engine_;
 };

@@ -13,6 +13,7 @@
 #include "api/native/address.h"
 #include "api/native/calls.h"
 #include "api/native/settings.h"
+#include "api/native/sized.h"
 #include "fmt/format.h"
 #include "stack/wire/address_text.h"
 #include "xtreme/engine/ring_group.h"
@@ -56,6 +57,8 @@ engine::RingOptions ToEngine(const xtreme_ring_options& c) {
   options.max_groups = c.max_groups;
   options.spin_us = c.spin_us;
   options.wait = static_cast<engine::WaitPolicy>(c.wait);
+  options.counters_directory = c.counters_directory == nullptr ? "/dev/shm" : c.counters_directory;
+  options.counters_access = static_cast<stats::Access>(c.counters_access);
   return options;
 }
 
@@ -92,10 +95,16 @@ int xtreme_address_format(const xtreme_address* address, char* text, size_t size
 
 // --- Options -----------------------------------------------------------------------------------
 
-int xtreme_ring_options_init(xtreme_ring_options* options, const char* profile) {
-  *options = {};
-  std::string wrong = xtreme::api::FillProfile(profile, options);
-  return wrong.empty() ? 0 : Fail(EINVAL, std::move(wrong));
+int xtreme_ring_options_init(xtreme_ring_options* options, size_t size, const char* profile) {
+  if (size < xtreme::api::kFirstRingOptions) {
+    return Fail(EINVAL, fmt::format("ring options: {} bytes asked, at least {} possible", size,
+                                    xtreme::api::kFirstRingOptions));
+  }
+  xtreme_ring_options filled = {};
+  std::string wrong = xtreme::api::FillProfile(profile, &filled);
+  if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
+  xtreme::api::GiveSized(filled, options, size);
+  return 0;
 }
 
 int xtreme_ring_options_set(xtreme_ring_options* options, const char* name, const char* value) {
@@ -104,8 +113,16 @@ int xtreme_ring_options_set(xtreme_ring_options* options, const char* name, cons
 }
 
 int xtreme_ring_options_from_environment(xtreme_ring_options* options, char** environment) {
-  std::string wrong = xtreme::api::SetFromEnvironment(environment, options);
-  return wrong.empty() ? 0 : Fail(EINVAL, std::move(wrong));
+  const size_t size = options->size;
+  xtreme_ring_options all;
+  const int taken =
+      xtreme::api::TakeSized("ring options", options, xtreme::api::kFirstRingOptions, &all);
+  if (taken != 0) return taken;
+  all.size = size;
+  std::string wrong = xtreme::api::SetFromEnvironment(environment, &all);
+  if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
+  xtreme::api::GiveSized(all, options, size);
+  return 0;
 }
 
 int xtreme_ring_options_print(const xtreme_ring_options* options, char* text, size_t size) {
@@ -115,17 +132,16 @@ int xtreme_ring_options_print(const xtreme_ring_options* options, char* text, si
 // --- Rings -------------------------------------------------------------------------------------
 
 int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring) {
-  if (options->size != sizeof(xtreme_ring_options)) {
-    return Fail(EINVAL, fmt::format("open ring: options of {} bytes, {} expected; fill them with "
-                                    "xtreme_ring_options_init()",
-                                    options->size, sizeof(xtreme_ring_options)));
-  }
-  if (options->interface_name == nullptr || options->interface_name[0] == 0) {
+  xtreme_ring_options asked;
+  const int taken =
+      xtreme::api::TakeSized("open ring", options, xtreme::api::kFirstRingOptions, &asked);
+  if (taken != 0) return taken;
+  if (asked.interface_name == nullptr || asked.interface_name[0] == 0) {
     return Fail(EINVAL, "open ring: no interface is named");
   }
-  std::string wrong = xtreme::api::Check(*options);
+  std::string wrong = xtreme::api::Check(asked);
   if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
-  const auto opened = Process::The().OpenRing(xtreme::api::ToEngine(*options));
+  const auto opened = Process::The().OpenRing(xtreme::api::ToEngine(asked));
   if (!opened.ok()) return Fail(opened.status());
   ring->value = *opened;
   return 0;
@@ -136,11 +152,16 @@ int xtreme_ring_start(xtreme_ring ring) {
   if (found == nullptr) return -EBADF;
   if (!MayTouch(*found)) return xtreme::api::NotOwner();
   const absl::Status started = found->Start();
+  if (absl::IsFailedPrecondition(started)) return Fail(EALREADY, std::string(started.message()));
   return started.ok() ? 0 : Fail(started);
 }
 
 int xtreme_ring_close(xtreme_ring ring) {
-  return Process::The().CloseRing(ring.value) ? 0 : xtreme::api::NoSuch("ring");
+  switch (Process::The().CloseRing(ring.value)) {
+    case 0: return 0;
+    case EBUSY: return Fail(EBUSY, "close ring: it is in a group, to be closed first");
+    default: return xtreme::api::NoSuch("ring");
+  }
 }
 
 int xtreme_ring_adopt(xtreme_ring ring) {
@@ -234,14 +255,20 @@ int xtreme_ring_wake(xtreme_ring ring) {
 int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group) {
   if (count < 1) return Fail(EINVAL, fmt::format("open group: {} rings asked, at least 1", count));
   std::vector<xtreme::engine::Ring*> members;
+  std::vector<uint16_t> numbers;
   for (int i = 0; i < count; ++i) {
     members.push_back(FindRing(rings[i].value));
     if (members.back() == nullptr) return -EBADF;
+    numbers.push_back(xtreme::api::NumberOf(rings[i].value));
   }
-  auto opened = xtreme::engine::RingGroup::Create(members);
+  const auto opened = Process::The().OpenGroup(members, std::move(numbers));
+  if (absl::IsFailedPrecondition(opened.status())) {
+    return Fail(EBUSY, std::string(opened.status().message()));
+  }
   if (!opened.ok()) return Fail(opened.status());
-  group->value = Process::The().AddGroup(std::move(*opened));
-  return group->value != 0 ? 0 : Fail(EMFILE, "open group: 65535 groups are open");
+  if (*opened == 0) return Fail(EMFILE, "open group: 65535 groups are open");
+  group->value = *opened;
+  return 0;
 }
 
 int xtreme_group_close(xtreme_group group) {

@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, 2> kSwitch = {"off", "on"};
 constexpr std::array<std::string_view, 3> kHugepages = {"never", "try", "require"};
 constexpr std::array<std::string_view, 2> kFragments = {"kernel", "own"};
 constexpr std::array<std::string_view, 3> kWaits = {"busy", "sleep", "hybrid"};
+constexpr std::array<std::string_view, 3> kAccess = {"user", "group", "all"};
 
 using Options = xtreme_ring_options;
 
@@ -66,6 +67,11 @@ constexpr Setting kSettings[] = {
      0, 1'000'000, {50, 50, 50, 20}},
     {"link_bits_per_second", "Rate that the burst arrives at; 0: what the port says.",
      offsetof(Options, link_bits_per_second), 8, 0, 800'000'000'000, {0, 0, 0, 0}},
+    {"counters_directory", "Where the counters are published, a file for each ring; none given: "
+     "/dev/shm; empty: not at all.",
+     offsetof(Options, counters_directory), Setting::kText, 0, 0, {}},
+    {"counters_access", "Who may read the published counters.", offsetof(Options, counters_access),
+     1, 0, 2, {0, 0, 0, 0}, false, kAccess},
 };
 
 std::string Upper(std::string_view text) {
@@ -88,6 +94,18 @@ uint64_t ReadNumber(const Setting& setting, const Options& options) {
 
 void WriteNumber(const Setting& setting, uint64_t value, Options* options) {
   memcpy(reinterpret_cast<uint8_t*>(options) + setting.offset, &value, setting.width);
+}
+
+const char* ReadText(const Setting& setting, const Options& options) {
+  const char* text = nullptr;
+  memcpy(&text, reinterpret_cast<const uint8_t*>(&options) + setting.offset, sizeof text);
+  return text == nullptr ? "" : text;
+}
+
+// Whether options of this many bytes, of a program compiled earlier, have the field.
+bool Has(size_t options_bytes, const Setting& setting) {
+  const size_t width = setting.width == Setting::kText ? sizeof(char*) : setting.width;
+  return setting.offset + width <= options_bytes;
 }
 
 std::string AllowedValues(const Setting& setting) {
@@ -132,10 +150,13 @@ std::string FillProfile(std::string_view profile, Options* options) {
     return fmt::format("profile: '{}' asked, {} possible", profile, fmt::join(kProfiles, ", "));
   }
   const char* interface = options->interface_name;
+  const char* counters_directory = options->counters_directory;
   const uint64_t user_data = options->user_data;
+  const size_t size = options->size;
   memset(options, 0, sizeof(Options));
-  options->size = sizeof(Options);
+  options->size = size != 0 ? size : sizeof(Options);
   options->interface_name = interface;
+  options->counters_directory = counters_directory;
   options->user_data = user_data;
   for (const Setting& setting : kSettings) {
     if (setting.width == Setting::kText) continue;
@@ -146,11 +167,11 @@ std::string FillProfile(std::string_view profile, Options* options) {
 
 std::string Set(std::string_view name, const char* value, Options* options) {
   const Setting* setting = Find(name);
-  if (setting == nullptr) {
+  if (setting == nullptr || !Has(options->size, *setting)) {
     return fmt::format("setting '{}': there is none of that name", name);
   }
   if (setting->width == Setting::kText) {
-    options->interface_name = value;
+    memcpy(reinterpret_cast<uint8_t*>(options) + setting->offset, &value, sizeof value);
     return "";
   }
   const std::optional<uint64_t> parsed = ParseValue(*setting, value);
@@ -199,10 +220,11 @@ std::string Check(const Options& options) {
 std::string Print(const Options& options) {
   std::string text;
   for (const Setting& setting : kSettings) {
+    if (!Has(options.size, setting)) continue;
     const bool is_text = setting.width == Setting::kText;
-    const char* name = options.interface_name == nullptr ? "" : options.interface_name;
     text += fmt::format("{} = {}\n", setting.name,
-                        is_text ? name : ValueText(setting, ReadNumber(setting, options)));
+                        is_text ? std::string(ReadText(setting, options))
+                                : ValueText(setting, ReadNumber(setting, options)));
   }
   return text;
 }

@@ -6,6 +6,7 @@
 
 #include "api/native/address.h"
 #include "api/native/calls.h"
+#include "api/native/sized.h"
 #include "fmt/format.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/udp.h"
@@ -52,22 +53,22 @@ using xtreme::api::ToEndpoint;
 int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options, xtreme_socket* socket) {
   xtreme::engine::Ring* found = xtreme::api::FindRing(ring.value);
   if (found == nullptr) return -EBADF;
-  if (options->size != sizeof(xtreme_udp_options)) {
-    return Fail(EINVAL, fmt::format("open socket: options of {} bytes, {} expected", options->size,
-                                    sizeof(xtreme_udp_options)));
-  }
-  const auto local = ToEndpoint(options->local);
+  xtreme_udp_options wanted;
+  const int taken =
+      xtreme::api::TakeSized("open socket", options, xtreme::api::kFirstUdpOptions, &wanted);
+  if (taken != 0) return taken;
+  const auto local = ToEndpoint(wanted.local);
   if (!local) return xtreme::api::NotIpv4("open socket");
   xtreme::engine::UdpOptions asked;
   asked.local = *local;
-  asked.user_data = options->user_data;
-  asked.reuse = options->reuse != 0;
-  asked.multicast_loop = options->multicast_loop != 0;
-  asked.broadcast = options->broadcast != 0;
-  asked.multicast_ttl = options->multicast_ttl;
-  asked.ttl = options->ttl;
-  asked.tos = options->tos;
-  asked.max_held = options->max_held;
+  asked.user_data = wanted.user_data;
+  asked.reuse = wanted.reuse != 0;
+  asked.multicast_loop = wanted.multicast_loop != 0;
+  asked.broadcast = wanted.broadcast != 0;
+  asked.multicast_ttl = wanted.multicast_ttl;
+  asked.ttl = wanted.ttl;
+  asked.tos = wanted.tos;
+  asked.max_held = wanted.max_held;
   return xtreme::api::ToResult(found->udp().Open(asked, &socket->value));
 }
 
@@ -83,6 +84,8 @@ int xtreme_join(xtreme_socket socket, const xtreme_address* group, const xtreme_
                 uint32_t flags, uint64_t cookie) {
   xtreme::engine::Ring* ring = xtreme::api::FindRing(socket.value);
   if (ring == nullptr) return -EBADF;
+  constexpr uint32_t kKnown = XTREME_SHARE_WITH_KERNEL | XTREME_EXCLUDE_SOURCE;
+  if ((flags & ~kKnown) != 0) return Fail(EINVAL, fmt::format("join: flags {:#x}", flags));
   const auto to = ToEndpoint(*group);
   const auto from = source == nullptr ? std::nullopt : ToEndpoint(*source);
   if (!to || (source != nullptr && !from)) return xtreme::api::NotIpv4("join");
@@ -146,6 +149,9 @@ int xtreme_would_send(xtreme_socket socket, size_t length) {
 int xtreme_socket_close(xtreme_socket socket, uint32_t flags) {
   xtreme::engine::Ring* ring = xtreme::api::FindRing(socket.value);
   if (ring == nullptr) return -EBADF;
+  if ((flags & ~uint32_t{XTREME_DETACH}) != 0) {
+    return Fail(EINVAL, fmt::format("close: flags {:#x}", flags));
+  }
   return xtreme::api::ToResult(ring->udp().Close(socket.value, (flags & XTREME_DETACH) != 0));
 }
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Structures of the C API that begin with their size: what a program compiled with an older or a
+// newer xtreme.h hands in, as the structure that this library knows.
+//
+// Invariant: not one byte outside what the caller's `size` says is read or written.
+
+#ifndef XTREME_API_NATIVE_SIZED_H_
+#define XTREME_API_NATIVE_SIZED_H_
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "api/native/failure.h"
+#include "api/xtreme.h"
+#include "fmt/format.h"
+
+namespace xtreme::api {
+
+// The sizes of the first version.
+inline constexpr size_t kFirstRingOptions =
+    offsetof(xtreme_ring_options, link_bits_per_second) + sizeof(uint64_t);
+inline constexpr size_t kFirstUdpOptions = sizeof(xtreme_udp_options);
+
+// Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: smaller than
+// `first`. -E2BIG: what a newer program has and we do not know is not 0.
+template <typename T>
+int TakeSized(const char* action, const T* from, size_t first, T* to) {
+  const size_t size = from->size;
+  if (size < first) {
+    return Fail(EINVAL, fmt::format("{}: options of {} bytes asked, at least {} possible", action,
+                                    size, first));
+  }
+  const auto* bytes = reinterpret_cast<const uint8_t*>(from);
+  const bool known = size <= sizeof(T) || std::all_of(bytes + sizeof(T), bytes + size,
+                                                      [](uint8_t byte) { return byte == 0; });
+  if (!known) {
+    return Fail(E2BIG, fmt::format("{}: options of {} bytes asked, {} are known and the rest is "
+                                   "not 0",
+                                   action, size, sizeof(T)));
+  }
+  *to = {};
+  memcpy(to, from, std::min(size, sizeof(T)));
+  to->size = sizeof(T);
+  return 0;
+}
+
+// The way back: `from` into `size` bytes at `to`, what is beyond our structure 0.
+template <typename T>
+void GiveSized(const T& from, T* to, size_t size) {
+  const size_t common = std::min(size, sizeof(T));
+  memcpy(static_cast<void*>(to), &from, common);
+  memset(reinterpret_cast<uint8_t*>(to) + common, 0, size - common);
+  to->size = size;
+}
+
+}  // namespace xtreme::api
+
+#endif  // XTREME_API_NATIVE_SIZED_H_

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme.hpp: ownership and results over the C calls.
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "api/xtreme.hpp"
+#include "tests/api/api_fixture.h"
+
+namespace xtreme::api_test {
+namespace {
+
+class CppTest : public ApiTest {
+ protected:
+  static Ring Open() {
+    RingOptions options = RingOptions::Dev("xt0").Set("rx_buffers", "1024");
+    options.fields().counters_directory = "";
+    auto ring = Ring::Open(options);
+    EXPECT_TRUE(ring.ok()) << ring.error().message;
+    Ring opened = *std::move(ring);
+    EXPECT_TRUE(opened.Start().ok());
+    return opened;
+  }
+  // Polls until there is a completion of `kind`, which `take` is given.
+  template <typename Take>
+  void AwaitOf(Ring* ring, Kind kind, Take take) {
+    const int64_t end_ns = ring->now_ns() + kLongNs;
+    while (ring->now_ns() < end_ns) {
+      connectx_->Step();
+      for (Completion& completion : ring->Wait(1'000'000)) {
+        if (completion.kind() != kind) continue;
+        take(completion);
+        return;
+      }
+    }
+    ADD_FAILURE() << "no completion of kind " << int{kind};
+  }
+  UdpSocket Listen(Ring* ring, const char* local) {
+    auto socket = ring->OpenUdp({.local = local, .user_data = 3});
+    EXPECT_TRUE(socket.ok()) << socket.error().message;
+    AwaitOf(ring, kOpDone, [](Completion& done) { EXPECT_EQ(done.status, 0); });
+    return *std::move(socket);
+  }
+};
+
+TEST_F(CppTest, AFailureIsAResultWithItsErrnoAndSentence) {
+  auto ring = Ring::Open(RingOptions::Dev("xt9"));
+  ASSERT_FALSE(ring.ok());
+  EXPECT_EQ(ring.error().code, ENODEV);
+  EXPECT_NE(ring.error().message.find("xt9"), std::string::npos);
+  auto wrong = Ring::Open(RingOptions::Dev("xt0").Set("rx_bufers", "1").Set("wait", "busy"));
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, EINVAL);
+  EXPECT_NE(wrong.error().message.find("rx_bufers"), std::string::npos);
+  EXPECT_EQ(Ring::Open(RingOptions::Profile("fast", "xt0")).error().code, EINVAL);
+  EXPECT_EQ(ParseAddress("there").error().code, EINVAL);
+  EXPECT_EQ(ToString(*ParseAddress("10.1.0.2:5")), "10.1.0.2:5");
+}
+
+TEST_F(CppTest, WhatIsNotKeptIsReleasedWithTheNextPoll) {
+  Ring ring = Open();
+  UdpSocket socket = Listen(&ring, ":9000");
+  Inject(9000, "gone");
+  AwaitOf(&ring, kPacket, [](Completion& packet) {
+    EXPECT_EQ(std::string(packet.bytes().begin(), packet.bytes().end()), "gone");
+    EXPECT_EQ(ToString(packet.source()), "10.1.0.2:5000");
+    EXPECT_EQ(packet.user_data, 3u);
+  });
+  Inject(9000, "kept");
+  Packet kept;
+  AwaitOf(&ring, kPacket, [&kept](Completion& packet) { kept = packet.Keep(); });
+  // More than the pool has: what is not released would be missed.
+  for (int i = 0; i < 1'500; ++i) {
+    Inject(9000, "more");
+    AwaitOf(&ring, kPacket, [](Completion&) {});
+  }
+  EXPECT_EQ(std::string(kept.bytes().begin(), kept.bytes().end()), "kept");
+  Packet moved = std::move(kept);
+  EXPECT_FALSE(kept);
+  EXPECT_TRUE(moved);
+}
+
+TEST_F(CppTest, AMovedRingKeepsItsHandleAndClosesItOnce) {
+  xtreme_ring handle;
+  {
+    Ring first = Open();
+    handle = first.handle();
+    Ring second = std::move(first);
+    EXPECT_EQ(second.handle().value, handle.value);
+    EXPECT_GE(second.fd(), 0);
+    EXPECT_FALSE(second.Describe().empty());
+    EXPECT_FALSE(second.Counters().empty());
+  }
+  EXPECT_EQ(xtreme_ring_fd(handle), -EBADF);
+}
+
+TEST_F(CppTest, ASocketIsClosedByItsDestructor) {
+  Ring ring = Open();
+  uint64_t handle = 0;
+  {
+    UdpSocket socket = Listen(&ring, ":9000");
+    handle = socket.handle().value;
+    EXPECT_EQ(socket.Local()->port, 9000);
+    EXPECT_EQ(socket.Connect(*ParseAddress("10.1.0.2:0")).error().code, EINVAL);
+    EXPECT_EQ(socket.Leave(*ParseAddress("239.1.2.3")).error().code, EADDRNOTAVAIL);
+  }
+  AwaitOf(&ring, kTerminated, [handle](Completion& last) { EXPECT_EQ(last.socket.value, handle); });
+}
+
+TEST_F(CppTest, ASendAndATimerAreWhatTheCCallsAre) {
+  Ring ring = Open();
+  UdpSocket socket = Listen(&ring, ":9000");
+  const uint8_t bytes[] = {'h', 'i'};
+  EXPECT_EQ(socket.Send(bytes), XTREME_REFUSED_STATE);
+  EXPECT_EQ(socket.SendTo(*ParseAddress("10.1.0.2:5000"), bytes, {.cookie = 4, .want_done = true}),
+            XTREME_SENT);
+  EXPECT_EQ(Sent(), std::vector<std::string>{"hi"});
+  AwaitOf(&ring, kTxDone, [](Completion& done) { EXPECT_EQ(done.cookie, 4u); });
+  auto timer = ring.StartTimer(ring.now_ns() + 1'000, 6);
+  ASSERT_TRUE(timer.ok());
+  AwaitOf(&ring, kTimer, [](Completion& fired) { EXPECT_EQ(fired.cookie, 6u); });
+  EXPECT_FALSE(ring.Watch(-1, 1).ok());
+}
+
+}  // namespace
+}  // namespace xtreme::api_test

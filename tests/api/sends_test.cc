@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme.h: every result of a send, and what is told of it afterwards.
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/api/api_fixture.h"
+
+namespace xtreme::api_test {
+namespace {
+
+class SendsTest : public ApiTest {
+ protected:
+  int Send(xtreme_socket socket, std::string_view bytes, uint32_t flags = 0, uint64_t cookie = 0) {
+    const xtreme_send_options options = {flags, 0, cookie};
+    return xtreme_send(socket, bytes.data(), bytes.size(), &options);
+  }
+  int SendTo(xtreme_socket socket, const char* peer, std::string_view bytes, uint32_t flags = 0) {
+    const xtreme_send_options options = {flags, 0, 0};
+    const xtreme_address to = Address(peer);
+    return xtreme_send_to(socket, &to, bytes.data(), bytes.size(), &options);
+  }
+};
+
+TEST_F(SendsTest, ASendToAKnownNeighbourIsSent) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", "to"), XTREME_SENT);
+  Connect(ring, socket, "10.1.0.2:5000");
+  EXPECT_EQ(xtreme_would_send(socket, 100), XTREME_SENT);
+  EXPECT_EQ(xtreme_send(socket, "plain", 5, nullptr), XTREME_SENT);
+  EXPECT_EQ(Send(socket, "warm", XTREME_WARM), XTREME_SENT);
+  EXPECT_EQ(Sent(), (std::vector<std::string>{"to", "plain"}));
+}
+
+TEST_F(SendsTest, WithoutADoorbellNothingLeavesUntilTheFlush) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", "held", XTREME_NO_DOORBELL), XTREME_SENT);
+  EXPECT_TRUE(Sent().empty());
+  EXPECT_EQ(xtreme_ring_flush(ring), 0);
+  EXPECT_EQ(Sent(), std::vector<std::string>{"held"});
+}
+
+TEST_F(SendsTest, ASendThatIsWatchedTellsWhenItLeftAndThatItIsDone) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  ASSERT_EQ(Send(socket, "x", XTREME_WANT_WIRE | XTREME_WANT_DONE, 31), XTREME_SENT);
+  const xtreme_completion wire = Await(ring, XTREME_TX_WIRE);
+  EXPECT_EQ(wire.cookie, 31u);
+  EXPECT_NE(wire.hw_clock, 0u);
+  const xtreme_completion done = Await(ring, XTREME_TX_DONE);
+  EXPECT_EQ(done.cookie, 31u);
+  EXPECT_EQ(done.socket.value, socket.value);
+}
+
+TEST_F(SendsTest, AnUnknownNeighbourQueuesAndIsRefusedWhenItMustBeNow) {
+  xtreme_ring_options options = Options("xt0");
+  options.neighbour_queue = 1;
+  const xtreme_ring ring = OpenRing(options);
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  EXPECT_EQ(SendTo(socket, "10.1.0.77:5000", "now", XTREME_NOW_OR_FAIL), XTREME_REFUSED_NEIGHBOUR);
+  EXPECT_EQ(SendTo(socket, "10.1.0.77:5000", "queued"), XTREME_QUEUED);
+  EXPECT_EQ(SendTo(socket, "10.1.0.77:5000", "one more"), XTREME_REFUSED_NEIGHBOUR);
+  EXPECT_EQ(Counter(ring, "ring", "refused_neighbour"), 2u);
+}
+
+TEST_F(SendsTest, NoRouteAndNoPermissionToBroadcastAreRefused) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  EXPECT_EQ(SendTo(socket, "10.77.0.1:5000", "x"), XTREME_REFUSED_ROUTE);
+  EXPECT_EQ(SendTo(socket, "10.1.0.255:5000", "x"), XTREME_REFUSED_ROUTE);
+  EXPECT_EQ(Counter(ring, "ring", "refused_route"), 2u);
+  xtreme_address six = Address("10.1.0.2:5000");
+  memset(six.ip, 0x20, sizeof six.ip);
+  EXPECT_EQ(xtreme_send_to(socket, &six, "x", 1, nullptr), XTREME_REFUSED_ROUTE);
+  xtreme_udp_options allowed = UdpOptions(":9001");
+  allowed.broadcast = 1;
+  EXPECT_EQ(SendTo(OpenSocket(ring, allowed), "10.1.0.255:5000", "all"), XTREME_SENT);
+  EXPECT_EQ(Sent(), std::vector<std::string>{"all"});
+}
+
+TEST_F(SendsTest, WhatIsLongerThanADatagramIsRefused) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  const std::string most(65'507, 'm');
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", most + "x"), XTREME_REFUSED_SIZE);
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", most), XTREME_SENT);
+  Connect(ring, socket, "10.1.0.2:5000");
+  EXPECT_EQ(xtreme_would_send(socket, 65'508), XTREME_REFUSED_SIZE);
+}
+
+TEST_F(SendsTest, AFullSendQueueIsRefused) {
+  xtreme_ring_options options = Options("xt0");
+  options.tx_queue_frames = 64;
+  const xtreme_ring ring = OpenRing(options);
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  int sent = 0;
+  while (sent < 10'000 && Send(socket, "x") == XTREME_SENT) ++sent;
+  EXPECT_GE(sent, 64);
+  EXPECT_EQ(Send(socket, "x"), XTREME_REFUSED_SQ_FULL);
+  EXPECT_EQ(xtreme_would_send(socket, 1), XTREME_REFUSED_SQ_FULL);
+  Sent();
+  EXPECT_EQ(Send(socket, "x"), XTREME_SENT);
+}
+
+TEST_F(SendsTest, WithoutABufferWhatIsNotInlineIsRefused) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  std::vector<xtreme_buffer*> held;
+  xtreme_buffer* buffer;
+  uint8_t* data;
+  uint32_t capacity;
+  while (xtreme_buffer_acquire(ring, &buffer, &data, &capacity) == 0) held.push_back(buffer);
+  const std::string large(1'400, 'l');
+  EXPECT_EQ(Send(socket, large), XTREME_REFUSED_BUFFERS);
+  EXPECT_EQ(xtreme_would_send(socket, large.size()), XTREME_REFUSED_BUFFERS);
+  for (xtreme_buffer* each : held) xtreme_buffer_release(each);
+  EXPECT_EQ(Send(socket, large), XTREME_SENT);
+}
+
+TEST_F(SendsTest, TheWrongStateIsRefused) {
+  const xtreme_ring ring = OpenRing("xt0", /*start=*/false);
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  EXPECT_EQ(Send(socket, "not connected"), XTREME_REFUSED_STATE);
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", "not started"), XTREME_REFUSED_STATE);
+  ASSERT_EQ(xtreme_ring_start(ring), 0);
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", "started"), XTREME_SENT);
+  ASSERT_EQ(xtreme_socket_close(socket, XTREME_DETACH), 0);
+  EXPECT_EQ(Send(socket, "closed"), XTREME_REFUSED_STATE);
+  EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", "closed"), XTREME_REFUSED_STATE);
+  EXPECT_EQ(xtreme_would_send(socket, 1), XTREME_REFUSED_STATE);
+  EXPECT_EQ(xtreme_send_buffer(socket, nullptr, nullptr, "x", 1, nullptr), XTREME_REFUSED_STATE);
+}
+
+TEST_F(SendsTest, ABufferIsTakenOverWhenSentAndNotWhenRefused) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  xtreme_buffer* buffer;
+  uint8_t* data;
+  uint32_t capacity;
+  const uint64_t free = Counter(ring, "pool", "free");
+  ASSERT_EQ(xtreme_buffer_acquire(ring, &buffer, &data, &capacity), 0);
+  ASSERT_GE(capacity, 1'472u);
+  memcpy(data, "in place", 8);
+  const xtreme_address nowhere = Address("10.77.0.1:5000");
+  const xtreme_address peer = Address("10.1.0.2:5000");
+  EXPECT_EQ(xtreme_send_buffer(socket, &nowhere, buffer, data, 8, nullptr), XTREME_REFUSED_ROUTE);
+  EXPECT_EQ(Counter(ring, "pool", "free"), free - 1);
+  const xtreme_send_options watched = {XTREME_WANT_DONE, 0, 1};
+  EXPECT_EQ(xtreme_send_buffer(socket, &peer, buffer, data, 8, &watched), XTREME_SENT);
+  EXPECT_EQ(Sent(), std::vector<std::string>{"in place"});
+  Await(ring, XTREME_TX_DONE);
+  EXPECT_EQ(Counter(ring, "pool", "free"), free);
+}
+
+}  // namespace
+}  // namespace xtreme::api_test

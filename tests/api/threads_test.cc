@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme.h: timers, lanes, watched fds, waking and handing a ring over.
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/api/api_fixture.h"
+
+namespace xtreme::api_test {
+namespace {
+
+using ThreadsTest = ApiTest;
+
+TEST_F(ThreadsTest, ATimerFiresOnceAtOrAfterItsDeadline) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_timer timer;
+  const int64_t deadline_ns = xtreme_ring_now(ring) + 1'000'000;
+  ASSERT_EQ(xtreme_timer_start(ring, deadline_ns, 17, &timer), 0);
+  const xtreme_completion fired = Await(ring, XTREME_TIMER);
+  EXPECT_EQ(fired.cookie, 17u);
+  EXPECT_EQ(fired.deadline_ns, deadline_ns);
+  EXPECT_GE(xtreme_ring_now(ring), deadline_ns);
+  EXPECT_EQ(xtreme_timer_cancel(ring, timer), -EBADF);
+}
+
+TEST_F(ThreadsTest, ACancelledTimerDoesNotFire) {
+  const xtreme_ring ring = OpenRing();
+  const int64_t now_ns = xtreme_ring_now(ring);
+  xtreme_timer first, second;
+  ASSERT_EQ(xtreme_timer_start(ring, now_ns + 1'000'000, 1, &first), 0);
+  ASSERT_EQ(xtreme_timer_start(ring, now_ns + 2'000'000, 2, &second), 0);
+  EXPECT_EQ(xtreme_timer_cancel(ring, first), 0);
+  EXPECT_EQ(xtreme_timer_cancel(ring, first), -EBADF);
+  EXPECT_EQ(Await(ring, XTREME_TIMER).cookie, 2u);
+}
+
+TEST_F(ThreadsTest, MoreTimersThanThereAreIsEnobufs) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_timer timer;
+  int armed = 0;
+  while (armed < 100'000 && xtreme_timer_start(ring, INT64_MAX / 2, 0, &timer) == 0) ++armed;
+  EXPECT_EQ(armed, 1'024);
+  EXPECT_EQ(xtreme_timer_start(ring, 1, 0, &timer), -ENOBUFS);
+  EXPECT_STREQ(xtreme_error(), "start timer: 1024 are armed");
+}
+
+TEST_F(ThreadsTest, ValuesOfAnotherThreadComeInOrder) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_lane lane;
+  ASSERT_EQ(xtreme_lane_open(ring, &lane), 0);
+  std::thread([lane] {
+    for (uint64_t i = 1; i <= 3; ++i) EXPECT_EQ(xtreme_lane_post(lane, i), 0);
+  }).join();
+  for (uint64_t i = 1; i <= 3; ++i) EXPECT_EQ(Await(ring, XTREME_POSTED).value, i);
+  EXPECT_EQ(xtreme_lane_close(lane), 0);
+  EXPECT_EQ(xtreme_lane_close(lane), -EBADF);
+  EXPECT_EQ(xtreme_lane_post(lane, 1), -EBADF);
+}
+
+TEST_F(ThreadsTest, AFullLaneIsEagainAndAClosedRingEpipe) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_lane lane;
+  ASSERT_EQ(xtreme_lane_open(ring, &lane), 0);
+  int posted = 0;
+  while (posted < 100'000 && xtreme_lane_post(lane, 1) == 0) ++posted;
+  EXPECT_EQ(posted, 4'096);
+  EXPECT_EQ(xtreme_lane_post(lane, 1), -EAGAIN);
+  ASSERT_EQ(xtreme_ring_close(ring), 0);
+  EXPECT_EQ(xtreme_lane_post(lane, 1), -EPIPE);
+  EXPECT_EQ(xtreme_lane_close(lane), 0);
+}
+
+TEST_F(ThreadsTest, MoreLanesThanThereAreIsEnobufs) {
+  const xtreme_ring ring = OpenRing();
+  std::vector<xtreme_lane> lanes(1);
+  while (lanes.size() < 1'000 && xtreme_lane_open(ring, &lanes.back()) == 0) lanes.push_back({});
+  lanes.pop_back();
+  EXPECT_EQ(lanes.size(), 64u);
+  EXPECT_STREQ(xtreme_error(), "open lane: 64 are open");
+  for (const xtreme_lane lane : lanes) xtreme_lane_close(lane);
+}
+
+TEST_F(ThreadsTest, AWatchedFdIsReportedOnceUntilItIsWatchedAgain) {
+  const xtreme_ring ring = OpenRing();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(xtreme_ring_watch(ring, ends[0], EPOLLIN), 0);
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  for (int i = 0; i < 2; ++i) {
+    const xtreme_completion ready = Await(ring, XTREME_FD_EVENT);
+    EXPECT_EQ(ready.fd, ends[0]);
+    EXPECT_NE(ready.events & EPOLLIN, 0u);
+    EXPECT_EQ(ready.status, 0);
+    ASSERT_EQ(xtreme_ring_watch(ring, ends[0], i == 0 ? uint32_t{EPOLLIN} : 0u), 0);
+  }
+  EXPECT_EQ(xtreme_ring_watch(ring, -1, EPOLLIN), -EBADF);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(ThreadsTest, WhatTheKernelDoesNotWatchIsTold) {
+  const xtreme_ring ring = OpenRing();
+  ASSERT_EQ(xtreme_ring_watch(ring, 100'000, EPOLLIN), 0);
+  EXPECT_EQ(Await(ring, XTREME_FD_EVENT).status, EBADF);
+}
+
+TEST_F(ThreadsTest, AWokenRingThatSleepsLooksAgain) {
+  xtreme_ring_options options = Options("xt0");
+  options.wait = XTREME_WAIT_SLEEP;
+  const xtreme_ring ring = OpenRing(options);
+  xtreme_lane lane;
+  ASSERT_EQ(xtreme_lane_open(ring, &lane), 0);
+  std::thread poster([&] {
+    EXPECT_EQ(xtreme_ring_wake(ring), 0);
+    EXPECT_EQ(xtreme_lane_post(lane, 9), 0);
+  });
+  EXPECT_EQ(Await(ring, XTREME_POSTED).value, 9u);
+  poster.join();
+  xtreme_lane_close(lane);
+}
+
+TEST_F(ThreadsTest, AWaitEndsWithItsTime) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_completion none;
+  const int64_t begin_ns = xtreme_ring_now(ring);
+  int got = 0;
+  while ((got = xtreme_ring_wait(ring, &none, 1, sizeof none, 2'000'000)) != 0) {
+    xtreme_release(&none, got, sizeof none);
+  }
+  EXPECT_GE(xtreme_ring_now(ring) - begin_ns, 2'000'000);
+}
+
+TEST_F(ThreadsTest, ARingIsHandedOverToAnotherThreadAndBack) {
+  const xtreme_ring ring = OpenRing();
+  OpenSocket(ring, ":9000");
+  std::thread([&] {
+    ASSERT_EQ(xtreme_ring_adopt(ring), 0);
+    Inject(9000, "theirs");
+    xtreme_completion packet = Await(ring, XTREME_PACKET);
+    EXPECT_EQ(Text(packet), "theirs");
+    xtreme_release(&packet, 1, sizeof packet);
+  }).join();
+  ASSERT_EQ(xtreme_ring_adopt(ring), 0);
+  Inject(9000, "ours");
+  xtreme_completion packet = Await(ring, XTREME_PACKET);
+  EXPECT_EQ(Text(packet), "ours");
+  xtreme_release(&packet, 1, sizeof packet);
+}
+
+}  // namespace
+}  // namespace xtreme::api_test
