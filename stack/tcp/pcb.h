@@ -154,6 +154,8 @@ class Pcb {
   void Close(base::Nanoseconds now) { Close(options_->close_timeout, now); }
   // RST; TERMINATED with ECONNABORTED.
   void Abort(base::Nanoseconds now);
+  // Ends it with `error` and tells the peer nothing: there is no way to it.
+  void Fail(int error) { Terminate(error); }
 
   // --- What comes in ---
 
@@ -189,6 +191,12 @@ class Pcb {
   Seq receive_next() const { return rcv_nxt_; }
   // The right edge that was offered to the peer.
   Seq receive_edge() const { return rcv_edge_; }
+  // What a header says of it.
+  uint16_t offered_window() const {
+    return static_cast<uint16_t>(Distance(rcv_nxt_, rcv_edge_) >> (Has(kScaling) ? rcv_scale_ : 0));
+  }
+  const PcbOptions& options() const { return *options_; }
+  bool uses_timestamps() const { return Has(kTimestamps); }
   // Posted WQEs refer to its segments: it must stay though it is closed.
   bool IsReferenced() const { return queue_.waiting_for_wqe() != 0; }
   // Terminated as TIME-WAIT began: the peer may repeat its FIN. RFC 9293 section 3.6.

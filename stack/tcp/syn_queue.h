@@ -56,7 +56,9 @@ struct SynRecord {
   std::optional<uint8_t> window_scale;
   bool sack_permitted = false;
   bool timestamps = false;
+  bool cookie = false;  // not of the queue: the answer's numbers remember it
   wire::MacAddress peer_mac;  // where the SYN came from, so the answer needs no neighbour
+  wire::MacAddress local_mac;  // where it was sent to
 
   // The queue's.
   uint8_t resends = 0;

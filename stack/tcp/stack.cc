@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "stack/tcp/stack.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack_tables.h"
+#include "stack/wire/tcp_frame.h"
+#include "stack/wire/tcp_template.h"
+
+namespace xtreme::tcp {
+
+static_assert(OutgoingFrame::kMaxHeadersBytes == wire::TcpTemplate::kMaxHeadersBytes);
+
+namespace {
+
+// Back from the headers that it is in.
+LinkPath PathOf(const wire::TcpTemplate& headers) {
+  const uint8_t* const frame = headers.data();
+  const uint8_t* const ip = frame + headers.ip_offset();
+  LinkPath path{.local = wire::MacAddress::Load(frame + wire::MacAddress::kBytes),
+                .peer = wire::MacAddress::Load(frame),
+                .tos = ip[1],
+                .ttl = ip[8]};
+  if (headers.ip_offset() != wire::kEthernetHeaderBytes) path.vlan_tci = base::LoadBe16(frame + 14);
+  return path;
+}
+
+LinkPath PathOf(const SynRecord& record) {
+  LinkPath path{.local = record.local_mac, .peer = record.peer_mac};
+  if (record.key.vlan_id() != 0) path.vlan_tci = record.key.vlan_id();
+  return path;
+}
+
+}  // namespace
+
+size_t OutgoingFrame::WriteHeaders(uint8_t* to) const {
+  std::memcpy(to, headers->data(), headers->header_bytes());
+  headers->PatchSegment(to, {.sequence = outgoing->sequence.value(),
+                             .acknowledgement = outgoing->acknowledgement.value(),
+                             .window = outgoing->window,
+                             .flags = outgoing->flags});
+  size_t bytes = headers->header_bytes();
+  if (outgoing->options != nullptr) [[unlikely]] {
+    bytes = headers->PatchOptions(to, *outgoing->options);
+  } else if (outgoing->has_timestamps) {
+    headers->PatchTimestamps(to, outgoing->timestamps);
+  }
+  headers->PatchLengths(to, bytes, segment() != nullptr ? segment()->length : 0);
+  return bytes;
+}
+
+StackTables::StackTables(const Stack::Options& options, base::Nanoseconds now)
+    : options(options),
+      segments(options.segments),
+      reassembly({.segments = options.held_segments,
+                  .connections = std::min(options.connections, options.held_segments)}),
+      slots(std::make_unique<Slot[]>(options.connections)),
+      demux(options.connections, options.secret[0]),
+      places(16),
+      syns({.capacity = options.syn_queue}),
+      cookie(options.secret),
+      initial_sequence(options.secret),
+      time_wait({.capacity = options.time_wait, .duration = options.time_wait_duration}),
+      wheel(now),
+      syn_limit(options.syns_per_second, options.syns_per_second / 10 + 1),
+      reset_limit(options.resets_per_second, options.resets_per_second / 10 + 1),
+      deliveries(options.deliveries),
+      dones(options.segments) {
+  free_slots.reserve(options.connections);
+  for (uint32_t i = options.connections; i-- > 0;) free_slots.push_back(&slots[i]);
+}
+
+size_t StackTables::memory_bytes() const {
+  return segments.memory_bytes() + reassembly.memory_bytes() + demux.memory_bytes() +
+         options.connections * (sizeof(Slot) + sizeof(Slot*)) + places.memory_bytes() +
+         syns.memory_bytes() + time_wait.memory_bytes() + deliveries.memory_bytes() +
+         dones.memory_bytes() + sizeof(*this);
+}
+
+std::vector<Connection*> StackTables::InUse() {
+  std::vector<bool> is_free(options.connections);
+  for (const Slot* slot : free_slots) is_free[static_cast<size_t>(slot - slots.get())] = true;
+  std::vector<Connection*> in_use;
+  for (uint32_t i = 0; i < options.connections; ++i) {
+    if (!is_free[i]) in_use.push_back(reinterpret_cast<Connection*>(&slots[i]));
+  }
+  return in_use;
+}
+
+Stack::Stack(const Options& options, Device& device, packet::BufferPool& buffers,
+             base::Nanoseconds now)
+    : device_(&device), now_(now), tables_(std::make_unique<StackTables>(options, now)) {
+  context_.sink = this;
+  context_.segments = &tables_->segments;
+  context_.reassembly = &tables_->reassembly;
+  context_.buffers = &buffers;
+}
+
+Stack::~Stack() {
+  for (Connection* const connection : tables_->InUse()) connection->Fail(0);
+  Event event;
+  while (TakeEvent(&event)) packet::BufferPool::ReleaseChain(event.chain);
+}
+
+uint32_t Stack::connections() const {
+  return tables_->options.connections - static_cast<uint32_t>(tables_->free_slots.size());
+}
+
+size_t Stack::memory_bytes() const { return sizeof(*this) + tables_->memory_bytes(); }
+
+// --- What comes in ---
+
+void Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
+                  base::Nanoseconds now) {
+  now_ = now;
+  ++counters_.segments;
+  const FlowKey key = FlowKey::Of(frame.flow);
+  if (Connection* const connection = tables_->demux.Find(key)) [[likely]] {
+    return Arrive(*connection, frame, buffer, stamp, now);
+  }
+  ArriveWithoutConnection(key, frame, buffer, stamp, now);
+}
+
+void Stack::Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
+                   uint64_t stamp, base::Nanoseconds now) {
+  if (frame.segment.payload_bytes == 0) {
+    packet::BufferPool::ReleaseByOwner(buffer);
+    buffer = nullptr;
+  } else {
+    buffer->data += frame.payload_offset;
+    buffer->length = frame.segment.payload_bytes;  // without the padding of a short frame
+  }
+  connection.Arrive(frame.segment, buffer, stamp, now);
+  Schedule(connection);
+}
+
+void Stack::OnRoom(base::Nanoseconds now) {
+  now_ = now;
+  while (Connection* const connection = tables_->blocked.PopFront()) {
+    connection->OnRoom(now);
+    Schedule(*connection);
+    if (connection->blocked_hook_.linked()) return;
+  }
+}
+
+SegmentQueue::Due Stack::OnWqeCompleted(Connection& connection, Segment& segment) {
+  const SegmentQueue::Due due = connection.Pcb::OnWqeCompleted(segment);
+  tables_->dones_promised -= due.done;
+  const bool ended = (connection.news_ & Pcb::kTerminated) != 0;
+  if (ended && !connection.IsReferenced() && !connection.news_hook_.linked()) {
+    tables_->news.PushBack(connection);
+  }
+  return due;
+}
+
+void Stack::OnIcmpError(const FlowKey& key, uint32_t sequence, int error, uint32_t mtu,
+                        base::Nanoseconds now) {
+  now_ = now;
+  Connection* const connection = tables_->demux.Find(key);
+  if (connection == nullptr) return;
+  if (error == EMSGSIZE) {
+    connection->OnPathMtu(Seq(sequence), mtu, now);
+  } else {
+    connection->OnUnreachable(Seq(sequence), error);
+  }
+  Schedule(*connection);
+}
+
+// --- What connections emit ---
+
+Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
+  auto& connection = static_cast<Connection&>(pcb);
+  // Both SYNs had timestamps, so every header has from now on, or one of them had not.
+  wire::TcpTemplate& headers = connection.headers_;
+  if (outgoing.options == nullptr && outgoing.has_timestamps != headers.timestamps()) [[unlikely]] {
+    SetHeaders(connection, PathOf(headers), outgoing.has_timestamps);
+  }
+  const Taken taken =
+      device_->Transmit({.connection = &connection, .headers = &headers, .outgoing = &outgoing});
+  if (taken == Taken::kRefused && !connection.blocked_hook_.linked()) [[unlikely]] {
+    tables_->blocked.PushBack(connection);
+  }
+  return taken;
+}
+
+bool Stack::Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) {
+  if (tables_->deliveries.full()) return false;
+  tables_->deliveries.Push({static_cast<Connection*>(&pcb), chain, bytes, stamp});
+  return true;
+}
+
+void Stack::OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) {
+  auto* const connection = static_cast<Connection*>(&pcb);
+  tables_->dones.Push({connection->detached_ ? nullptr : connection, cookie, cancelled});
+}
+
+void Stack::OnEvents(Pcb& pcb) {
+  auto& connection = static_cast<Connection&>(pcb);
+  uint8_t news = connection.TakeEvents();
+  if ((news & Pcb::kTerminated) != 0) {
+    if (connection.ended_in_time_wait()) KeepTimeWait(connection);
+    Detach(connection);
+  }
+  if (connection.closed_) news &= Pcb::kTerminated;
+  if ((news & Pcb::kEstablished) != 0 && connection.listener_ != nullptr) {
+    news = static_cast<uint8_t>((news & ~Pcb::kEstablished) | Connection::kAccepted);
+  }
+  if (news == 0) return;
+  connection.news_ |= news;
+  if (connection.news_hook_.linked()) return;
+  // That it opened is told before anything else waits behind the deliveries.
+  const bool opened = (news & (Pcb::kEstablished | Connection::kAccepted)) != 0;
+  opened ? tables_->news.PushFront(connection) : tables_->news.PushBack(connection);
+}
+
+void Stack::Detach(Connection& connection) {
+  if (!connection.attached_) return;
+  tables_->demux.Detach(connection);
+  tables_->wheel.Cancel(&connection);
+  connection.blocked_hook_.Unlink();
+  connection.attached_ = false;
+}
+
+void Stack::KeepTimeWait(const Connection& connection) {
+  TimeWaitRecord& record = tables_->time_wait.Enter(connection.key_, now_);
+  record.snd_nxt = connection.send_next();
+  record.rcv_nxt = connection.receive_next();
+  record.window = connection.offered_window();
+  record.timestamps = connection.uses_timestamps();
+  record.ts_recent = connection.recent_timestamp();
+  record.timestamp_offset = connection.options().timestamp_clock.offset;
+  record.peer_mac = wire::MacAddress::Load(connection.headers_.data());
+}
+
+// --- What comes out ---
+
+bool Stack::TakeEvent(Event* event) {
+  for (;;) {
+    const bool front_opened =
+        !tables_->news.empty() &&
+        (tables_->news.front().news_ & (Pcb::kEstablished | Connection::kAccepted)) != 0;
+    if (front_opened) return TakeNews(tables_->news.front(), event);
+    if (!tables_->deliveries.empty()) {
+      const StackTables::Delivery delivery = tables_->deliveries.Pop();
+      if (delivery.connection == nullptr) continue;
+      *event = {.kind = Event::Kind::kData,
+                .connection = delivery.connection,
+                .chain = delivery.chain,
+                .bytes = delivery.bytes,
+                .stamp = delivery.stamp};
+      return true;
+    }
+    if (!tables_->dones.empty()) {
+      const StackTables::Done done = tables_->dones.Pop();
+      --tables_->dones_promised;
+      if (done.connection == nullptr) continue;
+      *event = {.kind = Event::Kind::kDone,
+                .cancelled = done.cancelled,
+                .connection = done.connection,
+                .cookie = done.cookie};
+      return true;
+    }
+    if (tables_->news.empty()) return false;
+    if (TakeNews(tables_->news.front(), event)) return true;
+  }
+}
+
+// One event of `connection`, the first in the list; it leaves the list when there is no more.
+// False: there was none to tell after all.
+bool Stack::TakeNews(Connection& connection, Event* event) {
+  using Kind = Event::Kind;
+  struct Order {
+    uint8_t bit;
+    Kind kind;
+  };
+  static constexpr Order kOrder[] = {
+      {Pcb::kEstablished, Kind::kEstablished}, {Connection::kAccepted, Kind::kAccepted},
+      {Pcb::kDeliverable, Kind::kData},        {Pcb::kPeerClosed, Kind::kPeerClosed},
+      {Pcb::kSendSpace, Kind::kSendSpace},     {Pcb::kTerminated, Kind::kTerminated}};
+  if (connection.news_ == Pcb::kTerminated && connection.IsReferenced()) {
+    connection.news_hook_.Unlink();  // its last WQE's completion brings it back
+    return false;
+  }
+  const Order* order = kOrder;
+  while ((connection.news_ & order->bit) == 0) ++order;
+  connection.news_ &= static_cast<uint8_t>(~order->bit);
+  if (connection.news_ == 0) connection.news_hook_.Unlink();
+  switch (order->kind) {
+    case Kind::kAccepted:
+      if (connection.listener_ != nullptr) --connection.listener_->waiting;
+      break;
+    case Kind::kData:
+      connection.Pcb::Deliver(now_);
+      Schedule(connection);
+      return false;
+    case Kind::kTerminated:
+      if (!connection.detached_) break;
+      Release(connection);
+      return false;
+    default:
+      break;
+  }
+  *event = {.kind = order->kind, .status = connection.status(), .connection = &connection};
+  return true;
+}
+
+// --- Time ---
+
+base::Nanoseconds Stack::NextDeadline() {
+  return base::Earlier(
+      tables_->wheel.NextDeadline(),
+      base::Earlier(tables_->syns.NextDeadline(), tables_->time_wait.NextDeadline()));
+}
+
+void Stack::OnTimers(base::Nanoseconds now) {
+  now_ = now;
+  tables_->wheel.Expire(now, [this, now](base::Timer* timer) {
+    auto& connection = static_cast<Connection&>(*timer);
+    if (connection.Pcb::NextDeadline() <= now) connection.OnTimer(now);
+    Schedule(connection);
+    return true;
+  });
+  tables_->syns.Expire(
+      now, [this](SynRecord& record) { SendSynAck(record, PathOf(record)); },
+      [](const SynRecord&) {});
+  tables_->time_wait.Expire(now);
+}
+
+// The timer is moved when it has to fire earlier; that it may fire later is seen when it fires, for
+// most deadlines move with every segment.
+void Stack::Schedule(Connection& connection) {
+  if (!connection.attached_) return;
+  const base::Nanoseconds deadline = connection.Pcb::NextDeadline();
+  base::Timer& timer = connection;
+  if (deadline == base::kNever || (timer.armed() && timer.deadline <= deadline)) return;
+  tables_->wheel.Arm(&timer, base::Later(deadline, now_ + base::Nanoseconds(1)));
+}
+
+// --- Making and releasing ---
+
+Connection* Stack::Make(const FlowKey& key, const PcbOptions& options) {
+  if (tables_->free_slots.empty()) {
+    ++counters_.connections_exhausted;
+    return nullptr;
+  }
+  StackTables::Slot* const slot = tables_->free_slots.back();
+  auto* const connection = new (slot) Connection(context_, options, key);
+  if (!tables_->demux.Attach(*connection)) {
+    connection->~Connection();
+    ++counters_.connections_exhausted;
+    return nullptr;
+  }
+  tables_->free_slots.pop_back();
+  connection->attached_ = true;
+  return connection;
+}
+
+wire::TcpTemplate Stack::HeadersFor(const FlowKey& key, const LinkPath& path, bool timestamps) {
+  std::optional<wire::VlanTag> tag;
+  if (path.vlan_tci) tag = wire::VlanTag::FromTci(*path.vlan_tci);
+  return wire::TcpTemplate({.destination_mac = path.peer,
+                            .source_mac = path.local,
+                            .vlan = tag,
+                            .destination = key.remote(),
+                            .source = key.local(),
+                            .ttl = path.ttl,
+                            .tos = path.tos,
+                            .timestamps = timestamps});
+}
+
+void Stack::SetHeaders(Connection& connection, const LinkPath& path, bool timestamps) {
+  connection.headers_ = HeadersFor(connection.key_, path, timestamps);
+}
+
+void Stack::Release(Connection& connection) {
+  DropDeliveries(connection);
+  connection.~Connection();
+  tables_->free_slots.push_back(reinterpret_cast<StackTables::Slot*>(&connection));
+}
+
+void Stack::DropDeliveries(const Connection& connection) {
+  tables_->deliveries.ForEach([&connection](StackTables::Delivery& delivery) {
+    if (delivery.connection != &connection) return;
+    packet::BufferPool::ReleaseChain(delivery.chain);
+    delivery.connection = nullptr;
+  });
+}
+
+}  // namespace xtreme::tcp

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stack: all of TCP of one ring. Frames, calls and time go in; frames go out to a Device, and what
+// happened is taken out one event at a time.
+//
+//   stack.Input(frame, buffer, stamp, now);          // per received segment
+//   while (stack.TakeEvent(&event)) HandOut(event);  // before the next one
+//   if (stack.NextDeadline() <= now) stack.OnTimers(now);   // when no packet waits
+//
+// The invariants: nothing is allocated after construction but in Listen; no event is lost, merged
+// or out of order per connection; kTerminated is its last one, comes once, and not while a posted
+// WQE refers to its bytes. A connection lives until Release. Units: bytes, nanoseconds. One thread.
+#ifndef XTREME_STACK_TCP_STACK_H_
+#define XTREME_STACK_TCP_STACK_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "stack/base/counters.h"
+#include "stack/base/time.h"
+#include "stack/packet/buffer.h"
+#include "stack/tcp/context.h"
+#include "stack/tcp/segment_queue.h"
+#include "stack/wire/address.h"
+
+namespace xtreme::wire {
+class TcpTemplate;
+struct TcpFrame;
+struct TcpSegment;
+}  // namespace xtreme::wire
+
+namespace xtreme::tcp {
+
+class Connection;
+struct FlowKey;
+struct Handshake;
+struct Listener;
+struct StackTables;
+struct SynRecord;
+struct TimeWaitRecord;
+enum class SendResult : uint8_t;
+
+// A frame to be sent.
+struct OutgoingFrame {
+  // The most that WriteHeaders writes.
+  static constexpr size_t kMaxHeadersBytes = 98;
+
+  Connection* connection = nullptr;  // null: an answer on behalf of none
+  const wire::TcpTemplate* headers = nullptr;
+  const Outgoing* outgoing = nullptr;
+
+  // The payload with its buffer or memory key; null: none. Say it again in
+  // Stack::OnWqeCompleted when the WQE refers to it.
+  Segment* segment() const { return outgoing->segment; }
+  // Ethernet to TCP, checksum fields 0. Returns how many bytes.
+  size_t WriteHeaders(uint8_t* to) const;
+};
+
+// What the stack sends by. Transmit may not call the stack.
+class Device {
+ public:
+  // kReferenced also when the bytes were copied but the segment has Segment::kWantWire. After
+  // kRefused, Stack::OnRoom is due when there is room.
+  virtual Sink::Taken Transmit(const OutgoingFrame& frame) = 0;
+
+ protected:
+  ~Device() = default;
+};
+
+// How a peer is reached: from the neighbour cache, or the way its frames came.
+struct LinkPath {
+  wire::MacAddress local;
+  wire::MacAddress peer;
+  std::optional<uint16_t> vlan_tci;
+  uint8_t tos = 0;
+  uint8_t ttl = 64;
+};
+
+struct StackCounters {
+  uint64_t segments = 0;
+  uint64_t accepted = 0;
+  uint64_t strangers = 0;
+  uint64_t resets_to_strangers = 0;
+  uint64_t answers_withheld = 0;
+  uint64_t syns_withheld = 0;
+  uint64_t cookies_sent = 0;
+  uint64_t cookies_accepted = 0;
+  uint64_t backlog_full = 0;
+  uint64_t connections_exhausted = 0;
+  uint64_t answers_refused = 0;
+
+  static constexpr auto Table() {
+    using C = StackCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"segments", "segments received", &C::segments},
+        {"accepted", "connections that listeners accepted", &C::accepted},
+        {"strangers", "segments of no connection and for no listener", &C::strangers},
+        {"resets_to_strangers", "resets sent in answer to those", &C::resets_to_strangers},
+        {"answers_withheld", "answers to those not sent: too many this second",
+         &C::answers_withheld},
+        {"syns_withheld", "SYNs dropped because too many came", &C::syns_withheld},
+        {"cookies_sent", "SYNs answered by a cookie because the SYN queue was full",
+         &C::cookies_sent},
+        {"cookies_accepted", "connections accepted by their cookie", &C::cookies_accepted},
+        {"backlog_full", "handshakes not finished because the listener's backlog was full",
+         &C::backlog_full},
+        {"connections_exhausted", "connections not made because none was free",
+         &C::connections_exhausted},
+        {"answers_refused", "answers of no connection that the device had no room for",
+         &C::answers_refused},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<StackCounters>());
+
+class Stack final : private Sink {
+ public:
+  struct Options {
+    uint32_t connections = 1024;
+    uint32_t segments = 8192;    // queued and unacknowledged, of all connections
+    uint32_t deliveries = 1024;  // runs of bytes that wait for TakeEvent
+    uint32_t syn_queue = 1024;
+    uint32_t time_wait = 16'384;
+    base::Nanoseconds time_wait_duration = base::Seconds(60);
+    uint32_t held_segments = 4096;  // after holes, of all connections
+    uint32_t syns_per_second = 1'000'000;
+    uint32_t resets_per_second = 1000;  // to strangers
+    bool answer_strangers = true;       // RST to what belongs to nobody
+    std::array<uint64_t, 2> secret{};   // random, once per start
+  };
+
+  // `device` and `buffers`, the pool that sends are copied to, outlive the stack.
+  Stack(const Options& options, Device& device, packet::BufferPool& buffers, base::Nanoseconds now);
+  // Every connection and listener is gone, or is now, without a word to the peers.
+  ~Stack() override;
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  // --- Opening ---
+
+  struct Listen {
+    wire::Endpoint local;  // any address: every one
+    uint16_t vlan_id = 0;
+    const PcbOptions* options = nullptr;  // of the children; outlives them
+    uint32_t backlog = 128;               // accepted and not taken by TakeEvent
+    uint64_t user = 0;
+  };
+  // Null when somebody listens there already. May allocate.
+  Listener* OpenListener(const Listen& listen);
+  // Handshakes under way are forgotten; what was accepted stays.
+  void CloseListener(Listener& listener);
+
+  struct Connect {
+    wire::Endpoint local;  // both given
+    wire::Endpoint remote;
+    uint16_t vlan_id = 0;
+    const PcbOptions* options = nullptr;  // outlives the connection
+    LinkPath path;
+    uint64_t user = 0;
+  };
+  struct Opened {
+    Connection* connection = nullptr;
+    int error = 0;  // EADDRINUSE: the flow is taken; ENOBUFS: no connection is free
+  };
+  // Sends SYN. Ends in exactly one of kEstablished and kTerminated.
+  Opened Open(const Connect& connect, base::Nanoseconds now);
+
+  // --- Calls on a connection: as Pcb says ---
+
+  struct Send {
+    bool now_or_fail = false;
+    bool more = false;
+    bool want_wire = false;
+    bool want_done = false;
+    uint64_t cookie = 0;
+  };
+  SendResult SendCopy(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
+                      base::Nanoseconds now);
+  // As many of `bytes` as fit; 0 is a refusal.
+  size_t SendSome(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
+                  base::Nanoseconds now);
+  // Takes the reference of `payload.buffer` unless refused; its flags and cookie are `send`'s.
+  SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
+                         const Send& send, base::Nanoseconds now);
+  void Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now);
+  void Shutdown(Connection& connection, base::Nanoseconds now);
+  // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come.
+  void Close(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
+  // The same, and nothing comes any more: the connection is the stack's, and gone when it ended.
+  void CloseDetached(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
+  // RST: SO_LINGER with a time of 0.
+  void Abort(Connection& connection, base::Nanoseconds now);
+  // Ends it with `error`, telling nobody: the neighbour is lost, the ring is broken.
+  void Fail(Connection& connection, int error);
+  // kTerminated was taken.
+  void Release(Connection& connection);
+  // The peer is reached by another way from now on.
+  void SetPath(Connection& connection, const LinkPath& path);
+
+  // --- What comes in ---
+
+  // `frame` was parsed from `buffer`, which begins with the Ethernet header, one reference of which
+  // is taken. `stamp` is handed on with its bytes.
+  void Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
+             base::Nanoseconds now);
+  // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
+  // follow.
+  SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);
+  // The device has room again: those it refused send on.
+  void OnRoom(base::Nanoseconds now);
+  // An ICMP error about the segment `sequence` that `local` sent to `remote`. EMSGSIZE: `mtu`.
+  void OnIcmpError(const FlowKey& key, uint32_t sequence, int error, uint32_t mtu,
+                   base::Nanoseconds now);
+
+  // --- What comes out ---
+
+  struct Event {
+    enum class Kind : uint8_t {
+      kEstablished,
+      kAccepted,    // connection->listener() finished a handshake; before any kData of it
+      kData,        // `bytes` in `chain`, whose references are the taker's; credit is due for them
+      kDone,        // `cookie`; `cancelled`: it may not have arrived
+      kPeerClosed,  // after the last kData
+      kSendSpace,
+      kTerminated,  // `status`: errno, 0 for an orderly end. Release is due
+    };
+    Kind kind = Kind::kData;
+    bool cancelled = false;
+    int status = 0;
+    Connection* connection = nullptr;
+    packet::Buffer* chain = nullptr;
+    uint32_t bytes = 0;
+    uint64_t stamp = 0;
+    uint64_t cookie = 0;
+  };
+  // The next event; false when there is none. What the last Input caused comes before the next
+  // Input: otherwise bytes may have to be dropped and sent again.
+  bool TakeEvent(Event* event);
+
+  // --- Time ---
+
+  // kNever: nothing waits.
+  base::Nanoseconds NextDeadline();
+  void OnTimers(base::Nanoseconds now);
+
+  // --- Accessors ---
+
+  uint32_t connections() const;  // not released yet
+  // Nothing waits for any peer: the process may end.
+  bool Quiescent() const { return connections() == 0; }
+  const StackCounters& counters() const { return counters_; }
+  const PcbCounters& pcb_counters() const { return context_.counters; }
+  const StackTables& tables() const { return *tables_; }
+  size_t memory_bytes() const;
+
+ private:
+  // Sink.
+  Taken Transmit(Pcb& pcb, const Outgoing& outgoing) override;
+  bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
+  void OnEvents(Pcb& pcb) override;
+  void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) override;
+
+  // stack.cc
+  void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
+              uint64_t stamp, base::Nanoseconds now);
+  void Schedule(Connection& connection);
+  void Detach(Connection& connection);
+  void KeepTimeWait(const Connection& connection);
+  bool TakeNews(Connection& connection, Event* event);
+  void DropDeliveries(const Connection& connection);
+  Connection* Make(const FlowKey& key, const PcbOptions& options);
+  static wire::TcpTemplate HeadersFor(const FlowKey& key, const LinkPath& path, bool timestamps);
+  void SetHeaders(Connection& connection, const LinkPath& path, bool timestamps);
+
+  // stack_calls.cc
+  void Silence(Connection& connection);
+  bool MayPromiseDone(const Send& send) const;
+  SendResult After(Connection& connection, const Send& send, SendResult result);
+
+  // stack_passive.cc
+  void ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& frame,
+                               packet::Buffer* buffer, uint64_t stamp, base::Nanoseconds now);
+  bool ArriveInTimeWait(TimeWaitRecord& record, const wire::TcpFrame& frame, const LinkPath& path,
+                        std::optional<Seq>* after);
+  Connection* ArriveInListen(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
+                             const LinkPath& path, const std::optional<Seq>& after);
+  void OnSyn(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
+             const LinkPath& path, const std::optional<Seq>& after);
+  Connection* ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& frame,
+                                  const LinkPath& path);
+  bool CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const LinkPath& path);
+  Connection* AcceptByCookie(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
+                             const LinkPath& path);
+  Connection* Accept(Listener& listener, const FlowKey& key, const Handshake& handshake,
+                     const LinkPath& path);
+  Listener* FindListener(const FlowKey& key) const;
+  void SendSynAck(const SynRecord& record, const LinkPath& path);
+  void AcknowledgeSyn(const SynRecord& record, const LinkPath& path);
+  void ResetStranger(const FlowKey& key, const wire::TcpSegment& segment, const LinkPath& path);
+  void Reply(const FlowKey& key, const LinkPath& path, const Outgoing& outgoing);
+
+  Device* device_;
+  Context context_;
+  base::Nanoseconds now_;  // of the call under way
+  StackCounters counters_;
+  std::unique_ptr<StackTables> tables_;
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_STACK_H_

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The user's calls: RFC 9293 section 3.10.1 to 3.10.5.
+
+#include <algorithm>
+#include <cerrno>
+
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "stack/tcp/stack_tables.h"
+
+namespace xtreme::tcp {
+namespace {
+
+Pcb::SendOptions OptionsOf(const Stack::Send& send) {
+  const int flags =
+      (send.want_wire ? Segment::kWantWire : 0) | (send.want_done ? Segment::kWantDone : 0);
+  return {.now_or_fail = send.now_or_fail,
+          .more = send.more,
+          .flags = static_cast<uint16_t>(flags),
+          .cookie = send.cookie};
+}
+
+}  // namespace
+
+Stack::Opened Stack::Open(const Connect& connect, base::Nanoseconds now) {
+  now_ = now;
+  const FlowKey key = FlowKey::Of(connect.local, connect.remote, connect.vlan_id);
+  if (tables_->demux.Find(key) != nullptr || tables_->syns.Find(key) != nullptr) {
+    return {.error = EADDRINUSE};
+  }
+  Seq iss = tables_->initial_sequence.For(key, now).iss;
+  if (TimeWaitRecord* const old = tables_->time_wait.Find(key)) {
+    // The peer's own TIME-WAIT, and old duplicates, take it for newer: RFC 9293 section 3.6.1.
+    if (iss <= old->snd_nxt) iss = old->snd_nxt + 1;
+    tables_->time_wait.Remove(*old);
+  }
+  Connection* const connection = Make(key, *connect.options);
+  if (connection == nullptr) return {.error = ENOBUFS};
+  connection->user = connect.user;
+  SetHeaders(*connection, connect.path, /*timestamps=*/false);
+  connection->Pcb::Connect(iss, now);
+  Schedule(*connection);
+  return {.connection = connection};
+}
+
+// Each promise has its place, so that no completion of a send is ever lost.
+bool Stack::MayPromiseDone(const Send& send) const {
+  return !send.want_done || tables_->dones_promised < tables_->options.segments;
+}
+
+SendResult Stack::After(Connection& connection, const Send& send, SendResult result) {
+  tables_->dones_promised += send.want_done && !IsRefused(result);
+  Schedule(connection);
+  return result;
+}
+
+SendResult Stack::SendCopy(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
+                           base::Nanoseconds now) {
+  now_ = now;
+  if (!MayPromiseDone(send)) return SendResult::kBuffers;
+  return After(connection, send, connection.Pcb::Send(bytes, OptionsOf(send), now));
+}
+
+size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
+                       base::Nanoseconds now) {
+  const size_t fits = std::min<size_t>(bytes.size(), connection.SendRoom());
+  // What is refused here tells kSendSpace when a byte fits, at least.
+  const std::span<const uint8_t> part = bytes.first(std::max<size_t>(fits, !bytes.empty()));
+  return IsRefused(SendCopy(connection, part, send, now)) ? 0 : part.size();
+}
+
+SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
+                              const Send& send, base::Nanoseconds now) {
+  now_ = now;
+  if (!MayPromiseDone(send)) return SendResult::kBuffers;
+  return After(connection, send, connection.Pcb::Send(payload, OptionsOf(send), now));
+}
+
+void Stack::Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now) {
+  now_ = now;
+  connection.Pcb::Credit(bytes, now);
+  Schedule(connection);
+}
+
+void Stack::Shutdown(Connection& connection, base::Nanoseconds now) {
+  now_ = now;
+  connection.Pcb::Shutdown(now);
+  Schedule(connection);
+}
+
+void Stack::Close(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now) {
+  now_ = now;
+  Silence(connection);
+  connection.Pcb::Close(timeout, now);
+  Schedule(connection);
+}
+
+void Stack::CloseDetached(Connection& connection, base::Nanoseconds timeout,
+                          base::Nanoseconds now) {
+  connection.detached_ = true;
+  tables_->dones.ForEach([&connection](StackTables::Done& done) {
+    if (done.connection == &connection) done.connection = nullptr;
+  });
+  Close(connection, timeout, now);
+}
+
+void Stack::Abort(Connection& connection, base::Nanoseconds now) {
+  now_ = now;
+  Silence(connection);
+  connection.Pcb::Abort(now);
+}
+
+void Stack::Fail(Connection& connection, int error) { connection.Pcb::Fail(error); }
+
+// What the application has not been told is of no interest to it any more.
+void Stack::Silence(Connection& connection) {
+  connection.closed_ = true;
+  DropDeliveries(connection);
+  if ((connection.news_ & Connection::kAccepted) != 0 && connection.listener_ != nullptr) {
+    --connection.listener_->waiting;
+  }
+  connection.news_ &= Pcb::kTerminated;
+  if (connection.news_ == 0) connection.news_hook_.Unlink();
+}
+
+void Stack::SetPath(Connection& connection, const LinkPath& path) {
+  SetHeaders(connection, path, connection.headers_.timestamps());
+}
+
+}  // namespace xtreme::tcp

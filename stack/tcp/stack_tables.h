@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Stack holds: its connections, listeners, and the tables and pools they share. Sized at
+// construction. One thread.
+#ifndef XTREME_STACK_TCP_STACK_TABLES_H_
+#define XTREME_STACK_TCP_STACK_TABLES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "stack/base/intrusive_list.h"
+#include "stack/base/small_hash_map.h"
+#include "stack/base/timer_wheel.h"
+#include "stack/tcp/connection.h"
+#include "stack/tcp/demux.h"
+#include "stack/tcp/fifo.h"
+#include "stack/tcp/isn.h"
+#include "stack/tcp/stack.h"
+#include "stack/tcp/syn_cookie.h"
+#include "stack/tcp/syn_queue.h"
+#include "stack/tcp/time_wait.h"
+#include "stack/tcp/token_bucket.h"
+
+namespace xtreme::tcp {
+
+// RFC 9293 section 3.10.7.2: a place where SYNs are welcome.
+struct Listener {
+  Stack::Listen listen;
+  uint32_t waiting = 0;  // accepted, and not yet taken by TakeEvent
+  // When a cookie was sent last: before that no acknowledgement can bring one back.
+  base::Nanoseconds cookies_until{INT64_MIN};
+};
+
+struct StackTables {
+  StackTables(const Stack::Options& options, base::Nanoseconds now);
+
+  // Where a listener stands: address, VLAN and port in one word.
+  struct Place {
+    uint64_t value = 0;
+    static Place Of(const wire::Endpoint& local, uint16_t vlan_id) {
+      return {uint64_t{local.address.value()} << 32 | uint64_t{vlan_id} << 16 | local.port};
+    }
+    uint64_t Hash() const { return base::MixBits(value); }
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
+  struct Delivery {
+    Connection* connection = nullptr;  // null: dropped meanwhile
+    packet::Buffer* chain = nullptr;
+    uint32_t bytes = 0;
+    uint64_t stamp = 0;
+  };
+  struct Done {
+    Connection* connection = nullptr;  // null: nobody wants to know any more
+    uint64_t cookie = 0;
+    bool cancelled = false;
+  };
+
+  using News = base::IntrusiveList<Connection, &Connection::news_hook_>;
+  using Blocked = base::IntrusiveList<Connection, &Connection::blocked_hook_>;
+  struct alignas(64) Slot {
+    std::array<std::byte, sizeof(Connection)> bytes;
+  };
+
+  size_t memory_bytes() const;
+
+  // Every connection that is not released. Slow path.
+  std::vector<Connection*> InUse();
+
+  const Stack::Options options;
+  SegmentPool segments;
+  ReassemblyStore reassembly;
+  std::unique_ptr<Slot[]> slots;
+  std::vector<Slot*> free_slots;
+  Demux<Connection> demux;
+  std::vector<std::unique_ptr<Listener>> listeners;
+  base::SmallHashMap<Place, Listener> places;
+  SynQueue syns;
+  SynCookie cookie;
+  InitialSequence initial_sequence;
+  TimeWait time_wait;
+  base::TimerWheel wheel;
+  TokenBucket syn_limit;
+  TokenBucket reset_limit;
+  News news;        // connections with something to tell
+  Blocked blocked;  // those that the device refused
+  Fifo<Delivery> deliveries;
+  Fifo<Done> dones;
+  uint32_t dones_promised = 0;  // sends that will end in a Done
+};
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_STACK_TABLES_H_

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two stacks under virtual time: whatever the network does, both sides end with the same bytes, the
+// contract of events holds, and nothing leaks.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "stack/tcp/connection.h"
+#include "tests/tcp/world.h"
+
+namespace xtreme::tcp::testing {
+namespace {
+
+struct Scenario {
+  World::Options world;
+  PcbOptions client;
+  PcbOptions server;
+  // As RFC 9293 section 3.4.2 has it: longer than any retransmission of the peer backs off.
+  Scenario() { world.stack.time_wait_duration = base::Seconds(240); }
+
+  Party::Plan client_plan{.stream = 1, .peer_stream = 2, .to_send = 100'000};
+  Party::Plan server_plan{.stream = 2, .peer_stream = 1, .to_send = 100'000};
+  base::Nanoseconds limit = base::Seconds(3600);
+};
+
+// A connection from its SYN to both ends' TERMINATED, and what is left over.
+class Session {
+ public:
+  explicit Session(const Scenario& run)
+      : run_(run),
+        world_(run.world),
+        client_(world_, 0, run.client_plan),
+        server_(world_, 1, run.server_plan) {
+    free_buffers_[0] = world_.host(0).buffers().free_count();
+    free_buffers_[1] = world_.host(1).buffers().free_count();
+    world_.host(0).on_event = [this](const Stack::Event& event) { client_.OnEvent(event); };
+    world_.host(1).on_event = [this](const Stack::Event& event) {
+      if (event.kind == Stack::Event::Kind::kAccepted) server_.Attach(event.connection);
+      server_.OnEvent(event);
+    };
+    world_.host(1).stack().OpenListener({.local = world_.host(1).At(80), .options = &run_.server});
+  }
+
+  void Go() {
+    const Stack::Opened opened = world_.host(0).stack().Open({.local = world_.host(0).At(40'000),
+                                                              .remote = world_.host(1).At(80),
+                                                              .options = &run_.client,
+                                                              .path = world_.host(0).path()},
+                                                             world_.now());
+    ASSERT_NE(opened.connection, nullptr);
+    client_.Attach(opened.connection);
+    world_.RunUntil([this] { return client_.terminated && server_.terminated; },
+                    world_.now() + run_.limit);
+  }
+
+  void ExpectWholeAndClean() {
+    EXPECT_TRUE(client_.terminated && server_.terminated) << "did not end in time";
+    EXPECT_EQ(client_.received, run_.server_plan.to_send);
+    EXPECT_EQ(server_.received, run_.client_plan.to_send);
+    for (Party* party : {&client_, &server_}) {
+      EXPECT_EQ(party->status, 0);
+      EXPECT_EQ(party->wrong_bytes, 0u);
+      EXPECT_EQ(party->out_of_order_events, 0u);
+      EXPECT_EQ(party->cancelled, 0u);
+      EXPECT_EQ(party->done.size(), party->promised);
+      for (const auto& [cookie, times] : party->done) EXPECT_EQ(times, 1) << cookie;
+    }
+    // Late duplicates and the WQEs under way.
+    world_.RunUntil([] { return false; }, world_.now() + base::Seconds(200));
+    for (int i : {0, 1}) {
+      EXPECT_TRUE(world_.host(i).stack().Quiescent());
+      EXPECT_EQ(world_.host(i).buffers().free_count(), free_buffers_[i]) << "buffers leaked";
+    }
+  }
+
+  World& world() { return world_; }
+  Party& client() { return client_; }
+  Party& server() { return server_; }
+
+ private:
+  Scenario run_;
+  World world_;
+  Party client_;
+  Party server_;
+  uint32_t free_buffers_[2];
+};
+
+void RunWhole(const Scenario& run) {
+  SCOPED_TRACE("seed " + std::to_string(run.world.seed));
+  Session session(run);
+  session.Go();
+  session.ExpectWholeAndClean();
+}
+
+TEST(Simulation, CleanLinkCarriesBothDirectionsAndCloses) {
+  Scenario run;
+  RunWhole(run);
+}
+
+TEST(Simulation, NothingIsRetransmittedOnACleanLink) {
+  Session session({});
+  session.Go();
+  session.ExpectWholeAndClean();
+  EXPECT_EQ(session.world().host(0).stack().pcb_counters().retransmits, 0u);
+  EXPECT_EQ(session.world().host(1).stack().pcb_counters().retransmits, 0u);
+}
+
+struct Weather {
+  const char* name;
+  Impairments link;
+};
+
+class AnyWeather : public ::testing::TestWithParam<Weather> {};
+
+TEST_P(AnyWeather, EveryByteArrivesOnceInOrderAndBothEnd) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    Scenario run;
+    run.world.seed = seed;
+    run.world.link = GetParam().link;
+    run.client.sack = run.server.sack = seed % 3 != 0;
+    run.client.timestamps = seed % 4 != 0;
+    run.client.nagle = seed % 2 == 0;
+    run.client_plan.chunk = 1 + static_cast<uint32_t>(seed * 977 % 6000);
+    run.client_plan.want_done = true;
+    run.client_plan.closes_first = seed % 5 != 0;
+    run.server_plan.closes_first = seed % 5 == 0 || seed % 2 == 0;
+    RunWhole(run);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Simulation, AnyWeather,
+    ::testing::Values(Weather{"lose1", {.lose = 100}}, Weather{"lose10", {.lose = 1000}},
+                      Weather{"lose30", {.lose = 3000}}, Weather{"duplicate", {.duplicate = 2000}},
+                      Weather{"reorder", {.reorder = 2000}}, Weather{"corrupt", {.corrupt = 500}},
+                      Weather{"all",
+                              {.lose = 300, .duplicate = 300, .reorder = 300, .corrupt = 300}},
+                      Weather{"slow", {.bits_per_second = 10'000'000, .queue_frames = 20}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Simulation, TinyWindowsAndSlowReaders) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    Scenario run;
+    run.world.seed = seed;
+    run.world.link.lose = 200;
+    run.client.receive_window = 100 + static_cast<uint32_t>(seed * 397);
+    run.server.receive_window = 1 + static_cast<uint32_t>(seed * seed * 41);
+    run.client_plan.to_send = run.server_plan.to_send = 8000;
+    run.server_plan.credit_delay = base::Milliseconds(3);
+    RunWhole(run);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Simulation, SequenceNumbersAndTimestampsWrap) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    Scenario run;
+    run.world.seed = seed;
+    run.world.link.lose = 200;
+    run.world.link.reorder = 500;
+    // The timestamp clock wraps in a moment.
+    run.client.timestamp_clock.offset = 0xFFFFFFF0 - 1'000'000;
+    run.server.timestamp_clock.offset = 0xFFFFFFFA - 1'000'000;
+    // With the initial numbers of 4 us and these starts, sequence numbers pass 2^32 in some runs.
+    run.world.start = base::Seconds(1000 + static_cast<int64_t>(seed) * 4400);
+    run.client.timestamp_clock.offset -= static_cast<uint32_t>(seed) * 4'400'000;
+    run.server.timestamp_clock.offset -= static_cast<uint32_t>(seed) * 4'400'000;
+    RunWhole(run);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Simulation, AFullSendQueueHoldsBackAndLosesNothing) {
+  Scenario run;
+  run.world.send_queue = 3;
+  run.client_plan.want_done = run.server_plan.want_done = true;
+  RunWhole(run);
+}
+
+TEST(Simulation, DoneWaitsForTheWqeThatRefersToTheBytes) {
+  Scenario run;
+  run.client_plan.want_done = true;
+  run.client_plan.to_send = 5000;
+  run.world.wqe_delay = base::Milliseconds(400);  // acknowledgements come long before
+  RunWhole(run);
+}
+
+}  // namespace
+}  // namespace xtreme::tcp::testing

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// World: two hosts with a TCP stack each, a link that impairs as a seed says, and a virtual clock.
+//
+// The invariant: everything follows from Options, the seed in it and the calls, so a failure is
+// repeated by its seed. Frames are real ones, with checksums, parsed on arrival. A host sends by a
+// queue of WQEs: payload is referred to until the WQE completes, and a full queue refuses.
+// Units: nanoseconds, bytes; probabilities in one of 10,000.
+#ifndef XTREME_TESTS_TCP_WORLD_H_
+#define XTREME_TESTS_TCP_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "stack/base/time.h"
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/stack.h"
+
+namespace xtreme::tcp::testing {
+
+struct Impairments {
+  uint32_t lose = 0;
+  uint32_t duplicate = 0;
+  uint32_t reorder = 0;  // delayed by up to `reorder_by` more
+  uint32_t corrupt = 0;  // one bit
+  base::Nanoseconds delay = base::Microseconds(50);
+  base::Nanoseconds reorder_by = base::Microseconds(500);
+  uint64_t bits_per_second = 0;  // 0: no limit
+  uint32_t queue_frames = 0;     // at that rate; more are dropped. 0: no limit
+};
+
+class World;
+
+// One end of the link.
+class Host : public Device {
+ public:
+  Host(World& world, int index, const Stack::Options& options, uint32_t send_queue);
+  ~Host();
+
+  Sink::Taken Transmit(const OutgoingFrame& frame) override;
+  void Receive(const std::vector<uint8_t>& frame);
+  void CompleteWqe(Connection* connection, Segment* segment);
+  // Runs the events, calling `on_event` for each.
+  void Drain();
+
+  Stack& stack() { return *stack_; }
+  packet::BufferPool& buffers() { return *pool_; }
+  wire::Endpoint At(uint16_t port) const;
+  LinkPath path() const;
+  uint64_t bad_frames() const { return bad_frames_; }
+
+  // Called for every event; returns nothing, owns `chain`.
+  std::function<void(const Stack::Event&)> on_event;
+  // Sees every frame that is sent, before the link does.
+  std::function<void(const std::vector<uint8_t>&)> on_frame;
+  // Refuses everything.
+  bool deaf = false;
+
+ private:
+  World& world_;
+  const int index_;
+  packet::BufferPool::Handle pool_;
+  uint32_t send_queue_;
+  uint32_t posted_ = 0;
+  bool refused_ = false;
+  uint64_t bad_frames_ = 0;
+  std::unique_ptr<Stack> stack_;
+};
+
+class World {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    Impairments link;
+    Stack::Options stack;
+    uint32_t send_queue = 256;  // WQEs of each host
+    base::Nanoseconds start = base::Seconds(1000);
+    base::Nanoseconds wqe_delay = base::Microseconds(3);
+  };
+  explicit World(const Options& options);
+
+  Host& host(int index) { return *hosts_[static_cast<size_t>(index)]; }
+  base::Nanoseconds now() const { return now_; }
+  const Options& options() const { return options_; }
+  Impairments& link() { return options_.link; }
+
+  // Runs until `done` or nothing is left to happen, at most to `limit`. Returns done().
+  bool RunUntil(const std::function<bool()>& done, base::Nanoseconds limit);
+  // Calls `act` at `when`.
+  void At(base::Nanoseconds when, std::function<void()> act);
+
+  // For hosts.
+  void Carry(int from, std::vector<uint8_t> frame);
+  uint64_t frames() const { return frames_; }
+
+ private:
+  bool Chance(uint32_t of_ten_thousand);
+  void CarryOne(int to, std::vector<uint8_t> frame);
+  base::Nanoseconds NextDeadline();
+  void RunTimers();
+
+  struct Act {
+    base::Nanoseconds when;
+    uint64_t order;
+    std::function<void()> act;
+    bool operator>(const Act& other) const {
+      return when != other.when ? when > other.when : order > other.order;
+    }
+  };
+
+  Options options_;
+  base::Nanoseconds now_;
+  std::mt19937_64 random_;
+  std::priority_queue<Act, std::vector<Act>, std::greater<>> acts_;
+  uint64_t order_ = 0;
+  uint64_t frames_ = 0;
+  base::Nanoseconds line_free_[2];
+  std::unique_ptr<Host> hosts_[2];
+};
+
+// One direction's bytes: the one at `position` of the stream `stream`.
+inline uint8_t ByteAt(uint64_t stream, uint64_t position) {
+  const uint64_t mixed = (position / 8 + stream * 0x1000'0001) * 0x9E3779B97F4A7C15;
+  return static_cast<uint8_t>((mixed ^ mixed >> 29) >> (8 * (position % 8)));
+}
+
+// One end of a connection that sends a stream of `to_send` bytes, checks the one it receives, and
+// closes when it has sent everything (`closes_first`) or also when the peer has closed.
+class Party {
+ public:
+  struct Plan {
+    uint64_t stream = 1;       // what it sends
+    uint64_t peer_stream = 2;  // what it expects
+    uint64_t to_send = 0;
+    uint32_t chunk = 1000;
+    bool closes_first = true;
+    base::Nanoseconds credit_delay;  // from delivery to credit
+    bool want_done = false;
+  };
+  Party(World& world, int host, const Plan& plan) : world_(world), host_(host), plan_(plan) {}
+
+  void Attach(Connection* connection) { connection_ = connection; }
+  void OnEvent(const Stack::Event& event);
+  void Pump();
+
+  Connection* connection() { return connection_; }
+  bool established = false;
+  bool peer_closed = false;
+  bool terminated = false;
+  int status = -1;
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  uint64_t wrong_bytes = 0;
+  uint64_t out_of_order_events = 0;  // against the contract of completions
+  uint64_t promised = 0;
+  std::map<uint64_t, int> done;  // by cookie
+  uint64_t cancelled = 0;
+
+ private:
+  void TakeBytes(const Stack::Event& event);
+  void MaybeClose();
+
+  World& world_;
+  int host_;
+  Plan plan_;
+  Connection* connection_ = nullptr;
+  bool shut_ = false;
+};
+
+}  // namespace xtreme::tcp::testing
+
+#endif  // XTREME_TESTS_TCP_WORLD_H_
