@@ -104,6 +104,13 @@ TEST_F(ScoreboardTest, WhatIsNotOutstandingIsInvalid) {
   EXPECT_EQ(Marks(), ".ss.");
 }
 
+TEST_F(ScoreboardTest, ABlockThatWasAheadOfTheDataIsTakenWhenThatIsSent) {
+  Send(4);
+  EXPECT_EQ(Process({Block(200, 500)}).invalid_blocks, 1u);
+  Send(1);
+  EXPECT_EQ(Process({Block(200, 500)}).newly_sacked, 300u);
+}
+
 TEST_F(ScoreboardTest, AnOldAcknowledgementMarksWhatIsStillOutstanding) {
   Send(6);
   queue_.Acknowledge(kFirst + 300, [](const Segment&) {});
