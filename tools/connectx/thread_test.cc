@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -142,6 +143,24 @@ TEST_F(AdaptiveThreadTest, IdleCostsLessThanOnePercentOfACore) {
   ::poll(nullptr, 0, kIdleMs);  // The time that is measured.
   const int64_t cpu_ns = Now(CLOCK_PROCESS_CPUTIME_ID) - cpu_before_ns;
   EXPECT_LT(cpu_ns, kIdleMs * 10'000) << connectx_->sleeps() - awake << " sleeps";
+}
+
+TEST_P(ThreadTest, PortAndRemovalShowThoughNothingElseHappens) {
+  ibv_context* context = OpenDevice("mlx5_1");
+  const std::string state_file =
+      connectx_->sysfs_path() + "/class/infiniband/mlx5_0/ports/1/state";
+  const auto state = [&] {
+    std::ifstream file(state_file);
+    std::string text;
+    std::getline(file, text);
+    return text;
+  };
+  connectx_->device(0).SetPortUp(false);
+  EXPECT_TRUE(Eventually([&] { return state() == "1: DOWN"; }));
+  connectx_->device(0).Remove();
+  EXPECT_TRUE(Eventually([&] { return state().empty(); }));
+  EXPECT_EQ(OpenDevice("mlx5_0"), nullptr);
+  EXPECT_EQ(ibv_close_device(context), 0);
 }
 
 // All frames wait in the queue from the start, so that only the device decides when they leave.

@@ -66,7 +66,8 @@ bool Device::Service() {
     std::this_thread::yield();
   }
   std::lock_guard lock(state_->mutex);
-  if (state_->removed.load(std::memory_order_relaxed)) return false;
+  // Once more, so that whoever shows the device's state sees that it is gone.
+  if (removed()) return !std::exchange(state_->removal_served, true);
   state_->BeginPass();
   return state_->pump.Run();
 }

@@ -66,6 +66,7 @@ struct DeviceState {
   // Control calls that wait for `mutex`. The pump, which takes it again at once, gives way to them.
   std::atomic<int> waiting{0};
   std::atomic<bool> removed{false};
+  bool removal_served = false;
   std::atomic<uint32_t> clock_adjustments{0};
 
   Environment environment;

@@ -71,6 +71,8 @@ TEST_F(PortTest, RemovedDeviceTellsItOnceAndStandsStill) {
   program.device->Remove();
   EXPECT_EQ(sink.async, (Events{{IBV_EVENT_DEVICE_FATAL, 0}}));
   EXPECT_TRUE(program.device->removed());
+  EXPECT_TRUE(program.device->Service()) << "something has happened";
+  EXPECT_FALSE(program.device->Service());
   EXPECT_FALSE(program.device->Port().up);
   Send();
   EXPECT_FALSE(cq->Poll().has_value());
