@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starts a program with libconnectx.so preloaded: `launch [--interface=IF] [--mode=MODE] --
-// PROGRAM`.
+// Starts a program with libconnectx.so preloaded: `launch [--SETTING=VALUE]... -- PROGRAM`.
 // Options become the environment that the library reads; the library is found beside this program.
 
 #include <unistd.h>
@@ -23,10 +22,9 @@ constexpr int kUsageError = 2;
 
 int Usage(FILE* to) {
   std::fprintf(to,
-               "usage: tools/connectx/run [--interface=IF] [--mode=adaptive|spin] -- PROGRAM "
-               "[ARGUMENT]...\n\n"
-               "Runs an mlx5 program on a software ConnectX. Any setting may be an option\n"
-               "(--min-inline=none) or in the environment:\n%s",
+               "usage: tools/connectx/run [--SETTING=VALUE]... -- PROGRAM [ARGUMENT]...\n\n"
+               "Runs an mlx5 program on a software ConnectX. A setting is an option\n"
+               "(--loss=0.01) or a variable of the environment:\n%s",
                DescribeSettings().c_str());
   return to == stdout ? 0 : kUsageError;
 }

@@ -26,8 +26,10 @@
 #include "absl/status/statusor.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/preload/settings.h"
+#include "tools/connectx/wire/captured_wire.h"
 #include "tools/connectx/wire/link.h"
 #include "tools/connectx/wire/netif.h"
+#include "tools/connectx/wire/shared_wire.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -36,6 +38,7 @@ namespace {
 struct Preloaded {
   pid_t owner = 0;
   Settings settings;
+  std::shared_ptr<CaptureFile> capture;
   std::vector<std::unique_ptr<Wire>> wires;
   std::unique_ptr<SoftwareConnectX> connectx;
 };
@@ -67,33 +70,72 @@ absl::Status QueryInterface(const std::string& name, MacAddress* mac, uint32_t* 
   return absl::NotFoundError("ask for MAC address and MTU: no interface " + name);
 }
 
+// Locally administered; `network` and `number` tell devices apart.
+MacAddress MadeUpMac(uint8_t network, uint8_t number) {
+  return {0x02, 0xc0, 0x7e, 0, network, number};
+}
+
+enum class Faults { kBothWays, kOnTheWayOut };
+
+// Puts a device on `wire`: with its faults and its capture, under the next name.
+void AddDevice(Preloaded& preloaded, SoftwareConnectX::Options& options,
+               std::unique_ptr<Wire> wire, Faults faults, SoftwareConnectX::Port port) {
+  const Settings& settings = preloaded.settings;
+  const std::string name = "mlx5_" + std::to_string(options.ports.size());
+  ImpairedWire::Options impaired{.seed = settings.seed + options.ports.size(),
+                                 .transmit = settings.faults};
+  if (faults == Faults::kBothWays) impaired.receive = settings.faults;
+  if (settings.faults != Impairment{} || preloaded.capture != nullptr) {
+    const Decoration asked{.faults = impaired, .capture = preloaded.capture, .name = name};
+    wire = Decorate(std::move(wire), asked).wire;
+  }
+  port.device = DeviceOptions(settings, name, port.device.mac, port.device.mtu);
+  port.wire = wire.get();
+  options.ports.push_back(std::move(port));
+  preloaded.wires.push_back(std::move(wire));
+}
+
 absl::Status AddInterface(Preloaded& preloaded, SoftwareConnectX::Options& options) {
   const std::string& name = preloaded.settings.interface;
-  MacAddress mac{};
-  uint32_t mtu = 0;
-  if (absl::Status status = QueryInterface(name, &mac, &mtu); !status.ok()) return status;
+  SoftwareConnectX::Port port{.interface = name};
+  if (absl::Status status = QueryInterface(name, &port.device.mac, &port.device.mtu);
+      !status.ok()) {
+    return status;
+  }
   auto wire = NetworkInterface::Open({.interface = name});
   if (!wire.ok()) return wire.status();
-  options.ports.push_back({.device = DeviceOptions(preloaded.settings, "mlx5_0", mac, mtu),
-                           .interface = name,
-                           .wire = wire->get()});
-  preloaded.wires.push_back(*std::move(wire));
+  AddDevice(preloaded, options, *std::move(wire), Faults::kBothWays, std::move(port));
   return absl::OkStatus();
 }
 
 absl::Status AddCable(Preloaded& preloaded, SoftwareConnectX::Options& options) {
-  auto link = MakeLink();
-  if (!link.ok()) return link.status();
-  for (uint8_t i = 0; i < 2; ++i) {
-    // Locally administered, and told apart by the last byte.
-    const MacAddress mac = {0x02, 0xc0, 0x7e, 0, 0, static_cast<uint8_t>(i + 1)};
-    options.ports.push_back(
-        {.device = DeviceOptions(preloaded.settings, "mlx5_" + std::to_string(i), mac,
-                                 preloaded.settings.mtu),
-         .wire = (*link)[i].get()});
-    preloaded.wires.push_back(std::move((*link)[i]));
+  const uint32_t devices = std::max(2u, preloaded.settings.devices);
+  auto ends = MakeHub(static_cast<int>(devices));
+  if (!ends.ok()) return ends.status();
+  for (uint8_t i = 0; i < devices; ++i) {
+    // A frame passes two ends, and is to be hit once.
+    AddDevice(preloaded, options, std::move((*ends)[i]), Faults::kOnTheWayOut,
+              {.device = {.mac = MadeUpMac(0, i + 1), .mtu = preloaded.settings.mtu}});
   }
   return absl::OkStatus();
+}
+
+absl::Status AddShared(Preloaded& preloaded, SoftwareConnectX::Options& options) {
+  const uint32_t devices = std::max(1u, preloaded.settings.devices);
+  for (uint32_t i = 0; i < devices; ++i) {
+    auto wire = SharedWire::Open({.segment = preloaded.settings.shared});
+    if (!wire.ok()) return wire.status();
+    const MacAddress mac = MadeUpMac(1, static_cast<uint8_t>((*wire)->port() + 1));
+    AddDevice(preloaded, options, *std::move(wire), Faults::kBothWays,
+              {.device = {.mac = mac, .mtu = preloaded.settings.mtu}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddDevices(Preloaded& preloaded, SoftwareConnectX::Options& options) {
+  if (!preloaded.settings.interface.empty()) return AddInterface(preloaded, options);
+  if (!preloaded.settings.shared.empty()) return AddShared(preloaded, options);
+  return AddCable(preloaded, options);
 }
 
 absl::Status Start(Preloaded& preloaded) {
@@ -102,10 +144,12 @@ absl::Status Start(Preloaded& preloaded) {
   preloaded.settings = *std::move(settings);
   preloaded.owner = ::getpid();
   SoftwareConnectX::Options options{.mode = preloaded.settings.mode};
-  const bool on_cable = preloaded.settings.interface.empty();
-  const absl::Status wired =
-      on_cable ? AddCable(preloaded, options) : AddInterface(preloaded, options);
-  if (!wired.ok()) return wired;
+  if (!preloaded.settings.capture.empty()) {
+    auto capture = CaptureFile::Create(preloaded.settings.capture);
+    if (!capture.ok()) return capture.status();
+    preloaded.capture = *std::move(capture);
+  }
+  if (absl::Status wired = AddDevices(preloaded, options); !wired.ok()) return wired;
   auto connectx = SoftwareConnectX::Create(std::move(options));
   if (!connectx.ok()) return connectx.status();
   preloaded.connectx = *std::move(connectx);
@@ -154,6 +198,7 @@ __attribute__((destructor)) void StopWithProcess() {
   if (!g_preloaded->settings.counters.empty()) WriteCounters(*g_preloaded);
   // Rules and private interfaces of the wires are in the kernel and must go; nothing uses them now.
   g_preloaded->wires.clear();
+  g_preloaded->capture.reset();
 }
 
 }  // namespace

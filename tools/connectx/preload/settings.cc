@@ -21,6 +21,8 @@
 namespace xtreme::connectx {
 namespace {
 
+constexpr uint32_t kMaxDevices = 8;
+
 // What was set, before one setting is laid over another.
 struct Wishes {
   Settings settings;
@@ -51,6 +53,41 @@ bool Choose(absl::string_view text, const std::array<std::pair<absl::string_view
 bool ParseInterface(absl::string_view text, Wishes& wishes) {
   wishes.settings.interface = std::string(text);
   return true;
+}
+
+bool ParseShared(absl::string_view text, Wishes& wishes) {
+  wishes.settings.shared = std::string(text);
+  return !text.empty();
+}
+
+bool ParseDevices(absl::string_view text, Wishes& wishes) {
+  return absl::SimpleAtoi(text, &wishes.settings.devices) && wishes.settings.devices >= 1 &&
+         wishes.settings.devices <= kMaxDevices;
+}
+
+template <double Impairment::*rate>
+bool ParseRate(absl::string_view text, Wishes& wishes) {
+  Impairment& faults = wishes.settings.faults;
+  return absl::SimpleAtod(text, &(faults.*rate)) && faults.Validate().ok();
+}
+
+// In microseconds.
+template <int64_t Impairment::*time_ns>
+bool ParseTime(absl::string_view text, Wishes& wishes) {
+  constexpr double kLongestUs = 1e9;
+  double us = 0;
+  if (!absl::SimpleAtod(text, &us) || !(us >= 0 && us <= kLongestUs)) return false;
+  wishes.settings.faults.*time_ns = static_cast<int64_t>(us * 1000);
+  return true;
+}
+
+bool ParseSeed(absl::string_view text, Wishes& wishes) {
+  return absl::SimpleAtoi(text, &wishes.settings.seed);
+}
+
+bool ParseCapture(absl::string_view text, Wishes& wishes) {
+  wishes.settings.capture = std::string(text);
+  return !text.empty();
 }
 
 bool ParseMode(absl::string_view text, Wishes& wishes) {
@@ -102,9 +139,27 @@ bool ParseReport(absl::string_view text, Wishes& wishes) {
 
 constexpr std::array kSettings = {
     Setting{"INTERFACE", "NAME",
-            "network interface that is the device's port; without it two devices, mlx5_0 and "
-            "mlx5_1, on one cable",
+            "network interface that is the port of mlx5_0; without it devices mlx5_0, mlx5_1 ... "
+            "on one cable",
             &ParseInterface},
+    Setting{"SHARED", "SEGMENT",
+            "put the devices on the switch that all programs with the same segment share: a plain "
+            "name, or the path of a directory",
+            &ParseShared},
+    Setting{"DEVICES", "1..8", "devices on the cable (2) or on the shared switch (1)",
+            &ParseDevices},
+    Setting{"LOSS", "0..1", "share of frames that are lost", &ParseRate<&Impairment::loss>},
+    Setting{"DUPLICATION", "0..1", "share of frames that come twice",
+            &ParseRate<&Impairment::duplication>},
+    Setting{"REORDERING", "0..1", "share of frames that others overtake",
+            &ParseRate<&Impairment::reordering>},
+    Setting{"CORRUPTION", "0..1", "share of frames with a flipped bit",
+            &ParseRate<&Impairment::corruption>},
+    Setting{"DELAY_US", "US", "how long each frame takes", &ParseTime<&Impairment::delay_ns>},
+    Setting{"JITTER_US", "US", "up to so much longer", &ParseTime<&Impairment::jitter_ns>},
+    Setting{"SEED", "N", "decides which frames are hit (1)", &ParseSeed},
+    Setting{"CAPTURE", "FILE", "write the frames of all devices to this pcapng file",
+            &ParseCapture},
     Setting{"MODE", "adaptive|spin", "let the device's thread sleep when it is idle, or never",
             &ParseMode},
     Setting{"MTU", "576..9000", "MTU of the devices on the cable (1500)", &ParseMtu},
@@ -150,7 +205,17 @@ absl::StatusOr<Settings> ReadSettings(const char* const* environment) {
   for (const std::string& name : wishes.without) TakeCapability(name, &device);
   if (wishes.min_inline) device.eth_min_inline = *wishes.min_inline;
   if (wishes.blueflame) device.features.blueflame = *wishes.blueflame;
-  return wishes.settings;
+  const Settings& settings = wishes.settings;
+  if (!settings.interface.empty() && (!settings.shared.empty() || settings.devices > 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kSettingPrefix, "INTERFACE=", settings.interface,
+                     ": one device on its interface; not with SHARED or DEVICES"));
+  }
+  if (settings.shared.empty() && settings.devices == 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kSettingPrefix, "DEVICES=1: a cable has two ends; 1 needs SHARED"));
+  }
+  return settings;
 }
 
 std::string DescribeSettings() {

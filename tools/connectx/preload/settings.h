@@ -13,13 +13,19 @@
 
 #include "absl/status/statusor.h"
 #include "tools/connectx/connectx.h"
+#include "tools/connectx/wire/impairment.h"
 
 namespace xtreme::connectx {
 
 inline constexpr char kSettingPrefix[] = "XTREME_CONNECTX_";
 
 struct Settings {
-  std::string interface;  // Empty: two devices, mlx5_0 and mlx5_1, joined by a cable in memory.
+  std::string interface;  // Empty: devices mlx5_0, mlx5_1 ... joined by a cable in memory.
+  std::string shared;     // Segment of a shared wire, in place of the cable; empty: none.
+  uint32_t devices = 0;   // 0: two on a cable, one on a shared wire.
+  Impairment faults;      // Of every frame of a wire, once.
+  uint64_t seed = 1;
+  std::string capture;    // A pcapng file; empty: none.
   SoftwareConnectX::Mode mode = SoftwareConnectX::Mode::kAdaptive;
   uint32_t mtu = 1500;  // Of devices on the cable; an interface has its own.
   // What the devices are, as PERSONALITY, WITHOUT, MIN_INLINE and BLUEFLAME have it together.
@@ -28,7 +34,8 @@ struct Settings {
   bool report = false;  // Print what the program did wrong when it exits.
 };
 
-// Reads the process's environment. Error: InvalidArgument.
+// Reads the process's environment. Error: InvalidArgument, also for settings that exclude each
+// other.
 absl::StatusOr<Settings> ReadSettings(const char* const* environment);
 
 // One line a setting: its variable, its values, what it does.

@@ -3,6 +3,7 @@
 #include "tools/connectx/wire/impairment.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -59,10 +60,10 @@ class ImpairedWire::Lane {
     int64_t time_ns;
   };
 
-  // Judges a frame that comes at `now_ns` and bears the time `time_ns`. True: it goes on at once,
-  // as `frame` and `time_ns` then say; `spoilt` is where its bytes are if some changed. False: it
-  // is held or lost.
-  bool Admit(std::span<const uint8_t>& frame, int64_t& time_ns, int64_t now_ns, Bytes& spoilt);
+  // Judges a frame that comes at `now_ns` and bears the time `time_ns`. kGoesOn: at once,
+  // as `frame` and `time_ns` then say; `spoilt` is where its bytes are if some changed.
+  enum class Verdict { kGoesOn, kHeld, kLost };
+  Verdict Admit(std::span<const uint8_t>& frame, int64_t& time_ns, int64_t now_ns, Bytes& spoilt);
 
   // Takes the next held frame that is due.
   std::optional<Held> TakeDue(int64_t now_ns);
@@ -110,17 +111,18 @@ class ImpairedWire::Lane {
   Counts counts_;
 };
 
-bool ImpairedWire::Lane::Admit(std::span<const uint8_t>& frame, int64_t& time_ns, int64_t now_ns,
-                               Bytes& spoilt) {
+ImpairedWire::Lane::Verdict ImpairedWire::Lane::Admit(std::span<const uint8_t>& frame,
+                                                      int64_t& time_ns, int64_t now_ns,
+                                                      Bytes& spoilt) {
   const std::lock_guard lock(mutex_);
   const Fate fate = Draw();
   if (DropAsked()) {
     ++counts_.dropped_asked;
-    return false;
+    return Verdict::kLost;
   }
   if (fate.lost) {
     ++counts_.lost;
-    return false;
+    return Verdict::kLost;
   }
   if (fate.corrupted && !frame.empty()) {
     ++counts_.corrupted;
@@ -137,7 +139,7 @@ bool ImpairedWire::Lane::Admit(std::span<const uint8_t>& frame, int64_t& time_ns
     ++counts_.duplicated;
     Hold(due_ns, frame, time_ns);
   }
-  return at_once;
+  return at_once ? Verdict::kGoesOn : Verdict::kHeld;
 }
 
 std::optional<ImpairedWire::Lane::Held> ImpairedWire::Lane::TakeDue(int64_t now_ns) {
@@ -223,17 +225,30 @@ void ImpairedWire::Lane::AppendCounts(const char* direction,
 
 ImpairedWire::ImpairedWire(std::unique_ptr<Wire> inner, const Options& options)
     : inner_(std::move(inner)),
+      on_lost_(options.on_lost),
       tx_(std::make_unique<Lane>(options.seed, options.transmit)),
       rx_(std::make_unique<Lane>(options.seed ^ kReceiveSeed, options.receive)) {}
 
 ImpairedWire::~ImpairedWire() = default;
+
+bool ImpairedWire::Admit(WireDirection direction, std::span<const uint8_t>& frame,
+                         int64_t& time_ns, int64_t now_ns, Bytes& spoilt) {
+  Lane::Verdict verdict = Lane::Verdict::kLost;
+  if (connected()) {
+    verdict = lane(direction).Admit(frame, time_ns, now_ns, spoilt);
+  } else {
+    unplugged_[static_cast<int>(direction)].fetch_add(1, std::memory_order_relaxed);
+  }
+  if (verdict == Lane::Verdict::kLost && on_lost_ != nullptr) on_lost_(direction, frame, time_ns);
+  return verdict == Lane::Verdict::kGoesOn;
+}
 
 bool ImpairedWire::Transmit(std::span<const uint8_t> frame, int64_t now_ns) {
   const std::lock_guard lock(transmit_mutex_);
   TransmitDue(now_ns);
   Bytes spoilt;
   int64_t time_ns = now_ns;
-  const bool at_once = tx_->Admit(frame, time_ns, now_ns, spoilt);
+  const bool at_once = Admit(WireDirection::kTransmit, frame, time_ns, now_ns, spoilt);
   const bool taken = !at_once || inner_->Transmit(frame, time_ns);
   TransmitDue(now_ns);
   return taken;
@@ -261,15 +276,18 @@ int ImpairedWire::Receive(FrameSink& sink, int max, int64_t now_ns) {
   Counting out(sink);
   ReceiveDue(out, max, now_ns);
   struct Admitting final : FrameSink {
-    Admitting(Lane& lane, int64_t now_ns, FrameSink& out) : lane(lane), now_ns(now_ns), out(out) {}
+    Admitting(ImpairedWire& wire, int64_t now_ns, FrameSink& out)
+        : wire(wire), now_ns(now_ns), out(out) {}
     void OnFrame(std::span<const uint8_t> frame, int64_t time_ns) override {
       Bytes spoilt;
-      if (lane.Admit(frame, time_ns, now_ns, spoilt)) out.OnFrame(frame, time_ns);
+      if (wire.Admit(WireDirection::kReceive, frame, time_ns, now_ns, spoilt)) {
+        out.OnFrame(frame, time_ns);
+      }
     }
-    Lane& lane;
+    ImpairedWire& wire;
     const int64_t now_ns;
     FrameSink& out;
-  } admitting(*rx_, now_ns, out);
+  } admitting(*this, now_ns, out);
   if (out.delivered < max) inner_->Receive(admitting, max - out.delivered, now_ns);
   ReceiveDue(out, max, now_ns);
   return out.delivered;
@@ -291,6 +309,8 @@ std::vector<NamedCount> ImpairedWire::counters() const {
   std::vector<NamedCount> counts = inner_->counters();
   tx_->AppendCounts("tx", counts);
   rx_->AppendCounts("rx", counts);
+  counts.push_back({"impaired_tx_unplugged", unplugged_[0].load()});
+  counts.push_back({"impaired_rx_unplugged", unplugged_[1].load()});
   return counts;
 }
 

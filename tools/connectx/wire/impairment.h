@@ -13,7 +13,9 @@
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_IMPAIRMENT_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_IMPAIRMENT_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -35,6 +37,8 @@ struct Impairment {
 
   // InvalidArgument names the field that is out of range.
   absl::Status Validate() const;
+
+  friend bool operator==(const Impairment&, const Impairment&) = default;
 };
 
 enum class WireDirection { kTransmit, kReceive };
@@ -45,6 +49,9 @@ class ImpairedWire final : public Wire {
     uint64_t seed = 1;
     Impairment transmit;
     Impairment receive;
+    // Is told of each frame that is lost, by the thread that transmits or receives, with no lock
+    // held. May be empty.
+    std::function<void(WireDirection, std::span<const uint8_t> frame, int64_t time_ns)> on_lost;
   };
 
   // `options` must be valid. The inner wire ends with this one, and what is still held is lost.
@@ -64,9 +71,14 @@ class ImpairedWire final : public Wire {
   int64_t NextDeadline() const override;
   absl::Status AddRule(const WireRule& rule) override { return inner_->AddRule(rule); }
   absl::Status RemoveRule(const WireRule& rule) override { return inner_->RemoveRule(rule); }
-  bool up() const override { return inner_->up(); }
+  bool up() const override { return connected() && inner_->up(); }
   // The inner wire's, and "impaired_tx_lost", "impaired_rx_lost" and so on.
   std::vector<NamedCount> counters() const override;
+
+  // Pulls the cable, or plugs it in again: meanwhile frames of both directions are lost, and the
+  // port is down. Any thread.
+  void SetConnected(bool connected) { connected_.store(connected, std::memory_order_release); }
+  bool connected() const { return connected_.load(std::memory_order_acquire); }
 
   // From now on. Any thread.
   void SetImpairment(WireDirection direction, const Impairment& impairment);
@@ -82,11 +94,17 @@ class ImpairedWire final : public Wire {
   struct Counting;
 
   Lane& lane(WireDirection direction) const;
+  // True: the frame goes on at once, as Lane::Admit says; a lost one is told of.
+  bool Admit(WireDirection direction, std::span<const uint8_t>& frame, int64_t& time_ns,
+             int64_t now_ns, std::vector<uint8_t>& spoilt);
   // Sends the held frames that are due, with transmit_mutex_ held; true if there were any.
   bool TransmitDue(int64_t now_ns);
   void ReceiveDue(Counting& out, int max, int64_t now_ns);
 
   const std::unique_ptr<Wire> inner_;
+  const decltype(Options::on_lost) on_lost_;
+  std::atomic<bool> connected_{true};
+  std::atomic<uint64_t> unplugged_[2] = {};  // Frames lost, by WireDirection.
   std::mutex transmit_mutex_;  // The inner wire's one caller of Transmit: our sender or receiver.
   const std::unique_ptr<Lane> tx_;
   const std::unique_ptr<Lane> rx_;

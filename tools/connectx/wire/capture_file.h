@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A pcapng file: frames of several interfaces with their direction, their time to the nanosecond
+// and a comment, for Wireshark, tcpdump and libpcap. (libpcap itself writes only the older format,
+// which has none of the three.)
+//
+// Invariant: the file is a whole number of blocks after each Flush. What cannot be written is
+// counted, and never holds anybody up.
+// Units: nanoseconds since 1970; blocks are in this machine's byte order, as the format allows.
+// Thread: any; a lock inside.
+// Spec: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3.
+
+#ifndef XTREME_TOOLS_CONNECTX_WIRE_CAPTURE_FILE_H_
+#define XTREME_TOOLS_CONNECTX_WIRE_CAPTURE_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace xtreme::connectx {
+
+class CaptureFile {
+ public:
+  enum class Direction : uint32_t { kIn = 1, kOut = 2 };  // Of the interface: epb_flags, bits 0-1.
+
+  // Makes the file, or empties it. Error: Internal, with what the system said.
+  static absl::StatusOr<std::shared_ptr<CaptureFile>> Create(const std::string& path);
+  // Writes what is held.
+  ~CaptureFile();
+  CaptureFile(const CaptureFile&) = delete;
+  CaptureFile& operator=(const CaptureFile&) = delete;
+
+  // Returns the number of the new Ethernet interface.
+  uint32_t AddInterface(std::string_view name, std::string_view description);
+  // `comment` may be empty.
+  void Add(uint32_t interface, Direction direction, std::span<const uint8_t> frame,
+           int64_t time_ns, std::string_view comment);
+  void Flush();
+
+  // Frames that the file system did not take.
+  uint64_t dropped() const;
+
+ private:
+  explicit CaptureFile(int file);
+  void FlushLocked();
+
+  const int file_;
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::vector<uint8_t> held_;
+  uint64_t held_frames_ = 0;
+  uint64_t dropped_ = 0;
+  uint32_t interfaces_ = 0;
+};
+
+}  // namespace xtreme::connectx
+
+#endif  // XTREME_TOOLS_CONNECTX_WIRE_CAPTURE_FILE_H_
