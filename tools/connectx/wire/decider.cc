@@ -93,23 +93,38 @@ Decider::Decider(Options options, Context context)
 Decider::~Decider() { (void)Run(*context_, absl::StrCat("delete table ", table_)); }
 
 absl::Status Decider::CreateTable() {
-  const auto hook = [](const std::string& device, int priority) {
-    return absl::StrCat("type filter hook ingress device \"", device, "\" priority ", priority,
+  const auto hook = [](const char* side, const std::string& device, int priority) {
+    return absl::StrCat("type filter hook ", side, " device \"", device, "\" priority ", priority,
                         ";");
   };
+  const std::string& interface = options_.interface;
   // `taken` stands before `copied`: a frame that rules of both kinds match is not the kernel's.
-  const std::string chains =
-      absl::StrCat("chain taken {}\nchain copied {}\n",                             //
-                   "chain decide { ", hook(options_.interface, kDecidePriority),    //
-                   " jump taken; jump copied; }\n",                                 //
-                   "chain drop_taken { ", hook(options_.interface, kDropPriority),  //
-                   " meta mark ", kTakenMark, " drop; }\n",                         //
-                   "chain drop_outlet { ", hook(options_.outlet, 0), " policy drop; }\n");
-  absl::Status owned =
-      Run(*context_, absl::StrCat("table ", table_, " { flags owner; ", chains, "}"));
-  if (owned.ok()) return owned;
-  // A kernel before 5.12 knows no owner; RemoveTableOf then cleans up after the dead.
-  return Run(*context_, absl::StrCat("table ", table_, " { ", chains, "}"));
+  const std::string arrival =
+      absl::StrCat("chain taken {}\nchain copied {}\nchain looped {}\n",            //
+                   "chain decide { ", hook("ingress", interface, kDecidePriority),   //
+                   " jump taken; jump copied; }\n",                                  //
+                   "chain drop_taken { ", hook("ingress", interface, kDropPriority), //
+                   " meta mark ", kTakenMark, " drop; }\n",                          //
+                   "chain drop_outlet { ", hook("ingress", options_.outlet, 0),      //
+                   " policy drop; }\n");
+  // The mark has done its work when the chains of all processes have seen it.
+  const std::string of_devices = absl::StrCat("meta mark & ", kSentMask, " == ", kSentMark);
+  const std::string departure =
+      absl::StrCat("chain loop { ", hook("egress", interface, kDecidePriority),          //
+                   " meta mark != ", SentMark(options_.inlet_index), " ", of_devices,    //
+                   " jump looped; }\n",                                                  //
+                   "chain unmark { ", hook("egress", interface, kDropPriority), " ",     //
+                   of_devices, " meta mark set 0; }\n");
+  absl::Status made = absl::InternalError("");
+  // A kernel before 5.12 knows no owner; RemoveTableOf then cleans up after the dead. One before
+  // 5.16 has no egress hook; processes on one interface then do not see each other's frames.
+  for (const char* flags : {"flags owner; ", ""}) {
+    for (const std::string& chains : {arrival + departure, arrival}) {
+      made = Run(*context_, absl::StrCat("table ", table_, " { ", flags, chains, "}"));
+      if (made.ok()) return made;
+    }
+  }
+  return made;
 }
 
 absl::Status Decider::AddRule(const WireRule& rule) {
@@ -173,7 +188,9 @@ std::string Decider::NewShape(const RuleText& text, bool dont_trap, const std::s
   return absl::StrCat("add set ", table_, " ", set, " { typeof ", text.fields, "; }\n",  //
                       "add rule ", table_, dont_trap ? " copied " : " taken ",           //
                       text.guard, " ", text.key, " @", set, " ", text.tail,              //
-                      " dup to ", options_.inlet_index, " ", dont_trap ? "" : take, " accept\n");
+                      " dup to ", options_.inlet_index, " ", dont_trap ? "" : take, " accept\n",
+                      "add rule ", table_, " looped ", text.guard, " ", text.key, " @", set, " ",
+                      text.tail, " dup to ", options_.inlet_index, " accept\n");
 }
 
 }  // namespace xtreme::connectx

@@ -7,7 +7,8 @@
 // element of it. A frame found there is sent (`dup`) to the private veth; unless the rule is
 // DONT_TRAP it also gets a mark, and a chain that runs after the deciders of all processes drops
 // the marked. So each process with an equal rule gets one copy, and processes need to know nothing
-// of each other. Invariant: a frame is judged once, against one generation of the rules: it goes to
+// of each other. What another process's device sends is looked up too when it leaves: functions of
+// one card reach each other through it. Invariant: a frame is judged once, against one generation of the rules: it goes to
 // the device, to the kernel, or to both under DONT_TRAP, never to neither and never twice. The
 // table belongs to our netlink socket: it goes when the process dies, however it dies. Thread: any;
 // a lock inside. Spec: nft(8), netdev family; CONNECTX section 0.
@@ -15,6 +16,7 @@
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_DECIDER_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_DECIDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +30,14 @@
 struct nft_ctx;
 
 namespace xtreme::connectx {
+
+// Marks (SO_MARK) of frames that devices send, so that the deciders of other processes on the
+// interface can tell them from the kernel's and from their own: the low half says whose.
+inline constexpr uint32_t kSentMark = 0x43590000;
+inline constexpr uint32_t kSentMask = 0xffff0000;
+constexpr uint32_t SentMark(int inlet_index) {
+  return kSentMark | (static_cast<uint32_t>(inlet_index) & ~kSentMask);
+}
 
 class Decider {
  public:

@@ -101,6 +101,7 @@ absl::Status NetworkInterface::Build(int interface_index) {
   auto veth = PrivateVeth::Create(options_.interface);
   if (!veth.ok()) return veth.status();
   veth_ = std::move(*veth);
+  sender_->SetMark(SentMark(veth_->inlet_index()));
 
   auto ring = PacketRing::Create({
       .interface_index = veth_->inlet_index(),

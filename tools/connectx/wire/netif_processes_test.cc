@@ -154,6 +154,33 @@ TEST_F(NetifProcessesTest, TwoWiresOfOneProcessAreTwoProcessesToTheInterface) {
   EXPECT_EQ(Drain(*b), 1);
 }
 
+TEST_F(NetifProcessesTest, FramesOfOneProcessReachAnotherOnTheInterfaceAndNotTheirSender) {
+  const int peer = PeerSocket(5000);
+  WireRule multicast_or_not{.protocol = IPPROTO_UDP, .dst_port = 5000};
+  auto other = StartProcess(multicast_or_not);
+  auto sender = OpenWire();
+  ASSERT_EQ(sender->AddRule(multicast_or_not), absl::OkStatus());
+  for (int i = 0; i < 10; ++i) sender->Transmit(Encode(FrameToPeer(5000)), 0);
+  sender->Flush();
+  EXPECT_EQ(other->Drain(), 10);
+  EXPECT_EQ(Drain(*sender), 0) << "its own come back to it";
+  EXPECT_EQ(CountDatagrams(peer), 10) << "they leave the interface too";
+}
+
+TEST_F(NetifProcessesTest, FramesOfTheKernelThatLeaveAreNotLooped) {
+  auto wire = OpenWire();
+  ASSERT_EQ(wire->AddRule({.protocol = IPPROTO_UDP, .dst_port = 5000}), absl::OkStatus());
+  const int peer = PeerSocket(5000);
+  const int kernel = HostSocket(6000);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(kPeerIp);
+  to.sin_port = htons(5000);
+  EXPECT_EQ(sendto(kernel, "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to), 1);
+  EXPECT_EQ(CountDatagrams(peer), 1);
+  EXPECT_EQ(Drain(*wire), 0);
+}
+
 TEST_F(NetifProcessesTest, DestroyedWireLeavesNothing) {
   {
     auto wire = OpenWire();

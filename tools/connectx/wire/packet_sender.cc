@@ -67,6 +67,10 @@ PacketSender::~PacketSender() {
   close(fd_);
 }
 
+void PacketSender::SetMark(uint32_t mark) {
+  (void)setsockopt(fd_, SOL_SOCKET, SO_MARK, &mark, sizeof mark);
+}
+
 bool PacketSender::Add(std::span<const uint8_t> frame) {
   if (frame.size() < kEthernetHeaderBytes || frame.size() > kMaxFrameBytes) {
     Increase(counts_.dropped_length);

@@ -42,6 +42,9 @@ class PacketSender {
   PacketSender(const PacketSender&) = delete;
   PacketSender& operator=(const PacketSender&) = delete;
 
+  // Marks what is sent from now on (SO_MARK). Where that is refused nothing is marked.
+  void SetMark(uint32_t mark);
+
   // Takes a frame to send. False: its length is impossible, and was counted.
   bool Add(std::span<const uint8_t> frame);
   void Flush();
