@@ -36,6 +36,8 @@ TEST(Demux, FindsWhatIsAttachedAndNothingElse) {
   EXPECT_TRUE(demux.Detach(connections[7]));
   EXPECT_FALSE(demux.Detach(connections[7]));
   EXPECT_EQ(demux.Find(Key(7)), nullptr);
+  const Connection stranger = connections[8];
+  EXPECT_FALSE(demux.Detach(stranger)) << "an equal key is not the same connection";
   EXPECT_EQ(demux.size(), 99u);
 }
 

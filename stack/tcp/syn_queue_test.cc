@@ -94,6 +94,13 @@ TEST_F(SynQueueTest, TheNextDeadlineIsTheEarliestOfAll) {
   EXPECT_EQ(queue_.NextDeadline(), Milliseconds(13'500));
 }
 
+TEST_F(SynQueueTest, AnOlderSynMayBeDueBeforeANewerOne) {
+  queue_.Insert(Key(1), Seconds(10));
+  Expire(Seconds(11));  // 1 waits until 13
+  queue_.Insert(Key(2), Milliseconds(12'500));
+  EXPECT_EQ(queue_.NextDeadline(), Seconds(13));
+}
+
 TEST_F(SynQueueTest, AListenersRecordsLeaveWithIt) {
   for (uint16_t port = 1; port <= 4; ++port)
     queue_.Insert(Key(port), Seconds(1))->listener = port % 2;

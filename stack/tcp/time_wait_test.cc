@@ -94,6 +94,12 @@ TEST_F(TimeWaitTest, OldDataIsAnsweredAndTheWaitGoesOn) {
   EXPECT_EQ(table_.counters().acknowledged, 3u);
 }
 
+TEST_F(TimeWaitTest, ASynWithAcknowledgementIsNoNewIncarnation) {
+  Enter(1, Seconds(10));
+  EXPECT_EQ(Arrives(1, wire::kTcpSyn | wire::kTcpAck, 10), Verdict::kAcknowledge);
+  EXPECT_NE(table_.Find(Key(1)), nullptr);
+}
+
 TEST_F(TimeWaitTest, ThePeersLastAcknowledgementIsNotAnswered) {
   Enter(1, Seconds(10));
   EXPECT_EQ(Arrives(1, wire::kTcpAck, 0), Verdict::kIgnore);

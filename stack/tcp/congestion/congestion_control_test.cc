@@ -139,6 +139,15 @@ TEST(NewReno, HalvesAndGrowsByASegmentARoundTrip) {
   }
 }
 
+TEST(NewReno, CountsEveryByteOnce) {
+  CongestionControl control(Algorithm::kNewReno, kSmss);
+  LoseAt(control, 40 * kSmss);
+  control.OnAck(Ack(30 * kSmss));
+  EXPECT_EQ(control.cwnd(), 21 * kSmss);
+  control.OnAck(Ack(11 * kSmss));
+  EXPECT_EQ(control.cwnd(), 22 * kSmss) << "ten segments were left over";
+}
+
 TEST(NoCongestionControl, NeverHoldsBack) {
   CongestionControl control(Algorithm::kNone, kSmss);
   control.OnTimeout({.flight = kSmss, .now = Seconds(1)}, false);
@@ -203,6 +212,25 @@ TEST(Cubic, IsAsFastAsNewRenoWhereThatIsFaster) {
   }
   // 9/17 of a segment a round trip up to 20, then a whole one.
   EXPECT_NEAR(control.cwnd() / 1000.0, 20 + (100 - 6 * 17 / 9.0), 4);
+}
+
+// Section 4.4: what one acknowledged segment adds is its share of the way to the curve a round trip
+// ahead, or to half the window more, whichever is less.
+TEST(Cubic, AimsARoundTripAheadAndAtMostHalfTheWindowMore) {
+  for (const auto& [seconds, target] :
+       {std::pair(1, 100 - 0.4 * std::pow(2.217, 3)), std::pair(10, 70.5 * 1.5)}) {
+    CongestionWindow window(kSmss);
+    window.ssthresh = window.cwnd = 100 * kSmss;
+    Cubic cubic;
+    cubic.OnLoss({.flight = window.cwnd, .now = Seconds(1)}, window);
+    window.cwnd = window.ssthresh;
+    AckEvent ack{.acked = kSmss, .now = Seconds(1), .srtt = Seconds(1)};
+    cubic.OnAck(ack, window);  // the epoch begins
+    window.cwnd = 70'500;
+    ack.now += Seconds(seconds);
+    cubic.OnAck(ack, window);
+    EXPECT_NEAR(window.cwnd - 70'500, (target - 70.5) / 70.5 * kSmss, 5) << seconds;
+  }
 }
 
 TEST(Cubic, AFlowThatCouldNotGetBackMakesRoom) {
