@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // perftest's programs for Ethernet queues, unmodified from Debian: alone on every personality, and
-// between two processes over a veth pair.
+// between two processes over a veth pair and over a switch in shared memory.
 //
 // A server waits for every frame that its client sends, and Ethernet promises none: the client
 // starts when the server is ready, and sends fewer than the server has posted receives for.
@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -113,26 +114,44 @@ class PerftestPairTest : public testing::Test {
     return Program(command);
   }
 
-  void RunPair(const std::string& tool, std::string_view table, const std::string& iterations) {
-    Program server = Start(
-        *server_, Launch("--interface=server0", Perftest(tool, "--server", iterations)));
+  // `wires`: the option that names the wire, of the client and of the server.
+  void RunPair(const std::pair<std::string, std::string>& wires, const std::string& tool,
+               std::string_view table, const std::string& iterations) {
+    Program server =
+        Start(*server_, Launch(wires.second, Perftest(tool, "--server", iterations)));
     ASSERT_TRUE(server.ReadUntil(table)) << server.output();
-    Program client = Start(
-        *client_, Launch("--interface=client0", Perftest(tool, "--client", iterations)));
+    Program client =
+        Start(*client_, Launch(wires.first, Perftest(tool, "--client", iterations)));
     EXPECT_EQ(client.Wait(), 0) << client.output();
     EXPECT_EQ(server.Wait(), 0) << server.output();
+  }
+
+  // A segment of this test's own.
+  static std::pair<std::string, std::string> Shared() {
+    const std::string option = "--shared=" + testing::TempDir() + "/strangers";
+    return {option, option};
   }
 
   std::unique_ptr<net::Namespace> client_;
   std::unique_ptr<net::Namespace> server_;
 };
 
-TEST_F(PerftestPairTest, RawEthernetBwFinishesAtBothEnds) {
-  RunPair("raw_ethernet_bw", kBandwidthTable, "300");
+const std::pair<std::string, std::string> kVeth = {"--interface=client0", "--interface=server0"};
+
+TEST_F(PerftestPairTest, RawEthernetBwFinishesAtBothEndsOfAVeth) {
+  RunPair(kVeth, "raw_ethernet_bw", kBandwidthTable, "300");
 }
 
-TEST_F(PerftestPairTest, RawEthernetLatFinishesAtBothEnds) {
-  RunPair("raw_ethernet_lat", kLatencyTable, "20");
+TEST_F(PerftestPairTest, RawEthernetLatFinishesAtBothEndsOfAVeth) {
+  RunPair(kVeth, "raw_ethernet_lat", kLatencyTable, "20");
+}
+
+TEST_F(PerftestPairTest, RawEthernetBwFinishesOverSharedMemory) {
+  RunPair(Shared(), "raw_ethernet_bw", kBandwidthTable, "300");
+}
+
+TEST_F(PerftestPairTest, RawEthernetLatFinishesOverSharedMemory) {
+  RunPair(Shared(), "raw_ethernet_lat", kLatencyTable, "20");
 }
 
 // perftest 4.5 forces a software rate on this tool and then refuses a software rate for it, before
