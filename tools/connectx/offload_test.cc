@@ -191,7 +191,9 @@ TEST_F(OffloadVerbsTest, RateLimitHoldsFramesApartByExactlyTheirBits) {
   EXPECT_EQ(ibv_modify_qp_rate_limit(a.qp(), &rate), EINVAL);
 }
 
-TEST_F(OffloadVerbsTest, SendCompletionCarriesTheTimeAtWhichTheFrameLeft) {
+// One step over all of them: each still leaves at its own time.
+TEST_F(OffloadVerbsTest, SendCompletionsCarryTheTimesAtWhichTheirFramesLeft) {
+  constexpr int kFrames = 5;
   Endpoint a("mlx5_0");
   ibv_cq_init_attr_ex wanted{.cqe = 8, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
   ibv_cq_ex* cq = ibv_create_cq_ex(a.context(), &wanted);
@@ -201,18 +203,26 @@ TEST_F(OffloadVerbsTest, SendCompletionCarriesTheTimeAtWhichTheFrameLeft) {
   ibv_qp* qp = ibv_create_qp_ex(a.context(), &queues);
   ASSERT_NE(qp, nullptr);
   Ready(qp);
-  std::vector<uint8_t> frame = UdpFrame(5000, "some bytes and some more to be sent");
+  ibv_qp_rate_limit_attr rate{.rate_limit = 1'000'000};
+  ASSERT_EQ(ibv_modify_qp_rate_limit(qp, &rate), 0);
+  std::vector<uint8_t> frame = UdpFrame(5000, std::string(1208, 't'));  // 10 us at 1 Gbit/s.
   ibv_mr* region = ibv_reg_mr(a.pd(), frame.data(), frame.size(), 0);
   ibv_sge element{.addr = reinterpret_cast<uint64_t>(frame.data()),
                   .length = static_cast<uint32_t>(frame.size()), .lkey = region->lkey};
   ibv_send_wr request{.sg_list = &element, .num_sge = 1, .opcode = IBV_WR_SEND,
                       .send_flags = IBV_SEND_SIGNALED};
   ibv_send_wr* bad = nullptr;
-  ASSERT_EQ(ibv_post_send(qp, &request, &bad), 0);
-  connectx_->Step(12'345);
+  for (int i = 0; i < kFrames; ++i) ASSERT_EQ(ibv_post_send(qp, &request, &bad), 0);
+  const int64_t start_ns = connectx_->clock().Now();
+  connectx_->Step();
+  connectx_->Step(1'000'000);
   ibv_poll_cq_attr poll{};
   ASSERT_EQ(ibv_start_poll(cq, &poll), 0);
-  EXPECT_EQ(ibv_wc_read_completion_ts(cq), connectx_->device(0).HardwareClock());
+  for (int i = 0; i < kFrames; ++i) {
+    EXPECT_EQ(ibv_wc_read_completion_ts(cq),
+              connectx_->device(0).CyclesAt(start_ns + i * int64_t{10'000}));
+    EXPECT_EQ(ibv_next_poll(cq), i + 1 < kFrames ? 0 : ENOENT);
+  }
   ibv_end_poll(cq);
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
   EXPECT_EQ(ibv_dereg_mr(region), 0);
