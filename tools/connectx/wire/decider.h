@@ -8,10 +8,10 @@
 // DONT_TRAP it also gets a mark, and a chain that runs after the deciders of all processes drops
 // the marked. So each process with an equal rule gets one copy, and processes need to know nothing
 // of each other. What another process's device sends is looked up too when it leaves: functions of
-// one card reach each other through it. Invariant: a frame is judged once, against one generation of the rules: it goes to
-// the device, to the kernel, or to both under DONT_TRAP, never to neither and never twice. The
-// table belongs to our netlink socket: it goes when the process dies, however it dies. Thread: any;
-// a lock inside. Spec: nft(8), netdev family; CONNECTX section 0.
+// one card reach each other through it. Invariant: a frame is judged once, against one generation
+// of the rules: it goes to the device, to the kernel, or to both under DONT_TRAP, never to neither
+// and never twice. The table belongs to our netlink socket: it goes when the process dies, however
+// it dies. Thread: any; a lock inside. Spec: nft(8), netdev family; CONNECTX section 0.
 
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_DECIDER_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_DECIDER_H_

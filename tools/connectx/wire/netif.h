@@ -8,9 +8,10 @@
 // them: no longer than the MTU, checksums finished (a wrong one stays wrong), VLAN tag in place.
 // Everything else stays the kernel's. Transmit: frames leave the interface as they are
 // (packet_sender.h); one that a rule of another wire on this interface asks for reaches that wire
-// too, as a card's functions reach each other, but never its sender. Invariant: nothing of it outlives the process for longer than the next Open on
-// the same namespace. Needs CAP_NET_ADMIN and CAP_NET_RAW in the network namespace's own user
-// namespace. Thread: as Wire says. All calls but Open work from a thread in any network namespace.
+// too, as a card's functions reach each other, but never its sender. Invariant: nothing of it
+// outlives the process for longer than the next Open on the same namespace. Needs CAP_NET_ADMIN and
+// CAP_NET_RAW in the network namespace's own user namespace. Thread: as Wire says. All calls but
+// Open work from a thread in any network namespace.
 
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_NETIF_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_NETIF_H_

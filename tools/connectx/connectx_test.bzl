@@ -1,0 +1,85 @@
+"""connectx_test: a test on software ConnectX devices, without a card, root or hugepages."""
+
+load("@rules_cc//cc:defs.bzl", "cc_test")
+
+def _settings(personality, without, faults, seed):
+    settings = {}
+    if personality:
+        settings["PERSONALITY"] = personality
+    if without:
+        settings["WITHOUT"] = ",".join(without)
+    if seed != None:
+        settings["SEED"] = str(seed)
+    for name, value in faults.items():
+        settings[name.upper()] = str(value)
+    return settings
+
+def connectx_test(
+        name,
+        srcs = None,
+        binary = None,
+        devices = ["mlx5_0"],
+        personality = None,
+        without = [],
+        faults = {},
+        seed = None,
+        clock = "real",
+        deps = [],
+        args = [],
+        data = [],
+        env = {},
+        **kwargs):
+    """A GoogleTest or a program on software ConnectX devices.
+
+    Args:
+      name: of the test.
+      srcs: a GoogleTest's sources. It makes a xtreme::connectx::TestBed
+        (tools/connectx/testing/test_bed.h), which has the devices named here.
+      binary: in place of srcs, any program that uses libibverbs; it passes when it exits with 0. Its
+        devices are mlx5_0, mlx5_1 ... on one cable.
+      devices: one entry each: "mlx5_0" for verbs alone, "eth2=10.0.0.1/24" for one that is the port
+        of an interface with that address. A binary's are counted only, two at least.
+      personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
+      without: capabilities to take away; tools/connectx/run --help names them.
+      faults: rates and times: {"loss": "0.01", "delay_us": "50"}.
+      seed: decides which frames the faults hit.
+      clock: "real", or "virtual": then nothing happens but in TestBed::Pump. Not for a binary.
+      deps: of srcs.
+      args: of the test or the program.
+      data: as of any test.
+      env: as of any test.
+      **kwargs: as of any test.
+    """
+    if (srcs == None) == (binary == None):
+        fail("connectx_test: either srcs or binary")
+    if clock not in ("real", "virtual"):
+        fail("connectx_test: clock is \"real\" or \"virtual\"")
+    settings = _settings(personality, without, faults, seed)
+    if srcs != None:
+        variables = {"XTREME_CONNECTX_" + key: value for key, value in settings.items()}
+        variables["XTREME_TESTBED_DEVICES"] = ",".join(devices)
+        variables["XTREME_TESTBED_CLOCK"] = clock
+        variables.update(env)
+        cc_test(
+            name = name,
+            srcs = srcs,
+            args = args,
+            data = data,
+            env = variables,
+            deps = deps + [Label("//tools/connectx/testing:main")],
+            **kwargs
+        )
+        return
+    if clock == "virtual":
+        fail("connectx_test: a program that knows of no test bed has nobody to pump its devices")
+    launch = Label("//tools/connectx/preload:launch")
+    settings["DEVICES"] = str(max(2, len(devices)))
+    options = ["--%s=%s" % (key.lower().replace("_", "-"), settings[key]) for key in settings]
+    native.sh_test(
+        name = name,
+        srcs = [Label("//tools/connectx/testing:run_binary.sh")],
+        args = ["$(rootpath %s)" % launch] + options + ["--", "$(rootpath %s)" % binary] + args,
+        data = data + [launch, binary],
+        env = env,
+        **kwargs
+    )

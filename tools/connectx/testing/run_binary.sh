@@ -1,0 +1,4 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What a connectx_test of a binary runs: run_binary.sh LAUNCH SETTING... -- PROGRAM ARGUMENT...
+exec "$@"
