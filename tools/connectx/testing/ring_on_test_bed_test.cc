@@ -25,7 +25,7 @@ TEST(RingOnTestBedTest, DatagramIsReceivedAndAnswered) {
   ASSERT_TRUE(started.ok()) << started.error().message;
   bool open = false;
   while (!open) {
-    for (const Completion& completion : ring->Wait(kPatienceNs)) open |= completion.kind() == kOpDone;
+    for (const Completion& each : ring->Wait(kPatienceNs)) open |= each.kind() == kOpDone;
   }
 
   ASSERT_TRUE(bed.Send(0, {"10.0.0.9:5", "10.0.0.1:7000", "ask"}));

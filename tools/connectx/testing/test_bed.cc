@@ -97,9 +97,9 @@ TestBed::Options TestBed::Options::FromRule() {
   std::istringstream list(devices == nullptr ? "" : devices);
   for (std::string device; std::getline(list, device, ',');) {
     const size_t equals = std::min(device.find('='), device.size());
-    const bool has_interface = equals < device.size();
-    options.ports.push_back(has_interface ? Port{device.substr(0, equals), device.substr(equals + 1)}
-                                          : Port{});
+    Port port;
+    if (equals < device.size()) port = {device.substr(0, equals), device.substr(equals + 1)};
+    options.ports.push_back(std::move(port));
   }
   return options;
 }
