@@ -93,6 +93,20 @@ TEST(ParseTcpFrame, ReadsOtherOptionsOfTheSameLength) {
   EXPECT_EQ(tcp.segment, expected);
 }
 
+TEST(ParseTcpFrame, ReadsSackBehindTimestamps) {
+  TcpSegment expected = Expected();
+  expected.payload_bytes = 0;
+  expected.flags = kTcpAck;
+  expected.options.timestamps = TcpTimestamps{0x01020304, 0xA0B0C0D0};
+  expected.options.SetSack(std::array{SackBlock{1, 2}});
+  const Bytes frame = kMacs + Hex("0800 45000040 00004000 4006 0000 c0000201 c0000202") +
+                      Hex("1092 676d 01020304 0a0b0c0d b010 2000 0000 0000") +
+                      Hex("0101080a 01020304 a0b0c0d0 0101050a 00000001 00000002");
+  TcpFrame tcp;
+  ASSERT_EQ(Parse(frame, kAllChecksumsVerified, &tcp), FrameVerdict::kTcp);
+  EXPECT_EQ(tcp.segment, expected);
+}
+
 TEST(ParseTcpFrame, FindsTheSegmentBehindATagAndATagStrippedReadsTheSame) {
   TcpFrame in_frame, stripped;
   ASSERT_EQ(Parse(kTaggedFrame, kAllChecksumsVerified, &in_frame), FrameVerdict::kTcp);
