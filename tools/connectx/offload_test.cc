@@ -17,6 +17,8 @@
 namespace xtreme::connectx {
 namespace {
 
+constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;  // The macro ibv_reg_mr would mix enumerations.
+
 class OffloadVerbsTest : public testing::Test {
  protected:
   ConnectXRig connectx_{SoftwareConnectX::Mode::kStep};
@@ -142,7 +144,7 @@ TEST_F(OffloadVerbsTest, VlanRuleTakesItsVlanAndStrippingQueueGetsTheFrameWithou
   ibv_flow* flow = ListenToVlan(qp, 100);
   ASSERT_NE(flow, nullptr);
   std::vector<uint8_t> memory(2048);
-  ibv_mr* region = ibv_reg_mr(b.pd(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* region = ibv_reg_mr(b.pd(), memory.data(), memory.size(), kLocalWrite);
   ibv_sge element{.addr = reinterpret_cast<uint64_t>(memory.data()), .length = 2048,
                   .lkey = region->lkey};
   ibv_recv_wr receive{.sg_list = &element, .num_sge = 1};

@@ -64,7 +64,8 @@ class Player {
       : sleeps_(sleeps), memory_((kReceives + 1) * kSlotBytes) {
     context_ = Must(Open(device), device.c_str());
     pd_ = Must(ibv_alloc_pd(context_), "allocate a PD");
-    region_ = Must(ibv_reg_mr(pd_, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE),
+    const int access = IBV_ACCESS_LOCAL_WRITE;  // The macro ibv_reg_mr would mix enumerations.
+    region_ = Must(ibv_reg_mr(pd_, memory_.data(), memory_.size(), access),
                    "register memory");
     channel_ = Must(ibv_create_comp_channel(context_), "create a channel");
     send_cq_ = Must(ibv_create_cq(context_, 16, nullptr, nullptr, 0), "create a CQ");

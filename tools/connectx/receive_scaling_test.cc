@@ -21,6 +21,8 @@
 namespace xtreme::connectx {
 namespace {
 
+constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;  // The macro ibv_reg_mr would mix enumerations.
+
 constexpr size_t kQueues = 4;
 constexpr uint64_t kAllOfTcpOverIpv4 = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 |
                                        IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP;
@@ -49,7 +51,7 @@ class ReceiveScalingTest : public testing::Test {
   void SetUp() override {
     context_ = OpenDevice("mlx5_1");
     pd_ = ibv_alloc_pd(context_);
-    region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+    region_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), kLocalWrite);
     ASSERT_NE(region_, nullptr);
     for (size_t i = 0; i < kQueues; ++i) MakeQueue(i);
     ibv_rwq_ind_table_init_attr wanted{.log_ind_tbl_size = 2, .ind_tbl = wqs_.data()};

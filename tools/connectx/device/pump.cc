@@ -46,7 +46,8 @@ bool Pump::FollowPort() {
 }
 
 bool Pump::Run() {
-  bool worked = FollowPort() | std::exchange(port_moved_, false);
+  bool worked = std::exchange(port_moved_, false);
+  worked |= FollowPort();
   const bool all = std::exchange(environment_->look_at_all_pages, false);
   for (const auto& page : uars_->pages()) worked |= ServePage(page.get(), all);
   if (std::exchange(sent_, false)) wire_->Flush();
