@@ -118,10 +118,46 @@ TEST_P(ThreadTest, ClockIsTheTimeOfTheRead) {
 
 class AdaptiveThreadTest : public testing::Test {
  protected:
+  explicit AdaptiveThreadTest(const ServiceThread::Options& options = {})
+      : connectx_(SoftwareConnectX::Mode::kAdaptive, options) {}
+
   void TearDown() override { connectx_.ExpectClean(); }
 
-  ConnectXRig connectx_{SoftwareConnectX::Mode::kAdaptive};
+  ConnectXRig connectx_;
 };
+
+// Where the system refuses userfaultfd.
+class TimedSleepTest : public AdaptiveThreadTest {
+ protected:
+  TimedSleepTest() : AdaptiveThreadTest({.watch_doorbells = false}) {}
+};
+
+TEST_F(TimedSleepTest, DoorbellsRungDuringSleepAreNoticedWithoutAWatch) {
+  Endpoint a("mlx5_0");
+  for (int i = 0; i < 50; ++i) {
+    const uint64_t before = connectx_->sleeps();
+    ASSERT_EQ(a.Send(i % 16, UdpFrame(kPort, "nobody listens"), 0), 0);
+    ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS) << i;
+    ASSERT_TRUE(Eventually([&] { return connectx_->sleeps() > before; })) << i;
+  }
+}
+
+TEST_F(TimedSleepTest, SleepsAreManyAndShort) {
+  Endpoint a("mlx5_0");
+  const uint64_t before = connectx_->sleeps();
+  // A watched device would sleep once, for a second.
+  EXPECT_TRUE(Eventually([&] { return connectx_->sleeps() > before + 100; }));
+}
+
+TEST_F(TimedSleepTest, ClockGoesOnBetweenTheSleeps) {
+  Endpoint a("mlx5_0");
+  const uint64_t later = connectx_->device(0).HardwareClock() + 20'000'000;
+  EXPECT_TRUE(Eventually([&] {
+    ibv_values_ex values{.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+    ibv_query_rt_values_ex(a.context(), &values);
+    return static_cast<uint64_t>(values.raw_clock.tv_nsec) >= later;
+  }));
+}
 
 TEST_F(AdaptiveThreadTest, EveryDoorbellRungDuringSleepIsNoticed) {
   Endpoint a("mlx5_0");

@@ -35,7 +35,7 @@ int OpenWatch() {
 
 }  // namespace
 
-DoorbellWatch::DoorbellWatch() : fd_(OpenWatch()) {}
+DoorbellWatch::DoorbellWatch(bool wanted) : fd_(wanted ? OpenWatch() : -1) {}
 
 DoorbellWatch::~DoorbellWatch() {
   Disarm();

@@ -23,7 +23,8 @@ namespace xtreme::connectx {
 
 class DoorbellWatch {
  public:
-  DoorbellWatch();
+  // `wanted` false: behaves as where the system refuses.
+  explicit DoorbellWatch(bool wanted);
   ~DoorbellWatch();
   DoorbellWatch(const DoorbellWatch&) = delete;
   DoorbellWatch& operator=(const DoorbellWatch&) = delete;

@@ -37,6 +37,7 @@ ServiceThread::ServiceThread(std::vector<Served> served, const Clock* clock, Opt
       clock_(clock),
       options_(options),
       housekeeping_(std::move(housekeeping)),
+      watch_(options.watch_doorbells),
       wake_fd_(static_cast<int>(::syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   sources_.push_back({.fd = wake_fd_, .events = POLLIN});
   sources_.push_back({.fd = watch_.fd(), .events = POLLIN});

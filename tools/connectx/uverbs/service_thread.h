@@ -35,6 +35,7 @@ class ServiceThread final : public DeviceObserver {
 
   struct Options {
     bool spin = false;
+    bool watch_doorbells = true;          // False: as where the system refuses userfaultfd.
     int64_t spin_ns = 50'000;             // How long it stays awake without work.
     int64_t blind_sleep_ns = 500'000;     // Longest sleep where doorbells cannot wake it.
     int64_t housekeeping_ns = 10'000'000; // Between two refreshes of the counters.
