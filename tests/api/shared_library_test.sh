@@ -20,8 +20,8 @@ soname="$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')"
 nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { print $3 }' | sort \
   > "$scratch/exported"
 # A declaration may break its line after the type; a call's name stands before the first bracket.
-tr '\n' ' ' < api/xtreme.h | grep -oE 'XTREME_API [^(]*\(' | sed 's/.*[ *]\(xtreme_[a-z_]*\)($/\1@@XTREME_0/' |
-  sort > "$scratch/declared"
+grep -v '^#' api/xtreme.h | tr '\n' ' ' | grep -oE 'XTREME_API [^(]*\(' |
+  sed 's/.*[ *]\(xtreme_[a-z_]*\)($/\1@@XTREME_0/' | sort > "$scratch/declared"
 (( $(wc -l < "$scratch/declared") >= 40 )) || fail "no calls were found in xtreme.h"
 diff "$scratch/declared" "$scratch/exported" || fail "declared (<) and exported (>) differ"
 
