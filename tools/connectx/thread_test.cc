@@ -201,9 +201,9 @@ TEST_P(ThreadTest, PortAndRemovalShowThoughNothingElseHappens) {
 
 // All frames wait in the queue from the start, so that only the device decides when they leave.
 TEST_P(ThreadTest, PacedQueueKeepsItsRateWithinFivePercent) {
-  constexpr int kFrames = 401;
+  constexpr int kFrames = 801;
   constexpr int64_t kFrameNs = 2'000'000;  // 1,250 bytes at 5 Mbit/s.
-  Endpoint a("mlx5_0", {.queue_depth = 512});
+  Endpoint a("mlx5_0", {.queue_depth = 1024});
   const auto frame = UdpFrame(kPort, std::string(1250 - kUdpHeadersBytes, 'r'));
   ibv_qp_rate_limit_attr rate{.rate_limit = 5'000};
   ASSERT_EQ(ibv_modify_qp_rate_limit(a.qp(), &rate), 0);

@@ -60,6 +60,9 @@ void FuzzQueues(std::span<const uint8_t> input) {
   qp->Ring();
   program.wire.Arrive(Bytes(input.begin(), input.end()));
   program.Step();
+  for (const Bytes& sent : program.wire.sent) {
+    if (sent.size() < kMinFrameBytes || sent.size() > kMaxFrameBytes) std::abort();
+  }
   while (cq->Poll().has_value()) {
   }
 }
