@@ -158,7 +158,10 @@ bool World::RunUntil(const std::function<bool()>& done, base::Nanoseconds limit)
     const base::Nanoseconds deadline = NextDeadline();
     const base::Nanoseconds act = acts_.empty() ? base::kNever : acts_.top().when;
     const base::Nanoseconds next = base::Earlier(deadline, act);
-    if (next == base::kNever || next > limit) return false;
+    if (next > limit) {
+      now_ = base::Later(now_, limit);
+      return false;
+    }
     now_ = base::Later(now_, next);
     if (act <= deadline) {  // packets before timers
       const std::function<void()> run = acts_.top().act;

@@ -89,7 +89,7 @@ class World {
   const Options& options() const { return options_; }
   Impairments& link() { return options_.link; }
 
-  // Runs until `done` or nothing is left to happen, at most to `limit`. Returns done().
+  // Runs until `done`, or the clock says `limit`. Returns done().
   bool RunUntil(const std::function<bool()>& done, base::Nanoseconds limit);
   // Calls `act` at `when`.
   void At(base::Nanoseconds when, std::function<void()> act);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A million SYNs from random sources beside a connection that trades: it does not notice, memory
+// does not grow, and who means it still gets in.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+
+#include "stack/tcp/connection.h"
+#include "stack/wire/tcp_frame.h"
+#include "tests/tcp/world.h"
+
+namespace xtreme::tcp::testing {
+namespace {
+
+constexpr int kSyns = 1'000'000;
+constexpr uint64_t kTraded = 10'000'000;
+
+class Flood : public ::testing::Test {
+ protected:
+  Flood() {
+    // What the flood's sources get back is lost on the way: only answers of host 1 to host 0 count.
+    world_.host(1).on_event = [this](const Stack::Event& event) {
+      const bool first = event.connection->flow_key().remote().port == 40'000;
+      Party& party = first ? exchange_ : other_;
+      if (event.kind == Stack::Event::Kind::kAccepted) party.Attach(event.connection);
+      party.OnEvent(event);
+    };
+    world_.host(0).on_event = [this](const Stack::Event& event) {
+      const bool first = event.connection->flow_key().local().port == 40'000;
+      (first ? trader_ : late_).OnEvent(event);
+    };
+    options_.receive_window = 16'000;  // with the delay of credit: trading lasts as long
+    world_.host(1).stack().OpenListener(
+        {.local = world_.host(1).At(80), .options = &options_, .backlog = 16});
+  }
+
+  static World::Options Calm() {
+    World::Options options;
+    options.stack = {.connections = 8, .syn_queue = 64, .answer_strangers = false};
+    return options;
+  }
+
+  void Connect(Party& party, uint16_t port) {
+    const Stack::Opened opened = world_.host(0).stack().Open({.local = world_.host(0).At(port),
+                                                              .remote = world_.host(1).At(80),
+                                                              .options = &options_,
+                                                              .path = world_.host(0).path()},
+                                                             world_.now());
+    ASSERT_NE(opened.connection, nullptr);
+    party.Attach(opened.connection);
+  }
+
+  // From a source of its own each.
+  void Syn() {
+    wire::TcpFrame frame;
+    frame.flow = {.destination = world_.host(1).At(80).address,
+                  .source = wire::Ipv4Address(static_cast<uint32_t>(random_() | 1u << 31)),
+                  .destination_port = 80,
+                  .source_port = static_cast<uint16_t>(random_()),
+                  .vlan_id = 0};
+    frame.segment.sequence = static_cast<uint32_t>(random_());
+    frame.segment.flags = wire::kTcpSyn;
+    frame.segment.window = 1000;
+    frame.segment.options.mss = 1460;
+    frame.payload_offset = 54;
+    packet::Buffer* const buffer = world_.host(1).buffers().Acquire();
+    buffer->length = 54;
+    world_.host(1).stack().Input(frame, buffer, 0, world_.now());
+  }
+
+  std::mt19937_64 random_{7};
+  PcbOptions options_;
+  World world_{Calm()};
+  Party trader_{
+      world_,
+      0,
+      {.stream = 1, .peer_stream = 2, .to_send = kTraded, .credit_delay = base::Milliseconds(1)}};
+  Party exchange_{
+      world_,
+      1,
+      {.stream = 2, .peer_stream = 1, .to_send = kTraded, .credit_delay = base::Milliseconds(1)}};
+  Party late_{world_, 0, {.stream = 3, .peer_stream = 4, .to_send = 1000}};
+  Party other_{world_, 1, {.stream = 4, .peer_stream = 3, .to_send = 1000}};
+};
+
+TEST_F(Flood, AMillionSynsDisturbNobody) {
+  Connect(trader_, 40'000);
+  world_.RunUntil([this] { return trader_.established && exchange_.established; },
+                  world_.now() + base::Seconds(1));
+  const size_t memory = world_.host(1).stack().memory_bytes();
+  const uint32_t buffers = world_.host(1).buffers().free_count();
+  for (int i = 0; i < kSyns; ++i) {
+    Syn();
+    if (i == kSyns / 2) Connect(late_, 40'001);
+    if (i % 100 != 99) continue;
+    const base::Nanoseconds end = world_.now() + base::Microseconds(100);
+    world_.RunUntil([] { return false; }, end);
+  }
+  world_.RunUntil([this] { return trader_.terminated && exchange_.terminated; },
+                  world_.now() + base::Seconds(100));
+  EXPECT_EQ(trader_.received, kTraded);
+  EXPECT_EQ(exchange_.received, kTraded);
+  EXPECT_EQ(trader_.wrong_bytes + exchange_.wrong_bytes, 0u);
+  EXPECT_EQ(world_.host(0).stack().pcb_counters().retransmits, 0u);
+  EXPECT_EQ(late_.received, 1000u) << "a newcomer did not get in";
+  EXPECT_EQ(other_.received, 1000u);
+  const StackCounters& counters = world_.host(1).stack().counters();
+  EXPECT_GT(counters.cookies_sent, 900'000u);
+  EXPECT_GE(counters.cookies_accepted, 1u);
+  EXPECT_EQ(world_.host(1).stack().memory_bytes(), memory);
+  EXPECT_GE(world_.host(1).buffers().free_count(), buffers);
+}
+
+}  // namespace
+}  // namespace xtreme::tcp::testing

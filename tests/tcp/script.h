@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Script: a test of one rule in packetdrill's notation, run over a Stack under virtual time.
+//
+//   set timestamps=0 nagle=1               options of the connection, before it opens
+//   +0    listen                           calls: listen, connect, send N [now] [more] [-> RESULT],
+//   +0    < S 0:0(0) win 65535 <mss 1460>     credit N, shutdown, close [SECONDS], abort, detach,
+//   +0    > S. 0:0(0) ack 1                   icmp SEQ ERROR [MTU], deaf, room
+//   +.01  < . 1:1(0) ack 1 win 65535       `<` arrives, `>` must have been sent at that time
+//   +0    event accepted                   an event must have been taken
+//
+// The invariant: what was sent or told and no line asks for is a failure. Times are seconds after
+// the line before; a segment may be late by a millisecond. Numbers are relative to the initial ones
+// of each side, timestamps in ms to the start. What a `>` line leaves out is not compared.
+#ifndef XTREME_TESTS_TCP_SCRIPT_H_
+#define XTREME_TESTS_TCP_SCRIPT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stack/base/time.h"
+#include "stack/wire/tcp_options.h"
+
+namespace xtreme::tcp::testing {
+
+struct ScriptSegment {
+  uint8_t flags = 0;
+  uint32_t sequence = 0;
+  uint32_t length = 0;
+  std::optional<uint32_t> ack;
+  std::optional<uint16_t> window;
+  std::optional<uint16_t> urgent;
+  std::optional<wire::TcpOptions> options;
+};
+
+struct ScriptLine {
+  enum class Kind : uint8_t { kSet, kCall, kArrives, kSent, kEvent };
+  int number = 0;
+  base::Nanoseconds wait;
+  Kind kind = Kind::kCall;
+  std::vector<std::string> words;  // of kSet, kCall and kEvent
+  ScriptSegment segment;           // of kArrives and kSent
+};
+
+// What is wrong with a line, by its number; empty: nothing.
+std::string ParseScript(const std::string& text, std::vector<ScriptLine>* lines);
+
+// Runs it. Empty: it went as written; else which line, and how.
+std::string RunScript(const std::vector<ScriptLine>& lines);
+
+// For messages.
+std::string ToString(const ScriptSegment& segment);
+
+}  // namespace xtreme::tcp::testing
+
+#endif  // XTREME_TESTS_TCP_SCRIPT_H_
