@@ -182,7 +182,11 @@ SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& op
 
 SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
   options.more ? Set(kCorked) : Clear(kCorked);
-  if (queue_.all_acknowledged()) progress_at_ = now;
+  if (queue_.all_acknowledged()) {
+    // After silence nothing is known of the path any more: RFC 5681 section 4.1.
+    if (now - progress_at_ > rtt_.rto()) congestion_.RestartAfterIdle();
+    progress_at_ = now;
+  }
   Output(now);
   return queue_.first_unsent() == nullptr ? SendResult::kSent : SendResult::kQueued;
 }

@@ -190,5 +190,21 @@ TEST(Simulation, DoneWaitsForTheWqeThatRefersToTheBytes) {
   RunWhole(run);
 }
 
+TEST(Simulation, TheCongestionWindowBeginsAgainAfterSilence) {
+  Scenario run;
+  run.client_plan = {.to_send = 1'000'000, .closes_first = false};
+  run.server_plan = {.stream = 2, .peer_stream = 1, .closes_first = false};
+  run.limit = base::Seconds(5);
+  Session session(run);
+  session.Go();
+  Connection& client = *session.client().connection();
+  const base::Nanoseconds now = session.world().now();
+  ASSERT_EQ(session.server().received, 1'000'000u);
+  EXPECT_GT(client.Report(now).congestion_window, 20'000u);
+  const uint8_t byte = 0;
+  session.world().host(0).stack().SendCopy(client, {&byte, 1}, {}, now);
+  EXPECT_LE(client.Report(now).congestion_window, 14'600u);
+}
+
 }  // namespace
 }  // namespace xtreme::tcp::testing
