@@ -48,9 +48,16 @@ Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanos
   if (Has(kTimestamps) && segment.options.timestamps) {
     time.echo = segment.options.timestamps->echo;
   }
+  bool filled_hole = false;
   const auto delivered = [&](const Segment& s) {
     if (s.Has(Segment::kSacked)) return;
     const auto rtt = rack_.OnDelivered(s, time);
+    const bool again = s.WasRetransmitted();
+    // What arrived behind a hole was acknowledged when the hole was filled: it waited for the other
+    // copy, and its time says nothing of the path (RFC 6298 section 3).
+    if (again && !filled_hole) progress.rtt.reset();
+    filled_hole |= again;
+    if (again != filled_hole) return;
     if (rtt && (!progress.rtt || *progress.rtt < *rtt)) progress.rtt = rtt;
   };
   if (ack > queue_.una()) {
@@ -94,12 +101,12 @@ void Pcb::RecoverBySack(const Progress& progress, base::Nanoseconds now) {
   }
   if (queue_.flight().lost != 0 && !InRecovery()) EnterFastRecovery(progress, now);
   if (!Has(kFastRecovery)) return GrowWindow(progress, now);
-  congestion_.SetDuringRecovery(reduction_.OnAck(
-      {.delivered = progress.acked + progress.newly_sacked,
-       .in_flight = queue_.flight().Pipe(),
-       .ssthresh = congestion_.ssthresh(),
-       .smss = smss_,
-       .safe = progress.acked != 0 && queue_.flight().lost <= lost_before}));
+  congestion_.SetDuringRecovery(
+      reduction_.OnAck({.delivered = progress.acked + progress.newly_sacked,
+                        .in_flight = queue_.flight().Pipe(),
+                        .ssthresh = congestion_.ssthresh(),
+                        .smss = smss_,
+                        .safe = progress.acked != 0 && queue_.flight().lost <= lost_before}));
 }
 
 void Pcb::EnterFastRecovery(const Progress& progress, base::Nanoseconds now) {
@@ -115,15 +122,14 @@ void Pcb::EnterFastRecovery(const Progress& progress, base::Nanoseconds now) {
 // RFC 6582 section 3.2, for a peer without SACK.
 void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
   if (progress.acked == 0 && !progress.duplicate) return;
-  const auto verdict = progress.acked != 0
-                           ? new_reno_.OnNewAck(queue_.una())
-                           : new_reno_.OnDuplicateAck(queue_.una(), queue_.nxt());
+  const auto verdict = progress.acked != 0 ? new_reno_.OnNewAck(queue_.una())
+                                           : new_reno_.OnDuplicateAck(queue_.una(), queue_.nxt());
   if (Has(kTimeoutRecovery) && queue_.una() >= recover_) Clear(kTimeoutRecovery);
   switch (verdict.action) {
     case NewRenoRecovery::Action::kRecovered:
       Clear(kFastRecovery);
-      congestion_.SetDuringRecovery(NewRenoRecovery::WindowAtEnd(
-          congestion_.ssthresh(), queue_.flight().outstanding, smss_));
+      congestion_.SetDuringRecovery(
+          NewRenoRecovery::WindowAtEnd(congestion_.ssthresh(), queue_.flight().outstanding, smss_));
       return;
     case NewRenoRecovery::Action::kRetransmit: {
       if (verdict.entered) {
@@ -133,9 +139,8 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
       }
       queue_.MarkLost(*queue_.first());
       congestion_.SetDuringRecovery(
-          verdict.entered
-              ? NewRenoRecovery::WindowAtEntry(congestion_.ssthresh(), smss_)
-              : NewRenoRecovery::Deflated(congestion_.cwnd(), progress.acked, smss_));
+          verdict.entered ? NewRenoRecovery::WindowAtEntry(congestion_.ssthresh(), smss_)
+                          : NewRenoRecovery::Deflated(congestion_.cwnd(), progress.acked, smss_));
       return;
     }
     case NewRenoRecovery::Action::kSendNew:
@@ -143,7 +148,8 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
         congestion_.SetDuringRecovery(NewRenoRecovery::Inflated(congestion_.cwnd(), smss_));
       }
       return;
-    case NewRenoRecovery::Action::kNothing: return GrowWindow(progress, now);
+    case NewRenoRecovery::Action::kNothing:
+      return GrowWindow(progress, now);
   }
 }
 
@@ -163,9 +169,12 @@ void Pcb::OnOursAcknowledged(base::Nanoseconds now) {
     case State::kFinWait1:
       state_ = State::kFinWait2;
       return ArmIdle(now);
-    case State::kClosing: return EnterTimeWait(now);
-    case State::kLastAck: return Terminate(0);
-    default: return;
+    case State::kClosing:
+      return EnterTimeWait(now);
+    case State::kLastAck:
+      return Terminate(0);
+    default:
+      return;
   }
 }
 
