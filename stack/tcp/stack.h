@@ -178,12 +178,14 @@ class Stack final : private Sink {
     bool want_done = false;
     uint64_t cookie = 0;
   };
+  // All of `bytes` or nothing. Of no bytes: kSent, and no kDone follows.
   SendResult SendCopy(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                       base::Nanoseconds now);
   // As many of `bytes` as fit; 0 is a refusal.
   size_t SendSome(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                   base::Nanoseconds now);
-  // Takes the reference of `payload.buffer` unless refused; its flags and cookie are `send`'s.
+  // At least one byte. Takes the reference of `payload.buffer` unless refused; its flags and cookie
+  // are `send`'s.
   SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                          const Send& send, base::Nanoseconds now);
   void Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now);

@@ -58,6 +58,7 @@ SendResult Stack::After(Connection& connection, const Send& send, SendResult res
 SendResult Stack::SendCopy(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                            base::Nanoseconds now) {
   now_ = now;
+  if (bytes.empty()) return SendResult::kSent;
   if (!MayPromiseDone(send)) return SendResult::kBuffers;
   return After(connection, send, connection.Pcb::Send(bytes, OptionsOf(send), now));
 }
