@@ -46,7 +46,7 @@ bool GoTo(Point last, std::unique_ptr<Engine>* engine, std::unique_ptr<Ring>* ri
   if (!created.ok()) return false;
   *engine = *std::move(created);
   if (last == Point::kEngine) return true;
-  RingOptions ring_options = *ProfileOptions("dev");
+  RingOptions ring_options;
   ring_options.interface_name = "xt0";
   auto opened = Ring::Open(engine->get(), ring_options);
   if (!opened.ok()) return false;
