@@ -19,6 +19,7 @@
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/connectx_rig.h"
 #include "tools/connectx/verbs_endpoint.h"
+#include "tools/connectx/wire/shared_wire.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -213,6 +214,33 @@ TEST_P(ThreadTest, PacedQueueKeepsItsRateWithinFivePercent) {
   for (int i = 1; i < kFrames; ++i) ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS);
   const double wanted_ns = static_cast<double>((kFrames - 1) * kFrameNs);
   EXPECT_NEAR(static_cast<double>(Now(CLOCK_MONOTONIC) - start_ns), wanted_ns, 0.05 * wanted_ns);
+}
+
+TEST(SharedWireThreadTest, IdleDeviceOnABusyMachineTakesLessThanOnePercentOfACore) {
+  const std::string segment = std::string(std::getenv("TEST_TMPDIR")) + "/idle";
+  auto wire = SharedWire::Open({.segment = segment, .ports = 2, .ring_bytes = 64 << 10});
+  ASSERT_TRUE(wire.ok()) << wire.status();
+  auto connectx = SoftwareConnectX::Create(
+      {.ports = {{.device = {.name = "mlx5_0", .mac = kMacA}, .wire = wire->get()}}});
+  ASSERT_TRUE(connectx.ok()) << connectx.status();
+  const uint64_t awake = (*connectx)->sleeps();
+  ASSERT_TRUE(Eventually([&] { return (*connectx)->sleeps() > awake; }));
+  // Two threads want all there is; what the process takes beside them is the device's.
+  constexpr int64_t kBusyNs = kSecondNs / 2;
+  std::atomic<int64_t> programs_ns{0};
+  const auto work = [&] {
+    const int64_t end_ns = Now(CLOCK_MONOTONIC) + kBusyNs;
+    while (Now(CLOCK_MONOTONIC) < end_ns) {
+    }
+    programs_ns += Now(CLOCK_THREAD_CPUTIME_ID);
+  };
+  const int64_t before_ns = Now(CLOCK_PROCESS_CPUTIME_ID);
+  std::thread first(work);
+  std::thread second(work);
+  first.join();
+  second.join();
+  // Making and joining the two threads is within the bound too.
+  EXPECT_LT(Now(CLOCK_PROCESS_CPUTIME_ID) - before_ns - programs_ns.load(), kBusyNs / 100);
 }
 
 }  // namespace
