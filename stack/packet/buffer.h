@@ -35,6 +35,7 @@ struct alignas(64) Buffer {
   std::atomic<int32_t> foreign{0};
   // Link in the pool's return stack; the pusher's, then the owner's.
   Buffer* return_next = nullptr;
+  uint8_t* start = nullptr;  // `data` of an empty buffer: behind the headroom; constant.
 
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }

@@ -61,6 +61,7 @@ absl::StatusOr<BufferPool::Handle> BufferPool::Create(const Options& options) {
     Buffer* buffer = &pool->buffers_[i];
     buffer->index = i;
     buffer->pool = pool.get();
+    buffer->start = pool->slot(buffer) + options.headroom;
     pool->Free(buffer);
   }
   pool->counters_.low_water = pool->free_count_;

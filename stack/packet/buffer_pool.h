@@ -81,6 +81,23 @@ class BufferPool {
     return buffer;
   }
 
+  // The same, up to `most` of them, each handed to `take`. Returns how many.
+  template <typename Take>
+  uint32_t AcquireEach(uint32_t most, Take&& take) {
+    const uint32_t count = most < free_count_ ? most : free_count_;
+    Buffer* const* next = free_.get() + free_count_;
+    Buffer* const* const last = next - count;
+    while (next != last) {
+      Buffer* buffer = *--next;
+      buffer->owner_references = 1;
+      take(buffer);
+    }
+    free_count_ -= count;
+    if (free_count_ < counters_.low_water) counters_.low_water = free_count_;
+    if (count != most) [[unlikely]] AcquireExhausted();
+    return count;
+  }
+
   // One reference more. The caller holds one already.
   static void AddReferenceByOwner(Buffer* buffer) {
     if (buffer->owner_references == 0) [[unlikely]] return AddReferenceByForeign(buffer);
@@ -167,7 +184,7 @@ class BufferPool {
     free_[free_count_++] = buffer;
   }
   void Reset(Buffer* buffer) {
-    buffer->data = slot(buffer) + options_.headroom;
+    buffer->data = buffer->start;
     buffer->length = 0;
     buffer->next = nullptr;
     buffer->owner_references = 0;

@@ -40,6 +40,7 @@ void UnlinkFrom(Map& map, const Key& key, Binding& binding) {
 
 void Demux::SetLocalAddresses(std::span<const LocalAddress> addresses) {
   local_addresses_.assign(addresses.begin(), addresses.end());
+  ++changes_;
 }
 
 void Demux::Attach(Endpoint& endpoint) {
@@ -190,6 +191,7 @@ Binding::Kind Demux::KindOf(const Endpoint& endpoint) const {
 }
 
 void Demux::LinkLocal(Endpoint& endpoint) {
+  ++changes_;
   const wire::Endpoint& local = endpoint.local();
   const Binding::Kind kind = KindOf(endpoint);
   Binding& binding = endpoint.binding_;
@@ -209,6 +211,7 @@ void Demux::LinkLocal(Endpoint& endpoint) {
 }
 
 void Demux::LinkGroup(Endpoint& endpoint, Membership& membership) {
+  ++changes_;
   const wire::Endpoint& local = endpoint.local();
   // A socket bound to a unicast address receives what is sent to that address only.
   if (!local.address.IsAny() && !local.address.IsMulticast()) return;
@@ -224,6 +227,7 @@ void Demux::LinkGroup(Endpoint& endpoint, Membership& membership) {
 
 void Demux::Unlink(Binding& binding) {
   if (!binding.linked) return;
+  ++changes_;
   if (binding.kind == Binding::Kind::kConnected) {
     UnlinkFrom(connected_, ConnectedKeyOf(*binding.endpoint), binding);
   } else {

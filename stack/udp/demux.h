@@ -103,6 +103,12 @@ class Demux {
     return Find(flow, key);
   }
 
+  // Whether First gives `binding` for the same flow, counting nothing, until changes() moves on.
+  // First gave it.
+  bool IsLasting(const Binding* binding) const {
+    return binding->kind == Binding::Kind::kConnected || bindings_.Find({binding->key}) == binding;
+  }
+
   // The one after `binding`, which First or Next returned for the same flow; null after the last.
   const Binding* Next(const Binding* binding, const wire::UdpFlow& flow) {
     if (binding->kind <= Binding::Kind::kConnected) return nullptr;
@@ -112,6 +118,8 @@ class Demux {
 
   // --- Accessors ---
 
+  // Moves on with everything that may change who gets a datagram.
+  uint64_t changes() const { return changes_; }
   const base::ReasonCounters<Misaddressed>& misaddressed() const { return misaddressed_; }
   std::span<const LocalAddress> local_addresses() const { return local_addresses_; }
   bool IsLocal(wire::Ipv4Address address) const;
@@ -151,6 +159,7 @@ class Demux {
   base::SmallHashMap<Key, Binding> bindings_;
   base::SmallHashMap<ConnectedKey, Binding> connected_;
   std::vector<LocalAddress> local_addresses_;
+  uint64_t changes_ = 1;
   base::ReasonCounters<Misaddressed> misaddressed_;
 };
 

@@ -104,38 +104,51 @@ struct UdpFrame {
 FrameVerdict ParseUdpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  UdpFrame* udp);
 
-// The same, and fast for the plain frame.
-inline FrameVerdict ParseUdpFrame(const uint8_t* frame, size_t length_bytes, uint8_t verified,
-                                  UdpFrame* udp) {
-  constexpr size_t kUdpOffset = kEthernetHeaderBytes + kIpv4MinHeaderBytes;
-  constexpr size_t kPayloadOffset = kUdpOffset + kUdpHeaderBytes;
+// Where a plain frame has what: no VLAN, no options.
+inline constexpr size_t kPlainUdpOffset = kEthernetHeaderBytes + kIpv4MinHeaderBytes;
+inline constexpr size_t kPlainPayloadOffset = kPlainUdpOffset + kUdpHeaderBytes;
+// Source and destination, eight bytes; the ports stand at kPlainUdpOffset.
+inline constexpr size_t kPlainAddressesOffset = kEthernetHeaderBytes + 12;
+
+// Whether a frame whose checksums are good is a plain datagram, and its payload's length.
+inline bool IsPlainUdp(const uint8_t* frame, size_t length_bytes, uint32_t* payload_bytes) {
+  // EtherType, version and header length; flags, fragment offset and protocol.
+  constexpr uint32_t kHeadMask = base::HostToBigEndian(uint32_t{0xFFFFFF00});
+  constexpr uint32_t kHead = base::HostToBigEndian(uint32_t{kEtherTypeIpv4} << 16 | 0x4500);
+  constexpr uint32_t kWholeMask = base::HostToBigEndian(
+      uint32_t{kIpv4MoreFragments | kIpv4FragmentOffsetMask} << 16 | 0xFF);
+  constexpr uint32_t kWhole = base::HostToBigEndian(uint32_t{kIpProtocolUdp});
   const uint8_t* ip = frame + kEthernetHeaderBytes;
-  if (length_bytes < kPayloadOffset || verified != kAllChecksumsVerified ||
-      base::LoadNative<uint16_t>(frame + 12) != base::HostToBigEndian(kEtherTypeIpv4) ||
-      ip[0] != 0x45 || ip[9] != kIpProtocolUdp ||
-      (base::LoadNative<uint16_t>(ip + 6) &
-       base::HostToBigEndian<uint16_t>(kIpv4MoreFragments | kIpv4FragmentOffsetMask)) != 0)
-      [[unlikely]] {
-    return ParseUdpFrameInFull(frame, length_bytes, verified, udp);
+  if (length_bytes < kPlainPayloadOffset ||
+      (base::LoadNative<uint32_t>(frame + 12) & kHeadMask) != kHead ||
+      (base::LoadNative<uint32_t>(ip + 6) & kWholeMask) != kWhole) [[unlikely]] {
+    return false;
   }
   const uint32_t total_bytes = base::LoadBe16(ip + 2);
-  const uint32_t udp_bytes = base::LoadBe16(frame + kUdpOffset + 4);
+  const uint32_t udp_bytes = base::LoadBe16(frame + kPlainUdpOffset + 4);
   // A UDP length below its header's wraps to a payload that no total length holds.
-  const uint32_t payload_bytes = udp_bytes - static_cast<uint32_t>(kUdpHeaderBytes);
-  if (total_bytes > length_bytes - kEthernetHeaderBytes ||
-      uint64_t{payload_bytes} + (kIpv4MinHeaderBytes + kUdpHeaderBytes) > total_bytes)
+  *payload_bytes = udp_bytes - static_cast<uint32_t>(kUdpHeaderBytes);
+  return total_bytes <= length_bytes - kEthernetHeaderBytes &&
+         uint64_t{*payload_bytes} + (kIpv4MinHeaderBytes + kUdpHeaderBytes) <= total_bytes;
+}
+
+// As ParseUdpFrameInFull, and fast for the plain frame.
+inline FrameVerdict ParseUdpFrame(const uint8_t* frame, size_t length_bytes, uint8_t verified,
+                                  UdpFrame* udp) {
+  uint32_t payload_bytes = 0;
+  if (verified != kAllChecksumsVerified || !IsPlainUdp(frame, length_bytes, &payload_bytes))
       [[unlikely]] {
     return ParseUdpFrameInFull(frame, length_bytes, verified, udp);
   }
-  const uint64_t addresses = base::LoadBe64(ip + 12);
-  const uint32_t ports = base::LoadBe32(frame + kUdpOffset);
+  const uint64_t addresses = base::LoadBe64(frame + kPlainAddressesOffset);
+  const uint32_t ports = base::LoadBe32(frame + kPlainUdpOffset);
   udp->flow.destination = Ipv4Address(static_cast<uint32_t>(addresses));
   udp->flow.source = Ipv4Address(static_cast<uint32_t>(addresses >> 32));
   udp->flow.destination_port = static_cast<uint16_t>(ports);
   udp->flow.source_port = static_cast<uint16_t>(ports >> 16);
   udp->flow.vlan_id = 0;
   udp->payload_bytes = static_cast<uint16_t>(payload_bytes);
-  udp->payload_offset = kPayloadOffset;
+  udp->payload_offset = kPlainPayloadOffset;
   udp->ip_offset = kEthernetHeaderBytes;
   udp->vlan_tci = UdpFrame::kNoVlan;
   return FrameVerdict::kUdp;

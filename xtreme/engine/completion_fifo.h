@@ -52,6 +52,15 @@ class CompletionFifo {
     return &slots_[tail_++ & (capacity_ - 1)];
   }
 
+  // What is left of the caller's own array, while completions are written there, else nothing: the
+  // slots that Emit() would give one after the other.
+  std::span<Completion> Direct() {
+    if (!direct_) return {};
+    return {reinterpret_cast<Completion*>(out_) + handed_out_, max_ - handed_out_};
+  }
+  // The first `count` of Direct() are written.
+  void EmittedDirect(uint32_t count) { handed_out_ += count; }
+
   // Completions that Emit() has room for.
   uint32_t Room() const {
     return capacity_ - (tail_ - head_) + (direct_ ? max_ - handed_out_ : 0);

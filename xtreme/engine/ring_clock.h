@@ -23,6 +23,20 @@ struct TickSource {
   void* context = nullptr;
 };
 
+// Raw device ticks to nanoseconds with shifts that are known, for each packet: as
+// nic::ClockConversion, within a nanosecond of it for a raw value up to four seconds from the base.
+struct DeviceScale {
+  uint64_t base_raw = 0;
+  int64_t base_ns = 0;
+  int64_t ns_per_tick_q32 = 0;
+  int unused_bits = 0;  // Above the valid ones of a raw value.
+
+  int64_t ToNanoseconds(uint64_t raw) const {
+    const int64_t ticks = static_cast<int64_t>((raw - base_raw) << unused_bits) >> unused_bits;
+    return base_ns + static_cast<int64_t>((static_cast<__int128>(ticks) * ns_per_tick_q32) >> 32);
+  }
+};
+
 class RingClock {
  public:
   RingClock(TickSource source, const host::TscConversion& tsc) : source_(source), tsc_(tsc) {}
@@ -39,27 +53,22 @@ class RingClock {
   void SetTsc(const host::TscConversion& tsc) { tsc_ = tsc; }
   void SetDevice(const nic::ClockConversion& device) {
     device_ = device;
-    ns_per_tick_q32_ = static_cast<int64_t>((static_cast<unsigned __int128>(device.multiplier)
-                                             << 32) >> device.shift);
-    unused_bits_ = std::countl_zero(device.mask);
+    scale_ = {.base_raw = device.base_raw,
+              .base_ns = device.base_ns,
+              .ns_per_tick_q32 = static_cast<int64_t>(
+                  (static_cast<unsigned __int128>(device.multiplier) << 32) >> device.shift),
+              .unused_bits = std::countl_zero(device.mask)};
   }
   const nic::ClockConversion& device() const { return device_; }
 
-  // As ClockConversion::ToNanoseconds, with shifts that are known: for each packet. Within a
-  // nanosecond of it for a raw value up to four seconds from the base.
-  int64_t DeviceTime(uint64_t raw) const {
-    const int64_t ticks =
-        static_cast<int64_t>((raw - device_.base_raw) << unused_bits_) >> unused_bits_;
-    return device_.base_ns +
-           static_cast<int64_t>((static_cast<__int128>(ticks) * ns_per_tick_q32_) >> 32);
-  }
+  const DeviceScale& scale() const { return scale_; }
+  int64_t DeviceTime(uint64_t raw) const { return scale_.ToNanoseconds(raw); }
 
  private:
   TickSource source_;
   host::TscConversion tsc_;
   nic::ClockConversion device_;
-  int64_t ns_per_tick_q32_ = 0;
-  int unused_bits_ = 0;  // Above the valid ones of a raw value.
+  DeviceScale scale_;
 };
 
 }  // namespace xtreme::engine

@@ -48,6 +48,7 @@ struct UdpFrame;
 
 namespace xtreme::engine {
 
+class KnownFlows;
 class Neighbours;
 class PortStock;
 class SocketTable;
@@ -163,6 +164,8 @@ class Udp : public NeighbourWaiters {
 
  private:
   // Receiving (udp_receive.cc).
+  uint32_t ReceiveKnown(std::span<const nic::RxFrame> frames);
+  void Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Binding* binding);
   void ReceiveFrame(const nic::RxFrame& rx);
   void ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                     wire::FrameVerdict verdict);
@@ -222,6 +225,7 @@ class Udp : public NeighbourWaiters {
 
   RingCore* const core_;
   std::unique_ptr<udp::Demux> demux_;
+  std::unique_ptr<KnownFlows> known_;
   std::unique_ptr<SocketTable> sockets_;
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<FrameLedger> ledger_;

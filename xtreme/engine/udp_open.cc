@@ -13,6 +13,7 @@
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/copy_in.h"
+#include "xtreme/engine/known_flows.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/reassembly.h"
@@ -104,6 +105,7 @@ UdpSocket::~UdpSocket() = default;
 Udp::Udp(RingCore* core)
     : core_(core),
       demux_(std::make_unique<udp::Demux>()),
+      known_(std::make_unique<KnownFlows>()),
       sockets_(std::make_unique<SocketTable>(core->options.number, core->options.max_sockets)),
       neighbours_(std::make_unique<Neighbours>(core, this)),
       ledger_(std::make_unique<FrameLedger>()),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "stack/wire/ipv4.h"
@@ -68,6 +69,71 @@ TEST_F(UdpReceiveTest, ADatagramIsOneCompletionWithEveryFieldWritten) {
   EXPECT_EQ(packet.cookie, 0u);
   EXPECT_EQ(packet.vlan, 0u);
   Release(got);
+}
+
+TEST_F(UdpReceiveTest, EveryDatagramOfAFlowIsWrittenLikeItsFirst) {
+  Open();
+  OpenSocket({.local = {kOwn, 7000}, .user_data = 0x1122});
+  now = 5'000;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue().Inject(MakeFrame({}), 0, 4'000));
+  Completion got[3];
+  memset(static_cast<void*>(got), 0xA5, sizeof(got));
+  ASSERT_EQ(ring->Poll(got, 3, sizeof(Completion)), 3u);
+  for (Completion& packet : got) {
+    EXPECT_EQ(Text(packet), "x");
+    EXPECT_EQ(packet.data, packet.buffer->data);
+    EXPECT_EQ(packet.length, packet.buffer->length);
+    packet::BufferPool::ReleaseByOwner(packet.buffer);
+    packet.buffer = nullptr;
+    packet.data = nullptr;
+    EXPECT_EQ(memcmp(&packet, &got[0], sizeof(packet)), 0);
+  }
+  EXPECT_EQ(Counter("ring", "packets"), 3u);
+}
+
+TEST_F(UdpReceiveTest, AFlowGoesToWhoeverItsSocketsAreNow) {
+  Open();
+  const auto receiver = [this](const FrameFields& fields) {
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(Inject(fields));
+    const auto got = PollAll();
+    Release(got);
+    return got.size() == 2 && got[0].socket == got[1].socket ? got[0].socket : Handle{0};
+  };
+  const FrameFields plain;
+  const Handle bound = OpenSocket({.local = {kOwn, 7000}, .reuse = true});
+  EXPECT_EQ(receiver(plain), bound);
+  const Handle later = OpenSocket({.local = {kOwn, 7000}, .reuse = true});
+  EXPECT_EQ(receiver(plain), later);
+  Connect(later, kStranger);
+  EXPECT_EQ(receiver(plain), bound);
+  Connect(later, kPeer);
+  EXPECT_EQ(receiver(plain), later);
+  EXPECT_TRUE(ring->udp().Close(later, /*detach=*/true).ok());
+  EXPECT_EQ(receiver(plain), bound);
+  ring->udp().SetUserData(bound, 77);
+  ASSERT_TRUE(Inject(plain));
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].user_data, 77u);
+  Release(got);
+}
+
+TEST_F(UdpReceiveTest, AKnownFlowIsSharedOnceASecondSocketJoins) {
+  Open();
+  const Handle a = OpenSocket({.local = {kGroup, 7000}, .reuse = true});
+  const Handle b = OpenSocket({.local = {kGroup, 7000}, .reuse = true});
+  Join(a, kGroup);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Inject({.destination = {kGroup, 7000}}));
+  const auto alone = PollAll();
+  ASSERT_EQ(alone.size(), 2u);
+  EXPECT_EQ(alone[1].flags, kClockSynced | kMulticast);
+  Release(alone);
+  Join(b, kGroup);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Inject({.destination = {kGroup, 7000}}));
+  const auto shared = PollAll();
+  ASSERT_EQ(shared.size(), 4u);
+  for (const Completion& packet : shared) EXPECT_NE(packet.flags & kShared, 0);
+  Release(shared);
 }
 
 TEST_F(UdpReceiveTest, DatagramsOfAllSocketsInReceiveCqOrder) {

@@ -16,6 +16,9 @@ namespace xtreme::mlx5 {
 namespace {
 
 constexpr size_t kWqeBytes = sizeof(mlx5_wqe_data_seg);
+// A refill waits for as many missing buffers: two lines of WQEs, and of a short queue little.
+constexpr uint32_t kRefillBatch = 8;
+constexpr uint32_t kRefillFraction = 64;
 
 }  // namespace
 
@@ -105,29 +108,25 @@ void ReceiveQueue::TakeError(uint32_t index, std::optional<nic::QueueError>* err
 
 uint32_t ReceiveQueue::Refill() {
   const uint32_t wanted = broken_ ? 0 : size() - posted();
-  if (wanted == 0) return 0;
-  packet::BufferPool* const pool = pool_;
+  // A few at a time cost hardly less than many, and a single packet need not pay for them.
+  if (wanted < std::clamp(size() / kRefillFraction, 1u, kRefillBatch)) return 0;
   Posted* const posted = posted_.get();
   uint8_t* const wqes = wqes_ + offsetof(mlx5_wqe_data_seg, addr);
   const uint32_t mask = mask_;
-  const uint32_t first = producer_;
-  const uint32_t end = first + wanted;
-  uint32_t index = first;
-  for (; index != end; ++index) {
-    packet::Buffer* buffer = pool->Acquire();
-    if (buffer == nullptr) [[unlikely]] break;
+  uint32_t index = producer_;
+  const uint32_t count = pool_->AcquireEach(wanted, [=, &index](packet::Buffer* buffer) {
     uint8_t* const data = buffer->data;
     const size_t slot = index & mask;
-    posted[slot].buffer = buffer;
-    posted[slot].data = data;
+    posted[slot] = {buffer, data};
     base::StoreBe64(wqes + slot * kWqeBytes, reinterpret_cast<uintptr_t>(data));
-  }
-  counters_->rx_refill_short += index != end;
-  if (index == first) return 0;
+    ++index;
+  });
+  counters_->rx_refill_short += count != wanted;
+  if (count == 0) return 0;
   producer_ = index;
   OrderWqeBeforeRecord();
   StoreRecord(record_, index & 0xffff);
-  return index - first;
+  return count;
 }
 
 uint32_t ReceiveQueue::TakeLowWater() {
