@@ -25,7 +25,8 @@ struct SendQueueMemory {
   uint8_t* wqebbs = nullptr;            // 64-byte aligned.
   uint32_t wqebbs_log2 = 0;             // Four blocks a frame.
   uint32_t* record = nullptr;           // The send word.
-  uint8_t* doorbell_register = nullptr; // With BlueFlame: two halves of `blueflame_bytes`.
+  // With BlueFlame: two halves of `blueflame_bytes`, aligned to both together.
+  uint8_t* doorbell_register = nullptr;
   uint32_t blueflame_bytes = 0;         // 0: doorbells only.
   uint32_t qpn = 0;
   CompletionQueueMemory completions;    // At least one CQE a frame.

@@ -80,7 +80,8 @@ class PlainDevice {
   alignas(64) std::array<uint8_t, kFrames * 16> wqes_{};
   alignas(64) std::array<uint8_t, kFrames * 64> send_cqes_{};
   alignas(64) std::array<uint8_t, kFrames * 64> receive_cqes_{};
-  alignas(64) std::array<uint8_t, 4096> uar_{};
+  // A page, as it is mapped: the halves of the register differ in one bit of their address.
+  alignas(4096) std::array<uint8_t, 4096> uar_{};
   std::array<uint32_t, 2> records_{};
   std::array<uint32_t, 2> send_cq_{};
   std::array<uint32_t, 2> receive_cq_{};
