@@ -37,7 +37,7 @@ struct Impairments {
 class World;
 
 // One end of the link.
-class Host : public Device {
+class Host final : public Device {
  public:
   Host(World& world, int index, const Stack::Options& options, uint32_t send_queue);
   ~Host();

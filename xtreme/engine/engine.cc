@@ -4,6 +4,7 @@
 
 #include <sys/epoll.h>
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -71,7 +72,12 @@ Engine::~Engine() {
   control_.reset();
 }
 
-RingClock Engine::NewClock() const { return RingClock(ticks_, tsc_->conversion()); }
+RingClock Engine::NewClock() const {
+  std::optional<RingClock> clock;
+  // There, because it recalibrates the conversion.
+  control_->RunAndWait([&] { clock.emplace(ticks_, tsc_->conversion()); });
+  return *clock;
+}
 
 absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
   const auto routes = kernel_->Routes();
@@ -153,7 +159,7 @@ void Engine::ServePortEvents(Device* device) {
 void Engine::SampleClocks() {
   // A calibration that fails leaves the old one standing, which is what rings are told then.
   tsc_->Recalibrate().IgnoreError();
-  const RingClock clock = NewClock();
+  const RingClock clock(ticks_, tsc_->conversion());
   for (auto& [interface, device] : devices_) {
     const nic::ClockConversion sample =
         device->nic->SampleClock([&clock] { return clock.Now().count(); });

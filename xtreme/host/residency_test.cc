@@ -106,7 +106,8 @@ TEST(ResidencyTest, ATouchedStackFaultsNoMoreAndItsFaultsAreSeenByAnotherThread)
     using_it = faults.Read().value_or(0) - between;
   }).join();
   EXPECT_GE(touching, kStack / 4'096 / 2);
-  EXPECT_LE(using_it, 2u);
+  // A sanitizer's shadow of the stack may still fault: a page for each eight.
+  EXPECT_LT(using_it, kStack / 4'096 / 4);
 }
 
 TEST(ResidencyTest, AStackIsNotTouchedBelowItsLimit) {
