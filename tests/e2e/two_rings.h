@@ -30,7 +30,7 @@ namespace xtreme::engine::testing {
 // One end of the cable.
 struct RingEnd {
   RingEnd(const std::string& device, const MemoryKernel::Link& link, std::atomic<uint64_t>* now,
-          const RingOptions& options) {
+          const RingOptions& options, base::Nanoseconds send_patience) {
     auto own_kernel = std::make_unique<MemoryKernel>(link);
     kernel = own_kernel.get();
     Engine::Options made;
@@ -47,6 +47,7 @@ struct RingEnd {
                   .context = now};
     made.clock_period = base::Seconds(3600);
     made.counters_period = base::Seconds(3600);
+    made.send_patience = send_patience;
     auto created = Engine::Create(std::move(made));
     EXPECT_TRUE(created.ok()) << created.status();
     engine = *std::move(created);
@@ -101,7 +102,9 @@ class TwoRingsTest : public ::testing::Test {
   static constexpr wire::Ipv4Address kB{10, 0, 0, 2};
   static constexpr wire::Ipv4Address kGroup{239, 1, 2, 3};
 
-  TwoRingsTest() : rig(connectx::SoftwareConnectX::Mode::kStep) {
+  // A closed ring's frames get `send_patience` to leave; the test then has to run the device.
+  explicit TwoRingsTest(base::Nanoseconds send_patience = {})
+      : rig(connectx::SoftwareConnectX::Mode::kStep) {
     RingOptions options;
     options.rx_buffers = 2048;
     options.hugepages = Hugepages::kNever;
@@ -109,9 +112,9 @@ class TwoRingsTest : public ::testing::Test {
     const wire::MacAddress mac_a(connectx::kMacA);
     const wire::MacAddress mac_b(connectx::kMacB);
     a = std::make_unique<RingEnd>("mlx5_0", MemoryKernel::Link{kA, mac_a, kB, mac_b}, &now,
-                                  options);
+                                  options, send_patience);
     b = std::make_unique<RingEnd>("mlx5_1", MemoryKernel::Link{kB, mac_b, kA, mac_a}, &now,
-                                  options);
+                                  options, send_patience);
     EXPECT_TRUE(a->ring->Start().ok());
     EXPECT_TRUE(b->ring->Start().ok());
   }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,11 @@ namespace xtreme::engine::testing {
 namespace {
 
 using UdpOverMlx5Test = TwoRingsTest;
+
+class ClosedRingTest : public TwoRingsTest {
+ protected:
+  ClosedRingTest() : TwoRingsTest(/*send_patience=*/base::Seconds(30)) {}
+};
 
 TEST_F(UdpOverMlx5Test, AMulticastDatagramIsACompletionAtTheOtherEnd) {
   const Handle sender = a->OpenSocket({.local = {{}, 6000}});
@@ -90,6 +97,23 @@ TEST_F(UdpOverMlx5Test, SendsWithoutADoorbellLeaveTogetherAtTheFlush) {
   EXPECT_TRUE(b->Poll().empty());
   a->ring->Flush();
   rig->Step();
+  const auto got = b->Poll();
+  ASSERT_EQ(got.size(), 16u);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(Text(got[i]), std::to_string(i));
+  Release(got);
+}
+
+TEST_F(ClosedRingTest, WhatWasSentBeforeTheRingClosedArrives) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  b->OpenSocket({.local = {kB, 7000}});
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_EQ(a->SendTo(client, {kB, 7000}, std::to_string(i), {.flags = kNoDoorbell}),
+              SendResult::kSent);
+  }
+  a->ring.reset();
+  auto buried = std::async(std::launch::async, [&] { a->engine->control().RunAndWait([] {}); });
+  // The control thread has the queue now, and waits for the device.
+  while (buried.wait_for(std::chrono::seconds(0)) != std::future_status::ready) rig->Step();
   const auto got = b->Poll();
   ASSERT_EQ(got.size(), 16u);
   for (int i = 0; i < 16; ++i) EXPECT_EQ(Text(got[i]), std::to_string(i));

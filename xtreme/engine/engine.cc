@@ -34,6 +34,7 @@ Engine::Engine(Options options)
       ticks_(options.ticks),
       clock_period_(options.clock_period),
       counters_period_(options.counters_period),
+      send_patience_(options.send_patience),
       kernel_(std::move(options.kernel)) {}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Options options) {

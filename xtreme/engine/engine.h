@@ -47,6 +47,8 @@ class Engine {
     TickSource ticks;
     base::Nanoseconds clock_period = base::Seconds(1);
     base::Nanoseconds counters_period = base::Milliseconds(100);
+    // How long a closed ring's frames have to leave. 0: they may be lost.
+    base::Nanoseconds send_patience = base::Milliseconds(50);
   };
 
   // The error of the kernel's side or of the control thread.
@@ -77,6 +79,7 @@ class Engine {
   // --- Any thread ---
 
   ControlThread& control() { return *control_; }
+  base::Nanoseconds send_patience() const { return send_patience_; }
   Kernel& kernel() { return *kernel_; }
   RingClock NewClock() const;
   base::Nanoseconds clock_period() const { return clock_period_; }
@@ -98,6 +101,7 @@ class Engine {
   const TickSource ticks_;
   const base::Nanoseconds clock_period_;
   const base::Nanoseconds counters_period_;
+  const base::Nanoseconds send_patience_;
   const std::unique_ptr<Kernel> kernel_;
   std::unique_ptr<host::TscClock> tsc_;  // Control thread, after Create().
 

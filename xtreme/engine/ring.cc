@@ -18,6 +18,7 @@
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
@@ -184,21 +185,10 @@ packet::Buffer* Ring::HoldPool() {
   return pool.at(0);
 }
 
-// Everything that needs the kernel or the device to end goes to the control thread, which gets to
-// it after all that this ring started before. The pool goes with this thread: one buffer that is
-// held keeps its memory until the queue is gone.
+// The pool goes with this thread: one buffer that is held keeps its memory until the queue is gone.
+// The control thread gets to the rest after all that this ring started before.
 void Ring::Bury() {
-  struct Remains {
-    std::unique_ptr<nic::QueuePair> queue;
-    std::shared_ptr<ControlSide> side;
-    std::vector<std::shared_ptr<SocketHoldings>> holdings;
-    std::vector<std::unique_ptr<KernelPort>> ports;
-    std::vector<packet::Buffer*> sending;
-    packet::Buffer* guard = nullptr;
-    std::shared_ptr<Mailbox> mailbox;
-    std::unique_ptr<stats::Publisher> publisher;
-  };
-  auto remains = std::make_shared<Remains>();
+  auto remains = std::make_shared<RingRemains>();
   remains->guard = HoldPool();
   udp_->sockets().ForEach([&](UdpSocket& socket) {
     if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
@@ -210,23 +200,15 @@ void Ring::Bury() {
   udp_.reset();
   if (core_->device.queue->fd() >= 0) mailbox_->waiter().Remove(core_->device.queue->fd());
   remains->queue = std::move(core_->device.queue);
+  remains->frames_completed = core_->sends.completed();
   remains->side = core_->host.control_side;
   remains->mailbox = mailbox_;
   remains->publisher = std::move(publisher_);
   notices_.clear();
   core_->device.pool.reset();
   ControlThread* control = &engine_->control();
-  control->Start(MakeOperation([remains, control] {
-    for (auto& holdings : remains->holdings) holdings->Release(*remains->side, *control);
-    for (int fd : remains->side->watched) control->Unwatch(fd);
-    remains->side->directory->Leave(remains->side->loopback.get());
-    if (remains->side->fault_count != 0) control->StopPeriodic(remains->side->fault_count);
-    remains->mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});
-    remains->ports.clear();
-    remains->queue.reset();
-    remains->publisher.reset();
-    for (packet::Buffer* buffer : remains->sending) packet::BufferPool::Release(buffer);
-    packet::BufferPool::Release(remains->guard);
+  control->Start(MakeOperation([remains, control, patience = engine_->send_patience()] {
+    remains->Bury(*control, patience);
   }));
 }
 

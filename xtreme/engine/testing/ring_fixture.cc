@@ -72,6 +72,7 @@ void RingTest::Open(bool start) {
                           .context = &now};
   engine_options.clock_period = clock_period;
   engine_options.counters_period = base::Seconds(3600);
+  engine_options.send_patience = {};  // Nobody runs the device meanwhile.
   auto created = Engine::Create(std::move(engine_options));
   ASSERT_TRUE(created.ok()) << created.status();
   engine = *std::move(created);
