@@ -4,6 +4,7 @@
 //
 //   63..48 number of the ring   47..24 place in its table   23..0 generation, never 0
 //
+// The upper half of the places are those of TCP, so that a handle tells which table has its object.
 // Invariant: a place's generation changes when its object goes, so an old handle finds nothing.
 
 #ifndef XTREME_XTREME_ENGINE_HANDLE_H_
@@ -31,11 +32,17 @@ constexpr uint32_t GenerationOf(Handle handle) {
   return static_cast<uint32_t>(handle) & kHandleFieldMask;
 }
 
+inline constexpr uint32_t kFirstTcpPlace = 1u << 23;
+// Whether a socket's handle is that of a connection or listener; else it is a UDP socket's.
+constexpr bool IsTcp(Handle handle) { return PlaceOf(handle) >= kFirstTcpPlace; }
+
 // Objects by handle. The table owns none of them. Never allocates after construction.
 template <typename T>
 class HandleTable {
  public:
-  HandleTable(uint16_t ring, uint32_t capacity) : ring_(ring), places_(capacity) {
+  // Its places are `first` and the `capacity` - 1 after it.
+  HandleTable(uint16_t ring, uint32_t capacity, uint32_t first = 0)
+      : ring_(ring), first_(first), places_(capacity) {
     for (uint32_t i = 0; i < capacity; ++i) places_[i].next_free = i + 1;
   }
 
@@ -47,21 +54,24 @@ class HandleTable {
     free_ = place.next_free;
     place.object = object;
     ++size_;
-    return MakeHandle(ring_, at, place.generation);
+    return MakeHandle(ring_, first_ + at, place.generation);
   }
 
   // Null for a stale handle.
   T* Find(Handle handle) const {
-    const uint32_t at = PlaceOf(handle);
+    const uint32_t at = PlaceOf(handle) - first_;
     if (at >= places_.size() || places_[at].generation != GenerationOf(handle)) return nullptr;
     return places_[at].object;
   }
 
   // What stands at a place now, of whatever generation; null when nothing does.
-  T* At(uint32_t place) const { return place < places_.size() ? places_[place].object : nullptr; }
+  T* At(uint32_t place) const {
+    const uint32_t at = place - first_;
+    return at < places_.size() ? places_[at].object : nullptr;
+  }
 
   void Erase(Handle handle) {
-    const uint32_t at = PlaceOf(handle);
+    const uint32_t at = PlaceOf(handle) - first_;
     Place& place = places_[at];
     place.object = nullptr;
     place.generation = place.generation == kHandleFieldMask ? 1 : place.generation + 1;
@@ -82,6 +92,7 @@ class HandleTable {
   };
 
   const uint16_t ring_;
+  const uint32_t first_;
   std::vector<Place> places_;
   uint32_t free_ = 0;
   uint32_t size_ = 0;

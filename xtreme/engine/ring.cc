@@ -21,6 +21,7 @@
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/residency.h"
 #include "xtreme/host/snapshot.h"

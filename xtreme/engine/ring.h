@@ -47,6 +47,7 @@ namespace xtreme::engine {
 
 class Engine;
 class RingLane;
+class Tcp;
 class TimerTable;
 class Udp;
 struct RingCore;
@@ -131,6 +132,7 @@ class Ring {
   bool VisitSocketCounters(Handle socket, const CounterVisitor& visit) const;
 
   Udp& udp() { return *udp_; }
+  Tcp& tcp() { return *tcp_; }
   RingCore& core() { return *core_; }
   // Shared with other threads; outlives the ring.
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
@@ -188,6 +190,7 @@ class Ring {
   // Data path.
   std::unique_ptr<RingCore> core_;
   std::unique_ptr<Udp> udp_;
+  std::unique_ptr<Tcp> tcp_;
   std::shared_ptr<Mailbox> mailbox_;
   std::unique_ptr<nic::RxFrame[]> frames_;
   std::unique_ptr<TimerTable> timers_;

@@ -27,6 +27,7 @@ enum SendFlag : uint32_t {
   kSendWantDone = 1 << 2,
   kSendWantWire = 1 << 3,
   kWarm = 1 << 4,
+  kMore = 1 << 5,  // TCP: more follows at once, a segment that is not full may wait for it.
 };
 
 struct SendOptions {

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tcp: the TCP of one ring: listeners and connections, from the received frame to the completion
+// and from the send to the posted frame; reached by Ring::tcp(). The protocol is stack/tcp's.
+//
+// Invariant: a handle's completions come in the order in which their causes happened, TERMINATED
+// last and once. Rules and ports are started here and done on the control thread; nothing here
+// enters the kernel, and nothing allocates but opening a listener.
+// Window: received bytes count against it until credited, by themselves when the last reference to
+// their buffer is dropped (on whatever thread; the owner's next poll sees it), or early, or only
+// (TcpSettings::manual_credit), by Credit(). Each byte is credited once.
+// Units: bytes, nanoseconds; addresses and ports in host order. Threads: the ring's owner.
+
+#ifndef XTREME_XTREME_ENGINE_TCP_H_
+#define XTREME_XTREME_ENGINE_TCP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "stack/base/time.h"
+#include "stack/wire/address.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/outcome.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/tcp_options.h"
+
+namespace xtreme::engine {
+
+struct TcpSocket;
+
+class Tcp {
+ public:
+  // --- Opening (tcp_open.cc) ---
+
+  // SYNs to `options.local` are welcome once OP_DONE (cookie 0) says that port and rule stand; if
+  // its status is not 0, close the listener. Each connection is an ACCEPTED: `socket` the child,
+  // `cookie` the listener's handle, source the peer, destination the local address.
+  // EINVAL: no port, or a setting out of range. EADDRNOTAVAIL: not an address of the interface.
+  // EADDRINUSE: a listener of the ring has it. EMFILE: max_connections. EOPNOTSUPP: the ring has no
+  // TCP (max_connections 0).
+  Outcome OpenListener(const TcpListenerOptions& options, Handle* handle);
+
+  // Starts a connection, which ends in exactly one of ESTABLISHED and TERMINATED (ECONNREFUSED,
+  // ETIMEDOUT, EHOSTUNREACH: no route or the next hop does not answer; EADDRINUSE: no port is free
+  // towards this peer, or the kernel refuses the one asked for). Sends before that are queued.
+  // EINVAL: a setting, or no unicast peer with a port. EADDRNOTAVAIL: not an address of the
+  // interface. ENETUNREACH: the route leads elsewhere than through this interface. EMFILE,
+  // EOPNOTSUPP: as above.
+  Outcome Connect(const TcpConnectOptions& options, Handle* handle);
+
+  // Null for a stale handle or a closed socket. Listeners too.
+  TcpSocket* Find(Handle handle) const;
+
+  // --- Sending (tcp_send.cc); `socket` is a connection ---
+
+  // All of it or nothing. With `payload.buffer` in place: at least a byte, and its reference goes
+  // over to the ring unless refused; else the bytes are copied. Of no bytes: kSent, and no
+  // completion follows. `options.flags`: SendFlag. Refused, and not for kRefusedState: one TX_SPACE
+  // follows when as much would be taken. kWarm: the same path without an effect but on caches.
+  SendResult Send(TcpSocket* socket, const Payload& payload, const SendOptions& options);
+  // As many of `bytes` as fit, copied; how many. `result`: of these, or why none. want_done and
+  // want_wire tell of the last byte taken.
+  size_t SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const SendOptions& options,
+                  SendResult* result);
+  // What Send of `length` bytes with kNowOrFail would say.
+  SendResult WouldSend(const TcpSocket* socket, size_t length) const;
+
+  // --- Receiving (tcp_receive.cc) ---
+
+  // Opens the window by `bytes` that were handed out and not credited yet; the release of their
+  // buffers credits them no more. EBADF; EINVAL: more than are owed.
+  Outcome Credit(Handle handle, uint32_t bytes);
+
+  // --- Closing (tcp_close.cc) ---
+
+  // FIN behind what is queued; receiving goes on. EBADF; ENOTCONN: a listener, or not established.
+  Outcome Shutdown(Handle handle);
+  // Only TX_DONEs and TERMINATED come any more. A connection goes on until the peer has everything
+  // and said FIN, or is reset after `timeout` (TERMINATED with ETIMEDOUT); kNever: after its
+  // close_timeout. Of a listener: what it accepted and was not handed out is reset. EBADF.
+  Outcome Close(Handle handle, base::Nanoseconds timeout = base::kNever);
+  // The same, and nothing comes any more. EBADF.
+  Outcome Detach(Handle handle, base::Nanoseconds timeout = base::kNever);
+  // RST; TERMINATED with ECONNABORTED. Of a listener: as Close. EBADF.
+  Outcome Abort(Handle handle);
+
+  // --- Settings and reports (tcp_settings.cc) ---
+
+  // EBADF.
+  Outcome SetUserData(Handle handle, uint64_t user_data);
+  // Those that can change at any time. A listener's: of later children. EBADF, EINVAL.
+  Outcome SetSettings(Handle handle, const TcpSettings& settings);
+  // False for a stale handle or a closed socket.
+  bool GetSettings(Handle handle, TcpSettings* settings) const;
+  bool Report(Handle handle, TcpReport* report) const;
+  // Calls `visit(name, meaning, value)` for each counter of one socket; false as above.
+  using CounterVisitor =
+      std::function<void(std::string_view name, std::string_view meaning, uint64_t value)>;
+  bool VisitSocketCounters(Handle handle, const CounterVisitor& visit) const;
+
+  // Nothing of any connection, detached ones included, waits for a peer: the process may end
+  // without a reset.
+  bool Quiescent() const;
+  // Connections and listeners with a handle.
+  uint32_t sockets() const;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_TCP_H_
