@@ -2,10 +2,12 @@
 #include "stack/wire/frame.h"
 
 #include <array>
-#include <optional>
 #include <span>
 
+#include "stack/wire/ipv4_frame.h"
+
 namespace xtreme::wire {
+
 FrameVerdict VerdictOf(EthernetError error) {
   switch (error) {
     case EthernetError::kNone:
@@ -64,20 +66,9 @@ FrameVerdict ParseDatagram(const Ipv4View& ip, uint8_t verified, UdpFrame* udp) 
 
 FrameVerdict ParseUdpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  UdpFrame* udp) {
-  const auto ethernet = EthernetView::Parse(std::span(frame, length_bytes));
-  if (!ethernet.ok()) return VerdictOf(ethernet.error());
-  if (ethernet->ether_type() != kEtherTypeIpv4) return FrameVerdict::kNotIpv4;
-  const auto ip = Ipv4View::Parse(ethernet->payload(), (verified & kIpChecksumVerified) != 0
-                                                           ? ChecksumCheck::kTrusted
-                                                           : ChecksumCheck::kVerify);
-  if (!ip.ok()) return VerdictOf(ip.error());
-  const std::optional<VlanTag> vlan = ethernet->vlan();
-  udp->vlan_tci = vlan ? vlan->tci() : UdpFrame::kNoVlan;
-  udp->flow.vlan_id = vlan ? vlan->id : 0;
-  udp->ip_offset = static_cast<uint8_t>(ethernet->header_bytes());
-  if (ip->protocol() != kIpProtocolUdp) return FrameVerdict::kNotUdp;
-  if (ip->IsFragment()) return FrameVerdict::kFragment;
-  return ParseDatagram(*ip, verified, udp);
+  return ParseIpv4Frame(
+      std::span(frame, length_bytes), verified, kIpProtocolUdp, FrameVerdict::kNotUdp, udp,
+      [&](const Ipv4View& ip) { return ParseDatagram(ip, verified, udp); });
 }
 
 base::CounterName DescribeReason(FrameVerdict verdict) {

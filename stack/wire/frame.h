@@ -58,10 +58,6 @@ enum class FrameVerdict : uint8_t {
 
 base::CounterName DescribeReason(FrameVerdict verdict);
 
-// The verdict on a frame whose Ethernet or IPv4 header is wrong; kUdp for kNone.
-FrameVerdict VerdictOf(EthernetError error);
-FrameVerdict VerdictOf(Ipv4Error error);
-
 // How many frames got each verdict.
 using FrameCounters = base::ReasonCounters<FrameVerdict>;
 

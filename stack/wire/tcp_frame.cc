@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stack/wire/tcp_frame.h"
 
-#include <optional>
 #include <span>
+
+#include "stack/wire/ipv4_frame.h"
 
 namespace xtreme::wire {
 namespace {
@@ -43,20 +44,9 @@ FrameVerdict ParseSegment(const Ipv4View& ip, uint8_t verified, TcpFrame* tcp) {
 
 FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  TcpFrame* tcp) {
-  const auto ethernet = EthernetView::Parse(std::span(frame, length_bytes));
-  if (!ethernet.ok()) return VerdictOf(ethernet.error());
-  if (ethernet->ether_type() != kEtherTypeIpv4) return FrameVerdict::kNotIpv4;
-  const auto ip = Ipv4View::Parse(ethernet->payload(), (verified & kIpChecksumVerified) != 0
-                                                           ? ChecksumCheck::kTrusted
-                                                           : ChecksumCheck::kVerify);
-  if (!ip.ok()) return VerdictOf(ip.error());
-  const std::optional<VlanTag> vlan = ethernet->vlan();
-  tcp->vlan_tci = vlan ? vlan->tci() : UdpFrame::kNoVlan;
-  tcp->flow.vlan_id = vlan ? vlan->id : 0;
-  tcp->ip_offset = static_cast<uint8_t>(ethernet->header_bytes());
-  if (ip->protocol() != kIpProtocolTcp) return FrameVerdict::kNotTcp;
-  if (ip->IsFragment()) return FrameVerdict::kFragment;
-  return ParseSegment(*ip, verified, tcp);
+  return ParseIpv4Frame(
+      std::span(frame, length_bytes), verified, kIpProtocolTcp, FrameVerdict::kNotTcp, tcp,
+      [&](const Ipv4View& ip) { return ParseSegment(ip, verified, tcp); });
 }
 
 }  // namespace xtreme::wire
