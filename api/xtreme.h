@@ -189,6 +189,8 @@ typedef struct xtreme_ring_options {
   const char* counters_directory; /* Where the counters are published; null: /dev/shm; "": not. */
   uint8_t counters_access;       /* Who may read them: 0 the user, 1 its group, 2 everybody. */
   uint8_t reserved[7];           /* 0. */
+  const char* control_cpus;      /* CPUs of the library's own thread, "0-3,8"; null or "": those of
+                                    the process, but those that owners are bound to. */
 } xtreme_ring_options;
 
 enum xtreme_wait {

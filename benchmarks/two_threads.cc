@@ -235,7 +235,6 @@ Row ControlStall() {
   constexpr char kUnit[] = "us over an idle loop";
   const Goal goal = {.most = 2};
   const double ticks_per_ns = MeasureTicksPerNs();
-  const Pinned pinned(0);
   double idle = 1e9, loaded = 1e9;
   for (int i = 0; i < kTries; ++i) {
     auto rig = RingRig::Make(RingRig::DefaultOptions());
@@ -244,6 +243,9 @@ Row ControlStall() {
     if (!socket.ok()) return Unmeasured(kName, kUnit, goal, socket.status());
     const absl::Status settled = (*rig)->Settle();
     if (!settled.ok()) return Unmeasured(kName, kUnit, goal, settled);
+    // As an application whose owner thread is bound to its core; the control thread then leaves it.
+    const Pinned pinned(0);
+    (*rig)->ring().Adopt();
     constexpr uint64_t kPolls = ControlLoad::polls();
     const auto nothing = [](uint64_t) {};
     idle = std::min(idle, LongestGapNs(**rig, kPolls, ticks_per_ns, nothing));

@@ -57,6 +57,7 @@ engine::RingOptions ToEngine(const xtreme_ring_options& c) {
   options.max_groups = c.max_groups;
   options.spin_us = c.spin_us;
   options.wait = static_cast<engine::WaitPolicy>(c.wait);
+  options.control_cpus = c.control_cpus == nullptr ? "" : c.control_cpus;
   options.counters_directory = c.counters_directory == nullptr ? "/dev/shm" : c.counters_directory;
   options.counters_access = static_cast<stats::Access>(c.counters_access);
   return options;

@@ -72,6 +72,9 @@ constexpr Setting kSettings[] = {
      offsetof(Options, counters_directory), Setting::kText, 0, 0, {}},
     {"counters_access", "Who may read the published counters.", offsetof(Options, counters_access),
      1, 0, 2, {0, 0, 0, 0}, false, kAccess},
+    {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process, "
+     "but those that owners of rings are bound to.",
+     offsetof(Options, control_cpus), Setting::kText, 0, 0, {}},
 };
 
 std::string Upper(std::string_view text) {
@@ -149,17 +152,16 @@ std::string FillProfile(std::string_view profile, Options* options) {
   if (found == kProfiles.end()) {
     return fmt::format("profile: '{}' asked, {} possible", profile, fmt::join(kProfiles, ", "));
   }
-  const char* interface = options->interface_name;
-  const char* counters_directory = options->counters_directory;
-  const uint64_t user_data = options->user_data;
-  const size_t size = options->size;
+  const Options before = *options;
   memset(options, 0, sizeof(Options));
-  options->size = size != 0 ? size : sizeof(Options);
-  options->interface_name = interface;
-  options->counters_directory = counters_directory;
-  options->user_data = user_data;
+  options->size = before.size != 0 ? before.size : sizeof(Options);
+  options->user_data = before.user_data;
   for (const Setting& setting : kSettings) {
-    if (setting.width == Setting::kText) continue;
+    if (setting.width == Setting::kText) {
+      memcpy(reinterpret_cast<uint8_t*>(options) + setting.offset,
+             reinterpret_cast<const uint8_t*>(&before) + setting.offset, sizeof(char*));
+      continue;
+    }
     WriteNumber(setting, setting.defaults[found - kProfiles.begin()], options);
   }
   return "";

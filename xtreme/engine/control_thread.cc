@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <future>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,7 @@ absl::StatusOr<std::unique_ptr<ControlThread>> ControlThread::Create() {
         absl::StrCat("create control thread: no fd, ", std::generic_category().message(error)));
   }
   std::unique_ptr<ControlThread> control(new ControlThread(epoll_fd, wake_fd));
+  control->cpus_ = host::CpuSet::OfProcess();
   epoll_event event = {.events = EPOLLIN, .data = {.fd = wake_fd}};
   epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event);
   // The application's signals are the application's: the new thread inherits a full mask.
@@ -108,7 +110,29 @@ uint64_t ControlThread::StartPeriodic(base::Nanoseconds period, std::function<vo
 
 void ControlThread::StopPeriodic(uint64_t number) { periodic_.erase(number); }
 
+bool ControlThread::UseCpus(const host::CpuSet& cpus) {
+  const host::CpuSet before = std::exchange(cpus_, cpus);
+  if (Bind()) return true;
+  cpus_ = before;
+  return false;
+}
+
+bool ControlThread::KeepOff(int cpu) {
+  owners_cpus_.Add(cpu);
+  return Bind() && !host::CpuSet::OfThisThread().Has(cpu);
+}
+
+bool ControlThread::Bind() {
+  host::CpuSet left = cpus_;
+  for (int cpu = 0; cpu < host::CpuSet::kMaxCpus; ++cpu) {
+    if (owners_cpus_.Has(cpu)) left.Remove(cpu);
+  }
+  return left.empty() ? cpus_.Bind() : left.Bind();
+}
+
 void ControlThread::Loop() {
+  // Of whoever made it: a thread that is bound to one CPU for its rings, perhaps.
+  Bind();
   constexpr auto kTimeoutMs = static_cast<int>(kPeriod / base::Milliseconds(1));
   for (;;) {
     const bool last = stop_.load(std::memory_order_acquire);

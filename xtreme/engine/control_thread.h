@@ -7,7 +7,8 @@
 // back as a Notice to the ring's Inbox. The thread also serves fds (netlink, ARP replies, watched
 // fds, port events) and periodic work (clock samples, port counters).
 // Invariant: operations of one starter run in the order they were started; everything on this
-// thread runs one at a time. It takes no signals.
+// thread runs one at a time. It takes no signals, and runs where the process may, but off the CPUs
+// that owners of rings are bound to, as long as that leaves one.
 // Units: nanoseconds. Threads: said per function.
 
 #ifndef XTREME_XTREME_ENGINE_CONTROL_THREAD_H_
@@ -23,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "stack/base/time.h"
 #include "xtreme/engine/inbox.h"
+#include "xtreme/host/cpus.h"
 
 namespace xtreme::engine {
 
@@ -76,6 +78,12 @@ class ControlThread {
   uint64_t StartPeriodic(base::Nanoseconds period, std::function<void()> work);
   void StopPeriodic(uint64_t number);
 
+  // Runs on `cpus` from now on, in place of those that the process may use at its creation. False:
+  // the system leaves none of them.
+  bool UseCpus(const host::CpuSet& cpus);
+  // A ring's owner is bound to `cpu`. False: there is no other, and the two share it.
+  bool KeepOff(int cpu);
+
   // How long a started operation may wait at most before it is looked at.
   static constexpr base::Nanoseconds kPeriod = base::Milliseconds(1);
 
@@ -87,6 +95,7 @@ class ControlThread {
   };
 
   ControlThread(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
+  bool Bind();
   void Loop();
   void ServeFds(int timeout_ms);
   void RunRequests();
@@ -98,6 +107,8 @@ class ControlThread {
   std::atomic<bool> stop_{false};
 
   // Control thread.
+  host::CpuSet cpus_;         // It may run on.
+  host::CpuSet owners_cpus_;  // Of these, to keep off.
   std::map<int, std::shared_ptr<std::function<void(uint32_t)>>> watched_;
   std::map<uint64_t, Periodic> periodic_;
   uint64_t next_periodic_ = 1;

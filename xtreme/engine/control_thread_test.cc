@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <future>
+#include <memory>
+#include <thread>
 #include <vector>
 
 namespace xtreme::engine {
@@ -96,6 +98,54 @@ TEST(ControlThreadTest, PeriodicWorkRepeatsUntilStopped) {
   });
   third.get_future().wait();
   control->RunAndWait([&] { EXPECT_EQ(runs, 3); });
+}
+
+// The CPUs of the thread.
+host::CpuSet CpusOf(ControlThread& control) {
+  host::CpuSet cpus;
+  control.RunAndWait([&cpus] { cpus = host::CpuSet::OfThisThread(); });
+  return cpus;
+}
+
+TEST(ControlThreadTest, RunsWhereTheProcessMayAlsoWhenMadeByABoundThread) {
+  const host::CpuSet process = host::CpuSet::OfThisThread();
+  std::unique_ptr<ControlThread> control;
+  std::thread bound([&] {
+    int cpu = 0;
+    while (!process.Has(cpu)) ++cpu;
+    host::CpuSet one;
+    one.Add(cpu);
+    ASSERT_TRUE(one.Bind());
+    control = MakeThread();
+  });
+  bound.join();
+  EXPECT_EQ(CpusOf(*control), process);
+}
+
+TEST(ControlThreadTest, KeepsOffTheCpusOfOwnersAsLongAsOneIsLeft) {
+  const host::CpuSet process = host::CpuSet::OfThisThread();
+  auto control = MakeThread();
+  int kept_off = 0;
+  for (int cpu = 0; cpu < host::CpuSet::kMaxCpus; ++cpu) {
+    if (!process.Has(cpu)) continue;
+    const bool last = ++kept_off == process.count();
+    control->RunAndWait([&] { EXPECT_EQ(control->KeepOff(cpu), !last) << cpu; });
+    EXPECT_EQ(CpusOf(*control).Has(cpu), last) << cpu;
+  }
+  EXPECT_EQ(CpusOf(*control), process);
+}
+
+TEST(ControlThreadTest, RunsOnTheCpusItIsToldToUse) {
+  auto control = MakeThread();
+  const host::CpuSet process = CpusOf(*control);
+  int cpu = 0;
+  while (!process.Has(cpu)) ++cpu;
+  host::CpuSet one;
+  one.Add(cpu);
+  control->RunAndWait([&] { EXPECT_TRUE(control->UseCpus(one)); });
+  EXPECT_EQ(CpusOf(*control), one);
+  control->RunAndWait([&] { EXPECT_FALSE(control->UseCpus(host::CpuSet())); });
+  EXPECT_EQ(CpusOf(*control), one);
 }
 
 }  // namespace

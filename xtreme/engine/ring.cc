@@ -23,6 +23,7 @@
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/host/cpus.h"
 #include "xtreme/host/residency.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/stats/publisher.h"
@@ -58,10 +59,21 @@ absl::StatusOr<packet::BufferPool::Handle> MakePool(const RingOptions& options,
        .hugepages = PoolHugepages(options.hugepages)});
 }
 
+// Moves the control thread, on which this runs, if the options say where.
+absl::Status UseControlCpus(Engine* engine, const RingOptions& options) {
+  if (options.control_cpus.empty()) return absl::OkStatus();
+  const auto cpus = host::CpuSet::Parse(options.control_cpus);
+  if (!cpus.ok()) return cpus.status();
+  if (engine->control().UseCpus(*cpus)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("run the control thread on CPUs ",
+                                                 options.control_cpus, ": errno ", errno));
+}
+
 // The part of bring-up that the control thread does.
 absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailbox>& mailbox,
                      std::string* description) {
   const RingOptions& options = core->options;
+  if (absl::Status moved = UseControlCpus(engine, options); !moved.ok()) return moved;
   auto port = engine->OpenPort(options.interface_name);
   if (!port.ok()) return port.status();
   std::string arithmetic;
@@ -151,7 +163,7 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
 void Ring::Adopt() {
   owner_ = ThisThread();
   core_->device.pool->Adopt();
-  if (core_->device.started) CountFaultsOfOwner();
+  if (core_->device.started) WatchOwner();
 }
 
 packet::Buffer* Ring::AcquireBuffer() {

@@ -163,7 +163,8 @@ class Ring {
 
   // The start (ring_start.cc).
   void MakeResident();
-  void CountFaultsOfOwner();
+  void WatchOwner();
+  void CountFaults(int tid);
   // The events of a poll.
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
   void TellKept();

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "xtreme/host/cpus.h"
 
 namespace xtreme::engine {
 namespace {
@@ -57,6 +58,12 @@ absl::Status RingOptions::Validate() const {
   };
   for (const Range& range : ranges) {
     if (absl::Status status = Check(range); !status.ok()) return status;
+  }
+  if (!control_cpus.empty()) {
+    if (const auto cpus = host::CpuSet::Parse(control_cpus); !cpus.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ring option control_cpus: ", cpus.status().message()));
+    }
   }
   return absl::OkStatus();
 }

@@ -53,6 +53,11 @@ struct RingOptions {
   uint32_t spin_us = 50;                // Hybrid wait; 0 .. 1,000,000.
   WaitPolicy wait = WaitPolicy::kBusy;
 
+  // Where the process's control thread runs, "0-3,8"; empty: wherever the process may. It keeps off
+  // the CPUs that owners are bound to when they start their rings, as long as one is left. The last
+  // ring opened that names CPUs decides.
+  std::string control_cpus;
+
   // Where the counters are published (xtreme/stats/layout.h); empty: nowhere.
   std::string counters_directory;
   stats::Access counters_access = stats::Access::kUser;

@@ -10,6 +10,7 @@
 #include <cstdio>
 #endif
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/control_side.h"
@@ -19,6 +20,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/host/cpus.h"
 #include "xtreme/host/residency.h"
 #include "xtreme/host/thread_faults.h"
 
@@ -48,7 +50,7 @@ absl::Status Ring::Start() {
   core_->device.queue->Refill();
   udp_->Warm();
   Flush();
-  CountFaultsOfOwner();
+  WatchOwner();
   Publish();
   return absl::OkStatus();
 }
@@ -71,20 +73,30 @@ void Ring::MakeResident() {
   absl::StrAppend(&description_, "; ", residency_->ToString());
 }
 
-void Ring::CountFaultsOfOwner() {
-  engine_->control().RunAndWait([this, tid = ::gettid()] {
-    ControlThread& control = engine_->control();
-    ControlSide& side = *core_->host.control_side;
-    const auto faults = std::make_shared<host::ThreadFaults>(tid);
-    const auto sample = [faults, mailbox = mailbox_, seen = faults->Read().value_or(0)]() mutable {
-      const uint64_t now = faults->Read().value_or(seen);
-      if (now == seen) return;
-      const uint64_t rise = now - std::exchange(seen, now);
-      mailbox->Push(MakeNotice([rise](Ring& ring) { ring.OnPageFaults(rise); }));
-    };
-    if (side.fault_count != 0) control.StopPeriodic(side.fault_count);
-    side.fault_count = control.StartPeriodic(engine_->clock_period(), sample);
+// What the control thread is told of the owner's thread.
+void Ring::WatchOwner() {
+  const std::optional<int> cpu = host::CpuSet::OfThisThread().Single();
+  bool shared = false;
+  engine_->control().RunAndWait([this, cpu, &shared, tid = ::gettid()] {
+    shared = cpu.has_value() && !engine_->control().KeepOff(*cpu);
+    CountFaults(tid);
   });
+  if (shared) absl::StrAppend(&description_, "; the control thread shares CPU ", *cpu);
+}
+
+// Control thread.
+void Ring::CountFaults(int tid) {
+  ControlThread& control = engine_->control();
+  ControlSide& side = *core_->host.control_side;
+  const auto faults = std::make_shared<host::ThreadFaults>(tid);
+  const auto sample = [faults, mailbox = mailbox_, seen = faults->Read().value_or(0)]() mutable {
+    const uint64_t now = faults->Read().value_or(seen);
+    if (now == seen) return;
+    const uint64_t rise = now - std::exchange(seen, now);
+    mailbox->Push(MakeNotice([rise](Ring& ring) { ring.OnPageFaults(rise); }));
+  };
+  if (side.fault_count != 0) control.StopPeriodic(side.fault_count);
+  side.fault_count = control.StartPeriodic(engine_->clock_period(), sample);
 }
 
 void Ring::OnPageFaults(uint64_t rise) {
