@@ -72,8 +72,8 @@ constexpr Setting kSettings[] = {
      offsetof(Options, counters_directory), Setting::kText, 0, 0, {}},
     {"counters_access", "Who may read the published counters.", offsetof(Options, counters_access),
      1, 0, 2, {0, 0, 0, 0}, false, kAccess},
-    {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process, "
-     "but those that owners of rings are bound to.",
+    {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process,"
+     " but those that owners of rings are bound to.",
      offsetof(Options, control_cpus), Setting::kText, 0, 0, {}},
 };
 
