@@ -188,7 +188,8 @@ typedef struct xtreme_ring_options {
   uint64_t link_bits_per_second; /* 0: what the port says. */
   const char* counters_directory; /* Where the counters are published; null: /dev/shm; "": not. */
   uint8_t counters_access;       /* Who may read them: 0 the user, 1 its group, 2 everybody. */
-  uint8_t reserved[7];           /* 0. */
+  uint8_t reserved[3];           /* 0. */
+  uint32_t device_memory;        /* Bytes in the NIC that long frames are sent from; 0: none. */
   const char* control_cpus;      /* CPUs of the library's own thread, "0-3,8"; null or "": those of
                                     the process, but those that owners are bound to. */
 } xtreme_ring_options;

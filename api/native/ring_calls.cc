@@ -51,6 +51,7 @@ engine::RingOptions ToEngine(const xtreme_ring_options& c) {
   options.signal_every = c.signal_every;
   options.neighbour_queue = c.neighbour_queue;
   options.blueflame = c.blueflame != 0;
+  options.device_memory = c.device_memory;
   options.completions = c.completions;
   options.poll_batch = c.poll_batch;
   options.max_sockets = c.max_sockets;

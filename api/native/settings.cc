@@ -63,6 +63,10 @@ constexpr Setting kSettings[] = {
      offsetof(Options, wait), 1, 0, 2, {0, 0, 2, 1}, false, kWaits},
     {"blueflame", "Write small WQEs straight to the NIC, where the device has it.",
      offsetof(Options, blueflame), 1, 0, 1, {1, 1, 1, 1}, false, kSwitch},
+    {"device_memory", "Bytes of on-device memory that frames too long for a WQE are sent from,"
+     " where the device has it and BlueFlame; 0: they are gathered.",
+     offsetof(Options, device_memory), 4,
+     0, 1 << 20, {32'768, 0, 0, 0}, true},
     {"spin_us", "Hybrid wait: microseconds to spin before sleeping.", offsetof(Options, spin_us), 4,
      0, 1'000'000, {50, 50, 50, 20}},
     {"link_bits_per_second", "Rate that the burst arrives at; 0: what the port says.",

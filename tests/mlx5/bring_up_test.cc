@@ -95,13 +95,26 @@ TEST_P(BringUpTest, AnyCallMayFailWithoutLeavingObjects) {
 
 TEST_P(BringUpTest, WithoutADoorbellRegisterOfItsOwnItRingsAndSaysSo) {
   nic_ = OpenPort(PortOptions("mlx5_0"));
-  ASSERT_TRUE(connectx_->FailNext("ALLOC_UAR", ENOMEM));
+  ASSERT_TRUE(connectx_->FailNext("ALLOC_UAR", EOPNOTSUPP));
   auto queues = nic_->CreateQueuePair({}, pool_.get());
   ASSERT_TRUE(queues.ok()) << queues.status();
   EXPECT_FALSE((*queues)->capabilities().blueflame);
   EXPECT_THAT((*queues)->capabilities().ToString(),
               testing::ContainsRegex("lacking: .*a doorbell register"));
   queues->reset();
+  nic_.reset();
+}
+
+TEST_P(BringUpTest, WhenRegistersRunOutTheErrorSaysSoAndNothingIsLeft) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  const connectx::LiveObjects before = connectx_->live_objects();
+  ASSERT_TRUE(connectx_->FailNext("ALLOC_UAR", ENOMEM));
+  const auto made = nic_->CreateQueuePair({}, pool_.get());
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(made.status().message()),
+              testing::AllOf(HasSubstr("doorbell register (UAR) on mlx5_0"),
+                             HasSubstr("none is left")));
+  EXPECT_EQ(connectx_->live_objects(), before);
   nic_.reset();
 }
 

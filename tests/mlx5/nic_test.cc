@@ -13,7 +13,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/mlx5/nic_testing.h"
-#include "tests/mlx5/test_devices.h"
 
 namespace xtreme::mlx5 {
 namespace {
@@ -23,26 +22,7 @@ using connectx::UdpFrame;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class NicTest : public testing::TestWithParam<TestDevice> {
- protected:
-  void StepAll() {
-    while (connectx_->Step()) {
-    }
-  }
-  // From here on B receives UDP to `port`.
-  std::unique_ptr<nic::Rule> Listen(TestPort& port, uint16_t udp_port, uint32_t tag = 0) {
-    nic::FlowRule rule = UdpRule(udp_port);
-    rule.tag = tag;
-    auto added = port.nic->AddRule(rule, port.queues.get());
-    EXPECT_TRUE(added.ok()) << added.status();
-    port.queues->Refill();
-    return added.ok() ? *std::move(added) : nullptr;
-  }
-  void TearDown() override { connectx_.ExpectClean(); }
-  static const connectx::Device::Features& offered() { return GetParam().options.features; }
-
-  connectx::ConnectXRig connectx_{SoftwareConnectX::Mode::kStep, {}, GetParam().options};
-};
+class NicTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, NicTest, testing::ValuesIn(TestDevices()), DeviceName);
 
 TEST_P(NicTest, FindsTheDeviceByNameAndListsThemWhenItIsNotThere) {

@@ -18,6 +18,7 @@
 
 #include "gtest/gtest.h"
 #include "stack/packet/buffer_pool.h"
+#include "tests/mlx5/test_devices.h"
 #include "tools/connectx/connectx_rig.h"
 #include "xtreme/mlx5/nic.h"
 
@@ -90,6 +91,28 @@ struct TestPort {
   packet::BufferPool::Handle pool;
   std::unique_ptr<Nic> nic;
   std::unique_ptr<nic::QueuePair> queues;
+};
+
+// A test of the driver on each of TestDevices(), which must have found nothing to object to.
+class DeviceTest : public testing::TestWithParam<TestDevice> {
+ protected:
+  void StepAll() {
+    while (connectx_->Step()) {
+    }
+  }
+  // From here on `port`, which is B, receives UDP to `udp_port`.
+  std::unique_ptr<nic::Rule> Listen(TestPort& port, uint16_t udp_port, uint32_t tag = 0) {
+    nic::FlowRule rule = UdpRule(udp_port);
+    rule.tag = tag;
+    auto added = port.nic->AddRule(rule, port.queues.get());
+    EXPECT_TRUE(added.ok()) << added.status();
+    port.queues->Refill();
+    return added.ok() ? *std::move(added) : nullptr;
+  }
+  void TearDown() override { connectx_.ExpectClean(); }
+  static const connectx::Device::Features& offered() { return GetParam().options.features; }
+
+  connectx::ConnectXRig connectx_{connectx::SoftwareConnectX::Mode::kStep, {}, GetParam().options};
 };
 
 }  // namespace xtreme::mlx5

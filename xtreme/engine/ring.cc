@@ -83,6 +83,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
                                            .receive_queue_frames = options.rx_queue_frames,
                                            .signal_every = options.signal_every,
                                            .blueflame = options.blueflame,
+                                           .device_memory_bytes = options.device_memory,
                                            .interrupts = true},
                                           pool->get());
   if (!queue.ok()) return queue.status();
@@ -99,6 +100,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   device.max_inline_bytes = got.max_inline_bytes;
   device.mtu = port->nic->capabilities().mtu;
   device.transmit_checksum = got.transmit_checksum;
+  device.device_memory = got.device_memory_bytes != 0;
   device.queue = *std::move(queue);
   device.ifindex = port->ifindex;
   device.vlan_id = port->vlan_id;
@@ -234,6 +236,8 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   base::VisitCounters(core_->tally.counters, in("ring"));
   base::VisitCounters(core_->tally.refusals, in("ring"));
   base::VisitCounters(core_->device.queue->counters(), in("queue"));
+  visit("queue", "device_memory_bytes", "on-device memory that the send queue has",
+        core_->device.queue->capabilities().device_memory_bytes);
   visit("queue", "rx_low_water", "least number of posted receive buffers seen",
         core_->device.started ? core_->tally.queue_low_water : 0);
   const packet::BufferPool& pool = *core_->device.pool;

@@ -63,6 +63,7 @@ struct RingDevice {
   uint32_t max_inline_bytes = 0;
   uint32_t mtu = 0;              // Of the port at bring-up: what a buffer of the pool holds.
   bool transmit_checksum = false;
+  bool device_memory = false;    // The queue has some: what is too long for a WQE may go there.
   bool started = false;
   bool broken = false;
 };

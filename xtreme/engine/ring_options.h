@@ -44,6 +44,7 @@ struct RingOptions {
   uint32_t signal_every = 32;           // 1 .. tx_queue_frames / 2.
   uint32_t neighbour_queue = 16;        // 0 .. 1,024.
   bool blueflame = true;
+  uint32_t device_memory = 0;           // Bytes; 0, or a power of two up to 2^20.
 
   // The loop.
   uint32_t completions = 1024;          // Power of two, 64 .. 65,536.

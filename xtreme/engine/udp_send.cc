@@ -26,6 +26,16 @@ uint16_t FlagsOf(const SendOptions& options) {
                                ((options.flags & kWarm) != 0 ? nic::kTxWarm : 0));
 }
 
+// Posts a frame whose payload is copied on the way, into its WQE or to on-device memory. kTooLong:
+// neither has room for it.
+nic::TxStatus PostCopy(RingCore& core, nic::TxFrame frame, SendRecord* record) {
+  frame.key = 0;
+  const nic::TxStatus status = core.Post(frame, record);
+  if (status != nic::TxStatus::kTooLong) return status;
+  core.Reap(1);  // Gives room on the device back.
+  return core.Post(frame, record);
+}
+
 }  // namespace
 
 SendResult Udp::Refuse(UdpSocket& socket, SendResult reason) {
@@ -137,15 +147,20 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
                     .socket = socket.handle,
                     .cookie = options.cookie,
                     .buffer = payload.buffer};
-  if (payload.buffer == nullptr &&
-      flow.header_bytes + payload.length > core_->device.max_inline_bytes) {
-    record.buffer = core_->device.pool->Acquire();
-    if (record.buffer == nullptr) return Refuse(socket, SendResult::kRefusedBuffers);
-    memcpy(record.buffer->data, payload.data, payload.length);
-    frame.payload = record.buffer->data;
+  const bool in_wqe = flow.header_bytes + payload.length <= core_->device.max_inline_bytes;
+  nic::TxStatus status = nic::TxStatus::kTooLong;
+  if (payload.buffer == nullptr && (in_wqe || core_->device.device_memory)) {
+    status = PostCopy(*core_, frame, record.wants != kWantNothing ? &record : nullptr);
   }
-  const bool noted = record.buffer != nullptr || record.wants != kWantNothing;
-  const nic::TxStatus status = core_->Post(frame, noted ? &record : nullptr);
+  if (status == nic::TxStatus::kTooLong) {
+    if (payload.buffer == nullptr) {
+      record.buffer = core_->device.pool->Acquire();
+      if (record.buffer == nullptr) return Refuse(socket, SendResult::kRefusedBuffers);
+      memcpy(record.buffer->data, payload.data, payload.length);
+      frame.payload = record.buffer->data;
+    }
+    status = core_->Post(frame, &record);
+  }
   if (status != nic::TxStatus::kPosted) [[unlikely]] {
     if (record.buffer != payload.buffer) packet::BufferPool::ReleaseByOwner(record.buffer);
     return ResultOf(socket, status);

@@ -72,6 +72,27 @@ TEST_F(UdpSendTest, WithoutADeviceThatComputesChecksumsSoftwareDoes) {
   }
 }
 
+TEST_F(UdpSendTest, LongDatagramIsCopiedToTheDeviceWhileThereIsRoomAndTakesNoBuffer) {
+  nic_options.device_memory_bytes = 4'096;
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const std::string datagram(1'000, 'd');
+  const uint64_t free = Counter("pool", "free");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Send(socket, datagram), SendResult::kSent);
+  EXPECT_EQ(Counter("pool", "free"), free);
+  EXPECT_EQ(Counter("queue", "device_memory_bytes"), 4'096u);
+  EXPECT_EQ(Counter("queue", "tx_device_memory"), 4u);
+  EXPECT_EQ(Send(socket, datagram), SendResult::kSent) << "gathered";
+  EXPECT_EQ(Counter("queue", "tx_device_memory"), 4u);
+  EXPECT_EQ(Counter("pool", "free"), free - 1);
+  queue().CompleteSends();
+  EXPECT_EQ(Send(socket, datagram), SendResult::kSent);
+  EXPECT_EQ(Counter("queue", "tx_device_memory"), 5u);
+  const SentFrame& last = queue().sent().back();
+  EXPECT_EQ(PayloadOf(last, Parse(last)), datagram);
+}
+
 TEST_F(UdpSendTest, NoDoorbellWaitsForTheFlushOfAPoll) {
   Open();
   const Handle socket = OpenSocket(7000);

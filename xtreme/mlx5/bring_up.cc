@@ -19,6 +19,10 @@ constexpr uint32_t kEthernetHeaderBytes = 14;
 constexpr uint32_t kVlanTagBytes = 4;
 constexpr uint32_t kMaxQueueFrames = 8192;  // 32,768 WQEBBs: the most a send queue can have.
 constexpr uint32_t kAcknowledgeEvery = 1024;
+// Of on-device memory: less holds no frame worth the while.
+constexpr uint32_t kLeastDeviceMemory = 4096;
+constexpr uint32_t kMostDeviceMemory = 1 << 20;
+constexpr uint32_t kCacheLineLog2 = 6;
 
 uint32_t Log2(uint32_t power_of_two) {
   return static_cast<uint32_t>(std::countr_zero(power_of_two));
@@ -75,7 +79,7 @@ absl::StatusOr<std::unique_ptr<QueuePair>> BringUp::Run() {
   for (auto step : {&BringUp::CheckOptions, &BringUp::FitToDevice, &BringUp::RegisterPool,
                     &BringUp::OwnDoorbellRegister, &BringUp::OpenChannel,
                     &BringUp::CreateCompletionQueues, &BringUp::CreateQueues,
-                    &BringUp::LocateRings, &BringUp::BringToSend}) {
+                    &BringUp::LocateRings, &BringUp::TakeDeviceMemory, &BringUp::BringToSend}) {
     if (absl::Status status = (this->*step)(); !status.ok()) return status;
   }
   return Compose();
@@ -137,12 +141,20 @@ absl::Status BringUp::RegisterPool() {
   return absl::OkStatus();
 }
 
-// libmlx5 gives each thread domain a register of its own. Without one the queue works on a register
-// that others may share: 8-byte doorbells stay whole there, BlueFlame would not.
+// libmlx5 gives each thread domain a register of its own. When the device has none left, that is
+// the end of it: two rings on one register would hold each other up unseen. A device that has no
+// registers to give away (a VM's) has one that all share: 8-byte doorbells stay whole there,
+// BlueFlame would not.
 absl::Status BringUp::OwnDoorbellRegister() {
   ibv_td_init_attr td_attributes{};
   errno = 0;
   verbs_->thread_domain.reset(ibv_alloc_td(device_.context.get(), &td_attributes));
+  if (verbs_->thread_domain == nullptr && (errno == ENOMEM || errno == ENOSPC)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "allocate a doorbell register (UAR) on ", device_.name,
+        ": one asked for this ring, none is left on the device (errno ", errno,
+        "); close rings or other programs on it"));
+  }
   if (verbs_->thread_domain == nullptr) {
     Lack(absl::StrCat("a doorbell register of its own, and BlueFlame: ",
                       VerbsError(errno, "allocate").message()));
@@ -251,6 +263,59 @@ absl::Status BringUp::LocateRings() {
   return absl::OkStatus();
 }
 
+// On-device memory is an offer: without it, or without BlueFlame, which alone makes it worth while,
+// frames are gathered. Programs share what the device has, so less is taken where it runs short.
+absl::Status BringUp::TakeDeviceMemory() {
+  const uint32_t asked = options_.device_memory_bytes;
+  if (asked == 0) return absl::OkStatus();
+  if (memory_.send.blueflame_bytes == 0) {
+    Lack("on-device memory: not used without BlueFlame");
+    return absl::OkStatus();
+  }
+  if (!AllocateDeviceMemory()) {
+    Lack(absl::StrCat("on-device memory: ", asked, " bytes asked, ",
+                      device_.limits.device_memory_bytes == 0
+                          ? std::string("not in the device")
+                          : absl::StrCat("none left of ", device_.limits.device_memory_bytes)));
+    return absl::OkStatus();
+  }
+  const auto bytes = uint32_t{1} << memory_.send.device_memory.bytes_log2;
+  if (bytes < std::bit_floor(asked)) {
+    Lack(absl::StrCat("on-device memory: ", asked, " bytes asked, the device gave ", bytes,
+                      " of ", device_.limits.device_memory_bytes));
+  }
+  mlx5dv_dm direct{};
+  mlx5dv_obj object{.dm = {verbs_->device_memory.get(), &direct}};
+  if (int error = mlx5dv_init_obj(&object, MLX5DV_OBJ_DM)) {
+    return VerbsError(error, "locate on-device memory");
+  }
+  memory_.send.device_memory.bytes = static_cast<uint8_t*>(direct.buf);
+  errno = 0;
+  // An int, because the macro would mix enumerations.
+  constexpr int kAccess = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
+  verbs_->device_region.reset(
+      ibv_reg_dm_mr(device_.pd.get(), verbs_->device_memory.get(), 0, bytes, kAccess));
+  if (verbs_->device_region == nullptr) {
+    return VerbsError(errno, absl::StrCat("register ", bytes, " bytes of on-device memory"));
+  }
+  memory_.send.device_memory.key = verbs_->device_region->lkey;
+  return absl::OkStatus();
+}
+
+bool BringUp::AllocateDeviceMemory() {
+  const uint64_t most =
+      std::min<uint64_t>({options_.device_memory_bytes, device_.limits.device_memory_bytes,
+                          kMostDeviceMemory});
+  for (uint64_t bytes = std::bit_floor(most); bytes >= kLeastDeviceMemory; bytes /= 2) {
+    ibv_alloc_dm_attr attributes{.length = bytes, .log_align_req = kCacheLineLog2};
+    verbs_->device_memory.reset(ibv_alloc_dm(device_.context.get(), &attributes));
+    if (verbs_->device_memory == nullptr) continue;
+    memory_.send.device_memory.bytes_log2 = Log2(static_cast<uint32_t>(bytes));
+    return true;
+  }
+  return false;
+}
+
 // Nothing is posted before this: the receive queue of a raw QP takes frames from INIT on as soon as
 // its record shows a WQE.
 absl::Status BringUp::BringToSend() {
@@ -279,6 +344,8 @@ std::unique_ptr<QueuePair> BringUp::Compose() {
   got.min_inline_header_bytes = kMinInlineBytes;
   got.send_queue_frames = (1u << memory_.send.wqebbs_log2) / kMaxWqebbs;
   got.receive_queue_frames = 1u << memory_.receive.wqes_log2;
+  got.device_memory_bytes =
+      verbs_->device_memory == nullptr ? 0 : 1u << memory_.send.device_memory.bytes_log2;
   got.mtu = mtu_;
   got.link_bits_per_second = limits.link_bits_per_second;
   got.device = absl::StrCat(device_.name, " port ", device_.port);
@@ -286,7 +353,8 @@ std::unique_ptr<QueuePair> BringUp::Compose() {
       memory_,
       SendQueue::Options{.signal_every = options_.signal_every,
                          .max_frame_bytes = max_frame_bytes(),
-                         .timestamps = timestamps},
+                         .timestamps = timestamps,
+                         .checksums = limits.checksums},
       ReceiveQueue::Options{.buffer_bytes = pool_->payload_bytes(),
                             .checksums = limits.checksums,
                             .timestamps = timestamps},

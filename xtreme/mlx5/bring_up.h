@@ -38,6 +38,8 @@ class QueuePairVerbs final : public QueuePairObjects {
   VerbsHandle<ibv_mr> region;           // The pool's memory.
   VerbsHandle<ibv_td> thread_domain;    // A doorbell register of our own; may be null.
   VerbsHandle<ibv_pd> parent_domain;    // The device's domain with that register; may be null.
+  VerbsHandle<ibv_dm> device_memory;    // Both may be null.
+  VerbsHandle<ibv_mr> device_region;
   VerbsHandle<ibv_comp_channel> channel;  // May be null.
   VerbsHandle<ibv_cq> receive_cq;
   VerbsHandle<ibv_cq> send_cq;
@@ -71,6 +73,8 @@ class BringUp {
   absl::Status CreateCompletionQueues();
   absl::Status CreateQueues();
   absl::Status LocateRings();
+  absl::Status TakeDeviceMemory();
+  bool AllocateDeviceMemory();
   absl::Status BringToSend();
   std::unique_ptr<QueuePair> Compose();
 

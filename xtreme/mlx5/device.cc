@@ -107,6 +107,7 @@ absl::Status QueryLimits(Device* device) {
   limits.receive_wqes = limits.wqebbs;
   limits.cqes = static_cast<uint32_t>(attributes.orig_attr.max_cqe);
   limits.checksums = (attributes.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM) != 0;
+  limits.device_memory_bytes = attributes.max_dm_size;
   limits.timestamp_mask = attributes.completion_timestamp_mask;
   limits.clock_khz = attributes.hca_core_clock;
   ibv_port_attr port{};

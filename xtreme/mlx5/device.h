@@ -34,6 +34,7 @@ struct DeviceLimits {
   uint32_t receive_wqes = 0;
   uint32_t cqes = 0;            // Of one completion queue.
   bool checksums = false;       // Both ways, of raw packets.
+  uint64_t device_memory_bytes = 0;  // On-device, of all programs together.
   uint64_t timestamp_mask = 0;  // Valid bits of a CQE's time; 0: none.
   uint64_t clock_khz = 0;       // Nominal; 0: not told.
   uint64_t link_bits_per_second = 0;

@@ -4,9 +4,10 @@
 //
 // Invariant: the device must find WQEs when it sees the record, and the record when it sees the
 // doorbell. Each step that needs order calls the function whose name says which, in this order:
-// WQEs, OrderWqeBeforeRecord, record, OrderRecordBeforeDoorbell, doorbell or BlueFlame,
-// FlushBlueFlame. On x86 ordinary stores stay in order, so only the compiler is held back before
-// the record; the registers are write-combining memory, which is ordered by SFENCE alone.
+// on-device memory, FlushDeviceMemory, WQEs, OrderWqeBeforeRecord, record,
+// OrderRecordBeforeDoorbell, doorbell or BlueFlame, FlushBlueFlame. On x86 ordinary stores stay in
+// order, so only the compiler is held back before the record; registers and on-device memory are
+// write-combining, which is ordered by SFENCE alone.
 // Byte order: records are big endian; a doorbell is the first 8 bytes of a WQE as they lie.
 // Threads: one writer a record and a register.
 
@@ -20,6 +21,17 @@
 #include "stack/base/byte_order.h"
 
 namespace xtreme::mlx5 {
+
+// Bytes written to on-device memory before the record that covers the WQE which names them: the
+// device may follow the record on its own, and they may stand in a write-combining buffer until
+// then.
+inline void FlushDeviceMemory() {
+#if defined(__aarch64__)
+  asm volatile("dmb oshst" ::: "memory");
+#else
+  asm volatile("sfence" ::: "memory");
+#endif
+}
 
 // WQEs in memory before the doorbell record that covers them: the device may read the record at any
 // time, on its own, and fetch what it covers.

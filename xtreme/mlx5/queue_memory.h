@@ -21,6 +21,13 @@ struct CompletionQueueMemory {
   uint32_t cqn = 0;
 };
 
+// Memory in the NIC that frames are sent from, mapped write-combining.
+struct DeviceMemory {
+  uint8_t* bytes = nullptr;  // 64-byte aligned.
+  uint32_t bytes_log2 = 0;   // 0: none.
+  uint32_t key = 0;          // Under which its addresses begin at 0.
+};
+
 struct SendQueueMemory {
   uint8_t* wqebbs = nullptr;            // 64-byte aligned.
   uint32_t wqebbs_log2 = 0;             // Four blocks a frame.
@@ -29,6 +36,7 @@ struct SendQueueMemory {
   uint8_t* doorbell_register = nullptr;
   uint32_t blueflame_bytes = 0;         // 0: doorbells only.
   uint32_t qpn = 0;
+  DeviceMemory device_memory;           // Only with BlueFlame.
   CompletionQueueMemory completions;    // At least one CQE a frame.
 };
 

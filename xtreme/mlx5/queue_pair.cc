@@ -22,6 +22,12 @@ QueuePair::~QueuePair() = default;
 
 // For ReceiveReady(), which reads no more than this.
 void QueuePair::ShowNextCompletion() {
+  if (receive_.ended()) [[unlikely]] {
+    static constexpr uint8_t kNothing = 0;
+    receive_peek_ = &kNothing;
+    receive_phase_ = 1;
+    return;
+  }
   receive_peek_ = receive_.completions().peek();
   receive_phase_ = receive_.completions().phase();
 }

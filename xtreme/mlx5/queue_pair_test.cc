@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -313,12 +315,114 @@ TEST_F(QueuePairTest, FlushedReceivesReturnTheirBuffersAndTheCauseIsKept) {
     device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
   }
   EXPECT_EQ(Receive(), 1u) << "what came before the error is delivered";
+  EXPECT_FALSE(queues_->error().has_value()) << "and the error keeps its place behind it";
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Receive(), 0u);
   EXPECT_EQ(pool_->free_count(), free + kFrames);
   EXPECT_EQ(queues_->counters().rx_errors, 7u);
   ASSERT_TRUE(queues_->error().has_value());
   EXPECT_TRUE(queues_->error()->receive);
   EXPECT_THAT(queues_->error()->text, HasSubstr("receive queue: local length error"));
   EXPECT_EQ(queues_->Refill(), 0u);
+}
+
+TEST_F(QueuePairTest, EverySyndromeOfEitherQueueBecomesItsErrorInWords) {
+  constexpr uint8_t kSyndromes[] = {
+      MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR,        MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+      MLX5_CQE_SYNDROME_LOCAL_PROT_ERR,          MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
+      MLX5_CQE_SYNDROME_MW_BIND_ERR,             MLX5_CQE_SYNDROME_BAD_RESP_ERR,
+      MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR,        MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
+      MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR,       MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
+      MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
+      MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR};
+  std::set<std::string> texts;
+  for (const bool receive : {false, true}) {
+    for (const uint8_t syndrome : kSyndromes) {
+      PlainDevice device;
+      QueuePair queues(device.memory(), {.signal_every = 2}, {}, {}, pool_.get(), nullptr);
+      queues.Refill();
+      queues.Post({.header = header_.data(), .payload = payload_.data(), .header_length = 42,
+                   .payload_length = 22, .key = 0, .flags = 0});
+      if (receive) device.CompleteReceive(0, MLX5_CQE_RESP_ERR, syndrome);
+      if (!receive) device.CompleteSend(0, MLX5_CQE_REQ_ERR, syndrome);
+      std::array<nic::RxFrame, 4> frames;
+      std::array<nic::TxCompletion, 4> sent;
+      EXPECT_EQ(queues.PollReceive(frames), 0u);
+      EXPECT_EQ(queues.PollSend(sent), receive ? 0u : 1u);
+      ASSERT_TRUE(queues.error().has_value()) << int{syndrome};
+      EXPECT_EQ(queues.error()->syndrome, syndrome);
+      EXPECT_EQ(queues.error()->receive, receive);
+      EXPECT_TRUE(texts.insert(queues.error()->text).second) << "words of its own";
+    }
+  }
+}
+
+TEST_F(QueuePairTest, FrameLongerThanItsBufferIsDroppedAndCounted) {
+  queues_->Refill();
+  const uint32_t free = pool_->free_count();
+  device_.CompleteReceive(60);
+  device_.CompleteReceive(1523);
+  device_.CompleteReceive(0xffffffff);
+  device_.CompleteReceive(1522);
+  EXPECT_EQ(Receive(), 1u);
+  EXPECT_EQ(Receive(), 0u) << "the two that cannot be";
+  EXPECT_EQ(Receive(), 1u);
+  EXPECT_EQ(queues_->counters().rx_malformed, 2u);
+  EXPECT_EQ(queues_->counters().rx_frames, 2u);
+  EXPECT_EQ(pool_->free_count(), free + 4);
+  EXPECT_FALSE(queues_->error().has_value());
+}
+
+TEST_F(QueuePairTest, CompletionOfNoPostedBufferEndsTheReceiveQueue) {
+  device_.CompleteReceive(60);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Receive(), 0u);
+  EXPECT_EQ(queues_->counters().rx_malformed, 1u);
+  ASSERT_TRUE(queues_->error().has_value());
+  EXPECT_THAT(queues_->error()->text, HasSubstr("no buffer is posted"));
+  EXPECT_FALSE(queues_->ReceiveReady()) << "nothing is left to poll for";
+  EXPECT_EQ(queues_->Refill(), 0u);
+}
+
+TEST_F(QueuePairTest, SendCompletionOfNoPostedFrameIsPassedOverAndCounted) {
+  device_.CompleteSend(0);
+  EXPECT_THAT(Sent(), testing::IsEmpty());
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(2);
+  device_.CompleteSend(2);
+  device_.CompleteSend(17);
+  device_.CompleteSend(6);
+  EXPECT_THAT(Sent(), testing::ElementsAre(2, 4));
+  EXPECT_EQ(queues_->counters().tx_malformed, 3u);
+}
+
+TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {
+  alignas(64) std::array<uint8_t, 4096> memory{};
+  QueuePairMemory queue_memory = device_.memory();
+  queue_memory.send.device_memory = {.bytes = memory.data(), .bytes_log2 = 12, .key = 0x7700};
+  queues_ = std::make_unique<QueuePair>(queue_memory, SendQueue::Options{.signal_every = 2},
+                                        ReceiveQueue::Options{}, nic::Capabilities{},
+                                        pool_.get(), nullptr);
+  const auto segment = [&](uint32_t wqebb) { return device_.wqe(wqebb) + 80; };
+  for (uint32_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(Post(1042), nic::TxStatus::kPosted) << "without a key it is copied";
+    EXPECT_EQ(base::LoadBe32(segment(2 * i)), 1000u);
+    EXPECT_EQ(base::LoadBe32(segment(2 * i) + 4), 0x7700u);
+    EXPECT_EQ(base::LoadBe64(segment(2 * i) + 8), 1024u * i);
+    EXPECT_EQ(memory[1024 * i + 999], 0x77);
+  }
+  EXPECT_EQ(queues_->counters().tx_blueflame, 4u);
+  EXPECT_EQ(Post(1042), nic::TxStatus::kTooLong);
+  ASSERT_EQ(Post(1042, 0, /*key=*/0x5500), nic::TxStatus::kPosted);
+  EXPECT_EQ(base::LoadBe32(segment(8) + 4), 0x5500u);
+  EXPECT_EQ(queues_->counters().tx_device_memory, 4u);
+  EXPECT_EQ(queues_->counters().tx_device_memory_bytes, 4000u);
+  EXPECT_EQ(queues_->counters().tx_device_memory_full, 1u);
+  EXPECT_EQ(queues_->counters().tx_gathered, 1u);
+  device_.CompleteSend(2);
+  EXPECT_THAT(Sent(), testing::ElementsAre(2));
+  ASSERT_EQ(Post(1042), nic::TxStatus::kPosted) << "the completion gave room back";
+  EXPECT_EQ(base::LoadBe64(segment(10) + 8), 0u);
 }
 
 TEST_F(QueuePairTest, SyndromeOfTheFailedSendReplacesAFlushSeenFirst) {

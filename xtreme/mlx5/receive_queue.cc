@@ -29,6 +29,7 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& opti
       record_(memory.record),
       pool_(pool),
       counters_(counters),
+      buffer_bytes_(options.buffer_bytes),
       checksum_mask_(options.checksums ? nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk : 0),
       constant_flags_(options.timestamps ? nic::kRxTimestamp : 0),
       posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
@@ -52,25 +53,22 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
   const CqeRing cqes = completions_.ring();
   const Posted* const posted = posted_.get();
   const uint32_t mask = mask_;
+  const uint32_t buffer_bytes = buffer_bytes_;
   const uint32_t checksum_mask = checksum_mask_;
   const uint32_t constant_flags = constant_flags_;
   const uint32_t first = completions_.consumer();
   uint32_t index = first;
   uint64_t bytes = 0;
   nic::RxFrame* frame = out.data();
-  nic::RxFrame* const end = frame + out.size();
+  // No more than were posted, whatever the device wrote.
+  nic::RxFrame* const end = frame + std::min<size_t>(out.size(), producer_ - first);
   packet::Buffer* buffer = posted[index & mask].buffer;
   while (frame != end) {
     const uint8_t op_owner = cqes.OpOwner(index);
     const mlx5_cqe64& cqe = cqes.At(index);
     const Posted& next = posted[(index + 1) & mask];
-    if (!IsReceivedFrame(op_owner)) [[unlikely]] {
-      if (!IsWritten(op_owner) || index == producer_) break;
-      TakeError(index++, error);
-      buffer = next.buffer;
-      continue;
-    }
     const uint32_t length = FrameBytes(cqe);
+    if (!IsReceivedFrame(op_owner) || length > buffer_bytes) [[unlikely]] break;
     buffer->length = length;
     bytes += length;
     frame->buffer = buffer;
@@ -85,6 +83,10 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
     ++frame;
   }
   const auto frames = static_cast<uint32_t>(frame - out.data());
+  // Trouble waits until what came before it was handed out.
+  if (frames == 0 && IsWritten(cqes.OpOwner(index))) [[unlikely]] {
+    index = TakeErrors(index, error);
+  }
   if (index != first) Take(index - first, frames, bytes);
   return frames;
 }
@@ -99,11 +101,37 @@ void ReceiveQueue::Take(uint32_t cqes, uint32_t frames, uint64_t bytes) {
   counters_->rx_empty += posted() == 0;
 }
 
-void ReceiveQueue::TakeError(uint32_t index, std::optional<nic::QueueError>* error) {
+uint32_t ReceiveQueue::TakeErrors(uint32_t index, std::optional<nic::QueueError>* error) {
+  const CqeRing& cqes = completions_.ring();
+  if (index == producer_) {
+    TakeStray(error);
+    return index;
+  }
+  for (; index != producer_ && IsWritten(cqes.OpOwner(index)); ++index) {
+    const mlx5_cqe64& cqe = cqes.At(index);
+    const bool received = IsReceivedFrame(cqes.OpOwner(index));
+    if (received && FrameBytes(cqe) <= buffer_bytes_) break;
+    packet::BufferPool::ReleaseByOwner(posted_[index & mask_].buffer);
+    if (received) {
+      ++counters_->rx_malformed;
+      continue;
+    }
+    broken_ = true;
+    ++counters_->rx_errors;
+    NoteError(ParseError(cqe), /*receive=*/true, error);
+  }
+  return index;
+}
+
+// A completion, and nothing is posted: from here on the indices of the two queues do not agree, and
+// no further completion can be believed.
+void ReceiveQueue::TakeStray(std::optional<nic::QueueError>* error) {
+  if (ended()) return;
   broken_ = true;
-  ++counters_->rx_errors;
-  NoteError(ParseError(completions_.ring().At(index)), /*receive=*/true, error);
-  packet::BufferPool::ReleaseByOwner(posted_[index & mask_].buffer);
+  ++counters_->rx_malformed;
+  if (error->has_value()) return;
+  *error = nic::QueueError{.receive = true,
+                           .text = "receive queue: a completion, and no buffer is posted"};
 }
 
 uint32_t ReceiveQueue::Refill() {

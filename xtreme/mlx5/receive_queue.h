@@ -40,12 +40,15 @@ class ReceiveQueue {
   ~ReceiveQueue();
 
   // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
+  // CQEs of no posted buffer, or of more bytes than one has, are counted and give nothing.
   uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
   uint32_t Refill();
   uint32_t TakeLowWater();
 
   uint32_t posted() const { return producer_ - completions_.consumer(); }
   uint32_t size() const { return mask_ + 1; }
+  // In error, and nothing is left to be taken.
+  bool ended() const { return broken_ && posted() == 0; }
   CompletionQueue& completions() { return completions_; }
 
  private:
@@ -55,7 +58,9 @@ class ReceiveQueue {
     uint8_t* data = nullptr;
   };
 
-  void TakeError(uint32_t index, std::optional<nic::QueueError>* error);
+  // Errors, and CQEs of what cannot be, from `index` on; up to which.
+  uint32_t TakeErrors(uint32_t index, std::optional<nic::QueueError>* error);
+  void TakeStray(std::optional<nic::QueueError>* error);
   void Take(uint32_t cqes, uint32_t frames, uint64_t bytes);
 
   // Constant.
@@ -64,6 +69,7 @@ class ReceiveQueue {
   uint32_t* const record_;
   packet::BufferPool* const pool_;
   nic::QueueCounters* const counters_;
+  const uint32_t buffer_bytes_;
   const uint16_t checksum_mask_;
   const uint16_t constant_flags_;
 

@@ -6,8 +6,19 @@
 #include <cstring>
 
 #include "xtreme/mlx5/queue_error.h"
+#include "xtreme/mlx5/software_checksum.h"
 
 namespace xtreme::mlx5 {
+namespace {
+
+// Finishes the checksums of a frame that stands whole in its WQE, and asks for none of them.
+void SumInline(uint8_t* wqe, uint32_t header_length, uint32_t payload_length) {
+  const std::span frame(wqe + kInlineOffset, header_length + payload_length);
+  FinishChecksums(ChecksumsOf(wqe), frame.first(header_length), frame.subspan(header_length));
+  SetChecksums(wqe, 0);
+}
+
+}  // namespace
 
 SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
                      nic::QueueCounters* counters, uint32_t* completions_due)
@@ -23,6 +34,7 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       next_wqe_(memory.wqebbs),
       signal_at_(options.signal_every - 1),
       next_register_(reinterpret_cast<uintptr_t>(memory.doorbell_register)),
+      device_memory_(memory.device_memory, (mask_ + 1) / kMaxWqebbs),
       frames_((mask_ + 1) / kMaxWqebbs),
       frames_at_(std::make_unique<uint32_t[]>(size_t{mask_} + 1)),
       completions_(memory.completions) {
@@ -30,26 +42,76 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
 }
 
 // The queue is full, a signal is due, or a WQE of the longest kind might cross the ring's end:
-// whichever is first. In distances from posted_, as counts wrap.
+// whichever is first. In distances from posted_, as counts wrap. Where checksums are finished here,
+// every frame needs attention.
 void SendQueue::UpdateAttention() {
   const uint32_t used = posted_ - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   const uint32_t before_end = (mask_ + 1 - (producer_ & mask_)) / kMaxWqebbs;
-  attention_at_ = posted_ + std::min({room, signal_at_ - posted_, before_end});
+  const uint32_t most = options_.checksums ? room : 0;
+  attention_at_ = posted_ + std::min({most, signal_at_ - posted_, before_end});
 }
 
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   if (posted_ - completed_ >= frames_) return Refuse();
+  constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
+  if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
+  return PostAsked(frame);
+}
+
+// What the device is asked for and cannot do is done here.
+nic::TxStatus SendQueue::PostSummed(const nic::TxFrame& frame) {
+  uint8_t header[kMaxHeaderBytes];
+  Copy64(header, frame.header);
+  FinishChecksums(frame.flags, std::span(header).first(frame.header_length),
+                  {frame.payload, frame.payload_length});
+  nic::TxFrame summed = frame;
+  summed.header = header;
+  summed.flags &= static_cast<uint16_t>(~(nic::kTxIpChecksum | nic::kTxL4Checksum));
+  return PostAsked(summed);
+}
+
+nic::TxStatus SendQueue::PostAsked(const nic::TxFrame& frame) {
+  return frame.header_length + frame.payload_length <= kMaxInlineFrameBytes ? PostWhole(frame)
+                                                                            : PostLong(frame);
+}
+
+nic::TxStatus SendQueue::PostWhole(const nic::TxFrame& frame) {
   const uint32_t bytes = frame.header_length + frame.payload_length;
-  const bool whole = bytes <= kMaxInlineFrameBytes;
-  if (!whole && (frame.key == 0 || bytes > options_.max_frame_bytes)) {
-    return nic::TxStatus::kTooLong;
-  }
-  counters_->tx_gathered += !whole;
-  counters_->tx_warm += (frame.flags & nic::kTxWarm) != 0;
+  const uint32_t segments = SegmentsWithInline(bytes);
   uint8_t* const wqe = NextWqe();
-  const uint32_t wqebbs = WriteFrame(wqe, frame);
-  return Commit(wqe, wqebbs, bytes, frame.flags);
+  WriteFrame(wqe, frame, bytes, segments);
+  WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
+  return Commit(wqe, WqebbsOfSegments(segments), bytes, frame.flags);
+}
+
+nic::TxStatus SendQueue::PostLong(const nic::TxFrame& frame) {
+  const uint32_t bytes = frame.header_length + frame.payload_length;
+  if (bytes > options_.max_frame_bytes) return nic::TxStatus::kTooLong;
+  const Gather payload = PlaceOf(frame);
+  if (payload.key == 0) return nic::TxStatus::kTooLong;
+  const uint32_t header_segments = SegmentsWithInline(frame.header_length);
+  uint8_t* const wqe = NextWqe();
+  WriteFrame(wqe, frame, frame.header_length, header_segments + 1);
+  WriteGatheredFrame(wqe, frame, payload, header_segments);
+  return Commit(wqe, WqebbsOfSegments(header_segments + 1), bytes, frame.flags);
+}
+
+// On the device if there is room, else where the payload lies; key 0: it has none there.
+Gather SendQueue::PlaceOf(const nic::TxFrame& frame) {
+  const Gather here = {reinterpret_cast<uintptr_t>(frame.payload), frame.key};
+  if (device_memory_.present()) {
+    const auto address = device_memory_.Write(frame.payload, frame.payload_length, posted_ + 1,
+                                              completed_);
+    if (address.has_value()) {
+      ++counters_->tx_device_memory;
+      counters_->tx_device_memory_bytes += frame.payload_length;
+      return {*address, device_memory_.key()};
+    }
+    counters_->tx_device_memory_full += here.key != 0;
+  }
+  counters_->tx_gathered += here.key != 0;
+  return here;
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
@@ -58,6 +120,7 @@ nic::TxStatus SendQueue::PostSpecial(const nic::TxTemplate& flow, const uint8_t*
   const uint32_t bytes = flow.header_length + payload_length;
   uint8_t* const wqe = NextWqe();
   TemplateWriter(flow).Write(wqe, producer_, payload, payload_length);
+  if (!options_.checksums) SumInline(wqe, flow.header_length, payload_length);
   return Commit(wqe, WqebbsWithInline(bytes), bytes, flags);
 }
 
@@ -127,23 +190,14 @@ uint32_t SendQueue::PostRun(const nic::TxTemplate& flow,
   return static_cast<uint32_t>(count);
 }
 
-// Any frame that fits; returns the WQE's blocks.
-uint32_t SendQueue::WriteFrame(uint8_t* wqe, const nic::TxFrame& frame) {
-  const uint32_t bytes = frame.header_length + frame.payload_length;
-  const bool whole = bytes <= kMaxInlineFrameBytes;
-  const uint32_t inline_bytes = whole ? bytes : frame.header_length;
-  const uint32_t head_segments = SegmentsWithInline(inline_bytes);
-  const uint32_t segments = whole ? head_segments : head_segments + 1;
+// All of a WQE but the frame's bytes.
+void SendQueue::WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
+                           uint32_t segments) {
   const uint32_t opcode = frame.flags & nic::kTxWarm ? MLX5_OPCODE_NOP : MLX5_OPCODE_SEND;
   WriteControl(wqe, static_cast<uint16_t>(producer_), opcode, qpn_, segments,
                Completion::kOnError);
   WriteEthernet(wqe, frame.flags, inline_bytes);
-  if (whole) {
-    WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
-  } else {
-    WriteGatheredFrame(wqe, frame, head_segments);
-  }
-  return WqebbsOfSegments(segments);
+  counters_->tx_warm += opcode == MLX5_OPCODE_NOP;
 }
 
 // The WQE stands in scratch_; its place is [slot, slot + wqebbs) of the ring, modulo its size.
@@ -168,24 +222,36 @@ nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
 uint32_t SendQueue::Poll(std::span<nic::TxCompletion> out,
                          std::optional<nic::QueueError>* error) {
   uint32_t taken = 0;
-  for (; taken < out.size(); ++taken) {
+  uint32_t passed = 0;
+  for (; taken < out.size(); ++passed) {
     const mlx5_cqe64* cqe = completions_.Peek();
     if (cqe == nullptr) break;
-    if (IsSent(cqe->op_own)) [[likely]] {
-      const uint32_t wqebb = WqeCounter(*cqe);
-      completed_ = frames_at_[wqebb & mask_];
-      oldest_wqebb_ = wqebb + WqebbsOfSegments(SegmentsOf(WqeAt(wqebb)));
-      --*completions_due_;
-      out[taken] = {completed_, options_.timestamps ? HardwareClock(*cqe) : 0};
-    } else {
-      out[taken] = TakeError(*cqe, error);
+    if (!IsSent(cqe->op_own)) [[unlikely]] {
+      out[taken++] = TakeError(*cqe, error);
+    } else if (TakeSent(*cqe)) [[likely]] {
+      out[taken++] = {completed_, options_.timestamps ? HardwareClock(*cqe) : 0};
     }
     completions_.Pop();
   }
-  if (taken == 0) return 0;
+  if (passed == 0) return 0;
   completions_.Publish();
   UpdateAttention();
   return taken;
+}
+
+bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
+  const uint32_t wqebb = WqeCounter(cqe);
+  const uint32_t frames = frames_at_[wqebb & mask_];
+  // Blocks that hold no signalled frame still have the count of one that completed in an earlier
+  // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
+  if (frames - completed_ - 1 >= posted_ - completed_) [[unlikely]] {
+    ++counters_->tx_malformed;
+    return false;
+  }
+  completed_ = frames;
+  oldest_wqebb_ = wqebb + WqebbsOfSegments(SegmentsOf(WqeAt(wqebb)));
+  --*completions_due_;
+  return true;
 }
 
 // In error the device completes every WQE with a CQE of its own, signalled or not. Those that were

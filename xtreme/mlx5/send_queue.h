@@ -17,6 +17,7 @@
 #include <span>
 
 #include "xtreme/mlx5/completion_queue.h"
+#include "xtreme/mlx5/device_memory.h"
 #include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_memory.h"
 #include "xtreme/mlx5/send_wqe.h"
@@ -30,6 +31,7 @@ class SendQueue {
     uint32_t signal_every = 32;       // 1 .. a quarter of the frames the ring holds.
     uint32_t max_frame_bytes = 1518;  // MTU, Ethernet header and a VLAN tag.
     bool timestamps = true;           // CQEs carry a time.
+    bool checksums = true;            // The device computes them; else they are finished here.
   };
 
   // `counters` and `completions_due`, which the queue keeps at the number of CQEs that will come,
@@ -50,7 +52,8 @@ class SendQueue {
   void Flush();
 
   // Takes completions; see nic::QueuePair::PollSend. An error CQE ends the queue: its frames count
-  // as completed, with no time, and `error` gets the cause if it is the first.
+  // as completed, with no time, and `error` gets the cause if it is the first. One that names no
+  // posted frame is counted and passed over.
   uint32_t Poll(std::span<nic::TxCompletion> out, std::optional<nic::QueueError>* error);
 
   // Free-running counts of frames.
@@ -65,7 +68,14 @@ class SendQueue {
   // As many as need no attention, from the first on.
   uint32_t PostRun(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   nic::TxStatus Refuse();
-  uint32_t WriteFrame(uint8_t* wqe, const nic::TxFrame& frame);
+  // Post() where there is room.
+  nic::TxStatus PostSummed(const nic::TxFrame& frame);
+  nic::TxStatus PostAsked(const nic::TxFrame& frame);
+  nic::TxStatus PostWhole(const nic::TxFrame& frame);
+  nic::TxStatus PostLong(const nic::TxFrame& frame);
+  Gather PlaceOf(const nic::TxFrame& frame);
+  void WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
+                  uint32_t segments);
 
   // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
   // and rings for it.
@@ -81,6 +91,8 @@ class SendQueue {
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
   uint8_t* TakeRegister();
 
+  // False: it names no signalled frame that waits.
+  bool TakeSent(const mlx5_cqe64& cqe);
   nic::TxCompletion TakeError(const mlx5_cqe64& cqe, std::optional<nic::QueueError>* error);
   const uint8_t* WqeAt(uint32_t wqebb) const { return wqebbs_ + (wqebb & mask_) * kWqebbBytes; }
 
@@ -104,6 +116,7 @@ class SendQueue {
   uint32_t signal_at_;               // The count at which the next frame is signalled.
   uintptr_t next_register_;          // For doorbells: one half of it or the other.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
+  DeviceMemoryRing device_memory_;
 
   // Consumer side.
   uint32_t frames_;                          // The queue's size; 0 once it is broken.

@@ -5,8 +5,9 @@
 //   control segment (16) | Ethernet segment (14), inline bytes, to a multiple of 16 | data segment
 //
 // A short frame stands whole in the Ethernet segment's inline part; of a long one the headers do,
-// and a data segment names the payload. So the headers are always inline, which satisfies every
-// device, whatever part of a frame its steering must see. Pure functions on plain memory.
+// and a data segment names the payload, in memory or on the device. So the headers are always
+// inline, which satisfies every device, whatever part of a frame its steering must see. Pure
+// functions on plain memory.
 // Byte order: big endian in the WQE, host in arguments. Spec: mlx5dv.h; PRM, "Send WQE".
 
 #ifndef XTREME_XTREME_MLX5_SEND_WQE_H_
@@ -47,6 +48,8 @@ constexpr uint32_t WqebbsWithInline(uint32_t inline_bytes) {
 constexpr uint32_t WqebbsOfSegments(uint32_t segments) { return (segments + 3) / 4; }
 // Segments of a WQE as its control segment says.
 inline uint32_t SegmentsOf(const uint8_t* wqe) { return base::LoadBe32(wqe + 4) & 0x3f; }
+// The checksums that a WQE asks of the device, as TxFlags.
+inline uint32_t ChecksumsOf(const uint8_t* wqe) { return wqe[20] >> 6; }
 
 // Whether and when a WQE writes a CQE.
 enum class Completion : uint8_t {
@@ -68,6 +71,10 @@ inline void WriteControl(uint8_t* wqe, uint16_t wqebb_index, uint32_t opcode, ui
 // Changes it in a WQE that is written.
 inline void SetCompletion(uint8_t* wqe, Completion completion) {
   wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] = static_cast<uint8_t>(completion);
+}
+
+inline void SetChecksums(uint8_t* wqe, uint32_t flags) {
+  wqe[20] = static_cast<uint8_t>((flags & (nic::kTxIpChecksum | nic::kTxL4Checksum)) << 6);
 }
 
 // The first 8 bytes as they lie: what rings for the WQE.
@@ -148,15 +155,24 @@ struct TemplateWriter {
   CopyShort(to + header_length, payload, payload_length);
 }
 
+// Bytes that the device reads where they lie.
+struct Gather {
+  uint64_t address = 0;  // Under `key`.
+  uint32_t key = 0;
+};
+
+inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t bytes) {
+  base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, byte_count), bytes);
+  base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, lkey), from.key);
+  base::StoreBe64(segment + offsetof(mlx5_wqe_data_seg, addr), from.address);
+}
+
 // Writes the header inline and a data segment for the payload behind `header_segments`
 // (SegmentsWithInline of the header's length).
-inline void WriteGatheredFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t header_segments) {
+inline void WriteGatheredFrame(uint8_t* wqe, const nic::TxFrame& frame, const Gather& payload,
+                               uint32_t header_segments) {
   Copy64(wqe + kInlineOffset, frame.header);
-  uint8_t* data = wqe + header_segments * kSegmentBytes;
-  base::StoreBe32(data + offsetof(mlx5_wqe_data_seg, byte_count), frame.payload_length);
-  base::StoreBe32(data + offsetof(mlx5_wqe_data_seg, lkey), frame.key);
-  base::StoreBe64(data + offsetof(mlx5_wqe_data_seg, addr),
-                  reinterpret_cast<uintptr_t>(frame.payload));
+  WriteDataSegment(wqe + header_segments * kSegmentBytes, payload, frame.payload_length);
 }
 
 }  // namespace xtreme::mlx5

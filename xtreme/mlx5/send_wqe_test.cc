@@ -105,7 +105,8 @@ TEST_F(SendWqeTest, GatheredFrameHasHeadersInlineAndOneDataSegment) {
   const auto* payload = reinterpret_cast<const uint8_t*>(uintptr_t{0x1122334455667788});
   const nic::TxFrame frame{.header = header_.data(), .payload = payload, .header_length = 42,
                            .payload_length = 1400, .key = 0xdeadbeef, .flags = 0};
-  WriteGatheredFrame(wqe_.data(), frame, SegmentsWithInline(42));
+  WriteGatheredFrame(wqe_.data(), frame, {reinterpret_cast<uintptr_t>(frame.payload), frame.key},
+                     SegmentsWithInline(42));
   EXPECT_THAT(Bytes(30, 42), ElementsAreArray(std::span(header_).first(42)));
   EXPECT_THAT(Bytes(80, 16), ElementsAre(0, 0, 0x05, 0x78, 0xde, 0xad, 0xbe, 0xef,  //
                                          0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88));

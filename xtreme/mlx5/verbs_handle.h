@@ -20,6 +20,7 @@ struct VerbsDeleter {
   void operator()(ibv_pd* pd) const { ibv_dealloc_pd(pd); }
   void operator()(ibv_td* td) const { ibv_dealloc_td(td); }
   void operator()(ibv_mr* mr) const { ibv_dereg_mr(mr); }
+  void operator()(ibv_dm* dm) const { ibv_free_dm(dm); }
   void operator()(ibv_comp_channel* channel) const { ibv_destroy_comp_channel(channel); }
   void operator()(ibv_cq* cq) const { ibv_destroy_cq(cq); }
   void operator()(ibv_qp* qp) const { ibv_destroy_qp(qp); }

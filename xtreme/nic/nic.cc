@@ -14,7 +14,8 @@ std::string Capabilities::ToString() const {
       receive_queue_frames, ", inline ", max_inline_bytes, " B, BlueFlame ",
       blueflame ? absl::StrCat(blueflame_bytes, " B") : "no", ", checksums sent ",
       have(transmit_checksum), " received ", have(receive_checksum), ", timestamps sent ",
-      have(transmit_timestamp), " received ", have(receive_timestamp));
+      have(transmit_timestamp), " received ", have(receive_timestamp), ", on-device memory ",
+      device_memory_bytes, " B");
   if (!lacking.empty()) absl::StrAppend(&line, "; lacking: ", absl::StrJoin(lacking, "; "));
   return line;
 }

@@ -37,6 +37,7 @@ struct Capabilities {
   uint32_t min_inline_header_bytes = 0;
   uint32_t send_queue_frames = 0;    // Most frames posted and not completed.
   uint32_t receive_queue_frames = 0;
+  uint32_t device_memory_bytes = 0;  // Of the NIC, that frames too long for a WQE are sent from.
   uint32_t mtu = 0;                  // Of the port: the longest IP packet.
   uint64_t link_bits_per_second = 0;
   std::string device;                // "mlx5_0 port 1"
@@ -85,6 +86,8 @@ struct QueuePairOptions {
   uint32_t receive_queue_frames = 1024;  // Power of two.
   uint32_t signal_every = 32;            // Send completions: one CQE for this many frames.
   bool blueflame = true;
+  // On-device memory to send from; rounded down to a power of two. 0: none.
+  uint32_t device_memory_bytes = 0;
   bool interrupts = false;               // With a completion channel: fd() can be waited for.
   bool timestamps = true;
 };

@@ -73,14 +73,14 @@ enum TxFlag : uint16_t {
   kTxWarm = 1 << 4,        // Runs the same path and reaches no wire (NOP).
 };
 
-// A frame to send: header and payload, copied when they fit inline, else the payload is gathered.
-// 18 bytes or more in all (some devices need as many to steer by).
+// A frame to send: header and payload, copied when they fit inline, else the payload is copied to
+// on-device memory or gathered. 18 bytes or more in all (some devices need as many to steer by).
 struct TxFrame {
   const uint8_t* header;     // `header_length` bytes; 64 are readable.
-  const uint8_t* payload;    // Inline: copied before Post returns. Gathered: untouched until done.
+  const uint8_t* payload;    // Without a key: copied before Post returns; else untouched until done
   uint32_t header_length;    // 14 .. 64.
   uint32_t payload_length;
-  uint32_t key;              // Of the payload's registration, for gathering; 0: none.
+  uint32_t key;              // Of the payload's registration, to gather from it; 0: none.
   uint16_t flags;            // TxFlag.
 };
 
@@ -123,7 +123,7 @@ struct TxBurst {
 enum class TxStatus : uint8_t {
   kPosted,
   kFull,      // No room now; reap completions and try again.
-  kTooLong,   // Above the port's MTU or the inline limit without a key.
+  kTooLong,   // Above the port's MTU; or without a key, and there is no room to copy it to.
   kBroken,    // The queue is in error: see error().
 };
 
@@ -151,14 +151,19 @@ struct QueueCounters {
   uint64_t rx_empty = 0;        // Times the receive queue was seen with no buffer posted.
   uint64_t rx_refill_short = 0; // Refills that the pool could not fill.
   uint64_t rx_errors = 0;       // Error CQEs of the receive queue.
+  uint64_t rx_malformed = 0;    // CQEs of what cannot be: of no buffer, or beyond its end.
   uint64_t tx_frames = 0;
   uint64_t tx_bytes = 0;
-  uint64_t tx_gathered = 0;     // Not copied whole into the WQE.
+  uint64_t tx_gathered = 0;     // Copied neither into the WQE nor to on-device memory.
+  uint64_t tx_device_memory = 0;  // Sent from on-device memory.
+  uint64_t tx_device_memory_bytes = 0;
+  uint64_t tx_device_memory_full = 0;  // Gathered because the on-device memory was full.
   uint64_t tx_blueflame = 0;    // WQEs written through BlueFlame.
   uint64_t tx_doorbells = 0;    // Doorbells rung, BlueFlame not included.
   uint64_t tx_full = 0;         // Posts refused because the queue was full.
   uint64_t tx_warm = 0;
   uint64_t tx_errors = 0;
+  uint64_t tx_malformed = 0;    // Send CQEs that name no posted frame.
 
   static constexpr auto Table() {
     using Q = QueueCounters;
@@ -168,15 +173,23 @@ struct QueueCounters {
         {"rx_empty", "times no receive buffer was posted: frames may be lost", &Q::rx_empty},
         {"rx_refill_short", "refills that found the pool empty", &Q::rx_refill_short},
         {"rx_errors", "error completions of the receive queue", &Q::rx_errors},
+        {"rx_malformed", "completions of no posted buffer, or longer than it: dropped",
+         &Q::rx_malformed},
         {"tx_frames", "frames posted to the send queue", &Q::tx_frames},
         {"tx_bytes", "bytes of those frames", &Q::tx_bytes},
         {"tx_gathered", "frames whose payload the NIC gathers; others are in their WQE",
          &Q::tx_gathered},
+        {"tx_device_memory", "frames whose payload was sent from on-device memory",
+         &Q::tx_device_memory},
+        {"tx_device_memory_bytes", "bytes of those payloads", &Q::tx_device_memory_bytes},
+        {"tx_device_memory_full", "frames gathered because the on-device memory was full",
+         &Q::tx_device_memory_full},
         {"tx_blueflame", "WQEs written through BlueFlame", &Q::tx_blueflame},
         {"tx_doorbells", "doorbells rung without BlueFlame", &Q::tx_doorbells},
         {"tx_full", "posts refused because the send queue was full", &Q::tx_full},
         {"tx_warm", "warm sends", &Q::tx_warm},
         {"tx_errors", "error completions of the send queue", &Q::tx_errors},
+        {"tx_malformed", "completions that name no posted frame", &Q::tx_malformed},
     });
   }
 };
@@ -192,7 +205,7 @@ class QueuePair {
   bool ReceiveReady() const { return (*receive_peek_ & 1) == receive_phase_; }
 
   // Takes up to out.size() frames in completion order; the number taken. Error CQEs are counted and
-  // end the queue (see error()).
+  // end the queue (see error()): frames that came before are taken first, by a call of their own.
   virtual uint32_t PollReceive(std::span<RxFrame> out) = 0;
 
   // Posts buffers of the pool until the queue is full or the pool is empty; the number posted.

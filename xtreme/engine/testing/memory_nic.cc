@@ -50,6 +50,7 @@ bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint6
 
 void MemoryQueuePair::CompleteSends(uint64_t hw_clock) {
   if (completed_frames_ == visible_) return;
+  device_memory_used_ = 0;
   completed_frames_ = visible_;
   completions_.push_back({.frames = visible_, .hw_clock = hw_clock});
 }
@@ -94,6 +95,14 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   if (send_completions_due_ == options_.send_queue_frames) {
     ++counters_.tx_full;
     return nic::TxStatus::kFull;
+  }
+  const bool in_wqe =
+      frame.header_length + frame.payload_length <= capabilities_.max_inline_bytes;
+  if (!in_wqe && frame.key == 0) {
+    const uint32_t used = device_memory_used_ + frame.payload_length;
+    if (used > capabilities_.device_memory_bytes) return nic::TxStatus::kTooLong;
+    device_memory_used_ = used;
+    ++counters_.tx_device_memory;
   }
   SentFrame sent{.flags = frame.flags};
   sent.bytes.assign(frame.header, frame.header + frame.header_length);
@@ -183,6 +192,7 @@ class MemoryNic::MemoryRule final : public nic::Rule {
 MemoryNic::MemoryNic(const Options& options)
     : options_(options), event_fd_(eventfd(0, EFD_NONBLOCK)) {
   capabilities_.max_inline_bytes = options.max_inline_bytes;
+  capabilities_.device_memory_bytes = options.device_memory_bytes;
   capabilities_.transmit_checksum = options.transmit_checksum;
   capabilities_.receive_checksum = true;
   capabilities_.receive_timestamp = true;

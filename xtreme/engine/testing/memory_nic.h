@@ -90,6 +90,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   std::optional<nic::QueueError> error_;
   nic::QueueCounters counters_;
   uint32_t low_water_ = ~uint32_t{0};  // Nothing has been taken yet.
+  uint32_t device_memory_used_ = 0;  // Free again with the next completion.
   uint32_t posted_frames_ = 0;
   uint32_t completed_frames_ = 0;
   uint32_t visible_ = 0;
@@ -103,6 +104,7 @@ class MemoryNic final : public nic::Nic {
   struct Options {
     uint32_t max_rules = 1'000;
     uint32_t max_inline_bytes = 256;
+    uint32_t device_memory_bytes = 0;
     uint32_t mtu = 1'500;
     bool transmit_checksum = true;
     bool share_with_kernel = true;
