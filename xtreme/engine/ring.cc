@@ -162,9 +162,13 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
   TakeNotices();
 }
 
-void Ring::Adopt() {
+void Ring::AdoptForATurn() {
   owner_ = ThisThread();
   core_->device.pool->Adopt();
+}
+
+void Ring::Adopt() {
+  AdoptForATurn();
   if (core_->device.started) WatchOwner();
 }
 

@@ -74,6 +74,9 @@ class Ring {
   absl::Status Start();
   // Makes the calling thread the owner, after the old owner's last call.
   void Adopt();
+  // The same for callers who take turns under a lock: page faults and CPUs of the new owner are not
+  // followed, and nothing is started.
+  void AdoptForATurn();
   // Whether the calling thread is the owner.
   bool OwnedByThisThread() const { return owner_ == ThisThread(); }
 

@@ -209,7 +209,7 @@ class Udp : public NeighbourWaiters {
 
   // Sockets (udp_open.cc, udp_close.cc).
   Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
-  void StartOpen(UdpSocket& socket);
+  void StartOpen(UdpSocket& socket, int kernel_socket);
   void StartRelease(UdpSocket& socket);
   std::vector<udp::LocalAddress> LocalAddresses() const;
   std::vector<nic::FlowRule> RulesOf(const UdpSocket& socket) const;

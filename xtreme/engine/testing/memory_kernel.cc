@@ -150,6 +150,10 @@ absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::LeasePort(const wire::
   return port;
 }
 
+absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::AdoptPort(int, bool) {
+  return absl::UnimplementedError("adopt port: a kernel in memory knows no sockets");
+}
+
 absl::StatusOr<Kernel::MembershipId> MemoryKernel::Join(uint32_t, wire::Ipv4Address group,
                                                         const host::SourceFilter& filter) {
   if (!join_status_.ok()) return join_status_;
