@@ -32,10 +32,6 @@ int RefusePoll(int max, size_t completion_size) {
                                   max, completion_size, kLeastCompletionBytes));
 }
 
-int NotOwner() {
-  return Fail(EBUSY, "ring: another thread owns it; see xtreme_ring_adopt()");
-}
-
 }  // namespace
 }  // namespace xtreme::api
 
@@ -122,15 +118,16 @@ int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring) {
 }
 
 int xtreme_ring_start(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
-  if (!MayTouch(*found)) return xtreme::api::NotOwner();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   const absl::Status started = found->Start();
   if (absl::IsFailedPrecondition(started)) return Fail(EALREADY, std::string(started.message()));
   return started.ok() ? 0 : Fail(started);
 }
 
 int xtreme_ring_close(xtreme_ring ring) {
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   switch (Process::The().CloseRing(ring.value)) {
     case 0: return 0;
     case EBUSY: return Fail(EBUSY, "close ring: it is in a group, to be closed first");
@@ -157,20 +154,21 @@ int xtreme_ring_poll(xtreme_ring ring, xtreme_completion* completions, int max,
 }
 
 int xtreme_ring_more(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  return found == nullptr ? -EBADF : found->More();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  return found->More();
 }
 
 int xtreme_ring_arm(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   return found->Arm() ? 0 : 1;
 }
 
 int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
                      size_t completion_size, int64_t timeout_ns) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
     return xtreme::api::RefusePoll(max, completion_size);
   }
@@ -191,17 +189,19 @@ int xtreme_poll_fd(int fd, xtreme_completion* completions, int max, size_t compl
   }
   const auto room = static_cast<uint32_t>(max);
   if (polled.ring != nullptr) {
+    if (!MayTouch(*polled.ring)) return xtreme::api::NotOwner();
     return static_cast<int>(polled.ring->Poll(completions, room, completion_size));
   }
   if (polled.group != nullptr) {
+    if (!MayTouch(*polled.group)) return xtreme::api::NotOwner();
     return static_cast<int>(polled.group->Poll(completions, room, completion_size));
   }
   return Fail(EBADF, fmt::format("poll: fd {} is not a ring's or group's", fd));
 }
 
 int xtreme_ring_flush(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   found->Flush();
   return 0;
 }
@@ -231,8 +231,8 @@ int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group) 
   std::vector<xtreme::engine::Ring*> members;
   std::vector<uint16_t> numbers;
   for (int i = 0; i < count; ++i) {
-    members.push_back(FindRing(rings[i].value));
-    if (members.back() == nullptr) return -EBADF;
+    members.emplace_back();
+    if (const int failed = xtreme::api::Reach(rings[i].value, &members.back())) return failed;
     numbers.push_back(xtreme::api::NumberOf(rings[i].value));
   }
   const auto opened = Process::The().OpenGroup(members, std::move(numbers));
@@ -253,6 +253,7 @@ int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int ma
                       size_t completion_size) {
   xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
   if (found == nullptr) return xtreme::api::NoSuch("group");
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
   if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
     return xtreme::api::RefusePoll(max, completion_size);
   }
@@ -262,6 +263,7 @@ int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int ma
 int xtreme_group_arm(xtreme_group group) {
   xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
   if (found == nullptr) return xtreme::api::NoSuch("group");
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
   return found->Arm() ? 0 : 1;
 }
 

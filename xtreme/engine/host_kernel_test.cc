@@ -12,8 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,7 +20,7 @@
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/send_flow.h"
-#include "xtreme/engine/testing/memory_nic.h"
+#include "xtreme/engine/testing/two_hosts_testing.h"
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::engine {
@@ -31,29 +29,11 @@ namespace {
 using net::Namespace;
 using testing::MemoryNic;
 
-class HostKernelTest : public ::testing::Test {
+class HostKernelTest : public testing::TwoHostsTest {
  protected:
   void SetUp() override {
-    auto ours = Namespace::Create();
-    auto theirs = Namespace::Create();
-    ASSERT_TRUE(ours.ok()) << ours.status();
-    ASSERT_TRUE(theirs.ok()) << theirs.status();
-    ours_ = *std::move(ours);
-    theirs_ = *std::move(theirs);
-    ASSERT_TRUE(ConnectByVeth(*ours_, "xt0", *theirs_, "peer").ok());
-    ASSERT_TRUE(ours_->AddAddress("xt0", "10.0.0.1/24").ok());
-    ASSERT_TRUE(theirs_->AddAddress("peer", "10.0.0.2/24").ok());
-    inside_ = std::make_unique<Namespace::Inside>(*ours_);
-    auto kernel = HostKernel::Create();
-    ASSERT_TRUE(kernel.ok()) << kernel.status();
-    Engine::Options options;
-    options.kernel = *std::move(kernel);
-    options.open_nic = [this](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-      auto made = std::make_unique<MemoryNic>(MemoryNic::Options{});
-      nic_ = made.get();
-      return made;
-    };
-    auto engine = Engine::Create(std::move(options));
+    TwoHostsTest::SetUp();
+    auto engine = testing::MakeEngineBesideKernel(&nic_);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
     RingOptions ring_options;
@@ -69,7 +49,7 @@ class HostKernelTest : public ::testing::Test {
   void TearDown() override {
     ring_.reset();
     engine_.reset();
-    inside_.reset();
+    TwoHostsTest::TearDown();
   }
 
   // Polls until there is a completion of `kind`.
@@ -91,16 +71,6 @@ class HostKernelTest : public ::testing::Test {
     return handle;
   }
 
-  // 0 or the errno of binding a kernel socket.
-  static int Bind(uint16_t port) {
-    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port)};
-    const int bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-    const int error = bound == 0 ? 0 : errno;
-    close(fd);
-    return error;
-  }
-
   // Puts a frame on the wire of xt0. Its sender is the NIC in memory: the reply comes to us because
   // the address the peer answers to is xt0's own.
   bool Transmit(std::vector<uint8_t> frame) {
@@ -117,17 +87,6 @@ class HostKernelTest : public ::testing::Test {
     return sent == static_cast<ssize_t>(frame.size());
   }
 
-  // Whether the kernel is a member of 239.1.2.3 (written in the kernel's way).
-  static bool KernelIsMember() {
-    std::ifstream file("/proc/thread-self/net/igmp");
-    std::stringstream all;
-    all << file.rdbuf();
-    return all.str().find("030201EF") != std::string::npos;
-  }
-
-  std::unique_ptr<Namespace> ours_;
-  std::unique_ptr<Namespace> theirs_;
-  std::unique_ptr<Namespace::Inside> inside_;
   MemoryNic* nic_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Ring> ring_;
@@ -135,11 +94,11 @@ class HostKernelTest : public ::testing::Test {
 
 TEST_F(HostKernelTest, APortIsTheKernelsToo) {
   Open(7000);
-  EXPECT_EQ(Bind(7000), EADDRINUSE);
-  EXPECT_EQ(Bind(7001), 0);
+  EXPECT_EQ(BindError(7000), EADDRINUSE);
+  EXPECT_EQ(BindError(7001), 0);
   ring_.reset();
   engine_->control().RunAndWait([] {});
-  EXPECT_EQ(Bind(7000), 0);
+  EXPECT_EQ(BindError(7000), 0);
 }
 
 TEST_F(HostKernelTest, AMembershipIsTheKernelsToo) {

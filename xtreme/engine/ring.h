@@ -10,7 +10,6 @@
 #ifndef XTREME_XTREME_ENGINE_RING_H_
 #define XTREME_XTREME_ENGINE_RING_H_
 
-#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -78,7 +77,7 @@ class Ring {
   // followed, and nothing is started.
   void AdoptForATurn();
   // Whether the calling thread is the owner.
-  bool OwnedByThisThread() const { return owner_ == ThisThread(); }
+  bool OwnedByThisThread() const;
 
   // --- Polling (ring_poll.cc) ---
 
@@ -156,14 +155,6 @@ class Ring {
  private:
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
 
-  static uintptr_t ThisThread();
-  // In debug builds: the caller is the owner.
-  void CheckOwner() const {
-#if XTREME_DEBUG
-    assert(OwnedByThisThread() && "a ring was called from another thread than its owner");
-#endif
-  }
-
   // The start (ring_start.cc).
   void MakeResident();
   void WatchOwner();
@@ -209,7 +200,6 @@ class Ring {
   LinkState link_;
 
   Engine* const engine_;
-  uintptr_t owner_;
   std::string description_;
   std::unique_ptr<stats::Publisher> publisher_;  // Null: the counters are not published.
   std::unique_ptr<host::Residency> residency_;  // Last: it unlocks memory of the above.

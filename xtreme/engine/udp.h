@@ -111,6 +111,9 @@ class Udp : public NeighbourWaiters {
   uint32_t SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> payloads, uint32_t flags,
                      SendResult* last);
   SendResult WouldSend(UdpSocket* socket, size_t length);
+  // Counts a send by a handle that is stale, or to an address that is not IPv4.
+  SendResult RefuseStale();
+  SendResult RefuseFamily(UdpSocket& socket) { return Refuse(socket, SendResult::kRefusedRoute); }
   // Resolves the flows of connected sockets and runs a warm send on each.
   void Warm();
 

@@ -166,6 +166,7 @@ void Udp::CountLocal(const UdpSocket& socket, int change) {
 }
 
 Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
+  core_->CheckOwner();
   udp::Endpoint::Options endpoint{.vlan_id = core_->device.vlan_id};
   if (Outcome chosen = ChooseLocal(options, &endpoint.local); !chosen.ok()) return chosen;
   std::unique_ptr<KernelPort> port;
