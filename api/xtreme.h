@@ -289,7 +289,7 @@ typedef struct xtreme_udp_options {
   uint8_t multicast_ttl;   /* 0: 1. */
   uint8_t ttl;             /* 0: 64. */
   uint8_t tos;
-  uint8_t broadcast;       /* Sending to a broadcast address is allowed. */
+  uint8_t broadcast;       /* Broadcasts may be sent, and are received. */
   uint32_t max_held;       /* Buffers the application may hold of this socket; 0: no limit. Above:
                               dropped and counted. */
 } xtreme_udp_options;

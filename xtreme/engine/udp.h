@@ -174,6 +174,8 @@ class Udp : public NeighbourWaiters {
                     wire::FrameVerdict verdict);
   void ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                      const udp::Binding* binding);
+  // kMulticast, kBroadcast or neither.
+  uint16_t CastOf(wire::Ipv4Address destination) const;
   bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);
   bool AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links);
   void NumberChain(packet::Buffer* head);
