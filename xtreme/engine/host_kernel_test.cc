@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/net/kernel_state.h"
 #include "tests/net/namespace.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/engine.h"
@@ -94,23 +95,23 @@ class HostKernelTest : public testing::TwoHostsTest {
 
 TEST_F(HostKernelTest, APortIsTheKernelsToo) {
   Open(7000);
-  EXPECT_EQ(BindError(7000), EADDRINUSE);
-  EXPECT_EQ(BindError(7001), 0);
+  EXPECT_EQ(net::UdpBindError(7000), EADDRINUSE);
+  EXPECT_EQ(net::UdpBindError(7001), 0);
   ring_.reset();
   engine_->control().RunAndWait([] {});
-  EXPECT_EQ(BindError(7000), 0);
+  EXPECT_EQ(net::UdpBindError(7000), 0);
 }
 
 TEST_F(HostKernelTest, AMembershipIsTheKernelsToo) {
   const Handle socket = Open(7000);
   const wire::Endpoint group{wire::Ipv4Address(239, 1, 2, 3), 0};
-  EXPECT_FALSE(KernelIsMember());
+  EXPECT_FALSE(net::IsGroupMember("239.1.2.3"));
   ASSERT_TRUE(ring_->udp().Join(socket, group, std::nullopt, 0, 1).ok());
   EXPECT_EQ(Await(Kind::kOpDone).status, 0);
-  EXPECT_TRUE(KernelIsMember());
+  EXPECT_TRUE(net::IsGroupMember("239.1.2.3"));
   ASSERT_TRUE(ring_->udp().Leave(socket, group, std::nullopt, 2).ok());
   EXPECT_EQ(Await(Kind::kOpDone).cookie, 2u);
-  EXPECT_FALSE(KernelIsMember());
+  EXPECT_FALSE(net::IsGroupMember("239.1.2.3"));
 }
 
 TEST_F(HostKernelTest, WhatTheKernelReassembledComesBySlowPath) {
@@ -197,6 +198,82 @@ TEST_F(HostKernelTest, ANeighbourTheKernelLearnsIsUsedByOpenSockets) {
   }
   EXPECT_EQ(result, SendResult::kSent);
   EXPECT_EQ(nic_->queue(0)->sent().back().bytes[5], 0x77);
+}
+
+// What live rtnetlink changes under open sockets: the MAC that the next send goes to.
+class ChangedRouteTest : public HostKernelTest {
+ protected:
+  static constexpr wire::Endpoint kFar{wire::Ipv4Address(192, 168, 9, 9), 9};
+
+  void SetUp() override {
+    HostKernelTest::SetUp();
+    for (const uint8_t host : {0xA1, 0xA2}) {
+      const std::string address = "10.0.0." + std::to_string(host);
+      ASSERT_TRUE(ours_->AddNeighbour("xt0", address, {2, 0, 0, 0, 0, host}).ok());
+    }
+    ASSERT_TRUE(ours_->AddRoute("192.168.0.0/16", "xt0", "10.0.0.161").ok());
+    socket_ = Open(7000);
+    // Both a connected flow and one that is remembered.
+    while (LastByte() != 0xA1) Follow();
+    ASSERT_TRUE(ring_->udp().Connect(socket_, kFar, 1).ok());
+    EXPECT_EQ(Await(Kind::kOpDone).status, 0);
+  }
+
+  void Follow() {
+    Completion completion;
+    engine_->control().RunAndWait([] {});
+    ring_->Poll(&completion, 1, sizeof(completion));
+  }
+  SendResult SendFar(bool connected) {
+    const uint8_t byte = 'x';
+    const Payload payload{.data = &byte, .length = 1};
+    UdpSocket* socket = ring_->udp().Find(socket_);
+    const SendOptions now{.flags = kNowOrFail};
+    return connected ? ring_->udp().Send(socket, payload, now)
+                     : ring_->udp().SendTo(socket, kFar, payload, now);
+  }
+  // Of the MAC a send goes to, -1 when it is refused.
+  int LastByte(bool connected = false) {
+    if (SendFar(connected) != SendResult::kSent) return -1;
+    return nic_->queue(0)->sent().back().bytes[5];
+  }
+  void ExpectBoth(int last_byte) {
+    while (LastByte() != last_byte) Follow();
+    EXPECT_EQ(LastByte(/*connected=*/true), last_byte);
+  }
+
+  Handle socket_ = 0;
+};
+
+TEST_F(ChangedRouteTest, AChangedGatewayTakesEffectOnOpenSockets) {
+  ASSERT_TRUE(ours_->ReplaceRoute("192.168.0.0/16", "xt0", "10.0.0.162").ok());
+  ExpectBoth(0xA2);
+}
+
+TEST_F(ChangedRouteTest, AMoreSpecificRouteTakesEffectOnOpenSockets) {
+  ASSERT_TRUE(ours_->AddRoute("192.168.9.0/24", "xt0", "10.0.0.162").ok());
+  ExpectBoth(0xA2);
+  ASSERT_TRUE(ours_->RemoveRoute("192.168.9.0/24", "xt0").ok());
+  ExpectBoth(0xA1);
+}
+
+TEST_F(ChangedRouteTest, ARouteThatIsGoneRefusesSendsOfOpenSockets) {
+  ASSERT_TRUE(ours_->RemoveRoute("192.168.0.0/16", "xt0").ok());
+  while (SendFar(false) != SendResult::kRefusedRoute) Follow();
+  EXPECT_EQ(SendFar(true), SendResult::kRefusedRoute);
+}
+
+TEST_F(ChangedRouteTest, ARouteByAnotherInterfaceRefusesSendsOfOpenSockets) {
+  ASSERT_TRUE(ConnectByVeth(*ours_, "xt1", *theirs_, "peer1").ok());
+  ASSERT_TRUE(ours_->AddAddress("xt1", "10.1.0.1/24").ok());
+  ASSERT_TRUE(ours_->ReplaceRoute("192.168.0.0/16", "xt1", "10.1.0.2").ok());
+  while (SendFar(false) != SendResult::kRefusedRoute) Follow();
+  EXPECT_EQ(SendFar(true), SendResult::kRefusedRoute);
+}
+
+TEST_F(ChangedRouteTest, AChangedNeighbourTakesEffectOnOpenSockets) {
+  ASSERT_TRUE(ours_->AddNeighbour("xt0", "10.0.0.161", {2, 0, 0, 0, 0, 0xA9}).ok());
+  ExpectBoth(0xA9);
 }
 
 TEST_F(HostKernelTest, AnAnswerToOurOwnArpRequestIsSeen) {

@@ -54,7 +54,7 @@ MemoryKernel::MemoryKernel(const Link& link) {
   interface.ifindex = kIfindex;
   interface.name = kInterface;
   interface.mac = link.own_mac;
-  interface.mtu = 1'500;
+  interface.mtu = link.mtu;
   interface.up = interface.running = interface.multicast = true;
   tables_.interfaces = {interface};
   if (link.vlan_id != 0) {

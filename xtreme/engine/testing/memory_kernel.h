@@ -33,6 +33,7 @@ class MemoryKernel final : public Kernel {
     wire::MacAddress own_mac{{2, 0, 0, 0, 0, 1}};
     wire::Ipv4Address peer{10, 0, 0, 2};
     wire::MacAddress peer_mac{{2, 0, 0, 0, 0, 2}};
+    uint32_t mtu = 1'500;
     uint16_t vlan_id = 0;  // Not 0: the addresses are those of a VLAN interface above xt0.
   };
 

@@ -2,13 +2,6 @@
 
 #include "xtreme/engine/testing/two_hosts_testing.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -45,21 +38,5 @@ void TwoHostsTest::SetUp() {
 }
 
 void TwoHostsTest::TearDown() { inside_.reset(); }
-
-int TwoHostsTest::BindError(uint16_t port) {
-  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-  const sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port)};
-  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  const int error = bound == 0 ? 0 : errno;
-  close(fd);
-  return error;
-}
-
-bool TwoHostsTest::KernelIsMember() {
-  std::ifstream file("/proc/thread-self/net/igmp");
-  std::stringstream all;
-  all << file.rdbuf();
-  return all.str().find("030201EF") != std::string::npos;  // The kernel's way to write it.
-}
 
 }  // namespace xtreme::engine::testing

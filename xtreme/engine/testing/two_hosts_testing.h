@@ -29,11 +29,6 @@ class TwoHostsTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // 0, or the errno of binding a UDP socket of the kernel to the port of any address.
-  static int BindError(uint16_t port);
-  // Whether our kernel is a member of 239.1.2.3.
-  static bool KernelIsMember();
-
   std::unique_ptr<net::Namespace> ours_;
   std::unique_ptr<net::Namespace> theirs_;
   std::unique_ptr<net::Namespace::Inside> inside_;
