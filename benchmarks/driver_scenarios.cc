@@ -44,7 +44,7 @@ class DriverScenario : public Scenario {
   const uint32_t operations_;
   const packet::BufferPool::Handle pool_;
   NullDevice device_;
-  const std::unique_ptr<mlx5::QueuePair> queue_;
+  const std::unique_ptr<mlx5::PlainQueuePair> queue_;
 };
 
 class TransmitScenario : public DriverScenario {

@@ -162,10 +162,10 @@ nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
           .lacking = {}};
 }
 
-std::unique_ptr<mlx5::QueuePair> MakeQueuePair(const NullDevice& device,
+std::unique_ptr<mlx5::PlainQueuePair> MakeQueuePair(const NullDevice& device,
                                                const NullDevice::Options& options,
                                                uint32_t signal_every, packet::BufferPool* pool) {
-  return std::make_unique<mlx5::QueuePair>(
+  return std::make_unique<mlx5::PlainQueuePair>(
       device.memory(),
       mlx5::SendQueue::Options{.signal_every = signal_every, .max_frame_bytes = kFrameBytes},
       mlx5::ReceiveQueue::Options{}, NullCapabilities(options), pool, nullptr);

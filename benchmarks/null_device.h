@@ -62,7 +62,7 @@ void WriteFrames(packet::BufferPool* pool, std::span<const uint8_t> frame);
 nic::Capabilities NullCapabilities(const NullDevice::Options& options);
 
 // A driver's queue pair on the device.
-std::unique_ptr<mlx5::QueuePair> MakeQueuePair(const NullDevice& device,
+std::unique_ptr<mlx5::PlainQueuePair> MakeQueuePair(const NullDevice& device,
                                                const NullDevice::Options& options,
                                                uint32_t signal_every, packet::BufferPool* pool);
 

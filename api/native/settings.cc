@@ -76,6 +76,13 @@ constexpr Setting kSettings[] = {
      offsetof(Options, counters_directory), Setting::kText, 0, 0, {}},
     {"counters_access", "Who may read the published counters.", offsetof(Options, counters_access),
      1, 0, 2, {0, 0, 0, 0}, false, kAccess},
+    {"histograms", "Count the times between polls, and from the wire to a poll.",
+     offsetof(Options, histograms), 1, 0, 1, {0, 0, 0, 0}, false, kSwitch},
+    {"dump_frames", "How many of the last frames received and sent are kept beside the counters, "
+     "for xtreme_dump; 0: none.",
+     offsetof(Options, dump_frames), 4, 0, 1u << 20, {0, 0, 0, 0}, true},
+    {"dump_snap_bytes", "Bytes kept of each of them; 0: 96.", offsetof(Options, dump_snap_bytes), 2,
+     0, 9'120, {96, 96, 96, 96}},
     {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process,"
      " but those that owners of rings are bound to.",
      offsetof(Options, control_cpus), Setting::kText, 0, 0, {}},

@@ -30,7 +30,7 @@ struct Setting {
   std::string_view name;
   std::string_view help;
   size_t offset;            // Of the field in xtreme_ring_options.
-  size_t width;             // Of the field: 1, 4 or 8 bytes; kText: a const char*.
+  size_t width;             // Of the field: 1, 2, 4 or 8 bytes; kText: a const char*.
   uint64_t least;
   uint64_t most;
   std::array<uint64_t, kProfiles.size()> defaults;  // In the order of kProfiles.

@@ -4,6 +4,7 @@
 
 #include "xtreme/engine/ring.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/loopback_queue.h"
 #include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/poll_times.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
@@ -26,6 +28,7 @@
 #include "xtreme/host/cpus.h"
 #include "xtreme/host/residency.h"
 #include "xtreme/host/snapshot.h"
+#include "xtreme/stats/frame_tap.h"
 #include "xtreme/stats/publisher.h"
 
 namespace xtreme::engine {
@@ -69,6 +72,20 @@ absl::Status UseControlCpus(Engine* engine, const RingOptions& options) {
                                                  options.control_cpus, ": errno ", errno));
 }
 
+// A ring whose frames cannot be shown is a ring all the same.
+std::shared_ptr<stats::FrameTap> OpenTap(const RingOptions& options, std::string* description) {
+  if (options.dump_frames == 0) return nullptr;
+  auto tap = stats::FrameTap::Create({.directory = options.counters_directory,
+                                      .ring = options.number,
+                                      .interface = options.interface_name,
+                                      .program = program_invocation_short_name,
+                                      .frames = options.dump_frames,
+                                      .snap_bytes = options.dump_snap_bytes});
+  *description = tap.ok() ? absl::StrCat("; frames in ", (*tap)->path())
+                          : absl::StrCat("; ", tap.status().message());
+  return tap.ok() ? *std::move(tap) : nullptr;
+}
+
 // The part of bring-up that the control thread does.
 absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailbox>& mailbox,
                      std::string* description) {
@@ -79,12 +96,15 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   std::string arithmetic;
   auto pool = MakePool(options, port->nic->capabilities(), &arithmetic);
   if (!pool.ok()) return pool.status();
+  std::string tapped;
+  core->device.tap = OpenTap(options, &tapped);
   auto queue = port->nic->CreateQueuePair({.send_queue_frames = options.tx_queue_frames,
                                            .receive_queue_frames = options.rx_queue_frames,
                                            .signal_every = options.signal_every,
                                            .blueflame = options.blueflame,
                                            .device_memory_bytes = options.device_memory,
-                                           .interrupts = true},
+                                           .interrupts = true,
+                                           .tap = core->device.tap.get()},
                                           pool->get());
   if (!queue.ok()) return queue.status();
   if ((*queue)->fd() >= 0 && !mailbox->waiter().Add((*queue)->fd())) {
@@ -92,7 +112,8 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   }
   RingDevice& device = core->device;
   const nic::Capabilities& got = (*queue)->capabilities();
-  *description = absl::StrCat(got.ToString(), "; pool ", (*pool)->description(), ", ", arithmetic);
+  *description = absl::StrCat(got.ToString(), "; pool ", (*pool)->description(), ", ", arithmetic,
+                              tapped);
   device.nic = port->nic;
   device.pool = *std::move(pool);
   device.pool_key = (*queue)->pool_key();
@@ -126,7 +147,7 @@ bool InterfaceRuns(const RingCore& core) {
 
 }  // namespace
 
-bool Ring::OwnedByThisThread() const { return core_->owner == packet::ThreadToken(); }
+uintptr_t Ring::ThisThread() { return packet::ThreadToken(); }
 
 absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptions& options) {
   if (absl::Status valid = options.Validate(); !valid.ok()) return valid;
@@ -142,7 +163,9 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptio
   core->device.pool->Adopt();
   std::unique_ptr<Ring> ring(new Ring(engine, std::move(core), std::move(mailbox)));
   ring->description_ = std::move(description);
+  ring->OpenPollTimes();
   ring->OpenPublisher();
+  ring->SetTapClocks();
   return ring;
 }
 
@@ -154,25 +177,22 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
       low_water_(core_->device.pool->capacity() / 8),
       link_(InterfaceRuns(*core_)),
-      engine_(engine) {
+      engine_(engine),
+      owner_(ThisThread()) {
   // Ports in stock from the first socket on: this once their leases are waited for.
   udp_->StockPorts();
   engine_->control().RunAndWait([] {});
   TakeNotices();
 }
 
-void Ring::AdoptForATurn() {
-  core_->owner = packet::ThreadToken();
-  core_->device.pool->Adopt();
-}
-
 void Ring::Adopt() {
-  AdoptForATurn();
+  owner_ = ThisThread();
+  core_->device.pool->Adopt();
   if (core_->device.started) WatchOwner();
 }
 
 packet::Buffer* Ring::AcquireBuffer() {
-  core_->CheckOwner();
+  CheckOwner();
   packet::BufferPool& pool = *core_->device.pool;
   // What other threads gave back is free before the next poll takes it back.
   if (pool.free_count() == 0 && pool.HasReturns()) pool.DrainReturns();
@@ -184,7 +204,7 @@ uint32_t Ring::buffer_bytes() const { return core_->device.pool->payload_bytes()
 base::Nanoseconds Ring::Now() const { return core_->clock.Now(); }
 
 Ring::~Ring() {
-  core_->CheckOwner();
+  CheckOwner();
   PublishAs(/*closed=*/true);
   residency_.reset();  // While what it locked is there.
   mailbox_->Close();
@@ -222,6 +242,7 @@ void Ring::Bury() {
   remains->side = core_->host.control_side;
   remains->mailbox = mailbox_;
   remains->publisher = std::move(publisher_);
+  remains->tap = std::move(core_->device.tap);
   notices_.clear();
   core_->device.pool.reset();
   ControlThread* control = &engine_->control();
@@ -231,7 +252,6 @@ void Ring::Bury() {
 }
 
 void Ring::VisitCounters(const CounterVisitor& visit) {
-  core_->CheckOwner();
   SampleLowWater();
   const auto in = [&visit](std::string_view scope) {
     return [&visit, scope](std::string_view name, std::string_view meaning,
@@ -259,10 +279,10 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   if (const ip::Reassembler* reassembler = udp_->reassembler()) {
     base::VisitCounters(reassembler->counters(), in("reassembly"));
   }
+  VisitPollTimes(visit);
 }
 
 bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {
-  core_->CheckOwner();
   const UdpSocket* socket = udp_->Find(handle);
   if (socket == nullptr) return false;
   const auto udp = [&visit](std::string_view name, std::string_view meaning,

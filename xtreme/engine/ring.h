@@ -10,6 +10,7 @@
 #ifndef XTREME_XTREME_ENGINE_RING_H_
 #define XTREME_XTREME_ENGINE_RING_H_
 
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -49,6 +50,7 @@ class RingLane;
 class Tcp;
 class TimerTable;
 class Udp;
+struct PollTimes;
 struct RingCore;
 struct RingTimer;
 
@@ -73,11 +75,8 @@ class Ring {
   absl::Status Start();
   // Makes the calling thread the owner, after the old owner's last call.
   void Adopt();
-  // The same for callers who take turns under a lock: page faults and CPUs of the new owner are not
-  // followed, and nothing is started.
-  void AdoptForATurn();
   // Whether the calling thread is the owner.
-  bool OwnedByThisThread() const;
+  bool OwnedByThisThread() const { return owner_ == ThisThread(); }
 
   // --- Polling (ring_poll.cc) ---
 
@@ -155,6 +154,14 @@ class Ring {
  private:
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
 
+  static uintptr_t ThisThread();
+  // In debug builds: the caller is the owner.
+  void CheckOwner() const {
+#if XTREME_DEBUG
+    assert(OwnedByThisThread() && "a ring was called from another thread than its owner");
+#endif
+  }
+
   // The start (ring_start.cc).
   void MakeResident();
   void WatchOwner();
@@ -179,6 +186,13 @@ class Ring {
   void TellLink(RingEvent event);
   void OpenPublisher();
   void PublishAs(bool closed);
+  // What operators look at (ring_observe.cc).
+  void OpenPollTimes();
+  void TimePoll();
+  void ForgetLastPoll();
+  void VisitPollTimes(const CounterVisitor& visit) const;
+  void SetTapClocks();
+  void NoteLosses();
   packet::Buffer* HoldPool();
   void Bury();
 
@@ -200,7 +214,10 @@ class Ring {
   LinkState link_;
 
   Engine* const engine_;
+  uintptr_t owner_;
   std::string description_;
+  std::unique_ptr<PollTimes> poll_times_;        // Null: not counted.
+  std::vector<uint64_t> losses_noted_;           // As the tap was told them.
   std::unique_ptr<stats::Publisher> publisher_;  // Null: the counters are not published.
   std::unique_ptr<host::Residency> residency_;  // Last: it unlocks memory of the above.
 };

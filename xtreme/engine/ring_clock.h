@@ -59,6 +59,8 @@ class RingClock {
                   (static_cast<unsigned __int128>(device.multiplier) << 32) >> device.shift),
               .unused_bits = std::countl_zero(device.mask)};
   }
+  // Whether ticks are the TSC's, and not some other clock's.
+  bool TicksAreTsc() const { return source_.read == nullptr && tsc_.uses_tsc(); }
   const nic::ClockConversion& device() const { return device_; }
 
   const DeviceScale& scale() const { return scale_; }

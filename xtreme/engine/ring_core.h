@@ -9,7 +9,6 @@
 #ifndef XTREME_XTREME_ENGINE_RING_CORE_H_
 #define XTREME_XTREME_ENGINE_RING_CORE_H_
 
-#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -31,6 +30,9 @@ class Snapshot;
 namespace xtreme::nic {
 class Nic;
 }
+namespace xtreme::stats {
+class FrameTap;
+}
 
 namespace xtreme::engine {
 
@@ -50,12 +52,14 @@ enum Attention : uint32_t {
   kNoticesWait = 1 << 6,      // Taken from the inbox, and the FIFO had no room.
   kToldLater = 1 << 7,        // Rare completions that found no room.
   kLossesCounted = 1 << 8,    // The library dropped something since the last report.
+  kPollsTimed = 1u << 31,     // As long as the ring lives: every poll counts its time.
 };
 
 // The device's side. Written at bring-up.
 struct RingDevice {
   nic::Nic* nic = nullptr;
   packet::BufferPool::Handle pool;
+  std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown. Outlives the queue.
   std::unique_ptr<nic::QueuePair> queue;
   uint32_t ifindex = 0;
   uint16_t vlan_id = 0;          // Of the interface; 0: untagged.
@@ -147,14 +151,6 @@ struct RingCore {
   // Has the control thread run `operation`. No system call.
   void Start(std::unique_ptr<Operation> operation);
 
-  // In debug builds: the calling thread owns the ring.
-  void CheckOwner() const {
-#if XTREME_DEBUG
-    assert(owner == packet::ThreadToken() &&
-           "a ring was called from another thread than its owner");
-#endif
-  }
-
   const RingOptions options;
   RingClock clock;
   CompletionFifo fifo;
@@ -164,7 +160,6 @@ struct RingCore {
   RingHost host;
   RingTally tally;
 
-  uintptr_t owner = packet::ThreadToken();  // The thread that may call.
   std::deque<Completion> kept;  // Of Tell().
   uint32_t attention = 0;
   uint32_t fanout = 1;        // Most completions that one CQE can cause.

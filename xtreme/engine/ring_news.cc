@@ -74,6 +74,7 @@ void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion
   const bool was_in_sync = core_->clock.device().in_sync;
   core_->clock.SetDevice(device);
   core_->clock.SetTsc(tsc);
+  SetTapClocks();
   SampleLowWater();
   if (device.in_sync == was_in_sync) return;
   core_->Tell(RingCompletion(
@@ -85,6 +86,7 @@ void Ring::OnPortCounters(const nic::PortCounters& rise) {
   core_->tally.port.out_of_buffer += rise.out_of_buffer;
   core_->tally.port.discards += rise.discards;
   core_->Tell(Dropped(*core_, Layer::kPort, rise.out_of_buffer + rise.discards));
+  NoteLosses();
 }
 
 void Ring::OnFdEvent(int fd, uint32_t events, int error) {
@@ -95,7 +97,7 @@ void Ring::OnFdEvent(int fd, uint32_t events, int error) {
 }
 
 void Ring::Watch(int fd, uint32_t events) {
-  core_->CheckOwner();
+  CheckOwner();
   core_->Start(MakeOperation([fd, events, control = core_->host.control,
                               side = core_->host.control_side, mailbox = mailbox_] {
     if (events == 0) {
@@ -147,6 +149,7 @@ void Ring::CheckQueue() {
   core.after_drop = kAfterDrop;
   core.Tell(Dropped(core, Layer::kQueue, empty - empty_seen_));
   empty_seen_ = empty;
+  NoteLosses();
 }
 
 void Ring::ReportLosses() {
@@ -154,6 +157,7 @@ void Ring::ReportLosses() {
   core.attention &= ~kLossesCounted;
   core.Tell(Dropped(core, Layer::kLibrary, std::exchange(core.tally.losses, 0)));
   core.after_drop = kAfterDrop;
+  NoteLosses();
 }
 
 // A queue stopped: whatever was posted and has not left never will.

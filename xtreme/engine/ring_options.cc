@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "xtreme/stats/frame_layout.h"
 #include "xtreme/host/cpus.h"
 
 namespace xtreme::engine {
@@ -55,6 +56,8 @@ absl::Status RingOptions::Validate() const {
       {"max_groups", max_groups, 0, 65'536},
       {"spin_us", spin_us, 0, 1'000'000},
       {"wait", static_cast<uint64_t>(wait), 0, 2},
+      {"dump_frames", dump_frames == 0 ? 1 : dump_frames, 1, stats::kMostSlots, true},
+      {"dump_snap_bytes", dump_snap_bytes, stats::kLeastSnapBytes, stats::kMostSnapBytes},
       {"counters_access", static_cast<uint64_t>(counters_access), 0, 2},
   };
   for (const Range& range : ranges) {

@@ -62,6 +62,10 @@ struct RingOptions {
   // Where the counters are published (xtreme/stats/layout.h); empty: nowhere.
   std::string counters_directory;
   stats::Access counters_access = stats::Access::kUser;
+  bool histograms = false;       // Times between polls, and from the wire to a poll, are counted.
+  // The last frames received and sent are kept beside the counters (xtreme/stats/frame_layout.h).
+  uint32_t dump_frames = 0;      // 0: none. Power of two, up to 2^20.
+  uint16_t dump_snap_bytes = 96; // Of each; 96 .. 9,120.
 
   // InvalidArgument: the field, what was asked and what is allowed.
   absl::Status Validate() const;

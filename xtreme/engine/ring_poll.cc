@@ -12,7 +12,7 @@
 namespace xtreme::engine {
 
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
-  core_->CheckOwner();
+  CheckOwner();
   RingCore& core = *core_;
   if (!core.device.queue->ReceiveReady()) [[likely]] {
     const uint32_t waiting = core.attention | mailbox_->knocks();
@@ -43,6 +43,7 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   Refill();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
   if ((core.attention & kDoorbellOwed) != 0) Flush();
+  if ((core.attention & kPollsTimed) != 0) [[unlikely]] TimePoll();
 
   const uint32_t handed_out = core.fifo.EndPoll(resolve);
   core.attention = core.fifo.waiting() == 0 ? core.attention & ~kCompletionsWait
@@ -51,7 +52,6 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
 }
 
 bool Ring::More() const {
-  core_->CheckOwner();
   constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews;
   return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
          core_->device.queue->ReceiveReady();
@@ -120,7 +120,6 @@ void Ring::TakeNotices() {
 }
 
 void Ring::Flush() {
-  core_->CheckOwner();
   core_->device.queue->Flush();
   core_->attention &= ~kDoorbellOwed;
 }

@@ -3,7 +3,10 @@
 // The counters of a ring and its sockets, published for other programs: a few hundred stores, once
 // a second, and nothing per packet.
 
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,12 +32,38 @@ Names SocketNames() {
   return names;
 }
 
+std::string_view NameOf(UdpSocket::State state) {
+  switch (state) {
+    case UdpSocket::State::kOpen: return "open";
+    case UdpSocket::State::kClosing: return "closing";
+    case UdpSocket::State::kTerminated: return "terminated";
+    case UdpSocket::State::kDetached: break;
+  }
+  return "detached";
+}
+
 stats::SocketHeader HeaderOf(const UdpSocket& socket) {
   stats::SocketHeader header = {};
   header.handle = socket.handle;
   StoreIp(socket.local().address, &header.local_ip);
+  StoreIp(socket.remote().address, &header.remote_ip);
   header.local_port = socket.local().port;
+  header.remote_port = socket.remote().port;
+  header.protocol = IPPROTO_UDP;
+  const std::string_view state = NameOf(socket.state);
+  std::copy(state.begin(), state.end(), header.state.begin());
   return header;
+}
+
+void PublishGroups(const UdpSocket& socket, stats::Publisher* to) {
+  for (const auto& membership : socket.memberships()) {
+    stats::GroupEntry entry = {};
+    entry.socket = socket.handle;
+    StoreIp(membership->group, &entry.group_ip);
+    entry.port = socket.local().port;
+    entry.vlan_id = membership->vlan_id;
+    to->PutGroup(entry);
+  }
 }
 
 }  // namespace
@@ -50,9 +79,11 @@ void Ring::OpenPublisher() {
        .access = core_->options.counters_access,
        .ring = core_->options.number,
        .interface = core_->options.interface_name,
+       .program = program_invocation_short_name,
        .ring_counters = std::move(names),
        .socket_counters = SocketNames(),
-       .socket_slots = std::min(core_->options.max_sockets, stats::kMaxSocketSlots)});
+       .socket_slots = std::min(core_->options.max_sockets, stats::kMaxSocketSlots),
+       .group_slots = std::min(core_->options.max_groups, stats::kMaxGroupSlots)});
   if (!publisher.ok()) {
     absl::StrAppend(&description_, "; ", publisher.status().message());
     return;
@@ -62,7 +93,10 @@ void Ring::OpenPublisher() {
   Publish();
 }
 
-void Ring::Publish() { PublishAs(/*closed=*/false); }
+void Ring::Publish() {
+  PublishAs(/*closed=*/false);
+  NoteLosses();
+}
 
 void Ring::PublishAs(bool closed) {
   if (publisher_ == nullptr) return;
@@ -74,7 +108,9 @@ void Ring::PublishAs(bool closed) {
   const auto put = [&to](std::string_view, std::string_view, const uint64_t& value) {
     to.PutOfSocket(value);
   };
+  to.Describe(description_);
   udp_->sockets().ForEach([&](const UdpSocket& socket) {
+    PublishGroups(socket, &to);
     if (!to.BeginSocket(HeaderOf(socket))) return;
     base::VisitCounters(socket.counters(), put);
     base::VisitCounters(socket.sends, put);

@@ -56,6 +56,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   ports.clear();
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
   queue.reset();
+  tap.reset();
   publisher.reset();
   for (packet::Buffer* buffer : sending) packet::BufferPool::Release(buffer);
   packet::BufferPool::Release(guard);

@@ -21,6 +21,7 @@ namespace xtreme::nic {
 class QueuePair;
 }
 namespace xtreme::stats {
+class FrameTap;
 class Publisher;
 }
 
@@ -46,6 +47,7 @@ struct RingRemains {
   std::vector<packet::Buffer*> sending;  // A reference of each.
   packet::Buffer* guard = nullptr;       // Keeps the pool's memory.
   std::shared_ptr<Mailbox> mailbox;
+  std::shared_ptr<stats::FrameTap> tap;         // Gets what the queue still sends.
   std::unique_ptr<stats::Publisher> publisher;  // Its file goes when everything else is gone.
 
  private:

@@ -18,13 +18,14 @@ constexpr base::Nanoseconds kLookForReturns = base::Milliseconds(1);
 }  // namespace
 
 bool Ring::Arm() {
-  core_->CheckOwner();
+  CheckOwner();
   RingCore& core = *core_;
   if ((core.attention & kDoorbellOwed) != 0) Flush();
   if (More()) return false;
   base::Nanoseconds deadline = core.wheel.NextDeadline();
   const base::Nanoseconds now = core.clock.Now();
   timers_->MakeTurn();
+  ForgetLastPoll();
   if (deadline <= now) return false;
   if ((core.attention & kRefillOwed) != 0) {
     deadline = base::Earlier(deadline, now + kLookForReturns);

@@ -40,11 +40,6 @@ namespace {
 
 }  // namespace
 
-uint16_t Udp::CastOf(wire::Ipv4Address destination) const {
-  if (destination.IsMulticast()) return kMulticast;
-  return demux_->IsBroadcast(destination) ? kBroadcast : 0;
-}
-
 // Whether a socket with a limit may have one more; if not, the buffer is released.
 bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   if (socket.held->Add(buffer, core_->poll_ticks)) return true;
@@ -69,7 +64,7 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
     hw_time_ns = core.clock.DeviceTime(hw_clock);
     if (core.clock.device().in_sync) flags |= kClockSynced;
   }
-  flags |= CastOf(frame.flow.destination);
+  if (frame.flow.destination.IsMulticast()) flags |= kMulticast;
   Completion* completion = core.fifo.Emit();
   completion->kind = Kind::kPacket;
   completion->event = RingEvent::kNone;
@@ -132,7 +127,7 @@ void Udp::Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Bi
   KnownFlow& flow = known_->PlaceOf(addresses, ports);
   flow = {.addresses = addresses,
           .ports = ports,
-          .flags = CastOf(frame.flow.destination),
+          .flags = frame.flow.destination.IsMulticast() ? uint16_t{kMulticast} : uint16_t{0},
           .socket = static_cast<UdpSocket*>(binding->endpoint),
           .source_port = frame.flow.source_port,
           .destination_port = frame.flow.destination_port,

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "xtreme/mlx5/registration.h"
+#include "xtreme/mlx5/tapped_queue_pair.h"
 
 namespace xtreme::mlx5 {
 namespace {
@@ -349,16 +350,19 @@ std::unique_ptr<QueuePair> BringUp::Compose() {
   got.mtu = mtu_;
   got.link_bits_per_second = limits.link_bits_per_second;
   got.device = absl::StrCat(device_.name, " port ", device_.port);
-  return std::make_unique<QueuePair>(
-      memory_,
-      SendQueue::Options{.signal_every = options_.signal_every,
-                         .max_frame_bytes = max_frame_bytes(),
-                         .timestamps = timestamps,
-                         .checksums = limits.checksums},
-      ReceiveQueue::Options{.buffer_bytes = pool_->payload_bytes(),
-                            .checksums = limits.checksums,
-                            .timestamps = timestamps},
-      capabilities_, pool_, std::move(verbs_));
+  const SendQueue::Options send{.signal_every = options_.signal_every,
+                                .max_frame_bytes = max_frame_bytes(),
+                                .timestamps = timestamps,
+                                .checksums = limits.checksums};
+  const ReceiveQueue::Options receive{.buffer_bytes = pool_->payload_bytes(),
+                                      .checksums = limits.checksums,
+                                      .timestamps = timestamps};
+  if (options_.tap != nullptr) {
+    return std::make_unique<TappedQueuePair>(options_.tap, memory_, send, receive, capabilities_,
+                                             pool_, std::move(verbs_));
+  }
+  return std::make_unique<PlainQueuePair>(memory_, send, receive, capabilities_, pool_,
+                                          std::move(verbs_));
 }
 
 }  // namespace xtreme::mlx5

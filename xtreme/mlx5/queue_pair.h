@@ -42,7 +42,7 @@ struct QueuePairMemory {
   ReceiveQueueMemory receive;
 };
 
-class QueuePair final : public nic::QueuePair {
+class QueuePair : public nic::QueuePair {
  public:
   // `objects` may be null: the memory is then the caller's, and no device is there.
   // PrepareCqes() was called for both completion queues.
@@ -80,6 +80,9 @@ class QueuePair final : public nic::QueuePair {
   // What rules steer to; null without a device.
   ibv_qp* verbs_qp() const { return objects_ == nullptr ? nullptr : objects_->verbs_qp(); }
 
+ protected:
+  SendQueue& send() { return send_; }
+
  private:
   void ShowNextCompletion();
 
@@ -90,6 +93,12 @@ class QueuePair final : public nic::QueuePair {
   ReceiveQueue receive_;
   SendQueue send_;
   std::unique_ptr<QueuePairObjects> objects_;  // Last: destroyed first.
+};
+
+// One that nothing is derived from, for callers that know what they have.
+class PlainQueuePair final : public QueuePair {
+ public:
+  using QueuePair::QueuePair;
 };
 
 }  // namespace xtreme::mlx5

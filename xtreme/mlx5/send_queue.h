@@ -56,6 +56,10 @@ class SendQueue {
   // posted frame is counted and passed over.
   uint32_t Poll(std::span<nic::TxCompletion> out, std::optional<nic::QueueError>* error);
 
+  // Where a frame that is posted next, if it stands whole in its WQE, can be read afterwards, until
+  // another is posted.
+  const uint8_t* next_frame() { return NextWqe() + kInlineOffset; }
+
   // Free-running counts of frames.
   uint32_t posted_frames() const { return posted_; }
   uint32_t completed_frames() const { return completed_; }

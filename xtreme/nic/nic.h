@@ -23,6 +23,10 @@
 #include "stack/wire/address.h"
 #include "xtreme/nic/queue_pair.h"
 
+namespace xtreme::stats {
+class FrameTap;
+}
+
 namespace xtreme::nic {
 
 // What a queue pair got, and why it did not get more.
@@ -90,6 +94,8 @@ struct QueuePairOptions {
   uint32_t device_memory_bytes = 0;
   bool interrupts = false;               // With a completion channel: fd() can be waited for.
   bool timestamps = true;
+  stats::FrameTap* tap = nullptr;        // Gets a copy of every frame, if the device offers that;
+                                         // outlives the queue pair.
 };
 
 // Events of the port or device, in the order the device told them.

@@ -8,6 +8,7 @@
 //   CounterName[socket_counters]    and each value of a socket
 //   uint64_t[ring_counters]         the ring's values
 //   { SocketHeader, uint64_t[socket_counters] } [socket_slots]
+//   GroupEntry[group_slots]         the groups that the sockets joined
 //
 // Invariant: header (but for `state`) and names are constant; the rest is consistent while
 // `sequence` is even and the same before and after reading. Little endian; times in nanoseconds of
@@ -24,11 +25,12 @@
 namespace xtreme::stats {
 
 inline constexpr std::array<char, 8> kMagic = {'X', 'T', 'C', 'O', 'U', 'N', 'T', 'S'};
-inline constexpr uint32_t kVersion = 1;  // Another one: another layout, which readers refuse.
+inline constexpr uint32_t kVersion = 2;  // Another one: another layout, which readers refuse.
 
 // What a reader accepts at most.
 inline constexpr uint32_t kMaxCounters = 1'024;
 inline constexpr uint32_t kMaxSocketSlots = 1'024;
+inline constexpr uint32_t kMaxGroupSlots = 1'024;
 inline constexpr size_t kMaxFileBytes = size_t{32} << 20;
 
 // Who may read the file besides root.
@@ -43,17 +45,23 @@ struct SegmentHeader {
   uint32_t ring_counters;
   uint32_t socket_counters;  // Of each socket.
   uint32_t socket_slots;
+  uint32_t group_slots;
+  uint32_t reserved;
   std::array<char, 32> interface;
+  std::array<char, 32> program;
 
   // Written by the publisher.
   alignas(64) uint64_t sequence;  // Odd while it writes.
   int64_t published_ns;           // When it wrote last.
   uint32_t sockets;               // Slots in use, from the first on.
   uint32_t sockets_left_out;      // Open, but without a slot.
+  uint32_t groups;                // As the sockets.
+  uint32_t groups_left_out;
   uint32_t closed;                // 1: the ring was closed in good order.
-  uint32_t reserved;
+  uint32_t padding;
+  std::array<char, 1024> description;  // What the ring got, in one line.
 };
-static_assert(sizeof(SegmentHeader) == 128);
+static_assert(sizeof(SegmentHeader) == 1216);
 
 struct CounterName {
   std::array<char, 16> scope;
@@ -62,13 +70,29 @@ struct CounterName {
 };
 static_assert(sizeof(CounterName) == 192);
 
+// Addresses are IPv6's, IPv4 behind ::ffff:0:0/96; ports in host order. The values of a socket are
+// those whose scope is its protocol's ("udp", "tcp"); the others are 0.
 struct SocketHeader {
   uint64_t handle;
-  std::array<uint8_t, 16> local_ip;  // IPv4 behind ::ffff:0:0/96.
-  uint16_t local_port;               // Host order.
-  std::array<uint8_t, 6> reserved;
+  std::array<uint8_t, 16> local_ip;
+  std::array<uint8_t, 16> remote_ip;
+  uint16_t local_port;
+  uint16_t remote_port;              // 0: not connected.
+  uint8_t protocol;                  // IPPROTO_UDP, IPPROTO_TCP.
+  std::array<uint8_t, 3> reserved;
+  std::array<char, 16> state;        // "open", "closing", "LISTEN", "ESTABLISHED" ...
 };
-static_assert(sizeof(SocketHeader) == 32);
+static_assert(sizeof(SocketHeader) == 64);
+
+// One membership of a socket.
+struct GroupEntry {
+  uint64_t socket;
+  std::array<uint8_t, 16> group_ip;
+  uint16_t port;                     // The socket's.
+  uint16_t vlan_id;
+  uint32_t reserved;
+};
+static_assert(sizeof(GroupEntry) == 32);
 
 // Where things stand, and how long the file is.
 struct Places {
@@ -78,13 +102,15 @@ struct Places {
         ring_values(socket_names + header.socket_counters * sizeof(CounterName)),
         sockets(ring_values + header.ring_counters * sizeof(uint64_t)),
         socket_bytes(sizeof(SocketHeader) + header.socket_counters * sizeof(uint64_t)),
-        file_bytes(sockets + header.socket_slots * socket_bytes) {}
+        groups(sockets + header.socket_slots * socket_bytes),
+        file_bytes(groups + header.group_slots * sizeof(GroupEntry)) {}
 
   size_t ring_names;
   size_t socket_names;
   size_t ring_values;
   size_t sockets;
   size_t socket_bytes;
+  size_t groups;
   size_t file_bytes;
 };
 

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "xtreme/stats/layout.h"
+#include "xtreme/stats/shared_file.h"
 
 namespace xtreme::stats {
 
@@ -34,9 +35,11 @@ class Publisher {
     Access access = Access::kUser;
     uint32_t ring = 0;
     std::string interface;
+    std::string program;                // Of this process.
     std::vector<Name> ring_counters;    // Up to kMaxCounters.
     std::vector<Name> socket_counters;  // Up to kMaxCounters.
     uint32_t socket_slots = 0;          // Up to kMaxSocketSlots.
+    uint32_t group_slots = 0;           // Up to kMaxGroupSlots.
   };
 
   // Removes what killed processes left in the directory, then makes the file. InvalidArgument: the
@@ -55,17 +58,22 @@ class Publisher {
   // The next socket; its values follow by PutOfSocket. False: no slot is left.
   bool BeginSocket(const SocketHeader& socket);
   void PutOfSocket(uint64_t value);
+  // One more membership; above the slots it is counted only.
+  void PutGroup(const GroupEntry& group);
+  // What the ring got; as long as the header has room for.
+  void Describe(std::string_view text);
   void End(int64_t now_ns, bool closed);
 
   const std::string& path() const { return path_; }
 
  private:
-  Publisher(std::string path, int fd, uint8_t* memory, const SegmentHeader& shape);
+  Publisher(std::string path, const SharedFile& file, const SegmentHeader& shape);
   SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(memory_); }
   void Store(size_t place, uint64_t value);
+  void StoreWords(size_t place, const void* words, size_t bytes);
 
   const std::string path_;
-  const int fd_;
+  const SharedFile file_;
   uint8_t* const memory_;
   const SegmentHeader shape_;
   const Places places_;
@@ -75,6 +83,8 @@ class Publisher {
   uint32_t next_of_socket_ = 0;
   uint32_t sockets_ = 0;
   uint32_t left_out_ = 0;
+  uint32_t groups_ = 0;
+  uint32_t groups_left_out_ = 0;
 };
 
 }  // namespace xtreme::stats

@@ -50,13 +50,17 @@ absl::Status CheckShape(const SegmentHeader& header, size_t bytes) {
     return Malformed(absl::StrCat("layout ", header.version, ", ", kVersion, " is known"));
   }
   if (header.ring_counters > kMaxCounters || header.socket_counters > kMaxCounters ||
-      header.socket_slots > kMaxSocketSlots) {
+      header.socket_slots > kMaxSocketSlots || header.group_slots > kMaxGroupSlots) {
     return Malformed(absl::StrCat(header.ring_counters, " and ", header.socket_counters,
-                                  " counters for ", header.socket_slots, " sockets, at most ",
-                                  kMaxCounters, " for ", kMaxSocketSlots));
+                                  " counters for ", header.socket_slots, " sockets and ",
+                                  header.group_slots, " groups, at most ", kMaxCounters, " for ",
+                                  kMaxSocketSlots, " and ", kMaxGroupSlots));
   }
   if (header.sockets > header.socket_slots) {
     return Malformed(absl::StrCat(header.sockets, " sockets in ", header.socket_slots, " slots"));
+  }
+  if (header.groups > header.group_slots) {
+    return Malformed(absl::StrCat(header.groups, " groups in ", header.group_slots, " slots"));
   }
   const size_t wanted = Places(header).file_bytes;
   if (wanted == bytes) return absl::OkStatus();
@@ -77,7 +81,11 @@ SocketCounters TakeSocket(std::span<const uint8_t> bytes, size_t place, uint32_t
   const auto header = Take<SocketHeader>(bytes, place);
   SocketCounters socket{.handle = header.handle,
                         .local_ip = header.local_ip,
+                        .remote_ip = header.remote_ip,
                         .local_port = header.local_port,
+                        .remote_port = header.remote_port,
+                        .protocol = header.protocol,
+                        .state = Text(header.state),
                         .values = std::vector<uint64_t>(values)};
   place += sizeof header;
   for (uint64_t& value : socket.values) {
@@ -132,6 +140,8 @@ absl::StatusOr<Segment> ParseSegment(std::span<const uint8_t> bytes) {
   Segment segment{.pid = header.pid,
                   .ring = header.ring,
                   .interface = Text(header.interface),
+                  .program = Text(header.program),
+                  .description = Text(header.description),
                   .published_ns = header.published_ns,
                   .closed = header.closed != 0,
                   .torn = (header.sequence & 1) != 0,
@@ -144,6 +154,11 @@ absl::StatusOr<Segment> ParseSegment(std::span<const uint8_t> bytes) {
   for (uint32_t i = 0; i < header.sockets; ++i) {
     segment.sockets.push_back(
         TakeSocket(bytes, places.sockets + i * places.socket_bytes, header.socket_counters));
+  }
+  segment.groups_left_out = header.groups_left_out;
+  for (uint32_t i = 0; i < header.groups; ++i) {
+    const auto entry = Take<GroupEntry>(bytes, places.groups + i * sizeof(GroupEntry));
+    segment.groups.push_back({entry.socket, entry.group_ip, entry.port, entry.vlan_id});
   }
   return segment;
 }

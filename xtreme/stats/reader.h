@@ -33,14 +33,27 @@ struct Counter {
 struct SocketCounters {
   uint64_t handle = 0;
   std::array<uint8_t, 16> local_ip = {};
+  std::array<uint8_t, 16> remote_ip = {};
   uint16_t local_port = 0;
+  uint16_t remote_port = 0;
+  uint8_t protocol = 0;
+  std::string state;
   std::vector<uint64_t> values;  // In the order of Segment::socket_names.
+};
+
+struct Group {
+  uint64_t socket = 0;
+  std::array<uint8_t, 16> group_ip = {};
+  uint16_t port = 0;
+  uint16_t vlan_id = 0;
 };
 
 struct Segment {
   uint32_t pid = 0;
   uint32_t ring = 0;
   std::string interface;
+  std::string program;
+  std::string description;
   int64_t published_ns = 0;        // CLOCK_MONOTONIC of the writer's machine.
   bool closed = false;             // The ring was closed; these are its last values.
   bool torn = false;               // The writer was caught, or killed, while it wrote.
@@ -49,6 +62,8 @@ struct Segment {
   std::vector<Counter> counters;
   std::vector<Counter> socket_names;  // Their values are 0.
   std::vector<SocketCounters> sockets;
+  uint32_t groups_left_out = 0;
+  std::vector<Group> groups;
 };
 
 // The segment in `bytes`. InvalidArgument: what of it is wrong.

@@ -41,6 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t length) {
   header.socket_counters = length > 1 ? bytes[1] % 8 : 1;
   header.socket_slots = length > 2 ? bytes[2] % 8 : 1;
   header.sockets = length > 3 ? bytes[3] % 8 : 1;
+  header.group_slots = header.socket_slots;
+  header.groups = header.sockets;
   std::vector<uint8_t> segment(Places(header).file_bytes);
   memcpy(segment.data(), &header, sizeof header);
   if (length > 4) {

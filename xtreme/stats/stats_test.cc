@@ -11,10 +11,12 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "xtreme/stats/histogram.h"
 #include "xtreme/stats/publisher.h"
 #include "xtreme/stats/reader.h"
 
@@ -37,10 +39,12 @@ class StatsTest : public ::testing::Test {
     return {.directory = directory_,
             .ring = ring,
             .interface = "eth2",
+            .program = "handler",
             .ring_counters = {{"ring", "packets", "packets received"},
                               {"drop", "late", "too late"}},
             .socket_counters = {{"udp", "sent", "datagrams sent"}},
-            .socket_slots = 2};
+            .socket_slots = 2,
+            .group_slots = 2};
   }
   std::unique_ptr<Publisher> Open(const Publisher::Options& options) {
     auto publisher = Publisher::Create(options);
@@ -59,6 +63,10 @@ class StatsTest : public ::testing::Test {
       socket.local_port = 9000;
       if (publisher->BeginSocket(socket)) publisher->PutOfSocket(packets * 10);
     }
+    for (int i = 0; i < sockets; ++i) {
+      publisher->PutGroup({.socket = 100 + static_cast<uint64_t>(i), .port = 9000});
+    }
+    publisher->Describe("mlx5_0 port 1");
     publisher->End(1234, false);
   }
   static std::vector<uint8_t> BytesOf(const std::string& path) {
@@ -93,6 +101,8 @@ TEST_F(StatsTest, WhatWasPublishedIsReadWithItsNamesAndMeanings) {
   EXPECT_EQ(segment->pid, static_cast<uint32_t>(getpid()));
   EXPECT_EQ(segment->ring, 3u);
   EXPECT_EQ(segment->interface, "eth2");
+  EXPECT_EQ(segment->program, "handler");
+  EXPECT_EQ(segment->description, "mlx5_0 port 1");
   EXPECT_EQ(segment->published_ns, 1234);
   EXPECT_TRUE(segment->alive);
   EXPECT_FALSE(segment->torn);
@@ -108,6 +118,9 @@ TEST_F(StatsTest, WhatWasPublishedIsReadWithItsNamesAndMeanings) {
   EXPECT_EQ(segment->sockets[0].local_port, 9000);
   EXPECT_EQ(segment->sockets[0].values, std::vector<uint64_t>{50});
   EXPECT_EQ(segment->socket_names[0].name, "sent");
+  ASSERT_EQ(segment->groups.size(), 1u);
+  EXPECT_EQ(segment->groups[0].socket, 100u);
+  EXPECT_EQ(segment->groups[0].port, 9000);
 }
 
 TEST_F(StatsTest, SocketsBeyondTheSlotsAreCounted) {
@@ -117,6 +130,20 @@ TEST_F(StatsTest, SocketsBeyondTheSlotsAreCounted) {
   ASSERT_TRUE(segment.ok()) << segment.status();
   EXPECT_EQ(segment->sockets.size(), 2u);
   EXPECT_EQ(segment->sockets_left_out, 3u);
+  EXPECT_EQ(segment->groups.size(), 2u);
+  EXPECT_EQ(segment->groups_left_out, 3u);
+}
+
+TEST_F(StatsTest, ValuesOfASlotsFormerSocketAreGone) {
+  const auto publisher = Open();
+  Publish(publisher.get(), 5, 1);
+  publisher->Begin();
+  ASSERT_TRUE(publisher->BeginSocket({}));
+  publisher->End(1235, false);
+  const auto segment = ReadSegment(publisher->path());
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  ASSERT_EQ(segment->sockets.size(), 1u);
+  EXPECT_EQ(segment->sockets[0].values, std::vector<uint64_t>{0});
 }
 
 TEST_F(StatsTest, ASocketThatIsGoneIsNotInTheNextPublication) {
@@ -206,12 +233,14 @@ TEST_F(StatsTest, AHostileHeaderIsRefusedForWhatIsWrong) {
   };
   const Row rows[] = {
       {0, 0, "read counters: this is not a segment of counters"},
-      {offsetof(SegmentHeader, version), 2, "read counters: layout 2, 1 is known"},
+      {offsetof(SegmentHeader, version), 3, "read counters: layout 3, 2 is known"},
       {offsetof(SegmentHeader, ring_counters), 0xFFFFFFFF,
-       "read counters: 4294967295 and 1 counters for 2 sockets, at most 1024 for 1024"},
+       "read counters: 4294967295 and 1 counters for 2 sockets and 2 groups, at most "
+       "1024 for 1024 and 1024"},
       {offsetof(SegmentHeader, ring_counters), 3,
-       "read counters: 800 bytes, its header says 1000"},
+       "read counters: 2016 bytes, its header says 2216"},
       {offsetof(SegmentHeader, sockets), 3, "read counters: 3 sockets in 2 slots"},
+      {offsetof(SegmentHeader, groups), 3, "read counters: 3 groups in 2 slots"},
   };
   for (const Row& row : rows) {
     const auto publisher = Open();
@@ -236,6 +265,23 @@ TEST_F(StatsTest, APipeUnderTheNameDoesNotBlockTheReader) {
   const std::string path = directory_ + "/xtreme.1.1";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(ReadSegment(path).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Histogram, ATimeIsCountedInTheFirstBucketWhoseBoundIsAboveIt) {
+  Histogram histogram;
+  for (const uint64_t value : {uint64_t{0}, uint64_t{7}, uint64_t{8}, uint64_t{1} << 40}) {
+    histogram.Count(value);
+  }
+  std::map<std::string, uint64_t> counted;
+  histogram.Visit([&counted](std::string_view name, std::string_view, uint64_t value) {
+    if (value != 0) counted[std::string(name)] = value;
+  });
+  EXPECT_EQ(counted, (std::map<std::string, uint64_t>{{"below_1", 1},
+                                                      {"below_8", 1},
+                                                      {"below_16", 1},
+                                                      {"more", 1},
+                                                      {"sum", 15 + (uint64_t{1} << 40)},
+                                                      {"max", uint64_t{1} << 40}}));
 }
 
 }  // namespace

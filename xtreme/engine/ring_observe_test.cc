@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operators may look at, and what it takes to be asked for it.
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/stats/frame_reader.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class RingObserveTest : public RingTest {
+ protected:
+  ~RingObserveTest() override {
+    if (!options.counters_directory.empty()) rmdir(options.counters_directory.c_str());
+  }
+  void KeepFrames() {
+    std::string pattern = "/dev/shm/xtreme_observe_test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    options.counters_directory = pattern;
+    options.dump_frames = 1'024;
+  }
+  // The texts noted among the frames.
+  std::vector<std::string> Notes() {
+    std::vector<std::string> notes;
+    const auto paths = stats::ListFrameTaps(options.counters_directory);
+    if (paths.size() != 1) return notes;
+    const auto reader = stats::FrameReader::Open(paths[0]);
+    if (!reader.ok()) return notes;
+    const auto frames = (*reader)->Take(100);
+    for (const stats::TappedFrame& frame : *frames) notes.emplace_back(frame.text());
+    return notes;
+  }
+};
+
+TEST_F(RingObserveTest, GapsBetweenPollsAreCounted) {
+  options.histograms = true;
+  Open();
+  PollOnce();
+  const uint64_t long_before = Counter("poll_gap_ns", "below_4096");
+  const uint64_t short_before = Counter("poll_gap_ns", "below_128");
+  now += 3'000;
+  PollOnce();
+  now += 100;
+  PollOnce();
+  EXPECT_EQ(Counter("poll_gap_ns", "below_4096") - long_before, 1u);
+  EXPECT_EQ(Counter("poll_gap_ns", "below_128") - short_before, 1u);
+  EXPECT_GE(Counter("poll_gap_ns", "max"), 3'000u);
+}
+
+TEST_F(RingObserveTest, ASleepIsNoGap) {
+  options.histograms = true;
+  Open();
+  Settle();
+  const uint64_t before = Counter("poll_gap_ns", "sum");
+  EXPECT_TRUE(ring->Arm());
+  now += 1'000'000'000;
+  PollOnce();
+  EXPECT_EQ(Counter("poll_gap_ns", "sum"), before);
+}
+
+TEST_F(RingObserveTest, AgeOfAPacketIsCountedFromItsHardwareTime) {
+  options.histograms = true;
+  Open();
+  OpenSocket(7000);
+  ring->OnClock({.base_raw = 0, .base_ns = 0, .multiplier = 1, .shift = 0, .in_sync = true}, {});
+  const uint64_t sent = now;
+  now += 700;
+  ASSERT_TRUE(queue().Inject(MakeFrame({}), 0, sent));
+  Release(PollOnce());
+  EXPECT_EQ(Counter("wire_to_poll_ns", "below_1024"), 1u);
+  EXPECT_EQ(Counter("wire_to_poll_ns", "sum"), 700u);
+}
+
+TEST_F(RingObserveTest, NobodyAskedNothingIsCounted) {
+  Open();
+  bool there = false;
+  ring->VisitCounters([&there](std::string_view scope, std::string_view, std::string_view,
+                               uint64_t) { there |= scope == "poll_gap_ns"; });
+  EXPECT_FALSE(there);
+}
+
+TEST_F(RingObserveTest, LossesAreNotedByNameAmongTheFrames) {
+  KeepFrames();
+  Open();
+  const Handle socket = OpenSocket({.local = {{}, 7000}, .max_held = 1});
+  ASSERT_NE(socket, 0u);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Inject({}));
+  const auto held = PollAll();
+  const auto notes = Notes();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0].find("2 drop held_limit: "), 0u) << notes[0];
+  Release(held);
+  ring.reset();
+  engine->control().RunAndWait([] {});
+}
+
+TEST_F(RingObserveTest, WhatCannotBeKeptIsSaid) {
+  options.dump_frames = 1'024;
+  options.counters_directory = "/dev/shm/xtreme_absent";
+  Open();
+  EXPECT_NE(ring->description().find("tap frames: make a file in /dev/shm/xtreme_absent: No such"),
+            std::string::npos)
+      << ring->description();
+  options.counters_directory.clear();
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/mlx5/tapped_queue_pair.h"
+
+#include <utility>
+
+namespace xtreme::mlx5 {
+
+using stats::FrameKind;
+using stats::FrameTap;
+
+TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
+                                 const SendQueue::Options& send_options,
+                                 const ReceiveQueue::Options& receive_options,
+                                 const nic::Capabilities& capabilities, packet::BufferPool* pool,
+                                 std::unique_ptr<QueuePairObjects> objects)
+    : QueuePair(memory, send_options, receive_options, capabilities, pool, std::move(objects)),
+      tap_(tap),
+      received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {}
+
+uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
+  const uint32_t taken = QueuePair::PollReceive(out);
+  if (taken == 0) return 0;
+  for (const nic::RxFrame& frame : out.first(taken)) {
+    tap_->Write(received_, frame.buffer->data, frame.buffer->length, frame.hw_clock);
+  }
+  tap_->Publish();
+  return taken;
+}
+
+nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
+  const nic::TxStatus status = QueuePair::Post(frame);
+  if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
+  tap_->WriteParts(FrameKind::kSent, frame.header, frame.header_length, frame.payload,
+                   frame.payload_length, FrameTap::Now());
+  tap_->Publish();
+  return status;
+}
+
+nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                                          uint32_t payload_length, uint32_t flags) {
+  const uint8_t* const frame = send().next_frame();
+  const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
+  if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
+  tap_->Write(FrameKind::kSent, frame, flow.header_length + payload_length, FrameTap::Now());
+  tap_->Publish();
+  return status;
+}
+
+nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
+                                        std::span<const nic::TxPayload> payloads) {
+  nic::TxBurst posted = {0, 0};
+  for (const nic::TxPayload& payload : payloads) {
+    if (payload.length > flow.max_payload_bytes ||
+        PostCopied(flow, payload.data, payload.length, nic::kTxMore) != nic::TxStatus::kPosted) {
+      break;
+    }
+    ++posted.frames;
+    posted.payload_bytes += payload.length;
+  }
+  return posted;
+}
+
+}  // namespace xtreme::mlx5

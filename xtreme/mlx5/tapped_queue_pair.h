@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TappedQueuePair: a queue pair that copies every frame it takes and posts to a frame tap.
+//
+// Invariant: what is not posted is not copied; warm sends, which reach no wire, are not either. A
+// frame that stands whole in its WQE is copied from there, as the device gets it.
+// Thread: the ring's owner.
+
+#ifndef XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_
+#define XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "xtreme/mlx5/queue_pair.h"
+#include "xtreme/stats/frame_tap.h"
+
+namespace xtreme::mlx5 {
+
+class TappedQueuePair final : public QueuePair {
+ public:
+  // As QueuePair; `tap` outlives it.
+  TappedQueuePair(stats::FrameTap* tap, const QueuePairMemory& memory,
+                  const SendQueue::Options& send_options,
+                  const ReceiveQueue::Options& receive_options,
+                  const nic::Capabilities& capabilities, packet::BufferPool* pool,
+                  std::unique_ptr<QueuePairObjects> objects);
+
+  uint32_t PollReceive(std::span<nic::RxFrame> out) override;
+  nic::TxStatus Post(const nic::TxFrame& frame) override;
+  nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags) override;
+  nic::TxBurst PostBurst(const nic::TxTemplate& flow,
+                         std::span<const nic::TxPayload> payloads) override;
+
+ private:
+  stats::FrameTap* const tap_;
+  const stats::FrameKind received_;
+};
+
+}  // namespace xtreme::mlx5
+
+#endif  // XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_

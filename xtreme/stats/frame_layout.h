@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The layout of a frame tap: the last frames that one ring received and sent, in one file named
+// "xtreme-frames.PID.RING" that other programs read.
+//
+//   FramesHeader
+//   { FrameSlot, uint8_t[snap_bytes] } [slots]
+//
+// Invariant: frame n stands in slot n % slots from when `produced` is above n until it is
+// overwritten; the writer may be at work on up to kSlotsAtWork slots behind `produced`. Header is
+// constant but for `produced` and the clocks, which are consistent while `sequence` is even and
+// the same before and after. Little endian. The writer holds an flock() on the file as it lives.
+// Threads: one writer; readers are other programs.
+
+#ifndef XTREME_XTREME_STATS_FRAME_LAYOUT_H_
+#define XTREME_XTREME_STATS_FRAME_LAYOUT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace xtreme::stats {
+
+inline constexpr std::array<char, 8> kFramesMagic = {'X', 'T', 'F', 'R', 'A', 'M', 'E', 'S'};
+inline constexpr uint32_t kFramesVersion = 1;
+
+inline constexpr uint32_t kLeastSlots = 1'024;
+inline constexpr uint32_t kMostSlots = 1u << 20;
+inline constexpr uint32_t kLeastSnapBytes = 96;  // Copied of each frame whatever its length.
+inline constexpr uint32_t kMostSnapBytes = 9'120;
+// A batch of frames is counted when all of it was written.
+inline constexpr uint32_t kSlotsAtWork = 512;
+
+// ns = base_ns + (ticks - base_ticks) * ns_per_tick_q32 / 2^32, the difference taken as signed in
+// the low 64 - unused_bits bits. ns of CLOCK_MONOTONIC.
+struct TickScale {
+  uint64_t base_ticks = 0;
+  int64_t base_ns = 0;
+  int64_t ns_per_tick_q32 = 0;  // 0: not known.
+  uint32_t unused_bits = 0;
+  uint32_t reserved = 0;
+
+  int64_t ToNanoseconds(uint64_t ticks) const {
+    const int64_t passed =
+        static_cast<int64_t>((ticks - base_ticks) << unused_bits) >> unused_bits;
+    return base_ns + static_cast<int64_t>((static_cast<__int128>(passed) * ns_per_tick_q32) >> 32);
+  }
+};
+static_assert(sizeof(TickScale) == 32);
+
+enum class FrameKind : uint32_t {
+  kReceived = 1,         // `ticks` is the device's time of reception.
+  kReceivedUntimed = 2,  // The device gave none.
+  kSent = 3,             // `ticks` is the TSC when it was posted.
+  kNote = 4,             // No frame, a text; `ticks` is the TSC.
+};
+
+struct FrameSlot {
+  uint64_t ticks;
+  uint32_t frame_bytes;  // On the wire, without FCS; of which snap_bytes at most follow.
+  FrameKind kind;
+};
+static_assert(sizeof(FrameSlot) == 16);
+
+struct FramesHeader {
+  std::array<char, 8> magic;
+  uint32_t version;
+  uint32_t pid;
+  uint32_t ring;
+  uint32_t slots;       // Power of two.
+  uint32_t slot_bytes;  // sizeof(FrameSlot) + snap_bytes.
+  uint32_t snap_bytes;
+  std::array<char, 32> interface;
+  std::array<char, 32> program;
+
+  // Written with every frame.
+  alignas(64) uint64_t produced;  // Frames and notes so far.
+
+  // Written about once a second.
+  alignas(64) uint64_t sequence;  // Odd while they are written.
+  TickScale device;
+  TickScale host;
+};
+static_assert(sizeof(FramesHeader) == 320);
+
+}  // namespace xtreme::stats
+
+#endif  // XTREME_XTREME_STATS_FRAME_LAYOUT_H_

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/stats/frame_reader.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace xtreme::stats {
+namespace {
+
+// A writer is at its clocks for nanoseconds.
+constexpr int kTries = 100;
+constexpr size_t kSlotsARead = 512;
+
+absl::Status Malformed(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("read frames: ", what));
+}
+
+std::string Text(const std::array<char, 32>& field) {
+  std::string text(field.begin(), std::find(field.begin(), field.end(), '\0'));
+  // For terminals: what is not printable is not what we wrote.
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
+bool ReadAt(int fd, uint64_t place, void* to, size_t bytes) {
+  return pread(fd, to, bytes, static_cast<off_t>(place)) == static_cast<ssize_t>(bytes);
+}
+
+bool IsKind(FrameKind kind) { return kind >= FrameKind::kReceived && kind <= FrameKind::kNote; }
+
+bool IsScale(const TickScale& scale) { return scale.unused_bits < 64; }
+
+}  // namespace
+
+absl::Status CheckFramesHeader(const FramesHeader& header, uint64_t bytes) {
+  if (header.magic != kFramesMagic) return Malformed("this is not a frame tap");
+  if (header.version != kFramesVersion) {
+    return Malformed(absl::StrCat("layout ", header.version, ", ", kFramesVersion, " is known"));
+  }
+  const bool shaped = std::has_single_bit(header.slots) && header.slots >= kLeastSlots &&
+                      header.slots <= kMostSlots && header.snap_bytes >= kLeastSnapBytes &&
+                      header.snap_bytes <= kMostSnapBytes &&
+                      header.slot_bytes >= sizeof(FrameSlot) + header.snap_bytes &&
+                      header.slot_bytes <= sizeof(FrameSlot) + header.snap_bytes + 7;
+  if (!shaped) {
+    return Malformed(absl::StrCat(header.slots, " slots of ", header.slot_bytes, " bytes for ",
+                                  header.snap_bytes));
+  }
+  const uint64_t wanted = sizeof header + uint64_t{header.slots} * header.slot_bytes;
+  if (wanted != bytes) return Malformed(absl::StrCat(bytes, " bytes, its header says ", wanted));
+  if (!IsScale(header.device) || !IsScale(header.host)) return Malformed("a clock without bits");
+  return absl::OkStatus();
+}
+
+std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number,
+                                     std::span<const uint8_t> slot) {
+  FrameSlot head;
+  if (slot.size() < sizeof head + header.snap_bytes) return std::nullopt;
+  memcpy(&head, slot.data(), sizeof head);
+  if (!IsKind(head.kind)) return std::nullopt;
+  TappedFrame frame{.kind = head.kind, .number = number, .frame_bytes = head.frame_bytes};
+  const TickScale& clock = head.kind == FrameKind::kReceived ? header.device : header.host;
+  if (clock.ns_per_tick_q32 > 0 && head.kind != FrameKind::kReceivedUntimed) {
+    frame.time_ns = clock.ToNanoseconds(head.ticks);
+  }
+  const auto bytes = slot.subspan(sizeof head, std::min(head.frame_bytes, header.snap_bytes));
+  frame.bytes.assign(bytes.begin(), bytes.end());
+  return frame;
+}
+
+absl::StatusOr<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& path) {
+  // Somebody may have put a pipe there: opening it must not wait.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) {
+    const std::string text = absl::StrCat("read frames: ", path, ": ", strerror(errno));
+    return errno == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
+  }
+  absl::Cleanup close_fd = [fd] { close(fd); };
+  struct stat status;
+  FramesHeader header;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+      !ReadAt(fd, 0, &header, sizeof header)) {
+    return Malformed(absl::StrCat(path, ": not a file of a header or more"));
+  }
+  const auto bytes = static_cast<uint64_t>(status.st_size);
+  if (absl::Status right = CheckFramesHeader(header, bytes); !right.ok()) return right;
+  std::move(close_fd).Cancel();
+  return std::unique_ptr<FrameReader>(new FrameReader(fd, header));
+}
+
+FrameReader::FrameReader(int fd, const FramesHeader& header)
+    : fd_(fd),
+      shape_(header),
+      interface_(Text(header.interface)),
+      program_(Text(header.program)),
+      next_(OldestAt(header.produced)) {}
+
+FrameReader::~FrameReader() { close(fd_); }
+
+uint64_t FrameReader::OldestAt(uint64_t produced) const {
+  const uint64_t whole = shape_.slots - kSlotsAtWork;
+  return produced > whole ? produced - whole : 0;
+}
+
+absl::StatusOr<FramesHeader> FrameReader::ReadHeader() const {
+  FramesHeader header;
+  for (int tries = 0; tries < kTries; ++tries) {
+    FramesHeader again;
+    if (!ReadAt(fd_, 0, &header, sizeof header) || !ReadAt(fd_, 0, &again, sizeof again)) {
+      return Malformed("the file shrank");
+    }
+    if ((header.sequence & 1) == 0 && again.sequence == header.sequence) break;
+  }
+  if (IsScale(header.device) && IsScale(header.host)) return header;
+  return Malformed("a clock without bits");
+}
+
+absl::StatusOr<std::vector<TappedFrame>> FrameReader::Take(size_t most) {
+  const auto header = ReadHeader();
+  if (!header.ok()) return header.status();
+  const uint64_t oldest = OldestAt(header->produced);
+  if (next_ < oldest) {
+    missed_ += oldest - next_;
+    next_ = oldest;
+  }
+  const uint64_t waiting = header->produced > next_ ? header->produced - next_ : 0;
+  const uint64_t place = next_ & (shape_.slots - 1);
+  // As far as the end of the file.
+  const size_t count = std::min({most, kSlotsARead, size_t{waiting}, size_t{shape_.slots - place}});
+  std::vector<uint8_t> slots(count * shape_.slot_bytes);
+  std::vector<TappedFrame> frames;
+  if (count == 0) return frames;
+  if (!ReadAt(fd_, sizeof(FramesHeader) + place * shape_.slot_bytes, slots.data(), slots.size())) {
+    return Malformed("the file shrank");
+  }
+  // What was overwritten meanwhile is not what it was.
+  const auto after = ReadHeader();
+  if (!after.ok()) return after.status();
+  const uint64_t still_whole = OldestAt(after->produced);
+  for (size_t i = 0; i < count; ++i, ++next_) {
+    const std::span slot(slots.data() + i * shape_.slot_bytes, shape_.slot_bytes);
+    FramesHeader clocks = shape_;
+    clocks.device = header->device;
+    clocks.host = header->host;
+    auto frame = next_ < still_whole ? std::nullopt : ParseSlot(clocks, next_, slot);
+    if (frame) {
+      frames.push_back(*std::move(frame));
+    } else {
+      ++missed_;
+    }
+  }
+  return frames;
+}
+
+absl::Status FrameReader::SkipToNewest() {
+  const auto header = ReadHeader();
+  if (!header.ok()) return header.status();
+  next_ = header->produced;
+  return absl::OkStatus();
+}
+
+bool FrameReader::alive() const {
+  if (flock(fd_, LOCK_SH | LOCK_NB) != 0) return true;
+  flock(fd_, LOCK_UN);
+  return false;
+}
+
+std::vector<std::string> ListFrameTaps(const std::string& directory) {
+  std::vector<std::string> paths;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listed(opendir(directory.c_str()), closedir);
+  if (listed == nullptr) return paths;
+  while (const dirent* entry = readdir(listed.get())) {
+    if (!std::string_view(entry->d_name).starts_with(kFramesPrefix)) continue;
+    paths.push_back(absl::StrCat(directory, "/", entry->d_name));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+int RemoveStaleFrames(const std::string& directory) {
+  int removed = 0;
+  for (const std::string& path : ListFrameTaps(directory)) {
+    const auto reader = FrameReader::Open(path);
+    if (!reader.ok() || (*reader)->alive()) continue;
+    removed += unlink(path.c_str()) == 0;
+  }
+  return removed;
+}
+
+}  // namespace xtreme::stats

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/stats/frame_tap.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/stats/frame_reader.h"
+#include "xtreme/stats/shared_file.h"
+
+namespace xtreme::stats {
+namespace {
+
+absl::Status CheckOptions(const FrameTap::Options& options) {
+  const bool right = std::has_single_bit(options.frames) && options.frames <= kMostSlots &&
+                     options.snap_bytes >= kLeastSnapBytes &&
+                     options.snap_bytes <= kMostSnapBytes;
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tap frames: ", options.frames, " of ", options.snap_bytes,
+      " bytes asked, a power of two up to ", kMostSlots, " of ", kLeastSnapBytes, " to ",
+      kMostSnapBytes, " possible"));
+}
+
+void CopyText(std::string_view text, std::array<char, 32>* to) {
+  std::copy_n(text.begin(), std::min(text.size(), to->size()), to->begin());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FrameTap>> FrameTap::Create(const Options& options) {
+  if (absl::Status right = CheckOptions(options); !right.ok()) return right;
+  RemoveStaleFrames(options.directory);
+  FramesHeader shape = {};
+  shape.magic = kFramesMagic;
+  shape.version = kFramesVersion;
+  shape.pid = static_cast<uint32_t>(getpid());
+  shape.ring = options.ring;
+  shape.slots = std::max(options.frames, kLeastSlots);
+  shape.snap_bytes = options.snap_bytes;
+  // Whole words, so that the heads of slots are aligned.
+  shape.slot_bytes = (sizeof(FrameSlot) + options.snap_bytes + 7) & ~7u;
+  CopyText(options.interface, &shape.interface);
+  CopyText(options.program, &shape.program);
+  const size_t bytes = sizeof shape + size_t{shape.slots} * shape.slot_bytes;
+  const std::string name = absl::StrCat(std::string(kFramesPrefix), shape.pid, ".", shape.ring);
+  const auto file =
+      MakeSharedFile("tap frames", options.directory, name, bytes, 0600,
+                     [&](uint8_t* at) { memcpy(at, &shape, sizeof shape); });
+  if (!file.ok()) return file.status();
+  return std::unique_ptr<FrameTap>(new FrameTap(absl::StrCat(options.directory, "/", name),
+                                                file->fd, file->memory, shape));
+}
+
+FrameTap::FrameTap(std::string path, int fd, uint8_t* memory, const FramesHeader& shape)
+    : slots_(memory + sizeof shape),
+      header_(reinterpret_cast<FramesHeader*>(memory)),
+      mask_(shape.slots - 1),
+      slot_bytes_(shape.slot_bytes),
+      snap_bytes_(shape.snap_bytes),
+      path_(std::move(path)),
+      fd_(fd),
+      file_bytes_(sizeof shape + size_t{shape.slots} * shape.slot_bytes) {}
+
+FrameTap::~FrameTap() {
+  RemoveSharedFile(path_, {reinterpret_cast<uint8_t*>(header_), file_bytes_, fd_});
+}
+
+void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {
+  const uint32_t kept = std::min(length, snap_bytes_);
+  if (kept <= kLeastSnapBytes) return;
+  memcpy(slot + sizeof(FrameSlot) + kLeastSnapBytes, frame + kLeastSnapBytes,
+         kept - kLeastSnapBytes);
+}
+
+void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
+                          const uint8_t* payload, uint32_t payload_length, uint64_t ticks) {
+  uint8_t* const slot = SlotAt(produced_++);
+  WriteHead(slot, kind, header_length + payload_length, ticks);
+  uint8_t* const to = slot + sizeof(FrameSlot);
+  memcpy(to, header, header_length);  // At most 64.
+  if (payload_length == 0) return;
+  memcpy(to + header_length, payload, std::min(payload_length, snap_bytes_ - header_length));
+}
+
+void FrameTap::Note(std::string_view text) {
+  const auto length = static_cast<uint32_t>(std::min<size_t>(text.size(), snap_bytes_));
+  uint8_t* const slot = SlotAt(produced_++);
+  WriteHead(slot, FrameKind::kNote, length, Now());
+  memcpy(slot + sizeof(FrameSlot), text.data(), length);
+  Publish();
+}
+
+// Stores in order: x86-64 keeps them so (Intel SDM volume 3, 9.2.2), release the compiler.
+void FrameTap::SetClocks(const TickScale& device, const TickScale& host) {
+  std::atomic_ref<uint64_t> sequence(header_->sequence);
+  sequence.store(sequence.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  header_->device = device;
+  header_->host = host;
+  sequence.store(sequence.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+}  // namespace xtreme::stats

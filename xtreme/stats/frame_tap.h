@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FrameTap: copies what a ring receives and sends into a file in memory (frame_layout.h) that
+// xtreme_dump reads, while the ring runs or after its process was killed.
+//
+// Invariant: after Create() nothing enters the kernel or waits: the oldest frame gives way, and a
+// reader who comes too late counts what it missed. The file goes with the tap; a killed process
+// leaves it, without its lock, until the next tap of that directory is made.
+// Threads: Create and the destructor any; the rest one at a time.
+
+#ifndef XTREME_XTREME_STATS_FRAME_TAP_H_
+#define XTREME_XTREME_STATS_FRAME_TAP_H_
+
+#include <x86intrin.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "xtreme/stats/frame_layout.h"
+
+namespace xtreme::stats {
+
+class FrameTap {
+ public:
+  struct Options {
+    std::string directory;  // There; on a file system in memory, or writing costs I/O.
+    uint32_t ring = 0;
+    std::string interface;
+    std::string program;
+    uint32_t frames = 4'096;                // Power of two, up to kMostSlots; least kLeastSlots.
+    uint32_t snap_bytes = kLeastSnapBytes;  // kLeastSnapBytes .. kMostSnapBytes.
+  };
+
+  // The file is readable by this user and root only: it holds what was said. InvalidArgument: the
+  // options. Unavailable: the system refuses; the message says what and why.
+  static absl::StatusOr<std::unique_ptr<FrameTap>> Create(const Options& options);
+  ~FrameTap();
+  FrameTap(const FrameTap&) = delete;
+  FrameTap& operator=(const FrameTap&) = delete;
+
+  // Copies one frame. kLeastSnapBytes are readable at `frame`, however short it is.
+  [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
+                                    uint64_t ticks) {
+    uint8_t* const slot = SlotAt(produced_++);
+    WriteHead(slot, kind, length, ticks);
+    CopyFirst(slot + sizeof(FrameSlot), frame);
+    if (snap_bytes_ != kLeastSnapBytes) [[unlikely]] CopyRest(slot, frame, length);
+  }
+  // The same in two parts, as long as they are; a few more instructions.
+  void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
+                  const uint8_t* payload, uint32_t payload_length, uint64_t ticks);
+  // Shows readers all that was written.
+  [[gnu::always_inline]] void Publish() {
+    std::atomic_ref(header_->produced).store(produced_, std::memory_order_release);
+  }
+  // What else there is to say at this place, as much as a slot holds. Published.
+  void Note(std::string_view text);
+
+  static uint64_t Now() { return __rdtsc(); }
+  // How ticks become time from here on; a `host` without a rate: the TSC does not tell time.
+  void SetClocks(const TickScale& device, const TickScale& host);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
+
+  FrameTap(std::string path, int fd, uint8_t* memory, const FramesHeader& shape);
+
+  uint8_t* SlotAt(uint64_t number) { return slots_ + (number & mask_) * slot_bytes_; }
+  static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length, uint64_t ticks) {
+    const FrameSlot head = {.ticks = ticks, .frame_bytes = length, .kind = kind};
+    memcpy(slot, &head, sizeof head);
+  }
+  static void CopyFirst(uint8_t* to, const uint8_t* from) {
+    static_assert(kLeastSnapBytes == 3 * sizeof(Bytes32));
+    for (int i = 0; i < 3; ++i) {
+      reinterpret_cast<Bytes32*>(to)[i] = reinterpret_cast<const Bytes32*>(from)[i];
+    }
+  }
+  void CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length);
+
+  // What every frame needs.
+  uint8_t* const slots_;
+  FramesHeader* const header_;
+  uint64_t produced_ = 0;
+  const uint64_t mask_;
+  const uint64_t slot_bytes_;
+  const uint32_t snap_bytes_;
+
+  const std::string path_;
+  const int fd_;
+  const size_t file_bytes_;
+};
+
+}  // namespace xtreme::stats
+
+#endif  // XTREME_XTREME_STATS_FRAME_TAP_H_

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/stats/frame_tap.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "xtreme/stats/frame_reader.h"
+
+namespace xtreme::stats {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+class FrameTapTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/dev/shm/xtreme_frames_test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override {
+    for (const std::string& path : ListFrameTaps(directory_)) unlink(path.c_str());
+    EXPECT_EQ(rmdir(directory_.c_str()), 0);
+  }
+
+  std::unique_ptr<FrameTap> Open(uint32_t frames = kLeastSlots,
+                                 uint32_t snap_bytes = kLeastSnapBytes) {
+    auto tap = FrameTap::Create({.directory = directory_,
+                                 .ring = 3,
+                                 .interface = "eth2",
+                                 .program = "handler",
+                                 .frames = frames,
+                                 .snap_bytes = snap_bytes});
+    EXPECT_TRUE(tap.ok()) << tap.status();
+    return tap.ok() ? *std::move(tap) : nullptr;
+  }
+  static std::unique_ptr<FrameReader> Read(const std::string& path) {
+    auto reader = FrameReader::Open(path);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return reader.ok() ? *std::move(reader) : nullptr;
+  }
+  // A frame of that length; its first eight bytes are `number`.
+  static Bytes MakeFrame(uint64_t number, size_t length) {
+    Bytes frame(std::max<size_t>(length, kLeastSnapBytes), 0xA5);
+    memcpy(frame.data(), &number, sizeof number);
+    return frame;
+  }
+  static void Write(FrameTap* tap, uint64_t number, uint32_t length = 64) {
+    tap->Write(FrameKind::kReceived, MakeFrame(number, length).data(), length, number);
+    tap->Publish();
+  }
+  static std::vector<TappedFrame> TakeAll(FrameReader* reader) {
+    std::vector<TappedFrame> all;
+    for (;;) {
+      auto frames = reader->Take(100);
+      EXPECT_TRUE(frames.ok()) << frames.status();
+      if (!frames.ok() || frames->empty()) return all;
+      for (TappedFrame& frame : *frames) all.push_back(std::move(frame));
+    }
+  }
+
+  std::string directory_;
+};
+
+TEST_F(FrameTapTest, WhatWasWrittenIsReadInOrderWithItsTimes) {
+  const auto tap = Open();
+  tap->SetClocks({.base_ticks = 1'000, .base_ns = 5, .ns_per_tick_q32 = int64_t{2} << 32},
+                 {.base_ticks = 0, .base_ns = 7, .ns_per_tick_q32 = int64_t{1} << 32});
+  const Bytes first = MakeFrame(1, 64);
+  tap->Write(FrameKind::kReceived, first.data(), 64, 1'010);
+  tap->WriteParts(FrameKind::kSent, first.data(), 42, first.data(), 2, 30);
+  tap->Publish();
+  const auto reader = Read(tap->path());
+  const auto frames = TakeAll(reader.get());
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(frames[0].kind, FrameKind::kReceived);
+  EXPECT_EQ(frames[0].bytes, Bytes(first.begin(), first.begin() + 64));
+  EXPECT_EQ(frames[0].time_ns, 25);
+  EXPECT_EQ(frames[1].kind, FrameKind::kSent);
+  EXPECT_EQ(frames[1].frame_bytes, 44u);
+  EXPECT_EQ(frames[1].bytes[42], first[0]);
+  EXPECT_EQ(frames[1].time_ns, 37);
+  EXPECT_EQ(reader->interface(), "eth2");
+  EXPECT_EQ(reader->program(), "handler");
+  EXPECT_EQ(reader->missed(), 0u);
+  EXPECT_TRUE(reader->alive());
+}
+
+TEST_F(FrameTapTest, TicksOfFewerBitsWrap) {
+  const TickScale scale{.base_ticks = 0xFFFF'FFF0, .base_ns = 100,
+                        .ns_per_tick_q32 = int64_t{1} << 32, .unused_bits = 32};
+  EXPECT_EQ(scale.ToNanoseconds(0x10), 132);
+  EXPECT_EQ(scale.ToNanoseconds(0xFFFF'FFE0), 84);
+}
+
+TEST_F(FrameTapTest, WithoutAClockNoTimeIsMadeUp) {
+  const auto tap = Open();
+  Write(tap.get(), 1);
+  EXPECT_EQ(TakeAll(Read(tap->path()).get())[0].time_ns, std::nullopt);
+}
+
+TEST_F(FrameTapTest, OfAFrameAsMuchAsAskedIsKept) {
+  for (const uint32_t snap_bytes : {kLeastSnapBytes, 200u, 1'500u}) {
+    const auto tap = Open(kLeastSlots, snap_bytes);
+    const Bytes frame = MakeFrame(9, 1'000);
+    tap->Write(FrameKind::kSent, frame.data(), 1'000, 0);
+    tap->WriteParts(FrameKind::kSent, frame.data(), 42, frame.data() + 42, 958, 0);
+    tap->Publish();
+    const auto frames = TakeAll(Read(tap->path()).get());
+    ASSERT_EQ(frames.size(), 2u);
+    const Bytes kept(frame.begin(), frame.begin() + std::min(snap_bytes, 1'000u));
+    EXPECT_EQ(frames[0].bytes, kept) << snap_bytes;
+    EXPECT_EQ(frames[1].bytes, kept) << snap_bytes;
+    EXPECT_EQ(frames[0].frame_bytes, 1'000u);
+  }
+}
+
+TEST_F(FrameTapTest, ANoteStandsBetweenTheFramesWhereItWasMade) {
+  const auto tap = Open();
+  Write(tap.get(), 1);
+  tap->Note("3 dropped");
+  Write(tap.get(), 2);
+  const auto frames = TakeAll(Read(tap->path()).get());
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(frames[1].kind, FrameKind::kNote);
+  EXPECT_EQ(frames[1].text(), "3 dropped");
+}
+
+TEST_F(FrameTapTest, WhatIsNotPublishedIsNotRead) {
+  const auto tap = Open();
+  Write(tap.get(), 1);
+  tap->Write(FrameKind::kSent, MakeFrame(2, 64).data(), 64, 0);
+  EXPECT_EQ(TakeAll(Read(tap->path()).get()).size(), 1u);
+}
+
+TEST_F(FrameTapTest, AReaderThatIsLappedCountsWhatItMissed) {
+  const auto tap = Open();
+  Write(tap.get(), 0);
+  const auto reader = Read(tap->path());
+  ASSERT_EQ(TakeAll(reader.get()).size(), 1u);
+  constexpr uint64_t kWritten = 10'000;
+  for (uint64_t i = 1; i <= kWritten; ++i) Write(tap.get(), i);
+  const auto frames = TakeAll(reader.get());
+  EXPECT_EQ(frames.size() + reader->missed(), kWritten);
+  EXPECT_EQ(frames.size(), kLeastSlots - kSlotsAtWork);
+  EXPECT_EQ(frames.back().number, kWritten);
+}
+
+TEST_F(FrameTapTest, FromNowOnMeansNothingOlder) {
+  const auto tap = Open();
+  Write(tap.get(), 1);
+  const auto reader = Read(tap->path());
+  ASSERT_TRUE(reader->SkipToNewest().ok());
+  Write(tap.get(), 2);
+  EXPECT_EQ(TakeAll(reader.get()).size(), 1u);
+  EXPECT_EQ(reader->missed(), 0u);
+}
+
+TEST_F(FrameTapTest, NoFrameIsTornUnderAWriterThatLaps) {
+  const auto tap = Open(kLeastSlots, kLeastSnapBytes);
+  constexpr uint64_t kWritten = 200'000;
+  const auto reader = Read(tap->path());
+  std::thread writer([&tap] {
+    for (uint64_t i = 0; i < kWritten; ++i) {
+      // The same number in every word.
+      std::array<uint64_t, kLeastSnapBytes / 8> words;
+      words.fill(i);
+      tap->Write(FrameKind::kSent, reinterpret_cast<const uint8_t*>(words.data()), 96, i);
+      if (i % 256 == 255 || i + 1 == kWritten) tap->Publish();
+    }
+  });
+  uint64_t seen = 0;
+  bool torn = false;
+  while (seen + reader->missed() < kWritten) {
+    const auto frames = reader->Take(512);
+    ASSERT_TRUE(frames.ok()) << frames.status();
+    for (const TappedFrame& frame : *frames) {
+      for (size_t at = 0; at < frame.bytes.size(); at += 8) {
+        torn |= memcmp(frame.bytes.data() + at, &frame.number, 8) != 0;
+      }
+    }
+    seen += frames->size();
+  }
+  writer.join();
+  EXPECT_FALSE(torn);
+}
+
+TEST_F(FrameTapTest, OnlyItsUserReadsIt) {
+  const auto tap = Open();
+  struct stat status = {};
+  ASSERT_EQ(stat(tap->path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(FrameTapTest, FramesOfAKilledProcessAreReadUntilTheNextTap) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto tap = Open();
+    Write(tap.get(), 42);
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const auto left = ListFrameTaps(directory_);
+  ASSERT_EQ(left.size(), 1u);
+  const auto reader = Read(left[0]);
+  EXPECT_FALSE(reader->alive());
+  EXPECT_EQ(TakeAll(reader.get()).size(), 1u);
+  const auto tap = Open();
+  EXPECT_EQ(ListFrameTaps(directory_), std::vector<std::string>{tap->path()});
+}
+
+TEST_F(FrameTapTest, AClosedTapLeavesNothing) {
+  Open();
+  EXPECT_TRUE(ListFrameTaps(directory_).empty());
+}
+
+TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
+  struct Row {
+    size_t place;
+    uint32_t value;
+    const char* message;
+  };
+  const Row rows[] = {
+      {0, 0, "read frames: this is not a frame tap"},
+      {offsetof(FramesHeader, version), 2, "read frames: layout 2, 1 is known"},
+      {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 112 bytes for 96"},
+      {offsetof(FramesHeader, snap_bytes), 97, "read frames: 1024 slots of 112 bytes for 97"},
+      {offsetof(FramesHeader, slots), 2'048,
+       "read frames: 115008 bytes, its header says 229696"},
+      {offsetof(FramesHeader, host) + offsetof(TickScale, unused_bits), 64,
+       "read frames: a clock without bits"},
+  };
+  for (const Row& row : rows) {
+    const auto tap = Open();
+    const int fd = open(tap->path().c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(pwrite(fd, &row.value, sizeof row.value, static_cast<off_t>(row.place)), 4);
+    close(fd);
+    const auto refused = FrameReader::Open(tap->path());
+    ASSERT_FALSE(refused.ok()) << row.message;
+    EXPECT_EQ(std::string(refused.status().message()), row.message);
+  }
+}
+
+TEST_F(FrameTapTest, AFileThatShrinksIsAnError) {
+  const auto tap = Open();
+  Write(tap.get(), 1);
+  const auto reader = Read(tap->path());
+  ASSERT_EQ(truncate(tap->path().c_str(), sizeof(FramesHeader)), 0);
+  EXPECT_FALSE(reader->Take(1).ok());
+  ASSERT_EQ(truncate(tap->path().c_str(), sizeof(FramesHeader) + 1'024 * 112), 0);
+}
+
+TEST_F(FrameTapTest, WhatIsNotPossibleIsRefused) {
+  for (const auto& [frames, snap_bytes] : {std::pair(1'000u, 96u), {1'024u, 95u},
+                                           {1'024u, 10'000u}, {1u << 21, 96u}}) {
+    const auto refused = FrameTap::Create(
+        {.directory = directory_, .frames = frames, .snap_bytes = snap_bytes});
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << frames;
+  }
+}
+
+}  // namespace
+}  // namespace xtreme::stats

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/stats/shared_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace xtreme::stats {
+
+absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std::string& directory,
+                                          const std::string& name, size_t bytes, mode_t mode,
+                                          const std::function<void(uint8_t*)>& fill) {
+  const auto refused = [&](const std::string& action, const std::string& path, int error) {
+    return absl::UnavailableError(
+        absl::StrCat(purpose, ": ", action, " ", path, ": ", strerror(error)));
+  };
+  // Without a name until it is whole and locked: nobody finds half a file, or one that looks like
+  // a dead process'.
+  const int fd = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) return refused("make a file in", directory, errno);
+  absl::Cleanup close_fd = [fd] { close(fd); };
+  // Reserved, for a page that cannot be had when it is touched is a SIGBUS.
+  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
+    return refused(absl::StrCat("reserve ", bytes, " bytes in"), directory, error);
+  }
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (memory == MAP_FAILED) return refused("map a file in", directory, errno);
+  absl::Cleanup unmap = [=] { munmap(memory, bytes); };
+  fill(static_cast<uint8_t*>(memory));
+  const std::string path = absl::StrCat(directory, "/", name);
+  // The mode as it was asked for, whatever the umask.
+  const bool named = flock(fd, LOCK_EX | LOCK_NB) == 0 && fchmod(fd, mode) == 0 &&
+                     linkat(AT_FDCWD, absl::StrCat("/proc/self/fd/", fd).c_str(), AT_FDCWD,
+                            path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  if (!named) return refused("name", path, errno);
+  std::move(close_fd).Cancel();
+  std::move(unmap).Cancel();
+  return SharedFile{static_cast<uint8_t*>(memory), bytes, fd};
+}
+
+void RemoveSharedFile(const std::string& path, const SharedFile& file) {
+  unlink(path.c_str());
+  munmap(file.memory, file.bytes);
+  close(file.fd);
+}
+
+}  // namespace xtreme::stats

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SharedFile: memory in a file that appears whole, under its name and locked, or not at all.
+//
+// Invariant: its bytes are reserved and mapped; nothing faults later. Threads: any.
+
+#ifndef XTREME_XTREME_STATS_SHARED_FILE_H_
+#define XTREME_XTREME_STATS_SHARED_FILE_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace xtreme::stats {
+
+struct SharedFile {
+  uint8_t* memory = nullptr;
+  size_t bytes = 0;
+  int fd = -1;  // Holds the exclusive flock() that says that the writer lives.
+};
+
+// Makes `directory`/`name` of `bytes` zeros, has `fill` write into them, and gives it its name.
+// `purpose` begins messages. Unavailable: the system refuses; the message says what and why.
+absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std::string& directory,
+                                          const std::string& name, size_t bytes, mode_t mode,
+                                          const std::function<void(uint8_t*)>& fill);
+
+// Ends it: the name goes, then the memory.
+void RemoveSharedFile(const std::string& path, const SharedFile& file);
+
+}  // namespace xtreme::stats
+
+#endif  // XTREME_XTREME_STATS_SHARED_FILE_H_
