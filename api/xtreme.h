@@ -9,7 +9,9 @@
  * Until TCP has landed the interface may still change between minor versions.
  *
  * Calls return 0 (or a count) on success and -errno on failure; xtreme_error() then has a sentence.
- * Whatever takes a handle fails with -EBADF when the handle's object is gone.
+ * Whatever takes a handle fails with -EBADF when the handle's object is gone, and in debug builds
+ * with -EBUSY when another thread owns its ring; elsewhere that is undefined. A send by such a
+ * handle is XTREME_REFUSED_STATE.
  * No call blocks, except opening and starting a ring (bring-up) and xtreme_ring_wait().
  */
 #ifndef XTREME_API_XTREME_H_
@@ -228,7 +230,7 @@ XTREME_API int xtreme_ring_options_print(const xtreme_ring_options* options, cha
 XTREME_API int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring);
 /* Posts buffers, touches and warms everything the first packet needs. To be called once, after the
  * sockets that matter are open and joined; packets are received from here on. -EALREADY: it was
- * called before. -EBUSY: another thread owns the ring (debug builds). */
+ * called before. */
 XTREME_API int xtreme_ring_start(xtreme_ring ring);
 /* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. -EBUSY: it is
  * in a group, which is to be closed first. */
@@ -239,8 +241,7 @@ XTREME_API int xtreme_ring_adopt(xtreme_ring ring);
 /*
  * Takes up to `max` completions into an array of elements of `completion_size` bytes
  * (sizeof(xtreme_completion) as the program was compiled). Returns how many; 0: nothing now.
- * -EBADF; -EINVAL: max < 1 or a size below 64; -EBUSY: called from another thread than the owner
- * (debug builds; elsewhere undefined).
+ * -EINVAL: max < 1 or a size below 64.
  */
 XTREME_API int xtreme_ring_poll(xtreme_ring ring, xtreme_completion* completions, int max,
                                 size_t completion_size);
@@ -290,7 +291,7 @@ typedef struct xtreme_udp_options {
   uint8_t multicast_ttl;   /* 0: 1. */
   uint8_t ttl;             /* 0: 64. */
   uint8_t tos;
-  uint8_t broadcast;       /* Sending to a broadcast address is allowed. */
+  uint8_t broadcast;       /* Broadcasts may be sent, and are received. */
   uint32_t max_held;       /* Buffers the application may hold of this socket; 0: no limit. Above:
                               dropped and counted. */
 } xtreme_udp_options;
@@ -315,7 +316,8 @@ enum xtreme_join_flag {
  * -EAFNOSUPPORT. */
 XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
                            const xtreme_address* source, uint32_t flags, uint64_t cookie);
-/* Leaves what was joined with the same arguments. Started: OP_DONE. -EADDRNOTAVAIL: not joined. */
+/* Leaves what was joined with the same arguments. Started: OP_DONE. -EADDRNOTAVAIL: not joined.
+ * -EAFNOSUPPORT. */
 XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
                             const xtreme_address* source, uint64_t cookie);
 
@@ -343,7 +345,7 @@ enum xtreme_send_result {
   XTREME_REFUSED_BUFFERS = -3,   /* The pool has no buffer for what does not fit inline. */
   XTREME_REFUSED_STATE = -4,     /* Closed, stale, not connected, ring not started, port broken. */
   XTREME_REFUSED_SIZE = -5,      /* Longer than a datagram can be. */
-  XTREME_REFUSED_ROUTE = -6,     /* No route, another interface's, or broadcast not allowed. */
+  XTREME_REFUSED_ROUTE = -6,     /* No route, another interface's, broadcast not allowed, IPv6. */
   XTREME_REFUSED_WINDOW = -7,    /* Streams. */
   XTREME_REFUSED_CONGESTION = -8, /* Streams. */
   XTREME_REFUSED_RECOVERY = -9    /* Streams. */

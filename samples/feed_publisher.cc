@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   app.add_option("--loss", loss_percent, "Datagrams that each line loses on purpose, per cent")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 100.0));
-  app.add_option("--seed", options.seed, "Seed of the market and of the losses")
+  app.add_option("--seed", options.feed.seed, "Seed of the market and of the losses")
       ->capture_default_str();
   app.add_option("--linger", linger_s, "Seconds to go on answering after the last request")
       ->capture_default_str();
@@ -121,8 +121,8 @@ int main(int argc, char** argv) {
   }
   const auto a = publisher::ParseEndpoint(line_a), b = publisher::ParseEndpoint(line_b);
   if (!a || !b) return Fail(fmt::format("a line is GROUP:PORT, not '{}'", a ? line_b : line_a));
-  options.lines = {*a, *b};
-  options.loss = loss_percent / 100;
+  options.feed.lines = {*a, *b};
+  options.feed.loss = loss_percent / 100;
   publisher::LineSockets sockets;
   if (std::string wrong = sockets.Open(address, pcap.empty() ? request_port : 0); !wrong.empty()) {
     return Fail(wrong);

@@ -102,8 +102,8 @@ void xtreme_release(const xtreme_completion* completions, int count, size_t comp
 
 int xtreme_buffer_acquire(xtreme_ring ring, xtreme_buffer** buffer, uint8_t** data,
                           uint32_t* capacity) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   xtreme::packet::Buffer* acquired = found->AcquireBuffer();
   if (acquired == nullptr) return Fail(ENOBUFS, "acquire buffer: none of the pool is free");
   *buffer = xtreme::api::ToC(acquired);
@@ -116,23 +116,23 @@ int xtreme_buffer_acquire(xtreme_ring ring, xtreme_buffer** buffer, uint8_t** da
 
 int xtreme_timer_start(xtreme_ring ring, int64_t deadline_ns, uint64_t cookie,
                        xtreme_timer* timer) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   timer->value = found->StartTimer(xtreme::base::Nanoseconds(deadline_ns), cookie);
   if (timer->value != 0) return 0;
   return Fail(ENOBUFS, fmt::format("start timer: {} are armed", xtreme::engine::Ring::kMaxTimers));
 }
 
 int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   const xtreme::engine::Outcome outcome = found->CancelTimer(timer.value);
   return outcome.ok() ? 0 : Fail(outcome.error, outcome.text);
 }
 
 int xtreme_lane_open(xtreme_ring ring, xtreme_lane* lane) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   lane->value = xtreme::api::Process::The().OpenLane(found);
   if (lane->value != 0) return 0;
   return Fail(ENOBUFS, fmt::format("open lane: {} are open", xtreme::engine::Ring::kMaxLanes));
@@ -151,8 +151,8 @@ int xtreme_lane_post(xtreme_lane lane, uint64_t value) {
 }
 
 int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   if (fd < 0) return Fail(EBADF, fmt::format("watch: fd {}", fd));
   found->Watch(fd, events);
   return 0;
@@ -161,16 +161,16 @@ int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events) {
 // --- Counters ----------------------------------------------------------------------------------
 
 int xtreme_ring_counters(xtreme_ring ring, xtreme_counter* counters, int max) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   xtreme::api::CounterSink sink(counters, max);
   found->VisitCounters(std::ref(sink));
   return sink.count();
 }
 
 int xtreme_socket_counters(xtreme_socket socket, xtreme_counter* counters, int max) {
-  xtreme::engine::Ring* found = FindRing(socket.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(socket.value, &found)) return failed;
   xtreme::api::CounterSink sink(counters, max);
   if (!found->VisitSocketCounters(socket.value, std::ref(sink))) {
     return xtreme::api::NoSuch("socket");

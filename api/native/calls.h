@@ -46,13 +46,25 @@ inline engine::Ring* FindRing(uint64_t handle) {
   return ring;
 }
 
-// Whether the calling thread may touch the ring; looked at in debug builds only.
-inline bool MayTouch([[maybe_unused]] const engine::Ring& ring) {
+// Whether the calling thread may touch a ring, or a group; looked at in debug builds only.
+template <typename RingOrGroup>
+bool MayTouch([[maybe_unused]] const RingOrGroup& polled) {
 #if XTREME_DEBUG
-  return ring.OwnedByThisThread();
+  return polled.OwnedByThisThread();
 #else
   return true;
 #endif
+}
+
+inline int NotOwner() {
+  return Fail(EBUSY, "ring: another thread owns it; see xtreme_ring_adopt()");
+}
+
+// The ring of a handle for a call that is its owner's: 0, -EBADF, or in debug builds -EBUSY.
+inline int Reach(uint64_t handle, engine::Ring** ring) {
+  *ring = FindRing(handle);
+  if (*ring == nullptr) [[unlikely]] return -EBADF;
+  return MayTouch(**ring) ? 0 : NotOwner();
 }
 
 }  // namespace xtreme::api

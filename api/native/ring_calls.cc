@@ -12,6 +12,7 @@
 
 #include "api/native/address.h"
 #include "api/native/calls.h"
+#include "api/native/engine_options.h"
 #include "api/native/settings.h"
 #include "api/native/sized.h"
 #include "fmt/format.h"
@@ -29,42 +30,6 @@ int RefusePoll(int max, size_t completion_size) {
   return Fail(EINVAL, fmt::format("poll: {} completions of {} bytes asked, at least 1 of {} "
                                   "possible",
                                   max, completion_size, kLeastCompletionBytes));
-}
-
-int NotOwner() {
-  return Fail(EBUSY, "ring: another thread owns it; see xtreme_ring_adopt()");
-}
-
-engine::RingOptions ToEngine(const xtreme_ring_options& c) {
-  engine::RingOptions options;
-  options.interface_name = c.interface_name;
-  options.user_data = c.user_data;
-  options.rx_burst_us = c.rx_burst_us;
-  options.rx_frame_bytes = c.rx_frame_bytes;
-  options.rx_buffers = c.rx_buffers;
-  options.rx_queue_frames = c.rx_queue_frames;
-  options.link_bits_per_second = c.link_bits_per_second;
-  options.reassembly_datagrams = c.reassembly_datagrams;
-  options.fragments = static_cast<engine::Fragments>(c.fragments);
-  options.hugepages = static_cast<engine::Hugepages>(c.hugepages);
-  options.tx_queue_frames = c.tx_queue_frames;
-  options.signal_every = c.signal_every;
-  options.neighbour_queue = c.neighbour_queue;
-  options.blueflame = c.blueflame != 0;
-  options.device_memory = c.device_memory;
-  options.completions = c.completions;
-  options.poll_batch = c.poll_batch;
-  options.max_sockets = c.max_sockets;
-  options.max_groups = c.max_groups;
-  options.spin_us = c.spin_us;
-  options.wait = static_cast<engine::WaitPolicy>(c.wait);
-  options.control_cpus = c.control_cpus == nullptr ? "" : c.control_cpus;
-  options.counters_directory = c.counters_directory == nullptr ? "/dev/shm" : c.counters_directory;
-  options.counters_access = static_cast<stats::Access>(c.counters_access);
-  options.histograms = c.histograms != 0;
-  options.dump_frames = c.dump_frames;
-  if (c.dump_snap_bytes != 0) options.dump_snap_bytes = c.dump_snap_bytes;
-  return options;
 }
 
 }  // namespace
@@ -146,22 +111,23 @@ int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring) {
   }
   std::string wrong = xtreme::api::Check(asked);
   if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
-  const auto opened = Process::The().OpenRing(xtreme::api::ToEngine(asked));
+  const auto opened = Process::The().OpenRing(xtreme::api::EngineOptions(asked));
   if (!opened.ok()) return Fail(opened.status());
   ring->value = *opened;
   return 0;
 }
 
 int xtreme_ring_start(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
-  if (!MayTouch(*found)) return xtreme::api::NotOwner();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   const absl::Status started = found->Start();
   if (absl::IsFailedPrecondition(started)) return Fail(EALREADY, std::string(started.message()));
   return started.ok() ? 0 : Fail(started);
 }
 
 int xtreme_ring_close(xtreme_ring ring) {
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   switch (Process::The().CloseRing(ring.value)) {
     case 0: return 0;
     case EBUSY: return Fail(EBUSY, "close ring: it is in a group, to be closed first");
@@ -188,20 +154,21 @@ int xtreme_ring_poll(xtreme_ring ring, xtreme_completion* completions, int max,
 }
 
 int xtreme_ring_more(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  return found == nullptr ? -EBADF : found->More();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  return found->More();
 }
 
 int xtreme_ring_arm(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   return found->Arm() ? 0 : 1;
 }
 
 int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
                      size_t completion_size, int64_t timeout_ns) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
     return xtreme::api::RefusePoll(max, completion_size);
   }
@@ -222,17 +189,19 @@ int xtreme_poll_fd(int fd, xtreme_completion* completions, int max, size_t compl
   }
   const auto room = static_cast<uint32_t>(max);
   if (polled.ring != nullptr) {
+    if (!MayTouch(*polled.ring)) return xtreme::api::NotOwner();
     return static_cast<int>(polled.ring->Poll(completions, room, completion_size));
   }
   if (polled.group != nullptr) {
+    if (!MayTouch(*polled.group)) return xtreme::api::NotOwner();
     return static_cast<int>(polled.group->Poll(completions, room, completion_size));
   }
   return Fail(EBADF, fmt::format("poll: fd {} is not a ring's or group's", fd));
 }
 
 int xtreme_ring_flush(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   found->Flush();
   return 0;
 }
@@ -262,8 +231,8 @@ int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group) 
   std::vector<xtreme::engine::Ring*> members;
   std::vector<uint16_t> numbers;
   for (int i = 0; i < count; ++i) {
-    members.push_back(FindRing(rings[i].value));
-    if (members.back() == nullptr) return -EBADF;
+    members.emplace_back();
+    if (const int failed = xtreme::api::Reach(rings[i].value, &members.back())) return failed;
     numbers.push_back(xtreme::api::NumberOf(rings[i].value));
   }
   const auto opened = Process::The().OpenGroup(members, std::move(numbers));
@@ -284,6 +253,7 @@ int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int ma
                       size_t completion_size) {
   xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
   if (found == nullptr) return xtreme::api::NoSuch("group");
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
   if (!xtreme::api::FitsPoll(completions, max, completion_size)) {
     return xtreme::api::RefusePoll(max, completion_size);
   }
@@ -293,6 +263,7 @@ int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int ma
 int xtreme_group_arm(xtreme_group group) {
   xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
   if (found == nullptr) return xtreme::api::NoSuch("group");
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
   return found->Arm() ? 0 : 1;
 }
 

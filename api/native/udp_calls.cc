@@ -22,11 +22,14 @@ int ToResult(const engine::Outcome& outcome) {
 
 int NotIpv4(const char* what) { return Fail(EAFNOSUPPORT, fmt::format("{}: IPv4 only", what)); }
 
-// The socket of a handle; null for a stale one.
+// The socket of a handle; null for a stale one, which is counted where its ring is still there.
 engine::UdpSocket* FindSocket(xtreme_socket socket, engine::Ring** ring) {
   *ring = Process::The().FindRing(socket.value);
   if (*ring == nullptr) [[unlikely]] return nullptr;
-  return (*ring)->udp().Find(socket.value);
+  if (!MayTouch(**ring)) return nullptr;
+  engine::UdpSocket* found = (*ring)->udp().Find(socket.value);
+  if (found == nullptr) [[unlikely]] (*ring)->udp().RefuseStale();
+  return found;
 }
 
 int Refused() { return XTREME_REFUSED_STATE; }
@@ -51,8 +54,8 @@ using xtreme::api::Process;
 using xtreme::api::ToEndpoint;
 
 int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options, xtreme_socket* socket) {
-  xtreme::engine::Ring* found = xtreme::api::FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   xtreme_udp_options wanted;
   const int taken =
       xtreme::api::TakeSized("open socket", options, xtreme::api::kFirstUdpOptions, &wanted);
@@ -73,8 +76,8 @@ int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options, xtreme_
 }
 
 int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* peer, uint64_t cookie) {
-  xtreme::engine::Ring* ring = xtreme::api::FindRing(socket.value);
-  if (ring == nullptr) return -EBADF;
+  xtreme::engine::Ring* ring;
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
   const auto endpoint = ToEndpoint(*peer);
   if (!endpoint) return xtreme::api::NotIpv4("connect");
   return xtreme::api::ToResult(ring->udp().Connect(socket.value, *endpoint, cookie));
@@ -82,8 +85,8 @@ int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* peer, uint64_
 
 int xtreme_join(xtreme_socket socket, const xtreme_address* group, const xtreme_address* source,
                 uint32_t flags, uint64_t cookie) {
-  xtreme::engine::Ring* ring = xtreme::api::FindRing(socket.value);
-  if (ring == nullptr) return -EBADF;
+  xtreme::engine::Ring* ring;
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
   constexpr uint32_t kKnown = XTREME_SHARE_WITH_KERNEL | XTREME_EXCLUDE_SOURCE;
   if ((flags & ~kKnown) != 0) return Fail(EINVAL, fmt::format("join: flags {:#x}", flags));
   const auto to = ToEndpoint(*group);
@@ -95,8 +98,8 @@ int xtreme_join(xtreme_socket socket, const xtreme_address* group, const xtreme_
 
 int xtreme_leave(xtreme_socket socket, const xtreme_address* group, const xtreme_address* source,
                  uint64_t cookie) {
-  xtreme::engine::Ring* ring = xtreme::api::FindRing(socket.value);
-  if (ring == nullptr) return -EBADF;
+  xtreme::engine::Ring* ring;
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
   const auto to = ToEndpoint(*group);
   const auto from = source == nullptr ? std::nullopt : ToEndpoint(*source);
   if (!to || (source != nullptr && !from)) return xtreme::api::NotIpv4("leave");
@@ -119,7 +122,7 @@ int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, const void*
   xtreme::engine::UdpSocket* found = FindSocket(socket, &ring);
   if (found == nullptr) return xtreme::api::Refused();
   const auto endpoint = ToEndpoint(*peer);
-  if (!endpoint) return XTREME_REFUSED_ROUTE;
+  if (!endpoint) return static_cast<int>(ring->udp().RefuseFamily(*found));
   const xtreme::engine::Payload payload = {static_cast<const uint8_t*>(data), length, nullptr};
   const auto asked = xtreme::api::ToEngine(options);
   return static_cast<int>(ring->udp().SendTo(found, *endpoint, payload, asked));
@@ -135,7 +138,7 @@ int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer, xtreme_
   const auto asked = xtreme::api::ToEngine(options);
   if (peer == nullptr) return static_cast<int>(ring->udp().Send(found, payload, asked));
   const auto endpoint = ToEndpoint(*peer);
-  if (!endpoint) return XTREME_REFUSED_ROUTE;
+  if (!endpoint) return static_cast<int>(ring->udp().RefuseFamily(*found));
   return static_cast<int>(ring->udp().SendTo(found, *endpoint, payload, asked));
 }
 
@@ -147,8 +150,8 @@ int xtreme_would_send(xtreme_socket socket, size_t length) {
 }
 
 int xtreme_socket_close(xtreme_socket socket, uint32_t flags) {
-  xtreme::engine::Ring* ring = xtreme::api::FindRing(socket.value);
-  if (ring == nullptr) return -EBADF;
+  xtreme::engine::Ring* ring;
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
   if ((flags & ~uint32_t{XTREME_DETACH}) != 0) {
     return Fail(EINVAL, fmt::format("close: flags {:#x}", flags));
   }
@@ -157,7 +160,8 @@ int xtreme_socket_close(xtreme_socket socket, uint32_t flags) {
 
 int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data) {
   xtreme::engine::Ring* ring;
-  xtreme::engine::UdpSocket* found = FindSocket(socket, &ring);
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
+  xtreme::engine::UdpSocket* found = ring->udp().Find(socket.value);
   if (found == nullptr) return xtreme::api::NoSuch("socket");
   found->user_data = user_data;
   return 0;
@@ -165,7 +169,8 @@ int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data) {
 
 int xtreme_socket_local(xtreme_socket socket, xtreme_address* local) {
   xtreme::engine::Ring* ring;
-  xtreme::engine::UdpSocket* found = FindSocket(socket, &ring);
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
+  xtreme::engine::UdpSocket* found = ring->udp().Find(socket.value);
   if (found == nullptr) return xtreme::api::NoSuch("socket");
   *local = xtreme::api::FromEndpoint(found->local());
   return 0;

@@ -262,6 +262,28 @@ TEST_F(RingsTest, SocketsThatCannotBeAreRefused) {
   ExpectError(xtreme_udp_connect(first, &none, 0), EINVAL, "no destination");
 }
 
+TEST_F(RingsTest, Ipv6IsRefusedByEveryCallThatTakesAnAddress) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  const xtreme_address group = Address("239.1.2.3");
+  const xtreme_address four = Address("10.1.0.2:5000");
+  xtreme_address six = four;
+  memset(six.ip, 0x20, sizeof six.ip);
+  xtreme_udp_options udp = UdpOptions(":9001");
+  udp.local.ip[0] = 0x20;
+  xtreme_socket other;
+  ExpectError(xtreme_udp_open(ring, &udp, &other), EAFNOSUPPORT, "open socket: IPv4 only");
+  ExpectError(xtreme_udp_connect(socket, &six, 0), EAFNOSUPPORT, "connect: IPv4 only");
+  ExpectError(xtreme_join(socket, &six, nullptr, 0, 0), EAFNOSUPPORT, "join: IPv4 only");
+  ExpectError(xtreme_join(socket, &group, &six, 0, 0), EAFNOSUPPORT, "join: IPv4 only");
+  ExpectError(xtreme_leave(socket, &six, nullptr, 0), EAFNOSUPPORT, "leave: IPv4 only");
+  ExpectError(xtreme_leave(socket, &group, &six, 0), EAFNOSUPPORT, "leave: IPv4 only");
+  EXPECT_EQ(xtreme_send_to(socket, &six, "x", 1, nullptr), XTREME_REFUSED_ROUTE);
+  EXPECT_EQ(xtreme_send_buffer(socket, &six, nullptr, "x", 1, nullptr), XTREME_REFUSED_ROUTE);
+  EXPECT_EQ(Counter(ring, "ring", "refused_route"), 2u);
+  EXPECT_EQ(xtreme_send_to(socket, &four, "x", 1, nullptr), XTREME_SENT);
+}
+
 TEST_F(RingsTest, CountersHaveNamesMeaningsAndValues) {
   const xtreme_ring ring = OpenRing();
   const xtreme_socket socket = OpenSocket(ring, ":9000");

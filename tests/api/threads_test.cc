@@ -136,6 +136,64 @@ TEST_F(ThreadsTest, AWaitEndsWithItsTime) {
   EXPECT_GE(xtreme_ring_now(ring) - begin_ns, 2'000'000);
 }
 
+#if XTREME_DEBUG
+TEST_F(ThreadsTest, CallsOfAnotherThreadAreBusyInACheckedBuild) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  xtreme_group group;
+  ASSERT_EQ(xtreme_group_open(&ring, 1, &group), 0);
+  std::thread([&] {
+    xtreme_completion got;
+    xtreme_group other;
+    xtreme_socket opened;
+    xtreme_timer timer;
+    xtreme_lane lane;
+    xtreme_buffer* buffer;
+    uint8_t* data;
+    uint32_t capacity;
+    const xtreme_udp_options udp = UdpOptions(":9001");
+    const xtreme_address address = Address("239.1.2.3:9000");
+    xtreme_address local;
+    const int group_fd = xtreme_group_fd(group);
+    const int codes[] = {
+        xtreme_ring_start(ring),
+        xtreme_ring_close(ring),
+        xtreme_ring_poll(ring, &got, 1, sizeof got),
+        xtreme_ring_more(ring),
+        xtreme_ring_arm(ring),
+        xtreme_ring_wait(ring, &got, 1, sizeof got, 0),
+        xtreme_poll_fd(xtreme_ring_fd(ring), &got, 1, sizeof got),
+        xtreme_poll_fd(group_fd, &got, 1, sizeof got),
+        xtreme_ring_flush(ring),
+        xtreme_group_open(&ring, 1, &other),
+        xtreme_group_poll(group, &got, 1, sizeof got),
+        xtreme_group_arm(group),
+        xtreme_udp_open(ring, &udp, &opened),
+        xtreme_udp_connect(socket, &address, 0),
+        xtreme_join(socket, &address, nullptr, 0, 0),
+        xtreme_leave(socket, &address, nullptr, 0),
+        xtreme_socket_close(socket, 0),
+        xtreme_socket_set_user_data(socket, 1),
+        xtreme_socket_local(socket, &local),
+        xtreme_buffer_acquire(ring, &buffer, &data, &capacity),
+        xtreme_timer_start(ring, 0, 0, &timer),
+        xtreme_timer_cancel(ring, {}),
+        xtreme_lane_open(ring, &lane),
+        xtreme_ring_watch(ring, 0, EPOLLIN),
+        xtreme_ring_counters(ring, nullptr, 0),
+        xtreme_socket_counters(socket, nullptr, 0),
+    };
+    for (const int& code : codes) EXPECT_EQ(code, -EBUSY) << "call " << &code - codes;
+    EXPECT_STREQ(xtreme_error(), "ring: another thread owns it; see xtreme_ring_adopt()");
+    EXPECT_EQ(xtreme_send(socket, "x", 1, nullptr), XTREME_REFUSED_STATE);
+    EXPECT_EQ(xtreme_send_to(socket, &address, "x", 1, nullptr), XTREME_REFUSED_STATE);
+    EXPECT_EQ(xtreme_would_send(socket, 1), XTREME_REFUSED_STATE);
+    EXPECT_EQ(xtreme_ring_wake(ring), 0);
+  }).join();
+  EXPECT_EQ(xtreme_group_close(group), 0);
+}
+#endif
+
 TEST_F(ThreadsTest, ARingIsHandedOverToAnotherThreadAndBack) {
   const xtreme_ring ring = OpenRing();
   OpenSocket(ring, ":9000");

@@ -35,9 +35,9 @@ struct RingEnd {
     kernel = own_kernel.get();
     Engine::Options made;
     made.kernel = std::move(own_kernel);
-    made.open_nic = [device, mac = link.own_mac](const std::string&)
+    made.open_nic = [device, mac = link.own_mac, mtu = link.mtu](const std::string&)
         -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-      auto nic = mlx5::Nic::Open({.port = {.device = device, .port = 1}, .mac = mac});
+      auto nic = mlx5::Nic::Open({.port = {.device = device, .port = 1}, .mac = mac, .mtu = mtu});
       if (!nic.ok()) return nic.status();
       return std::unique_ptr<nic::Nic>(*std::move(nic));
     };
@@ -96,25 +96,34 @@ struct RingEnd {
   std::unique_ptr<Ring> ring;
 };
 
+struct TwoRingsSetup {
+  // A closed ring's frames get so long to leave; the test then has to run the device.
+  base::Nanoseconds send_patience{};
+  uint32_t mtu = 1'500;
+  Fragments fragments = Fragments::kKernel;
+};
+
 class TwoRingsTest : public ::testing::Test {
  protected:
   static constexpr wire::Ipv4Address kA{10, 0, 0, 1};
   static constexpr wire::Ipv4Address kB{10, 0, 0, 2};
   static constexpr wire::Ipv4Address kGroup{239, 1, 2, 3};
 
-  // A closed ring's frames get `send_patience` to leave; the test then has to run the device.
-  explicit TwoRingsTest(base::Nanoseconds send_patience = {})
-      : rig(connectx::SoftwareConnectX::Mode::kStep) {
+  explicit TwoRingsTest(const TwoRingsSetup& setup = {})
+      : rig(connectx::SoftwareConnectX::Mode::kStep, {}, {.mtu = setup.mtu}) {
     RingOptions options;
+    options.fragments = setup.fragments;
     options.rx_buffers = 2048;
     options.hugepages = Hugepages::kNever;
     options.interface_name = MemoryKernel::kInterface;
     const wire::MacAddress mac_a(connectx::kMacA);
     const wire::MacAddress mac_b(connectx::kMacB);
-    a = std::make_unique<RingEnd>("mlx5_0", MemoryKernel::Link{kA, mac_a, kB, mac_b}, &now,
-                                  options, send_patience);
-    b = std::make_unique<RingEnd>("mlx5_1", MemoryKernel::Link{kB, mac_b, kA, mac_a}, &now,
-                                  options, send_patience);
+    a = std::make_unique<RingEnd>("mlx5_0",
+                                  MemoryKernel::Link{kA, mac_a, kB, mac_b, setup.mtu}, &now,
+                                  options, setup.send_patience);
+    b = std::make_unique<RingEnd>("mlx5_1",
+                                  MemoryKernel::Link{kB, mac_b, kA, mac_a, setup.mtu}, &now,
+                                  options, setup.send_patience);
     EXPECT_TRUE(a->ring->Start().ok());
     EXPECT_TRUE(b->ring->Start().ok());
   }

@@ -18,7 +18,7 @@ using UdpOverMlx5Test = TwoRingsTest;
 
 class ClosedRingTest : public TwoRingsTest {
  protected:
-  ClosedRingTest() : TwoRingsTest(/*send_patience=*/base::Seconds(30)) {}
+  ClosedRingTest() : TwoRingsTest({.send_patience = base::Seconds(30)}) {}
 };
 
 TEST_F(UdpOverMlx5Test, AMulticastDatagramIsACompletionAtTheOtherEnd) {

@@ -18,6 +18,7 @@ import words
 CHECKS = {check.__name__: check for check in (
     sizes.FileLengths, sizes.Columns, sizes.FunctionLengths, sizes.Nesting, sizes.FanOut,
     layering.Arrows, layering.Environment, layering.PublicHeaders, layering.Heads,
+    layering.Strays,
     words.Unfinished, words.NotRun, words.Directives)}
 EXEMPTIONS = "tests/house/exemptions.txt"
 

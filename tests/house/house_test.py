@@ -176,6 +176,20 @@ class ExemptionsTest(HouseTest):
                          ["Directives api/a.cc:2: using namespace"])
 
 
+class StraysTest(HouseTest):
+
+    def test_what_is_not_the_projects_is_reported(self):
+        findings = self._find(layering.Strays, {"notes.txt": "", "README.md": "", "api/a.cc": "",
+                                                "a.out": "", "old/b.cc": ""})
+        self.assertEqual([finding.split(":")[0] for finding in findings],
+                         ["a.out", "notes.txt", "old"])
+
+    def test_what_git_ignores_is_not_reported(self):
+        findings = self._find(layering.Strays, {".gitignore": "/bazel-*\n*.pcapng\n",
+                                                "bazel-out/x": "", "a.pcapng": "", "b.pcap": ""})
+        self.assertEqual(findings, ["b.pcap: does not belong into the root"])
+
+
 class FunctionsTest(unittest.TestCase):
 
     def _names(self, text):

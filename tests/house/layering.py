@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arrows between folders, and what may not be used in which folder."""
 
+import fnmatch
+import pathlib
 import re
 
 import sources
@@ -104,6 +106,25 @@ def Guards(path):
     """
     name = re.sub(r"\W", "_", path).upper() + "_"
     return ("XTREME_" + name,) + ((name,) if name.startswith("XTREME_") else ())
+
+
+# What stands in the root of the project; everything else belongs into a room.
+_ROOT = {
+    ".bazelignore", ".bazelrc", ".ci", ".clang-format", ".clang-tidy", ".git", ".gitignore",
+    "BUILD.bazel", "LICENSE", "README.md", "WORKSPACE", "api", "benchmarks", "docs", "samples",
+    "stack", "tests", "tools", "xtreme",
+}
+
+
+def Strays(root):
+    """Entries of the root that are neither the project's nor ignored there by .gitignore."""
+    ignored = pathlib.Path(root, ".gitignore")
+    patterns = ignored.read_text(encoding="utf-8").split() if ignored.exists() else []
+    patterns = [pattern.lstrip("/") for pattern in patterns]
+    return [f"{name}: does not belong into the root"
+            for name in sorted(entry.name for entry in pathlib.Path(root).iterdir())
+            if name not in _ROOT
+            and not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
 
 
 def Heads(root):

@@ -183,26 +183,59 @@ absl::Status Namespace::ChangeAddress(const std::string& interface, const std::s
   return FromNetlink(error, absl::StrCat(add ? "add" : "remove", " address ", address));
 }
 
-absl::Status Namespace::AddRoute(const std::string& destination, const std::string& interface,
-                                 const std::string& gateway) {
+namespace {
+
+absl::StatusOr<Route> MakeRoute(const std::string& destination, int ifindex,
+                                const std::string& gateway) {
   absl::StatusOr<AbstractAddress> dst = ParseAddress(destination);
   if (!dst.ok()) return dst.status();
-  absl::StatusOr<int> index = IndexOf(interface);
-  if (!index.ok()) return index.status();
   Route route(rtnl_route_alloc());
   rtnl_route_set_family(route.get(), AF_INET);
   rtnl_route_set_dst(route.get(), dst->get());
   rtnl_route_set_scope(route.get(), gateway.empty() ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
   rtnl_nexthop* hop = rtnl_route_nh_alloc();
-  rtnl_route_nh_set_ifindex(hop, *index);
+  rtnl_route_nh_set_ifindex(hop, ifindex);
   rtnl_route_add_nexthop(route.get(), hop);  // The route owns it now.
   if (!gateway.empty()) {
     absl::StatusOr<AbstractAddress> via = ParseAddress(gateway);
     if (!via.ok()) return via.status();
     rtnl_route_nh_set_gateway(hop, via->get());
   }
-  return FromNetlink(rtnl_route_add(netlink_, route.get(), NLM_F_EXCL),
-                     absl::StrCat("add route ", destination));
+  return route;
+}
+
+}  // namespace
+
+absl::Status Namespace::ChangeRoute(const std::string& destination, const std::string& interface,
+                                    const std::string& gateway,
+                                    int (*change)(nl_sock*, rtnl_route*)) {
+  absl::StatusOr<int> index = IndexOf(interface);
+  if (!index.ok()) return index.status();
+  absl::StatusOr<Route> route = MakeRoute(destination, *index, gateway);
+  if (!route.ok()) return route.status();
+  return FromNetlink(change(netlink_, route->get()), absl::StrCat("change route ", destination));
+}
+
+absl::Status Namespace::AddRoute(const std::string& destination, const std::string& interface,
+                                 const std::string& gateway) {
+  return ChangeRoute(destination, interface, gateway, [](nl_sock* netlink, rtnl_route* route) {
+    return rtnl_route_add(netlink, route, NLM_F_EXCL);
+  });
+}
+
+absl::Status Namespace::ReplaceRoute(const std::string& destination, const std::string& interface,
+                                     const std::string& gateway) {
+  return ChangeRoute(destination, interface, gateway, [](nl_sock* netlink, rtnl_route* route) {
+    return rtnl_route_add(netlink, route, NLM_F_CREATE | NLM_F_REPLACE);
+  });
+}
+
+absl::Status Namespace::RemoveRoute(const std::string& destination, const std::string& interface) {
+  return ChangeRoute(destination, interface, "", [](nl_sock* netlink, rtnl_route* route) {
+    // Whatever its gateway.
+    rtnl_route_set_scope(route, RT_SCOPE_NOWHERE);
+    return rtnl_route_delete(netlink, route, 0);
+  });
 }
 
 absl::Status Namespace::AddNeighbour(const std::string& interface, const std::string& address,

@@ -21,6 +21,7 @@
 
 struct nl_sock;
 struct rtnl_link;
+struct rtnl_route;
 
 namespace xtreme::net {
 
@@ -61,7 +62,11 @@ class Namespace {
   // `destination` as "224.0.0.0/4" or "default"; `gateway` empty for a directly connected one.
   absl::Status AddRoute(const std::string& destination, const std::string& interface,
                         const std::string& gateway = "");
-  // A permanent neighbour entry: no ARP is sent for `address`.
+  // The route to `destination`, new or instead of the one there is.
+  absl::Status ReplaceRoute(const std::string& destination, const std::string& interface,
+                            const std::string& gateway = "");
+  absl::Status RemoveRoute(const std::string& destination, const std::string& interface);
+  // A permanent neighbour entry, new or instead of the one there is: no ARP is sent for `address`.
   absl::Status AddNeighbour(const std::string& interface, const std::string& address,
                             const MacAddress& mac);
   absl::Status RemoveInterface(const std::string& interface);
@@ -83,6 +88,8 @@ class Namespace {
 
   Namespace(int fd, nl_sock* netlink);
   absl::Status Change(const std::string& interface, rtnl_link* change);
+  absl::Status ChangeRoute(const std::string& destination, const std::string& interface,
+                           const std::string& gateway, int (*change)(nl_sock*, rtnl_route*));
   absl::Status ChangeAddress(const std::string& interface, const std::string& address, bool add);
 
   const int fd_;

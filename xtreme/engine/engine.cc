@@ -29,6 +29,25 @@ struct Engine::Device {
   bool has_counters = false;
 };
 
+namespace {
+
+// What a ring needs of its interface `found`, on the device behind `below`. Both may be the same.
+absl::Status CheckUsable(const host::Snapshot& kernel, const host::Interface& found,
+                         const host::Interface& below) {
+  for (const host::Interface* needed : {&below, &found}) {
+    if (needed->up) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("open ring: interface ", needed->name, " is down"));
+  }
+  for (const host::InterfaceAddress& address : kernel.addresses()) {
+    if (address.ifindex == found.ifindex) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("open ring: interface ", found.name, " has no IPv4 address"));
+}
+
+}  // namespace
+
 Engine::Engine(Options options)
     : open_nic_(std::move(options.open_nic)),
       ticks_(options.ticks),
@@ -95,6 +114,7 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
       return absl::NotFoundError(absl::StrCat("open ring: no interface below VLAN ", interface));
     }
   }
+  if (absl::Status usable = CheckUsable(*routes, *found, *below); !usable.ok()) return usable;
   std::unique_ptr<Device>& device = devices_[below->name];
   if (device == nullptr) {
     auto nic = open_nic_(below->name);

@@ -81,6 +81,11 @@ absl::StatusOr<std::unique_ptr<KernelPort>> HostKernel::LeasePort(const wire::En
   return LeasedPort::Lease(local, reuse, deliver);
 }
 
+absl::StatusOr<std::unique_ptr<KernelPort>> HostKernel::AdoptPort(int bound_socket,
+                                                                  bool deliver) {
+  return LeasedPort::Adopt(bound_socket, deliver);
+}
+
 absl::StatusOr<Kernel::MembershipId> HostKernel::Join(uint32_t ifindex, wire::Ipv4Address group,
                                                       const host::SourceFilter& filter) {
   return memberships_->Join(ifindex, group, filter);

@@ -34,6 +34,7 @@ class HostKernel final : public Kernel {
   absl::Status WatchNeighbours(uint32_t ifindex) override;
   absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
                                                         bool deliver) override;
+  absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket, bool deliver) override;
   absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
                                     const host::SourceFilter& filter) override;
   absl::Status Change(MembershipId id, const host::SourceFilter& filter) override;

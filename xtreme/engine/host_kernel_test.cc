@@ -12,17 +12,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/net/kernel_state.h"
 #include "tests/net/namespace.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/send_flow.h"
-#include "xtreme/engine/testing/memory_nic.h"
+#include "xtreme/engine/testing/two_hosts_testing.h"
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::engine {
@@ -31,29 +30,11 @@ namespace {
 using net::Namespace;
 using testing::MemoryNic;
 
-class HostKernelTest : public ::testing::Test {
+class HostKernelTest : public testing::TwoHostsTest {
  protected:
   void SetUp() override {
-    auto ours = Namespace::Create();
-    auto theirs = Namespace::Create();
-    ASSERT_TRUE(ours.ok()) << ours.status();
-    ASSERT_TRUE(theirs.ok()) << theirs.status();
-    ours_ = *std::move(ours);
-    theirs_ = *std::move(theirs);
-    ASSERT_TRUE(ConnectByVeth(*ours_, "xt0", *theirs_, "peer").ok());
-    ASSERT_TRUE(ours_->AddAddress("xt0", "10.0.0.1/24").ok());
-    ASSERT_TRUE(theirs_->AddAddress("peer", "10.0.0.2/24").ok());
-    inside_ = std::make_unique<Namespace::Inside>(*ours_);
-    auto kernel = HostKernel::Create();
-    ASSERT_TRUE(kernel.ok()) << kernel.status();
-    Engine::Options options;
-    options.kernel = *std::move(kernel);
-    options.open_nic = [this](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-      auto made = std::make_unique<MemoryNic>(MemoryNic::Options{});
-      nic_ = made.get();
-      return made;
-    };
-    auto engine = Engine::Create(std::move(options));
+    TwoHostsTest::SetUp();
+    auto engine = testing::MakeEngineBesideKernel(&nic_);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
     RingOptions ring_options;
@@ -69,7 +50,7 @@ class HostKernelTest : public ::testing::Test {
   void TearDown() override {
     ring_.reset();
     engine_.reset();
-    inside_.reset();
+    TwoHostsTest::TearDown();
   }
 
   // Polls until there is a completion of `kind`.
@@ -91,16 +72,6 @@ class HostKernelTest : public ::testing::Test {
     return handle;
   }
 
-  // 0 or the errno of binding a kernel socket.
-  static int Bind(uint16_t port) {
-    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port)};
-    const int bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-    const int error = bound == 0 ? 0 : errno;
-    close(fd);
-    return error;
-  }
-
   // Puts a frame on the wire of xt0. Its sender is the NIC in memory: the reply comes to us because
   // the address the peer answers to is xt0's own.
   bool Transmit(std::vector<uint8_t> frame) {
@@ -117,17 +88,6 @@ class HostKernelTest : public ::testing::Test {
     return sent == static_cast<ssize_t>(frame.size());
   }
 
-  // Whether the kernel is a member of 239.1.2.3 (written in the kernel's way).
-  static bool KernelIsMember() {
-    std::ifstream file("/proc/thread-self/net/igmp");
-    std::stringstream all;
-    all << file.rdbuf();
-    return all.str().find("030201EF") != std::string::npos;
-  }
-
-  std::unique_ptr<Namespace> ours_;
-  std::unique_ptr<Namespace> theirs_;
-  std::unique_ptr<Namespace::Inside> inside_;
   MemoryNic* nic_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Ring> ring_;
@@ -135,23 +95,23 @@ class HostKernelTest : public ::testing::Test {
 
 TEST_F(HostKernelTest, APortIsTheKernelsToo) {
   Open(7000);
-  EXPECT_EQ(Bind(7000), EADDRINUSE);
-  EXPECT_EQ(Bind(7001), 0);
+  EXPECT_EQ(net::UdpBindError(7000), EADDRINUSE);
+  EXPECT_EQ(net::UdpBindError(7001), 0);
   ring_.reset();
   engine_->control().RunAndWait([] {});
-  EXPECT_EQ(Bind(7000), 0);
+  EXPECT_EQ(net::UdpBindError(7000), 0);
 }
 
 TEST_F(HostKernelTest, AMembershipIsTheKernelsToo) {
   const Handle socket = Open(7000);
   const wire::Endpoint group{wire::Ipv4Address(239, 1, 2, 3), 0};
-  EXPECT_FALSE(KernelIsMember());
+  EXPECT_FALSE(net::IsGroupMember("239.1.2.3"));
   ASSERT_TRUE(ring_->udp().Join(socket, group, std::nullopt, 0, 1).ok());
   EXPECT_EQ(Await(Kind::kOpDone).status, 0);
-  EXPECT_TRUE(KernelIsMember());
+  EXPECT_TRUE(net::IsGroupMember("239.1.2.3"));
   ASSERT_TRUE(ring_->udp().Leave(socket, group, std::nullopt, 2).ok());
   EXPECT_EQ(Await(Kind::kOpDone).cookie, 2u);
-  EXPECT_FALSE(KernelIsMember());
+  EXPECT_FALSE(net::IsGroupMember("239.1.2.3"));
 }
 
 TEST_F(HostKernelTest, WhatTheKernelReassembledComesBySlowPath) {
@@ -238,6 +198,82 @@ TEST_F(HostKernelTest, ANeighbourTheKernelLearnsIsUsedByOpenSockets) {
   }
   EXPECT_EQ(result, SendResult::kSent);
   EXPECT_EQ(nic_->queue(0)->sent().back().bytes[5], 0x77);
+}
+
+// What live rtnetlink changes under open sockets: the MAC that the next send goes to.
+class ChangedRouteTest : public HostKernelTest {
+ protected:
+  static constexpr wire::Endpoint kFar{wire::Ipv4Address(192, 168, 9, 9), 9};
+
+  void SetUp() override {
+    HostKernelTest::SetUp();
+    for (const uint8_t host : {0xA1, 0xA2}) {
+      const std::string address = "10.0.0." + std::to_string(host);
+      ASSERT_TRUE(ours_->AddNeighbour("xt0", address, {2, 0, 0, 0, 0, host}).ok());
+    }
+    ASSERT_TRUE(ours_->AddRoute("192.168.0.0/16", "xt0", "10.0.0.161").ok());
+    socket_ = Open(7000);
+    // Both a connected flow and one that is remembered.
+    while (LastByte() != 0xA1) Follow();
+    ASSERT_TRUE(ring_->udp().Connect(socket_, kFar, 1).ok());
+    EXPECT_EQ(Await(Kind::kOpDone).status, 0);
+  }
+
+  void Follow() {
+    Completion completion;
+    engine_->control().RunAndWait([] {});
+    ring_->Poll(&completion, 1, sizeof(completion));
+  }
+  SendResult SendFar(bool connected) {
+    const uint8_t byte = 'x';
+    const Payload payload{.data = &byte, .length = 1};
+    UdpSocket* socket = ring_->udp().Find(socket_);
+    const SendOptions now{.flags = kNowOrFail};
+    return connected ? ring_->udp().Send(socket, payload, now)
+                     : ring_->udp().SendTo(socket, kFar, payload, now);
+  }
+  // Of the MAC a send goes to, -1 when it is refused.
+  int LastByte(bool connected = false) {
+    if (SendFar(connected) != SendResult::kSent) return -1;
+    return nic_->queue(0)->sent().back().bytes[5];
+  }
+  void ExpectBoth(int last_byte) {
+    while (LastByte() != last_byte) Follow();
+    EXPECT_EQ(LastByte(/*connected=*/true), last_byte);
+  }
+
+  Handle socket_ = 0;
+};
+
+TEST_F(ChangedRouteTest, AChangedGatewayTakesEffectOnOpenSockets) {
+  ASSERT_TRUE(ours_->ReplaceRoute("192.168.0.0/16", "xt0", "10.0.0.162").ok());
+  ExpectBoth(0xA2);
+}
+
+TEST_F(ChangedRouteTest, AMoreSpecificRouteTakesEffectOnOpenSockets) {
+  ASSERT_TRUE(ours_->AddRoute("192.168.9.0/24", "xt0", "10.0.0.162").ok());
+  ExpectBoth(0xA2);
+  ASSERT_TRUE(ours_->RemoveRoute("192.168.9.0/24", "xt0").ok());
+  ExpectBoth(0xA1);
+}
+
+TEST_F(ChangedRouteTest, ARouteThatIsGoneRefusesSendsOfOpenSockets) {
+  ASSERT_TRUE(ours_->RemoveRoute("192.168.0.0/16", "xt0").ok());
+  while (SendFar(false) != SendResult::kRefusedRoute) Follow();
+  EXPECT_EQ(SendFar(true), SendResult::kRefusedRoute);
+}
+
+TEST_F(ChangedRouteTest, ARouteByAnotherInterfaceRefusesSendsOfOpenSockets) {
+  ASSERT_TRUE(ConnectByVeth(*ours_, "xt1", *theirs_, "peer1").ok());
+  ASSERT_TRUE(ours_->AddAddress("xt1", "10.1.0.1/24").ok());
+  ASSERT_TRUE(ours_->ReplaceRoute("192.168.0.0/16", "xt1", "10.1.0.2").ok());
+  while (SendFar(false) != SendResult::kRefusedRoute) Follow();
+  EXPECT_EQ(SendFar(true), SendResult::kRefusedRoute);
+}
+
+TEST_F(ChangedRouteTest, AChangedNeighbourTakesEffectOnOpenSockets) {
+  ASSERT_TRUE(ours_->AddNeighbour("xt0", "10.0.0.161", {2, 0, 0, 0, 0, 0xA9}).ok());
+  ExpectBoth(0xA9);
 }
 
 TEST_F(HostKernelTest, AnAnswerToOurOwnArpRequestIsSeen) {

@@ -72,6 +72,9 @@ class Kernel {
   // AlreadyExists: in use. FailedPrecondition: not an address of this host.
   virtual absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local,
                                                                 bool reuse, bool deliver) = 0;
+  // The same behind a bound UDP socket of the caller's, which is duplicated.
+  virtual absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket,
+                                                                bool deliver) = 0;
 
   virtual absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
                                             const host::SourceFilter& filter) = 0;

@@ -45,14 +45,25 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Lease(const wire::Endpoi
                                          .reuse_address = reuse,
                                          .deliver = deliver});
   if (!lease.ok()) return lease.status();
+  return Configure(*std::move(lease), deliver);
+}
+
+absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Adopt(int bound_socket, bool deliver) {
+  auto lease = host::PortLease::Adopt(bound_socket);
+  if (!lease.ok()) return lease.status();
+  return Configure(*std::move(lease), deliver);
+}
+
+absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Configure(host::PortLease lease,
+                                                                  bool deliver) {
   const int on = 1;
-  const int fd = lease->fd();
+  const int fd = lease.fd();
   const bool set =
       setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) == 0 &&
       setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) == 0 &&
       setsockopt(fd, IPPROTO_IP, IP_RECVFRAGSIZE, &on, sizeof(on)) == 0;
   if (!set) return host::ErrnoStatus(errno, "set options of a leased port's socket");
-  return std::unique_ptr<KernelPort>(new LeasedPort(*std::move(lease), deliver));
+  return std::unique_ptr<KernelPort>(new LeasedPort(std::move(lease), deliver));
 }
 
 void LeasedPort::Drain(const std::function<void(const KernelDatagram&)>& take) {

@@ -25,6 +25,8 @@ class LeasedPort final : public KernelPort {
   // The errors of PortLease::Acquire, or of setsockopt.
   static absl::StatusOr<std::unique_ptr<KernelPort>> Lease(const wire::Endpoint& local, bool reuse,
                                                            bool deliver);
+  // The errors of PortLease::Adopt, or of setsockopt.
+  static absl::StatusOr<std::unique_ptr<KernelPort>> Adopt(int bound_socket, bool deliver);
 
   wire::Endpoint local() const override { return lease_.local(); }
   int fd() const override { return deliver_ ? lease_.fd() : -1; }
@@ -33,6 +35,8 @@ class LeasedPort final : public KernelPort {
  private:
   static constexpr int kBound = 64;  // Datagrams of one Drain.
 
+  static absl::StatusOr<std::unique_ptr<KernelPort>> Configure(host::PortLease lease,
+                                                               bool deliver);
   LeasedPort(host::PortLease lease, bool deliver)
       : lease_(std::move(lease)), deliver_(deliver), payload_(deliver ? 65'536 : 0) {}
 

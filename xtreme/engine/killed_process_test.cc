@@ -3,31 +3,22 @@
 // A program killed at any point leaves nothing in the kernel that the next start meets: its ports
 // and memberships go with its sockets. What a software device leaves is that device's to clean.
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <utility>
 
-#include "tests/net/namespace.h"
+#include "tests/net/kernel_state.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/engine.h"
-#include "xtreme/engine/host_kernel.h"
 #include "xtreme/engine/ring.h"
-#include "xtreme/engine/testing/memory_nic.h"
+#include "xtreme/engine/testing/two_hosts_testing.h"
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::engine {
 namespace {
-
-using net::Namespace;
 
 enum class Point { kEngine, kRing, kStarted, kSocket, kJoined, kEnd };
 
@@ -35,14 +26,7 @@ constexpr uint16_t kPort = 7000;
 
 // A program that goes as far as `last`; whether every step worked.
 bool GoTo(Point last, std::unique_ptr<Engine>* engine, std::unique_ptr<Ring>* ring) {
-  auto kernel = HostKernel::Create();
-  if (!kernel.ok()) return false;
-  Engine::Options options;
-  options.kernel = *std::move(kernel);
-  options.open_nic = [](const std::string&) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-    return std::make_unique<testing::MemoryNic>(testing::MemoryNic::Options{});
-  };
-  auto created = Engine::Create(std::move(options));
+  auto created = testing::MakeEngineBesideKernel(nullptr);
   if (!created.ok()) return false;
   *engine = *std::move(created);
   if (last == Point::kEngine) return true;
@@ -72,20 +56,9 @@ bool GoTo(Point last, std::unique_ptr<Engine>* engine, std::unique_ptr<Ring>* ri
   return (*ring)->udp().Join(socket, group, std::nullopt, 0, 1).ok() && ends_well(1);
 }
 
-class KilledProcessTest : public ::testing::TestWithParam<Point> {
+class KilledProcessTest : public testing::TwoHostsTest,
+                          public ::testing::WithParamInterface<Point> {
  protected:
-  void SetUp() override {
-    auto ours = Namespace::Create();
-    auto theirs = Namespace::Create();
-    ASSERT_TRUE(ours.ok()) << ours.status();
-    ASSERT_TRUE(theirs.ok()) << theirs.status();
-    ours_ = *std::move(ours);
-    theirs_ = *std::move(theirs);
-    ASSERT_TRUE(ConnectByVeth(*ours_, "xt0", *theirs_, "peer").ok());
-    ASSERT_TRUE(ours_->AddAddress("xt0", "10.0.0.1/24").ok());
-    inside_ = std::make_unique<Namespace::Inside>(*ours_);
-  }
-
   // A child that went to `last` is killed where it stands; whether it got there.
   static bool RunAndKill(Point last) {
     int ends[2];
@@ -106,33 +79,12 @@ class KilledProcessTest : public ::testing::TestWithParam<Point> {
     close(ends[1]);
     return got == 1 && well == 'y';
   }
-
-  static int Bind(uint16_t port) {
-    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    const sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port)};
-    const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-    const int error = bound == 0 ? 0 : errno;
-    close(fd);
-    return error;
-  }
-
-  // Of 239.1.2.3, written in the kernel's way.
-  static bool KernelIsMember() {
-    std::ifstream file("/proc/thread-self/net/igmp");
-    std::stringstream all;
-    all << file.rdbuf();
-    return all.str().find("030201EF") != std::string::npos;
-  }
-
-  std::unique_ptr<Namespace> ours_;
-  std::unique_ptr<Namespace> theirs_;
-  std::unique_ptr<Namespace::Inside> inside_;
 };
 
 TEST_P(KilledProcessTest, LeavesNeitherPortNorMembershipAndTheNextStartWorks) {
   ASSERT_TRUE(RunAndKill(GetParam()));
-  EXPECT_EQ(Bind(kPort), 0);
-  EXPECT_FALSE(KernelIsMember());
+  EXPECT_EQ(net::UdpBindError(kPort), 0);
+  EXPECT_FALSE(net::IsGroupMember("239.1.2.3"));
   EXPECT_TRUE(RunAndKill(Point::kEnd)) << "the next start";
 }
 

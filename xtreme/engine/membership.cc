@@ -121,6 +121,7 @@ std::optional<udp::SourceFilter> Widened(const udp::Membership* joined,
 
 Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
                   std::optional<wire::Ipv4Address> source, uint32_t flags, uint64_t cookie) {
+  core_->CheckOwner();
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "join: no such socket"};
   const bool right_port = group.port == 0 || group.port == socket->local().port;
@@ -185,6 +186,7 @@ void Udp::RestoreFilter(Handle handle, wire::Ipv4Address group, udp::SourceFilte
 
 Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
                    std::optional<wire::Ipv4Address> source, uint64_t cookie) {
+  core_->CheckOwner();
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "leave: no such socket"};
   const uint16_t vlan_id = core_->device.vlan_id;
@@ -220,6 +222,7 @@ Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
 }
 
 Outcome Udp::Connect(Handle handle, const wire::Endpoint& peer, uint64_t cookie) {
+  core_->CheckOwner();
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "connect: no such socket"};
   if (peer.port == 0 || peer.address.IsAny()) {

@@ -147,7 +147,7 @@ bool InterfaceRuns(const RingCore& core) {
 
 }  // namespace
 
-uintptr_t Ring::ThisThread() { return packet::ThreadToken(); }
+bool Ring::OwnedByThisThread() const { return core_->owner == packet::ThreadToken(); }
 
 absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptions& options) {
   if (absl::Status valid = options.Validate(); !valid.ok()) return valid;
@@ -177,22 +177,25 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
       low_water_(core_->device.pool->capacity() / 8),
       link_(InterfaceRuns(*core_)),
-      engine_(engine),
-      owner_(ThisThread()) {
+      engine_(engine) {
   // Ports in stock from the first socket on: this once their leases are waited for.
   udp_->StockPorts();
   engine_->control().RunAndWait([] {});
   TakeNotices();
 }
 
-void Ring::Adopt() {
-  owner_ = ThisThread();
+void Ring::AdoptForATurn() {
+  core_->owner = packet::ThreadToken();
   core_->device.pool->Adopt();
+}
+
+void Ring::Adopt() {
+  AdoptForATurn();
   if (core_->device.started) WatchOwner();
 }
 
 packet::Buffer* Ring::AcquireBuffer() {
-  CheckOwner();
+  core_->CheckOwner();
   packet::BufferPool& pool = *core_->device.pool;
   // What other threads gave back is free before the next poll takes it back.
   if (pool.free_count() == 0 && pool.HasReturns()) pool.DrainReturns();
@@ -204,7 +207,7 @@ uint32_t Ring::buffer_bytes() const { return core_->device.pool->payload_bytes()
 base::Nanoseconds Ring::Now() const { return core_->clock.Now(); }
 
 Ring::~Ring() {
-  CheckOwner();
+  core_->CheckOwner();
   PublishAs(/*closed=*/true);
   residency_.reset();  // While what it locked is there.
   mailbox_->Close();
@@ -252,6 +255,7 @@ void Ring::Bury() {
 }
 
 void Ring::VisitCounters(const CounterVisitor& visit) {
+  core_->CheckOwner();
   SampleLowWater();
   const auto in = [&visit](std::string_view scope) {
     return [&visit, scope](std::string_view name, std::string_view meaning,
@@ -283,6 +287,7 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
 }
 
 bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {
+  core_->CheckOwner();
   const UdpSocket* socket = udp_->Find(handle);
   if (socket == nullptr) return false;
   const auto udp = [&visit](std::string_view name, std::string_view meaning,

@@ -10,7 +10,6 @@
 #ifndef XTREME_XTREME_ENGINE_RING_H_
 #define XTREME_XTREME_ENGINE_RING_H_
 
-#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -75,8 +74,11 @@ class Ring {
   absl::Status Start();
   // Makes the calling thread the owner, after the old owner's last call.
   void Adopt();
+  // The same for callers who take turns under a lock: page faults and CPUs of the new owner are not
+  // followed, and nothing is started.
+  void AdoptForATurn();
   // Whether the calling thread is the owner.
-  bool OwnedByThisThread() const { return owner_ == ThisThread(); }
+  bool OwnedByThisThread() const;
 
   // --- Polling (ring_poll.cc) ---
 
@@ -154,14 +156,6 @@ class Ring {
  private:
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
 
-  static uintptr_t ThisThread();
-  // In debug builds: the caller is the owner.
-  void CheckOwner() const {
-#if XTREME_DEBUG
-    assert(OwnedByThisThread() && "a ring was called from another thread than its owner");
-#endif
-  }
-
   // The start (ring_start.cc).
   void MakeResident();
   void WatchOwner();
@@ -214,7 +208,6 @@ class Ring {
   LinkState link_;
 
   Engine* const engine_;
-  uintptr_t owner_;
   std::string description_;
   std::unique_ptr<PollTimes> poll_times_;        // Null: not counted.
   std::vector<uint64_t> losses_noted_;           // As the tap was told them.

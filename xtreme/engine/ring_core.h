@@ -9,6 +9,7 @@
 #ifndef XTREME_XTREME_ENGINE_RING_CORE_H_
 #define XTREME_XTREME_ENGINE_RING_CORE_H_
 
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -151,6 +152,14 @@ struct RingCore {
   // Has the control thread run `operation`. No system call.
   void Start(std::unique_ptr<Operation> operation);
 
+  // In debug builds: the calling thread owns the ring.
+  void CheckOwner() const {
+#if XTREME_DEBUG
+    assert(owner == packet::ThreadToken() &&
+           "a ring was called from another thread than its owner");
+#endif
+  }
+
   const RingOptions options;
   RingClock clock;
   CompletionFifo fifo;
@@ -160,6 +169,7 @@ struct RingCore {
   RingHost host;
   RingTally tally;
 
+  uintptr_t owner = packet::ThreadToken();  // The thread that may call.
   std::deque<Completion> kept;  // Of Tell().
   uint32_t attention = 0;
   uint32_t fanout = 1;        // Most completions that one CQE can cause.

@@ -45,6 +45,11 @@ uint32_t RingGroup::Poll(void* out, uint32_t max, size_t stride) {
   return count;
 }
 
+bool RingGroup::OwnedByThisThread() const {
+  return std::all_of(rings_.begin(), rings_.end(),
+                     [](const Ring* ring) { return ring->OwnedByThisThread(); });
+}
+
 bool RingGroup::Arm() {
   bool armed = true;
   // All of them, also after one that has something: the fd then tells of the others as well.

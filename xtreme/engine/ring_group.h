@@ -30,6 +30,8 @@ class RingGroup {
   RingGroup(const RingGroup&) = delete;
   RingGroup& operator=(const RingGroup&) = delete;
 
+  // Whether the calling thread owns all of them.
+  bool OwnedByThisThread() const;
   // As Ring::Poll.
   uint32_t Poll(void* out, uint32_t max, size_t stride);
   // As Ring::Arm, for all of them.

@@ -97,7 +97,7 @@ void Ring::OnFdEvent(int fd, uint32_t events, int error) {
 }
 
 void Ring::Watch(int fd, uint32_t events) {
-  CheckOwner();
+  core_->CheckOwner();
   core_->Start(MakeOperation([fd, events, control = core_->host.control,
                               side = core_->host.control_side, mailbox = mailbox_] {
     if (events == 0) {

@@ -12,7 +12,7 @@
 namespace xtreme::engine {
 
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
-  CheckOwner();
+  core_->CheckOwner();
   RingCore& core = *core_;
   if (!core.device.queue->ReceiveReady()) [[likely]] {
     const uint32_t waiting = core.attention | mailbox_->knocks();
@@ -52,6 +52,7 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
 }
 
 bool Ring::More() const {
+  core_->CheckOwner();
   constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews;
   return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
          core_->device.queue->ReceiveReady();
@@ -120,6 +121,7 @@ void Ring::TakeNotices() {
 }
 
 void Ring::Flush() {
+  core_->CheckOwner();
   core_->device.queue->Flush();
   core_->attention &= ~kDoorbellOwed;
 }

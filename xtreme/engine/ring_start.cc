@@ -38,7 +38,7 @@ std::span<std::byte> BytesOf(T* objects, size_t count = 1) {
 }  // namespace
 
 absl::Status Ring::Start() {
-  CheckOwner();
+  core_->CheckOwner();
   if (core_->device.started) {
     return absl::FailedPreconditionError("start ring: it was started already");
   }

@@ -12,7 +12,7 @@
 namespace xtreme::engine {
 
 Handle Ring::StartTimer(base::Nanoseconds deadline, uint64_t cookie) {
-  CheckOwner();
+  core_->CheckOwner();
   ApplicationTimer* timer = timers_->Take(cookie);
   if (timer == nullptr) return 0;
   core_->ArmTimer(timer, deadline);
@@ -20,7 +20,7 @@ Handle Ring::StartTimer(base::Nanoseconds deadline, uint64_t cookie) {
 }
 
 Outcome Ring::CancelTimer(Handle handle) {
-  CheckOwner();
+  core_->CheckOwner();
   ApplicationTimer* timer = timers_->Find(handle);
   if (timer == nullptr) return {EBADF, "cancel timer: it fired or was cancelled already"};
   core_->wheel.Cancel(timer);
@@ -63,7 +63,7 @@ void Ring::Fire(RingTimer* timer) {
 }
 
 std::shared_ptr<RingLane> Ring::OpenLane() {
-  CheckOwner();
+  core_->CheckOwner();
   if (lanes_.size() == kMaxLanes) return nullptr;
   return lanes_.emplace_back(std::make_shared<RingLane>(mailbox_));
 }

@@ -18,7 +18,7 @@ constexpr base::Nanoseconds kLookForReturns = base::Milliseconds(1);
 }  // namespace
 
 bool Ring::Arm() {
-  CheckOwner();
+  core_->CheckOwner();
   RingCore& core = *core_;
   if ((core.attention & kDoorbellOwed) != 0) Flush();
   if (More()) return false;

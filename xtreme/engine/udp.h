@@ -111,6 +111,9 @@ class Udp : public NeighbourWaiters {
   uint32_t SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> payloads, uint32_t flags,
                      SendResult* last);
   SendResult WouldSend(UdpSocket* socket, size_t length);
+  // Counts a send by a handle that is stale, or to an address that is not IPv4.
+  SendResult RefuseStale();
+  SendResult RefuseFamily(UdpSocket& socket) { return Refuse(socket, SendResult::kRefusedRoute); }
   // Resolves the flows of connected sockets and runs a warm send on each.
   void Warm();
 
@@ -171,6 +174,8 @@ class Udp : public NeighbourWaiters {
                     wire::FrameVerdict verdict);
   void ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                      const udp::Binding* binding);
+  // kMulticast, kBroadcast or neither.
+  uint16_t CastOf(wire::Ipv4Address destination) const;
   bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);
   bool AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links);
   void NumberChain(packet::Buffer* head);
@@ -209,7 +214,7 @@ class Udp : public NeighbourWaiters {
 
   // Sockets (udp_open.cc, udp_close.cc).
   Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
-  void StartOpen(UdpSocket& socket);
+  void StartOpen(UdpSocket& socket, int kernel_socket);
   void StartRelease(UdpSocket& socket);
   std::vector<udp::LocalAddress> LocalAddresses() const;
   std::vector<nic::FlowRule> RulesOf(const UdpSocket& socket) const;

@@ -43,7 +43,7 @@ void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFl
   for (const packet::Buffer* link = buffer; link != nullptr; link = link->next) ++links;
   if (socket.held != nullptr && !AdmitChain(socket, buffer, links)) return;
   if (links > 1) flags |= kChained;
-  if (flow.destination.IsMulticast()) flags |= kMulticast;
+  flags |= CastOf(flow.destination);
   Completion* completion = core_->Emit(Kind::kPacket);
   completion->flags = flags | core_->after_drop;
   completion->socket = socket.handle;

@@ -19,6 +19,7 @@
 namespace xtreme::engine {
 
 Outcome Udp::SetUserData(Handle handle, uint64_t user_data) {
+  core_->CheckOwner();
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "set user data: no such socket"};
   socket->user_data = user_data;
@@ -26,6 +27,7 @@ Outcome Udp::SetUserData(Handle handle, uint64_t user_data) {
 }
 
 Outcome Udp::Close(Handle handle, bool detach) {
+  core_->CheckOwner();
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "close: no such socket"};
   socket->state = detach ? UdpSocket::State::kDetached : UdpSocket::State::kClosing;

@@ -58,6 +58,7 @@ struct OpenWork {
   wire::Endpoint local;
   bool reuse;
   bool deliver;
+  int kernel_socket;
   std::vector<nic::FlowRule> rules;
   std::shared_ptr<ControlSide> side;
   std::shared_ptr<SocketHoldings> holdings;
@@ -66,7 +67,8 @@ struct OpenWork {
 
   absl::Status Run(bool* fallback) {
     if (holdings->port == nullptr) {
-      auto port = side->kernel->LeasePort(local, reuse, deliver);
+      auto port = kernel_socket < 0 ? side->kernel->LeasePort(local, reuse, deliver)
+                                    : side->kernel->AdoptPort(kernel_socket, deliver);
       if (!port.ok()) return port.status();
       holdings->port = *std::move(port);
     }
@@ -164,6 +166,7 @@ void Udp::CountLocal(const UdpSocket& socket, int change) {
 }
 
 Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
+  core_->CheckOwner();
   udp::Endpoint::Options endpoint{.vlan_id = core_->device.vlan_id};
   if (Outcome chosen = ChooseLocal(options, &endpoint.local); !chosen.ok()) return chosen;
   std::unique_ptr<KernelPort> port;
@@ -198,16 +201,17 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
   opened.holdings->port = std::move(port);
   demux_->Attach(opened);
   CountLocal(opened, +1);
-  StartOpen(opened);
+  StartOpen(opened, options.kernel_socket);
   StockPorts();
   return {};
 }
 
-void Udp::StartOpen(UdpSocket& socket) {
+void Udp::StartOpen(UdpSocket& socket, int kernel_socket) {
   OpenWork work{.handle = socket.handle,
                 .local = socket.local(),
                 .reuse = socket.settings.reuse,
                 .deliver = core_->options.fragments == Fragments::kKernel,
+                .kernel_socket = kernel_socket,
                 .rules = RulesOf(socket),
                 .side = core_->host.control_side,
                 .holdings = socket.holdings,

@@ -23,6 +23,9 @@ struct UdpOptions {
   uint8_t ttl = 64;             // 0: 64.
   uint8_t tos = 0;
   uint32_t max_held = 0;        // 0: no limit.
+  // A kernel socket bound to `local` already, whose port is used instead of one leased; it is
+  // duplicated, and what reaches it comes as SLOW_PATH. -1: none.
+  int kernel_socket = -1;
 };
 
 }  // namespace xtreme::engine

@@ -40,6 +40,11 @@ namespace {
 
 }  // namespace
 
+uint16_t Udp::CastOf(wire::Ipv4Address destination) const {
+  if (destination.IsMulticast()) return kMulticast;
+  return demux_->IsBroadcast(destination) ? kBroadcast : 0;
+}
+
 // Whether a socket with a limit may have one more; if not, the buffer is released.
 bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   if (socket.held->Add(buffer, core_->poll_ticks)) return true;
@@ -64,7 +69,7 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
     hw_time_ns = core.clock.DeviceTime(hw_clock);
     if (core.clock.device().in_sync) flags |= kClockSynced;
   }
-  if (frame.flow.destination.IsMulticast()) flags |= kMulticast;
+  flags |= CastOf(frame.flow.destination);
   Completion* completion = core.fifo.Emit();
   completion->kind = Kind::kPacket;
   completion->event = RingEvent::kNone;
@@ -127,7 +132,7 @@ void Udp::Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Bi
   KnownFlow& flow = known_->PlaceOf(addresses, ports);
   flow = {.addresses = addresses,
           .ports = ports,
-          .flags = frame.flow.destination.IsMulticast() ? uint16_t{kMulticast} : uint16_t{0},
+          .flags = CastOf(frame.flow.destination),
           .socket = static_cast<UdpSocket*>(binding->endpoint),
           .source_port = frame.flow.source_port,
           .destination_port = frame.flow.destination_port,

@@ -44,6 +44,11 @@ SendResult Udp::Refuse(UdpSocket& socket, SendResult reason) {
   return reason;
 }
 
+SendResult Udp::RefuseStale() {
+  core_->tally.refusals.Count(Refusal::kState);
+  return SendResult::kRefusedState;
+}
+
 SendResult Udp::ResultOf(UdpSocket& socket, nic::TxStatus status) {
   switch (status) {
     case nic::TxStatus::kPosted: return SendResult::kSent;
@@ -78,6 +83,7 @@ SendResult Udp::SendAgain(UdpSocket& socket, SendFlow& flow, const Payload& payl
 
 SendResult Udp::SendTo(UdpSocket* socket, const wire::Endpoint& peer, const Payload& payload,
                        const SendOptions& options) {
+  core_->CheckOwner();
   SendFlow& flow = FlowTo(*socket, peer);
   if (!IsShort(*core_, flow, payload, options.flags)) {
     return SendOn(*socket, flow, payload, options);
@@ -98,6 +104,7 @@ uint32_t Udp::PostShorts(UdpSocket& socket, std::span<const nic::TxPayload> payl
 
 uint32_t Udp::SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> payloads,
                         uint32_t flags, SendResult* last) {
+  core_->CheckOwner();
   uint32_t sent = PostShorts(*socket, payloads, flags);
   *last = SendResult::kSent;
   // Between bursts one that is too long for a WQE, finds no room, or needs more.
@@ -173,6 +180,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
 }
 
 SendResult Udp::WouldSend(UdpSocket* socket, size_t length) {
+  core_->CheckOwner();
   if (!socket->connected() || !core_->device.started || core_->device.broken) {
     return SendResult::kRefusedState;
   }

@@ -59,6 +59,7 @@ inline SendResult SendShort(Core& core, Udp& udp, Socket& socket, SendFlow& flow
 template <typename Core, typename Socket>
 [[gnu::always_inline]] inline SendResult Send(Core& core, Udp& udp, Socket& socket,
                                               const Payload& payload, const SendOptions& options) {
+  core.CheckOwner();
   SendFlows* const flows = socket.flows.get();
   if (flows == nullptr || !IsShort(core, flows->connected, payload, options.flags)) [[unlikely]] {
     return udp.SendOtherwise(socket, payload, options);

@@ -2,6 +2,7 @@
 
 #include "xtreme/host/port_lease.h"
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -109,6 +111,20 @@ absl::StatusOr<PortLease> PortLease::Acquire(const PortRequest& request) {
     return error == EADDRINUSE ? absl::AlreadyExistsError(status.message()) : status;
   }
   return PortLease(request.protocol, local, std::move(fd));
+}
+
+absl::StatusOr<PortLease> PortLease::Adopt(int bound_socket) {
+  constexpr std::string_view kAction = "adopt the port of a bound socket";
+  FileDescriptor fd(::fcntl(bound_socket, F_DUPFD_CLOEXEC, 0));
+  if (!fd.valid()) return ErrnoStatus(errno, kAction);
+  sockaddr_in address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return ErrnoStatus(errno, kAction);
+  }
+  const wire::Endpoint local{wire::Ipv4Address(ntohl(address.sin_addr.s_addr)),
+                             ntohs(address.sin_port)};
+  return PortLease(PortProtocol::kUdp, local, std::move(fd));
 }
 
 absl::StatusOr<PortBlock> PortBlock::Acquire(const Options& options) {

@@ -47,6 +47,9 @@ class PortLease {
   // system call, above all EADDRNOTAVAIL: the address is not of this host. Nothing is left open
   // after an error.
   static absl::StatusOr<PortLease> Acquire(const PortRequest& request);
+  // The port of a UDP socket that is bound already; the socket is duplicated. The errno of dup or
+  // getsockname.
+  static absl::StatusOr<PortLease> Adopt(int bound_socket);
 
   PortProtocol protocol() const { return protocol_; }
   // What is bound; the port is never 0.

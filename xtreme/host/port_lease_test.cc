@@ -68,6 +68,21 @@ class PortLeaseTest : public ::testing::Test {
   std::unique_ptr<Namespace::Inside> inside_;
 };
 
+TEST_F(PortLeaseTest, AdoptedPortIsTheSocketsAndStaysTakenAfterItIsClosed) {
+  const FileDescriptor bound(::socket(AF_INET, SOCK_DGRAM, 0));
+  const sockaddr_in address = Address({kLoopback, 7100});
+  ASSERT_EQ(::bind(bound.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  {
+    const auto lease = PortLease::Adopt(bound.get());
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(lease->local(), (Endpoint{kLoopback, 7100}));
+    EXPECT_NE(lease->fd(), bound.get());
+  }
+  EXPECT_EQ(KernelBind(SOCK_DGRAM, {kLoopback, 7100}), EADDRINUSE);
+}
+
+TEST_F(PortLeaseTest, WhatIsNoSocketIsNotAdopted) { EXPECT_FALSE(PortLease::Adopt(-1).ok()); }
+
 TEST_F(PortLeaseTest, ALeasedPortIsNobodyElsesUntilReleased) {
   for (const auto& [protocol, type] : {std::pair{PortProtocol::kUdp, int{SOCK_DGRAM}},
                                        std::pair{PortProtocol::kTcp, int{SOCK_STREAM}}}) {

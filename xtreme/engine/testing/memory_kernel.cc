@@ -54,7 +54,7 @@ MemoryKernel::MemoryKernel(const Link& link) {
   interface.ifindex = kIfindex;
   interface.name = kInterface;
   interface.mac = link.own_mac;
-  interface.mtu = 1'500;
+  interface.mtu = link.mtu;
   interface.up = interface.running = interface.multicast = true;
   tables_.interfaces = {interface};
   if (link.vlan_id != 0) {
@@ -148,6 +148,10 @@ absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::LeasePort(const wire::
   auto port = std::make_unique<Port>(this, bound, deliver);
   leased_.emplace(bound.port, port.get());
   return port;
+}
+
+absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::AdoptPort(int, bool) {
+  return absl::UnimplementedError("adopt port: a kernel in memory knows no sockets");
 }
 
 absl::StatusOr<Kernel::MembershipId> MemoryKernel::Join(uint32_t, wire::Ipv4Address group,

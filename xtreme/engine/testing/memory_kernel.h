@@ -33,6 +33,7 @@ class MemoryKernel final : public Kernel {
     wire::MacAddress own_mac{{2, 0, 0, 0, 0, 1}};
     wire::Ipv4Address peer{10, 0, 0, 2};
     wire::MacAddress peer_mac{{2, 0, 0, 0, 0, 2}};
+    uint32_t mtu = 1'500;
     uint16_t vlan_id = 0;  // Not 0: the addresses are those of a VLAN interface above xt0.
   };
 
@@ -62,6 +63,7 @@ class MemoryKernel final : public Kernel {
   absl::Status WatchNeighbours(uint32_t) override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
                                                         bool deliver) override;
+  absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket, bool deliver) override;
   absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
                                     const host::SourceFilter& filter) override;
   absl::Status Change(MembershipId id, const host::SourceFilter& filter) override;
