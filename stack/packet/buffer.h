@@ -31,11 +31,13 @@ struct alignas(64) Buffer {
   // Owner thread only.
   uint32_t owner_references = 0;
 
-  // Any thread: count in units of kForeignOne, signed, with the two flags below.
+  // Any thread: count in units of kForeignOne, signed, with the flags below.
   std::atomic<int32_t> foreign{0};
   // Link in the pool's return stack; the pusher's, then the owner's.
   Buffer* return_next = nullptr;
   uint8_t* start = nullptr;  // `data` of an empty buffer: behind the headroom; constant.
+  // What is told when it becomes free (BufferPool::Lend); 0: nothing. Owner thread only.
+  uint64_t loan = 0;
 
   std::span<uint8_t> bytes() { return {data, length}; }
   std::span<const uint8_t> bytes() const { return {data, length}; }
@@ -43,13 +45,15 @@ struct alignas(64) Buffer {
 static_assert(sizeof(Buffer) == 64);
 
 // `foreign` flags. Merged: the owner has no part in the count any more, foreign zero is the end.
-// Queued: the buffer stands in the return stack, so that the owner adds the two parts up.
+// Queued: the buffer stands in the return stack, so that the owner adds the two parts up. Lent: it
+// has a `loan`, which the short way of a release need not ask for because this is not zero.
 inline constexpr int32_t kForeignMerged = 1;
 inline constexpr int32_t kForeignQueued = 2;
-inline constexpr int32_t kForeignOne = 4;
+inline constexpr int32_t kForeignLent = 4;
+inline constexpr int32_t kForeignOne = 8;
 
 // The signed number of references in a `foreign` word.
-inline int32_t ForeignCount(int32_t word) { return word >> 2; }
+inline int32_t ForeignCount(int32_t word) { return word >> 3; }
 
 // Bytes in a chain, `head` included; 0 for null.
 inline uint64_t ChainLength(const Buffer* head) {

@@ -118,15 +118,23 @@ bool BufferPool::ReleaseByOwnerSlow(Buffer* buffer) {
   if (--buffer->owner_references > 0) return false;
   int32_t word = buffer->foreign.load(std::memory_order_acquire);
   for (;;) {
-    if (word == 0) break;                       // Nobody else: ours to free.
+    if ((word & ~kForeignLent) == 0) break;     // Nobody else: ours to free.
     if (word & kForeignQueued) return false;    // DrainReturns() will add the parts up.
     if (buffer->foreign.compare_exchange_weak(word, word | kForeignMerged,
                                               std::memory_order_acq_rel)) {
       return false;  // From now on the foreign part is the whole count.
     }
   }
-  buffer->pool->Free(buffer);
+  buffer->pool->EndLoan(buffer);
   return true;
+}
+
+void BufferPool::EndLoan(Buffer* buffer) {
+  if (const uint64_t loan = std::exchange(buffer->loan, 0); loan != 0) {
+    buffer->foreign.store(0, std::memory_order_relaxed);
+    if (returned_ != nullptr) returned_(return_context_, loan);
+  }
+  Free(buffer);
 }
 
 bool BufferPool::ReleaseByForeign(Buffer* buffer) {
@@ -160,14 +168,15 @@ bool BufferPool::PushReturn(Buffer* buffer) {
 // Adds the two parts of a returned buffer up; true when it became free.
 bool BufferPool::SettleReturn(Buffer* buffer) {
   // Takes the whole foreign part, so that a later foreign release is below zero again and queues.
-  const int32_t word = buffer->foreign.exchange(0, std::memory_order_acq_rel);
+  const int32_t left = buffer->loan != 0 ? kForeignLent : 0;
+  const int32_t word = buffer->foreign.exchange(left, std::memory_order_acq_rel);
   if (word & kForeignMerged) {  // Zero, or it would not stand here.
-    Free(buffer);
+    EndLoan(buffer);
     return true;
   }
   buffer->owner_references += ForeignCount(word);
   if (buffer->owner_references > 0) return false;
-  Free(buffer);
+  EndLoan(buffer);
   return true;
 }
 

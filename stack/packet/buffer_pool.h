@@ -114,6 +114,18 @@ class BufferPool {
     return ReleaseByOwnerSlow(buffer);
   }
 
+  // When `buffer`, whose only reference is the caller's, becomes free, `loan` (not 0) is told,
+  // once, to who asked by OnReturn; on the owner's thread, as it releases it or drains returns.
+  static void Lend(Buffer* buffer, uint64_t loan) {
+    buffer->loan = loan;
+    buffer->foreign.store(kForeignLent, std::memory_order_relaxed);
+  }
+  // `returned(context, loan)` may call nothing of the pool. Null: nobody is told any more.
+  void OnReturn(void (*returned)(void* context, uint64_t loan), void* context) {
+    returned_ = returned;
+    return_context_ = context;
+  }
+
   // Whether other threads have returned anything: one load, no system call, no locked instruction.
   bool HasReturns() const { return returns_.load(std::memory_order_relaxed) != nullptr; }
 
@@ -183,6 +195,8 @@ class BufferPool {
     Reset(buffer);
     free_[free_count_++] = buffer;
   }
+  // The same for one that may be lent.
+  void EndLoan(Buffer* buffer);
   void Reset(Buffer* buffer) {
     buffer->data = buffer->start;
     buffer->length = 0;
@@ -206,6 +220,8 @@ class BufferPool {
   std::unique_ptr<Buffer*[]> free_;
   uint32_t free_count_ = 0;
   Counters counters_;
+  void (*returned_)(void* context, uint64_t loan) = nullptr;
+  void* return_context_ = nullptr;
 
   // Any thread.
   std::atomic<uintptr_t> owner_{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the connections of one ring share: options, memory, counters, and the sink that takes what
+// What the connections of one ring share: memory, counters, and the sink that takes what
 // they emit.
 //
 // The invariant: a connection reaches the world through its sink only, and the sink calls no
@@ -15,49 +15,14 @@
 #include "stack/base/time.h"
 #include "stack/packet/buffer.h"
 #include "stack/packet/buffer_pool.h"
-#include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/pcb_options.h"
 #include "stack/tcp/reassembler.h"
-#include "stack/tcp/rtt.h"
 #include "stack/tcp/segment_queue.h"
 #include "stack/wire/tcp_options.h"
 
 namespace xtreme::tcp {
 
 class Pcb;
-
-// How a connection behaves. One set serves any number of connections; it outlives them.
-struct PcbOptions {
-  RttEstimator::Options rto;
-  TimestampClock timestamp_clock;
-  CongestionControl::Algorithm congestion = CongestionControl::Algorithm::kCubic;
-
-  uint16_t mss = 1460;                   // the most payload this end takes in a segment
-  uint32_t receive_window = 256 * 1024;  // bytes that the application may owe credit for
-  uint32_t send_queue = 1024 * 1024;     // bytes that may wait or be unacknowledged
-
-  bool timestamps = true;   // offered: RFC 7323 section 3
-  bool sack = true;         // offered: RFC 2018 section 2
-  bool nagle = false;       // RFC 9293 section 3.7.4; order flow wants it off
-  bool quick_ack = false;   // acknowledge every segment at once
-  uint8_t quick_acks = 16;  // so many at once as a connection begins: the peer's slow start
-
-  // RFC 9293 section 3.8.6.3: below 500 ms; at least every second full segment is acknowledged.
-  base::Nanoseconds delayed_ack = base::Milliseconds(40);
-  // What the peer may wait with its acknowledgement, as a probe assumes. RFC 8985 section 7.2.
-  base::Nanoseconds peer_delayed_ack = base::Milliseconds(200);
-  base::Nanoseconds connect_timeout = base::Seconds(60);
-  // Bytes that stay unacknowledged, or a window that stays closed, this long end the connection:
-  // RFC 5482. kNever: as long as the retransmissions below last.
-  base::Nanoseconds user_timeout = base::kNever;
-  uint8_t retransmissions = 15;  // RFC 9293 section 3.8.3, R2
-
-  base::Nanoseconds keepalive_idle = base::kNever;  // off: RFC 9293 section 3.8.4
-  base::Nanoseconds keepalive_interval = base::Seconds(75);
-  uint8_t keepalive_probes = 9;
-
-  // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.
-  base::Nanoseconds close_timeout = base::Seconds(60);
-};
 
 // Counted for all connections of a context together.
 struct PcbCounters {

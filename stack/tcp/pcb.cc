@@ -274,12 +274,14 @@ void Pcb::OnUnreachable(Seq sequence, int error) {
 }
 
 ConnectionReport Pcb::Report(base::Nanoseconds now) const {
-  const bool waiting = !queue_.all_acknowledged();
+  // Of a segment that was sent again, SND.UNA's last move is nearer to its first sending.
+  base::Nanoseconds age{0};
+  if (!queue_.all_acknowledged()) age = now - base::Earlier(progress_at_, queue_.first()->sent_at);
   return {.state = state_,
           .srtt = rtt_.srtt(),
           .rttvar = rtt_.rttvar(),
           .rto = rtt_.rto(),
-          .oldest_unacknowledged = waiting ? now - queue_.first()->sent_at : base::Nanoseconds(0),
+          .oldest_unacknowledged = age,
           .smss = smss_,
           .congestion_window = congestion_.cwnd(),
           .slow_start_threshold = congestion_.ssthresh(),

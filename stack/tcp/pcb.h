@@ -196,6 +196,11 @@ class Pcb {
     return static_cast<uint16_t>(Distance(rcv_nxt_, rcv_edge_) >> (Has(kScaling) ? rcv_scale_ : 0));
   }
   const PcbOptions& options() const { return *options_; }
+  // Others from now on, which outlive it. What both ends agreed on stays.
+  void UseOptions(const PcbOptions& options) {
+    options_ = &options;
+    rtt_.UseOptions(options.rto);
+  }
   bool uses_timestamps() const { return Has(kTimestamps); }
   // Posted WQEs refer to its segments: it must stay though it is closed.
   bool IsReferenced() const { return queue_.waiting_for_wqe() != 0; }
@@ -203,6 +208,10 @@ class Pcb {
   bool ended_in_time_wait() const { return Has(kTimeWait); }
   Seq send_next() const { return queue_.nxt(); }
   uint32_t recent_timestamp() const { return ts_recent_; }
+  // Most payload in a segment.
+  uint32_t smss() const { return smss_; }
+  // Bytes delivered and not credited.
+  uint32_t owed_credit() const { return owed_credit_; }
 
  private:
   enum Flag : uint32_t {

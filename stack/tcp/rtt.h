@@ -75,6 +75,8 @@ class RttEstimator {
   base::Nanoseconds srtt() const { return base::Nanoseconds(srtt_ >> kFractionBits); }
   base::Nanoseconds rttvar() const { return base::Nanoseconds(rttvar_ >> kFractionBits); }
   const Options& options() const { return *options_; }
+  // From the next sample on.
+  void UseOptions(const Options& options) { options_ = &options; }
 
  private:
   static constexpr int kFractionBits = 8;

@@ -140,6 +140,8 @@ void Stack::Arrive(Connection& connection, const wire::TcpFrame& frame, packet::
   Schedule(connection);
 }
 
+bool Stack::WaitsForRoom() const { return !tables_->blocked.empty(); }
+
 void Stack::OnRoom(base::Nanoseconds now) {
   now_ = now;
   while (Connection* const connection = tables_->blocked.PopFront()) {
@@ -239,6 +241,10 @@ void Stack::KeepTimeWait(const Connection& connection) {
 }
 
 // --- What comes out ---
+
+bool Stack::HasEvents() const {
+  return !tables_->news.empty() || !tables_->deliveries.empty() || !tables_->dones.empty();
+}
 
 bool Stack::TakeEvent(Event* event) {
   for (;;) {

@@ -200,6 +200,9 @@ class Stack final : private Sink {
   void Fail(Connection& connection, int error);
   // kTerminated was taken.
   void Release(Connection& connection);
+  // `options`, which outlive the connection, instead of those it was made with. Whoever changes
+  // them in place need not call.
+  void UseOptions(Connection& connection, const PcbOptions& options);
   // The peer is reached by another way from now on.
   void SetPath(Connection& connection, const LinkPath& path);
 
@@ -214,6 +217,8 @@ class Stack final : private Sink {
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);
   // The device has room again: those it refused send on.
   void OnRoom(base::Nanoseconds now);
+  // Whether OnRoom is due when there is.
+  bool WaitsForRoom() const;
   // An ICMP error about the segment `sequence` that `local` sent to `remote`. EMSGSIZE: `mtu`.
   void OnIcmpError(const FlowKey& key, uint32_t sequence, int error, uint32_t mtu,
                    base::Nanoseconds now);
@@ -242,6 +247,8 @@ class Stack final : private Sink {
   // The next event; false when there is none. What the last Input caused comes before the next
   // Input: otherwise bytes may have to be dropped and sent again.
   bool TakeEvent(Event* event);
+  // False: TakeEvent has nothing to tell.
+  bool HasEvents() const;
 
   // --- Time ---
 

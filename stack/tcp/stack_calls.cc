@@ -125,6 +125,10 @@ void Stack::Silence(Connection& connection) {
   if (connection.news_ == 0) connection.news_hook_.Unlink();
 }
 
+void Stack::UseOptions(Connection& connection, const PcbOptions& options) {
+  connection.Pcb::UseOptions(options);
+}
+
 void Stack::SetPath(Connection& connection, const LinkPath& path) {
   SetHeaders(connection, path, connection.headers_.timestamps());
 }

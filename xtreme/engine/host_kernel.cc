@@ -86,6 +86,12 @@ absl::StatusOr<std::unique_ptr<KernelPort>> HostKernel::AdoptPort(int bound_sock
   return LeasedPort::Adopt(bound_socket, deliver);
 }
 
+absl::StatusOr<std::unique_ptr<KernelPort>> HostKernel::LeaseTcpPorts(
+    const wire::Endpoint& local, uint8_t count_log2) {
+  return local.port != 0 ? LeasedTcpPorts::LeaseOne(local)
+                         : LeasedTcpPorts::LeaseBlock(local.address, count_log2);
+}
+
 absl::StatusOr<Kernel::MembershipId> HostKernel::Join(uint32_t ifindex, wire::Ipv4Address group,
                                                       const host::SourceFilter& filter) {
   return memberships_->Join(ifindex, group, filter);

@@ -35,6 +35,8 @@ class HostKernel final : public Kernel {
   absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
                                                         bool deliver) override;
   absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket, bool deliver) override;
+  absl::StatusOr<std::unique_ptr<KernelPort>> LeaseTcpPorts(const wire::Endpoint& local,
+                                                            uint8_t count_log2) override;
   absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
                                     const host::SourceFilter& filter) override;
   absl::Status Change(MembershipId id, const host::SourceFilter& filter) override;

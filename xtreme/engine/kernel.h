@@ -76,6 +76,11 @@ class Kernel {
   virtual absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket,
                                                                 bool deliver) = 0;
 
+  // The same for TCP, where nothing is drained: the port given, or, of port 0, an aligned block of
+  // 2^`count_log2` ports, of which local() is the first. ResourceExhausted: no block is free.
+  virtual absl::StatusOr<std::unique_ptr<KernelPort>> LeaseTcpPorts(const wire::Endpoint& local,
+                                                                    uint8_t count_log2) = 0;
+
   virtual absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
                                             const host::SourceFilter& filter) = 0;
   virtual absl::Status Change(MembershipId id, const host::SourceFilter& filter) = 0;

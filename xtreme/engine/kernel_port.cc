@@ -74,6 +74,23 @@ void LeasedPort::Drain(const std::function<void(const KernelDatagram&)>& take) {
   }
 }
 
+absl::StatusOr<std::unique_ptr<KernelPort>> LeasedTcpPorts::LeaseOne(const wire::Endpoint& local) {
+  auto lease = host::PortLease::Acquire({.protocol = host::PortProtocol::kTcp, .local = local});
+  if (!lease.ok()) return lease.status();
+  const wire::Endpoint bound = lease->local();
+  return std::unique_ptr<KernelPort>(new LeasedTcpPorts(bound, *std::move(lease), std::nullopt));
+}
+
+absl::StatusOr<std::unique_ptr<KernelPort>> LeasedTcpPorts::LeaseBlock(wire::Ipv4Address address,
+                                                                       uint8_t count_log2) {
+  auto block = host::PortBlock::Acquire({.protocol = host::PortProtocol::kTcp,
+                                         .address = address,
+                                         .count_log2 = count_log2});
+  if (!block.ok()) return block.status();
+  const wire::Endpoint first{address, block->first_port()};
+  return std::unique_ptr<KernelPort>(new LeasedTcpPorts(first, std::nullopt, *std::move(block)));
+}
+
 bool LeasedPort::Take(int flags, const std::function<void(const KernelDatagram&)>& take) {
   sockaddr_in from{};
   iovec bytes{.iov_base = payload_.data(), .iov_len = payload_.size()};

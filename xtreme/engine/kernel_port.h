@@ -12,6 +12,7 @@
 #ifndef XTREME_XTREME_ENGINE_KERNEL_PORT_H_
 #define XTREME_XTREME_ENGINE_KERNEL_PORT_H_
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,29 @@ class LeasedPort final : public KernelPort {
   host::PortLease lease_;
   const bool deliver_;
   std::vector<uint8_t> payload_;
+};
+
+// TCP ports leased from the kernel, one or a block: its sockets are bound and never listen, so it
+// answers for them with RST when we are gone.
+class LeasedTcpPorts final : public KernelPort {
+ public:
+  // The errors of PortLease::Acquire and PortBlock::Acquire.
+  static absl::StatusOr<std::unique_ptr<KernelPort>> LeaseOne(const wire::Endpoint& local);
+  static absl::StatusOr<std::unique_ptr<KernelPort>> LeaseBlock(wire::Ipv4Address address,
+                                                                uint8_t count_log2);
+
+  wire::Endpoint local() const override { return local_; }
+  int fd() const override { return -1; }
+  void Drain(const std::function<void(const KernelDatagram&)>&) override {}
+
+ private:
+  LeasedTcpPorts(const wire::Endpoint& local, std::optional<host::PortLease> one,
+                 std::optional<host::PortBlock> block)
+      : local_(local), one_(std::move(one)), block_(std::move(block)) {}
+
+  const wire::Endpoint local_;
+  const std::optional<host::PortLease> one_;
+  const std::optional<host::PortBlock> block_;
 };
 
 }  // namespace xtreme::engine

@@ -155,11 +155,17 @@ void Neighbours::Fail(Waiting& waiting) {
 }
 
 void Neighbours::Settle(wire::Ipv4Address next_hop, int error) {
-  std::erase_if(connecting_, [&](const Connecting& waiting) {
-    if (waiting.next_hop != next_hop) return false;
+  // Off the list before it is told: that may add to it.
+  for (size_t i = 0; i < connecting_.size();) {
+    const Connecting waiting = connecting_[i];
+    if (waiting.next_hop != next_hop) {
+      ++i;
+      continue;
+    }
+    connecting_[i] = connecting_.back();
+    connecting_.pop_back();
     waiters_->OnConnected(waiting.connect, error);
-    return true;
-  });
+  }
 }
 
 void Neighbours::Free(Waiting& waiting) {

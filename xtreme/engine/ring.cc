@@ -172,12 +172,18 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptio
 Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox)
     : core_(std::move(core)),
       udp_(std::make_unique<Udp>(core_.get())),
+      tcp_(std::make_unique<Tcp>(core_.get(), &udp_->neighbours(), &udp_->ledger())),
       mailbox_(std::move(mailbox)),
       frames_(std::make_unique<nic::RxFrame[]>(core_->options.poll_batch)),
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
       low_water_(core_->device.pool->capacity() / 8),
       link_(InterfaceRuns(*core_)),
       engine_(engine) {
+}
+
+      engine_(engine),
+      owner_(ThisThread()) {
+  if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
   // Ports in stock from the first socket on: this once their leases are waited for.
   udp_->StockPorts();
   engine_->control().RunAndWait([] {});
@@ -215,6 +221,9 @@ Ring::~Ring() {
   core_->fifo.Clear([](Completion* completion) {
     if (completion->kind == Kind::kPacket) packet::BufferPool::ReleaseChain(completion->buffer);
   });
+  for (; frames_at_ != frames_end_; ++frames_at_) {
+    packet::BufferPool::Release(frames_[frames_at_].buffer);
+  }
   Bury();
 }
 
@@ -230,6 +239,7 @@ packet::Buffer* Ring::HoldPool() {
 // The control thread gets to the rest after all that this ring started before.
 void Ring::Bury() {
   auto remains = std::make_shared<RingRemains>();
+  tcp_->Bury(remains.get());
   remains->guard = HoldPool();
   udp_->sockets().ForEach([&](UdpSocket& socket) {
     if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
@@ -238,6 +248,7 @@ void Ring::Bury() {
   core_->sends.ForEach([&](const SendRecord& record) {
     if (record.buffer != nullptr) remains->sending.push_back(record.buffer);
   });
+  tcp_.reset();
   udp_.reset();
   if (core_->device.queue->fd() >= 0) mailbox_->waiter().Remove(core_->device.queue->fd());
   remains->queue = std::move(core_->device.queue);
@@ -280,6 +291,7 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   base::VisitCounters(udp_->ledger().verdicts, in("drop"));
   base::VisitCounters(udp_->demux().misaddressed(), in("drop"));
   base::VisitCounters(udp_->neighbours().counters(), in("neighbour"));
+  tcp_->VisitCounters(in("tcp"));
   if (const ip::Reassembler* reassembler = udp_->reassembler()) {
     base::VisitCounters(reassembler->counters(), in("reassembly"));
   }
@@ -288,6 +300,11 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
 
 bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {
   core_->CheckOwner();
+}
+
+  const auto tcp = [&visit](std::string_view name, std::string_view meaning,
+                            const uint64_t& value) { visit("tcp", name, meaning, value); };
+  if (IsTcp(handle)) return tcp_->VisitSocketCounters(handle, tcp);
   const UdpSocket* socket = udp_->Find(handle);
   if (socket == nullptr) return false;
   const auto udp = [&visit](std::string_view name, std::string_view meaning,

@@ -162,8 +162,12 @@ class Ring {
   void CountFaults(int tid);
   // The events of a poll.
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
+  bool Resolve(Completion* completion);
   void TellKept();
   void Receive(uint32_t max);
+  bool TakeFrames(uint32_t max);
+  // Of the wheel and of TCP.
+  base::Nanoseconds NextDeadline() const;
   void SettleSends();
   void TakeNotices();
   // False: a lane, or another ring's loopback, has more than there was room for.
@@ -196,6 +200,8 @@ class Ring {
   std::unique_ptr<Tcp> tcp_;
   std::shared_ptr<Mailbox> mailbox_;
   std::unique_ptr<nic::RxFrame[]> frames_;
+  uint32_t frames_at_ = 0;   // Of those taken from the queue: the first not looked at,
+  uint32_t frames_end_ = 0;  // and how many there are.
   std::unique_ptr<TimerTable> timers_;
   std::vector<std::shared_ptr<RingLane>> lanes_;
 

@@ -57,6 +57,17 @@ void RingCore::Tell(const Completion& completion) {
   attention |= kToldLater;
 }
 
+void RingCore::TellFallback() {
+  ++tally.counters.fallback_rules;
+  Completion news;
+  Clear(&news, Kind::kRing);
+  news.event = RingEvent::kRuleFallback;
+  news.user_data = options.user_data;
+  news.interface_index = device.ifindex;
+  news.text = "the device's table of rules is full: a shared rule stands in";
+  Tell(news);
+}
+
 void RingCore::Start(std::unique_ptr<Operation> operation) {
   host.control->Start(std::move(operation));
 }

@@ -39,6 +39,7 @@ namespace xtreme::engine {
 
 class ControlThread;
 class LoopbackQueue;
+class Tcp;
 struct ControlSide;
 struct Operation;
 
@@ -54,6 +55,9 @@ enum Attention : uint32_t {
   kToldLater = 1 << 7,        // Rare completions that found no room.
   kLossesCounted = 1 << 8,    // The library dropped something since the last report.
   kPollsTimed = 1u << 31,     // As long as the ring lives: every poll counts its time.
+  kTcpNews = 1 << 9,          // TCP has something to tell, or to do.
+  kFramesWait = 1 << 10,      // Taken from the receive queue, and the FIFO had no room.
+  kRoomWanted = 1 << 11,      // The send queue refused what TCP has to send.
 };
 
 // The device's side. Written at bring-up.
@@ -123,6 +127,8 @@ struct RingCore {
   // Tells something rare from outside the receive path: now if there is room, else by a later
   // poll, in order. Null `buffer`. May allocate.
   void Tell(const Completion& completion);
+  // RULE_FALLBACK.
+  void TellFallback();
   // Counts a datagram that the engine lost; the next poll reports it.
   void CountLoss(Drop reason) {
     tally.drops.Count(reason);
@@ -170,6 +176,7 @@ struct RingCore {
   RingTally tally;
 
   uintptr_t owner = packet::ThreadToken();  // The thread that may call.
+  Tcp* tcp = nullptr;           // The ring's.
   std::deque<Completion> kept;  // Of Tell().
   uint32_t attention = 0;
   uint32_t fanout = 1;        // Most completions that one CQE can cause.

@@ -15,6 +15,8 @@ base::CounterName DescribeReason(Drop reason) {
       {"closed", "datagrams not handed out before their socket was closed"},
       {"neighbour", "queued sends whose next hop never answered"},
       {"send_failed", "queued sends that could not be posted in the end"},
+      {"tcp_port", "segments to a TCP port that is not the ring's"},
+      {"tcp_rule", "times that TCP's rules could not follow the interface's addresses"},
   });
   static_assert(kNames.size() == static_cast<size_t>(Drop::kCount));
   return kNames[static_cast<size_t>(reason)];
@@ -28,6 +30,9 @@ base::CounterName DescribeReason(Refusal reason) {
       {"refused_state", "sends refused because of the state of socket, ring or port"},
       {"refused_size", "sends refused because they are longer than a datagram can be"},
       {"refused_route", "sends refused because no route leads there by this ring"},
+      {"refused_window", "sends refused because the peer's window or the send queue was full"},
+      {"refused_congestion", "sends refused because the congestion window was full"},
+      {"refused_recovery", "sends refused because losses were being repaired"},
   });
   static_assert(kNames.size() == static_cast<size_t>(Refusal::kCount));
   return kNames[static_cast<size_t>(reason)];

@@ -23,6 +23,8 @@ enum class Drop : uint8_t {
   kClosed,           // Not handed out before its socket was closed.
   kNeighbour,        // A queued send whose next hop never answered.
   kSendFailed,       // A queued send that could not be posted in the end.
+  kTcpPort,          // A segment to a port that no listener or connection of the ring has.
+  kTcpRule,          // Rules that could not follow the addresses of the interface.
   kCount,
 };
 
@@ -36,6 +38,9 @@ enum class Refusal : uint8_t {
   kState,
   kSize,
   kRoute,
+  kWindow,
+  kCongestion,
+  kRecovery,
   kCount,
 };
 

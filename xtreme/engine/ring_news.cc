@@ -12,6 +12,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"
 
@@ -42,6 +43,7 @@ void Ring::OnRoutes() {
   ++core_->host.routes_version;
   FollowInterface();
   udp_->AdoptRoutes();
+  tcp_->OnRoutes();
 }
 
 // The kernel tells a VLAN's own state too, and that an interface was set down or taken away.
@@ -169,6 +171,7 @@ void Ring::OnBroken() {
   core.Reap();  // What has left has left.
   core.sends.Abandon();
   core.attention |= kSendsWanted;
+  tcp_->OnBroken();
   Completion completion = RingCompletion(core, RingEvent::kBroken);
   completion.status = core.device.queue->error()->syndrome;
   completion.text = core.device.queue->error()->text.c_str();

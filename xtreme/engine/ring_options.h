@@ -52,6 +52,12 @@ struct RingOptions {
   uint32_t max_sockets = 1024;          // 1 .. 1,000,000.
   uint32_t max_groups = 1024;           // 0 .. 65,536.
   uint32_t spin_us = 50;                // Hybrid wait; 0 .. 1,000,000.
+
+  // TCP: what is not asked for costs nothing.
+  uint32_t max_connections = 256;       // 0 .. 1,000,000, listeners too; 0: no TCP.
+  uint32_t tcp_ports_log2 = 6;          // 0 .. 12: local ports of connects, leased with the first.
+  uint32_t tcp_time_wait_ms = 60'000;   // 0 .. 600,000: RFC 9293 section 3.6, 2 MSL.
+
   WaitPolicy wait = WaitPolicy::kBusy;
 
   // Where the process's control thread runs, "0-3,8"; empty: wherever the process may. It keeps off

@@ -6,6 +6,7 @@
 
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/udp.h"
 
@@ -26,7 +27,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
 uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   RingCore& core = *core_;
   const auto resolve = [this](Completion* completion) {
-    return completion->socket == 0 || udp_->Resolve(completion);
+    return completion->socket == 0 || Resolve(completion);
   };
   core.poll_ticks = core.clock.Ticks();
   const bool nothing_waited = core.fifo.waiting() == 0;
@@ -35,11 +36,13 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   if (nothing_waited && !spent_.empty()) spent_.clear();
 
   if ((core.attention & kToldLater) != 0) TellKept();
-  if (core.device.queue->ReceiveReady()) Receive(max);
-  if ((core.attention & kSendsWanted) != 0) SettleSends();
+  if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
+  if (core.device.queue->ReceiveReady() || frames_at_ != frames_end_) Receive(max);
+  if ((core.attention & (kSendsWanted | kRoomWanted)) != 0) SettleSends();
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();
   if ((core.attention & kTimersArmed) != 0) FireTimers();
+  if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
   Refill();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
   if ((core.attention & kDoorbellOwed) != 0) Flush();
@@ -54,6 +57,10 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
 bool Ring::More() const {
   core_->CheckOwner();
   constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews;
+}
+
+  constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews |
+                                     kTcpNews | kFramesWait;
   return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
          core_->device.queue->ReceiveReady();
 }
@@ -62,25 +69,43 @@ void Ring::TellKept() {
   RingCore& core = *core_;
   for (; !core.kept.empty() && core.fifo.Room() > 0; core.kept.pop_front()) {
     Completion completion = core.kept.front();
-    if (completion.socket != 0 && !udp_->Resolve(&completion)) continue;
+    if (completion.socket != 0 && !Resolve(&completion)) continue;
     *core.Emit(completion.kind) = completion;
   }
   if (core.kept.empty()) core.attention &= ~kToldLater;
 }
 
-// Takes as many CQEs as there is room for all that they can cause.
+bool Ring::Resolve(Completion* completion) {
+  return IsTcp(completion->socket) ? tcp_->Resolve(completion) : udp_->Resolve(completion);
+}
+
+// Frames for which there was no room are looked at before any other is taken.
 void Ring::Receive(uint32_t max) {
+  RingCore& core = *core_;
+  if (frames_at_ == frames_end_ && !TakeFrames(max)) return;
+  const uint32_t room = core.fifo.Room() / core.fanout;
+  const uint32_t count = std::min(frames_end_ - frames_at_, room);
+  frames_at_ += udp_->Receive({frames_.get() + frames_at_, count});
+  core.attention = frames_at_ == frames_end_ ? core.attention & ~kFramesWait
+                                             : core.attention | kFramesWait;
+}
+
+// Takes as many CQEs as there is room for all that they can cause: a completion each, or one for
+// each socket that a datagram goes to. What else a TCP segment causes waits in the stack.
+bool Ring::TakeFrames(uint32_t max) {
   RingCore& core = *core_;
   const uint32_t room = core.fifo.Room() / core.fanout;
   const uint32_t most = std::min({core.options.poll_batch, max, room});
-  if (most == 0) return;
+  if (most == 0) return false;
   const uint32_t count = core.device.queue->PollReceive({frames_.get(), most});
   if (count == 0) {
     if (core.device.queue->error()) OnBroken();
-    return;
+    return false;
   }
   timers_->CountReceived(count);
-  udp_->Receive({frames_.get(), count});
+  frames_at_ = 0;
+  frames_end_ = count;
+  return true;
 }
 
 // TX_WIRE and TX_DONE, in the order of the sends.
@@ -93,8 +118,14 @@ void Ring::SettleSends() {
     if (record->buffer != nullptr) packet::BufferPool::ReleaseByOwner(record->buffer);
     const SendRecord settled = *record;
     core.sends.Pop();
-    if (settled.wants != kWantNothing) udp_->Settle(settled);
+    if ((settled.wants & kWantSegment) != 0) {
+      tcp_->Settle(settled);
+    } else if (settled.wants != kWantNothing) {
+      udp_->Settle(settled);
+    }
   }
+  const bool room = core.SendRoom() > 0 && !core.sends.full();
+  if ((core.attention & kRoomWanted) != 0 && room) tcp_->OnRoom();
   if (core.sends.wanted() == 0) core.attention &= ~kSendsWanted;
 }
 

@@ -18,6 +18,7 @@
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/cpus.h"
@@ -49,6 +50,7 @@ absl::Status Ring::Start() {
   ++core_->host.routes_version;  // Flows resolved before could not send.
   core_->device.queue->Refill();
   udp_->Warm();
+  tcp_->OnStart();
   Flush();
   WatchOwner();
   Publish();

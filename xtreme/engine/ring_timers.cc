@@ -6,6 +6,7 @@
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/udp.h"
 
@@ -28,20 +29,26 @@ Outcome Ring::CancelTimer(Handle handle) {
   return {};
 }
 
+base::Nanoseconds Ring::NextDeadline() const {
+  return base::Earlier(core_->wheel.NextDeadline(), tcp_->NextDeadline());
+}
+
 void Ring::FireTimers() {
   RingCore& core = *core_;
-  if (core.wheel.empty()) {
+  const base::Nanoseconds deadline = NextDeadline();
+  if (deadline == base::kNever) {
     core.attention &= ~kTimersArmed;
     return;
   }
   // The clock first, the queue after it: what is not in the queue now came later than `now`.
   const base::Nanoseconds now = core.clock.Now();
-  if (core.wheel.NextDeadline() > now) return;
-  const bool empty = !core.device.queue->ReceiveReady();
+  if (deadline > now) return;
+  const bool empty = !core.device.queue->ReceiveReady() && frames_at_ == frames_end_;
   bool forced = false;
   const base::Nanoseconds barrier =
       timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
-  if (core.wheel.NextDeadline() > barrier || core.fifo.Room() < 2) return;
+  if (deadline > barrier || core.fifo.Room() < 2) return;
+  if (tcp_->NextDeadline() <= barrier) tcp_->OnTimers(barrier);
   core.wheel.Expire(barrier, [this, forced](base::Timer* timer) {
     if (forced) ++core_->tally.counters.timers_forced;
     Fire(static_cast<RingTimer*>(timer));

@@ -22,7 +22,7 @@ bool Ring::Arm() {
   RingCore& core = *core_;
   if ((core.attention & kDoorbellOwed) != 0) Flush();
   if (More()) return false;
-  base::Nanoseconds deadline = core.wheel.NextDeadline();
+  base::Nanoseconds deadline = NextDeadline();
   const base::Nanoseconds now = core.clock.Now();
   timers_->MakeTurn();
   ForgetLastPoll();
@@ -30,7 +30,7 @@ bool Ring::Arm() {
   if ((core.attention & kRefillOwed) != 0) {
     deadline = base::Earlier(deadline, now + kLookForReturns);
   }
-  const bool for_send = (core.attention & kSendsWanted) != 0;
+  const bool for_send = (core.attention & (kSendsWanted | kRoomWanted)) != 0;
   core.device.queue->AcknowledgeEvents();
   mailbox_->waiter().Arm(deadline);
   core.device.queue->Arm(for_send);

@@ -17,6 +17,7 @@ nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
   match.source_ip.reset();
   match.source_port.reset();
   match.destination_port.reset();
+  match.destination_port_mask = 0xFFFF;
   return match;
 }
 

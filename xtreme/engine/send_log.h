@@ -19,12 +19,18 @@
 #include "stack/packet/buffer.h"
 #include "xtreme/engine/handle.h"
 
+namespace xtreme::tcp {
+class Connection;
+struct Segment;
+}  // namespace xtreme::tcp
+
 namespace xtreme::engine {
 
 enum Want : uint8_t {
   kWantNothing = 0,
   kWantWire = 1 << 0,
   kWantDone = 1 << 1,
+  kWantSegment = 1 << 2,  // TCP is told that its segment is referred to no more.
 };
 
 struct SendRecord {
@@ -36,6 +42,8 @@ struct SendRecord {
   packet::Buffer* buffer = nullptr;  // One reference, released when settled.
   uint64_t hw_clock = 0;   // Of the completion that settled it.
   int error = 0;           // ECANCELED when it may not have left.
+  tcp::Connection* connection = nullptr;  // Under kWantSegment, with the segment.
+  tcp::Segment* segment = nullptr;
 };
 
 class SendLog {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "stack/base/time.h"
 #include "stack/wire/address.h"
@@ -28,12 +29,41 @@
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/tcp_options.h"
 
+namespace xtreme::host {
+struct RouteResult;
+}
+namespace xtreme::nic {
+struct FlowRule;
+struct RxFrame;
+}  // namespace xtreme::nic
+namespace xtreme::tcp {
+class Stack;
+struct LinkPath;
+}  // namespace xtreme::tcp
+
 namespace xtreme::engine {
 
+class Neighbours;
+class TcpDevice;
+class TcpSockets;
+struct FrameLedger;
+struct RingCore;
+struct RingRemains;
+struct SendRecord;
+struct SocketHoldings;
+struct TcpEvent;
+struct TcpPorts;
 struct TcpSocket;
 
 class Tcp {
  public:
+  // Both outlive it. Without connections (max_connections 0) it only refuses.
+  Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger);
+  // Sends what resets the peers, if it still can; see also Bury().
+  ~Tcp();
+  Tcp(const Tcp&) = delete;
+  Tcp& operator=(const Tcp&) = delete;
+
   // --- Opening (tcp_open.cc) ---
 
   // SYNs to `options.local` are welcome once OP_DONE (cookie 0) says that port and rule stand; if
@@ -107,6 +137,91 @@ class Tcp {
   bool Quiescent() const;
   // Connections and listeners with a handle.
   uint32_t sockets() const;
+  // Of the ring: calls `visit` for each counter of the stack.
+  void VisitCounters(const CounterVisitor& visit) const;
+  // Null when the ring has no TCP.
+  const tcp::Stack* stack() const { return stack_.get(); }
+
+  // --- What the poll brings ---
+
+  // A frame, with its reference. Tells what it caused as far as there is room; the rest comes by
+  // TellNews(), before which nothing else may be received.
+  void Receive(const nic::RxFrame& rx);
+  // A frame that refers to a segment has completed: at most two completions, for which there is
+  // room.
+  void Settle(const SendRecord& record);
+  void TellNews();
+  void OnRoom();
+  base::Nanoseconds NextDeadline();
+  // No packet that came before `now` waits.
+  void OnTimers(base::Nanoseconds now);
+  // As Udp::Resolve.
+  bool Resolve(Completion* completion);
+
+  // --- What the ring and the control thread bring ---
+
+  // The ring is started: connects go on.
+  void OnStart();
+  void OnBroken();
+  // The kernel's addresses, routes or neighbours changed.
+  void OnRoutes();
+  // The next hop of a connect is known; or `error`.
+  void OnResolved(Handle handle, int error);
+  // The port and rules of a socket stand, or why not.
+  void OnOpened(Handle handle, const Outcome& outcome, bool fallback);
+  void OnReleased(Handle handle);
+  // The block of ports for connects.
+  void OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback);
+  // Aborts what is open and hands over what the control thread must end. Posted frames may refer to
+  // buffers: those go into `remains`. Nothing may be called afterwards.
+  void Bury(RingRemains* remains);
+
+ private:
+  // Opening (tcp_open.cc, tcp_connect.cc).
+  Outcome Admit(const char* action, const TcpSettings& settings) const;
+  std::vector<wire::Ipv4Address> OwnAddresses() const;
+  bool IsOurs(wire::Ipv4Address address) const;
+  std::vector<nic::FlowRule> RulesOf(const wire::Endpoint& local, uint16_t port_mask) const;
+  void StartOpen(TcpSocket& socket);
+  void StartRelease(TcpSocket& socket);
+  void StartRules(const std::shared_ptr<SocketHoldings>& holdings,
+                  std::vector<nic::FlowRule> rules);
+  void StartPorts();
+  host::RouteResult RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const;
+  void GoOn(TcpSocket& socket);
+  void SendSyn(TcpSocket& socket, const tcp::LinkPath& path);
+  void Refresh(TcpSocket& socket);
+  void RefreshPaths();
+
+  // Receiving (tcp_receive.cc).
+  bool Drain();
+  void Tell(const TcpEvent& event);
+  void TellData(TcpSocket& socket, const TcpEvent& event);
+  void TellAccepted(const TcpEvent& event);
+  Completion* TellKind(TcpSocket& socket, Kind kind, int status = 0, uint64_t cookie = 0);
+  void SetTime(uint64_t hw_clock, Completion* completion) const;
+  static void OnReturn(void* tcp, uint64_t loan);
+  void CreditReturned(base::Nanoseconds now);
+
+  // Sending (tcp_send.cc).
+  SendResult Refuse(TcpSocket& socket, SendResult reason);
+  SendResult SendWarm(TcpSocket& socket, const Payload& payload, const SendOptions& options);
+  void EndCall(bool ring);
+
+  // Closing (tcp_close.cc).
+  void CloseListener(TcpSocket& socket);
+  void End(TcpSocket& socket, int status);
+  void TellEnd(TcpSocket& socket);
+  void Erase(TcpSocket& socket);
+
+  RingCore* const core_;
+  Neighbours* const neighbours_;
+  FrameLedger* const ledger_;
+  std::unique_ptr<TcpDevice> device_;
+  std::unique_ptr<TcpSockets> sockets_;
+  std::unique_ptr<TcpPorts> ports_;
+  std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.
+  uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
 };
 
 }  // namespace xtreme::engine

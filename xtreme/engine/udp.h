@@ -119,9 +119,9 @@ class Udp : public NeighbourWaiters {
 
   // --- What the poll brings ---
 
-  // Frames from the receive queue, with their references. Each emits at most core->fanout
-  // completions.
-  void Receive(std::span<const nic::RxFrame> frames);
+  // Frames from the receive queue, with their references, TCP's too. Each of the others emits at
+  // most core->fanout completions. How many were taken: all, unless TCP left no room for the rest.
+  uint32_t Receive(std::span<const nic::RxFrame> frames);
   // Tells what was wanted of a settled frame: at most two completions, for which there is room.
   void Settle(const SendRecord& record);
   // Fills in user data at hand-out. False: not to be handed out (its buffer is released here).
@@ -159,6 +159,8 @@ class Udp : public NeighbourWaiters {
   const ip::Reassembler* reassembler() const;
   const SocketTable& sockets() const { return *sockets_; }
   const Neighbours& neighbours() const { return *neighbours_; }
+  Neighbours& neighbours() { return *neighbours_; }
+  FrameLedger& ledger() { return *ledger_; }
   // Of the table of sockets.
   std::span<std::byte> memory();
   // Has ports leased ahead, when few are left.

@@ -140,16 +140,7 @@ void Udp::Settle(const SendRecord& record) {
 
 void Udp::OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fallback) {
   UdpSocket* socket = Find(handle);
-  if (fallback) {
-    ++core_->tally.counters.fallback_rules;
-    Completion news;
-    Clear(&news, Kind::kRing);
-    news.event = RingEvent::kRuleFallback;
-    news.user_data = core_->options.user_data;
-    news.interface_index = core_->device.ifindex;
-    news.text = "the device's table of rules is full: a shared rule stands in";
-    core_->Tell(news);
-  }
+  if (fallback) core_->TellFallback();
   if (socket == nullptr) return;
   Completion* completion = core_->Emit(Kind::kOpDone);
   completion->status = outcome.error;

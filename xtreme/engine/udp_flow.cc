@@ -14,6 +14,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/nic/nic.h"
@@ -142,6 +143,7 @@ void Udp::OnFailed(const WaitingFrame& frame, int error) {
 }
 
 void Udp::OnConnected(const WaitingConnect& connect, int error) {
+  if (IsTcp(connect.socket)) return core_->tcp->OnResolved(connect.socket, error);
   UdpSocket* socket = Find(connect.socket);
   if (socket == nullptr) return;
   Completion completion;

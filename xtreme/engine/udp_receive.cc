@@ -7,10 +7,12 @@
 #include "stack/base/byte_order.h"
 #include "stack/udp/demux.h"
 #include "stack/wire/frame.h"
+#include "stack/wire/tcp_frame.h"
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/known_flows.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::engine {
@@ -187,16 +189,23 @@ uint32_t Udp::ReceiveKnown(std::span<const nic::RxFrame> frames) {
   return count;
 }
 
-void Udp::Receive(std::span<const nic::RxFrame> frames) {
+uint32_t Udp::Receive(std::span<const nic::RxFrame> frames) {
+  const size_t all = frames.size();
   known_->Follow(demux_->changes());
   // Where buffers are numbered, each needs more.
   const bool unnumbered = sockets_->serials == nullptr;
   while (!frames.empty()) {
     if (unnumbered) frames = frames.subspan(ReceiveKnown(frames));
-    if (frames.empty()) return;
-    ReceiveFrame(frames.front());
+    if (frames.empty()) break;
+    const nic::RxFrame& rx = frames.front();
     frames = frames.subspan(1);
+    const bool is_tcp =
+        core_->tcp != nullptr && wire::LooksLikeTcp(rx.buffer->data, rx.buffer->length);
+    is_tcp ? core_->tcp->Receive(rx) : ReceiveFrame(rx);
+    // One segment can make deliverable what many others brought.
+    if (core_->fifo.Room() < frames.size() * core_->fanout) [[unlikely]] break;
   }
+  return static_cast<uint32_t>(all - frames.size());
 }
 
 // The same buffer for each of several sockets, a reference each.
@@ -215,6 +224,10 @@ void Udp::ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                        wire::FrameVerdict verdict) {
   if (verdict == wire::FrameVerdict::kFragment && reassembly_ != nullptr) {
     return ReceiveFragment(rx, frame);
+  }
+  // One with a VLAN tag; whatever else it is, that decides and counts too.
+  if (verdict == wire::FrameVerdict::kNotUdp && core_->tcp != nullptr) {
+    return core_->tcp->Receive(rx);
   }
   ledger_->verdicts.Count(verdict);
   packet::BufferPool::ReleaseByOwner(rx.buffer);

@@ -106,6 +106,8 @@ void FlowSpecs::AddPorts(const nic::FlowMatch& match) {
       match.protocol == IPPROTO_TCP ? IBV_FLOW_SPEC_TCP : IBV_FLOW_SPEC_UDP);
   Match(match.source_port, spec->val.src_port, spec->mask.src_port);
   Match(match.destination_port, spec->val.dst_port, spec->mask.dst_port);
+  spec->val.dst_port &= HostToBigEndian(match.destination_port_mask);
+  spec->mask.dst_port &= HostToBigEndian(match.destination_port_mask);
 }
 
 absl::StatusOr<FlowSpecs> FlowSpecs::Create(const nic::FlowRule& rule, uint8_t port) {
@@ -138,6 +140,9 @@ std::string DescribeRule(const nic::FlowRule& rule) {
   if (match.protocol.has_value()) absl::StrAppend(&text, ", protocol ", *match.protocol);
   absl::StrAppend(&text, ", ", EndpointText(match.source_ip, match.source_port), " to ",
                   EndpointText(match.destination_ip, match.destination_port));
+  if (match.destination_port_mask != 0xFFFF) {
+    absl::StrAppend(&text, " and ", ~match.destination_port_mask & 0xFFFF, " ports more");
+  }
   absl::StrAppend(&text, ", priority ", rule.priority);
   if (rule.tag != 0) absl::StrAppend(&text, ", tag ", rule.tag);
   if (rule.share_with_kernel) absl::StrAppend(&text, ", shared with the kernel");

@@ -28,7 +28,7 @@ inline constexpr uint32_t kWqebbBytes = MLX5_SEND_WQE_BB;
 inline constexpr uint32_t kSegmentBytes = 16;
 inline constexpr uint32_t kMaxWqebbs = 4;  // 256 bytes: one half of a BlueFlame register.
 inline constexpr uint32_t kMaxWqeBytes = kMaxWqebbs * kWqebbBytes;
-inline constexpr uint32_t kMaxHeaderBytes = 64;
+inline constexpr uint32_t kMaxHeaderBytes = 64;  // Of a template.
 
 // Where inline bytes start.
 inline constexpr uint32_t kInlineOffset =
@@ -144,14 +144,21 @@ struct TemplateWriter {
 
 // --- Any frame -----------------------------------------------------------------------------------
 
+// Headers with many options are the rare ones.
+[[gnu::always_inline]] inline void WriteHeader(uint8_t* to, const uint8_t* header,
+                                               uint32_t header_length) {
+  Copy64(to, header);
+  if (header_length > 64) [[unlikely]] Copy64(to + 64, header + 64);
+}
+
 // Writes header and payload as inline bytes. Together at least kMinInlineBytes and at most
-// kMaxInlineFrameBytes; the 64 bytes at `wqe` + 30 are written in any case.
+// kMaxInlineFrameBytes; the 64 (or 128) bytes at `wqe` + 30 are written in any case.
 [[gnu::always_inline]] inline void WriteInlineFrame(uint8_t* wqe,
                                                     const uint8_t* header,
                                                     uint32_t header_length, const uint8_t* payload,
                                                     uint32_t payload_length) {
   uint8_t* to = wqe + kInlineOffset;
-  Copy64(to, header);
+  WriteHeader(to, header, header_length);
   CopyShort(to + header_length, payload, payload_length);
 }
 
@@ -171,7 +178,7 @@ inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t byte
 // (SegmentsWithInline of the header's length).
 inline void WriteGatheredFrame(uint8_t* wqe, const nic::TxFrame& frame, const Gather& payload,
                                uint32_t header_segments) {
-  Copy64(wqe + kInlineOffset, frame.header);
+  WriteHeader(wqe + kInlineOffset, frame.header, frame.header_length);
   WriteDataSegment(wqe + header_segments * kSegmentBytes, payload, frame.payload_length);
 }
 

@@ -61,6 +61,8 @@ struct FlowMatch {
   std::optional<uint8_t> protocol;
   std::optional<uint16_t> source_port;
   std::optional<uint16_t> destination_port;
+  // Of the destination port: the bits that are matched, so that one rule takes an aligned block.
+  uint16_t destination_port_mask = 0xFFFF;
 
   bool operator==(const FlowMatch&) const = default;
 };

@@ -76,9 +76,9 @@ enum TxFlag : uint16_t {
 // A frame to send: header and payload, copied when they fit inline, else the payload is copied to
 // on-device memory or gathered. 18 bytes or more in all (some devices need as many to steer by).
 struct TxFrame {
-  const uint8_t* header;     // `header_length` bytes; 64 are readable.
+  const uint8_t* header;     // `header_length` bytes; 64 are readable, of more than 64 128.
   const uint8_t* payload;    // Without a key: copied before Post returns; else untouched until done
-  uint32_t header_length;    // 14 .. 64.
+  uint32_t header_length;    // 14 .. 128.
   uint32_t payload_length;
   uint32_t key;              // Of the payload's registration, to gather from it; 0: none.
   uint16_t flags;            // TxFlag.

@@ -154,7 +154,7 @@ TEST_F(DeviceTest, RuleNoWireCouldHaveIsRefused) {
   auto qp = program.MakeQp(cq.get(), cq.get());
   FlowRequest request = Port5000();
   request.qp = qp->qpn;
-  request.mask.destination_port = 0xfff0;
+  request.mask.ether_type = 0xff00;
   uint32_t flow;
   EXPECT_EQ(device.CreateFlow(request, &flow), EOPNOTSUPP);
   request = Port5000();

@@ -19,6 +19,13 @@ bool Exactly(T value, T mask, std::optional<T>* match) {
   return mask == std::numeric_limits<T>::max();
 }
 
+// Ports are matched bit by bit.
+void Port(uint16_t value, uint16_t mask, std::optional<uint16_t>* match, uint16_t* match_mask) {
+  if (mask == 0) return;
+  *match = value & mask;
+  *match_mask = mask;
+}
+
 }  // namespace
 
 int ToWireRule(const FlowRequest& request, WireRule* rule) {
@@ -48,9 +55,9 @@ int ToWireRule(const FlowRequest& request, WireRule* rule) {
     if ((value.vlan_tci & kVlanIdMask) != 0) rule->vlan = value.vlan_tci & kVlanIdMask;
   }
   const bool expressible = Exactly(value.ether_type, mask.ether_type, &rule->ethertype) &&
-                           Exactly(value.ip_protocol, mask.ip_protocol, &rule->protocol) &&
-                           Exactly(value.source_port, mask.source_port, &rule->src_port) &&
-                           Exactly(value.destination_port, mask.destination_port, &rule->dst_port);
+                           Exactly(value.ip_protocol, mask.ip_protocol, &rule->protocol);
+  Port(value.source_port, mask.source_port, &rule->src_port, &rule->src_port_mask);
+  Port(value.destination_port, mask.destination_port, &rule->dst_port, &rule->dst_port_mask);
   return expressible ? 0 : EOPNOTSUPP;
 }
 

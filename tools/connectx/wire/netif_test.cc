@@ -101,6 +101,18 @@ TEST_F(NetifTest, FragmentsMatchNoRuleWithPortsNotEvenTheFirst) {
   EXPECT_EQ(Drain(*wire), 1);
 }
 
+TEST_F(NetifTest, MaskedPortTakesAnAlignedBlock) {
+  auto wire = OpenWire();
+  WireRule block = PortRule(5003);
+  block.dst_port_mask = 0xfffc;
+  ASSERT_EQ(wire->AddRule(block), absl::OkStatus());
+  for (const uint16_t port : {4999, 5000, 5003, 5004}) SendRawFromPeer(Encode(FrameToHost(port)));
+  EXPECT_EQ(Drain(*wire), 2);
+  ASSERT_EQ(wire->RemoveRule(block), absl::OkStatus());
+  SendRawFromPeer(Encode(FrameToHost(5000)));
+  EXPECT_EQ(Drain(*wire), 0);
+}
+
 TEST_F(NetifTest, FiveMegabytesOfKernelTcpArriveAsFramesOfTheMtuWithRightChecksums) {
   auto wire = OpenWire(/*ring_bytes=*/64 << 20);
   WireRule tcp{.dont_trap = true, .protocol = IPPROTO_TCP, .dst_port = 6000};

@@ -17,6 +17,7 @@ constexpr MacAddress kAnyMac{};
 constexpr MacAddress kWholeMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 constexpr MacAddress kGroupBit{0x01, 0, 0, 0, 0, 0};
 constexpr uint32_t kWholeIp = 0xffffffff;
+constexpr uint16_t kWholePort = 0xffff;
 
 MacAddress Masked(const MacAddress& mac, const MacAddress& mask) {
   MacAddress result;
@@ -62,6 +63,12 @@ class Concatenation {
         IpText(ip));
   }
 
+  void AddPort(const char* field, std::optional<uint16_t> port, uint16_t mask) {
+    if (!port) return;
+    Add(field, mask == kWholePort ? field : absl::StrCat("(", field, " & ", mask, ")"),
+        absl::StrCat(*port));
+  }
+
  private:
   void Add(const std::string& field, const std::string& key, const std::string& value) {
     const char* dot = text_.fields.empty() ? "" : " . ";
@@ -96,6 +103,8 @@ absl::StatusOr<WireRule> Normalise(const WireRule& rule) {
   result.src_mac = Masked(rule.src_mac, rule.src_mac_mask);
   result.dst_ip = rule.dst_ip & rule.dst_ip_mask;
   result.src_ip = rule.src_ip & rule.src_ip_mask;
+  if (rule.src_port) result.src_port = *rule.src_port & rule.src_port_mask;
+  if (rule.dst_port) result.dst_port = *rule.dst_port & rule.dst_port_mask;
   if (HasIpv4Fields(rule)) result.ethertype.reset();
   WireRule matches_all{.dont_trap = rule.dont_trap};
   if (result == matches_all) result.everything = true;
@@ -113,8 +122,8 @@ RuleText ToText(const WireRule& rule) {
   parts.AddIp("ip saddr", rule.src_ip, rule.src_ip_mask);
   parts.AddIp("ip daddr", rule.dst_ip, rule.dst_ip_mask);
   if (rule.protocol) parts.Add("ip protocol", absl::StrCat(static_cast<int>(*rule.protocol)));
-  if (rule.src_port) parts.Add("th sport", absl::StrCat(*rule.src_port));
-  if (rule.dst_port) parts.Add("th dport", absl::StrCat(*rule.dst_port));
+  parts.AddPort("th sport", rule.src_port, rule.src_port_mask);
+  parts.AddPort("th dport", rule.dst_port, rule.dst_port_mask);
   // Nothing compared: no bit of an address, which is a key that always has the same value.
   if (text.fields.empty()) parts.AddMaskedMac("ether daddr", kAnyMac, kAnyMac);
   // As on a card: no fragment has ports, the first included (MF or an offset is set).

@@ -61,6 +61,8 @@ struct WireRule {
   std::optional<uint8_t> protocol;
   std::optional<uint16_t> src_port;  // Need `protocol` to be TCP or UDP.
   std::optional<uint16_t> dst_port;
+  uint16_t src_port_mask = 0xffff;   // Bits compared, not 0.
+  uint16_t dst_port_mask = 0xffff;
 
   friend bool operator==(const WireRule&, const WireRule&) = default;
 };

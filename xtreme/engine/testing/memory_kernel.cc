@@ -154,6 +154,18 @@ absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::AdoptPort(int, bool) {
   return absl::UnimplementedError("adopt port: a kernel in memory knows no sockets");
 }
 
+absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::LeaseTcpPorts(
+    const wire::Endpoint& local, uint8_t count_log2) {
+  if (local.port != 0) return LeasePort(local, /*reuse=*/false, /*deliver=*/false);
+  std::lock_guard lock(mutex_);
+  if (blocks_taken_) return absl::ResourceExhaustedError("lease ports: no block is free");
+  const wire::Endpoint first{local.address, next_block_};
+  next_block_ = static_cast<uint16_t>(next_block_ + (1u << count_log2));
+  auto port = std::make_unique<Port>(this, first, /*deliver=*/false);
+  leased_.emplace(first.port, port.get());
+  return port;
+}
+
 absl::StatusOr<Kernel::MembershipId> MemoryKernel::Join(uint32_t, wire::Ipv4Address group,
                                                         const host::SourceFilter& filter) {
   if (!join_status_.ok()) return join_status_;

@@ -52,6 +52,8 @@ class MemoryKernel final : public Kernel {
   void Push(uint16_t port, const KernelDatagram& datagram, const std::string& payload);
   void FailJoins(absl::Status status) { join_status_ = std::move(status); }
   void TakePort(uint16_t port) { taken_.insert(port); }
+  // No block of TCP ports is free.
+  void TakeBlocks() { blocks_taken_ = true; }
   size_t ports() const;
   std::map<wire::Ipv4Address, host::SourceFilter> memberships() const;
 
@@ -64,6 +66,8 @@ class MemoryKernel final : public Kernel {
   absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
                                                         bool deliver) override;
   absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket, bool deliver) override;
+  absl::StatusOr<std::unique_ptr<KernelPort>> LeaseTcpPorts(const wire::Endpoint& local,
+                                                            uint8_t count_log2) override;
   absl::StatusOr<MembershipId> Join(uint32_t ifindex, wire::Ipv4Address group,
                                     const host::SourceFilter& filter) override;
   absl::Status Change(MembershipId id, const host::SourceFilter& filter) override;
@@ -87,6 +91,8 @@ class MemoryKernel final : public Kernel {
   std::set<uint16_t> taken_;
   std::map<MembershipId, Membership> joined_;
   uint16_t next_port_ = 40'000;
+  uint16_t next_block_ = 32'768;
+  bool blocks_taken_ = false;
   MembershipId next_id_ = 1;
 };
 

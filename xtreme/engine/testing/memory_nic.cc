@@ -219,7 +219,8 @@ bool Matches(const nic::FlowMatch& match, std::span<const uint8_t> frame) {
   if (!match.destination_port && !match.source_port) return true;
   if (ip->IsFragment()) return false;
   const uint8_t* ports = ip->payload().data();
-  return (!match.destination_port || base::LoadBe16(ports + 2) == *match.destination_port) &&
+  const uint16_t to = base::LoadBe16(ports + 2) & match.destination_port_mask;
+  return (!match.destination_port || to == *match.destination_port) &&
          (!match.source_port || base::LoadBe16(ports) == *match.source_port);
 }
 

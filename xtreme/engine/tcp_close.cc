@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of listeners and connections, and what is handed out to whom: after close() only TX_DONEs
+// and TERMINATED.
+
+#include <utility>
+
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_remains.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_ports.h"
+#include "xtreme/engine/tcp_socket.h"
+
+namespace xtreme::engine {
+
+Outcome Tcp::Shutdown(Handle handle) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "shutdown: no such socket"};
+  if (socket->connection == nullptr ||
+      socket->connection->state() == tcp::State::kSynSent) {
+    return {ENOTCONN, "shutdown: not established"};
+  }
+  stack_->Shutdown(*socket->connection, core_->clock.Now());
+  EndCall(/*ring=*/true);
+  return {};
+}
+
+Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "close: no such socket"};
+  socket->closed = true;
+  switch (socket->state) {
+    case TcpSocket::State::kListening:
+      CloseListener(*socket);
+      break;
+    case TcpSocket::State::kOpening:
+      End(*socket, ECANCELED);
+      break;
+    case TcpSocket::State::kOpen:
+      stack_->Close(*socket->connection,
+                    timeout == base::kNever ? socket->settings.close_timeout : timeout,
+                    core_->clock.Now());
+      EndCall(/*ring=*/true);
+      break;
+    case TcpSocket::State::kEnded:
+      break;
+  }
+  return {};
+}
+
+Outcome Tcp::Detach(Handle handle, base::Nanoseconds timeout) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "detach: no such socket"};
+  socket->detached = true;
+  return Close(handle, timeout);
+}
+
+Outcome Tcp::Abort(Handle handle) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "abort: no such socket"};
+  if (socket->state != TcpSocket::State::kOpen) return Close(handle);
+  socket->closed = true;
+  stack_->Abort(*socket->connection, core_->clock.Now());
+  EndCall(/*ring=*/true);
+  return {};
+}
+
+void Tcp::CloseListener(TcpSocket& socket) {
+  stack_->CloseListener(*std::exchange(socket.listener, nullptr));
+  End(socket, 0);
+  EndCall(/*ring=*/true);
+}
+
+// Nothing of it goes on: what the control thread holds for it goes back, then its end is told.
+void Tcp::End(TcpSocket& socket, int status) {
+  socket.state = TcpSocket::State::kEnded;
+  socket.termination = status;
+  if (socket.holdings != nullptr) return StartRelease(socket);
+  TellEnd(socket);
+}
+
+// Now, or when it may be: children that nobody took still say that they are a listener's.
+void Tcp::TellEnd(TcpSocket& socket) {
+  if (socket.state != TcpSocket::State::kEnded || !socket.released) return;
+  const bool later =
+      core_->fifo.Room() == 0 || (socket.connection == nullptr && stack_->HasEvents());
+  if (later) {
+    if (!socket.news.linked()) sockets_->news.PushBack(socket);
+    core_->attention |= kTcpNews;
+    return;
+  }
+  if (socket.detached) return Erase(socket);
+  TellKind(socket, Kind::kTerminated, socket.termination);
+  // In the caller's array already, nothing of the socket can wait any more.
+  if (core_->fifo.waiting() == 0) Erase(socket);
+}
+
+void Tcp::Erase(TcpSocket& socket) {
+  if (socket.connection != nullptr) stack_->Release(*socket.connection);
+  sockets_->Put(&socket);
+}
+
+bool Tcp::Resolve(Completion* completion) {
+  TcpSocket* socket = sockets_->Find(completion->socket);
+  const bool last_words =
+      completion->kind == Kind::kTxDone || completion->kind == Kind::kTerminated;
+  if (socket == nullptr || socket->detached || (socket->closed && !last_words)) {
+    if (completion->kind == Kind::kPacket) {
+      packet::BufferPool::ReleaseChain(completion->buffer);
+      core_->tally.drops.Count(Drop::kClosed);
+    }
+    if (socket != nullptr && completion->kind == Kind::kTerminated) Erase(*socket);
+    return false;
+  }
+  completion->user_data = socket->user_data;
+  if (completion->kind == Kind::kAccepted && Find(completion->cookie) == nullptr) {
+    // Its listener was closed before anybody heard of it.
+    socket->detached = true;
+    Abort(socket->handle);
+    return false;
+  }
+  if (completion->kind == Kind::kTerminated) Erase(*socket);
+  return true;
+}
+
+bool Tcp::Quiescent() const { return stack_ == nullptr || stack_->Quiescent(); }
+
+void Tcp::OnBroken() {
+  if (stack_ == nullptr) return;
+  sockets_->ForEach([this](TcpSocket& socket) {
+    if (socket.state == TcpSocket::State::kOpening) End(socket, ENETDOWN);
+    if (socket.state == TcpSocket::State::kOpen) stack_->Fail(*socket.connection, ENETDOWN);
+  });
+  core_->attention = (core_->attention & ~kRoomWanted) | kTcpNews;
+}
+
+void Tcp::Bury(RingRemains* remains) {
+  if (stack_ == nullptr) return;
+  core_->device.pool->OnReturn(nullptr, nullptr);
+  sockets_->ForEach([&](TcpSocket& socket) {
+    if (socket.state == TcpSocket::State::kOpen) {
+      stack_->Abort(*socket.connection, core_->clock.Now());
+    }
+    if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
+  });
+  if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));
+  // The device may still read what segments refer to; the stack gives its references back.
+  core_->sends.ForEach([&](const SendRecord& record) {
+    if (record.segment == nullptr) return;
+    if (packet::Buffer* buffer = record.segment->buffer) {
+      packet::BufferPool::AddReferenceByOwner(buffer);
+      remains->sending.push_back(buffer);
+    }
+    stack_->OnWqeCompleted(*record.connection, *record.segment);
+  });
+}
+
+Tcp::~Tcp() = default;
+
+}  // namespace xtreme::engine

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connecting: a port, a route and a next hop, then SYN; and how paths follow the kernel's tables.
+// None of it enters the kernel.
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "stack/wire/address_text.h"
+#include "stack/wire/tcp_template.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_options_of.h"
+#include "xtreme/engine/tcp_ports.h"
+#include "xtreme/engine/tcp_socket.h"
+#include "xtreme/host/snapshot.h"
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::engine {
+namespace {
+
+// How the next hop with `mac` is reached.
+tcp::LinkPath PathTo(wire::MacAddress mac, const RingDevice& device, const TcpSettings& settings) {
+  tcp::LinkPath path{.local = device.nic->mac(),
+                     .peer = mac,
+                     .tos = settings.tos,
+                     .ttl = settings.ttl == 0 ? uint8_t{64} : settings.ttl};
+  if (device.vlan_id != 0) path.vlan_tci = device.vlan_id;
+  return path;
+}
+
+// As the kernel knows it, else as we asked.
+std::optional<wire::MacAddress> MacOf(const RingCore& core, Neighbours& neighbours,
+                                      wire::Ipv4Address next_hop) {
+  const host::Neighbour* known = core.host.routes->FindNeighbour(core.device.ifindex, next_hop);
+  if (known != nullptr && known->usable()) return known->mac;
+  return neighbours.Find(next_hop);
+}
+
+}  // namespace
+
+host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
+  std::optional<wire::Ipv4Address> source;
+  if (!local.IsAny()) source = local;
+  host::RouteResult route = core_->host.routes->RouteTo(peer.address, source);
+  const bool ours =
+      route.kind == host::RouteKind::kUnicast && route.ifindex == core_->device.ifindex;
+  if (!ours) route.kind = host::RouteKind::kUnreachable;
+  return route;
+}
+
+Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
+  constexpr const char* kAction = "connect";
+  if (Outcome admitted = Admit(kAction, options.settings); !admitted.ok()) return admitted;
+  const wire::Endpoint& peer = options.peer;
+  if (peer.port == 0 || !peer.address.IsUnicastHost()) {
+    return {EINVAL, absl::StrCat(kAction, ": ", wire::ToString(peer),
+                                 " asked, a host's address and a port needed")};
+  }
+  if (!options.local.address.IsAny() && !IsOurs(options.local.address)) {
+    return {EADDRNOTAVAIL, absl::StrCat(kAction, ": from ", wire::ToString(options.local.address),
+                                        " asked, not an address of ",
+                                        core_->options.interface_name)};
+  }
+  const host::RouteResult route = RouteOf(peer, options.local.address);
+  if (!route.reachable()) {
+    return {ENETUNREACH, absl::StrCat(kAction, ": no route to ", wire::ToString(peer.address),
+                                      " through ", core_->options.interface_name)};
+  }
+  TcpSocket& socket = *sockets_->Take();
+  socket.user_data = options.user_data;
+  socket.settings = options.settings;
+  socket.local = {route.source, options.local.port};
+  socket.peer = peer;
+  socket.own_port = options.local.port != 0;
+  *handle = socket.handle;
+  if (socket.own_port) {
+    StartOpen(socket);
+  } else {
+    GoOn(socket);
+  }
+  return {};
+}
+
+// The next step of a connect: whatever is missing is started, and comes back here.
+void Tcp::GoOn(TcpSocket& socket) {
+  if (!core_->device.started) return;
+  if (socket.own_port && !socket.port_ready) return;
+  if (!socket.own_port && ports_->state != TcpPorts::State::kReady) return StartPorts();
+  const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
+  if (!route.reachable()) return End(socket, EHOSTUNREACH);
+  socket.next_hop = route.next_hop;
+  FillOptions(socket.settings, std::min(route.mtu, core_->device.mtu), &socket.options);
+  const std::optional<wire::MacAddress> mac = MacOf(*core_, *neighbours_, route.next_hop);
+  if (!mac) return neighbours_->Wait(route.next_hop, WaitingConnect{.socket = socket.handle});
+  SendSyn(socket, PathTo(*mac, core_->device, socket.settings));
+}
+
+void Tcp::SendSyn(TcpSocket& socket, const tcp::LinkPath& path) {
+  tcp::Stack::Opened opened{.error = EADDRINUSE};
+  const auto try_port = [&](uint16_t port) {
+    opened = stack_->Open({.local = {socket.local.address, port},
+                           .remote = socket.peer,
+                           .vlan_id = core_->device.vlan_id,
+                           .options = &socket.options,
+                           .path = path,
+                           .user = reinterpret_cast<uintptr_t>(&socket)},
+                          core_->clock.Now());
+    socket.local.port = port;
+    return opened.error != EADDRINUSE;
+  };
+  socket.own_port ? try_port(socket.local.port) : ports_->TryEach(try_port);
+  if (opened.connection == nullptr) return End(socket, opened.error);
+  socket.connection = opened.connection;
+  socket.state = TcpSocket::State::kOpen;
+  StoreIp(socket.local.address, &socket.local_ip);
+  StoreIp(socket.peer.address, &socket.peer_ip);
+  EndCall(/*ring=*/true);
+}
+
+void Tcp::OnResolved(Handle handle, int error) {
+  TcpSocket* socket = sockets_->Find(handle);
+  if (socket == nullptr || socket->state != TcpSocket::State::kOpening) return;
+  error == 0 ? GoOn(*socket) : End(*socket, error);
+}
+
+void Tcp::OnStart() {
+  if (stack_ == nullptr) return;
+  sockets_->ForEach([this](TcpSocket& socket) {
+    if (socket.state == TcpSocket::State::kOpening) GoOn(socket);
+  });
+}
+
+// --- Paths follow ---
+
+// Looked at when something is sent, not for every change: what is idle costs nothing.
+void Tcp::RefreshPaths() {
+  epoch_ = core_->host.routes_version;
+  sockets_->ForEach([this](TcpSocket& socket) {
+    if (socket.state == TcpSocket::State::kOpen) Refresh(socket);
+  });
+  // Asking for a neighbour may itself have moved it on.
+  epoch_ = core_->host.routes_version;
+}
+
+void Tcp::Refresh(TcpSocket& socket) {
+  const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
+  if (!route.reachable()) return;  // It may come back before the connection gives up.
+  socket.next_hop = route.next_hop;
+  const std::optional<wire::MacAddress> mac = MacOf(*core_, *neighbours_, route.next_hop);
+  if (!mac) return;
+  if (*mac == wire::MacAddress::Load(socket.connection->headers().data())) return;
+  stack_->SetPath(*socket.connection, PathTo(*mac, core_->device, socket.settings));
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/tcp_device.h"
+
+#include <array>
+
+#include "stack/wire/tcp_template.h"
+#include "xtreme/engine/ring_core.h"
+
+namespace xtreme::engine {
+namespace {
+
+constexpr size_t kHeaderRoom = 128;  // What nic::TxFrame has readable.
+static_assert(kHeaderRoom >= tcp::OutgoingFrame::kMaxHeadersBytes);
+
+}  // namespace
+
+tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
+  RingCore& core = *core_;
+  alignas(64) std::array<uint8_t, kHeaderRoom> headers;
+  const auto header_bytes = static_cast<uint32_t>(outgoing.WriteHeaders(headers.data()));
+  tcp::Segment* const segment = outgoing.segment();
+  nic::TxFrame frame{.header = headers.data(),
+                     .payload = nullptr,
+                     .header_length = header_bytes,
+                     .payload_length = 0,
+                     .key = 0,
+                     .flags = static_cast<uint16_t>(defer ? nic::kTxMore : 0)};
+  if (segment != nullptr && segment->length > 0) {
+    frame.payload = segment->bytes;
+    frame.payload_length = segment->length;
+    frame.key = segment->memory_key != 0 ? segment->memory_key : core.device.pool_key;
+  }
+  if (core.device.transmit_checksum) [[likely]] {
+    frame.flags |= nic::kTxIpChecksum | nic::kTxL4Checksum;
+  } else {
+    outgoing.headers->FillChecksums(headers.data(), {frame.payload, frame.payload_length});
+  }
+  const bool gathered = header_bytes + frame.payload_length > core.device.max_inline_bytes;
+  const bool referred =
+      segment != nullptr && (gathered || segment->Has(tcp::Segment::kWantWire));
+  SendRecord record{.wants = kWantSegment,
+                    .connection = outgoing.connection,
+                    .segment = segment};
+  const nic::TxStatus status = core.Post(frame, referred ? &record : nullptr);
+  if (status != nic::TxStatus::kPosted) [[unlikely]] {
+    core.attention |= kRoomWanted;
+    return tcp::Sink::Taken::kRefused;
+  }
+  return referred ? tcp::Sink::Taken::kReferenced : tcp::Sink::Taken::kCopied;
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TcpDevice: what the TCP stack sends by: a segment becomes a frame in the ring's send queue.
+//
+// Invariant: a WQE that gathers a segment's payload, or whose time is wanted, has a record in the
+// send log until it completed; whatever fits stands whole in its WQE, and nothing refers to it.
+// Threads: the ring's owner.
+
+#ifndef XTREME_XTREME_ENGINE_TCP_DEVICE_H_
+#define XTREME_XTREME_ENGINE_TCP_DEVICE_H_
+
+#include <cstdint>
+
+#include "stack/tcp/stack.h"
+
+namespace xtreme::engine {
+
+struct RingCore;
+
+class TcpDevice final : public tcp::Device {
+ public:
+  explicit TcpDevice(RingCore* core) : core_(core) {}
+
+  tcp::Sink::Taken Transmit(const tcp::OutgoingFrame& frame) override;
+
+  // While true frames are posted without a doorbell: more follow, or a poll ends with one.
+  bool defer = true;
+
+ private:
+  RingCore* const core_;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_TCP_DEVICE_H_

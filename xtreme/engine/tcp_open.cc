@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opening: what can be known at once is refused at once; ports and rules are started.
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "stack/tcp/stack.h"
+#include "stack/wire/address_text.h"
+#include "stack/wire/ipv4.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_options_of.h"
+#include "xtreme/engine/tcp_ports.h"
+#include "xtreme/engine/tcp_socket.h"
+#include "xtreme/host/snapshot.h"
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::engine {
+namespace {
+
+tcp::Stack::Options StackOptions(const RingOptions& ring) {
+  const uint32_t connections = ring.max_connections;
+  std::random_device random;
+  const auto word = [&random] { return uint64_t{random()} << 32 | random(); };
+  return {.connections = connections,
+          .segments = std::max(1024u, 8 * connections),
+          .deliveries = std::max(256u, ring.completions),
+          .syn_queue = std::max(256u, connections),
+          .time_wait = std::max(1024u, 4 * connections),
+          .time_wait_duration = base::Milliseconds(ring.tcp_time_wait_ms),
+          .held_segments = std::max(512u, connections),
+          .secret = {word(), word()}};
+}
+
+// What opening asks of the control thread.
+struct LeaseWork {
+  wire::Endpoint local;
+  uint8_t count_log2 = 0;
+  std::vector<nic::FlowRule> rules;  // Their port counts from 0.
+  std::shared_ptr<ControlSide> side;
+  std::shared_ptr<SocketHoldings> holdings;
+
+  absl::Status Run(bool* fallback) {
+    auto port = side->kernel->LeaseTcpPorts(local, count_log2);
+    if (!port.ok()) return port.status();
+    holdings->port = *std::move(port);
+    for (nic::FlowRule& rule : rules) {
+      rule.match.destination_port = holdings->port->local().port;
+      auto held = side->rules.Hold(rule);
+      if (!held.ok()) return held.status();
+      holdings->rules.push_back(held->entry);
+      *fallback |= held->fallback;
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
+    : core_(core),
+      neighbours_(neighbours),
+      ledger_(ledger),
+      device_(std::make_unique<TcpDevice>(core)) {
+  if (core->options.max_connections == 0) return;
+  sockets_ = std::make_unique<TcpSockets>(core->options.number, core->options.max_connections);
+  ports_ = std::make_unique<TcpPorts>(core->options.tcp_ports_log2);
+  ports_->addresses = OwnAddresses();
+  stack_ = std::make_unique<tcp::Stack>(StackOptions(core->options), *device_,
+                                        *core->device.pool, core->clock.Now());
+  core->device.pool->OnReturn(&Tcp::OnReturn, this);
+}
+
+Outcome Tcp::Admit(const char* action, const TcpSettings& settings) const {
+  if (stack_ == nullptr) {
+    return {EOPNOTSUPP, absl::StrCat(action, ": the ring was opened with max_connections 0")};
+  }
+  if (const char* wrong = WrongIn(settings); wrong != nullptr) {
+    return {EINVAL, absl::StrCat(action, ": setting ", wrong, " is out of range")};
+  }
+  if (sockets_->size() == sockets_->capacity()) {
+    return {EMFILE, absl::StrCat(action, ": max_connections ", sockets_->capacity(),
+                                 " connections and listeners are open")};
+  }
+  return {};
+}
+
+std::vector<wire::Ipv4Address> Tcp::OwnAddresses() const {
+  std::vector<wire::Ipv4Address> own;
+  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
+    if (address.ifindex == core_->device.ifindex) own.push_back(address.local);
+  }
+  return own;
+}
+
+bool Tcp::IsOurs(wire::Ipv4Address address) const {
+  return std::ranges::count(ports_->addresses, address) != 0;
+}
+
+// One for each address; the control thread fills in the port.
+std::vector<nic::FlowRule> Tcp::RulesOf(const wire::Endpoint& local, uint16_t port_mask) const {
+  std::vector<nic::FlowRule> rules;
+  nic::FlowRule rule;
+  rule.match.destination_mac = core_->device.nic->mac();
+  if (core_->device.vlan_id != 0) rule.match.vlan_id = core_->device.vlan_id;
+  rule.match.protocol = wire::kIpProtocolTcp;
+  rule.match.destination_port = local.port;
+  rule.match.destination_port_mask = port_mask;
+  for (const wire::Ipv4Address own : ports_->addresses) {
+    if (!local.address.IsAny() && local.address != own) continue;
+    rule.match.destination_ip = own;
+    rules.push_back(rule);
+  }
+  return rules;
+}
+
+Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
+  constexpr const char* kAction = "open listener";
+  if (Outcome admitted = Admit(kAction, options.settings); !admitted.ok()) return admitted;
+  const wire::Endpoint& local = options.local;
+  if (local.port == 0 || options.backlog == 0) {
+    return {EINVAL, absl::StrCat(kAction, ": ", local.port == 0 ? "no port" : "backlog 0",
+                                 " asked")};
+  }
+  if (!local.address.IsAny() && !IsOurs(local.address)) {
+    return {EADDRNOTAVAIL, absl::StrCat(kAction, ": ", wire::ToString(local.address),
+                                        " asked, not an address of ",
+                                        core_->options.interface_name)};
+  }
+  TcpSocket& socket = *sockets_->Take();
+  socket.settings = options.settings;
+  FillOptions(options.settings, core_->device.mtu, &socket.options);
+  socket.listener = stack_->OpenListener({.local = local,
+                                          .vlan_id = core_->device.vlan_id,
+                                          .options = &socket.options,
+                                          .backlog = options.backlog,
+                                          .user = reinterpret_cast<uintptr_t>(&socket)});
+  if (socket.listener == nullptr) {
+    sockets_->Put(&socket);
+    return {EADDRINUSE, absl::StrCat(kAction, ": ", wire::ToString(local),
+                                     " asked, another listener of the ring has it")};
+  }
+  socket.state = TcpSocket::State::kListening;
+  socket.user_data = options.user_data;
+  socket.local = local;
+  socket.own_port = true;
+  *handle = socket.handle;
+  StartOpen(socket);
+  return {};
+}
+
+void Tcp::StartOpen(TcpSocket& socket) {
+  socket.released = false;
+  socket.holdings = std::make_shared<SocketHoldings>();
+  ports_->Add(socket.local.port, 1);
+  LeaseWork work{.local = socket.local,
+                 .rules = RulesOf(socket.local, 0xFFFF),
+                 .side = core_->host.control_side,
+                 .holdings = socket.holdings};
+  core_->Start(MakeOperation([work = std::move(work), handle = socket.handle,
+                              mailbox = core_->host.mailbox]() mutable {
+    bool fallback = false;
+    const Outcome outcome = OutcomeOf(work.Run(&fallback));
+    mailbox->Push(MakeNotice([handle, outcome, fallback](Ring& ring) {
+      ring.tcp().OnOpened(handle, outcome, fallback);
+    }));
+  }));
+}
+
+void Tcp::OnOpened(Handle handle, const Outcome& outcome, bool fallback) {
+  TcpSocket* socket = sockets_->Find(handle);
+  if (fallback) core_->TellFallback();
+  if (socket == nullptr || socket->closed) return;
+  if (socket->state == TcpSocket::State::kOpening) {
+    if (!outcome.ok()) return End(*socket, outcome.error);
+    socket->port_ready = true;
+    return GoOn(*socket);
+  }
+  Completion* completion = core_->Emit(Kind::kOpDone);
+  completion->status = outcome.error;
+  completion->socket = handle;
+  completion->user_data = socket->user_data;
+  // The notice that brought it lives until it was handed out.
+  completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
+}
+
+void Tcp::StartRelease(TcpSocket& socket) {
+  core_->Start(MakeOperation([handle = socket.handle, side = core_->host.control_side,
+                              holdings = std::move(socket.holdings),
+                              control = core_->host.control, mailbox = core_->host.mailbox] {
+    holdings->Release(*side, *control);
+    mailbox->Push(MakeNotice([handle](Ring& ring) { ring.tcp().OnReleased(handle); }));
+  }));
+}
+
+void Tcp::OnReleased(Handle handle) {
+  TcpSocket* socket = sockets_->Find(handle);
+  if (socket == nullptr) return;
+  ports_->Remove(socket->local.port);
+  socket->released = true;
+  TellEnd(*socket);
+}
+
+// --- The block of ports for connects ---
+
+void Tcp::StartPorts() {
+  if (ports_->state != TcpPorts::State::kNone) return;
+  ports_->state = TcpPorts::State::kStarted;
+  ports_->holdings = std::make_shared<SocketHoldings>();
+  LeaseWork work{.local = {},
+                 .count_log2 = static_cast<uint8_t>(core_->options.tcp_ports_log2),
+                 .rules = RulesOf({}, ports_->mask()),
+                 .side = core_->host.control_side,
+                 .holdings = ports_->holdings};
+  core_->Start(MakeOperation([work = std::move(work), mailbox = core_->host.mailbox,
+                              control = core_->host.control]() mutable {
+    bool fallback = false;
+    const Outcome outcome = OutcomeOf(work.Run(&fallback));
+    const uint16_t first = outcome.ok() ? work.holdings->port->local().port : 0;
+    if (!outcome.ok()) work.holdings->Release(*work.side, *control);
+    mailbox->Push(MakeNotice([first, outcome, fallback](Ring& ring) {
+      ring.tcp().OnPorts(first, outcome, fallback);
+    }));
+  }));
+}
+
+// --- Addresses follow ---
+
+// Sockets on any address take the new ones, and leave those that are gone.
+void Tcp::OnRoutes() {
+  if (stack_ == nullptr) return;
+  std::vector<wire::Ipv4Address> own = OwnAddresses();
+  if (own == ports_->addresses) return;
+  ports_->addresses = std::move(own);
+  if (ports_->holdings != nullptr) StartRules(ports_->holdings, RulesOf({}, ports_->mask()));
+  sockets_->ForEach([this](TcpSocket& socket) {
+    const bool follows =
+        socket.state == TcpSocket::State::kListening && socket.local.address.IsAny();
+    if (follows) StartRules(socket.holdings, RulesOf(socket.local, 0xFFFF));
+  });
+}
+
+void Tcp::StartRules(const std::shared_ptr<SocketHoldings>& holdings,
+                     std::vector<nic::FlowRule> rules) {
+  core_->Start(MakeOperation([holdings, rules = std::move(rules),
+                              side = core_->host.control_side,
+                              mailbox = core_->host.mailbox]() mutable {
+    if (holdings->port == nullptr) return;  // Opening it failed.
+    for (nic::FlowRule& rule : rules) rule.match.destination_port = holdings->port->local().port;
+    const absl::Status replaced = holdings->ReplaceRules(*side, rules);
+    if (replaced.ok()) return;
+    mailbox->Push(MakeNotice([](Ring& ring) { ring.core().tally.drops.Count(Drop::kTcpRule); }));
+  }));
+}
+
+void Tcp::OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback) {
+  if (fallback) core_->TellFallback();
+  if (outcome.ok()) {
+    ports_->state = TcpPorts::State::kReady;
+    ports_->first = first_port;
+    ports_->next = std::random_device()() & (ports_->count - 1);
+    ports_->Add(first_port, ports_->count);
+  } else {
+    // The next connect tries again.
+    ports_->state = TcpPorts::State::kNone;
+    ports_->holdings.reset();
+  }
+  sockets_->ForEach([&](TcpSocket& socket) {
+    const bool waits = socket.state == TcpSocket::State::kOpening && !socket.own_port;
+    if (!waits) return;
+    outcome.ok() ? GoOn(socket) : End(socket, EADDRINUSE);
+  });
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a received frame to completions, and whatever else makes TCP tell something.
+//
+// The stack keeps what there is no room for, in order; then nothing more is received.
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "stack/wire/tcp_frame.h"
+#include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_ports.h"
+#include "xtreme/engine/tcp_socket.h"
+
+namespace xtreme::engine {
+
+// Only here: a nested type cannot be declared ahead.
+struct TcpEvent : tcp::Stack::Event {};
+
+namespace {
+
+// What a buffer tells when it is released: its socket without the number of the ring, and its
+// bytes.
+constexpr int kLoanBytesShift = 48;
+
+uint64_t LoanOf(Handle socket, uint32_t bytes) {
+  return uint64_t{bytes} << kLoanBytesShift | (socket << 16 >> 16);
+}
+
+TcpSocket* SocketOf(const tcp::Connection& connection) {
+  return reinterpret_cast<TcpSocket*>(static_cast<uintptr_t>(connection.user));
+}
+
+}  // namespace
+
+void Tcp::Receive(const nic::RxFrame& rx) {
+  packet::Buffer* const buffer = rx.buffer;
+  wire::TcpFrame frame;
+  const wire::FrameVerdict verdict = wire::ParseTcpFrame(
+      buffer->data, buffer->length, rx.flags & wire::kAllChecksumsVerified, &frame);
+  if ((rx.flags & nic::kRxVlanStripped) != 0) [[unlikely]] frame.SetTag(rx.vlan);
+  if (verdict != wire::FrameVerdict::kTcp) [[unlikely]] {
+    ledger_->verdicts.Count(verdict);
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return;
+  }
+  if (!ports_->ours.test(frame.flow.destination_port)) [[unlikely]] {
+    // By a shared rule, which gives the kernel a copy: it answers.
+    core_->tally.drops.Count(Drop::kTcpPort);
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return;
+  }
+  const uint64_t stamp = (rx.flags & nic::kRxTimestamp) != 0 ? rx.hw_clock : 0;
+  stack_->Input(frame, buffer, stamp, core_->clock.ToTime(core_->poll_ticks));
+  core_->attention |= kTimersArmed;
+  Drain();
+}
+
+// False: there was no room for all.
+bool Tcp::Drain() {
+  TcpEvent event;
+  while (stack_->HasEvents()) {
+    if (core_->fifo.Room() == 0) {
+      core_->attention |= kTcpNews;
+      return false;
+    }
+    if (!stack_->TakeEvent(&event)) break;
+    Tell(event);
+  }
+  return true;
+}
+
+void Tcp::TellNews() {
+  core_->attention &= ~kTcpNews;
+  if (epoch_ != core_->host.routes_version) RefreshPaths();
+  if (!sockets_->credit.empty()) CreditReturned(core_->clock.ToTime(core_->poll_ticks));
+  if (!Drain()) return;
+  while (TcpSocket* socket = sockets_->news.PopFront()) {
+    if (core_->fifo.Room() == 0) {
+      sockets_->news.PushFront(*socket);
+      core_->attention |= kTcpNews;
+      return;
+    }
+    TellEnd(*socket);
+  }
+}
+
+void Tcp::Settle(const SendRecord& record) {
+  // The socket is looked up before the segment may be the last thing that kept it.
+  TcpSocket* const socket = SocketOf(*record.connection);
+  const tcp::SegmentQueue::Due due = stack_->OnWqeCompleted(*record.connection, *record.segment);
+  if (stack_->HasEvents()) core_->attention |= kTcpNews;
+  if (socket == nullptr || socket->detached) return;
+  if (due.wire && !socket->closed && record.error == 0) {
+    SetTime(record.hw_clock, TellKind(*socket, Kind::kTxWire, 0, due.cookie));
+  }
+  if (due.done) TellKind(*socket, Kind::kTxDone, due.cancelled ? ECANCELED : 0, due.cookie);
+}
+
+void Tcp::OnRoom() {
+  stack_->OnRoom(core_->clock.ToTime(core_->poll_ticks));
+  if (!stack_->WaitsForRoom()) core_->attention &= ~kRoomWanted;
+  if (stack_->HasEvents()) core_->attention |= kTcpNews;
+}
+
+base::Nanoseconds Tcp::NextDeadline() {
+  return stack_ == nullptr ? base::kNever : stack_->NextDeadline();
+}
+
+void Tcp::OnTimers(base::Nanoseconds now) {
+  stack_->OnTimers(now);
+  EndCall(/*ring=*/false);
+}
+
+// --- What happened ---
+
+void Tcp::Tell(const TcpEvent& event) {
+  using EventKind = tcp::Stack::Event::Kind;
+  if (event.kind == EventKind::kAccepted) return TellAccepted(event);
+  TcpSocket* const socket = SocketOf(*event.connection);
+  if (socket == nullptr) {  // It was accepted by nobody, and reset.
+    if (event.kind == EventKind::kTerminated) stack_->Release(*event.connection);
+    if (event.chain != nullptr) packet::BufferPool::ReleaseChain(event.chain);
+    return;
+  }
+  switch (event.kind) {
+    case EventKind::kAccepted:
+      return;
+    case EventKind::kData:
+      return TellData(*socket, event);
+    case EventKind::kEstablished:
+      TellKind(*socket, Kind::kEstablished);
+      return;
+    case EventKind::kPeerClosed:
+      TellKind(*socket, Kind::kPeerClosed);
+      return;
+    case EventKind::kSendSpace:
+      TellKind(*socket, Kind::kTxSpace);
+      return;
+    case EventKind::kDone:
+      if (socket->detached) return;
+      TellKind(*socket, Kind::kTxDone, event.cancelled ? ECANCELED : 0, event.cookie);
+      return;
+    case EventKind::kTerminated:
+      return End(*socket, event.status);
+  }
+}
+
+// With both ends as its packets have them: the peer is the source.
+Completion* Tcp::TellKind(TcpSocket& socket, Kind kind, int status, uint64_t cookie) {
+  Completion* completion = core_->Emit(kind);
+  completion->status = status;
+  completion->socket = socket.handle;
+  completion->user_data = socket.user_data;
+  completion->cookie = cookie;
+  completion->source_ip = socket.peer_ip;
+  completion->destination_ip = socket.local_ip;
+  completion->source_port = socket.peer.port;
+  completion->destination_port = socket.local.port;
+  return completion;
+}
+
+void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
+  if (hw_clock == 0) return;
+  completion->hw_clock = hw_clock;
+  completion->hw_time_ns = core_->clock.DeviceTime(hw_clock);
+  if (core_->clock.device().in_sync) completion->flags |= kClockSynced;
+}
+
+void Tcp::TellAccepted(const TcpEvent& event) {
+  TcpSocket* const listener = SocketOf(*event.connection);
+  event.connection->user = 0;
+  const bool wanted = event.connection->listener() != nullptr && !listener->closed;
+  TcpSocket* const child = wanted ? sockets_->Take() : nullptr;
+  if (child == nullptr) return stack_->Abort(*event.connection, core_->clock.Now());
+  event.connection->user = reinterpret_cast<uintptr_t>(child);
+  ++listener->counters.accepted;
+  child->state = TcpSocket::State::kOpen;
+  child->user_data = listener->user_data;
+  child->connection = event.connection;
+  child->settings = listener->settings;
+  child->options = listener->options;
+  stack_->UseOptions(*event.connection, child->options);
+  child->local = event.connection->flow_key().local();
+  child->peer = event.connection->flow_key().remote();
+  StoreIp(child->local.address, &child->local_ip);
+  StoreIp(child->peer.address, &child->peer_ip);
+  TellKind(*child, Kind::kAccepted, 0, listener->handle);
+}
+
+void Tcp::TellData(TcpSocket& socket, const TcpEvent& event) {
+  RingCore& core = *core_;
+  uint32_t links = 0;
+  for (packet::Buffer* link = event.chain; link != nullptr; link = link->next) {
+    ++links;
+    if (!socket.settings.manual_credit) {
+      packet::BufferPool::Lend(link, LoanOf(socket.handle, link->length));
+    }
+  }
+  ++core.tally.counters.packets;
+  ++socket.counters.received;
+  socket.counters.received_bytes += event.bytes;
+  Completion* completion = TellKind(socket, Kind::kPacket);
+  SetTime(event.stamp, completion);
+  completion->flags |= core.after_drop | (links > 1 ? kChained : 0);
+  completion->buffer = event.chain;
+  completion->data = event.chain->data;
+  completion->length = event.bytes;
+  completion->count = links;
+  core.after_drop = 0;
+}
+
+// --- Credit ---
+
+// May be in the midst of a call of the stack: noted only.
+void Tcp::OnReturn(void* context, uint64_t loan) {
+  Tcp* const tcp = static_cast<Tcp*>(context);
+  const Handle handle = loan << 16 >> 16;
+  TcpSocket* const socket = tcp->sockets_->Find(handle);
+  if (socket == nullptr) return;
+  socket->returned += static_cast<uint32_t>(loan >> kLoanBytesShift);
+  if (!socket->credit.linked()) tcp->sockets_->credit.PushBack(*socket);
+  tcp->core_->attention |= kTcpNews;
+}
+
+void Tcp::CreditReturned(base::Nanoseconds now) {
+  while (TcpSocket* socket = sockets_->credit.PopFront()) {
+    const uint32_t returned = std::exchange(socket->returned, 0);
+    const uint32_t early = std::min(returned, socket->early_credit);
+    socket->early_credit -= early;
+    if (returned == early || socket->connection == nullptr) continue;
+    stack_->Credit(*socket->connection, returned - early, now);
+  }
+}
+
+Outcome Tcp::Credit(Handle handle, uint32_t bytes) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr || socket->connection == nullptr) {
+    return {EBADF, "credit: no such connection"};
+  }
+  const base::Nanoseconds now = core_->clock.Now();
+  CreditReturned(now);
+  if (bytes > socket->connection->owed_credit()) {
+    return {EINVAL, "credit: more bytes than were handed out and not credited"};
+  }
+  if (!socket->settings.manual_credit) socket->early_credit += bytes;
+  stack_->Credit(*socket->connection, bytes, now);
+  EndCall(/*ring=*/true);
+  return {};
+}
+
+}  // namespace xtreme::engine

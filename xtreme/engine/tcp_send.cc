@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sends. The stack decides; here its answer becomes the ring's, and the doorbell is rung.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "stack/wire/tcp_template.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_socket.h"
+
+namespace xtreme::engine {
+namespace {
+
+SendResult ResultOf(tcp::SendResult result) {
+  switch (result) {
+    case tcp::SendResult::kSent: return SendResult::kSent;
+    case tcp::SendResult::kQueued: return SendResult::kQueued;
+    case tcp::SendResult::kWindow: return SendResult::kRefusedWindow;
+    case tcp::SendResult::kCongestion: return SendResult::kRefusedCongestion;
+    case tcp::SendResult::kRecovery: return SendResult::kRefusedRecovery;
+    case tcp::SendResult::kDevice: return SendResult::kRefusedSqFull;
+    case tcp::SendResult::kBuffers: return SendResult::kRefusedBuffers;
+    case tcp::SendResult::kState: break;
+  }
+  return SendResult::kRefusedState;
+}
+
+tcp::Stack::Send StackSend(const SendOptions& options) {
+  return {.now_or_fail = (options.flags & kNowOrFail) != 0,
+          .more = (options.flags & kMore) != 0,
+          .want_wire = (options.flags & kSendWantWire) != 0,
+          .want_done = (options.flags & kSendWantDone) != 0,
+          .cookie = options.cookie};
+}
+
+bool CanSend(const RingCore& core, const TcpSocket& socket) {
+  return socket.connection != nullptr && core.device.started && !core.device.broken;
+}
+
+}  // namespace
+
+SendResult Tcp::Refuse(TcpSocket& socket, SendResult reason) {
+  ++socket.counters.refused;
+  core_->tally.refusals.Count(static_cast<Refusal>(-static_cast<int>(reason) - 1));
+  return reason;
+}
+
+// After a call that may have posted frames, armed timers or told something.
+void Tcp::EndCall(bool ring) {
+  core_->attention |= kTimersArmed;
+  if (stack_->HasEvents()) core_->attention |= kTcpNews;
+  if (epoch_ != core_->host.routes_version) core_->attention |= kTcpNews;
+  if (!ring || (core_->attention & kDoorbellOwed) == 0) return;
+  core_->device.queue->Flush();
+  core_->attention &= ~kDoorbellOwed;
+}
+
+SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
+  if (!CanSend(*core_, *socket)) return Refuse(*socket, SendResult::kRefusedState);
+  if ((options.flags & kWarm) != 0) return SendWarm(*socket, payload, options);
+  tcp::Connection& connection = *socket->connection;
+  const bool ring = (options.flags & kNoDoorbell) == 0;
+  const base::Nanoseconds now = core_->clock.Now();
+  // A single frame rings for itself, by BlueFlame if it may; several by one doorbell.
+  device_->defer = !ring || payload.length > connection.smss();
+  const tcp::SendResult result =
+      payload.buffer == nullptr
+          ? stack_->SendCopy(connection, {payload.data, payload.length}, StackSend(options), now)
+          : stack_->SendInPlace(connection,
+                                {.bytes = payload.data,
+                                 .length = static_cast<uint32_t>(payload.length),
+                                 .buffer = payload.buffer},
+                                StackSend(options), now);
+  device_->defer = true;
+  EndCall(ring);
+  if (tcp::IsRefused(result)) return Refuse(*socket, ResultOf(result));
+  ++socket->counters.sends;
+  socket->counters.sent_bytes += payload.length;
+  socket->counters.queued += result == tcp::SendResult::kQueued;
+  return ResultOf(result);
+}
+
+size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const SendOptions& options,
+                     SendResult* result) {
+  const uint32_t room = socket->connection == nullptr ? 0 : socket->connection->SendRoom();
+  // Of what does not fit at all one byte is tried, so that the refusal has its reason and its
+  // TX_SPACE.
+  const size_t most = std::min<size_t>(bytes.size(), std::max(room, 1u));
+  *result = Send(socket, {.data = bytes.data(), .length = most}, options);
+  return static_cast<int>(*result) < 0 ? 0 : most;
+}
+
+SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
+  if (!CanSend(*core_, *socket)) return SendResult::kRefusedState;
+  if (core_->SendRoom() == 0) return SendResult::kRefusedSqFull;
+  return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(length)));
+}
+
+// What a send of one segment touches, up to a WQE that reaches no wire.
+SendResult Tcp::SendWarm(TcpSocket& socket, const Payload& payload, const SendOptions& options) {
+  const wire::TcpTemplate& pattern = socket.connection->headers();
+  const auto length =
+      static_cast<uint32_t>(std::min<size_t>(payload.length, socket.connection->smss()));
+  const auto header_bytes = static_cast<uint32_t>(pattern.header_bytes());
+  if (header_bytes + length > core_->device.max_inline_bytes) {
+    return Refuse(socket, SendResult::kRefusedSize);
+  }
+  alignas(64) std::array<uint8_t, 128> headers;
+  memcpy(headers.data(), pattern.data(), header_bytes);
+  pattern.PatchLengths(headers.data(), length);
+  nic::TxFrame frame{.header = headers.data(),
+                     .payload = payload.data,
+                     .header_length = header_bytes,
+                     .payload_length = length,
+                     .key = 0,
+                     .flags = nic::kTxWarm};
+  if ((options.flags & kNoDoorbell) != 0) frame.flags |= nic::kTxMore;
+  const nic::TxStatus status = core_->Post(frame, nullptr);
+  return status == nic::TxStatus::kPosted ? SendResult::kSent
+                                          : Refuse(socket, SendResult::kRefusedSqFull);
+}
+
+}  // namespace xtreme::engine

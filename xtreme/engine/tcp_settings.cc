@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings of listeners and connections, and what they can be asked.
+
+#include <algorithm>
+
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "stack/wire/ipv4.h"
+#include "stack/wire/tcp.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_options_of.h"
+#include "xtreme/engine/tcp_socket.h"
+
+namespace xtreme::engine {
+namespace {
+
+constexpr uint32_t kMaxQueueBytes = 1u << 30;  // The largest window: RFC 7323 section 2.3.
+
+tcp::CongestionControl::Algorithm AlgorithmOf(TcpCongestion congestion) {
+  using Algorithm = tcp::CongestionControl::Algorithm;
+  switch (congestion) {
+    case TcpCongestion::kCubic: return Algorithm::kCubic;
+    case TcpCongestion::kNewReno: return Algorithm::kNewReno;
+    case TcpCongestion::kNone: break;
+  }
+  return Algorithm::kNone;
+}
+
+// The stack's states, between which LISTEN stands.
+TcpState StateOf(tcp::State state) {
+  if (state == tcp::State::kClosed) return TcpState::kClosed;
+  return static_cast<TcpState>(static_cast<int>(state) + 1);
+}
+static_assert(static_cast<int>(TcpState::kSynSent) == static_cast<int>(tcp::State::kSynSent) + 1);
+static_assert(static_cast<int>(TcpState::kTimeWait) == static_cast<int>(tcp::State::kTimeWait) + 1);
+
+}  // namespace
+
+TcpSettings TcpSettings::Of(TcpPreset preset) {
+  TcpSettings settings;
+  switch (preset) {
+    case TcpPreset::kDefault:
+      break;
+    case TcpPreset::kFailFast:
+      settings.quick_ack = true;
+      settings.keepalive_idle = settings.keepalive_interval = base::Seconds(1);
+      settings.keepalive_probes = 3;
+      settings.user_timeout = settings.connect_timeout = settings.close_timeout =
+          base::Seconds(3);
+      settings.min_rto = base::Milliseconds(50);
+      break;
+    case TcpPreset::kBulk:
+      settings.nodelay = false;
+      settings.receive_window_bytes = settings.send_queue_bytes = 4 * 1024 * 1024;
+      break;
+  }
+  return settings;
+}
+
+const char* WrongIn(const TcpSettings& settings) {
+  const base::Nanoseconds none{0};
+  if (settings.keepalive_probes == 0) return "keepalive_probes";
+  if (settings.retransmissions == 0) return "retransmissions";
+  if (settings.keepalive_idle <= none) return "keepalive_idle";
+  if (settings.keepalive_interval <= none) return "keepalive_interval";
+  if (settings.user_timeout <= none) return "user_timeout";
+  if (settings.min_rto < base::Microseconds(100)) return "min_rto";
+  if (settings.delayed_ack < none || settings.delayed_ack > base::Milliseconds(500)) {
+    return "delayed_ack";
+  }
+  if (settings.connect_timeout <= none) return "connect_timeout";
+  if (settings.close_timeout < none) return "close_timeout";
+  if (settings.send_queue_bytes == 0 || settings.send_queue_bytes > kMaxQueueBytes) {
+    return "send_queue_bytes";
+  }
+  if (settings.receive_window_bytes < 2048 || settings.receive_window_bytes > kMaxQueueBytes) {
+    return "receive_window_bytes";
+  }
+  return nullptr;
+}
+
+void FillOptions(const TcpSettings& settings, uint32_t mtu, tcp::PcbOptions* options) {
+  constexpr uint32_t kHeaders = wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes;
+  const uint32_t fits = mtu - kHeaders;
+  options->mss =
+      static_cast<uint16_t>(settings.mss == 0 ? fits : std::min<uint32_t>(settings.mss, fits));
+  options->receive_window = settings.receive_window_bytes;
+  options->timestamps = settings.timestamps;
+  options->sack = settings.sack;
+  options->congestion = AlgorithmOf(settings.congestion);
+  ChangeOptions(settings, options);
+}
+
+void ChangeOptions(const TcpSettings& settings, tcp::PcbOptions* options) {
+  options->nagle = !settings.nodelay;
+  options->quick_ack = settings.quick_ack;
+  options->keepalive_probes = settings.keepalive_probes;
+  options->retransmissions = settings.retransmissions;
+  options->keepalive_idle = settings.keepalive_idle;
+  options->keepalive_interval = settings.keepalive_interval;
+  options->user_timeout = settings.user_timeout;
+  options->rto.min_rto = settings.min_rto;
+  options->delayed_ack = settings.delayed_ack;
+  options->connect_timeout = settings.connect_timeout;
+  options->close_timeout = settings.close_timeout;
+  options->send_queue = settings.send_queue_bytes;
+}
+
+Outcome Tcp::SetUserData(Handle handle, uint64_t user_data) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "set user data: no such socket"};
+  socket->user_data = user_data;
+  return {};
+}
+
+Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
+  TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return {EBADF, "set settings: no such socket"};
+  if (const char* wrong = WrongIn(settings); wrong != nullptr) {
+    return {EINVAL, std::string("set settings: ") + wrong + " is out of range"};
+  }
+  TcpSettings& standing = socket->settings;
+  const TcpSettings before = standing;
+  standing = settings;
+  // Those of its opening stay.
+  standing.timestamps = before.timestamps;
+  standing.sack = before.sack;
+  standing.congestion = before.congestion;
+  standing.ttl = before.ttl;
+  standing.tos = before.tos;
+  standing.mss = before.mss;
+  standing.receive_window_bytes = before.receive_window_bytes;
+  ChangeOptions(standing, &socket->options);
+  return {};
+}
+
+bool Tcp::GetSettings(Handle handle, TcpSettings* settings) const {
+  const TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return false;
+  *settings = socket->settings;
+  return true;
+}
+
+bool Tcp::Report(Handle handle, TcpReport* report) const {
+  const TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return false;
+  *report = TcpReport();
+  report->local = socket->local;
+  report->peer = socket->peer;
+  if (socket->connection == nullptr) {
+    report->state = socket->state == TcpSocket::State::kListening ? TcpState::kListen
+                    : socket->state == TcpSocket::State::kOpening ? TcpState::kSynSent
+                                                                  : TcpState::kClosed;
+    return true;
+  }
+  const tcp::ConnectionReport now = socket->connection->Report(core_->clock.Now());
+  report->state = StateOf(now.state);
+  report->in_recovery = now.in_recovery;
+  report->srtt = now.srtt;
+  report->rttvar = now.rttvar;
+  report->rto = now.rto;
+  report->oldest_unacknowledged = now.oldest_unacknowledged;
+  report->mss = now.smss;
+  report->congestion_window = now.congestion_window;
+  report->slow_start_threshold = now.slow_start_threshold;
+  report->send_window = now.send_window;
+  report->receive_window = now.receive_window;
+  report->in_flight = now.in_flight;
+  report->unsent = now.unsent;
+  report->owed_credit = now.owed_credit;
+  report->retransmits = now.retransmits;
+  return true;
+}
+
+bool Tcp::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {
+  const TcpSocket* socket = Find(handle);
+  if (socket == nullptr) return false;
+  base::VisitCounters(socket->counters, visit);
+  return true;
+}
+
+void Tcp::VisitCounters(const CounterVisitor& visit) const {
+  if (stack_ == nullptr) return;
+  base::VisitCounters(stack_->counters(), visit);
+  base::VisitCounters(stack_->pcb_counters(), visit);
+}
+
+TcpSocket* Tcp::Find(Handle handle) const {
+  TcpSocket* socket = sockets_ == nullptr ? nullptr : sockets_->Find(handle);
+  return socket == nullptr || socket->closed ? nullptr : socket;
+}
+
+uint32_t Tcp::sockets() const { return sockets_ == nullptr ? 0 : sockets_->size(); }
+
+}  // namespace xtreme::engine

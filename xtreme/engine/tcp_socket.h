@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TcpSocket: a listener or connection of a ring, as its handle finds it; and the table of them.
+//
+// Life: kListening, or kOpening (the port, the route or the next hop is still looked for) and then
+// kOpen; kEnded when nothing of it goes on. Invariant: its place is freed when TERMINATED was
+// handed out (a detached one's: would have been), and its stack's connection with it, so every
+// completion that waits finds both.
+// Threads: the ring's owner; `holdings` the control thread. Never allocates after construction.
+
+#ifndef XTREME_XTREME_ENGINE_TCP_SOCKET_H_
+#define XTREME_XTREME_ENGINE_TCP_SOCKET_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "stack/base/counters.h"
+#include "stack/base/intrusive_list.h"
+#include "stack/tcp/pcb_options.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/tcp_options.h"
+
+namespace xtreme::tcp {
+class Connection;
+struct Listener;
+}  // namespace xtreme::tcp
+
+namespace xtreme::engine {
+
+struct SocketHoldings;
+
+struct TcpCounters {
+  uint64_t received = 0;
+  uint64_t received_bytes = 0;
+  uint64_t sends = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t queued = 0;
+  uint64_t refused = 0;
+  uint64_t accepted = 0;
+
+  static constexpr auto Table() {
+    using C = TcpCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"received", "PACKETs handed out", &C::received},
+        {"received_bytes", "bytes of those", &C::received_bytes},
+        {"sends", "sends taken", &C::sends},
+        {"sent_bytes", "bytes of those", &C::sent_bytes},
+        {"queued", "of those, sends that did not leave at once", &C::queued},
+        {"refused", "sends refused", &C::refused},
+        {"accepted", "connections that the listener accepted", &C::accepted},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<TcpCounters>());
+
+struct TcpSocket {
+  enum class State : uint8_t { kListening, kOpening, kOpen, kEnded };
+
+  Handle handle = 0;
+  uint64_t user_data = 0;
+  State state = State::kOpening;
+  bool closed = false;         // By the application: it is told of TX_DONEs and its end only,
+  bool detached = false;       // or of nothing.
+  bool released = true;        // The control thread has, or has given back, nothing of it.
+  bool own_port = false;       // Its local port is leased for it alone,
+  bool port_ready = false;     // and the lease and the rules stand.
+  int termination = 0;         // Status of TERMINATED.
+
+  tcp::Connection* connection = nullptr;  // From the SYN, or ACCEPTED, on.
+  tcp::Listener* listener = nullptr;
+
+  // Credit: see tcp.h.
+  uint32_t early_credit = 0;   // Credited by Credit() and not released yet.
+  uint32_t returned = 0;       // Released, and the stack not told.
+
+  // Of its completions.
+  wire::Endpoint local;
+  wire::Endpoint peer;
+  wire::Ipv4Address next_hop;
+  IpBytes local_ip{};
+  IpBytes peer_ip{};
+
+  TcpSettings settings;
+  tcp::PcbOptions options;     // The same for the stack; its connection's, or its children's.
+  TcpCounters counters;
+  base::ListHook news;         // In the list of those whose end is to be told.
+  base::ListHook credit;       // In the list of those with `returned`.
+  std::shared_ptr<SocketHoldings> holdings;
+};
+
+class TcpSockets {
+ public:
+  TcpSockets(uint16_t ring, uint32_t capacity)
+      : by_handle_(ring, capacity, kFirstTcpPlace),
+        sockets_(std::make_unique<TcpSocket[]>(capacity)) {}
+
+  // Null when all are in use.
+  TcpSocket* Take() {
+    // The place is the socket's, so that none is allocated.
+    const Handle handle = by_handle_.Insert(sockets_.get());
+    if (handle == 0) return nullptr;
+    TcpSocket* socket = &sockets_[PlaceOf(handle) - kFirstTcpPlace];
+    socket->handle = handle;
+    return socket;
+  }
+  void Put(TcpSocket* socket) {
+    by_handle_.Erase(socket->handle);
+    std::destroy_at(socket);
+    std::construct_at(socket);
+  }
+  // Null for a stale handle.
+  TcpSocket* Find(Handle handle) const {
+    return by_handle_.Find(handle) == nullptr ? nullptr
+                                              : &sockets_[PlaceOf(handle) - kFirstTcpPlace];
+  }
+  uint32_t size() const { return by_handle_.size(); }
+  uint32_t capacity() const { return by_handle_.capacity(); }
+
+  // Slow path. `visit` may Put what it is called with.
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    uint32_t left = by_handle_.size();
+    for (uint32_t i = 0; left > 0 && i < by_handle_.capacity(); ++i) {
+      if (by_handle_.At(kFirstTcpPlace + i) == nullptr) continue;
+      --left;
+      visit(sockets_[i]);
+    }
+  }
+
+  base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
+  base::IntrusiveList<TcpSocket, &TcpSocket::credit> credit;
+
+ private:
+  HandleTable<TcpSocket> by_handle_;
+  std::unique_ptr<TcpSocket[]> sockets_;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_TCP_SOCKET_H_
