@@ -61,8 +61,8 @@ nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
 
 // What the device is asked for and cannot do is done here.
 nic::TxStatus SendQueue::PostSummed(const nic::TxFrame& frame) {
-  uint8_t header[kMaxHeaderBytes];
-  Copy64(header, frame.header);
+  uint8_t header[128];
+  WriteHeader(header, frame.header, frame.header_length);
   FinishChecksums(frame.flags, std::span(header).first(frame.header_length),
                   {frame.payload, frame.payload_length});
   nic::TxFrame summed = frame;
