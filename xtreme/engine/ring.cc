@@ -179,10 +179,6 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       low_water_(core_->device.pool->capacity() / 8),
       link_(InterfaceRuns(*core_)),
       engine_(engine) {
-}
-
-      engine_(engine),
-      owner_(ThisThread()) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
   // Ports in stock from the first socket on: this once their leases are waited for.
   udp_->StockPorts();
@@ -300,8 +296,6 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
 
 bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {
   core_->CheckOwner();
-}
-
   const auto tcp = [&visit](std::string_view name, std::string_view meaning,
                             const uint64_t& value) { visit("tcp", name, meaning, value); };
   if (IsTcp(handle)) return tcp_->VisitSocketCounters(handle, tcp);

@@ -56,9 +56,6 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
 
 bool Ring::More() const {
   core_->CheckOwner();
-  constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews;
-}
-
   constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews |
                                      kTcpNews | kFramesWait;
   return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
