@@ -428,7 +428,8 @@ XTREME_API int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events);
  * leaves it, to be read until the next ring of that directory is opened.
  */
 typedef struct xtreme_counter {
-  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "reassembly", "udp". */
+  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "neighbour", "reassembly",
+                        * "udp". */
   const char* name;
   const char* meaning;
   uint64_t value;

@@ -82,6 +82,17 @@ TEST_F(CppTest, WhatIsNotKeptIsReleasedWithTheNextPoll) {
   EXPECT_TRUE(moved);
 }
 
+#ifndef NDEBUG
+TEST_F(CppTest, ABatchThatOutlivesItsPollIsCaughtInACheckedBuild) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Ring ring = Open();
+  const auto batch = ring.Poll();
+  EXPECT_EQ(batch.begin(), batch.end());
+  ring.Poll();
+  EXPECT_DEATH(batch.begin(), "a batch was used after the next poll");
+}
+#endif
+
 TEST_F(CppTest, AMovedRingKeepsItsHandleAndClosesItOnce) {
   xtreme_ring handle;
   {

@@ -2,6 +2,7 @@
 //
 // xtreme.h: timers, lanes, watched fds, waking and handing a ring over.
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -108,6 +109,19 @@ TEST_F(ThreadsTest, WhatTheKernelDoesNotWatchIsTold) {
   const xtreme_ring ring = OpenRing();
   ASSERT_EQ(xtreme_ring_watch(ring, 100'000, EPOLLIN), 0);
   EXPECT_EQ(Await(ring, XTREME_FD_EVENT).status, EBADF);
+}
+
+TEST_F(ThreadsTest, WakingMakesAnArmedFdReadable) {
+  const xtreme_ring ring = OpenRing();
+  while (xtreme_ring_arm(ring) != 0) {
+    xtreme_completion other;
+    const int count = xtreme_ring_poll(ring, &other, 1, sizeof other);
+    xtreme_release(&other, count, sizeof other);
+  }
+  pollfd armed{.fd = xtreme_ring_fd(ring), .events = POLLIN};
+  EXPECT_EQ(poll(&armed, 1, 0), 0);
+  std::thread([ring] { EXPECT_EQ(xtreme_ring_wake(ring), 0); }).join();
+  EXPECT_EQ(poll(&armed, 1, 0), 1);
 }
 
 TEST_F(ThreadsTest, AWokenRingThatSleepsLooksAgain) {

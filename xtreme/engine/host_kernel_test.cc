@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -165,6 +166,38 @@ TEST_F(HostKernelTest, GroupDatagramsInFragmentsComeBySlowPathAndWholeOnesDoNot)
     EXPECT_EQ(packet.destination_ip[12], 239);
     packet::BufferPool::ReleaseChain(packet.buffer);
   }
+}
+
+TEST_F(HostKernelTest, WhatTheKernelDropsAtTheSocketBehindAPortIsCounted) {
+  Open(7000);
+  std::promise<void> may_go_on;
+  engine_->control().Start(MakeOperation([&] { may_go_on.get_future().wait(); }));
+  {
+    const Namespace::Inside theirs(*theirs_);
+    const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(7000)};
+    inet_pton(AF_INET, "10.0.0.1", &to.sin_addr);
+    const std::string payload(8'000, 'o');  // Far more than its buffer of 200 KB takes.
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_EQ(sendto(fd, payload.data(), payload.size(), 0, reinterpret_cast<sockaddr*>(&to),
+                       sizeof(to)),
+                8'000);
+    }
+    close(fd);
+  }
+  may_go_on.set_value();
+  uint32_t packets = 0;
+  Completion completion;
+  do {
+    engine_->control().RunAndWait([] {});
+    while (ring_->Poll(&completion, 1, sizeof(completion)) == 1) {
+      if (completion.kind == Kind::kRing) break;
+      ++packets;
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+  } while (completion.kind != Kind::kRing);
+  EXPECT_EQ(completion.event, RingEvent::kDropped);
+  EXPECT_EQ(packets + completion.count, 200u);
 }
 
 TEST_F(HostKernelTest, AnInterfaceSetDownAndTakenAwayIsToldByTheKernel) {

@@ -45,6 +45,8 @@ class KernelPort {
   virtual int fd() const = 0;
   // Takes what the socket has, up to a bound of its own; never blocks.
   virtual void Drain(const std::function<void(const KernelDatagram&)>& take) = 0;
+  // Datagrams that the kernel dropped at the socket since the last call.
+  virtual uint32_t TakeLost() { return 0; }
 };
 
 // What the kernel tells by itself, on the control thread.

@@ -3,12 +3,14 @@
 #include "xtreme/engine/kernel_port.h"
 
 #include <linux/errqueue.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace xtreme::engine {
 namespace {
@@ -89,6 +91,13 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedTcpPorts::LeaseBlock(wire::Ipv
   if (!block.ok()) return block.status();
   const wire::Endpoint first{address, block->first_port()};
   return std::unique_ptr<KernelPort>(new LeasedTcpPorts(first, std::nullopt, *std::move(block)));
+}
+
+uint32_t LeasedPort::TakeLost() {
+  uint32_t memory[SK_MEMINFO_VARS] = {};
+  socklen_t length = sizeof(memory);
+  if (getsockopt(lease_.fd(), SOL_SOCKET, SO_MEMINFO, memory, &length) != 0) return 0;
+  return memory[SK_MEMINFO_DROPS] - std::exchange(lost_, memory[SK_MEMINFO_DROPS]);
 }
 
 bool LeasedPort::Take(int flags, const std::function<void(const KernelDatagram&)>& take) {

@@ -32,6 +32,7 @@ class LeasedPort final : public KernelPort {
   wire::Endpoint local() const override { return lease_.local(); }
   int fd() const override { return deliver_ ? lease_.fd() : -1; }
   void Drain(const std::function<void(const KernelDatagram&)>& take) override;
+  uint32_t TakeLost() override;
 
  private:
   static constexpr int kBound = 64;  // Datagrams of one Drain.
@@ -47,6 +48,7 @@ class LeasedPort final : public KernelPort {
   host::PortLease lease_;
   const bool deliver_;
   std::vector<uint8_t> payload_;
+  uint32_t lost_ = 0;  // The kernel's count, as of the last TakeLost().
 };
 
 // TCP ports leased from the kernel, one or a block: its sockets are bound and never listen, so it

@@ -129,10 +129,10 @@ struct RingCore {
   void Tell(const Completion& completion);
   // RULE_FALLBACK.
   void TellFallback();
-  // Counts a datagram that the engine lost; the next poll reports it.
-  void CountLoss(Drop reason) {
-    tally.drops.Count(reason);
-    ++tally.losses;
+  // Counts datagrams that the engine lost; the next poll reports them.
+  void CountLoss(Drop reason, uint64_t datagrams = 1) {
+    tally.drops.Count(reason, datagrams);
+    tally.losses += datagrams;
     attention |= kLossesCounted;
   }
 

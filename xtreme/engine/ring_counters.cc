@@ -10,6 +10,7 @@ base::CounterName DescribeReason(Drop reason) {
       {"loopback_buffers", "looped-back datagrams for which the pool had no buffer"},
       {"loopback_room", "looped-back datagrams for which the completion fifo had no room"},
       {"loopback_full", "looped-back datagrams for which another ring's queue had no room"},
+      {"slow_path_full", "datagrams through the kernel for which a queue on the way had no room"},
       {"slow_path_buffers", "datagrams from the kernel for which the pool had no buffer"},
       {"slow_path_group", "group datagrams from the kernel that the socket did not ask for"},
       {"closed", "datagrams not handed out before their socket was closed"},

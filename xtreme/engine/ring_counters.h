@@ -18,6 +18,7 @@ enum class Drop : uint8_t {
   kLoopbackBuffers,  // No buffer for a looped-back copy.
   kLoopbackRoom,     // No room in the completion FIFO for one.
   kLoopbackFull,     // Another ring of the process did not take it up.
+  kSlowPathFull,     // The kernel's queue behind a port, or the way from there, was full.
   kSlowPathBuffers,  // No buffer for a datagram that came through the kernel.
   kSlowPathGroup,    // To a group that the socket did not join here, or from an unwanted source.
   kClosed,           // Not handed out before its socket was closed.

@@ -2,8 +2,6 @@
 //
 // Opening a socket: what can be known at once is refused at once; port and rules are started.
 
-#include <sys/epoll.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +10,6 @@
 #include "stack/wire/ipv4.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
-#include "xtreme/engine/copy_in.h"
 #include "xtreme/engine/known_flows.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
@@ -20,37 +17,13 @@
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/slow_path.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"
 
 namespace xtreme::engine {
 namespace {
-
-// A datagram or ICMP error that came by the kernel's socket, on its way to the ring.
-struct SlowDatagram {
-  Handle socket;
-  wire::Endpoint source;
-  wire::Endpoint destination;
-  std::vector<uint8_t> payload;
-  int error;
-  uint32_t ifindex;
-};
-
-void Arrive(Ring& ring, const SlowDatagram& datagram) {
-  RingCore& core = ring.core();
-  if (datagram.error != 0) {
-    return ring.udp().SocketError(datagram.socket, datagram.destination, datagram.error);
-  }
-  packet::Buffer* buffer = CopyIn(core.device.pool.get(), datagram.payload);
-  if (buffer == nullptr) return core.CountLoss(Drop::kSlowPathBuffers);
-  ring.udp().SlowPath(datagram.socket, buffer, datagram.ifindex,
-                      {.destination = datagram.destination.address,
-                       .source = datagram.source.address,
-                       .destination_port = datagram.destination.port,
-                       .source_port = datagram.source.port,
-                       .vlan_id = core.device.vlan_id});
-}
 
 // What opening a socket asks of the control thread.
 struct OpenWork {
@@ -72,7 +45,7 @@ struct OpenWork {
       if (!port.ok()) return port.status();
       holdings->port = *std::move(port);
     }
-    ServeSlowPath();
+    ServeSlowPath(control, holdings->port.get(), handle, mailbox);
     for (const nic::FlowRule& rule : rules) {
       auto held = side->rules.Hold(rule);
       if (!held.ok()) return held.status();
@@ -80,22 +53,6 @@ struct OpenWork {
       *fallback |= held->fallback;
     }
     return absl::OkStatus();
-  }
-
-  void ServeSlowPath() {
-    KernelPort* port = holdings->port.get();
-    if (port->fd() < 0) return;
-    control->Watch(port->fd(), EPOLLIN, [port, handle = handle, mailbox = mailbox](uint32_t) {
-      port->Drain([&](const KernelDatagram& datagram) {
-        SlowDatagram slow{.socket = handle,
-                          .source = datagram.source,
-                          .destination = datagram.destination,
-                          .payload = {datagram.payload.begin(), datagram.payload.end()},
-                          .error = datagram.error,
-                          .ifindex = datagram.ifindex};
-        mailbox->Push(MakeNotice([slow = std::move(slow)](Ring& ring) { Arrive(ring, slow); }));
-      });
-    });
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include "stack/wire/ipv4.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/slow_path.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 
 namespace xtreme::engine::testing {
@@ -410,6 +411,31 @@ TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
   EXPECT_EQ(got[0].count, 5'000 / ring->buffer_bytes() + 1);
   EXPECT_EQ(packet::ChainLength(got[0].buffer), 5'000u);
   Release(got);
+}
+
+TEST_F(UdpReceiveTest, WhatTheKernelHandsOnToARingThatIsNotPolledIsBoundedAndTheRestCounted) {
+  Open();
+  OpenSocket({.local = {kOwn, 7000}});
+  constexpr uint32_t kTooMany = 44;
+  for (uint32_t i = 0; i < kMostWaiting + kTooMany; ++i) {
+    kernel->Push(7000, {.source = kPeer, .destination = {kOwn, 7000}}, "x");
+  }
+  std::vector<Completion> got;
+  while (got.empty() || got.back().kind == Kind::kPacket) {
+    for (const Completion& completion : Settle()) got.push_back(completion);
+  }
+  ASSERT_EQ(got.size(), kMostWaiting + 1);
+  EXPECT_EQ(got.back().event, RingEvent::kDropped);
+  EXPECT_EQ(got.back().count, kTooMany);
+  EXPECT_EQ(got.back().layer, static_cast<uint64_t>(Layer::kLibrary));
+  EXPECT_EQ(Counter("drop", "slow_path_full"), kTooMany);
+  // What was taken makes room.
+  kernel->Push(7000, {.source = kPeer, .destination = {kOwn, 7000}}, "again");
+  std::vector<Completion> again;
+  while (again.empty()) again = Settle();
+  EXPECT_EQ(Text(again[0]), "again");
+  Release(got);
+  Release(again);
 }
 
 TEST_F(UdpReceiveTest, MaxHeldCoversTheSlowPathAndReassembledDatagrams) {
