@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The calls that send and receive, in all their forms, as one receive and one send.
+
+#include <linux/net_tstamp.h>
+#include <netinet/in.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <optional>
+
+#include "api/preload/preload.h"
+#include "api/sockets/host_addresses.h"
+#include "api/sockets/real_time.h"
+
+using xtreme::preload::Kernel;
+using xtreme::preload::Ours;
+using xtreme::preload::Result;
+using xtreme::sockets::kAskKernel;
+using xtreme::sockets::Received;
+using xtreme::sockets::ReceiveRequest;
+using xtreme::sockets::SendRequest;
+using xtreme::sockets::Socket;
+
+namespace xtreme::preload {
+namespace {
+
+// Cut where there is no room, as the kernel does.
+void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return;
+  const sockaddr_in address = sockets::ToSockaddr(endpoint);
+  memcpy(to, &address, std::min<size_t>(*length, sizeof address));
+  *length = sizeof address;
+}
+
+// Appends control messages to what the program gave room for.
+class Control {
+ public:
+  explicit Control(msghdr* message) : message_(message), room_(message->msg_controllen) {
+    message_->msg_controllen = 0;
+  }
+
+  void Add(int level, int type, const void* value, size_t length) {
+    if (message_->msg_control == nullptr || room_ < CMSG_LEN(length)) {
+      message_->msg_flags |= MSG_CTRUNC;
+      return;
+    }
+    cmsghdr header{.cmsg_len = CMSG_LEN(length), .cmsg_level = level, .cmsg_type = type};
+    auto* const at = static_cast<uint8_t*>(message_->msg_control) + message_->msg_controllen;
+    memcpy(at, &header, sizeof header);
+    memcpy(at + CMSG_LEN(0), value, length);
+    const size_t taken = std::min(CMSG_SPACE(length), room_);
+    room_ -= taken;
+    message_->msg_controllen += taken;
+  }
+
+ private:
+  msghdr* const message_;
+  size_t room_;
+};
+
+void AddControl(const Socket& socket, const Received& about, msghdr* message) {
+  const Socket::Wanted& wanted = socket.wanted();
+  Control control(message);
+  if (wanted.timestamp_ns) {
+    control.Add(SOL_SOCKET, SCM_TIMESTAMPNS, &about.arrival, sizeof about.arrival);
+  } else if (wanted.timestamp_us) {
+    const timeval time{.tv_sec = about.arrival.tv_sec, .tv_usec = about.arrival.tv_nsec / 1'000};
+    control.Add(SOL_SOCKET, SCM_TIMESTAMP, &time, sizeof time);
+  }
+  if (wanted.timestamping != 0) {
+    // Software, unused, hardware; each if it was asked for.
+    timespec times[3] = {};
+    if ((wanted.timestamping & SOF_TIMESTAMPING_SOFTWARE) != 0) times[0] = about.arrival;
+    if ((wanted.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE) != 0) {
+      times[2] = sockets::RealTime(about.hw_time_ns);
+    }
+    control.Add(SOL_SOCKET, SCM_TIMESTAMPING, times, sizeof times);
+  }
+  if (wanted.packet_info) {
+    in_pktinfo info{};
+    info.ipi_ifindex = static_cast<int>(about.interface_index);
+    info.ipi_addr.s_addr = htonl(about.destination.address.value());
+    const wire::Ipv4Address local = socket.local().address;
+    const bool own = !about.destination.address.IsMulticast();
+    info.ipi_spec_dst.s_addr = htonl((own ? about.destination.address : local).value());
+    control.Add(IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
+  }
+}
+
+ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, sockaddr* from,
+                    socklen_t* from_length) {
+  ReceiveRequest request{.to = parts, .flags = flags};
+  const ssize_t got = socket.Receive(&request);
+  if (got >= 0) GiveAddress(request.about.source, from, from_length);
+  return got;
+}
+
+ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
+  ReceiveRequest request{.to = {message->msg_iov, message->msg_iovlen}, .flags = flags};
+  const ssize_t got = socket.Receive(&request);
+  if (got < 0) return got;
+  message->msg_flags = request.message_flags;
+  GiveAddress(request.about.source, message->msg_name, &message->msg_namelen);
+  if (message->msg_name == nullptr) message->msg_namelen = 0;
+  AddControl(socket, request.about, message);
+  return got;
+}
+
+// The address of a send; false: not one that a ring can reach.
+bool TakeAddress(const sockaddr* to, socklen_t length, std::optional<wire::Endpoint>* endpoint) {
+  if (to == nullptr || length == 0) return true;
+  if (length < sizeof(sockaddr_in) || to->sa_family != AF_INET) return false;
+  *endpoint = sockets::FromSockaddr(*reinterpret_cast<const sockaddr_in*>(to));
+  return true;
+}
+
+ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
+                 socklen_t length) {
+  std::optional<wire::Endpoint> endpoint;
+  if (!TakeAddress(to, length, &endpoint)) return kAskKernel;
+  const ssize_t sent =
+      socket.Send({.from = parts, .flags = flags, .to = endpoint ? &*endpoint : nullptr});
+  if (sent == -EPIPE && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
+  return sent;
+}
+
+// Control messages of a send change where it goes: the kernel's socket has the same name.
+bool IsPlain(const msghdr& message) { return message.msg_controllen == 0; }
+
+int64_t NanosecondsOf(const timespec& time) {
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+}  // namespace xtreme::preload
+
+using xtreme::preload::ReceiveInto;
+using xtreme::preload::ReceiveMessage;
+using xtreme::preload::SendFrom;
+
+XTREME_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockaddr* from,
+                             socklen_t* from_length) {
+  const iovec part{.iov_base = to, .iov_len = size};
+  if (const auto ours = Ours(fd)) {
+    const ssize_t got = ReceiveInto(*ours, {&part, 1}, flags, from, from_length);
+    if (got != kAskKernel) return Result(got);
+  }
+  return Kernel().recvfrom(fd, to, size, flags, from, from_length);
+}
+
+XTREME_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
+  const iovec part{.iov_base = to, .iov_len = size};
+  if (const auto ours = Ours(fd)) {
+    const ssize_t got = ReceiveInto(*ours, {&part, 1}, flags, nullptr, nullptr);
+    if (got != kAskKernel) return Result(got);
+  }
+  return Kernel().recv(fd, to, size, flags);
+}
+
+XTREME_CALL ssize_t read(int fd, void* to, size_t size) {
+  const iovec part{.iov_base = to, .iov_len = size};
+  if (const auto ours = Ours(fd)) {
+    const ssize_t got = ReceiveInto(*ours, {&part, 1}, 0, nullptr, nullptr);
+    if (got != kAskKernel) return Result(got);
+  }
+  return Kernel().read(fd, to, size);
+}
+
+XTREME_CALL ssize_t readv(int fd, const iovec* parts, int count) {
+  const auto ours = count < 0 ? nullptr : Ours(fd);
+  if (ours != nullptr) {
+    const auto number = static_cast<size_t>(count);
+    const ssize_t got = ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
+    if (got != kAskKernel) return Result(got);
+  }
+  return Kernel().readv(fd, parts, count);
+}
+
+XTREME_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  if (const auto ours = Ours(fd)) {
+    const ssize_t got = ReceiveMessage(*ours, message, flags);
+    if (got != kAskKernel) return Result(got);
+  }
+  return Kernel().recvmsg(fd, message, flags);
+}
+
+XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  const auto ours = Ours(fd);
+  if (ours == nullptr || ours->path() != xtreme::sockets::Path::kOffloaded) {
+    return Kernel().recvmmsg(fd, messages, count, flags, timeout);
+  }
+  timespec start{};
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (unsigned i = 0; i < count; ++i) {
+    // As Linux: the first may block, with MSG_WAITFORONE no other; the time is looked at between.
+    const int later = i > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
+    const ssize_t got =
+        ReceiveMessage(*ours, &messages[i].msg_hdr, (flags & ~MSG_WAITFORONE) | later);
+    if (got < 0) return i > 0 ? static_cast<int>(i) : Result(static_cast<int>(got));
+    messages[i].msg_len = static_cast<unsigned>(got);
+    timespec now{};
+    if (timeout != nullptr) clock_gettime(CLOCK_MONOTONIC, &now);
+    const bool over = timeout != nullptr &&
+                      xtreme::preload::NanosecondsOf(now) - xtreme::preload::NanosecondsOf(start) >=
+                          xtreme::preload::NanosecondsOf(*timeout);
+    if (over) return static_cast<int>(i + 1);
+  }
+  return static_cast<int>(count);
+}
+
+XTREME_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to,
+                           socklen_t length) {
+  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
+  if (const auto ours = Ours(fd)) {
+    const ssize_t sent = SendFrom(*ours, {&part, 1}, flags, to, length);
+    if (sent != kAskKernel) return Result(sent);
+  }
+  return Kernel().sendto(fd, from, size, flags, to, length);
+}
+
+XTREME_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
+  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
+  if (const auto ours = Ours(fd)) {
+    const ssize_t sent = SendFrom(*ours, {&part, 1}, flags, nullptr, 0);
+    if (sent != kAskKernel) return Result(sent);
+  }
+  return Kernel().send(fd, from, size, flags);
+}
+
+XTREME_CALL ssize_t write(int fd, const void* from, size_t size) {
+  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
+  if (const auto ours = Ours(fd)) {
+    const ssize_t sent = SendFrom(*ours, {&part, 1}, 0, nullptr, 0);
+    if (sent != kAskKernel) return Result(sent);
+  }
+  return Kernel().write(fd, from, size);
+}
+
+XTREME_CALL ssize_t writev(int fd, const iovec* parts, int count) {
+  const auto ours = count < 0 ? nullptr : Ours(fd);
+  if (ours != nullptr) {
+    const ssize_t sent = SendFrom(*ours, {parts, static_cast<size_t>(count)}, 0, nullptr, 0);
+    if (sent != kAskKernel) return Result(sent);
+  }
+  return Kernel().writev(fd, parts, count);
+}
+
+XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  const auto ours = Ours(fd);
+  if (ours != nullptr && xtreme::preload::IsPlain(*message)) {
+    const ssize_t sent =
+        SendFrom(*ours, {message->msg_iov, message->msg_iovlen}, flags,
+                 static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
+    if (sent != kAskKernel) return Result(sent);
+  }
+  return Kernel().sendmsg(fd, message, flags);
+}
+
+XTREME_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  if (Ours(fd) == nullptr) return Kernel().sendmmsg(fd, messages, count, flags);
+  for (unsigned i = 0; i < count; ++i) {
+    const ssize_t sent = sendmsg(fd, &messages[i].msg_hdr, flags);
+    if (sent < 0) return i > 0 ? static_cast<int>(i) : -1;
+    messages[i].msg_len = static_cast<unsigned>(sent);
+  }
+  return static_cast<int>(count);
+}
+
+// --- What _FORTIFY_SOURCE makes of them: the size of the buffer is checked first ----------------
+
+XTREME_CALL ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int flags) {
+  if (size > room) abort();
+  return recv(fd, to, size, flags);
+}
+
+XTREME_CALL ssize_t __recvfrom_chk(int fd, void* to, size_t size, size_t room, int flags,
+                                   sockaddr* from, socklen_t* from_length) {
+  if (size > room) abort();
+  return recvfrom(fd, to, size, flags, from, from_length);
+}
+
+XTREME_CALL ssize_t __read_chk(int fd, void* to, size_t size, size_t room) {
+  if (size > room) abort();
+  return read(fd, to, size);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls on any descriptor that change what it stands for: close, dup, fcntl, ioctl.
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cstdarg>
+
+#include "api/preload/preload.h"
+
+using xtreme::preload::Faces;
+using xtreme::preload::Kernel;
+using xtreme::preload::Ours;
+using xtreme::preload::Result;
+using xtreme::sockets::kAskKernel;
+using xtreme::sockets::Passage;
+
+namespace xtreme::preload {
+namespace {
+
+// `fd` stands for nothing of ours any more; what it stood for ends with its last descriptor. Before
+// the kernel closes it: the number may be somebody else's at once.
+void Forget(int fd) {
+  if (Passage::Inside() || !Faces().descriptors().Has(fd)) return;
+  const auto meaning = Faces().descriptors().Remove(fd);
+  if (meaning.socket != nullptr && --meaning.socket->descriptors == 0) meaning.socket->Close();
+  if (meaning.epoll != nullptr && --meaning.epoll->descriptors == 0) meaning.epoll->Close();
+}
+
+// `copy` stands for what `fd` does.
+int Share(int fd, int copy) {
+  if (copy < 0 || copy == fd || Passage::Inside() || !Faces().descriptors().Has(fd)) return copy;
+  auto meaning = Faces().descriptors().Find(fd);
+  if (meaning.socket != nullptr) ++meaning.socket->descriptors;
+  if (meaning.epoll != nullptr) ++meaning.epoll->descriptors;
+  Faces().descriptors().Put(copy, std::move(meaning));
+  return copy;
+}
+
+int Control(int fd, int command, long argument) {
+  const int result = Kernel().fcntl(fd, command, argument);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return Share(fd, result);
+  const auto ours = command == F_SETFL && result == 0 ? Ours(fd) : nullptr;
+  if (ours != nullptr) ours->SetNonBlocking((argument & O_NONBLOCK) != 0);
+  return result;
+}
+
+}  // namespace
+}  // namespace xtreme::preload
+
+using xtreme::preload::Forget;
+using xtreme::preload::Share;
+
+XTREME_CALL int close(int fd) {
+  Forget(fd);
+  return Kernel().close(fd);
+}
+
+XTREME_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
+  constexpr int kCloexec = 1 << 2;  // CLOSE_RANGE_CLOEXEC: nothing is closed yet.
+  if ((flags & kCloexec) == 0 && !Passage::Inside()) {
+    Faces().descriptors().ForEach([=](int fd, const auto&) {
+      if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last) Forget(fd);
+    });
+  }
+  return Kernel().close_range(first, last, flags);
+}
+
+XTREME_CALL int dup(int fd) noexcept { return Share(fd, Kernel().dup(fd)); }
+
+XTREME_CALL int dup2(int fd, int copy) noexcept {
+  if (fd != copy && Kernel().fcntl(fd, F_GETFD) >= 0) Forget(copy);
+  return Share(fd, Kernel().dup2(fd, copy));
+}
+
+XTREME_CALL int dup3(int fd, int copy, int flags) noexcept {
+  if (fd != copy && Kernel().fcntl(fd, F_GETFD) >= 0) Forget(copy);
+  return Share(fd, Kernel().dup3(fd, copy, flags));
+}
+
+XTREME_CALL int fcntl(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  const long argument = va_arg(arguments, long);
+  va_end(arguments);
+  return xtreme::preload::Control(fd, command, argument);
+}
+
+XTREME_CALL int fcntl64(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  const long argument = va_arg(arguments, long);
+  va_end(arguments);
+  return xtreme::preload::Control(fd, command, argument);
+}
+
+XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const auto ours = Ours(fd);
+  if (ours != nullptr && request == FIONREAD) {
+    const int bytes = ours->ReadableBytes();
+    if (bytes != kAskKernel) {
+      *static_cast<int*>(argument) = bytes;
+      return 0;
+    }
+  }
+  const int result = Kernel().ioctl(fd, request, argument);
+  if (ours != nullptr && request == FIONBIO && result == 0) {
+    ours->SetNonBlocking(*static_cast<const int*>(argument) != 0);
+  }
+  return result;
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// poll, select and epoll in all their forms.
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+#include <span>
+
+#include "api/preload/preload.h"
+#include "api/sockets/poll.h"
+
+using xtreme::base::Nanoseconds;
+using xtreme::preload::Faces;
+using xtreme::preload::Kernel;
+using xtreme::preload::Result;
+using xtreme::sockets::EpollSet;
+using xtreme::sockets::kAskKernel;
+using xtreme::sockets::Passage;
+
+namespace xtreme::preload {
+namespace {
+
+Nanoseconds FromMilliseconds(int milliseconds) {
+  return milliseconds < 0 ? base::kNever : base::Milliseconds(milliseconds);
+}
+
+Nanoseconds FromTimespec(const timespec* time) {
+  if (time == nullptr) return base::kNever;
+  return base::Seconds(time->tv_sec) + Nanoseconds(time->tv_nsec);
+}
+
+bool IsValid(const timespec* time) {
+  return time == nullptr || (time->tv_sec >= 0 && time->tv_nsec >= 0 &&
+                             time->tv_nsec < 1'000'000'000);
+}
+
+bool OursAmong(std::span<const pollfd> fds) {
+  return !Passage::Inside() && sockets::AnyOurs(Faces(), fds);
+}
+
+std::shared_ptr<EpollSet> OurSet(int fd) {
+  if (Passage::Inside() || !Faces().descriptors().Has(fd)) return nullptr;
+  return Faces().descriptors().FindEpoll(fd);
+}
+
+int NewSet(int fd) {
+  if (fd < 0 || Passage::Inside() || Faces().off()) return fd;
+  Faces().descriptors().Put(fd, {.epoll = std::make_shared<EpollSet>(&Faces(), fd)});
+  return fd;
+}
+
+// What an item of a set stands for; null: the kernel's.
+std::shared_ptr<sockets::Pollable> Target(int fd) {
+  if (!Faces().descriptors().Has(fd)) return nullptr;
+  auto meaning = Faces().descriptors().Find(fd);
+  if (meaning.socket == nullptr) return meaning.epoll;
+  meaning.socket->TakeByCalls();
+  if (meaning.socket->path() == sockets::Path::kUndecided && meaning.socket->bound()) {
+    meaning.socket->Decide();
+  }
+  return meaning.socket;
+}
+
+int SelectOurs(int count, fd_set* read, fd_set* write, fd_set* except, Nanoseconds limit,
+               const sigset_t* signals) {
+  if (Passage::Inside()) return kAskKernel;
+  return sockets::Select(Faces(), count, read, write, except, limit, signals);
+}
+
+}  // namespace
+}  // namespace xtreme::preload
+
+using xtreme::preload::FromMilliseconds;
+using xtreme::preload::FromTimespec;
+using xtreme::preload::IsValid;
+using xtreme::preload::OurSet;
+
+XTREME_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
+  if (!xtreme::preload::OursAmong({fds, count})) return Kernel().poll(fds, count, timeout);
+  return Result(
+      xtreme::sockets::Poll(Faces(), {fds, count}, FromMilliseconds(timeout), nullptr));
+}
+
+XTREME_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout,
+                      const sigset_t* signals) {
+  if (!xtreme::preload::OursAmong({fds, count})) {
+    return Kernel().ppoll(fds, count, timeout, signals);
+  }
+  if (!IsValid(timeout)) return Result(-EINVAL);
+  return Result(xtreme::sockets::Poll(Faces(), {fds, count}, FromTimespec(timeout), signals));
+}
+
+XTREME_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
+  if (room / sizeof(pollfd) < count) abort();
+  return poll(fds, count, timeout);
+}
+
+XTREME_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout,
+                            const sigset_t* signals, size_t room) {
+  if (room / sizeof(pollfd) < count) abort();
+  return ppoll(fds, count, timeout, signals);
+}
+
+// Linux leaves what is left of the time in `timeout`; with a ring among the descriptors it stays as
+// it was, which POSIX allows.
+XTREME_CALL int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
+  const Nanoseconds limit =
+      timeout == nullptr
+          ? xtreme::base::kNever
+          : xtreme::base::Seconds(timeout->tv_sec) + xtreme::base::Microseconds(timeout->tv_usec);
+  if (limit < Nanoseconds(0)) return Result(-EINVAL);
+  const int ready = xtreme::preload::SelectOurs(count, read, write, except, limit, nullptr);
+  return ready == kAskKernel ? Kernel().select(count, read, write, except, timeout)
+                             : Result(ready);
+}
+
+XTREME_CALL int pselect(int count, fd_set* read, fd_set* write, fd_set* except,
+                        const timespec* timeout, const sigset_t* signals) {
+  if (!IsValid(timeout)) return Result(-EINVAL);
+  const int ready =
+      xtreme::preload::SelectOurs(count, read, write, except, FromTimespec(timeout), signals);
+  return ready == kAskKernel ? Kernel().pselect(count, read, write, except, timeout, signals)
+                             : Result(ready);
+}
+
+XTREME_CALL int epoll_create(int size) noexcept {
+  return xtreme::preload::NewSet(Kernel().epoll_create(size));
+}
+
+XTREME_CALL int epoll_create1(int flags) noexcept {
+  return xtreme::preload::NewSet(Kernel().epoll_create1(flags));
+}
+
+XTREME_CALL int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
+  const auto ours = OurSet(set);
+  if (ours == nullptr) return Kernel().epoll_ctl(set, operation, fd, event);
+  if (set == fd) return Result(-EINVAL);
+  return Result(ours->Control(operation, fd, event, xtreme::preload::Target(fd)));
+}
+
+XTREME_CALL int epoll_pwait(int set, epoll_event* events, int most, int timeout,
+                            const sigset_t* signals) {
+  const auto ours = OurSet(set);
+  if (ours == nullptr) return Kernel().epoll_pwait(set, events, most, timeout, signals);
+  return Result(ours->Wait(events, most, FromMilliseconds(timeout), signals));
+}
+
+XTREME_CALL int epoll_wait(int set, epoll_event* events, int most, int timeout) {
+  const auto ours = OurSet(set);
+  if (ours == nullptr) return Kernel().epoll_wait(set, events, most, timeout);
+  return Result(ours->Wait(events, most, FromMilliseconds(timeout), nullptr));
+}
+
+XTREME_CALL int epoll_pwait2(int set, epoll_event* events, int most, const timespec* timeout,
+                             const sigset_t* signals) {
+  const auto ours = OurSet(set);
+  if (ours == nullptr) return Kernel().epoll_pwait2(set, events, most, timeout, signals);
+  if (!IsValid(timeout)) return Result(-EINVAL);
+  return Result(ours->Wait(events, most, FromTimespec(timeout), signals));
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/descriptors.h"
+
+#include <utility>
+
+#include "api/sockets/epoll_set.h"
+#include "api/sockets/socket.h"
+
+namespace xtreme::sockets {
+
+Descriptors::Meaning Descriptors::Find(int fd) const {
+  if (!Has(fd)) return {};
+  const Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  return place.meaning;
+}
+
+std::shared_ptr<Socket> Descriptors::FindSocket(int fd) const {
+  if (!Has(fd)) return nullptr;
+  const Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  return place.meaning.socket;
+}
+
+std::shared_ptr<EpollSet> Descriptors::FindEpoll(int fd) const {
+  if (!Has(fd)) return nullptr;
+  const Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  return place.meaning.epoll;
+}
+
+RingDoor* Descriptors::FindRing(int fd) const {
+  if (!Has(fd)) return nullptr;
+  const Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  return place.meaning.ring;
+}
+
+bool Descriptors::Put(int fd, Meaning meaning) {
+  if (fd < 0 || static_cast<size_t>(fd) >= kPlaces) return false;
+  if (At(fd) == nullptr) {
+    Chunk* none = nullptr;
+    auto chunk = std::make_unique<Chunk>();
+    if (chunks_[static_cast<size_t>(fd) / kChunk].compare_exchange_strong(none, chunk.get())) {
+      [[maybe_unused]] Chunk* const kept = chunk.release();
+    }
+  }
+  Place& place = *At(fd);
+  // Destroyed outside the lock: the end of a socket takes its ring's.
+  Meaning before;
+  {
+    const Hold hold(&place.lock);
+    before = std::exchange(place.meaning, std::move(meaning));
+    place.taken.store(true, std::memory_order_release);
+  }
+  int highest = highest_.load();
+  while (highest < fd && !highest_.compare_exchange_weak(highest, fd)) {
+  }
+  return true;
+}
+
+Descriptors::Meaning Descriptors::Remove(int fd) {
+  if (!Has(fd)) return {};
+  Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  place.taken.store(false, std::memory_order_release);
+  return std::exchange(place.meaning, Meaning());
+}
+
+void Descriptors::ForEach(
+    const std::function<void(int fd, const Meaning& meaning)>& visit) const {
+  for (int fd = 0; fd <= highest_.load(); ++fd) {
+    if (Has(fd)) visit(fd, Find(fd));
+  }
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Descriptors: what stands behind the program's file descriptors that are ours to serve.
+//
+// Invariant: a place has at most one of a socket, an epoll set and a ring; whoever found one keeps
+// it alive. Descriptors above kPlaces are the kernel's. Threads: any.
+
+#ifndef XTREME_API_SOCKETS_DESCRIPTORS_H_
+#define XTREME_API_SOCKETS_DESCRIPTORS_H_
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+
+namespace xtreme::sockets {
+
+class EpollSet;
+class RingDoor;
+class Socket;
+
+class Descriptors {
+ public:
+  static constexpr size_t kPlaces = size_t{1} << 20;
+
+  // What one stands for; nothing: the kernel's.
+  struct Meaning {
+    std::shared_ptr<Socket> socket;
+    std::shared_ptr<EpollSet> epoll;
+    RingDoor* ring = nullptr;
+  };
+
+  // Whether there may be something: one load.
+  bool Has(int fd) const {
+    const Place* const place = At(fd);
+    return place != nullptr && place->taken.load(std::memory_order_acquire);
+  }
+  std::shared_ptr<Socket> FindSocket(int fd) const;
+  std::shared_ptr<EpollSet> FindEpoll(int fd) const;
+  RingDoor* FindRing(int fd) const;
+  Meaning Find(int fd) const;
+
+  // False: a descriptor that cannot be kept.
+  bool Put(int fd, Meaning meaning);
+  // What stood there.
+  Meaning Remove(int fd);
+  // In order of descriptors; `visit` may look at the others.
+  void ForEach(const std::function<void(int fd, const Meaning& meaning)>& visit) const;
+
+ private:
+  // A lock for a few instructions.
+  class Hold {
+   public:
+    explicit Hold(std::atomic<bool>* lock) : lock_(lock) {
+      while (lock_->exchange(true, std::memory_order_acquire)) {
+      }
+    }
+    ~Hold() { lock_->store(false, std::memory_order_release); }
+
+   private:
+    std::atomic<bool>* const lock_;
+  };
+
+  struct Place {
+    std::atomic<bool> taken{false};
+    mutable std::atomic<bool> lock{false};
+    Meaning meaning;
+  };
+
+  static constexpr size_t kChunk = 256;
+  using Chunk = std::array<Place, kChunk>;
+
+  // Null: nothing ever stood near it.
+  Place* At(int fd) const {
+    const auto place = static_cast<size_t>(fd);
+    if (fd < 0 || place >= kPlaces) return nullptr;
+    Chunk* const chunk = chunks_[place / kChunk].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : &(*chunk)[place % kChunk];
+  }
+
+  // Made when something is first put there, never freed.
+  std::array<std::atomic<Chunk*>, kPlaces / kChunk> chunks_{};
+  std::atomic<int> highest_{-1};
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_DESCRIPTORS_H_

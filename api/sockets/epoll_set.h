@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EpollSet: an epoll set of the program: the kernel's, for what is the kernel's, and a list of
+// ready items for the sockets that rings serve.
+//
+// Invariant: an item stands in the kernel's set exactly while its socket is not on a ring; it moves
+// when the socket does. A ready item is in the list at most once.
+// Lock order: a watched thing's list, then the set, never the other way.
+// Spec: epoll(7), epoll_ctl(2). Results are 0 or a count, or -errno. Threads: any.
+
+#ifndef XTREME_API_SOCKETS_EPOLL_SET_H_
+#define XTREME_API_SOCKETS_EPOLL_SET_H_
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <csignal>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "api/sockets/watch.h"
+#include "stack/base/time.h"
+
+namespace xtreme::sockets {
+
+class Faces;
+class Socket;
+
+class EpollSet final : public Pollable {
+ public:
+  // `fd`: the kernel's set.
+  EpollSet(Faces* faces, int fd);
+  ~EpollSet() override;
+
+  // `target`: what stands behind `fd`; null: the kernel's alone.
+  int Control(int operation, int fd, const epoll_event* event, std::shared_ptr<Pollable> target);
+  int Wait(epoll_event* events, int most, base::Nanoseconds limit, const sigset_t* signals);
+  // The last descriptor is being closed.
+  void Close() { SayGone(); }
+  // The sockets that are in it.
+  std::vector<Pollable*> Members() const;
+
+  // Descriptors of the program for it.
+  std::atomic<int> descriptors{1};
+
+  uint32_t Look() override;
+  void AddDoors(std::vector<RingDoor*>* doors) const override;
+
+ private:
+  struct Item final : Watcher {
+    EpollSet* set = nullptr;
+    int fd = -1;
+    Pollable* target = nullptr;   // Null: gone.
+    epoll_event event{};
+    bool queued = false;
+    bool disabled = false;        // One-shot, and told.
+    bool in_kernel = false;
+
+    void Told(uint32_t events) override { set->OnTold(this, events); }
+    void Gone() override { set->OnGone(this); }
+  };
+
+  void OnTold(Item* item, uint32_t events);
+  void OnGone(Item* item);
+  // The kernel has the item while no ring does. Under the lock.
+  int Place(Item* item);
+  void QueueIfReady(Item* item);
+  int Add(int fd, const epoll_event& event, const std::shared_ptr<Pollable>& target);
+  int Modify(Item* item, const epoll_event& event);
+  int Remove(int fd);
+  int Collect(epoll_event* events, int most);
+  int CollectOnce(epoll_event* events, int most);
+
+  Faces* const faces_;
+  const int fd_;
+  mutable std::mutex mutex_;
+  std::map<int, std::shared_ptr<Item>> items_;
+  std::deque<Item*> ready_;
+  bool kernel_first_ = false;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_EPOLL_SET_H_

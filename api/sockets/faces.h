@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Faces: what the socket faces of a process share: settings, the rings by interface, the table of
+// descriptors, and whether there is anything to offload to at all.
+//
+// The one table that a preloaded library has: made at the first call, never destroyed.
+// Invariant: a ring is opened when the first socket needs it and stays.
+// Threads: any; `setup` is taken before any ring's door.
+
+#ifndef XTREME_API_SOCKETS_FACES_H_
+#define XTREME_API_SOCKETS_FACES_H_
+
+#include <pthread.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "api/sockets/descriptors.h"
+#include "api/sockets/ring_door.h"
+#include "api/sockets/rules.h"
+#include "api/sockets/settings.h"
+
+namespace xtreme::sockets {
+
+class Faces {
+ public:
+  static Faces& The();
+
+  // Whether the host has an RDMA device; asked once, by the first socket that could be offloaded,
+  // and not by those that libraries open before the program begins. False: every call is the
+  // kernel's.
+  bool enabled();
+  // Whether that was asked, and the answer was no.
+  bool off() const { return off_.load(std::memory_order_relaxed); }
+
+  const FaceSettings& settings() const { return settings_; }
+  Descriptors& descriptors() { return descriptors_; }
+  // Of deciding sockets' paths, of rings and rules.
+  std::recursive_mutex& setup() { return setup_; }
+
+  // Null: `why` says why the interface has none.
+  RingDoor* DoorOf(const std::string& interface, std::string* why);
+  // The first interface that has one.
+  RingDoor* AnyDoor(std::string* why);
+  std::vector<RingDoor*> doors();
+
+  Rules& rules() { return rules_; }
+  // Of sockets that `thread` opens from here on.
+  void SetThreadOffload(pthread_t thread, bool offload);
+  bool OffloadsThisThread();
+
+  // A socket was left to the kernel.
+  void CountLeft(const std::string& reason);
+  std::map<std::string, uint64_t> left();
+
+  // The process ends.
+  void End();
+
+  // In a child after fork(), with `setup` taken before it: rings are the parent's, and so are the
+  // sockets on them; what the child opens is the kernel's.
+  void Forked();
+
+ private:
+  struct Place {
+    std::unique_ptr<RingDoor> door;
+    std::string why;
+  };
+
+  Faces();
+  void Begin();
+  void RunProgress();
+
+  FaceSettings settings_;
+  std::string wrong_;  // Of the settings; not empty: nothing is offloaded.
+  std::once_flag begun_;
+  std::atomic<bool> enabled_{false};
+  std::atomic<bool> off_{false};
+  Descriptors descriptors_;
+
+  std::recursive_mutex setup_;
+  std::map<std::string, Place> places_;
+  Rules rules_;
+  std::map<pthread_t, bool> thread_offload_;
+  std::map<std::string, uint64_t> left_;
+  bool progressing_ = false;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_FACES_H_

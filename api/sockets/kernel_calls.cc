@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/kernel_calls.h"
+
+#include <dlfcn.h>
+
+namespace xtreme::sockets {
+namespace {
+
+template <typename F>
+void Find(const char* name, F* call) {
+  *call = reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+}
+
+KernelCalls FindAll() {
+  KernelCalls c{};
+  Find("socket", &c.socket), Find("bind", &c.bind), Find("connect", &c.connect);
+  Find("listen", &c.listen), Find("accept", &c.accept), Find("accept4", &c.accept4);
+  Find("shutdown", &c.shutdown), Find("close", &c.close), Find("close_range", &c.close_range);
+  Find("dup", &c.dup), Find("dup2", &c.dup2), Find("dup3", &c.dup3);
+  Find("fcntl", &c.fcntl), Find("ioctl", &c.ioctl);
+  Find("getsockname", &c.getsockname), Find("getpeername", &c.getpeername);
+  Find("getsockopt", &c.getsockopt), Find("setsockopt", &c.setsockopt);
+  Find("read", &c.read), Find("readv", &c.readv), Find("recv", &c.recv);
+  Find("recvfrom", &c.recvfrom), Find("recvmsg", &c.recvmsg), Find("recvmmsg", &c.recvmmsg);
+  Find("write", &c.write), Find("writev", &c.writev), Find("send", &c.send);
+  Find("sendto", &c.sendto), Find("sendmsg", &c.sendmsg), Find("sendmmsg", &c.sendmmsg);
+  Find("sendfile", &c.sendfile);
+  Find("poll", &c.poll), Find("ppoll", &c.ppoll);
+  Find("select", &c.select), Find("pselect", &c.pselect);
+  Find("epoll_create", &c.epoll_create), Find("epoll_create1", &c.epoll_create1);
+  Find("epoll_ctl", &c.epoll_ctl), Find("epoll_wait", &c.epoll_wait);
+  Find("epoll_pwait", &c.epoll_pwait), Find("epoll_pwait2", &c.epoll_pwait2);
+  Find("pthread_create", &c.pthread_create);
+  return c;
+}
+
+}  // namespace
+
+const KernelCalls& Kernel() {
+  static const KernelCalls calls = FindAll();
+  return calls;
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KernelCalls: the socket calls as the C library has them, underneath those that we put before it.
+//
+// Whatever the engine and the libraries below it call on our behalf must not come back to us: they
+// do so inside a Passage, and their calls go straight to the kernel. A thread that is made inside
+// one stays inside (api/preload/thread_calls.cc).
+// Threads: any; a Passage is its thread's.
+
+#ifndef XTREME_API_SOCKETS_KERNEL_CALLS_H_
+#define XTREME_API_SOCKETS_KERNEL_CALLS_H_
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+
+namespace xtreme::sockets {
+
+struct KernelCalls {
+  decltype(&::socket) socket;
+  decltype(&::bind) bind;
+  decltype(&::connect) connect;
+  decltype(&::listen) listen;
+  int (*accept)(int, sockaddr*, socklen_t*);
+  int (*accept4)(int, sockaddr*, socklen_t*, int);
+  decltype(&::shutdown) shutdown;
+  decltype(&::close) close;
+  decltype(&::close_range) close_range;
+  decltype(&::dup) dup;
+  decltype(&::dup2) dup2;
+  decltype(&::dup3) dup3;
+  int (*fcntl)(int, int, ...);
+  int (*ioctl)(int, unsigned long, ...);
+  int (*getsockname)(int, sockaddr*, socklen_t*);
+  int (*getpeername)(int, sockaddr*, socklen_t*);
+  int (*getsockopt)(int, int, int, void*, socklen_t*);
+  int (*setsockopt)(int, int, int, const void*, socklen_t);
+  ssize_t (*read)(int, void*, size_t);
+  ssize_t (*readv)(int, const iovec*, int);
+  ssize_t (*recv)(int, void*, size_t, int);
+  ssize_t (*recvfrom)(int, void*, size_t, int, sockaddr*, socklen_t*);
+  ssize_t (*recvmsg)(int, msghdr*, int);
+  int (*recvmmsg)(int, mmsghdr*, unsigned, int, timespec*);
+  ssize_t (*write)(int, const void*, size_t);
+  ssize_t (*writev)(int, const iovec*, int);
+  ssize_t (*send)(int, const void*, size_t, int);
+  ssize_t (*sendto)(int, const void*, size_t, int, const sockaddr*, socklen_t);
+  ssize_t (*sendmsg)(int, const msghdr*, int);
+  int (*sendmmsg)(int, mmsghdr*, unsigned, int);
+  ssize_t (*sendfile)(int, int, off_t*, size_t);
+  int (*poll)(pollfd*, nfds_t, int);
+  int (*ppoll)(pollfd*, nfds_t, const timespec*, const sigset_t*);
+  int (*select)(int, fd_set*, fd_set*, fd_set*, timeval*);
+  int (*pselect)(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*);
+  int (*epoll_create)(int);
+  int (*epoll_create1)(int);
+  int (*epoll_ctl)(int, int, int, epoll_event*);
+  int (*epoll_wait)(int, epoll_event*, int, int);
+  int (*epoll_pwait)(int, epoll_event*, int, int, const sigset_t*);
+  int (*pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  int (*epoll_pwait2)(int, epoll_event*, int, const timespec*, const sigset_t*);
+};
+
+// Those behind this library in the order of the program's libraries.
+const KernelCalls& Kernel();
+
+// While one stands, the calls of this thread are the kernel's.
+class Passage {
+ public:
+  Passage() { ++Depth(); }
+  ~Passage() { --Depth(); }
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+  static bool Inside() { return Depth() != 0; }
+  // For a thread that belongs to the engine.
+  static void Forever() { ++Depth(); }
+
+ private:
+  static int& Depth() {
+    static thread_local int depth = 0;
+    return depth;
+  }
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_KERNEL_CALLS_H_

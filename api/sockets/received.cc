@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/received.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/ip_bytes.h"
+
+namespace xtreme::sockets {
+namespace {
+
+wire::Ipv4Address AddressOf(const engine::IpBytes& ip) {
+  return wire::Ipv4Address::Load(ip.data() + 12);
+}
+
+}  // namespace
+
+Received ReceivedFrom(const engine::Completion& completion) {
+  return {.buffer = completion.buffer,
+          .data = completion.data,
+          .length = completion.length,
+          .interface_index = completion.interface_index,
+          .source = {AddressOf(completion.source_ip), completion.source_port},
+          .destination = {AddressOf(completion.destination_ip), completion.destination_port},
+          .hw_time_ns = completion.hw_time_ns};
+}
+
+uint32_t FirstLinkBytes(const Received& received) {
+  const packet::Buffer* head = received.buffer;
+  const auto after = static_cast<uint32_t>(head->data + head->length - received.data);
+  return std::min(after, received.length);
+}
+
+size_t CopyOut(const Received& received, void* to, size_t size) {
+  auto* next = static_cast<uint8_t*>(to);
+  size_t left = std::min<size_t>(size, received.length);
+  const uint8_t* from = received.data;
+  size_t there = left == 0 ? 0 : FirstLinkBytes(received);
+  for (const packet::Buffer* link = received.buffer; left > 0;) {
+    const size_t copied = std::min(left, there);
+    memcpy(next, from, copied);
+    next += copied;
+    left -= copied;
+    link = link->next;
+    if (link == nullptr) break;
+    from = link->data;
+    there = link->length;
+  }
+  return static_cast<size_t>(next - static_cast<uint8_t*>(to));
+}
+
+void TakeFront(Received* received, size_t count) {
+  received->length -= static_cast<uint32_t>(count);
+  while (received->length > 0) {
+    const packet::Buffer* head = received->buffer;
+    const auto there = static_cast<size_t>(head->data + head->length - received->data);
+    if (count < there) {
+      received->data += count;
+      return;
+    }
+    count -= there;
+    packet::Buffer* next = received->buffer->next;
+    packet::BufferPool::Release(received->buffer);
+    received->buffer = next;
+    received->data = next->data;
+  }
+  Release(received);
+}
+
+void Release(Received* received) {
+  packet::BufferPool::ReleaseChain(received->buffer);
+  received->buffer = nullptr;
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Received: what came for a socket, in the buffers that the NIC wrote.
+//
+// Invariant: each link of the chain from `buffer` on holds one reference of whoever has the
+// Received. Byte order: endpoints host. Threads: a plain value; references inside the ring's door.
+
+#ifndef XTREME_API_SOCKETS_RECEIVED_H_
+#define XTREME_API_SOCKETS_RECEIVED_H_
+
+#include <cstdint>
+#include <ctime>
+
+#include "stack/packet/buffer.h"
+#include "stack/wire/address.h"
+#include "xtreme/engine/completion.h"
+
+namespace xtreme::sockets {
+
+class RingDoor;
+class Socket;
+
+struct Received {
+  packet::Buffer* buffer = nullptr;  // First link; null: none.
+  uint8_t* data = nullptr;           // First byte not taken yet, in the first link.
+  uint32_t length = 0;               // From there on, over all links.
+  uint32_t interface_index = 0;
+  wire::Endpoint source;
+  wire::Endpoint destination;
+  int64_t hw_time_ns = 0;            // CLOCK_MONOTONIC; 0: none.
+  timespec arrival{};                // CLOCK_REALTIME at the poll that took it; 0: not asked.
+};
+
+Received ReceivedFrom(const engine::Completion& completion);
+
+// Bytes of the first link from `data` on.
+uint32_t FirstLinkBytes(const Received& received);
+// Copies up to `size` bytes; how many. Takes nothing.
+size_t CopyOut(const Received& received, void* to, size_t size);
+// Drops `count` bytes, at most its length, at the front; links that are empty then are released.
+void TakeFront(Received* received, size_t count);
+// Gives its references back.
+void Release(Received* received);
+
+// What tells an application of a link: VMA's vma_buff_t to the byte, and what it stands for.
+struct LinkView {
+  LinkView* next = nullptr;
+  void* payload = nullptr;
+  uint16_t length = 0;
+  packet::Buffer* buffer = nullptr;  // From here on ours.
+  RingDoor* door = nullptr;
+};
+
+// Beside epoll's bits, as VMA has them.
+inline constexpr uint64_t kPacketHappened = uint64_t{1} << 32;
+inline constexpr uint64_t kAcceptedHappened = uint64_t{1} << 33;
+
+// One entry of what socketxtreme_poll() hands out.
+struct Happening {
+  Socket* socket = nullptr;
+  uint64_t events = 0;
+  Received packet;  // With kPacketHappened; `source` with kAcceptedHappened too.
+  int listen_fd = -1;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_RECEIVED_H_

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/ring_door.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/native/engine_options.h"
+#include "api/native/process.h"
+#include "api/native/settings.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/log.h"
+#include "api/sockets/socket.h"
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+
+namespace xtreme::sockets {
+
+absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const xtreme_ring_options& options,
+                                                         const std::string& interface,
+                                                         bool single) {
+  const Passage passage;
+  xtreme_ring_options asked = options;
+  asked.interface_name = interface.c_str();
+  const auto handle = api::Process::The().OpenRing(api::EngineOptions(asked));
+  if (!handle.ok()) return handle.status();
+  std::unique_ptr<RingDoor> door(new RingDoor);
+  door->handle_ = *handle;
+  door->ring_ = api::Process::The().FindRing(*handle);
+  engine::Ring& ring = *door->ring_;
+  if (absl::Status started = ring.Start(); !started.ok()) return started;
+  door->interface_ = interface;
+  door->single_ = single;
+  door->fd_ = ring.fd();
+  door->ifindex_ = ring.core().device.ifindex;
+  packet::BufferPool& pool = *ring.core().device.pool;
+  door->views_ = std::make_unique<LinkView[]>(pool.capacity());
+  for (uint32_t i = 0; i < pool.capacity(); ++i) {
+    door->views_[i].buffer = pool.at(i);
+    door->views_[i].door = door.get();
+  }
+  Log(LogLevel::kDetails, "ring on {}: {}", interface, ring.description());
+  return door;
+}
+
+RingDoor::~RingDoor() {
+  const Passage passage;
+  if (handle_ != 0) api::Process::The().CloseRing(handle_);
+}
+
+void RingDoor::Enter() {
+  const uintptr_t self = packet::ThreadToken();
+  if (!single_) {
+    if (inside_.load(std::memory_order_relaxed) == self) {
+      ++depth_;
+      return;
+    }
+    if (!mutex_.try_lock()) {
+      counters_.contended.fetch_add(1, std::memory_order_relaxed);
+      mutex_.lock();
+    }
+    inside_.store(self, std::memory_order_relaxed);
+  }
+  depth_ = 1;
+  if (owner_ != self) {
+    owner_ = self;
+    ring_->AdoptForATurn();
+  }
+}
+
+void RingDoor::Leave() {
+  if (single_ || --depth_ > 0) return;
+  inside_.store(0, std::memory_order_relaxed);
+  mutex_.unlock();
+}
+
+RingDoor::Entry::Entry(RingDoor* door) : door_(door) { door_->Enter(); }
+RingDoor::Entry::~Entry() { door_->Leave(); }
+
+void RingDoor::Progress() {
+  if (polling_) return;
+  polling_ = true;
+  std::array<engine::Completion, kBatch> completions;
+  uint32_t count = 0;
+  do {
+    count = ring_->Poll(completions.data(), kBatch, sizeof(engine::Completion));
+    for (uint32_t i = 0; i < count; ++i) Give(completions[i]);
+  } while (count == kBatch);
+  polling_ = false;
+  last_progress_.store(ring_->Now().count(), std::memory_order_relaxed);
+}
+
+bool RingDoor::TryProgress() {
+  if (single_ || !mutex_.try_lock()) return false;
+  inside_.store(packet::ThreadToken(), std::memory_order_relaxed);
+  depth_ = 1;
+  owner_ = packet::ThreadToken();
+  ring_->AdoptForATurn();
+  Progress();
+  Leave();
+  return true;
+}
+
+void RingDoor::CloseForExit() {
+  const Passage passage;
+  constexpr int kTries = 100;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  bool inside = single_ || mutex_.try_lock();
+  for (int tries = 0; !inside && tries < kTries; ++tries) {
+    nanosleep(&kPause, nullptr);
+    inside = mutex_.try_lock();
+  }
+  if (!inside) return;
+  ring_->AdoptForATurn();
+  api::Process::The().CloseRing(std::exchange(handle_, 0));
+}
+
+bool RingDoor::Arm() {
+  const Passage passage;
+  return ring_->Arm();
+}
+
+engine::Outcome RingDoor::Await(engine::Handle handle, uint64_t cookie) {
+  constexpr int kTries = 1'000;
+  for (int tries = 0; tries < kTries; ++tries) {
+    {
+      const Passage passage;
+      ring_->core().host.control->RunAndWait([] {});
+    }
+    const bool was_polling = std::exchange(polling_, false);
+    Progress();
+    polling_ = was_polling;
+    const auto found = std::find_if(done_.begin(), done_.end(), [&](const Done& done) {
+      return done.handle == handle && done.cookie == cookie;
+    });
+    if (found == done_.end()) continue;
+    engine::Outcome outcome = std::move(found->outcome);
+    done_.erase(found);
+    return outcome;
+  }
+  return {ETIMEDOUT, "operation: it did not end"};
+}
+
+void RingDoor::Give(const engine::Completion& completion) {
+  if (completion.kind == engine::Kind::kOpDone) {
+    constexpr size_t kKept = 64;  // Of operations that nobody waits for.
+    if (done_.size() >= kKept) done_.erase(done_.begin());
+    done_.push_back({completion.socket, completion.cookie,
+                     {completion.status, completion.text == nullptr ? "" : completion.text}});
+  }
+  if (completion.kind == engine::Kind::kRing) {
+    Log(LogLevel::kDetails, "ring on {}: event {} of {}: {}", interface_,
+        static_cast<int>(completion.event), completion.count,
+        completion.text == nullptr ? "" : completion.text);
+    return;
+  }
+  const auto found = sockets_.find(completion.socket);
+  if (found != sockets_.end()) return found->second->OnCompletion(completion);
+  packet::BufferPool::ReleaseChain(completion.buffer);
+}
+
+void RingDoor::Register(engine::Handle handle, Socket* socket) {
+  sockets_[handle] = socket;
+  if (completions_ && socket->taker() == Taker::kUndecided) socket->TakeByCompletions();
+}
+
+void RingDoor::Forget(engine::Handle handle, Socket* socket) {
+  sockets_.erase(handle);
+  for (Happening& happening : happenings_) {
+    if (happening.socket == socket) Release(&happening.packet);
+  }
+  std::erase_if(happenings_, [=](const Happening& each) { return each.socket == socket; });
+}
+
+void RingDoor::TakeByCompletions() {
+  if (completions_) return;
+  completions_ = true;
+  for (const auto& [handle, socket] : sockets_) {
+    if (socket->taker() == Taker::kUndecided) socket->TakeByCompletions();
+  }
+}
+
+uint32_t RingDoor::Take(Socket* socket, Happening* happenings, uint32_t most) {
+  uint32_t count = 0;
+  for (auto at = happenings_.begin(); at != happenings_.end() && count < most;) {
+    if (socket != nullptr && at->socket != socket) {
+      ++at;
+      continue;
+    }
+    happenings[count++] = *at;
+    at = happenings_.erase(at);
+  }
+  return count;
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RingDoor: the ring of an interface, behind a lock: whoever enters owns the ring until they leave.
+//
+// Invariant: the ring and everything that hangs on it (sockets' queues, pending happenings,
+// references of its buffers) is touched inside an Entry only. Entries nest on one thread, so that a
+// receive callback may send; a poll does not happen inside another.
+// Buffers are counted by the owner inside, so every count of references is exact.
+// Threads: any.
+
+#ifndef XTREME_API_SOCKETS_RING_DOOR_H_
+#define XTREME_API_SOCKETS_RING_DOOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "api/sockets/received.h"
+#include "api/xtreme.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/outcome.h"
+
+namespace xtreme::engine {
+class Ring;
+}
+
+namespace xtreme::sockets {
+
+class Socket;
+
+class RingDoor {
+ public:
+  static constexpr uint32_t kBatch = 64;
+
+  struct Counters {
+    std::atomic<uint64_t> entries{0};
+    std::atomic<uint64_t> contended{0};  // Somebody else was inside.
+  };
+
+  // The calling thread inside.
+  class Entry {
+   public:
+    explicit Entry(RingDoor* door);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    RingDoor* const door_;
+  };
+
+  // Brings the ring of `interface` up and starts it. `options` name what it is made of; `single`:
+  // the program has one thread, nothing is locked. Errors as engine::Ring::Open.
+  static absl::StatusOr<std::unique_ptr<RingDoor>> Open(const xtreme_ring_options& options,
+                                                        const std::string& interface, bool single);
+  ~RingDoor();
+
+  // --- Inside ---
+
+  engine::Ring& ring() { return *ring_; }
+  // Polls, and gives each socket what came for it. Nothing inside itself.
+  void Progress();
+  // As engine::Ring::Arm, after what is known to wait was taken.
+  bool Arm();
+  // Makes an operation that was started for `handle` end: how.
+  engine::Outcome Await(engine::Handle handle, uint64_t cookie);
+
+  void Register(engine::Handle handle, Socket* socket);
+  // Nothing is told of it any more; what waits for completions of it is released.
+  void Forget(engine::Handle handle, Socket* socket);
+
+  // What sockets whose packets are completions have to tell, in order; takes up to `most` of
+  // `socket`'s, or of every socket's if null.
+  // From here on, packets of sockets whose taker nobody decided are completions.
+  void TakeByCompletions();
+  void Tell(const Happening& happening) { happenings_.push_back(happening); }
+  uint32_t Take(Socket* socket, Happening* happenings, uint32_t most);
+
+  // The face of a link of a packet that was handed out.
+  LinkView* ViewOf(packet::Buffer* buffer) { return &views_[buffer->index]; }
+
+  // --- Any time ---
+
+  const std::string& interface() const { return interface_; }
+  // Readable as engine::Ring::fd.
+  int fd() const { return fd_; }
+  uint32_t ifindex() const { return ifindex_; }
+  const Counters& counters() const { return counters_; }
+  // Nanoseconds of CLOCK_MONOTONIC of the last Progress().
+  int64_t last_progress() const { return last_progress_.load(std::memory_order_relaxed); }
+  // Inside, if nobody else is; then leaves. False: somebody is.
+  bool TryProgress();
+  // The process ends: what was sent leaves. Nobody enters any more; who tries waits until the end.
+  void CloseForExit();
+
+ private:
+  struct Done {
+    engine::Handle handle;
+    uint64_t cookie;
+    engine::Outcome outcome;
+  };
+
+  RingDoor() = default;
+  void Enter();
+  void Leave();
+  void Give(const engine::Completion& completion);
+
+  std::string interface_;
+  uint64_t handle_ = 0;  // Of the C API's process.
+  engine::Ring* ring_ = nullptr;
+  int fd_ = -1;
+  uint32_t ifindex_ = 0;
+  bool single_ = false;
+  std::unique_ptr<LinkView[]> views_;  // By index of the buffer.
+
+  std::mutex mutex_;
+  std::atomic<uintptr_t> inside_{0};  // Token of the thread that is.
+  uint32_t depth_ = 0;
+  uintptr_t owner_ = 0;
+  Counters counters_;
+
+  bool polling_ = false;
+  bool completions_ = false;  // TakeByCompletions() was called.
+  std::atomic<int64_t> last_progress_{0};
+  std::unordered_map<engine::Handle, Socket*> sockets_;
+  std::deque<Happening> happenings_;
+  std::vector<Done> done_;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_RING_DOOR_H_

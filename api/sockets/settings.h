@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FaceSettings: how the socket faces behave, from the environment: one table of names, the names
+// VMA has for the same, meanings and defaults. What a ring is made of has its own table
+// (api/native/settings.h), and its variables are accepted here too.
+//
+// Invariant: an unknown XTREME_ variable or a malformed value is an error that names it; a VMA_
+// variable without a counterpart is told once and has no effect.
+// Threads: plain values.
+
+#ifndef XTREME_API_SOCKETS_SETTINGS_H_
+#define XTREME_API_SOCKETS_SETTINGS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/xtreme.h"
+
+namespace xtreme::sockets {
+
+struct FaceSettings {
+  int64_t rx_poll = 10'000;       // Polls before a receive call sleeps; 0: none; -1: for ever.
+  int64_t select_poll_us = 1'000; // The same of poll, select and epoll, in microseconds.
+  int64_t progress_ms = 10;       // How often rings that nobody polls are polled; 0: never.
+  int64_t log_level = 3;
+  bool offloaded_sockets = true;  // Of threads that did not say otherwise.
+  bool single_thread = false;     // No locks: the program has one thread that uses sockets.
+  bool socketxtreme = false;      // Every socket's packets are completions.
+  bool nodelay = false;           // TCP_NODELAY of new connections.
+  std::string log_file;
+  std::string config_file = "/etc/libxtreme.conf";
+  std::string application_id = "XTREME_DEFAULT_APPLICATION_ID";
+  std::string profile = "latency";
+  xtreme_ring_options ring{};
+};
+
+// Reads `environment`, null-terminated. "" or what is wrong; `remarks`: what was not understood and
+// does no harm.
+std::string ReadSettings(char** environment, FaceSettings* settings,
+                         std::vector<std::string>* remarks);
+// The banner's lines: "name value [variable]".
+std::vector<std::string> DescribeSettings(const FaceSettings& settings);
+// The table as Markdown, for docs/settings.md.
+std::string FaceReference();
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_SETTINGS_H_

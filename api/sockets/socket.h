@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Socket: an AF_INET socket of the program: a kernel socket, and, when it is offloaded, a socket of
+// a ring in its place.
+//
+// A socket begins undecided. When it is bound, connected or first sent from, it is offloaded, or
+// left to the kernel for a reason that is kept; a datagram socket may go to the kernel later.
+// Invariant: the kernel's socket has every option, name, membership and flag that the program set,
+// so that going to the kernel needs no replay.
+// Results are 0 or a count, or -errno. Threads: any; what hangs on the ring inside its door, what
+// decides the path under the setup lock, which is taken first.
+
+#ifndef XTREME_API_SOCKETS_SOCKET_H_
+#define XTREME_API_SOCKETS_SOCKET_H_
+
+#include <netinet/in.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/sockets/received.h"
+#include "api/sockets/ring_door.h"
+#include "api/sockets/watch.h"
+#include "stack/base/time.h"
+#include "stack/wire/address.h"
+
+namespace xtreme::sockets {
+
+class Faces;
+
+// A result: the call is the kernel's to answer.
+inline constexpr int kAskKernel = -EREMOTEIO;
+
+enum class Path : uint8_t { kUndecided, kOffloaded, kKernel, kParents };
+
+// Who takes what comes: calls like recv(), or socketxtreme_poll(). The first use decides.
+enum class Taker : uint8_t { kUndecided, kCalls, kCompletions };
+
+// What a receive callback says of a packet.
+enum class Verdict : uint8_t { kDrop, kQueue, kHold };
+using ReceiveCallback = std::function<Verdict(Socket& socket, const Received& packet)>;
+
+// A receive call: where to, and what came with it.
+struct ReceiveRequest {
+  std::span<const iovec> to;
+  int flags = 0;              // Of recv(2).
+  Received* took = nullptr;   // Not null: hands the packet over instead of copying it.
+  // Out.
+  Received about;             // Addresses, times; its buffer is not to be used.
+  int message_flags = 0;      // MSG_TRUNC.
+};
+
+struct SendRequest {
+  std::span<const iovec> from;
+  int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
+  const wire::Endpoint* to = nullptr;  // Null: the peer.
+};
+
+struct SocketCounters {
+  uint64_t received = 0;
+  uint64_t received_bytes = 0;
+  uint64_t sent = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t dropped = 0;       // The queue was full.
+  uint64_t by_callback = 0;   // A receive callback dropped or held it.
+  uint64_t slow_path = 0;     // Came through the kernel.
+};
+
+class Socket final : public Pollable {
+ public:
+  // Of the program's socket() call; `fd` is the kernel's socket.
+  Socket(Faces* faces, int fd, int type, bool nonblocking);
+  ~Socket() override;
+
+  // --- Naming (socket_naming.cc) ---
+
+  int Bind(const sockaddr_in& local);
+  int Connect(const sockaddr* peer, socklen_t length);
+  int Name(sockaddr* to, socklen_t* length) const;
+  int PeerName(sockaddr* to, socklen_t* length) const;
+
+  // --- The path (socket_path.cc) ---
+
+  // Decides, if that can be done now: a bound or connected socket.
+  void Decide();
+  // For good; `reason` is kept and logged. What waited in the ring's queue is lost to it.
+  void LeaveToKernel(const std::string& reason);
+  Path path() const { return path_.load(std::memory_order_acquire); }
+  const std::string& reason() const { return reason_; }
+  // The last descriptor is being closed.
+  void Close();
+  // In a child after fork(): the ring is the parent's, and every call but close() fails with
+  // EOPNOTSUPP.
+  void BecomeParents();
+
+  // --- Data (socket_receive.cc, socket_send.cc); kAskKernel: it is not offloaded ---
+
+  ssize_t Receive(ReceiveRequest* request);
+  ssize_t Send(const SendRequest& request);
+  int Shutdown(int how);
+  // FIONREAD.
+  int ReadableBytes();
+
+  // --- Options (socket_options.cc) ---
+
+  // After the kernel took it.
+  int SetOption(int level, int name, const void* value, socklen_t length);
+  // False: the kernel's answer is right.
+  bool GetOption(int level, int name, void* value, socklen_t* length, int* result);
+  void SetNonBlocking(bool on) { nonblocking_.store(on, std::memory_order_relaxed); }
+  bool nonblocking() const { return nonblocking_.load(std::memory_order_relaxed); }
+  // SO_TIMESTAMP..., IP_PKTINFO: what a message carries.
+  struct Wanted {
+    bool packet_info = false;
+    bool timestamp_us = false;
+    bool timestamp_ns = false;
+    uint32_t timestamping = 0;  // SOF_TIMESTAMPING_...
+  };
+  const Wanted& wanted() const { return wanted_; }
+
+  // --- What the ring tells: inside the door ---
+
+  void OnCompletion(const engine::Completion& completion);
+
+  // --- Watching ---
+
+  RingDoor* door() const override { return door_.load(std::memory_order_acquire); }
+  uint32_t Look() override;
+  // Whoever offers the fd to select, poll or epoll is told when the path changes.
+  void TakeByCalls();
+
+  // --- VMA's side (inside the door) ---
+
+  void SetCallback(ReceiveCallback callback) { callback_ = std::move(callback); }
+  Taker taker() const { return taker_; }
+  void TakeByCompletions();
+  // Keeps a packet until Free.
+  void Hold(const Received& packet) { held_.insert(packet.buffer); }
+  // -ENOENT: not held.
+  int Free(packet::Buffer* packet);
+  uint64_t user_data = 0;
+
+  int fd() const { return fd_; }
+  bool bound() const { return bound_; }
+  // Of the socket() call: SOCK_DGRAM or SOCK_STREAM.
+  int type() const { return type_; }
+  const SocketCounters& counters() const { return counters_; }
+  size_t queued() const { return queue_.size(); }
+  uint32_t queued_bytes() const { return queued_bytes_; }
+  wire::Endpoint local() const { return local_; }
+  wire::Endpoint peer() const { return peer_; }
+
+  // Descriptors of the program for it.
+  std::atomic<int> descriptors{1};
+
+ private:
+  struct Membership {
+    wire::Ipv4Address group;
+    wire::Ipv4Address source;  // Any: of every source.
+    bool exclude = false;
+    std::string interface;
+
+    auto operator<=>(const Membership&) const = default;
+  };
+
+  // socket_path.cc; under the setup lock.
+  void DecideLocked();
+  std::string WhyNot() const;
+  bool OpenOn(RingDoor* door);
+  bool JoinOnRing(const Membership& membership);
+  void LeaveToKernelLocked(const std::string& reason);
+  void TakeDown();
+
+  // socket_naming.cc
+  int ConnectDatagram(const sockaddr_in& peer);
+  int Dissolve();
+  void LearnLocal();
+
+  // socket_receive.cc; inside the door.
+  void OnPacket(const engine::Completion& completion);
+  void Queue(const Received& packet);
+  ssize_t TakeDatagram(ReceiveRequest* request);
+  ssize_t TakeOne(ReceiveRequest* request);
+  // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say.
+  ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events,
+                   const std::function<ssize_t()>& take);
+  // Takes the pending error.
+  int TakeError();
+  void Mark();
+
+  // socket_send.cc
+  ssize_t SendDatagram(const SendRequest& request);
+  ssize_t SendByKernel(const SendRequest& request) const;
+
+  // socket_options.cc
+  int SetIpOption(int name, const void* value, socklen_t length);
+  int SetVmaOption(int name, const void* value, socklen_t length);
+  int ChangeMembership(int name, const void* value, socklen_t length);
+  void CopySettings();
+
+  Faces* const faces_;
+  const int fd_;
+  const int type_;
+  std::atomic<Path> path_{Path::kUndecided};
+  std::string reason_;
+  std::atomic<bool> nonblocking_;
+
+  // The ring's side.
+  std::atomic<RingDoor*> door_{nullptr};
+  engine::Handle handle_ = 0;
+  std::atomic<Taker> taker_{Taker::kUndecided};
+  ReceiveCallback callback_;
+  std::deque<Received> queue_;
+  uint32_t queued_bytes_ = 0;
+  uint32_t queue_limit_ = 212'992;
+  std::set<packet::Buffer*> held_;
+  SocketCounters counters_;
+
+  // Names and memberships.
+  bool bound_ = false;
+  bool bound_to_device_ = false;
+  bool reuse_port_ = false;
+  bool offload_wanted_;
+  wire::Endpoint local_;
+  wire::Endpoint peer_;      // Port 0: not connected.
+  std::set<Membership> memberships_;
+
+  // State that calls ask for.
+  std::atomic<int> error_{0};
+  bool read_shut_ = false;
+  bool write_shut_ = false;
+  Wanted wanted_;
+  base::Nanoseconds receive_timeout_ = base::kNever;
+  base::Nanoseconds send_timeout_ = base::kNever;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_SOCKET_H_

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options: the kernel's socket took them already, so their errors are the kernel's; what the ring
+// has to know is told to it, and what a ring cannot do takes the socket to the kernel.
+
+#include <linux/net_tstamp.h>
+#include <netinet/ip.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "api/sockets/faces.h"
+#include "api/sockets/host_addresses.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/socket.h"
+#include "fmt/format.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_socket.h"
+
+namespace xtreme::sockets {
+namespace {
+
+// SO_VMA_...
+constexpr int kUserData = 2801;
+constexpr int kShutdownRx = 2821;
+constexpr int kFirstVma = 2800;
+constexpr int kLastVma = 2829;
+
+int IntOf(const void* value, socklen_t length) {
+  if (length >= sizeof(int)) {
+    int number;
+    memcpy(&number, value, sizeof number);
+    return number;
+  }
+  return length >= 1 ? *static_cast<const uint8_t*>(value) : 0;
+}
+
+base::Nanoseconds TimeOf(const void* value, socklen_t length) {
+  timeval time{};
+  if (length < sizeof time) return base::kNever;
+  memcpy(&time, value, sizeof time);
+  const auto span = base::Seconds(time.tv_sec) + base::Microseconds(time.tv_usec);
+  return span == base::Nanoseconds(0) ? base::kNever : span;
+}
+
+wire::Ipv4Address AddressOf(const in_addr& address) {
+  return wire::Ipv4Address(ntohl(address.s_addr));
+}
+
+int KernelInt(int fd, int name, int otherwise) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  if (Kernel().getsockopt(fd, IPPROTO_IP, name, &value, &length) != 0) return otherwise;
+  return length == 1 ? *reinterpret_cast<uint8_t*>(&value) : value;
+}
+
+}  // namespace
+
+// What sends look at, from the kernel's socket to the ring's.
+void Socket::CopySettings() {
+  RingDoor* const ring = door();
+  if (ring == nullptr || type_ != SOCK_DGRAM) return;
+  int broadcast = 0;
+  socklen_t length = sizeof broadcast;
+  Kernel().getsockopt(fd_, SOL_SOCKET, SO_BROADCAST, &broadcast, &length);
+  const RingDoor::Entry entry(ring);
+  engine::UdpSocket* const socket = ring->ring().udp().Find(handle_);
+  if (socket == nullptr) return;
+  socket->settings.ttl = static_cast<uint8_t>(KernelInt(fd_, IP_TTL, 64));
+  socket->settings.tos = static_cast<uint8_t>(KernelInt(fd_, IP_TOS, 0));
+  socket->settings.multicast_ttl = static_cast<uint8_t>(KernelInt(fd_, IP_MULTICAST_TTL, 1));
+  socket->settings.multicast_loop = KernelInt(fd_, IP_MULTICAST_LOOP, 1) != 0;
+  socket->settings.broadcast = broadcast != 0;
+  // Flows that were resolved with the old ones are resolved anew.
+  ++ring->ring().core().host.routes_version;
+}
+
+int Socket::SetOption(int level, int name, const void* value, socklen_t length) {
+  if (level == SOL_SOCKET && name >= kFirstVma && name <= kLastVma) {
+    return SetVmaOption(name, value, length);
+  }
+  if (level == IPPROTO_IP) return SetIpOption(name, value, length);
+  if (level != SOL_SOCKET) return 0;
+  const bool on = IntOf(value, length) != 0;
+  switch (name) {
+    case SO_RCVTIMEO: receive_timeout_ = TimeOf(value, length); break;
+    case SO_SNDTIMEO: send_timeout_ = TimeOf(value, length); break;
+    case SO_REUSEPORT: reuse_port_ = on; break;
+    case SO_BROADCAST: CopySettings(); break;
+    case SO_TIMESTAMP: wanted_.timestamp_us = on; break;
+    case SO_TIMESTAMPNS: wanted_.timestamp_ns = on; break;
+    case SO_TIMESTAMPING: wanted_.timestamping = static_cast<uint32_t>(IntOf(value, length)); break;
+    case SO_RCVBUF:
+    case SO_RCVBUFFORCE:
+      queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));
+      break;
+    case SO_ATTACH_FILTER:
+    case SO_ATTACH_BPF: LeaveToKernel("a filter of packets is attached"); break;
+    case SO_ZEROCOPY: LeaveToKernel("SO_ZEROCOPY"); break;
+    default: break;
+  }
+  return 0;
+}
+
+int Socket::SetIpOption(int name, const void* value, socklen_t length) {
+  switch (name) {
+    case IP_TTL:
+    case IP_TOS:
+    case IP_MULTICAST_TTL:
+    case IP_MULTICAST_LOOP: CopySettings(); return 0;
+    case IP_PKTINFO: wanted_.packet_info = IntOf(value, length) != 0; return 0;
+    case IP_ADD_MEMBERSHIP:
+    case IP_DROP_MEMBERSHIP:
+    case IP_ADD_SOURCE_MEMBERSHIP:
+    case IP_DROP_SOURCE_MEMBERSHIP:
+    case IP_BLOCK_SOURCE:
+    case IP_UNBLOCK_SOURCE: return ChangeMembership(name, value, length);
+    case MCAST_JOIN_GROUP:
+    case MCAST_LEAVE_GROUP:
+    case MCAST_JOIN_SOURCE_GROUP:
+    case MCAST_LEAVE_SOURCE_GROUP:
+    case MCAST_BLOCK_SOURCE:
+    case MCAST_UNBLOCK_SOURCE:
+    case MCAST_MSFILTER:
+    case IP_MSFILTER: LeaveToKernel("it joins groups by protocol-independent options"); return 0;
+    case IP_RECVTTL:
+    case IP_RECVTOS:
+    case IP_RECVOPTS:
+    case IP_RETOPTS:
+    case IP_RECVERR:
+    case IP_RECVORIGDSTADDR:
+    case IP_OPTIONS:
+    case IP_HDRINCL:
+    case IP_TRANSPARENT:
+      if (IntOf(value, length) != 0) {
+        LeaveToKernel(fmt::format("IP option {} is the kernel's alone", name));
+      }
+      return 0;
+    default: return 0;
+  }
+}
+
+int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
+  Membership change;
+  in_addr interface{};
+  const bool sourced = name != IP_ADD_MEMBERSHIP && name != IP_DROP_MEMBERSHIP;
+  unsigned index = 0;
+  if (sourced) {
+    ip_mreq_source request{};
+    memcpy(&request, value, std::min<size_t>(length, sizeof request));
+    change.group = AddressOf(request.imr_multiaddr);
+    change.source = AddressOf(request.imr_sourceaddr);
+    interface = request.imr_interface;
+  } else {
+    ip_mreqn request{};
+    memcpy(&request, value, std::min<size_t>(length, sizeof request));
+    change.group = AddressOf(request.imr_multiaddr);
+    interface = request.imr_address;
+    if (length >= sizeof request) index = static_cast<unsigned>(request.imr_ifindex);
+  }
+  change.exclude = name == IP_BLOCK_SOURCE || name == IP_UNBLOCK_SOURCE;
+  if (index != 0) {
+    change.interface = InterfaceNamed(index);
+  } else if (!AddressOf(interface).IsAny()) {
+    change.interface = InterfaceOf(AddressOf(interface));
+  } else if (const auto departure = DepartureTo(fd_, {change.group, 9})) {
+    change.interface = departure->interface;
+  }
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const bool joins = name == IP_ADD_MEMBERSHIP || name == IP_ADD_SOURCE_MEMBERSHIP ||
+                     name == IP_BLOCK_SOURCE;
+  if (joins) {
+    memberships_.insert(change);
+    if (path() == Path::kOffloaded) JoinOnRing(change);
+    return 0;
+  }
+  memberships_.erase(change);
+  if (path() != Path::kOffloaded) return 0;
+  const RingDoor::Entry entry(door());
+  const auto source = change.source.IsAny() ? std::nullopt : std::optional(change.source);
+  const uint64_t cookie = 1 + change.group.value();
+  const engine::Outcome outcome =
+      door()->ring().udp().Leave(handle_, {change.group, 0}, source, cookie);
+  if (outcome.ok()) door()->Await(handle_, cookie);
+  return 0;
+}
+
+int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
+  if (name == kShutdownRx) return Shutdown(SHUT_RD);
+  if (name != kUserData) return -ENOPROTOOPT;
+  if (length != sizeof user_data) return -EINVAL;
+  memcpy(&user_data, value, sizeof user_data);
+  return 0;
+}
+
+bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
+  if (level != SOL_SOCKET) return false;
+  if (name == kUserData) {
+    *result = *length == sizeof user_data ? 0 : -EINVAL;
+    if (*result == 0) memcpy(value, &user_data, sizeof user_data);
+    return true;
+  }
+  if (name >= kFirstVma && name <= kLastVma) {
+    *result = -ENOPROTOOPT;
+    return true;
+  }
+  if (name != SO_ERROR || path() != Path::kOffloaded || *length < sizeof(int)) return false;
+  const RingDoor::Entry entry(door());
+  const int error = TakeError();
+  if (error == 0) return false;
+  memcpy(value, &error, sizeof error);
+  *length = sizeof error;
+  *result = 0;
+  return true;
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which way a socket goes: onto a ring, or to the kernel and why.
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "api/sockets/faces.h"
+#include "api/sockets/host_addresses.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/log.h"
+#include "api/sockets/socket.h"
+#include "stack/packet/buffer_pool.h"
+#include "stack/wire/address_text.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::sockets {
+namespace {
+
+// Cookies of operations on a socket's handle.
+constexpr uint64_t kOpenCookie = 0;
+
+int IntOption(int fd, int level, int name) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  return Kernel().getsockopt(fd, level, name, &value, &length) == 0 ? value : 0;
+}
+
+std::string DeviceOf(int fd) {
+  char name[32] = {};
+  socklen_t length = sizeof name - 1;
+  const bool known = Kernel().getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &length) == 0;
+  return known ? name : "";
+}
+
+}  // namespace
+
+Socket::Socket(Faces* faces, int fd, int type, bool nonblocking)
+    : user_data(static_cast<uint64_t>(fd)),
+      faces_(faces),
+      fd_(fd),
+      type_(type),
+      nonblocking_(nonblocking),
+      offload_wanted_(faces->OffloadsThisThread()) {
+  if (faces->settings().socketxtreme) taker_ = Taker::kCompletions;
+}
+
+Socket::~Socket() = default;
+
+void Socket::Decide() {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (path() == Path::kUndecided) DecideLocked();
+}
+
+// Reasons that no ring can change; "": none.
+std::string Socket::WhyNot() const {
+  if (!faces_->enabled()) return "no RDMA device";
+  if (!offload_wanted_) return "offloading is off for its thread";
+  if (type_ != SOCK_DGRAM) return "streams are not offloaded";
+  if (reuse_port_) return "SO_REUSEPORT: the kernel divides datagrams among its sockets";
+  if (local_.address.IsLoopback()) return "bound to a loopback address";
+  std::string line;
+  const Role role = peer_.port != 0 ? Role::kUdpConnect : Role::kUdpReceiver;
+  if (!faces_->rules().Offloads(role, local_, peer_, &line)) return "rule: " + line;
+  return "";
+}
+
+void Socket::DecideLocked() {
+  std::string why = WhyNot();
+  if (!why.empty()) return LeaveToKernelLocked(why);
+  std::string interface = DeviceOf(fd_);
+  const bool own_address = !local_.address.IsAny() && !local_.address.IsMulticast();
+  if (interface.empty() && own_address) interface = InterfaceOf(local_.address);
+  if (interface.empty() && peer_.port != 0) {
+    const auto departure = DepartureTo(fd_, peer_);
+    if (!departure) return LeaveToKernelLocked("its peer is in this host, or has no route");
+    interface = departure->interface;
+  }
+  if (interface.empty() && !memberships_.empty()) interface = memberships_.begin()->interface;
+  RingDoor* const door =
+      interface.empty() ? faces_->AnyDoor(&why) : faces_->DoorOf(interface, &why);
+  if (door == nullptr) return LeaveToKernelLocked(why);
+  if (!OpenOn(door)) return;
+  Log(LogLevel::kDebug, "fd {}: offloaded on {} as {}", fd_, door->interface(),
+      wire::ToString(local_));
+}
+
+bool Socket::OpenOn(RingDoor* door) {
+  const RingDoor::Entry entry(door);
+  engine::UdpOptions options{.local = local_,
+                             .reuse = IntOption(fd_, SOL_SOCKET, SO_REUSEADDR) != 0,
+                             .kernel_socket = fd_};
+  engine::Udp& udp = door->ring().udp();
+  engine::Outcome outcome = udp.Open(options, &handle_);
+  if (outcome.ok()) {
+    door->Register(handle_, this);
+    outcome = door->Await(handle_, kOpenCookie);
+    if (!outcome.ok()) {
+      door->Forget(handle_, this);
+      udp.Close(handle_, /*detach=*/true);
+    }
+  }
+  if (!outcome.ok()) {
+    LeaveToKernelLocked(outcome.text);
+    return false;
+  }
+  door_.store(door, std::memory_order_release);
+  path_.store(Path::kOffloaded, std::memory_order_release);
+  CopySettings();
+  for (const Membership& each : memberships_) {
+    if (!JoinOnRing(each)) return false;
+  }
+  if (peer_.port != 0) udp.Connect(handle_, peer_, kOpenCookie);
+  Mark();
+  return true;
+}
+
+bool Socket::JoinOnRing(const Membership& membership) {
+  RingDoor* const ring = door();
+  if (membership.interface != ring->interface()) {
+    LeaveToKernelLocked("it joined a group on " + membership.interface + ", its ring is on " +
+                        ring->interface());
+    return false;
+  }
+  const RingDoor::Entry entry(ring);
+  const auto source =
+      membership.source.IsAny() ? std::nullopt : std::optional(membership.source);
+  const uint64_t cookie = 1 + membership.group.value();
+  engine::Outcome outcome =
+      ring->ring().udp().Join(handle_, {membership.group, 0}, source,
+                              membership.exclude ? uint32_t{engine::kExcludeSource} : 0, cookie);
+  if (outcome.ok()) outcome = ring->Await(handle_, cookie);
+  if (outcome.ok()) return true;
+  LeaveToKernelLocked(outcome.text);
+  return false;
+}
+
+void Socket::LeaveToKernel(const std::string& reason) {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  LeaveToKernelLocked(reason);
+}
+
+void Socket::LeaveToKernelLocked(const std::string& reason) {
+  if (path() == Path::kKernel) return;
+  reason_ = reason;
+  TakeDown();
+  path_.store(Path::kKernel, std::memory_order_release);
+  faces_->CountLeft(reason);
+  Log(LogLevel::kDetails, "fd {} is left to the kernel: {}", fd_, reason);
+  // Who waits on the ring's side goes on at the kernel's.
+  Change(0, ~uint32_t{0}, EPOLLHUP);
+}
+
+void Socket::TakeDown() {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return;
+  {
+    const RingDoor::Entry entry(ring);
+    ring->ring().udp().Close(handle_, /*detach=*/true);
+    ring->Forget(handle_, this);
+    for (Received& packet : queue_) Release(&packet);
+    queue_.clear();
+    queued_bytes_ = 0;
+    for (packet::Buffer* held : held_) packet::BufferPool::ReleaseChain(held);
+    held_.clear();
+    // The port is the kernel socket's alone again when this returns.
+    const Passage passage;
+    ring->ring().core().host.control->RunAndWait([] {});
+  }
+  door_.store(nullptr, std::memory_order_release);
+  handle_ = 0;
+  Change(0, ~uint32_t{0}, 0);
+}
+
+void Socket::Close() {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  TakeDown();
+  path_.store(Path::kKernel, std::memory_order_release);
+  // A sleeper looks, and finds it gone.
+  Change(0, ~uint32_t{0}, EPOLLHUP);
+  SayGone();
+}
+
+void Socket::BecomeParents() {
+  door_.store(nullptr);
+  queue_.clear();
+  held_.clear();
+  path_.store(Path::kParents);
+}
+
+void Socket::TakeByCalls() {
+  if (taker_ == Taker::kUndecided) taker_ = Taker::kCalls;
+}
+
+void Socket::TakeByCompletions() {
+  if (taker_ == Taker::kCompletions) return;
+  taker_ = Taker::kCompletions;
+  // What came before belongs to the same stream of completions.
+  for (const Received& packet : queue_) {
+    door()->Tell({.socket = this, .events = kPacketHappened, .packet = packet});
+  }
+  queue_.clear();
+  queued_bytes_ = 0;
+  Mark();
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the ring's completions to the socket's queue, and from there to the program.
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "api/sockets/faces.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/socket.h"
+#include "api/sockets/waiting.h"
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/ring.h"
+
+namespace xtreme::sockets {
+namespace {
+
+constexpr uint32_t kReadable = EPOLLIN | EPOLLRDNORM;
+// What a queued datagram is charged beside its bytes, so that small ones are bounded too.
+constexpr uint32_t kQueuedOverhead = 512;
+
+}  // namespace
+
+void Socket::OnCompletion(const engine::Completion& completion) {
+  switch (completion.kind) {
+    case engine::Kind::kPacket: return OnPacket(completion);
+    case engine::Kind::kError:
+      // Of unconnected sockets Linux tells such errors only to who asked for IP_RECVERR.
+      if (peer_.port == 0 || completion.status == 0) return;
+      error_.store(completion.status, std::memory_order_relaxed);
+      if (taker_ == Taker::kCompletions) door()->Tell({.socket = this, .events = EPOLLERR});
+      return Mark();
+    default: return;
+  }
+}
+
+void Socket::OnPacket(const engine::Completion& completion) {
+  Received packet = ReceivedFrom(completion);
+  ++counters_.received;
+  counters_.received_bytes += packet.length;
+  counters_.slow_path += (completion.flags & engine::kSlowPath) != 0;
+  if (wanted_.timestamp_us || wanted_.timestamp_ns || wanted_.timestamping != 0 || callback_) {
+    clock_gettime(CLOCK_REALTIME, &packet.arrival);
+  }
+  if (read_shut_) return Release(&packet);
+  if (callback_) {
+    // In a copy: the callback may take itself off.
+    const ReceiveCallback callback = callback_;
+    const Verdict verdict = callback(*this, packet);
+    counters_.by_callback += verdict != Verdict::kQueue;
+    if (verdict == Verdict::kDrop) return Release(&packet);
+    if (verdict == Verdict::kHold) return Hold(packet);
+  }
+  if (taker_ == Taker::kCompletions) {
+    return door()->Tell({.socket = this, .events = kPacketHappened, .packet = packet});
+  }
+  Queue(packet);
+}
+
+void Socket::Queue(const Received& packet) {
+  const uint32_t charge = packet.length + kQueuedOverhead;
+  if (queued_bytes_ + charge > queue_limit_) {
+    ++counters_.dropped;
+    Received dropped = packet;
+    return Release(&dropped);
+  }
+  queued_bytes_ += charge;
+  queue_.push_back(packet);
+  Change(kReadable, 0, kReadable);
+}
+
+// The mask from the state.
+void Socket::Mark() {
+  uint32_t begin = EPOLLOUT | EPOLLWRNORM;
+  if (!queue_.empty() || read_shut_) begin |= kReadable;
+  if (read_shut_) begin |= EPOLLRDHUP;
+  if (read_shut_ && write_shut_) begin |= EPOLLHUP;
+  if (error_.load(std::memory_order_relaxed) != 0) begin |= EPOLLERR;
+  const uint32_t before = mask();
+  Change(begin, ~begin, begin & ~before);
+}
+
+uint32_t Socket::Look() { return mask(); }
+
+int Socket::TakeError() {
+  const int error = error_.exchange(0, std::memory_order_relaxed);
+  if (error != 0) Mark();
+  return error;
+}
+
+ssize_t Socket::TakeOne(ReceiveRequest* request) {
+  Received& front = queue_.front();
+  request->about = front;
+  size_t copied = 0;
+  size_t room = 0;
+  Received rest = front;
+  for (const iovec& part : request->to) {
+    room += part.iov_len;
+    if (request->took != nullptr || copied >= front.length) continue;
+    // A link at a time from where the last part ended.
+    const size_t taken = CopyOut(rest, part.iov_base, part.iov_len);
+    copied += taken;
+    if (copied >= front.length) continue;
+    // Nothing is released: the packet is still `front`'s.
+    size_t skip = taken;
+    rest.length -= static_cast<uint32_t>(taken);
+    while (skip > 0) {
+      const auto there = static_cast<size_t>(rest.buffer->data + rest.buffer->length - rest.data);
+      const size_t step = std::min(skip, there);
+      rest.data += step;
+      skip -= step;
+      if (step == there && rest.buffer->next != nullptr) {
+        rest.buffer = rest.buffer->next;
+        rest.data = rest.buffer->data;
+      }
+    }
+  }
+  const size_t whole = front.length;
+  if (request->took == nullptr && whole > room) request->message_flags |= MSG_TRUNC;
+  if ((request->flags & MSG_PEEK) == 0) {
+    queued_bytes_ -= front.length + kQueuedOverhead;
+    if (request->took != nullptr) {
+      *request->took = front;
+      held_.insert(front.buffer);
+    } else {
+      Release(&front);
+    }
+    queue_.pop_front();
+    if (queue_.empty()) Mark();
+  }
+  if (request->took != nullptr || (request->flags & MSG_TRUNC) != 0) {
+    return static_cast<ssize_t>(whole);
+  }
+  return static_cast<ssize_t>(copied);
+}
+
+ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
+  if (path() != Path::kOffloaded) return kAskKernel;
+  // Another's completions are not stolen.
+  if (taker_ == Taker::kCompletions) return -EOPNOTSUPP;
+  if (const int error = TakeError(); error != 0) return -error;
+  if (queue_.empty()) return read_shut_ ? 0 : -EAGAIN;
+  return TakeOne(request);
+}
+
+ssize_t Socket::Receive(ReceiveRequest* request) {
+  if (path() == Path::kUndecided && bound_) Decide();
+  if (path() != Path::kOffloaded) return kAskKernel;
+  if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
+  return Blocking(request->flags, receive_timeout_, EPOLLIN, [this, request] {
+    return TakeDatagram(request);
+  });
+}
+
+ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events,
+                         const std::function<ssize_t()>& take) {
+  const bool waits = !nonblocking() && (flags & MSG_DONTWAIT) == 0;
+  Waiting waiting(waits ? limit : base::Nanoseconds(0), faces_->settings().rx_poll);
+  for (;;) {
+    RingDoor* const ring = door();
+    if (ring == nullptr) return kAskKernel;
+    {
+      const RingDoor::Entry entry(ring);
+      ssize_t result = take();
+      if (result == -EAGAIN) {
+        ring->Progress();
+        result = take();
+      }
+      if (result != -EAGAIN || !waits) return result;
+    }
+    const int waited = waiting.Once(this, ring, events);
+    if (waited != 0) return waited;
+  }
+}
+
+int Socket::ReadableBytes() {
+  if (path() == Path::kUndecided && bound_) Decide();
+  RingDoor* const ring = door();
+  if (ring == nullptr) return kAskKernel;
+  const RingDoor::Entry entry(ring);
+  ring->Progress();
+  return queue_.empty() ? 0 : static_cast<int>(queue_.front().length);
+}
+
+int Socket::Shutdown(int how) {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const int result = Kernel().shutdown(fd_, how) == 0 ? 0 : -errno;
+  RingDoor* const ring = door();
+  if (ring == nullptr || result != 0) return result;
+  const RingDoor::Entry entry(ring);
+  if (how != SHUT_WR) read_shut_ = true;
+  if (how != SHUT_RD) write_shut_ = true;
+  Mark();
+  return 0;
+}
+
+int Socket::Free(packet::Buffer* packet) {
+  const auto found = held_.find(packet);
+  if (found == held_.end()) return -ENOENT;
+  held_.erase(found);
+  packet::BufferPool::ReleaseChain(packet);
+  return 0;
+}
+
+}  // namespace xtreme::sockets

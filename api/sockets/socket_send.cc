@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sending: by the ring, or by the kernel's socket of the same name where the ring does not lead.
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "api/sockets/faces.h"
+#include "api/sockets/host_addresses.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/socket.h"
+#include "stack/wire/udp.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::sockets {
+namespace {
+
+constexpr int kDummy = 0x400;  // VMA_SND_FLAGS_DUMMY.
+
+size_t LengthOf(std::span<const iovec> parts) {
+  size_t length = 0;
+  for (const iovec& part : parts) length += part.iov_len;
+  return length;
+}
+
+// The parts in one piece: in place, else in `scratch`.
+std::span<const uint8_t> Gather(std::span<const iovec> parts, std::vector<uint8_t>* scratch) {
+  if (parts.size() == 1) return {static_cast<const uint8_t*>(parts[0].iov_base), parts[0].iov_len};
+  for (const iovec& part : parts) {
+    const auto* bytes = static_cast<const uint8_t*>(part.iov_base);
+    scratch->insert(scratch->end(), bytes, bytes + part.iov_len);
+  }
+  return *scratch;
+}
+
+}  // namespace
+
+ssize_t Socket::SendByKernel(const SendRequest& request) const {
+  sockaddr_in to{};
+  msghdr message{.msg_iov = const_cast<iovec*>(request.from.data()),
+                 .msg_iovlen = request.from.size()};
+  if (request.to != nullptr) {
+    to = ToSockaddr(*request.to);
+    message.msg_name = &to;
+    message.msg_namelen = sizeof to;
+  }
+  const ssize_t sent = Kernel().sendmsg(fd_, &message, request.flags & ~kDummy);
+  return sent < 0 ? -errno : sent;
+}
+
+ssize_t Socket::Send(const SendRequest& request) {
+  if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
+    const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+    // As the kernel does at the first send: any address, a port of its choice.
+    if (!DepartureTo(fd_, *request.to)) {
+      LeaveToKernelLocked("its first datagram stays in this host, or has no route");
+    } else if (!bound_) {
+      sockaddr_in any = ToSockaddr({});
+      if (const int bound = Bind(any); bound != 0) return bound;
+    }
+  }
+  if (path() != Path::kOffloaded) return kAskKernel;
+  return SendDatagram(request);
+}
+
+ssize_t Socket::SendDatagram(const SendRequest& request) {
+  if ((request.flags & (MSG_OOB | MSG_MORE | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
+  if (write_shut_) return -EPIPE;
+  if (const int error = TakeError(); error != 0) return -error;
+  if (request.to == nullptr && peer_.port == 0) return -EDESTADDRREQ;
+  if (request.to != nullptr && request.to->port == 0) return -EINVAL;
+  const size_t length = LengthOf(request.from);
+  if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
+  std::vector<uint8_t> scratch;
+  const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
+  const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};
+  const bool warm = (request.flags & kDummy) != 0;
+  const engine::SendOptions options{.flags = warm ? uint32_t{engine::kWarm} : 0};
+  const auto send_once = [&]() -> engine::SendResult {
+    engine::Udp& udp = door()->ring().udp();
+    engine::UdpSocket* const socket = udp.Find(handle_);
+    if (socket == nullptr) return engine::SendResult::kRefusedState;
+    return request.to == nullptr ? udp.Send(socket, payload, options)
+                                 : udp.SendTo(socket, *request.to, payload, options);
+  };
+  return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+    if (path() != Path::kOffloaded) return kAskKernel;
+    switch (send_once()) {
+      case engine::SendResult::kRefusedSqFull:
+      case engine::SendResult::kRefusedBuffers: return -EAGAIN;
+      case engine::SendResult::kRefusedRoute: return SendByKernel(request);
+      case engine::SendResult::kRefusedSize: return -EMSGSIZE;
+      case engine::SendResult::kRefusedState: return -ENETDOWN;
+      // A neighbour that does not answer yet, and as many datagrams as it may have wait for it: the
+      // kernel drops the next ones too.
+      case engine::SendResult::kRefusedNeighbour:
+      default: break;
+    }
+    ++counters_.sent;
+    counters_.sent_bytes += length;
+    return static_cast<ssize_t>(length);
+  });
+}
+
+}  // namespace xtreme::sockets

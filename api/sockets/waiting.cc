@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/waiting.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "api/sockets/kernel_calls.h"
+#include "xtreme/engine/ring.h"
+
+namespace xtreme::sockets {
+namespace {
+
+timespec ToTimespec(base::Nanoseconds time) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  return {.tv_sec = time.count() / kSecond, .tv_nsec = time.count() % kSecond};
+}
+
+}  // namespace
+
+base::Nanoseconds SteadyNow() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return base::Seconds(now.tv_sec) + base::Nanoseconds(now.tv_nsec);
+}
+
+bool CallsAreRestarted() {
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    struct sigaction action{};
+    if (sigaction(signal, nullptr, &action) != 0) continue;
+    const bool handled = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+    if (handled && (action.sa_flags & SA_RESTART) == 0) return false;
+  }
+  return true;
+}
+
+int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
+                 base::Nanoseconds until, const sigset_t* signals) {
+  Sleeper& sleeper = Sleeper::OfThread();
+  std::vector<pollfd> fds(others.begin(), others.end());
+  for (RingDoor* door : doors) {
+    const RingDoor::Entry entry(door);
+    if (!door->Arm()) return 1;
+    fds.push_back({.fd = door->fd(), .events = POLLIN});
+  }
+  fds.push_back({.fd = sleeper.fd(), .events = POLLIN});
+  timespec left{};
+  if (until != base::kNever) {
+    left = ToTimespec(base::Later(until - SteadyNow(), base::Nanoseconds(0)));
+  }
+  const int ready =
+      Kernel().ppoll(fds.data(), fds.size(), until == base::kNever ? nullptr : &left, signals);
+  if (ready < 0) return -errno;
+  int ours = 0;
+  for (size_t i = 0; i < fds.size(); ++i) {
+    if (i < others.size()) others[i].revents = fds[i].revents;
+    if (i >= others.size() && fds[i].revents != 0) ours = 1;
+  }
+  if (ours != 0) sleeper.Rest();
+  return ours;
+}
+
+Waiting::Waiting(base::Nanoseconds limit, int64_t polls)
+    : until_(limit == base::kNever || limit == base::Nanoseconds(0) ? limit : SteadyNow() + limit),
+      polls_left_(polls) {}
+
+int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
+  constexpr int64_t kBetweenLooks = 64;
+  if (polls_left_ != 0) {
+    if (polls_left_ > 0) --polls_left_;
+    const bool looks = until_ != base::kNever && polls_left_ % kBetweenLooks == 0;
+    return looks && SteadyNow() >= until_ ? -EAGAIN : 0;
+  }
+  if (until_ != base::kNever && SteadyNow() >= until_) return -EAGAIN;
+  Sleeper::OfThread().Rest();
+  const Attachment attachment(watched, &Sleeper::OfThread());
+  {
+    const RingDoor::Entry entry(door);
+    door->Progress();
+  }
+  if ((watched->mask() & (events | EPOLLERR | EPOLLHUP)) != 0) return 0;
+  if (watched->door() != door) return 0;
+  RingDoor* const doors[] = {door};
+  const int slept = SleepOnRings(doors, {}, until_, nullptr);
+  if (slept == -EINTR) return CallsAreRestarted() ? 0 : -EINTR;
+  return 0;
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waiting: how a call that blocks waits: it polls for a while, then sleeps in the kernel.
+//
+// Invariant: before it sleeps it is a watcher of what it waits for, the ring is armed, and it has
+// looked once more; so nothing comes unseen. A poll for ever never sleeps.
+// Units: nanoseconds of CLOCK_MONOTONIC. Threads: an object is its thread's.
+
+#ifndef XTREME_API_SOCKETS_WAITING_H_
+#define XTREME_API_SOCKETS_WAITING_H_
+
+#include <poll.h>
+
+#include <csignal>
+#include <span>
+#include <vector>
+
+#include "api/sockets/ring_door.h"
+#include "api/sockets/watch.h"
+#include "stack/base/time.h"
+
+namespace xtreme::sockets {
+
+base::Nanoseconds SteadyNow();
+
+// Whether every handler the program has installed asks for interrupted calls to go on
+// (SA_RESTART), so that one that was interrupted does.
+bool CallsAreRestarted();
+
+// Sleeps until a ring has something for somebody, one of `others` is ready, the calling thread's
+// Sleeper is told, or `until`. `others` get their revents. 1: something may have happened at a ring
+// or the Sleeper. 0: only what `others` say, or the time is over. -EINTR.
+int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
+                 base::Nanoseconds until, const sigset_t* signals);
+
+class Waiting {
+ public:
+  // `limit`: how long in all; `polls`: how often before it sleeps (-1: always).
+  Waiting(base::Nanoseconds limit, int64_t polls);
+
+  // Between two looks at `watched`, on the ring of `door`. 0: look again. -EAGAIN: the time is
+  // over. -EINTR.
+  int Once(Pollable* watched, RingDoor* door, uint32_t events);
+
+ private:
+  const base::Nanoseconds until_;
+  int64_t polls_left_;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_WAITING_H_

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pollable: what can become ready; Watcher: who wants to be told; Sleeper: a thread that sleeps.
+//
+// Invariant: the mask is written first and the watchers are told then; who attaches first and looks
+// at the mask then misses nothing.
+// Threads: any. A watcher is told with the watched thing's list locked: it must not attach or
+// detach inside.
+
+#ifndef XTREME_API_SOCKETS_WATCH_H_
+#define XTREME_API_SOCKETS_WATCH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace xtreme::sockets {
+
+class RingDoor;
+
+class Watcher {
+ public:
+  // `events`: epoll bits that happened just now; they need not be new in the mask.
+  virtual void Told(uint32_t events) = 0;
+  // The watched thing ends; it has forgotten its watchers.
+  virtual void Gone() {}
+
+ protected:
+  ~Watcher() = default;
+};
+
+class Pollable {
+ public:
+  virtual ~Pollable() = default;
+
+  // Epoll bits that hold now.
+  uint32_t mask() const { return mask_.load(std::memory_order_seq_cst); }
+  // The mask after what waits outside has been looked at.
+  virtual uint32_t Look() { return mask(); }
+  // The ring whose progress makes it ready; null: none, or several.
+  virtual RingDoor* door() const { return nullptr; }
+  // Adds the rings that can make it ready and are not in `doors` yet.
+  virtual void AddDoors(std::vector<RingDoor*>* doors) const;
+
+  void Attach(Watcher* watcher);
+  void Detach(Watcher* watcher);
+
+ protected:
+  // Bits that begin and end to hold, and those that happened (again): watchers are told of these.
+  void Change(uint32_t begin, uint32_t end, uint32_t happened);
+  // Tells every watcher that this ends.
+  void SayGone();
+
+ private:
+  std::atomic<uint32_t> mask_{0};
+  std::mutex mutex_;
+  std::vector<Watcher*> watchers_;
+};
+
+// The calling thread's: an fd that is readable from Told() to Rest().
+class Sleeper final : public Watcher {
+ public:
+  Sleeper();
+  ~Sleeper();
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  static Sleeper& OfThread();
+
+  void Told(uint32_t events) override;
+  void Rest();
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// For the time of a wait.
+class Attachment {
+ public:
+  Attachment(Pollable* watched, Watcher* watcher) : watched_(watched), watcher_(watcher) {
+    watched_->Attach(watcher_);
+  }
+  ~Attachment() { watched_->Detach(watcher_); }
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+
+ private:
+  Pollable* const watched_;
+  Watcher* const watcher_;
+};
+
+}  // namespace xtreme::sockets
+
+#endif  // XTREME_API_SOCKETS_WATCH_H_
