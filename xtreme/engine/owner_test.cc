@@ -5,10 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_group.h"
 #include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/testing/ring_fixture.h"
@@ -50,6 +53,48 @@ TEST_F(OwnerTest, ReleasingPostingAndWakingAreForAnyThread) {
     ring->Wake();
   });
   EXPECT_EQ(Kinds(PollAll()), std::vector<Kind>{Kind::kPosted});
+}
+
+TEST_F(OwnerTest, OtherThreadsReleaseWhileTheOwnerPollsAndNothingIsLost) {
+  Open();
+  OpenSocket(7000);
+  const packet::BufferPool& pool = *ring->core().device.pool;
+  const uint32_t before = pool.free_count() + queue().posted();
+  constexpr int kPackets = 4'000;
+  std::mutex mutex;
+  std::vector<packet::Buffer*> handed_over;
+  std::atomic<int> released{0};
+  const auto release = [&] {
+    while (released < kPackets) {
+      std::vector<packet::Buffer*> taken;
+      {
+        const std::lock_guard lock(mutex);
+        taken.swap(handed_over);
+      }
+      for (packet::Buffer* buffer : taken) packet::BufferPool::Release(buffer);
+      released += static_cast<int>(taken.size());
+      if (taken.empty()) std::this_thread::yield();
+    }
+  };
+  std::thread first(release);
+  std::thread second(release);
+  for (int injected = 0, received = 0; received < kPackets;) {
+    while (injected < kPackets && queue().posted() > 0) injected += Inject({});
+    const auto got = PollOnce();
+    for (const Completion& packet : got) {
+      if (packet.kind != Kind::kPacket) continue;
+      ++received;
+      const std::lock_guard lock(mutex);
+      handed_over.push_back(packet.buffer);
+    }
+    if (got.empty()) ring->Wake();  // The next poll looks at what came back.
+  }
+  first.join();
+  second.join();
+  ring->Wake();
+  PollAll();
+  EXPECT_EQ(pool.free_count() + queue().posted(), before);
+  EXPECT_GT(Counter("pool", "foreign_returns"), 0u);
 }
 
 #if XTREME_DEBUG
