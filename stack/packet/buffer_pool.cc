@@ -149,9 +149,15 @@ bool BufferPool::ReleaseByForeign(Buffer* buffer) {
                                                   std::memory_order_relaxed));
   const bool last = (word & kForeignMerged) && ForeignCount(word) == 0;
   const bool queue = (word & kForeignQueued) && !(old_word & kForeignQueued);
+  if (!last && !queue) return false;
   // Until the push the pool counts on us, retired or not (MergeAtRetirement); after it, do not
   // look.
-  if ((last || queue) && !pool->PushReturn(buffer)) pool->DropOutstanding(1);
+  const std::shared_ptr<ReturnBell> bell = (word & kForeignLent) != 0 ? pool->bell_ : nullptr;
+  if (!pool->PushReturn(buffer)) {
+    pool->DropOutstanding(1);
+  } else if (bell != nullptr) {
+    bell->Ring();
+  }
   return last;
 }
 

@@ -28,6 +28,13 @@ inline uintptr_t ThreadToken() {
   return reinterpret_cast<uintptr_t>(&token);
 }
 
+// Called on any thread, also after the pool is gone.
+class ReturnBell {
+ public:
+  virtual ~ReturnBell() = default;
+  virtual void Ring() = 0;
+};
+
 class BufferPool {
  public:
   enum class Hugepages {
@@ -125,6 +132,9 @@ class BufferPool {
     returned_ = returned;
     return_context_ = context;
   }
+  // Rung by another thread that returned a lent buffer, so that the owner drains returns. Before
+  // the first buffer is lent, once.
+  void SetBell(std::shared_ptr<ReturnBell> bell) { bell_ = std::move(bell); }
 
   // Whether other threads have returned anything: one load, no system call, no locked instruction.
   bool HasReturns() const { return returns_.load(std::memory_order_relaxed) != nullptr; }
@@ -222,6 +232,7 @@ class BufferPool {
   Counters counters_;
   void (*returned_)(void* context, uint64_t loan) = nullptr;
   void* return_context_ = nullptr;
+  std::shared_ptr<ReturnBell> bell_;  // Read by any thread once a buffer is lent.
 
   // Any thread.
   std::atomic<uintptr_t> owner_{0};

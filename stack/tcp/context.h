@@ -101,6 +101,9 @@ class Sink {
 
   virtual Taken Transmit(Pcb& pcb, const Outgoing& outgoing) = 0;
 
+  // Segments that Transmit would take now, one after the other.
+  virtual uint32_t Room() const { return UINT32_MAX; }
+
   // `bytes` of payload, next in order: the sink owns the chain from now on. `stamp` is that of the
   // segment they came in. False, and nothing taken, when there is no room: Pcb::Deliver follows.
   virtual bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) = 0;

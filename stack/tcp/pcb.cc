@@ -98,6 +98,8 @@ SendResult Pcb::WouldSend(uint32_t bytes) const {
   if (bytes + queue_.unsent_bytes() > CongestionRoom()) {
     return InRecovery() ? SendResult::kRecovery : SendResult::kCongestion;
   }
+  const uint32_t segments = (bytes + queue_.unsent_bytes() + smss_ - 1) / smss_;
+  if (context_->sink->Room() < segments) return SendResult::kDevice;
   return SendResult::kSent;
 }
 

@@ -134,6 +134,10 @@ class Pcb {
                   base::Nanoseconds now);
   // What Send of `bytes` with now_or_fail would say.
   SendResult WouldSend(uint32_t bytes) const;
+  // A send was refused because the sink had no room, and it still has not.
+  bool WaitsForSink() const {
+    return Has(kWantsSpace) && Has(kWantsNow) && WouldSend(refused_bytes_) == SendResult::kDevice;
+  }
   // How many bytes Send would take without refusing.
   uint32_t SendRoom() const;
 

@@ -147,6 +147,8 @@ void Stack::OnRoom(base::Nanoseconds now) {
   while (Connection* const connection = tables_->blocked.PopFront()) {
     connection->OnRoom(now);
     Schedule(*connection);
+    const bool waits = !connection->blocked_hook_.linked() && connection->WaitsForSink();
+    if (waits) tables_->blocked.PushBack(*connection);
     if (connection->blocked_hook_.linked()) return;
   }
 }

@@ -66,6 +66,8 @@ class Device {
   // kReferenced also when the bytes were copied but the segment has Segment::kWantWire. After
   // kRefused, Stack::OnRoom is due when there is room.
   virtual Sink::Taken Transmit(const OutgoingFrame& frame) = 0;
+  // Frames that Transmit would take now: a send with now_or_fail asks before it takes any byte.
+  virtual uint32_t Room() const { return UINT32_MAX; }
 
  protected:
   ~Device() = default;
@@ -269,6 +271,7 @@ class Stack final : private Sink {
  private:
   // Sink.
   Taken Transmit(Pcb& pcb, const Outgoing& outgoing) override;
+  uint32_t Room() const override { return device_->Room(); }
   bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
   void OnEvents(Pcb& pcb) override;
   void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) override;

@@ -52,6 +52,9 @@ bool Stack::MayPromiseDone(const Send& send) const {
 SendResult Stack::After(Connection& connection, const Send& send, SendResult result) {
   tables_->dones_promised += send.want_done && !IsRefused(result);
   Schedule(connection);
+  if (result == SendResult::kDevice && !connection.blocked_hook_.linked()) {
+    tables_->blocked.PushBack(connection);
+  }
   return result;
 }
 

@@ -139,6 +139,8 @@ class Tcp {
   uint32_t sockets() const;
   // Of the ring: calls `visit` for each counter of the stack.
   void VisitCounters(const CounterVisitor& visit) const;
+  // Of its tables, the pool's buffers not included.
+  size_t memory_bytes() const;
   // Null when the ring has no TCP.
   const tcp::Stack* stack() const { return stack_.get(); }
 

@@ -19,6 +19,7 @@
 namespace xtreme::engine {
 
 Outcome Tcp::Shutdown(Handle handle) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "shutdown: no such socket"};
   if (socket->connection == nullptr ||
@@ -31,6 +32,7 @@ Outcome Tcp::Shutdown(Handle handle) {
 }
 
 Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "close: no such socket"};
   socket->closed = true;
@@ -54,6 +56,7 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
 }
 
 Outcome Tcp::Detach(Handle handle, base::Nanoseconds timeout) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "detach: no such socket"};
   socket->detached = true;
@@ -61,6 +64,7 @@ Outcome Tcp::Detach(Handle handle, base::Nanoseconds timeout) {
 }
 
 Outcome Tcp::Abort(Handle handle) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "abort: no such socket"};
   if (socket->state != TcpSocket::State::kOpen) return Close(handle);

@@ -55,6 +55,7 @@ host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address loc
 }
 
 Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
+  core_->CheckOwner();
   constexpr const char* kAction = "connect";
   if (Outcome admitted = Admit(kAction, options.settings); !admitted.ok()) return admitted;
   const wire::Endpoint& peer = options.peer;

@@ -2,6 +2,7 @@
 
 #include "xtreme/engine/tcp_device.h"
 
+#include <algorithm>
 #include <array>
 
 #include "stack/wire/tcp_template.h"
@@ -48,6 +49,11 @@ tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
     return tcp::Sink::Taken::kRefused;
   }
   return referred ? tcp::Sink::Taken::kReferenced : tcp::Sink::Taken::kCopied;
+}
+
+uint32_t TcpDevice::Room() const {
+  if (core_->SendRoom() == 0 || core_->sends.full()) core_->Reap();
+  return std::min(core_->SendRoom(), core_->sends.room());
 }
 
 }  // namespace xtreme::engine

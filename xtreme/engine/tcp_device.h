@@ -22,6 +22,7 @@ class TcpDevice final : public tcp::Device {
   explicit TcpDevice(RingCore* core) : core_(core) {}
 
   tcp::Sink::Taken Transmit(const tcp::OutgoingFrame& frame) override;
+  uint32_t Room() const override;
 
   // While true frames are posted without a doorbell: more follow, or a poll ends with one.
   bool defer = true;

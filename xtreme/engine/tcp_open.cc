@@ -40,6 +40,16 @@ tcp::Stack::Options StackOptions(const RingOptions& ring) {
           .secret = {word(), word()}};
 }
 
+// A buffer came back on another thread: the next poll credits its bytes.
+class Bell final : public packet::ReturnBell {
+ public:
+  explicit Bell(std::shared_ptr<Mailbox> mailbox) : mailbox_(std::move(mailbox)) {}
+  void Ring() override { mailbox_->Knock(); }
+
+ private:
+  const std::shared_ptr<Mailbox> mailbox_;
+};
+
 // What opening asks of the control thread.
 struct LeaseWork {
   wire::Endpoint local;
@@ -77,6 +87,7 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
   stack_ = std::make_unique<tcp::Stack>(StackOptions(core->options), *device_,
                                         *core->device.pool, core->clock.Now());
   core->device.pool->OnReturn(&Tcp::OnReturn, this);
+  core->device.pool->SetBell(std::make_shared<Bell>(core->host.mailbox));
 }
 
 Outcome Tcp::Admit(const char* action, const TcpSettings& settings) const {
@@ -123,6 +134,7 @@ std::vector<nic::FlowRule> Tcp::RulesOf(const wire::Endpoint& local, uint16_t po
 }
 
 Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
+  core_->CheckOwner();
   constexpr const char* kAction = "open listener";
   if (Outcome admitted = Admit(kAction, options.settings); !admitted.ok()) return admitted;
   const wire::Endpoint& local = options.local;

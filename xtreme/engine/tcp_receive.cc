@@ -242,6 +242,7 @@ void Tcp::CreditReturned(base::Nanoseconds now) {
 }
 
 Outcome Tcp::Credit(Handle handle, uint32_t bytes) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr || socket->connection == nullptr) {
     return {EBADF, "credit: no such connection"};

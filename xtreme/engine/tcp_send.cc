@@ -62,6 +62,7 @@ void Tcp::EndCall(bool ring) {
 }
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
+  core_->CheckOwner();
   if (!CanSend(*core_, *socket)) return Refuse(*socket, SendResult::kRefusedState);
   if ((options.flags & kWarm) != 0) return SendWarm(*socket, payload, options);
   tcp::Connection& connection = *socket->connection;
@@ -79,6 +80,7 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
                                 StackSend(options), now);
   device_->defer = true;
   EndCall(ring);
+  if (result == tcp::SendResult::kDevice) core_->attention |= kRoomWanted;
   if (tcp::IsRefused(result)) return Refuse(*socket, ResultOf(result));
   ++socket->counters.sends;
   socket->counters.sent_bytes += payload.length;
@@ -97,8 +99,8 @@ size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const Se
 }
 
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
+  core_->CheckOwner();
   if (!CanSend(*core_, *socket)) return SendResult::kRefusedState;
-  if (core_->SendRoom() == 0) return SendResult::kRefusedSqFull;
   return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(length)));
 }
 

@@ -11,6 +11,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_options_of.h"
+#include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::engine {
@@ -109,6 +110,7 @@ void ChangeOptions(const TcpSettings& settings, tcp::PcbOptions* options) {
 }
 
 Outcome Tcp::SetUserData(Handle handle, uint64_t user_data) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "set user data: no such socket"};
   socket->user_data = user_data;
@@ -116,6 +118,7 @@ Outcome Tcp::SetUserData(Handle handle, uint64_t user_data) {
 }
 
 Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
+  core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "set settings: no such socket"};
   if (const char* wrong = WrongIn(settings); wrong != nullptr) {
@@ -144,6 +147,7 @@ bool Tcp::GetSettings(Handle handle, TcpSettings* settings) const {
 }
 
 bool Tcp::Report(Handle handle, TcpReport* report) const {
+  core_->CheckOwner();
   const TcpSocket* socket = Find(handle);
   if (socket == nullptr) return false;
   *report = TcpReport();
@@ -185,6 +189,12 @@ void Tcp::VisitCounters(const CounterVisitor& visit) const {
   if (stack_ == nullptr) return;
   base::VisitCounters(stack_->counters(), visit);
   base::VisitCounters(stack_->pcb_counters(), visit);
+}
+
+size_t Tcp::memory_bytes() const {
+  if (stack_ == nullptr) return sizeof(*this);
+  return sizeof(*this) + sizeof(TcpPorts) + stack_->memory_bytes() +
+         sockets_->capacity() * sizeof(TcpSocket);
 }
 
 TcpSocket* Tcp::Find(Handle handle) const {

@@ -110,6 +110,7 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   ++counters_.tx_frames;
   ++posted_frames_;
   ++send_completions_due_;
+  if (on_post != nullptr) on_post(sent);
   sent_.push_back(std::move(sent));
   if ((frame.flags & nic::kTxMore) == 0) visible_ = posted_frames_;
   return nic::TxStatus::kPosted;

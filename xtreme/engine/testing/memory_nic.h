@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   void Break();
 
   std::vector<SentFrame>& sent() { return sent_; }
+  // Called with each frame as it is posted, for who cannot look at sent() later.
+  std::function<void(const SentFrame& frame)> on_post;
   // Frames that were rung for.
   uint32_t visible() const { return visible_; }
   uint32_t ready() const { return static_cast<uint32_t>(received_.size()); }
@@ -108,6 +111,7 @@ class MemoryNic final : public nic::Nic {
     uint32_t mtu = 1'500;
     bool transmit_checksum = true;
     bool share_with_kernel = true;
+    wire::MacAddress mac{{2, 0, 0, 0, 0, 1}};
   };
 
   explicit MemoryNic(const Options& options);
@@ -126,7 +130,7 @@ class MemoryNic final : public nic::Nic {
   // --- nic::Nic ---
 
   const nic::Capabilities& capabilities() const override { return capabilities_; }
-  wire::MacAddress mac() const override { return wire::MacAddress({2, 0, 0, 0, 0, 1}); }
+  wire::MacAddress mac() const override { return options_.mac; }
   absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void*, size_t) override;
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;

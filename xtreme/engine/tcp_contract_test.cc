@@ -1,0 +1,663 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The completion contract for TCP, clause by clause, by name: two rings and a wire in the test's
+// hands.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "stack/packet/buffer_pool.h"
+#include "stack/wire/tcp.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+#include "xtreme/engine/udp.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+using TcpContractTest = TcpPairTest;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+bool IsData(const std::vector<uint8_t>& frame) { return TcpPayloadOf(frame) > 0; }
+
+std::vector<Kind> KindsOf(const std::vector<Completion>& completions, Handle socket) {
+  std::vector<Kind> kinds;
+  for (const Completion& completion : completions) {
+    if (completion.socket == socket) kinds.push_back(completion.kind);
+  }
+  return kinds;
+}
+
+// --- Connecting ---
+
+TEST_F(TcpContractTest, EveryConnectEndsInExactlyOneOfEstablishedAndTerminated) {
+  Open();
+  b->Listen(kPort);
+  TcpSettings quick;
+  quick.connect_timeout = base::Seconds(1);
+  const Handle good = a->Connect({kB, kPort}, quick);
+  const Handle silent = a->Connect({kB, 1}, quick);  // No rule at b: nobody answers.
+  const Handle unknown = a->Connect({{10, 0, 0, 77}, kPort}, quick);  // No next hop.
+  const Handle closed = a->Connect({{10, 0, 0, 77}, kPort}, quick);
+  ASSERT_TRUE(a->tcp().Close(closed).ok());
+  Run(10 * kSecond, 10'000'000);
+  EXPECT_EQ(KindsOf(a->got, good), std::vector<Kind>{Kind::kEstablished});
+  std::set<std::pair<Handle, int>> ended;
+  for (const Completion& completion : a->Of(Kind::kTerminated)) {
+    ended.insert({completion.socket, completion.status});
+  }
+  EXPECT_EQ(ended, (std::set<std::pair<Handle, int>>{
+                       {silent, ETIMEDOUT}, {unknown, EHOSTUNREACH}, {closed, ECANCELED}}));
+  EXPECT_EQ(a->Of(Kind::kTerminated).size(), 3u);
+}
+
+TEST_F(TcpContractTest, AConnectThatIsRefusedIsTerminatedWithEconnrefused) {
+  Open();
+  b->Listen(kPort);
+  const Handle other = b->Connect({kA, 1});  // b has leased its block: there it answers.
+  ASSERT_NE(other, 0u);
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(other, &report));
+  const Handle refused = a->Connect({kB, report.local.port});
+  Run();
+  EXPECT_EQ(KindsOf(a->got, refused), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got.back().status, ECONNREFUSED);
+}
+
+TEST_F(TcpContractTest, AConnectWithoutAFreePortIsTerminatedAndTheNextTriesAgain) {
+  Open();
+  a->kernel->TakeBlocks();
+  const Handle refused = a->Connect({kB, kPort});
+  EXPECT_EQ(KindsOf(a->got, refused), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got.back().status, EADDRINUSE);
+  EXPECT_EQ(a->tcp().sockets(), 0u);
+}
+
+TEST_F(TcpContractTest, ConnectNeedsTheControlThreadForTheFirstOfABlockOnly) {
+  options.tcp_ports_log2 = 10;
+  options.max_connections = 2048;
+  Open();
+  b->Listen(kPort);
+  const Handle first = a->Connect({kB, kPort});
+  Run(1'000'000);
+  ASSERT_EQ(KindsOf(a->got, first), std::vector<Kind>{Kind::kEstablished});
+  a->Clear();
+  const size_t rules = a->nic->rules().size();
+  const size_t ports = a->kernel->ports();
+  const uint64_t notices = a->Counter("ring", "notices");
+  for (int batch = 0; batch < 50; ++batch) {
+    for (int i = 0; i < 20; ++i) {
+      Handle handle = 0;
+      ASSERT_TRUE(a->tcp().Connect({.peer = {kB, kPort}}, &handle).ok());
+    }
+    Run(1'000'000);
+  }
+  EXPECT_EQ(a->Of(Kind::kEstablished).size(), 1000u);
+  EXPECT_EQ(b->Of(Kind::kAccepted).size(), 1001u);
+  EXPECT_EQ(a->nic->rules().size(), rules);
+  EXPECT_EQ(a->kernel->ports(), ports);
+  EXPECT_EQ(a->Counter("ring", "notices"), notices);
+}
+
+TEST_F(TcpContractTest, ASynLeavesOnlyWhenItsRuleStandsAndTheNextHopIsKnown) {
+  Open();
+  Handle handle = 0;
+  ASSERT_TRUE(a->tcp().Connect({.peer = {{10, 0, 0, 77}, kPort}}, &handle).ok());
+  EXPECT_TRUE(a->queue().sent().empty());
+  a->Settle();
+  ASSERT_EQ(a->nic->rules().size(), 1u);
+  EXPECT_EQ(a->nic->rules()[0].match.destination_port_mask, 0xFFC0);
+  ASSERT_EQ(a->queue().sent().size(), 1u);  // ARP.
+  EXPECT_EQ(a->queue().sent()[0].bytes[13], 0x06);
+  a->kernel->Answer({10, 0, 0, 77}, wire::MacAddress({2, 0, 0, 0, 0, 77}));
+  a->Poll();
+  ASSERT_EQ(a->queue().sent().size(), 2u);
+  EXPECT_EQ(a->queue().sent()[1].bytes[5], 77);
+  EXPECT_EQ(TcpFlagsOf(a->queue().sent()[1].bytes), wire::kTcpSyn);
+}
+
+// --- Accepting ---
+
+TEST_F(TcpContractTest, AcceptedComesBeforeItsData) {
+  Open();
+  b->Listen(kPort);
+  const Handle connecting = a->Connect({kB, kPort});
+  EXPECT_EQ(a->Send(connecting, "early"), SendResult::kQueued);
+  // The server's thread is late: handshake, data and FIN wait for one poll.
+  Carry(*a, *b);
+  b->Poll();
+  Carry(*b, *a);
+  a->Poll();
+  ASSERT_TRUE(a->tcp().Close(connecting).ok());
+  Carry(*a, *b);
+  b->Poll();
+  ASSERT_EQ(b->Kinds(), (std::vector<Kind>{Kind::kAccepted, Kind::kPacket, Kind::kPeerClosed}));
+  EXPECT_EQ(b->Bytes(b->got[0].socket), "early");
+}
+
+TEST_F(TcpContractTest, UserDataIsInheritedByChildrenUntilSet) {
+  OpenConnection();
+  a->Send(client, "x");
+  Run();
+  ASSERT_TRUE(b->tcp().SetUserData(server, 7).ok());
+  a->Send(client, "y");
+  Run();
+  const auto packets = b->Of(Kind::kPacket);
+  ASSERT_EQ(packets.size(), 2u);
+  EXPECT_EQ(packets[0].user_data, 99u);
+  EXPECT_EQ(packets[1].user_data, 7u);
+}
+
+TEST_F(TcpContractTest, WhatAClosedListenerAcceptedAndDidNotHandOutIsReset) {
+  Open();
+  const Handle closing = b->Listen(kPort);
+  const Handle connecting = a->Connect({kB, kPort});
+  Carry(*a, *b);
+  b->Poll();
+  Carry(*b, *a);
+  a->Poll();
+  Carry(*a, *b);
+  // A poll that has no room for the ACCEPTED.
+  Completion none;
+  b->ring->Poll(&none, 0, sizeof(Completion));
+  ASSERT_TRUE(b->tcp().Close(closing).ok());
+  b->Settle();
+  Run();
+  EXPECT_EQ(b->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(KindsOf(a->got, connecting),
+            (std::vector<Kind>{Kind::kEstablished, Kind::kTerminated}));
+  EXPECT_EQ(a->got.back().status, ECONNRESET);
+  EXPECT_EQ(b->tcp().sockets(), 0u);
+  EXPECT_EQ(b->nic->rules().size(), 0u);
+}
+
+// --- The end ---
+
+TEST_F(TcpContractTest, PeerClosedComesAfterTheLastByteThoughTheFinCameFirst) {
+  OpenConnection();
+  int data = 0;
+  a->lose = [&](const auto& frame) { return IsData(frame) && data++ == 0; };
+  a->Send(client, "first");
+  a->Send(client, "second");
+  ASSERT_TRUE(a->tcp().Shutdown(client).ok());
+  Run(3 * kSecond, 1'000'000);
+  const auto kinds = b->Kinds();
+  ASSERT_FALSE(kinds.empty());
+  EXPECT_EQ(kinds.back(), Kind::kPeerClosed);
+  EXPECT_EQ(b->Of(Kind::kPeerClosed).size(), 1u);
+  EXPECT_EQ(b->Bytes(server), "firstsecond");
+  // The other way is still open.
+  EXPECT_EQ(b->Send(server, "answer"), SendResult::kSent);
+  Run();
+  EXPECT_EQ(a->Bytes(client), "answer");
+}
+
+TEST_F(TcpContractTest, TerminatedIsLastAndComesOnceWithItsErrno) {
+  OpenConnection();
+  a->Send(client, "unread");
+  ASSERT_TRUE(a->tcp().Abort(client).ok());
+  Run();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got[0].status, ECONNABORTED);
+  EXPECT_EQ(b->Kinds(), (std::vector<Kind>{Kind::kPacket, Kind::kTerminated}));
+  EXPECT_EQ(b->got.back().status, ECONNRESET);
+  Run(5 * kSecond, 10'000'000);
+  EXPECT_EQ(a->got.size(), 1u);
+  EXPECT_EQ(b->got.size(), 2u);
+  EXPECT_EQ(b->tcp().sockets(), 1u);  // The listener.
+}
+
+TEST_F(TcpContractTest, ASilentPeerEndsAFailFastConnectionWithEtimedout) {
+  OpenConnection(TcpSettings::Of(TcpPreset::kFailFast));
+  a->lose = b->lose = [](const auto&) { return true; };
+  Run(10 * kSecond, 10'000'000);
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got[0].status, ETIMEDOUT);
+}
+
+TEST_F(TcpContractTest, AfterCloseOnlyTxDoneAndTerminatedCome) {
+  OpenConnection();
+  a->Send(client, "question", {.flags = kSendWantDone, .cookie = 5});
+  b->Send(server, "unwanted");
+  ASSERT_TRUE(b->tcp().Shutdown(server).ok());
+  ASSERT_TRUE(a->tcp().Close(client).ok());
+  Run();
+  const auto kinds = a->Kinds();
+  for (const Kind kind : kinds) EXPECT_TRUE(kind == Kind::kTxDone || kind == Kind::kTerminated);
+  ASSERT_FALSE(kinds.empty());
+  EXPECT_EQ(kinds.back(), Kind::kTerminated);
+}
+
+TEST_F(TcpContractTest, ADetachedConnectionTellsNothingAndGoesOnUntilThePeerHasEverything) {
+  OpenConnection();
+  a->Send(client, "last words", {.flags = kSendWantDone, .cookie = 5});
+  ASSERT_TRUE(a->tcp().Detach(client).ok());
+  EXPECT_EQ(a->tcp().Find(client), nullptr);
+  EXPECT_FALSE(a->tcp().Quiescent());
+  Run();
+  EXPECT_EQ(b->Bytes(server), "last words");
+  ASSERT_TRUE(b->tcp().Close(server).ok());
+  Run();
+  EXPECT_TRUE(a->got.empty());
+  EXPECT_TRUE(a->tcp().Quiescent());
+  EXPECT_EQ(a->tcp().sockets(), 0u);
+}
+
+TEST_F(TcpContractTest, StaleHandlesAreRefused) {
+  OpenConnection();
+  ASSERT_TRUE(a->tcp().Abort(client).ok());
+  Run();
+  const Handle next = a->Connect({kB, kPort});
+  EXPECT_NE(next, client);
+  EXPECT_EQ(a->tcp().Find(client), nullptr);
+  EXPECT_EQ(a->tcp().Close(client).error, EBADF);
+  EXPECT_EQ(a->tcp().Credit(client, 1).error, EBADF);
+  EXPECT_EQ(a->tcp().SetUserData(client, 1).error, EBADF);
+  EXPECT_EQ(a->tcp().Shutdown(client).error, EBADF);
+}
+
+TEST_F(TcpContractTest, AClosedRingResetsItsConnections) {
+  OpenConnection();
+  a->Clear();
+  MemoryNic* const to = b->nic;
+  // The queue's frames go with the ring: what its end posts is looked at as it is posted.
+  bool reset = false;
+  a->queue().on_post = [&](const SentFrame& frame) {
+    reset |= (TcpFlagsOf(frame.bytes) & wire::kTcpRst) != 0;
+    to->Deliver(frame.bytes, now);
+  };
+  a->ring.reset();
+  EXPECT_TRUE(reset);
+  b->Poll();
+  ASSERT_EQ(b->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(b->got[0].status, ECONNRESET);
+}
+
+// --- Sending ---
+
+TEST_F(TcpContractTest, TxSpaceComesOnceAfterARefusal) {
+  TcpSettings small;
+  small.send_queue_bytes = 4'000;
+  OpenConnection(small);
+  EXPECT_EQ(a->Send(client, std::string(4'000, 'x')), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kRefusedWindow);
+  EXPECT_TRUE(a->got.empty());
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
+  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kSent);
+  Run();
+  EXPECT_EQ(a->got.size(), 1u);
+  EXPECT_EQ(b->Bytes(server), std::string(4'000, 'x') + std::string(3'000, 'y'));
+}
+
+TEST_F(TcpContractTest, NowOrFailNeverQueuesAndWouldSendSaysSo) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 2'048;
+  OpenConnection({}, tiny);
+  Tcp& tcp = a->tcp();
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(client), 2'000), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, std::string(2'000, 'x'), {.flags = kNowOrFail}), SendResult::kSent);
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(client), 2'000), SendResult::kRefusedWindow);
+  EXPECT_EQ(a->Send(client, std::string(2'000, 'y'), {.flags = kNowOrFail}),
+            SendResult::kRefusedWindow);
+  EXPECT_EQ(a->Counter("ring", "refused_window"), 1u);
+  EXPECT_EQ(a->Send(client, std::string(2'000, 'z')), SendResult::kQueued);
+  Run();
+  EXPECT_EQ(b->Bytes(server).substr(0, 2'000), std::string(2'000, 'x'));
+}
+
+TEST_F(TcpContractTest, SendSomeTakesWhatFits) {
+  TcpSettings small;
+  small.send_queue_bytes = 1'000;
+  OpenConnection(small);
+  const std::vector<uint8_t> bytes(1'500, 'x');
+  SendResult result;
+  EXPECT_EQ(a->tcp().SendSome(a->tcp().Find(client), bytes, {}, &result), 1'000u);
+  EXPECT_EQ(result, SendResult::kSent);
+  EXPECT_EQ(a->tcp().SendSome(a->tcp().Find(client), bytes, {}, &result), 0u);
+  EXPECT_EQ(result, SendResult::kRefusedWindow);
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
+}
+
+TEST_F(TcpContractTest, TxWireComesAtTheFirstCopy) {
+  OpenConnection();
+  a->lose = [](const auto& frame) { return IsData(frame); };
+  a->Send(client, "order", {.flags = kSendWantWire, .cookie = 11});
+  a->Poll();
+  EXPECT_TRUE(a->got.empty());  // Posted, not completed.
+  const uint64_t left_at = now += 1'000;
+  a->queue().CompleteSends(left_at);
+  a->Poll();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxWire});
+  EXPECT_EQ(a->got[0].cookie, 11u);
+  EXPECT_EQ(a->got[0].hw_clock, left_at);
+  // Copies that follow are not told.
+  Run(3 * kSecond, 1'000'000);
+  EXPECT_EQ(a->got.size(), 1u);
+  EXPECT_GT(a->Counter("tcp", "retransmits"), 0u);
+}
+
+TEST_F(TcpContractTest, TxDoneWaitsForTheAcknowledgementAndForEveryPostedWqe) {
+  OpenConnection();
+  const std::string big(1'000, 'x');  // Gathered: its WQE refers to the bytes.
+  b->lose = [](const auto&) { return true; };
+  a->Send(client, big, {.flags = kSendWantDone, .cookie = 21});
+  Run();
+  EXPECT_TRUE(a->got.empty());  // Sent, not acknowledged.
+  // A retransmission is posted, and stays in the send queue.
+  a->complete_sends = false;
+  const uint64_t before = a->Counter("tcp", "retransmits");
+  while (a->Counter("tcp", "retransmits") == before) Run(1'000'000);
+  b->lose = nullptr;
+  b->Send(server, "with it comes the acknowledgement");
+  Run(1'000'000);
+  EXPECT_EQ(a->Of(Kind::kPacket).size(), 1u);
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  EXPECT_EQ(report.in_flight, 0u);
+  EXPECT_TRUE(a->Of(Kind::kTxDone).empty());
+  a->complete_sends = true;
+  Run(1'000'000);
+  ASSERT_EQ(a->Of(Kind::kTxDone).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kTxDone)[0].cookie, 21u);
+  EXPECT_EQ(a->Of(Kind::kTxDone)[0].status, 0);
+}
+
+TEST_F(TcpContractTest, TxDoneOfWhatMayNotHaveArrivedIsCancelledBeforeTerminated) {
+  OpenConnection();
+  a->lose = [](const auto& frame) { return IsData(frame); };
+  a->Send(client, "never", {.flags = kSendWantDone, .cookie = 31});
+  ASSERT_TRUE(a->tcp().Abort(client).ok());
+  Run();
+  ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTxDone, Kind::kTerminated}));
+  EXPECT_EQ(a->got[0].cookie, 31u);
+  EXPECT_EQ(a->got[0].status, ECANCELED);
+}
+
+TEST_F(TcpContractTest, OneDoorbellForMany) {
+  OpenConnection();
+  const uint32_t visible = a->queue().visible();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(a->Send(client, "x", {.flags = kNoDoorbell}), SendResult::kSent);
+  }
+  EXPECT_EQ(a->queue().visible(), visible);
+  a->ring->Flush();
+  EXPECT_EQ(a->queue().visible(), visible + 5);
+  Run();
+  EXPECT_EQ(b->Bytes(server), "xxxxx");
+}
+
+TEST_F(TcpContractTest, AFullSendQueueRefusesAndWhatWaitsGoesOnWhenThereIsRoom) {
+  OpenConnection();
+  a->complete_sends = false;
+  std::string sent;
+  SendResult result = SendResult::kSent;
+  for (int i = 0; i < 100 && result == SendResult::kSent; ++i) {
+    const std::string bytes(10, static_cast<char>('a' + i % 26));
+    result = a->Send(client, bytes, {.flags = kNowOrFail});
+    if (result == SendResult::kSent) sent += bytes;
+    Carry(*a, *b);
+    b->Poll();
+    Carry(*b, *a);
+    a->Poll();
+  }
+  EXPECT_EQ(result, SendResult::kRefusedSqFull);
+  a->complete_sends = true;
+  Run();
+  EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
+  EXPECT_EQ(b->Bytes(server), sent);
+}
+
+TEST_F(TcpContractTest, AWarmSendReachesNoWireAndChangesNothing) {
+  OpenConnection();
+  const size_t posted = a->queue().sent().size();
+  EXPECT_EQ(a->Send(client, "warm", {.flags = kWarm}), SendResult::kSent);
+  ASSERT_EQ(a->queue().sent().size(), posted + 1);
+  EXPECT_NE(a->queue().sent()[posted].flags & nic::kTxWarm, 0);
+  EXPECT_EQ(a->Send(client, "real"), SendResult::kSent);
+  Run();
+  EXPECT_EQ(b->Bytes(server), "real");
+}
+
+TEST_F(TcpContractTest, ASendInPlaceKeepsItsBufferUntilItIsDone) {
+  OpenConnection();
+  packet::BufferPool& pool = *a->ring->core().device.pool;
+  const uint32_t free = pool.free_count();
+  packet::Buffer* const buffer = a->ring->AcquireBuffer();
+  memset(buffer->data, 'p', 1'400);
+  Tcp& tcp = a->tcp();
+  EXPECT_EQ(tcp.Send(tcp.Find(client), {.data = buffer->data, .length = 1'400, .buffer = buffer},
+                     {.flags = kSendWantDone, .cookie = 1}),
+            SendResult::kSent);
+  EXPECT_EQ(pool.free_count(), free - 1);
+  Run();
+  EXPECT_EQ(a->Of(Kind::kTxDone).size(), 1u);
+  EXPECT_EQ(pool.free_count(), free);
+  EXPECT_EQ(b->Bytes(server), std::string(1'400, 'p'));
+}
+
+// --- Receiving ---
+
+TEST_F(TcpContractTest, TheWindowIsTheBytesThatAreNotReleasedOrCredited) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 7'240;
+  OpenConnection({}, tiny);
+  const std::string bytes(20'000, 'x');
+  EXPECT_EQ(a->Send(client, bytes), SendResult::kQueued);
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(report.owed_credit, 7'240u);
+  EXPECT_EQ(report.receive_window, 0u);
+  b->Clear();  // Releases all of it: as much comes again.
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+TEST_F(TcpContractTest, EarlyAndPartialCreditOpenTheWindowOnceForEachByte) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 7'240;
+  OpenConnection({}, tiny);
+  a->Send(client, std::string(40'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 7'240u);
+  EXPECT_EQ(b->tcp().Credit(server, 7'241).error, EINVAL);
+  ASSERT_TRUE(b->tcp().Credit(server, 3'000).ok());
+  ASSERT_TRUE(b->tcp().Credit(server, 2'792).ok());
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u + 5'792u);
+  // What is released now was in part credited before.
+  b->Clear();
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(report.owed_credit, 7'240u);
+}
+
+TEST_F(TcpContractTest, UnderManualCreditReleasingOpensNothing) {
+  TcpSettings manual;
+  manual.receive_window_bytes = 7'240;
+  manual.manual_credit = true;
+  OpenConnection({}, manual);
+  a->Send(client, std::string(20'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 7'240u);
+  b->Clear();
+  Run();
+  EXPECT_TRUE(b->got.empty());
+  ASSERT_TRUE(b->tcp().Credit(server, 7'240).ok());
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+TEST_F(TcpContractTest, AReleaseOnAnotherThreadCreditsWithTheNextPoll) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 7'240;
+  OpenConnection({}, tiny);
+  a->Send(client, std::string(20'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 7'240u);
+  std::thread([this] { b->Clear(); }).join();
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+TEST_F(TcpContractTest, BuffersOfAClosedSocketAreReturned) {
+  OpenConnection();
+  packet::BufferPool& pool = *b->ring->core().device.pool;
+  const auto in_use = [&] { return pool.free_count() + b->queue().posted(); };
+  const uint32_t before = in_use();
+  std::set<std::vector<uint8_t>> first;  // Sequence numbers: it never arrives.
+  a->lose = [&](const auto& frame) {
+    if (!IsData(frame)) return false;
+    const std::vector<uint8_t> sequence(frame.begin() + 38, frame.begin() + 42);
+    if (first.empty()) first.insert(sequence);
+    return first.count(sequence) != 0;
+  };
+  for (int i = 0; i < 5; ++i) a->Send(client, std::string(1'000, 'x'));
+  Run(1'000'000);
+  EXPECT_LT(in_use(), before);  // Behind the hole.
+  ASSERT_TRUE(b->tcp().Abort(server).ok());
+  Run();
+  EXPECT_EQ(in_use(), before);
+  EXPECT_TRUE(b->Of(Kind::kPacket).empty());
+}
+
+TEST_F(TcpContractTest, NothingIsDroppedOrMergedWhereASegmentMakesMoreDeliverableThanFits) {
+  options.completions = 64;
+  OpenConnection();
+  Handle udp = 0;
+  ASSERT_TRUE(b->ring->udp().Open({.local = {{}, 9000}}, &udp).ok());
+  b->Settle();
+  b->Clear();
+  int data = 0;
+  a->lose = [&](const auto& frame) { return IsData(frame) && data++ == 0; };
+  std::string sent;
+  for (int i = 0; i < 90; ++i) {
+    const std::string bytes(300, static_cast<char>('a' + i % 26));
+    ASSERT_GE(static_cast<int>(a->Send(client, bytes)), 0);
+    sent += bytes;
+    Carry(*a, *b);
+    Carry(*b, *a);
+    if (i < 89) a->Poll();
+    // Two at a time: the poll of an application with little room.
+    std::vector<Completion> some(2);
+    const uint32_t count = b->ring->Poll(some.data(), 2, sizeof(Completion));
+    b->got.insert(b->got.end(), some.begin(), some.begin() + count);
+  }
+  for (int i = 0; i < 3'000; ++i) {
+    now += 1'000'000;
+    Carry(*a, *b);
+    Carry(*b, *a);
+    a->Poll();
+    b->Poll(2);
+  }
+  EXPECT_EQ(b->Bytes(server), sent);
+  EXPECT_GT(a->Counter("tcp", "retransmits"), 0u);
+}
+
+TEST_F(TcpContractTest, EachRunOfBytesHasTheHardwareTimeOfItsOwnSegment) {
+  OpenConnection();
+  int data = 0;
+  a->lose = [&](const auto& frame) { return IsData(frame) && data++ == 0; };
+  for (const char* bytes : {"one", "two", "three"}) {
+    a->Send(client, bytes);
+    now += 1'000;
+    Carry(*a, *b);
+  }
+  Run(3 * kSecond, 1'000'000);
+  const auto packets = b->Of(Kind::kPacket);
+  ASSERT_EQ(packets.size(), 3u);
+  // The first came last.
+  EXPECT_GT(packets[0].hw_clock, packets[2].hw_clock);
+  EXPECT_EQ(packets[2].hw_clock, packets[1].hw_clock + 1'000);
+  EXPECT_EQ(b->Bytes(server), "onetwothree");
+}
+
+TEST_F(TcpContractTest, TimersAfterPackets) {
+  OpenConnection();
+  a->Send(client, "question");
+  Carry(*a, *b);
+  b->Poll();
+  b->Send(server, "answer, and the acknowledgement");
+  Carry(*b, *a);
+  // a's thread stalls: its retransmission timer is long over, and the repair is in the queue.
+  now += 5 * kSecond;
+  a->Poll();
+  EXPECT_EQ(a->Of(Kind::kPacket).size(), 1u);
+  EXPECT_EQ(a->Counter("tcp", "timeouts"), 0u);
+  EXPECT_EQ(a->Counter("tcp", "retransmits"), 0u);
+}
+
+TEST_F(TcpContractTest, DatagramsAndSegmentsAreHandedOutInTheOrderOfTheReceiveQueue) {
+  OpenConnection();
+  Handle receiver = 0;
+  ASSERT_TRUE(b->ring->udp().Open({.local = {kB, 9000}}, &receiver).ok());
+  Handle sender = 0;
+  ASSERT_TRUE(a->ring->udp().Open({.local = {kA, 9001}}, &sender).ok());
+  a->Settle();
+  b->Settle();
+  a->Clear();
+  b->Clear();
+  std::vector<Handle> order;
+  for (int i = 0; i < 8; ++i) {
+    const bool is_tcp = i % 3 != 1;
+    if (is_tcp) {
+      a->Send(client, "t");
+    } else {
+      ASSERT_EQ(a->ring->udp().SendTo(a->ring->udp().Find(sender), {kB, 9000},
+                                      {.data = reinterpret_cast<const uint8_t*>("u"), .length = 1},
+                                      {}),
+                SendResult::kSent);
+    }
+    order.push_back(is_tcp ? server : receiver);
+  }
+  Run(1'000'000);
+  std::vector<Handle> came;
+  for (const Completion& packet : b->Of(Kind::kPacket)) came.push_back(packet.socket);
+  EXPECT_EQ(came, order);
+}
+
+// --- Reports and memory ---
+
+TEST_F(TcpContractTest, AReportTellsWhatIsInFlightAndSinceWhen) {
+  OpenConnection();
+  b->lose = [](const auto&) { return true; };
+  a->Send(client, std::string(500, 'x'));
+  now += 3'000'000;
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  EXPECT_EQ(report.state, TcpState::kEstablished);
+  EXPECT_EQ(report.in_flight, 500u);
+  EXPECT_EQ(report.oldest_unacknowledged, base::Milliseconds(3));
+  EXPECT_EQ(report.peer.port, kPort);
+  ASSERT_TRUE(b->tcp().Report(listener, &report));
+  EXPECT_EQ(report.state, TcpState::kListen);
+}
+
+TEST_F(TcpContractTest, ARingWithoutConnectionsHasNoTcp) {
+  options.max_connections = 0;
+  Open();
+  Handle handle = 0;
+  EXPECT_EQ(a->tcp().Connect({.peer = {kB, kPort}}, &handle).error, EOPNOTSUPP);
+  EXPECT_EQ(a->tcp().OpenListener({.local = {{}, kPort}}, &handle).error, EOPNOTSUPP);
+  EXPECT_EQ(a->tcp().stack(), nullptr);
+}
+
+TEST_F(TcpContractTest, TheDefaultRingsTcpTakesLessThanTwoMegabytes) {
+  Open();
+  EXPECT_LT(a->tcp().memory_bytes(), 2u << 20);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
