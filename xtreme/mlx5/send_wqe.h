@@ -77,6 +77,9 @@ inline void SetChecksums(uint8_t* wqe, uint32_t flags) {
   wqe[20] = static_cast<uint8_t>((flags & (nic::kTxIpChecksum | nic::kTxL4Checksum)) << 6);
 }
 
+// Bytes that stand inline, of a WQE as WriteEthernet() and templates write it.
+inline uint32_t InlineBytesOf(const uint8_t* wqe) { return base::LoadBe16(wqe + 28); }
+
 // The first 8 bytes as they lie: what rings for the WQE.
 inline uint64_t DoorbellBytes(const uint8_t* wqe) { return base::LoadNative<uint64_t>(wqe); }
 

@@ -35,6 +35,9 @@ class TappedQueuePair final : public QueuePair {
                          std::span<const nic::TxPayload> payloads) override;
 
  private:
+  nic::TxStatus PostAttended(const nic::TxTemplate& flow, const uint8_t* payload,
+                             uint32_t payload_length, uint32_t flags);
+
   stats::FrameTap* const tap_;
   const stats::FrameKind received_;
 };

@@ -58,14 +58,15 @@ absl::StatusOr<std::unique_ptr<FrameTap>> FrameTap::Create(const Options& option
 }
 
 FrameTap::FrameTap(std::string path, int fd, uint8_t* memory, const FramesHeader& shape)
-    : slots_(memory + sizeof shape),
-      header_(reinterpret_cast<FramesHeader*>(memory)),
-      mask_(shape.slots - 1),
+    : next_slot_(memory + sizeof shape),
       slot_bytes_(shape.slot_bytes),
+      end_(next_slot_ + size_t{shape.slots} * shape.slot_bytes),
+      slots_(next_slot_),
+      header_(reinterpret_cast<FramesHeader*>(memory)),
       snap_bytes_(shape.snap_bytes),
       path_(std::move(path)),
       fd_(fd),
-      file_bytes_(sizeof shape + size_t{shape.slots} * shape.slot_bytes) {}
+      file_bytes_(static_cast<size_t>(end_ - memory)) {}
 
 FrameTap::~FrameTap() {
   RemoveSharedFile(path_, {reinterpret_cast<uint8_t*>(header_), file_bytes_, fd_});
@@ -80,7 +81,7 @@ void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {
 
 void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
                           const uint8_t* payload, uint32_t payload_length, uint64_t ticks) {
-  uint8_t* const slot = SlotAt(produced_++);
+  uint8_t* const slot = TakeSlot();
   WriteHead(slot, kind, header_length + payload_length, ticks);
   uint8_t* const to = slot + sizeof(FrameSlot);
   memcpy(to, header, header_length);  // At most 64.
@@ -90,10 +91,10 @@ void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header
 
 void FrameTap::Note(std::string_view text) {
   const auto length = static_cast<uint32_t>(std::min<size_t>(text.size(), snap_bytes_));
-  uint8_t* const slot = SlotAt(produced_++);
+  uint8_t* const slot = TakeSlot();
   WriteHead(slot, FrameKind::kNote, length, Now());
   memcpy(slot + sizeof(FrameSlot), text.data(), length);
-  Publish();
+  Publish(1);
 }
 
 // Stores in order: x86-64 keeps them so (Intel SDM volume 3, 9.2.2), release the compiler.

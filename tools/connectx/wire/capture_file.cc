@@ -82,20 +82,21 @@ class Block {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::Create(const std::string& path) {
+absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::Create(const std::string& path,
+                                                                 std::string_view application) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file >= 0) return std::shared_ptr<CaptureFile>(new CaptureFile(file));
+  if (file >= 0) return std::shared_ptr<CaptureFile>(new CaptureFile(file, application));
   return absl::InternalError(
       absl::StrCat("make the capture file ", path, ": ", std::strerror(errno)));
 }
 
-CaptureFile::CaptureFile(int file) : file_(file) {
+CaptureFile::CaptureFile(int file, std::string_view application) : file_(file) {
   Block block(held_, kSectionHeader);
   block.Put(kByteOrderMagic);
   block.Put(uint16_t{1});  // Version 1.0.
   block.Put(uint16_t{0});
   block.Put(kUnknownSectionLength);
-  block.PutOption(kUserApplication, "software ConnectX");
+  block.PutOption(kUserApplication, application);
   block.End();
 }
 
@@ -118,7 +119,7 @@ uint32_t CaptureFile::AddInterface(std::string_view name, std::string_view descr
 }
 
 void CaptureFile::Add(uint32_t interface, Direction direction, std::span<const uint8_t> frame,
-                      int64_t time_ns, std::string_view comment) {
+                      int64_t time_ns, std::string_view comment, uint32_t wire_bytes) {
   const std::lock_guard lock(mutex_);
   const auto time = static_cast<uint64_t>(time_ns);
   const auto length = static_cast<uint32_t>(frame.size());
@@ -127,8 +128,8 @@ void CaptureFile::Add(uint32_t interface, Direction direction, std::span<const u
   block.Put(interface);
   block.Put(static_cast<uint32_t>(time >> 32));
   block.Put(static_cast<uint32_t>(time));
-  block.Put(length);  // Captured, and on the wire.
   block.Put(length);
+  block.Put(wire_bytes == 0 ? length : wire_bytes);
   block.PutPadded(frame.data(), frame.size());
   block.PutOption(kPacketFlags, &flags, sizeof(flags));
   block.PutOption(kComment, comment);

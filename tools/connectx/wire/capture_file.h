@@ -30,7 +30,9 @@ class CaptureFile {
   enum class Direction : uint32_t { kIn = 1, kOut = 2 };  // Of the interface: epb_flags, bits 0-1.
 
   // Makes the file, or empties it. Error: Internal, with what the system said.
-  static absl::StatusOr<std::shared_ptr<CaptureFile>> Create(const std::string& path);
+  // `application` is who the file says wrote it.
+  static absl::StatusOr<std::shared_ptr<CaptureFile>> Create(
+      const std::string& path, std::string_view application = "software ConnectX");
   // Writes what is held.
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
@@ -38,16 +40,16 @@ class CaptureFile {
 
   // Returns the number of the new Ethernet interface.
   uint32_t AddInterface(std::string_view name, std::string_view description);
-  // `comment` may be empty.
+  // `comment` may be empty. `wire_bytes`: how long the frame was before it was cut; 0: as it is.
   void Add(uint32_t interface, Direction direction, std::span<const uint8_t> frame,
-           int64_t time_ns, std::string_view comment);
+           int64_t time_ns, std::string_view comment, uint32_t wire_bytes = 0);
   void Flush();
 
   // Frames that the file system did not take.
   uint64_t dropped() const;
 
  private:
-  explicit CaptureFile(int file);
+  CaptureFile(int file, std::string_view application);
   void FlushLocked();
 
   const int file_;

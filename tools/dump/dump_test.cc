@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frames of a tap as they are chosen and written.
+
+#include <netinet/in.h>
+#include <pcap/pcap.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/dump/frame_filter.h"
+#include "tools/dump/output.h"
+#include "xtreme/stats/frame_tap.h"
+
+namespace xtreme::dump {
+namespace {
+
+using stats::FrameKind;
+using stats::TappedFrame;
+using ::testing::HasSubstr;
+
+// A UDP frame from 10.0.0.2:9 to 10.0.0.1:7000.
+TappedFrame UdpFrame(FrameKind kind = FrameKind::kReceived) {
+  std::vector<uint8_t> bytes(60);
+  bytes[12] = 8;
+  bytes[14] = 0x45;
+  bytes[23] = IPPROTO_UDP;
+  const uint8_t addresses[] = {10, 0, 0, 2, 10, 0, 0, 1, 0, 9, 0x1B, 0x58};
+  std::copy(std::begin(addresses), std::end(addresses), bytes.begin() + 26);
+  return {.kind = kind, .frame_bytes = 1'000, .bytes = bytes};
+}
+
+TEST(FrameFilter, ASocketsFramesAreThoseToItAndFromIt) {
+  const auto local = LocalEnd::Parse("10.0.0.1:7000");
+  ASSERT_TRUE(local.has_value());
+  EXPECT_TRUE(local->Has(UdpFrame()));
+  EXPECT_FALSE(local->Has(UdpFrame(FrameKind::kSent))) << "sent by the other end";
+  EXPECT_TRUE(LocalEnd::Parse("10.0.0.2:9")->Has(UdpFrame(FrameKind::kSent)));
+  EXPECT_TRUE(LocalEnd::Parse(":7000")->Has(UdpFrame()));
+  EXPECT_TRUE(LocalEnd::Parse("*:7000")->Has(UdpFrame()));
+  EXPECT_FALSE(LocalEnd::Parse(":7001")->Has(UdpFrame()));
+  EXPECT_FALSE(LocalEnd::Parse("10.0.0.3:7000")->Has(UdpFrame()));
+}
+
+TEST(FrameFilter, WhatIsNoEndIsRefused) {
+  for (const char* text : {"", "7000", "10.0.0.1", "10.0.0.1:", ":0", ":70000", "x:7", ":7x"}) {
+    EXPECT_FALSE(LocalEnd::Parse(text).has_value()) << text;
+  }
+}
+
+TEST(FrameFilter, ATagIsLookedBehind) {
+  TappedFrame frame = UdpFrame();
+  const uint8_t tag[] = {0x81, 0, 0, 5};
+  frame.bytes.insert(frame.bytes.begin() + 12, std::begin(tag), std::end(tag));
+  EXPECT_TRUE(LocalEnd::Parse(":7000")->Has(frame));
+}
+
+TEST(FrameFilter, ALaterFragmentHasNoPorts) {
+  TappedFrame frame = UdpFrame();
+  frame.bytes[21] = 1;
+  EXPECT_FALSE(LocalEnd::Parse(":7000")->Has(frame));
+  EXPECT_EQ(Describe(frame), "10.0.0.2:0 > 10.0.0.1:0 udp 1000 bytes");
+}
+
+TEST(FrameFilter, EveryTruncationIsNoFrameOrHasNoPorts) {
+  const TappedFrame whole = UdpFrame();
+  for (size_t length = 0; length < 38; ++length) {
+    const auto ends = ParseEnds(std::span(whole.bytes).first(length));
+    EXPECT_TRUE(!ends || ends->destination_port == 0) << length;
+  }
+}
+
+class PcapngTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/dev/shm/xtreme_dump_test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    auto tap = stats::FrameTap::Create(
+        {.directory = directory_, .ring = 4, .interface = "eth2", .program = "handler"});
+    ASSERT_TRUE(tap.ok()) << tap.status();
+    tap_ = *std::move(tap);
+    auto reader = stats::FrameReader::Open(tap_->path());
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    reader_ = *std::move(reader);
+  }
+  void TearDown() override {
+    tap_.reset();
+    unlink(Path().c_str());
+    EXPECT_EQ(rmdir(directory_.c_str()), 0);
+  }
+  std::string Path() const { return directory_ + "/frames.pcapng"; }
+  std::unique_ptr<Output> Open() {
+    auto output = MakePcapngOutput(Path());
+    EXPECT_TRUE(output.ok()) << output.status();
+    EXPECT_EQ((*output)->AddRing(*reader_), 0u);
+    return *std::move(output);
+  }
+  std::string Bytes() const {
+    std::ifstream file(Path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string directory_;
+  std::unique_ptr<stats::FrameTap> tap_;
+  std::unique_ptr<stats::FrameReader> reader_;
+};
+
+TEST_F(PcapngTest, ACutFrameKeepsItsLengthAndTime) {
+  Open()->Add(0, UdpFrame(), 1'700'000'000'123'456'789);
+  char error[PCAP_ERRBUF_SIZE];
+  pcap_t* const file = pcap_open_offline_with_tstamp_precision(
+      Path().c_str(), PCAP_TSTAMP_PRECISION_NANO, error);
+  ASSERT_NE(file, nullptr) << error;
+  pcap_pkthdr* header = nullptr;
+  const uint8_t* bytes = nullptr;
+  ASSERT_EQ(pcap_next_ex(file, &header, &bytes), 1);
+  EXPECT_EQ(header->len, 1'000u);
+  EXPECT_EQ(header->caplen, 60u);
+  EXPECT_EQ(header->ts.tv_sec, 1'700'000'000);
+  EXPECT_EQ(header->ts.tv_usec, 123'456'789);
+  EXPECT_EQ(pcap_next_ex(file, &header, &bytes), PCAP_ERROR_BREAK);
+  pcap_close(file);
+}
+
+TEST_F(PcapngTest, SaysWhoseFramesAndWhichTimes) {
+  Open()->Add(0, UdpFrame(), 0);
+  EXPECT_THAT(Bytes(), HasSubstr("ring 4; received frames have the device's time"));
+  EXPECT_THAT(Bytes(), HasSubstr("xtreme_dump"));
+}
+
+TEST_F(PcapngTest, ANoteIsTheCommentOfTheNextFrameAndOfNoOther) {
+  {
+    const auto output = Open();
+    output->Note("2 drop held_limit");
+    output->Add(0, UdpFrame(), 0);
+    output->Add(0, UdpFrame(), 0);
+  }
+  const std::string bytes = Bytes();
+  const size_t first = bytes.find("2 drop held_limit");
+  ASSERT_NE(first, bytes.npos);
+  EXPECT_EQ(bytes.find("2 drop held_limit", first + 1), bytes.npos);
+}
+
+TEST_F(PcapngTest, ALastNoteIsNotLost) {
+  Open()->Note("1 port discards");
+  EXPECT_THAT(Bytes(), HasSubstr("1 port discards"));
+}
+
+}  // namespace
+}  // namespace xtreme::dump

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/dump/output.h"
+
+#include <cstdio>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "tools/connectx/wire/capture_file.h"
+#include "tools/dump/frame_filter.h"
+
+namespace xtreme::dump {
+namespace {
+
+using connectx::CaptureFile;
+using stats::FrameKind;
+
+class TextOutput final : public Output {
+ public:
+  uint32_t AddRing(const stats::FrameReader& ring) override {
+    names_.push_back(ring.interface());
+    return static_cast<uint32_t>(names_.size() - 1);
+  }
+  void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) override {
+    const char* way = frame.kind == FrameKind::kSent ? "out" : "in";
+    Line(time_ns, fmt::format("{} {} {}", names_[ring], way, Describe(frame)));
+  }
+  void Note(std::string_view text) override { fmt::print("-- {}\n", text); }
+  bool Flush() override { return std::fflush(stdout) == 0; }
+
+ private:
+  static void Line(int64_t time_ns, const std::string& text) {
+    constexpr int64_t kSecond = 1'000'000'000;
+    const time_t seconds = time_ns / kSecond;
+    tm local;
+    localtime_r(&seconds, &local);
+    fmt::print("{:02}:{:02}:{:02}.{:09} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
+               time_ns % kSecond, text);
+  }
+
+  std::vector<std::string> names_;
+};
+
+class PcapngOutput final : public Output {
+ public:
+  explicit PcapngOutput(std::shared_ptr<CaptureFile> file) : file_(std::move(file)) {}
+  ~PcapngOutput() override {
+    if (!notes_.empty()) Write(0, CaptureFile::Direction::kIn, {}, 0, last_ns_);
+  }
+
+  uint32_t AddRing(const stats::FrameReader& ring) override {
+    return file_->AddInterface(
+        ring.interface(),
+        fmt::format("{} {} ring {}; received frames have the device's time, sent ones that of "
+                    "posting",
+                    ring.program(), ring.pid(), ring.ring()));
+  }
+  void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) override {
+    const auto direction = frame.kind == FrameKind::kSent ? CaptureFile::Direction::kOut
+                                                          : CaptureFile::Direction::kIn;
+    Write(ring, direction, frame.bytes, frame.frame_bytes, time_ns);
+  }
+  void Note(std::string_view text) override {
+    notes_ += (notes_.empty() ? "" : "\n") + std::string(text);
+  }
+  bool Flush() override {
+    file_->Flush();
+    return file_->dropped() == 0;
+  }
+
+ private:
+  void Write(uint32_t ring, CaptureFile::Direction direction, std::span<const uint8_t> bytes,
+             uint32_t wire_bytes, int64_t time_ns) {
+    file_->Add(ring, direction, bytes, time_ns, std::exchange(notes_, ""), wire_bytes);
+    last_ns_ = time_ns;
+  }
+
+  const std::shared_ptr<CaptureFile> file_;
+  std::string notes_;
+  int64_t last_ns_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Output> MakeTextOutput() { return std::make_unique<TextOutput>(); }
+
+absl::StatusOr<std::unique_ptr<Output>> MakePcapngOutput(const std::string& path) {
+  auto file = CaptureFile::Create(path == "-" ? "/dev/stdout" : path, "xtreme_dump");
+  if (!file.ok()) return file.status();
+  return std::make_unique<PcapngOutput>(*std::move(file));
+}
+
+}  // namespace xtreme::dump

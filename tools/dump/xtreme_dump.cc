@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme_dump: the frames that a running program's rings receive and send, or that a killed
+// program's did last.
+
+#include <time.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "fmt/format.h"
+#include "tools/dump/frame_filter.h"
+#include "tools/dump/output.h"
+#include "tools/stats/rings.h"
+#include "xtreme/stats/frame_reader.h"
+
+namespace xtreme::dump {
+namespace {
+
+using stats::FrameKind;
+using stats::FrameReader;
+using stats::TappedFrame;
+
+constexpr char kAbout[] =
+    "Shows the frames of programs that bypass the kernel, and tcpdump with it. A ring keeps its "
+    "last frames if it was opened with the setting dump_frames (XTREME_DUMP_FRAMES=4096). First "
+    "come the frames that are there, then those that follow, until the program ends.";
+
+constexpr char kExamples[] =
+    "Live:   xtreme_dump --write=- | wireshark -k -i -\n"
+    "After:  xtreme_dump --once --write=crash.pcapng\n"
+    "What was dropped stands as a comment at the frame that follows; a socket's own frames are "
+    "chosen with --socket.\n";
+
+constexpr std::chrono::milliseconds kPause{10};
+constexpr size_t kFramesATurn = 512;
+
+struct Command {
+  stats::Selection selection;
+  std::string write;
+  bool once = false;
+  bool from_now = false;
+  uint64_t count = 0;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+int64_t Now(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// One ring's frames on their way to the output.
+struct Source {
+  std::unique_ptr<FrameReader> reader;
+  uint32_t number = 0;      // In the output.
+  uint64_t missed = 0;      // As noted.
+  bool ended = false;
+};
+
+class Dump {
+ public:
+  Dump(const Command& command, std::optional<LocalEnd> socket, Output* output)
+      : command_(command), socket_(socket), output_(output) {}
+
+  bool Add(std::unique_ptr<FrameReader> reader) {
+    if (command_.from_now && !reader->SkipToNewest().ok()) return false;
+    const uint32_t number = output_->AddRing(*reader);
+    sources_.push_back({std::move(reader), number});
+    return true;
+  }
+
+  // Until there is nothing more to come.
+  void Run() {
+    while (!Enough()) {
+      size_t taken = 0;
+      size_t open = 0;
+      for (Source& source : sources_) {
+        // Asked before the frames are: what was written last is not left behind.
+        const bool alive = source.reader->alive();
+        taken += Take(&source);
+        open += alive && !source.ended;
+      }
+      if (!output_->Flush()) return;
+      if (taken != 0) continue;
+      if (command_.once || open == 0) return;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  void Report() const {
+    uint64_t missed = 0;
+    for (const Source& source : sources_) missed += source.reader->missed();
+    std::fprintf(stderr, "xtreme_dump: %lu frames, %lu missed\n", written_, missed);
+  }
+
+ private:
+  bool Enough() const {
+    return interrupted != 0 || (command_.count != 0 && written_ >= command_.count);
+  }
+
+  size_t Take(Source* source) {
+    const auto frames = source->reader->Take(kFramesATurn);
+    if (!frames.ok()) {
+      source->ended = true;
+      return 0;
+    }
+    const uint64_t missed = source->reader->missed();
+    if (const uint64_t more = missed - std::exchange(source->missed, missed); more != 0) {
+      output_->Note(fmt::format("{} frames were overwritten before they were read", more));
+    }
+    for (const TappedFrame& frame : *frames) Show(source->number, frame);
+    return frames->size();
+  }
+
+  void Show(uint32_t ring, const TappedFrame& frame) {
+    if (frame.kind == FrameKind::kNote) return output_->Note(frame.text());
+    if (Enough() || (socket_ && !socket_->Has(frame))) return;
+    // Without a clock of its own: no later than now.
+    const int64_t monotonic_ns = frame.time_ns.value_or(Now(CLOCK_MONOTONIC));
+    output_->Add(ring, frame, monotonic_ns + to_realtime_ns_);
+    ++written_;
+  }
+
+  const Command& command_;
+  const std::optional<LocalEnd> socket_;
+  Output* const output_;
+  const int64_t to_realtime_ns_ = Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC);
+  std::vector<Source> sources_;
+  uint64_t written_ = 0;
+};
+
+// The end of the socket asked for: as written, or that of the socket with that handle.
+std::optional<LocalEnd> FindSocket(const stats::Selection& selection) {
+  if (auto end = LocalEnd::Parse(selection.socket)) return end;
+  std::vector<std::string> problems;
+  for (const stats::Segment& ring : stats::Collect(selection, &problems)) {
+    const stats::SocketCounters& socket = ring.sockets.front();
+    return LocalEnd::Parse(stats::AddressText(socket.local_ip, socket.local_port));
+  }
+  return std::nullopt;
+}
+
+bool IsSelected(const stats::Selection& selection, const FrameReader& ring) {
+  return (!selection.pid || *selection.pid == ring.pid()) &&
+         (!selection.ring || *selection.ring == ring.ring()) &&
+         (selection.program.empty() || selection.program == ring.program()) &&
+         (selection.interface.empty() || selection.interface == ring.interface());
+}
+
+int Fail(const std::string& text) {
+  std::fprintf(stderr, "xtreme_dump: %s\n", text.c_str());
+  return 1;
+}
+
+int Run(const Command& command) {
+  std::optional<LocalEnd> socket;
+  if (!command.selection.socket.empty()) {
+    socket = FindSocket(command.selection);
+    if (!socket) return Fail("no socket " + command.selection.socket);
+  }
+  std::vector<std::unique_ptr<FrameReader>> readers;
+  for (const std::string& path : stats::ListFrameTaps(command.selection.directory)) {
+    auto reader = FrameReader::Open(path);
+    if (!reader.ok()) {
+      Fail(std::string(reader.status().message()));
+    } else if (IsSelected(command.selection, **reader)) {
+      readers.push_back(*std::move(reader));
+    }
+  }
+  if (readers.empty()) {
+    return Fail("no such ring keeps frames in " + command.selection.directory +
+                "; the setting dump_frames asks for it");
+  }
+  auto output = command.write.empty() ? absl::StatusOr<std::unique_ptr<Output>>(MakeTextOutput())
+                                      : MakePcapngOutput(command.write);
+  if (!output.ok()) return Fail(std::string(output.status().message()));
+  Dump dump(command, socket, output->get());
+  for (auto& reader : readers) dump.Add(std::move(reader));
+  dump.Run();
+  dump.Report();
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  Command command;
+  CLI::App app{kAbout, "xtreme_dump"};
+  app.footer(kExamples);
+  app.add_option("-k,--directory", command.selection.directory,
+                 "where rings publish (counters_directory)")->capture_default_str();
+  app.add_option("-p,--pid", command.selection.pid, "of this process only");
+  app.add_option("-n,--program", command.selection.program, "of programs of this name");
+  app.add_option("-r,--ring", command.selection.ring, "the ring of this number");
+  app.add_option("--interface", command.selection.interface, "rings on this interface");
+  app.add_option("-s,--socket", command.selection.socket,
+                 "frames of one socket: ADDRESS:PORT, :PORT, or its handle as xtreme_stats shows "
+                 "it");
+  app.add_option("-w,--write", command.write, "pcapng to this file; -: to the standard output");
+  app.add_flag("-1,--once", command.once, "only what is there, then end");
+  app.add_flag("--from-now", command.from_now, "only what comes from here on");
+  app.add_option("-c,--count", command.count, "end after so many frames");
+  CLI11_PARSE(app, argc, argv);
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  return Run(command);
+}
+
+}  // namespace
+}  // namespace xtreme::dump
+
+int main(int argc, char** argv) { return xtreme::dump::Main(argc, argv); }

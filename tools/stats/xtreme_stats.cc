@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme_stats: the counters of running and of dead programs, from outside.
+
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "tools/stats/rings.h"
+#include "tools/stats/views.h"
+
+namespace xtreme::stats {
+namespace {
+
+constexpr char kAbout[] =
+    "Shows the counters that rings publish once a second in shared memory, of running programs and "
+    "of those that were killed. Reads only.";
+
+constexpr char kForUsersOfVma[] =
+    "The views of vma_stats and their counterparts:\n"
+    "  -v 1, basic counters             --view=summary\n"
+    "  -v 2, extra counters             --view=counters, --view=drops\n"
+    "  -v 3, with the configuration     --view=configuration, --view=histograms\n"
+    "  -v 4, multicast groups           --view=groups\n"
+    "  -v 5, like netstat               --view=netstat\n"
+    "  -d 2, deltas                     --delta\n"
+    "  -p, -n, -k, -i, -c               --pid, --program, --directory, --interval, --count\n"
+    "  -S FD, -s LIST, one socket       --view=sockets --socket=HANDLE\n"
+    "  -z, zero counters                none: counters only grow, --delta subtracts\n"
+    "  -F, keep files of dead programs  always, until the next ring starts; --clean removes them\n";
+
+struct Command {
+  Selection selection;
+  View view = View::kSummary;
+  bool json = false;
+  bool prometheus = false;
+  bool delta = false;
+  bool watch = false;
+  bool clean = false;
+  double interval_s = 1;
+  uint64_t count = 0;
+};
+
+int64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+std::vector<Segment> CollectAndComplain(const Selection& selection) {
+  std::vector<std::string> problems;
+  std::vector<Segment> rings = Collect(selection, &problems);
+  for (const std::string& problem : problems) {
+    std::fprintf(stderr, "xtreme_stats: %s\n", problem.c_str());
+  }
+  return rings;
+}
+
+std::string Format(const Command& command, const std::vector<Segment>& rings) {
+  if (command.json) return ToJson(rings);
+  if (command.prometheus) return ToPrometheus(rings);
+  return ToText(rings, command.view, NowNs());
+}
+
+void Sleep(const Command& command) {
+  std::fflush(stdout);
+  std::this_thread::sleep_for(std::chrono::duration<double>(command.interval_s));
+}
+
+int Run(const Command& command) {
+  if (command.clean) {
+    std::printf("%d removed\n", RemoveStale(command.selection.directory));
+    return 0;
+  }
+  const bool once = !command.watch && command.count == 0;
+  const bool clear = command.watch && isatty(STDOUT_FILENO) == 1;
+  std::vector<Segment> before;
+  if (command.delta) {
+    before = CollectAndComplain(command.selection);
+    Sleep(command);
+  }
+  for (uint64_t report = 1;; ++report) {
+    std::vector<Segment> rings = CollectAndComplain(command.selection);
+    if (rings.empty() && once) {
+      std::fprintf(stderr, "xtreme_stats: no such ring in %s\n",
+                   command.selection.directory.c_str());
+      return 1;
+    }
+    if (clear) std::fputs("\033[H\033[2J", stdout);
+    std::fputs(Format(command, command.delta ? RisesSince(before, rings) : rings).c_str(), stdout);
+    if (once || report == command.count || std::ferror(stdout) != 0) return 0;
+    before = std::move(rings);
+    Sleep(command);
+  }
+}
+
+int Main(int argc, char** argv) {
+  Command command;
+  CLI::App app{kAbout, "xtreme_stats"};
+  app.footer(kForUsersOfVma);
+  app.add_option("-k,--directory", command.selection.directory,
+                 "where rings publish (counters_directory)")->capture_default_str();
+  app.add_option("-p,--pid", command.selection.pid, "of this process only");
+  app.add_option("-n,--program", command.selection.program, "of programs of this name");
+  app.add_option("-r,--ring", command.selection.ring, "the ring of this number");
+  app.add_option("--interface", command.selection.interface, "rings on this interface");
+  app.add_option("-s,--socket", command.selection.socket,
+                 "one socket: its handle, ADDRESS:PORT or :PORT");
+  app.add_option("-v,--view", command.view, "what to show; without it: summary")
+      ->transform(CLI::CheckedTransformer(ViewNames()));
+  auto* json = app.add_flag("--json", command.json, "everything, as JSON");
+  app.add_flag("--prometheus", command.prometheus, "everything, for Prometheus")->excludes(json);
+  app.add_flag("-d,--delta", command.delta, "what counters rose by in an interval");
+  app.add_flag("-w,--watch", command.watch, "again after each interval, until interrupted");
+  app.add_option("-i,--interval", command.interval_s, "seconds between reports")
+      ->check(CLI::Range(0.05, 86'400.0))->capture_default_str();
+  app.add_option("-c,--count", command.count, "so many reports");
+  app.add_flag("--clean", command.clean, "remove what killed programs left, and end");
+  CLI11_PARSE(app, argc, argv);
+  return Run(command);
+}
+
+}  // namespace
+}  // namespace xtreme::stats
+
+int main(int argc, char** argv) { return xtreme::stats::Main(argc, argv); }

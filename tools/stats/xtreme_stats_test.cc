@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme_stats as somebody runs it: beside a program whose ring stands on a software ConnectX, and
+// after that program was killed.
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/net/namespace.h"
+#include "tests/samples/program.h"
+
+namespace xtreme::stats {
+namespace {
+
+using ::testing::HasSubstr;
+using samples::Program;
+
+constexpr int kDatagrams = 3;
+
+class XtremeStatsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/dev/shm/xtreme_stats_tool_test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    auto kernel = net::Namespace::Create();
+    auto ring = net::Namespace::Create();
+    ASSERT_TRUE(kernel.ok() && ring.ok()) << kernel.status() << ring.status();
+    kernel_ = *std::move(kernel);
+    ring_ = *std::move(ring);
+    ASSERT_TRUE(net::ConnectByVeth(*kernel_, "feed0", *ring_, "feed1").ok());
+    ASSERT_TRUE(kernel_->AddAddress("feed0", "10.9.0.1/24").ok());
+    ASSERT_TRUE(ring_->AddAddress("feed1", "10.9.0.2/24").ok());
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  // An echo on port 7 that has answered kDatagrams.
+  void StartEcho() {
+    const net::Namespace::Inside inside(*ring_);
+    echo_ = std::make_unique<Program>(std::vector<std::string>{
+        "/usr/bin/env", "XTREME_COUNTERS_DIRECTORY=" + directory_, "XTREME_HISTOGRAMS=on",
+        "tools/connectx/preload/launch", "--interface=feed1", "--", "samples/udp_echo", "feed1",
+        "7"});
+    ASSERT_TRUE(echo_->ReadUntil("ready")) << echo_->output();
+    Ask();
+  }
+  void Ask() {
+    const net::Namespace::Inside inside(*kernel_);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7)};
+    inet_pton(AF_INET, "10.9.0.2", &to.sin_addr);
+    const timeval patience = {.tv_sec = 10, .tv_usec = 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    for (int i = 0; i < kDatagrams; ++i) {
+      char byte = 'x';
+      sendto(fd, &byte, 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+      ASSERT_EQ(recv(fd, &byte, 1, 0), 1);
+    }
+    close(fd);
+  }
+
+  // What the tool prints; its exit code in `code`.
+  std::string Run(std::vector<std::string> arguments, int* code) {
+    std::vector<std::string> command = {"tools/stats/xtreme_stats", "--directory=" + directory_};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    Program tool(command);
+    *code = tool.Wait();
+    return tool.output();
+  }
+  std::string Run(const std::vector<std::string>& arguments) {
+    int code = -1;
+    std::string output = Run(arguments, &code);
+    EXPECT_EQ(code, 0) << output;
+    return output;
+  }
+  // The ring as JSON once its last publication has `packets`: it publishes once a second.
+  nlohmann::json AwaitPackets(uint64_t packets) {
+    nlohmann::json rings;
+    for (int reports = 0; reports < 100; ++reports) {
+      Run({"--json", "--delta", "--interval=0.1"});
+      rings = nlohmann::json::parse(Run({"--json"}), nullptr, false);
+      if (rings.size() == 1 && rings[0]["counters"]["ring"]["packets"] == packets) return rings[0];
+    }
+    ADD_FAILURE() << rings.dump(2);
+    return {};
+  }
+
+  std::string directory_;
+  std::unique_ptr<net::Namespace> kernel_;
+  std::unique_ptr<net::Namespace> ring_;
+  std::unique_ptr<Program> echo_;
+};
+
+TEST_F(XtremeStatsTest, ShowsARunningProgram) {
+  StartEcho();
+  const nlohmann::json ring = AwaitPackets(kDatagrams);
+  EXPECT_EQ(ring["program"], "udp_echo");
+  EXPECT_EQ(ring["interface"], "feed1");
+  EXPECT_EQ(ring["alive"], true);
+  EXPECT_EQ(ring["sockets"][0]["counters"]["sent"], kDatagrams);
+  EXPECT_EQ(ring["sockets"][0]["local"], "*:7");
+  EXPECT_GT(ring["histograms"]["poll_gap_ns"]["count"], 0);
+  EXPECT_THAT(Run({}), HasSubstr(" on feed1: running, published "));
+  EXPECT_THAT(Run({"--view=netstat"}), HasSubstr("udp   *:7"));
+  EXPECT_THAT(Run({"--view=configuration"}), HasSubstr("mlx5_0 port 1"));
+  EXPECT_THAT(Run({"--prometheus"}), HasSubstr("xtreme_wire_to_poll_ns_bucket{program=\"udp_echo"));
+  EXPECT_THAT(Run({"--delta", "--view=sockets", "--socket=:7"}),
+              ::testing::Not(HasSubstr("sent=")));
+}
+
+// The device's clock is compared with the host's once a second: packets before that have no age.
+TEST_F(XtremeStatsTest, ShowsHowOldPacketsAreWhenTheyAreSeen) {
+  StartEcho();
+  uint64_t counted = 0;
+  for (int rounds = 0; rounds < 100 && counted == 0; ++rounds) {
+    Ask();
+    Run({"--json", "--delta", "--interval=0.1"});
+    counted = nlohmann::json::parse(Run({"--json"}))[0]["histograms"]["wire_to_poll_ns"]["count"];
+  }
+  EXPECT_GT(counted, 0u);
+  EXPECT_THAT(Run({}), HasSubstr("  wire_to_poll below "));
+  EXPECT_THAT(Run({"--view=histograms"}), HasSubstr("  wire_to_poll_ns: "));
+}
+
+TEST_F(XtremeStatsTest, ShowsAKilledProgramUntilItIsCleanedAway) {
+  StartEcho();
+  AwaitPackets(kDatagrams);
+  echo_.reset();  // Killed.
+  EXPECT_THAT(Run({}), HasSubstr(" on feed1: dead, published "));
+  EXPECT_THAT(Run({"--view=sockets"}), HasSubstr("sent=3"));
+  EXPECT_EQ(Run({"--clean"}), "1 removed\n");
+  int code = 0;
+  Run({}, &code);
+  EXPECT_EQ(code, 1);
+}
+
+TEST_F(XtremeStatsTest, CountsItsReports) {
+  StartEcho();
+  const std::string text = Run({"--watch", "--count=3", "--interval=0.05"});
+  size_t reports = 0;
+  for (size_t at = 0; (at = text.find("udp_echo ", at)) != text.npos; ++at) ++reports;
+  EXPECT_EQ(reports, 3u) << text;
+}
+
+TEST_F(XtremeStatsTest, SaysWhichViewOfVmasToolIsWhich) {
+  const std::string help = Run({"--help"});
+  for (const char* view : {"-v 1", "-v 2", "-v 3", "-v 4", "-v 5", "-d 2"}) {
+    EXPECT_THAT(help, HasSubstr(view));
+  }
+}
+
+TEST_F(XtremeStatsTest, RefusesAViewThatThereIsNot) {
+  int code = 0;
+  Run({"--view=everything"}, &code);
+  EXPECT_NE(code, 0);
+}
+
+}  // namespace
+}  // namespace xtreme::stats
