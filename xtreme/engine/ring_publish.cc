@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "stack/tcp/connection.h"
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/socket_table.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_socket.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/stats/publisher.h"
 
@@ -22,6 +25,10 @@ namespace {
 
 using Names = std::vector<stats::Publisher::Name>;
 
+constexpr size_t CountersOfUdp() {
+  return udp::EndpointCounters::Table().size() + UdpCounters::Table().size();
+}
+
 Names SocketNames() {
   Names names;
   const auto add = [&names](std::string_view name, std::string_view meaning, const uint64_t&) {
@@ -29,6 +36,9 @@ Names SocketNames() {
   };
   base::VisitCounters(udp::EndpointCounters(), add);
   base::VisitCounters(UdpCounters(), add);
+  const auto add_tcp = [&names](std::string_view name, std::string_view meaning,
+                                const uint64_t&) { names.push_back({"tcp", name, meaning}); };
+  base::VisitCounters(TcpCounters(), add_tcp);
   return names;
 }
 
@@ -53,6 +63,34 @@ stats::SocketHeader HeaderOf(const UdpSocket& socket) {
   const std::string_view state = NameOf(socket.state);
   std::copy(state.begin(), state.end(), header.state.begin());
   return header;
+}
+
+std::string_view NameOf(const TcpSocket& socket) {
+  if (socket.state == TcpSocket::State::kListening) return "LISTEN";
+  if (socket.state == TcpSocket::State::kEnded) return "ended";
+  if (socket.connection == nullptr) return "opening";
+  return tcp::NameOf(socket.connection->state());
+}
+
+stats::SocketHeader HeaderOf(const TcpSocket& socket) {
+  stats::SocketHeader header = {};
+  header.handle = socket.handle;
+  StoreIp(socket.local.address, &header.local_ip);
+  StoreIp(socket.peer.address, &header.remote_ip);
+  header.local_port = socket.local.port;
+  header.remote_port = socket.peer.port;
+  header.protocol = IPPROTO_TCP;
+  const std::string_view state = NameOf(socket);
+  std::copy(state.begin(), state.end(), header.state.begin());
+  return header;
+}
+
+void PublishTcp(const TcpSocket& socket, stats::Publisher* to) {
+  if (!to->BeginSocket(HeaderOf(socket))) return;
+  // Behind those of UDP.
+  for (size_t i = 0; i < CountersOfUdp(); ++i) to->PutOfSocket(0);
+  base::VisitCounters(socket.counters, [to](std::string_view, std::string_view,
+                                            const uint64_t& value) { to->PutOfSocket(value); });
 }
 
 void PublishGroups(const UdpSocket& socket, stats::Publisher* to) {
@@ -115,6 +153,9 @@ void Ring::PublishAs(bool closed) {
     base::VisitCounters(socket.counters(), put);
     base::VisitCounters(socket.sends, put);
   });
+  if (tcp_->table() != nullptr) {
+    tcp_->table()->ForEach([&to](const TcpSocket& socket) { PublishTcp(socket, &to); });
+  }
   to.End(Now().count(), closed);
 }
 

@@ -137,6 +137,8 @@ class Tcp {
   bool Quiescent() const;
   // Connections and listeners with a handle.
   uint32_t sockets() const;
+  // All of them; null when the ring has no TCP.
+  const TcpSockets* table() const { return sockets_.get(); }
   // Of the ring: calls `visit` for each counter of the stack.
   void VisitCounters(const CounterVisitor& visit) const;
   // Of its tables, the pool's buffers not included.
