@@ -3,10 +3,11 @@
  * Xtreme: a completion-driven network engine. This header is its manual.
  *
  * An application opens rings, opens sockets on them and polls the rings for completions: packets,
- * finished operations, timers, news of the port. A packet's completion carries reference-counted
- * buffers that the NIC wrote. One thread owns a ring; what other threads may call is said per call.
+ * connections, finished operations, timers, news of the port. A packet's completion carries
+ * reference-counted buffers that the NIC wrote. One thread owns a ring; what other threads may call
+ * is said per call.
  * Units: bytes, nanoseconds; ports and flags in host order, addresses as on the wire.
- * Until TCP has landed the interface may still change between minor versions.
+ * The interface is stable: later versions add calls, and fields at the end of structures.
  *
  * Calls return 0 (or a count) on success and -errno on failure; xtreme_error() then has a sentence.
  * Whatever takes a handle fails with -EBADF when the handle's object is gone, and in debug builds
@@ -71,12 +72,13 @@ XTREME_API int xtreme_address_format(const xtreme_address* address, char* text, 
 enum xtreme_kind {
   XTREME_NONE = 0,
   XTREME_PACKET = 1,      /* A datagram, or in-order bytes of a stream. */
-  XTREME_ACCEPTED = 2,    /* Streams: a listener's new connection. */
+  XTREME_ACCEPTED = 2,    /* Streams: `socket` is new, `cookie` the value of its listener's. */
   XTREME_ESTABLISHED = 3, /* Streams: our connect succeeded. */
   XTREME_PEER_CLOSED = 4, /* Streams: after the last PACKET. */
   XTREME_TX_SPACE = 5,    /* Once after a refused send: it would be accepted now. */
   XTREME_TX_WIRE = 6,     /* Asked for: the bytes with `cookie` left the NIC, at hw_time_ns. */
-  XTREME_TX_DONE = 7,     /* Asked for: the bytes with `cookie` are no longer needed. */
+  XTREME_TX_DONE = 7,     /* Asked for: the bytes with `cookie` are no longer needed; of a stream,
+                             because the peer has them. `status` ECANCELED: perhaps it has not. */
   XTREME_OP_DONE = 8,     /* A started operation ended: `cookie`, `status`, `text`. */
   XTREME_TIMER = 9,       /* `cookie`, `deadline_ns`, `late_ns`. */
   XTREME_POSTED = 10,     /* Another thread posted `value`. In order per lane. */
@@ -196,6 +198,10 @@ typedef struct xtreme_ring_options {
   const char* control_cpus;      /* CPUs of the library's own thread, "0-3,8"; null or "": those of
                                     the process, but those that owners are bound to. */
   uint32_t dump_frames;          /* Frames kept for xtreme_dump: the last so many; 0: none. */
+  uint32_t max_connections;      /* TCP connections and listeners; 0: the ring has no TCP. */
+  uint32_t tcp_time_wait_ms;     /* How long a closed connection's addresses rest: 2 MSL. */
+  uint8_t tcp_ports_log2;        /* Local ports of connects, 0 .. 12: leased with the first one. */
+  uint8_t reserved[3];           /* 0. */
 } xtreme_ring_options;
 
 enum xtreme_wait {
@@ -261,6 +267,9 @@ XTREME_API int xtreme_poll_fd(int fd, xtreme_completion* completions, int max,
                               size_t completion_size);
 /* Rings the doorbell for sends with XTREME_NO_DOORBELL. */
 XTREME_API int xtreme_ring_flush(xtreme_ring ring);
+/* 1: no stream, those that were closed or detached included, waits for its peer any more; the
+ * process may end and no connection is reset by it. 0: keep polling. */
+XTREME_API int xtreme_ring_quiescent(xtreme_ring ring);
 /* The ring's clock: CLOCK_MONOTONIC in nanoseconds, without a system call. */
 XTREME_API int64_t xtreme_ring_now(xtreme_ring ring);
 /* One line: what the ring got from the device, and why not more. Characters needed. */
@@ -321,6 +330,130 @@ XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
 XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
                             const xtreme_address* source, uint64_t cookie);
 
+/* ---- TCP ------------------------------------------------------------------------------------- */
+
+/*
+ * A listener tells of each connection by ACCEPTED, a connect ends in exactly one of ESTABLISHED and
+ * TERMINATED. Then in-order bytes come as PACKETs, PEER_CLOSED after the last of them, TERMINATED
+ * last: 0 when both ends closed in order, else ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH,
+ * ENETUNREACH, ECONNABORTED (xtreme_abort()) or what the operation said, with a sentence.
+ * The window that the peer may fill is what is not in the application's hands: bytes are credited
+ * when their buffers are released, or by xtreme_credit(). There is no recv() and no accept().
+ */
+
+/* Where the values of an options structure's zeros come from. */
+enum xtreme_tcp_preset {
+  XTREME_TCP_DEFAULT = 0,
+  /* An order session: what does not get through is told soon. A silent peer is probed every second
+   * and given up after three, unacknowledged bytes end the connection after three seconds, a
+   * handshake after three; every segment is acknowledged at once. */
+  XTREME_TCP_FAIL_FAST = 1,
+  XTREME_TCP_BULK = 2 /* Throughput before latency: Nagle, 4 MB of window and of send queue. */
+};
+enum xtreme_choice { XTREME_PRESET = 0, XTREME_ON = 1, XTREME_OFF = 2 };
+enum xtreme_tcp_congestion {
+  XTREME_TCP_PRESET = 0,
+  XTREME_TCP_CUBIC = 1,
+  XTREME_TCP_NEW_RENO = 2,
+  XTREME_TCP_NO_CONGESTION_CONTROL = 3 /* For a link of one's own. */
+};
+#define XTREME_NEVER_NS (-1)
+
+/* Of a listener: its connections', too. 0 is the preset's value in every field, XTREME_NEVER_NS no
+ * limit in a time. In brackets what XTREME_TCP_DEFAULT has. */
+typedef struct xtreme_tcp_options {
+  size_t size;                   /* sizeof(xtreme_tcp_options). */
+  xtreme_address local;          /* Any address: the interface's. Port 0: of a connect, one of the
+                                    ring's ports; a listener needs one. */
+  uint64_t user_data;            /* Of a listener: inherited until set. */
+  uint32_t backlog;              /* Listener: connections not yet handed out [128]. */
+  uint8_t preset;                /* enum xtreme_tcp_preset. */
+  uint8_t congestion;            /* enum xtreme_tcp_congestion [cubic]. At opening only. */
+  uint8_t nodelay;               /* enum xtreme_choice [on]: no Nagle, small sends leave at once. */
+  uint8_t quick_ack;             /* enum xtreme_choice [off]: every segment is acknowledged. */
+  uint8_t manual_credit;         /* enum xtreme_choice [off]: only xtreme_credit() credits. */
+  uint8_t timestamps;            /* enum xtreme_choice [on]. At opening only. */
+  uint8_t sack;                  /* enum xtreme_choice [on]. At opening only. */
+  uint8_t ttl;                   /* [64] Of a connect, at opening only. */
+  uint8_t tos;                   /* [0] The same. */
+  uint8_t keepalive_probes;      /* [9] Unanswered ones end the connection. */
+  uint8_t retransmissions;       /* [15] Of one segment, then ETIMEDOUT. */
+  uint8_t reserved;              /* 0. */
+  uint16_t mss;                  /* Most payload of a received segment [the MTU's]. At opening. */
+  uint16_t reserved_too;         /* 0. */
+  uint32_t receive_window;       /* [262,144] 2,048 .. 2^30. At opening only. */
+  uint32_t send_queue;           /* [1,048,576] Bytes that wait or are not acknowledged. */
+  int64_t keepalive_idle_ns;     /* [never] Of silence, then the peer is probed. */
+  int64_t keepalive_interval_ns; /* [75 s] Between probes. */
+  int64_t user_timeout_ns;       /* [never] Unacknowledged bytes end the connection: RFC 5482. */
+  int64_t min_rto_ns;            /* [200 ms] 100 us or more: least time to a retransmission. */
+  int64_t delayed_ack_ns;        /* [40 ms] Up to 500 ms. */
+  int64_t connect_timeout_ns;    /* [60 s] */
+  int64_t linger_ns;             /* [60 s] What a closed connection waits for acknowledgements,
+                                    then it is reset, ETIMEDOUT; and for FIN, then it ends, 0. */
+} xtreme_tcp_options;
+
+/* Listens at `options->local`. Started: OP_DONE with cookie 0; when its status is not 0, close the
+ * listener. -EINVAL: no port, a setting out of range. -E2BIG. -EADDRNOTAVAIL: not an address of the
+ * interface. -EADDRINUSE: a listener of the ring has it; another program's comes as OP_DONE.
+ * -EMFILE: max_connections. -EOPNOTSUPP: the ring has no TCP. -EAFNOSUPPORT. */
+XTREME_API int xtreme_tcp_listen(xtreme_ring ring, const xtreme_tcp_options* options,
+                                 xtreme_socket* socket);
+/* Starts a connection to `peer`; `options` may be null. A send is refused (STATE) while the way to
+ * the peer is looked for, and QUEUED from its SYN until ESTABLISHED.
+ * -EINVAL: no unicast address or no port, a setting out of range. -ENETUNREACH: the route leads
+ * elsewhere. Else as xtreme_tcp_listen(). */
+XTREME_API int xtreme_tcp_connect(xtreme_ring ring, const xtreme_address* peer,
+                                  const xtreme_tcp_options* options, xtreme_socket* socket);
+/* Changes what may change after opening; the rest is not looked at. 0 leaves a field as it is,
+ * unless `preset` is one. Of a listener: of later connections. -EINVAL, -E2BIG: options. */
+XTREME_API int xtreme_tcp_set_options(xtreme_socket socket, const xtreme_tcp_options* options);
+/* Credits `bytes` that were handed out: the peer may send as much again, though the buffers are
+ * kept; releasing them credits these bytes no more. -EINVAL: more than are owed. */
+XTREME_API int xtreme_credit(xtreme_socket socket, uint32_t bytes);
+/* FIN behind what is queued; receiving goes on. -ENOTCONN: not connected. */
+XTREME_API int xtreme_shutdown(xtreme_socket socket);
+/* RST at once; TERMINATED with ECONNABORTED. Of a listener: xtreme_socket_close(). */
+XTREME_API int xtreme_abort(xtreme_socket socket);
+
+enum xtreme_tcp_state { /* RFC 9293 section 3.3.2. */
+  XTREME_TCP_CLOSED = 0,
+  XTREME_TCP_LISTEN = 1,
+  XTREME_TCP_SYN_SENT = 2, /* Also while route, next hop or port are looked for. */
+  XTREME_TCP_SYN_RECEIVED = 3,
+  XTREME_TCP_ESTABLISHED = 4,
+  XTREME_TCP_FIN_WAIT_1 = 5,
+  XTREME_TCP_FIN_WAIT_2 = 6,
+  XTREME_TCP_CLOSE_WAIT = 7,
+  XTREME_TCP_CLOSING = 8,
+  XTREME_TCP_LAST_ACK = 9,
+  XTREME_TCP_TIME_WAIT = 10
+};
+typedef struct xtreme_tcp_info {
+  size_t size;                   /* sizeof(xtreme_tcp_info). */
+  xtreme_address local;
+  xtreme_address peer;
+  uint8_t state;                 /* enum xtreme_tcp_state. */
+  uint8_t in_recovery;           /* 1: losses are being repaired. */
+  uint16_t reserved;
+  int64_t srtt_ns;               /* 0: not measured yet. */
+  int64_t rttvar_ns;
+  int64_t rto_ns;
+  int64_t oldest_ns;             /* Age of the oldest unacknowledged byte; 0: there is none. */
+  uint32_t mss;                  /* Most payload of a segment sent. */
+  uint32_t congestion_window;    /* Bytes, as all that follow but the last. */
+  uint32_t slow_start_threshold;
+  uint32_t send_window;          /* The peer's. */
+  uint32_t receive_window;       /* Ours, as offered. */
+  uint32_t in_flight;            /* Estimated to be in the network. */
+  uint32_t unsent;
+  uint32_t owed_credit;          /* Handed out and not credited. */
+  uint32_t retransmits;          /* Segments. */
+  uint32_t reserved_too;
+} xtreme_tcp_info;
+/* Fills `info`, of info->size bytes, without a system call. -EINVAL: a size that never was. */
+XTREME_API int xtreme_tcp_get_info(xtreme_socket socket, xtreme_tcp_info* info);
+
 /* ---- Sending --------------------------------------------------------------------------------- */
 
 enum xtreme_send_flag {
@@ -339,40 +472,61 @@ typedef struct xtreme_send_options {
 /* What became of a send. All or nothing; every refusal is counted by its reason. */
 enum xtreme_send_result {
   XTREME_SENT = 0,
-  XTREME_QUEUED = 1,            /* Waits for a neighbour. Sent or reported later. */
+  XTREME_QUEUED = 1,            /* Waits for a neighbour (of streams: for the peer's window, the
+                                   congestion window, the handshake). Sent or reported later. */
   XTREME_REFUSED_NEIGHBOUR = -1, /* Next hop unknown and NOW_OR_FAIL, or its queue is full. */
   XTREME_REFUSED_SQ_FULL = -2,
   XTREME_REFUSED_BUFFERS = -3,   /* The pool has no buffer for what does not fit inline. */
-  XTREME_REFUSED_STATE = -4,     /* Closed, stale, not connected, ring not started, port broken. */
+  XTREME_REFUSED_STATE = -4,     /* Closed, stale, not connected, ring not started, port broken, or
+                                    a call for the other kind of socket. */
   XTREME_REFUSED_SIZE = -5,      /* Longer than a datagram can be. */
   XTREME_REFUSED_ROUTE = -6,     /* No route, another interface's, broadcast not allowed, IPv6. */
-  XTREME_REFUSED_WINDOW = -7,    /* Streams. */
-  XTREME_REFUSED_CONGESTION = -8, /* Streams. */
-  XTREME_REFUSED_RECOVERY = -9    /* Streams. */
+  /* Of streams. TX_SPACE follows one of these, SQ_FULL and BUFFERS. */
+  XTREME_REFUSED_WINDOW = -7,    /* The peer's window, or the send queue, is full. */
+  XTREME_REFUSED_CONGESTION = -8, /* NOW_OR_FAIL: the congestion window is full, */
+  XTREME_REFUSED_RECOVERY = -9    /* or losses are being repaired. */
 };
 
-/* Sends a datagram to the default destination. `data` may be reused at once. `options` may be
- * null. */
+/* Sends a datagram to the default destination, or bytes of a stream. `data` may be reused at once.
+ * `options` may be null. */
 XTREME_API int xtreme_send(xtreme_socket socket, const void* data, size_t length,
                            const xtreme_send_options* options);
 /* Sends a datagram to `peer`. The last few destinations of a socket are remembered. */
 XTREME_API int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, const void* data,
                               size_t length, const xtreme_send_options* options);
 /* Sends `length` bytes at `data`, which lie in `buffer` (acquired or received), without a copy.
- * Takes over one reference when SENT or QUEUED, none when refused. `peer` null: the default
- * destination. */
+ * Takes over one reference when SENT or QUEUED, none when refused. Of a stream the bytes must not
+ * change until TX_DONE. `peer` null: the default destination, the only one of a stream. */
 XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer,
                                   xtreme_buffer* buffer, const void* data, size_t length,
                                   const xtreme_send_options* options);
-/* What a send of `length` bytes to the default destination would return now. */
+/* What a send of `length` bytes to the default destination, with NOW_OR_FAIL on a stream, would
+ * return now. */
 XTREME_API int xtreme_would_send(xtreme_socket socket, size_t length);
+/* Sends as many bytes of a stream as are taken, and says in `taken` how many. The result is that of
+ * these, a refusal (and then a TX_SPACE) when there are none. What was asked for is of the last. */
+XTREME_API int xtreme_send_some(xtreme_socket socket, const void* data, size_t length,
+                                const xtreme_send_options* options, size_t* taken);
+
+typedef struct xtreme_bytes {
+  const void* data;
+  uint32_t length;
+  uint32_t reserved; /* 0. */
+} xtreme_bytes;
+/* Sends `count` datagrams to the default destination, in order, with one doorbell; stops at the
+ * first that is refused, whose result is put into `last` (else that of the last one). Returns how
+ * many were sent. `flags`: XTREME_NOW_OR_FAIL, XTREME_NO_DOORBELL. -EINVAL: another flag. */
+XTREME_API int xtreme_send_many(xtreme_socket socket, const xtreme_bytes* datagrams, int count,
+                                uint32_t flags, int* last);
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
 enum xtreme_close_flag {
   XTREME_DETACH = 1 << 0 /* No completions any more, TERMINATED included. */
 };
-/* Ends a socket. After it only its TX_DONEs and TERMINATED come. -EINVAL: an unknown flag. */
+/* Ends a socket. After it only its TX_DONEs and TERMINATED come. A stream goes on, for at most its
+ * linger_ns, until the peer has all and closed too; see also xtreme_abort(). -EINVAL: an unknown
+ * flag. */
 XTREME_API int xtreme_socket_close(xtreme_socket socket, uint32_t flags);
 XTREME_API int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data);
 XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
@@ -428,8 +582,7 @@ XTREME_API int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events);
  * leaves it, to be read until the next ring of that directory is opened.
  */
 typedef struct xtreme_counter {
-  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "neighbour", "reassembly",
-                        * "udp". */
+  const char* scope;   /* "ring", "queue", "pool", "port", "drop", "neighbour", "udp", "tcp"... */
   const char* name;
   const char* meaning;
   uint64_t value;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -280,54 +281,74 @@ struct UdpOptions {
   uint32_t max_held = 0;
 };
 
-// Owns a socket; closes it. Its ring must be alive.
-class UdpSocket {
+// As xtreme_tcp_options: 0, and std::nullopt, is what the preset says. Times in nanoseconds.
+struct TcpOptions {
+  std::string local;  // "10.0.0.1:9000", ":9000"; empty: any address and one of the ring's ports.
+  uint64_t user_data = 0;
+  xtreme_tcp_preset preset = XTREME_TCP_DEFAULT;
+  xtreme_tcp_congestion congestion = XTREME_TCP_PRESET;
+  uint32_t backlog = 0;
+  std::optional<bool> nodelay = std::nullopt;
+  std::optional<bool> quick_ack = std::nullopt;
+  std::optional<bool> manual_credit = std::nullopt;
+  uint32_t receive_window = 0;
+  uint32_t send_queue = 0;
+  int64_t keepalive_idle_ns = 0;
+  int64_t keepalive_interval_ns = 0;
+  int64_t user_timeout_ns = 0;
+  int64_t min_rto_ns = 0;
+  int64_t connect_timeout_ns = 0;
+  int64_t linger_ns = 0;
+
+  // `local` apart, which is the caller's to parse.
+  xtreme_tcp_options ToC() const {
+    const auto choice = [](std::optional<bool> wanted) -> uint8_t {
+      return wanted ? (*wanted ? XTREME_ON : XTREME_OFF) : XTREME_PRESET;
+    };
+    xtreme_tcp_options c = {};
+    c.size = sizeof c;
+    c.user_data = user_data;
+    c.preset = static_cast<uint8_t>(preset);
+    c.congestion = static_cast<uint8_t>(congestion);
+    c.backlog = backlog;
+    c.nodelay = choice(nodelay);
+    c.quick_ack = choice(quick_ack);
+    c.manual_credit = choice(manual_credit);
+    c.receive_window = receive_window;
+    c.send_queue = send_queue;
+    c.keepalive_idle_ns = keepalive_idle_ns;
+    c.keepalive_interval_ns = keepalive_interval_ns;
+    c.user_timeout_ns = user_timeout_ns;
+    c.min_rto_ns = min_rto_ns;
+    c.connect_timeout_ns = connect_timeout_ns;
+    c.linger_ns = linger_ns;
+    return c;
+  }
+};
+
+// Owns a socket of either kind; closes it. Its ring must be alive.
+class Socket {
  public:
-  UdpSocket() = default;
-  UdpSocket(UdpSocket&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
-  UdpSocket& operator=(UdpSocket&& other) noexcept {
+  Socket() = default;
+  Socket(Socket&& other) noexcept : handle_(other.Release()) {}
+  Socket& operator=(Socket&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  ~UdpSocket() { Close(); }
+  ~Socket() { Close(); }
 
   xtreme_socket handle() const { return handle_; }
-
-  // Started: ends as OP_DONE with `cookie`.
-  Status Connect(const xtreme_address& peer, uint64_t cookie = 0) {
-    return ToStatus(xtreme_udp_connect(handle_, &peer, cookie));
-  }
-  Status Join(const xtreme_address& group, uint64_t cookie = 0, uint32_t flags = 0) {
-    return ToStatus(xtreme_join(handle_, &group, nullptr, flags, cookie));
-  }
-  Status JoinSource(const xtreme_address& group, const xtreme_address& source,
-                    uint64_t cookie = 0, uint32_t flags = 0) {
-    return ToStatus(xtreme_join(handle_, &group, &source, flags, cookie));
-  }
-  Status JoinAll(std::span<const xtreme_address> groups, uint64_t cookie = 0, uint32_t flags = 0) {
-    for (const xtreme_address& group : groups) {
-      if (Status joined = Join(group, cookie, flags); !joined) return joined;
-    }
-    return Done{};
-  }
-  Status Leave(const xtreme_address& group, uint64_t cookie = 0) {
-    return ToStatus(xtreme_leave(handle_, &group, nullptr, cookie));
-  }
+  bool is_open() const { return handle_.value != 0; }
 
   xtreme_send_result Send(std::span<const uint8_t> bytes) {
-    return Result(xtreme_send(handle_, bytes.data(), bytes.size(), nullptr));
+    return ToSendResult(xtreme_send(handle_, bytes.data(), bytes.size(), nullptr));
   }
   xtreme_send_result Send(std::span<const uint8_t> bytes, const SendOptions& options) {
     const xtreme_send_options c = options.ToC();
-    return Result(xtreme_send(handle_, bytes.data(), bytes.size(), &c));
-  }
-  xtreme_send_result SendTo(const xtreme_address& peer, std::span<const uint8_t> bytes,
-                            const SendOptions& options = {}) {
-    const xtreme_send_options c = options.ToC();
-    return Result(xtreme_send_to(handle_, &peer, bytes.data(), bytes.size(), &c));
+    return ToSendResult(xtreme_send(handle_, bytes.data(), bytes.size(), &c));
   }
   xtreme_send_result WouldSend(size_t length) const {
-    return Result(xtreme_would_send(handle_, length));
+    return ToSendResult(xtreme_would_send(handle_, length));
   }
 
   xtreme::Result<xtreme_address> Local() const {
@@ -340,15 +361,98 @@ class UdpSocket {
 
   // Afterwards only its TX_DONEs and TERMINATED come.
   void Close(uint32_t flags = 0) {
-    if (handle_.value != 0) xtreme_socket_close(std::exchange(handle_, {}), flags);
+    if (is_open()) xtreme_socket_close(Release(), flags);
+  }
+  // The handle, to be closed by whoever has it now.
+  xtreme_socket Release() { return std::exchange(handle_, {}); }
+
+ protected:
+  explicit Socket(xtreme_socket handle) : handle_(handle) {}
+  static xtreme_send_result ToSendResult(int code) {
+    return static_cast<xtreme_send_result>(code);
+  }
+
+ private:
+  xtreme_socket handle_ = {};
+};
+
+class UdpSocket : public Socket {
+ public:
+  UdpSocket() = default;
+
+  // Started: ends as OP_DONE with `cookie`.
+  Status Connect(const xtreme_address& peer, uint64_t cookie = 0) {
+    return ToStatus(xtreme_udp_connect(handle(), &peer, cookie));
+  }
+  Status Join(const xtreme_address& group, uint64_t cookie = 0, uint32_t flags = 0) {
+    return ToStatus(xtreme_join(handle(), &group, nullptr, flags, cookie));
+  }
+  Status JoinSource(const xtreme_address& group, const xtreme_address& source,
+                    uint64_t cookie = 0, uint32_t flags = 0) {
+    return ToStatus(xtreme_join(handle(), &group, &source, flags, cookie));
+  }
+  Status JoinAll(std::span<const xtreme_address> groups, uint64_t cookie = 0, uint32_t flags = 0) {
+    for (const xtreme_address& group : groups) {
+      if (Status joined = Join(group, cookie, flags); !joined) return joined;
+    }
+    return Done{};
+  }
+  Status Leave(const xtreme_address& group, uint64_t cookie = 0) {
+    return ToStatus(xtreme_leave(handle(), &group, nullptr, cookie));
+  }
+
+  xtreme_send_result SendTo(const xtreme_address& peer, std::span<const uint8_t> bytes,
+                            const SendOptions& options = {}) {
+    const xtreme_send_options c = options.ToC();
+    return ToSendResult(xtreme_send_to(handle(), &peer, bytes.data(), bytes.size(), &c));
+  }
+  // One doorbell for all; how many were sent. `last` gets the result of the last one tried.
+  int SendMany(std::span<const xtreme_bytes> datagrams, xtreme_send_result* last,
+               uint32_t flags = 0) {
+    int result = XTREME_SENT;
+    const int sent = xtreme_send_many(handle(), datagrams.data(),
+                                      static_cast<int>(datagrams.size()), flags, &result);
+    *last = ToSendResult(result);
+    return sent;
   }
 
  private:
   friend class Ring;
-  explicit UdpSocket(xtreme_socket handle) : handle_(handle) {}
-  static xtreme_send_result Result(int code) { return static_cast<xtreme_send_result>(code); }
+  explicit UdpSocket(xtreme_socket handle) : Socket(handle) {}
+};
 
-  xtreme_socket handle_ = {};
+// A connection or a listener.
+class TcpSocket : public Socket {
+ public:
+  TcpSocket() = default;
+  // Owns a handle: that of an ACCEPTED, or one that was released.
+  explicit TcpSocket(xtreme_socket handle) : Socket(handle) {}
+
+  // As many bytes as are taken; how many. `result` is of these, or says why there are none.
+  size_t SendSome(std::span<const uint8_t> bytes, xtreme_send_result* result,
+                  const SendOptions& options = {}) {
+    const xtreme_send_options c = options.ToC();
+    size_t taken = 0;
+    *result = ToSendResult(xtreme_send_some(handle(), bytes.data(), bytes.size(), &c, &taken));
+    return taken;
+  }
+  Status Credit(uint32_t bytes) { return ToStatus(xtreme_credit(handle(), bytes)); }
+  Status Shutdown() { return ToStatus(xtreme_shutdown(handle())); }
+  // RST, instead of Close().
+  void Abort() {
+    if (is_open()) xtreme_abort(Release());
+  }
+  Status SetOptions(const TcpOptions& options) {
+    const xtreme_tcp_options c = options.ToC();
+    return ToStatus(xtreme_tcp_set_options(handle(), &c));
+  }
+  xtreme::Result<xtreme_tcp_info> GetInfo() const {
+    xtreme_tcp_info report = {};
+    report.size = sizeof report;
+    const int code = xtreme_tcp_get_info(handle(), &report);
+    if (code < 0) return LastError(code);
+    return report;
+  }
 };
 
 // Owns a ring, and the completions of its last poll.
@@ -384,6 +488,19 @@ class Ring {
     return UdpSocket(socket);
   }
 
+  // Started: ends as OP_DONE. Each connection is an ACCEPTED: TcpSocket(completion.socket).
+  Result<TcpSocket> ListenTcp(const TcpOptions& options) {
+    return OpenTcp(options, [this](const xtreme_tcp_options& c, xtreme_socket* socket) {
+      return xtreme_tcp_listen(handle(), &c, socket);
+    });
+  }
+  // Started: ends in exactly one of ESTABLISHED and TERMINATED.
+  Result<TcpSocket> ConnectTcp(const xtreme_address& peer, const TcpOptions& options = {}) {
+    return OpenTcp(options, [&](const xtreme_tcp_options& c, xtreme_socket* socket) {
+      return xtreme_tcp_connect(handle(), &peer, &c, socket);
+    });
+  }
+
   Status Start() { return ToStatus(xtreme_ring_start(handle())); }
   Status Adopt() { return ToStatus(xtreme_ring_adopt(handle())); }
 
@@ -403,6 +520,8 @@ class Ring {
   bool Arm() { return xtreme_ring_arm(handle()) == 0; }
   int fd() const { return xtreme_ring_fd(handle()); }
   void Flush() { xtreme_ring_flush(handle()); }
+  // Whether no stream, closed ones included, waits for its peer any more.
+  bool Quiescent() const { return xtreme_ring_quiescent(handle()) == 1; }
   int64_t now_ns() const { return xtreme_ring_now(handle()); }
 
   Result<xtreme_timer> StartTimer(int64_t deadline_ns, uint64_t cookie) {
@@ -456,6 +575,17 @@ class Ring {
 
   Ring(xtreme_ring handle, int max_batch)
       : state_(std::make_unique<State>(handle, max_batch)) {}
+  template <typename Open>
+  static Result<TcpSocket> OpenTcp(const TcpOptions& options, Open open) {
+    xtreme_tcp_options c = options.ToC();
+    Result<xtreme_address> local = ParseAddress(options.local.empty() ? "*:0" : options.local);
+    if (!local) return local.error();
+    c.local = *local;
+    xtreme_socket socket = {};
+    const int code = open(c, &socket);
+    if (code < 0) return LastError(code);
+    return TcpSocket(socket);
+  }
   Batch Hand(int count) {
     state_->count = count < 0 ? 0 : count;
     return Batch(state_->completions.data(), state_->count, &state_->polls);

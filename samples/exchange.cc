@@ -37,7 +37,8 @@ void Pause() {
 }
 
 // Trades until the day is over, then goes on answering until nobody has asked for `linger_ns`.
-void Run(market::Exchange* exchange, market::OrderPort* port, publisher::Feed* feed,
+// `await`: the day begins with the first client.
+void Run(market::Exchange* exchange, market::OrderPort* port, publisher::Feed* feed, bool await,
          int64_t linger_ns) {
   int64_t heartbeat_ns = 0;
   int64_t quiet_since_ns = NowNs();
@@ -45,7 +46,7 @@ void Run(market::Exchange* exchange, market::OrderPort* port, publisher::Feed* f
   while (!stopped) {
     const int64_t now_ns = NowNs();
     const uint64_t before = feed->counters().published;
-    exchange->Trade(now_ns);
+    if (!await || port->counters().connections > 0) exchange->Trade(now_ns);
     port->Serve(now_ns);
     const bool published = feed->counters().published != before;
     if (feed->AnswerRequests() > 0 || published) quiet_since_ns = now_ns;
@@ -67,12 +68,15 @@ void PrintReady() {
   std::fflush(stdout);
 }
 
-void Report(const publisher::Feed::Counters& feed, const trading::Matcher::Counters& traded,
+void Report(const publisher::Feed::Counters& feed, const market::Exchange& exchange,
             const market::OrderPort::Counters& port) {
+  const trading::Matcher::Counters& traded = exchange.counters();
   fmt::print("published={} datagrams={} lost_a={} lost_b={} requests={} resent={} orders={} "
-             "fills={} rejected={} duplicates={} connections={} cut={}\n",
+             "fills={} rejected={} duplicates={} client_orders={} client_shares={} connections={} "
+             "cut={}\n",
              feed.published, feed.datagrams, feed.lost[0], feed.lost[1], feed.requests,
              feed.resent, traded.orders, traded.fills, traded.rejected, traded.duplicates,
+             exchange.client_counters().orders, exchange.client_counters().shares,
              port.connections, port.cut);
 }
 
@@ -114,6 +118,8 @@ int main(int argc, char** argv) {
                  "Cut the connection instead of answering an account's order number N");
   app.add_option("--linger", linger_s, "Seconds to go on answering after the last request")
       ->capture_default_str();
+  bool await = false;
+  app.add_flag("--await-client", await, "Begin the day when the first client connects");
   CLI11_PARSE(app, argc, argv);
 
   for (int signal_number : {SIGINT, SIGTERM}) {
@@ -133,7 +139,7 @@ int main(int argc, char** argv) {
   market::OrderPort port(orders, &exchange);
   if (std::string wrong = port.Open(); !wrong.empty()) return Fail(wrong);
   PrintReady();
-  Run(&exchange, &port, &feed, static_cast<int64_t>(linger_s * 1e9));
-  Report(feed.counters(), exchange.counters(), port.counters());
+  Run(&exchange, &port, &feed, await, static_cast<int64_t>(linger_s * 1e9));
+  Report(feed.counters(), exchange, port.counters());
   return sockets.counters().failed_sends == 0 ? 0 : 1;
 }

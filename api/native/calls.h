@@ -15,6 +15,7 @@
 #include "api/native/process.h"
 #include "api/xtreme.h"
 #include "xtreme/engine/completion.h"
+#include "xtreme/engine/outcome.h"
 #include "xtreme/engine/ring.h"
 
 namespace xtreme::api {
@@ -37,6 +38,14 @@ inline constexpr size_t kLeastCompletionBytes = 64;
 
 inline int NoSuch(const char* what) {
   return Fail(EBADF, std::string("handle: there is no such ") + what);
+}
+
+inline int NotIpv4(const char* action) {
+  return Fail(EAFNOSUPPORT, std::string(action) + ": IPv4 only");
+}
+
+inline int ToResult(const engine::Outcome& outcome) {
+  return outcome.ok() ? 0 : Fail(outcome.error, outcome.text);
 }
 
 // The ring of any handle that carries its number; null, with the failure noted, when there is none.

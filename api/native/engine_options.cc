@@ -26,6 +26,9 @@ engine::RingOptions EngineOptions(const xtreme_ring_options& c) {
   options.max_sockets = c.max_sockets;
   options.max_groups = c.max_groups;
   options.spin_us = c.spin_us;
+  options.max_connections = c.max_connections;
+  options.tcp_ports_log2 = c.tcp_ports_log2;
+  options.tcp_time_wait_ms = c.tcp_time_wait_ms;
   options.wait = static_cast<engine::WaitPolicy>(c.wait);
   options.control_cpus = c.control_cpus == nullptr ? "" : c.control_cpus;
   options.counters_directory = c.counters_directory == nullptr ? "/dev/shm" : c.counters_directory;

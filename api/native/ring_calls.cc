@@ -18,6 +18,7 @@
 #include "fmt/format.h"
 #include "stack/wire/address_text.h"
 #include "xtreme/engine/ring_group.h"
+#include "xtreme/engine/tcp.h"
 
 namespace xtreme::api {
 namespace {
@@ -204,6 +205,12 @@ int xtreme_ring_flush(xtreme_ring ring) {
   if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   found->Flush();
   return 0;
+}
+
+int xtreme_ring_quiescent(xtreme_ring ring) {
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  return found->tcp().Quiescent() ? 1 : 0;
 }
 
 int64_t xtreme_ring_now(xtreme_ring ring) {

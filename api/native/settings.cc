@@ -86,6 +86,14 @@ constexpr Setting kSettings[] = {
     {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process,"
      " but those that owners of rings are bound to.",
      offsetof(Options, control_cpus), Setting::kText, 0, 0, {}},
+    {"max_connections", "Most TCP connections and listeners; 0: the ring has no TCP.",
+     offsetof(Options, max_connections), 4, 0, 1'000'000, {256, 64, 4'096, 256}},
+    {"tcp_ports_log2", "Local ports of connects, leased as one block with the first: 2 to the "
+     "power of this.",
+     offsetof(Options, tcp_ports_log2), 1, 0, 12, {6, 4, 10, 6}},
+    {"tcp_time_wait_ms", "How long the addresses of a connection that was closed here rest: 2 MSL, "
+     "in milliseconds.",
+     offsetof(Options, tcp_time_wait_ms), 4, 0, 600'000, {60'000, 60'000, 60'000, 1'000}},
 };
 
 std::string Upper(std::string_view text) {

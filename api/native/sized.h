@@ -24,6 +24,8 @@ namespace xtreme::api {
 inline constexpr size_t kFirstRingOptions =
     offsetof(xtreme_ring_options, link_bits_per_second) + sizeof(uint64_t);
 inline constexpr size_t kFirstUdpOptions = sizeof(xtreme_udp_options);
+inline constexpr size_t kFirstTcpOptions = sizeof(xtreme_tcp_options);
+inline constexpr size_t kFirstTcpInfo = sizeof(xtreme_tcp_info);
 
 // Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: smaller than
 // `first`. -E2BIG: what a newer program has and we do not know is not 0.

@@ -77,6 +77,12 @@ class Exchange final : public trading::Market {
   }
 
   const trading::Matcher::Counters& counters() const { return matcher_.counters(); }
+  // Of all clients: everybody else's are in counters() only.
+  struct ClientCounters {
+    uint64_t orders = 0;  // Accepted.
+    uint64_t shares = 0;  // Executed.
+  };
+  const ClientCounters& client_counters() const { return client_counters_; }
 
  private:
   static constexpr uint32_t kEverybody = 0;
@@ -92,6 +98,8 @@ class Exchange final : public trading::Market {
   void Publish(const feed::itch::Message& message) override { feed_->Add(message); }
   void Tell(uint32_t account, const trading::ouch::Message& message) override {
     if (account == kEverybody) return;
+    client_counters_.orders += message.type == trading::ouch::Type::kAccepted;
+    if (message.type == trading::ouch::Type::kExecuted) client_counters_.shares += message.shares;
     std::array<uint8_t, trading::ouch::kMostBytes> bytes;
     const size_t length = trading::ouch::Emit(message, bytes);
     accounts_[account - 1].outbox.Append(std::span(bytes).first(length));
@@ -102,6 +110,7 @@ class Exchange final : public trading::Market {
   Flow flow_;
   trading::Matcher matcher_;
   std::deque<Account> accounts_;  // Account N at N - 1; they do not move.
+  ClientCounters client_counters_;
   int64_t start_ns_ = -1;
 };
 

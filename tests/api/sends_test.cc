@@ -2,6 +2,7 @@
 //
 // xtreme.h: every result of a send, and what is told of it afterwards.
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -78,6 +79,43 @@ TEST_F(SendsTest, NoRouteAndNoPermissionToBroadcastAreRefused) {
   allowed.broadcast = 1;
   EXPECT_EQ(SendTo(OpenSocket(ring, allowed), "10.1.0.255:5000", "all"), XTREME_SENT);
   EXPECT_EQ(Sent(), std::vector<std::string>{"all"});
+}
+
+TEST_F(SendsTest, ManyDatagramsLeaveInOrderOnOneDoorbell) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  const std::string large(1'400, 'l');
+  const std::vector<xtreme_bytes> datagrams = {
+      {"one", 3, 0}, {"two", 3, 0}, {large.data(), 1'400, 0}, {"four", 4, 0}};
+  int last = 0;
+  EXPECT_EQ(xtreme_send_many(socket, datagrams.data(), 4, 0, &last), 0);
+  EXPECT_EQ(last, XTREME_REFUSED_STATE);  // Not connected.
+  Connect(ring, socket, "10.1.0.2:5000");
+  EXPECT_EQ(xtreme_send_many(socket, datagrams.data(), 4, 0, &last), 4);
+  EXPECT_EQ(last, XTREME_SENT);
+  EXPECT_EQ(Sent(), (std::vector<std::string>{"one", "two", large, "four"}));
+  EXPECT_EQ(xtreme_send_many(socket, datagrams.data(), 2, XTREME_NO_DOORBELL, &last), 2);
+  EXPECT_TRUE(Sent().empty());
+  EXPECT_EQ(xtreme_ring_flush(ring), 0);
+  EXPECT_EQ(Sent(), (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(xtreme_send_many(socket, datagrams.data(), 0, 0, &last), 0);
+  EXPECT_EQ(last, XTREME_SENT);
+  EXPECT_EQ(xtreme_send_many(socket, datagrams.data(), 1, XTREME_WANT_DONE, &last), -EINVAL);
+}
+
+TEST_F(SendsTest, ManyDatagramsStopAtTheFirstThatIsRefused) {
+  xtreme_ring_options options = Options("xt0");
+  options.tx_queue_frames = 64;
+  const xtreme_ring ring = OpenRing(options);
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  const std::vector<xtreme_bytes> datagrams(500, xtreme_bytes{"x", 1, 0});
+  int last = 0;
+  const int sent = xtreme_send_many(socket, datagrams.data(), 500, 0, &last);
+  EXPECT_GE(sent, 60);
+  EXPECT_LT(sent, 500);
+  EXPECT_EQ(last, XTREME_REFUSED_SQ_FULL);
+  EXPECT_EQ(Sent().size(), static_cast<size_t>(sent));
 }
 
 TEST_F(SendsTest, WhatIsLongerThanADatagramIsRefused) {

@@ -113,6 +113,9 @@ std::string KernelTcp::ReceiveEnd() {
   return code == 0 ? "" : std::string("the byte ") + byte;
 }
 
+// POLLHUP needs not be asked for.
+bool KernelTcp::AwaitHangUp() const { return Await(0); }
+
 void KernelTcp::ShutDown() { EXPECT_EQ(shutdown(fd_, SHUT_WR), 0) << strerror(errno); }
 
 void KernelTcp::Reset() {

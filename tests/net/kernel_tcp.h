@@ -39,6 +39,8 @@ class KernelTcp {
   std::string Receive(size_t count);
   // "" at the end of the stream, else what came or the errno's text.
   std::string ReceiveEnd();
+  // Whether the connection is over in both directions.
+  bool AwaitHangUp() const;
   void ShutDown();
   // Closes with a reset.
   void Reset();

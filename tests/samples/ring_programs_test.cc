@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/net/kernel_tcp.h"
 #include "tests/net/namespace.h"
 #include "tests/samples/program.h"
 
@@ -98,7 +99,6 @@ class RingProgramsTest : public testing::Test {
     return std::make_unique<KernelSocket>(port);
   }
 
- private:
   std::unique_ptr<net::Namespace> kernel_;
   std::unique_ptr<net::Namespace> ring_;
 };
@@ -143,6 +143,40 @@ TEST_F(RingProgramsTest, EchoThatIsNotAnsweredFails) {
   EXPECT_NE(echo->output().find("asked=1 answered=0\n"), std::string::npos) << echo->output();
 }
 
+TEST_F(RingProgramsTest, TcpEchoSendsBackWhatEveryConnectionSent) {
+  auto echo = StartOnRing({"samples/tcp_echo", "feed1", "7", "2"});
+  ASSERT_TRUE(echo->ReadUntil("ready")) << echo->output();
+  const net::Namespace::Inside inside(*kernel_);
+  net::KernelTcp first = net::KernelTcp::Connect(kRingAddress, 7);
+  net::KernelTcp second = net::KernelTcp::Connect(kRingAddress, 7);
+  const std::string large(100'000, 'l');
+  first.Send(large);
+  second.Send("small");
+  EXPECT_EQ(second.Receive(5), "small");
+  EXPECT_EQ(first.Receive(large.size()), large);
+  for (net::KernelTcp* each : {&first, &second}) {
+    each->ShutDown();
+    EXPECT_EQ(each->ReceiveEnd(), "");
+  }
+  EXPECT_EQ(echo->Wait(), 0);
+}
+
+TEST_F(RingProgramsTest, TcpEchoAsksAServerOnKernelSockets) {
+  const net::Namespace::Inside inside(*kernel_);
+  net::KernelTcp listener = net::KernelTcp::Listen(kKernelAddress, 7007);
+  auto echo = StartOnRing({"samples/tcp_echo", "feed1", "10.9.0.1:7007", "100"});
+  net::KernelTcp server = listener.Accept();
+  for (int i = 0; i < 100; ++i) server.Send(server.Receive(sizeof(uint64_t)));
+  EXPECT_EQ(server.ReceiveEnd(), "");
+  server.Close();
+  EXPECT_EQ(echo->Wait(), 0) << echo->output();
+  EXPECT_NE(echo->output().find("answered=100\n"), std::string::npos) << echo->output();
+}
+
+TEST_F(RingProgramsTest, TcpEchoFailsWhenNobodyListens) {
+  EXPECT_EQ(StartOnRing({"samples/tcp_echo", "feed1", "10.9.0.1:7007", "1"})->Wait(), 1);
+}
+
 TEST_F(RingProgramsTest, MulticastRxPrintsALineForEachDatagramOfItsGroups) {
   auto receiver = StartOnRing(
       {"samples/multicast_rx", "feed1", "3", "233.54.12.111:26477", "233.54.12.112:26478"});
@@ -173,6 +207,7 @@ TEST_F(RingProgramsTest, WrongArgumentsAreRefused) {
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1"})->Wait(), 1);
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1", "no-such-address:7"})->Wait(), 1);
   EXPECT_EQ(StartOnRing({"samples/multicast_rx", "feed1", "1", "10.9.0.1:7"})->Wait(), 1);
+  EXPECT_EQ(StartOnRing({"samples/tcp_echo", "feed1", "no-such-address:7"})->Wait(), 1);
 }
 
 }  // namespace
