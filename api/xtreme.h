@@ -96,7 +96,9 @@ enum xtreme_flag {
   XTREME_AFTER_DROP = 1 << 4,   /* Something was lost on this ring before it. */
   XTREME_CLOCK_SYNCED = 1 << 5, /* hw_time_ns is within the clock's error bound. */
   XTREME_MULTICAST = 1 << 6,    /* The destination is a group. */
-  XTREME_BROADCAST = 1 << 7     /* The destination is a broadcast address. */
+  XTREME_BROADCAST = 1 << 7,    /* The destination is a broadcast address. */
+  XTREME_PORT_TIME = 1 << 8     /* TX_WIRE: hw_time_ns was taken at the port; without it, when the
+                                   NIC completed the send, which is later. */
 };
 
 /* `event` of XTREME_RING. */
@@ -104,14 +106,17 @@ enum xtreme_ring_event {
   XTREME_LINK_DOWN = 1,
   XTREME_LINK_UP = 2,
   XTREME_DROPPED = 3,        /* `count` packets lost at `layer` since the last one. */
-  XTREME_BROKEN = 4,         /* A queue stopped: `text`; nothing more is received or sent. */
+  XTREME_BROKEN = 4,         /* A queue stopped: `status` is the device's syndrome, `text` says it;
+                                nothing more is received or sent before xtreme_ring_reset(). */
   XTREME_REMOVED = 5,        /* The device or interface is gone. */
   XTREME_CLOCK_LOST = 6,
   XTREME_CLOCK_SYNCED_EVENT = 7,
   XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out. */
   XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
   XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. */
-  XTREME_POOL_OK = 11
+  XTREME_POOL_OK = 11,
+  XTREME_MTU_CHANGED = 12    /* The interface's MTU is `count` now. Sends follow it down; above what
+                                it was when the ring was opened, open the ring again. */
 };
 
 /* `layer` of XTREME_DROPPED. */
@@ -159,6 +164,7 @@ typedef struct xtreme_completion {
     uint64_t vlan;       /* PACKET: tag control information, 0 when untagged. */
     uint64_t late_ns;    /* TIMER: how long after its deadline. */
     uint64_t layer;      /* RING: enum xtreme_layer. */
+    uint64_t error_ns;   /* TX_WIRE: how far off hw_time_ns may be, with XTREME_CLOCK_SYNCED. */
   };
 } xtreme_completion;
 
@@ -241,6 +247,13 @@ XTREME_API int xtreme_ring_start(xtreme_ring ring);
 /* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. -EBUSY: it is
  * in a group, which is to be closed first. */
 XTREME_API int xtreme_ring_close(xtreme_ring ring);
+/*
+ * Gives the ring new queues, after BROKEN or at any time; its sockets, memberships and prepared
+ * sends stay. Meanwhile nothing is received or sent; TX_DONE says ECANCELED of what may not have
+ * left. Started: OP_DONE with `cookie`; when it failed, it may be tried again. -EALREADY: a reset
+ * is under way.
+ */
+XTREME_API int xtreme_ring_reset(xtreme_ring ring, uint64_t cookie);
 /* Makes the calling thread the owner. The old owner must have made its last call before. */
 XTREME_API int xtreme_ring_adopt(xtreme_ring ring);
 
@@ -518,6 +531,37 @@ typedef struct xtreme_bytes {
  * many were sent. `flags`: XTREME_NOW_OR_FAIL, XTREME_NO_DOORBELL. -EINVAL: another flag. */
 XTREME_API int xtreme_send_many(xtreme_socket socket, const xtreme_bytes* datagrams, int count,
                                 uint32_t flags, int* last);
+
+/* ---- Prepared sends -------------------------------------------------------------------------- */
+
+/*
+ * A datagram built ahead: headers, payload and what the NIC is told. Firing it is little more than
+ * a store to the NIC. It is fired at most once until it is armed again, so that an order cannot
+ * leave twice. It goes when it is discarded or its socket is closed.
+ */
+typedef struct xtreme_prepared { uint64_t value; } xtreme_prepared;
+
+/* Prepares a datagram to the socket's default destination, and arms it; `data` is copied.
+ * -ENOTCONN: the socket has none. -EMSGSIZE: longer than a datagram. -ENOBUFS: 4,096 are
+ * prepared. */
+XTREME_API int xtreme_prepare(xtreme_socket socket, const void* data, size_t length,
+                              xtreme_prepared* prepared);
+/* Changes `length` bytes of its payload from `offset` on, armed or not. -EINVAL: beyond its end. */
+XTREME_API int xtreme_patch(xtreme_prepared prepared, size_t offset, const void* data,
+                            size_t length);
+/* Sends it now: enum xtreme_send_result, never QUEUED. SENT disarms it; refused, it may be fired
+ * again. REFUSED_STATE: not armed, or gone. `options` may be null; XTREME_WARM runs the path and
+ * leaves it armed. */
+XTREME_API int xtreme_fire(xtreme_prepared prepared, const xtreme_send_options* options);
+/* Disarms it; xtreme_rearm() arms it, fired or cancelled. */
+XTREME_API int xtreme_cancel(xtreme_prepared prepared);
+XTREME_API int xtreme_rearm(xtreme_prepared prepared);
+XTREME_API int xtreme_discard(xtreme_prepared prepared);
+/* Has the ring's owner fire it at its next poll: for another thread, by its lane on that ring. A
+ * refusal comes as ERROR with the cookie and an errno as `status` (-ECANCELED: not armed), and a
+ * TX_DONE that was wanted as ECANCELED. -EAGAIN: the lane is full. -EPIPE: the ring is closed. */
+XTREME_API int xtreme_lane_fire(xtreme_lane lane, xtreme_prepared prepared,
+                                const xtreme_send_options* options);
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 

@@ -455,6 +455,46 @@ class TcpSocket : public Socket {
   }
 };
 
+// A prepared send; discarded when it goes out of scope. See xtreme.h.
+class Prepared {
+ public:
+  Prepared() = default;
+  Prepared(Prepared&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  Prepared& operator=(Prepared&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Prepared() {
+    if (handle_.value != 0) xtreme_discard(handle_);
+  }
+
+  static Result<Prepared> Make(const UdpSocket& socket, std::span<const uint8_t> bytes) {
+    Prepared prepared;
+    const int code =
+        xtreme_prepare(socket.handle(), bytes.data(), bytes.size(), &prepared.handle_);
+    if (code < 0) return LastError(code);
+    return prepared;
+  }
+
+  // For another thread's xtreme_lane_fire().
+  xtreme_prepared handle() const { return handle_; }
+  Status Patch(size_t offset, std::span<const uint8_t> bytes) {
+    return ToStatus(xtreme_patch(handle_, offset, bytes.data(), bytes.size()));
+  }
+  xtreme_send_result Fire() {
+    return static_cast<xtreme_send_result>(xtreme_fire(handle_, nullptr));
+  }
+  xtreme_send_result Fire(const SendOptions& options) {
+    const xtreme_send_options c = options.ToC();
+    return static_cast<xtreme_send_result>(xtreme_fire(handle_, &c));
+  }
+  Status Cancel() { return ToStatus(xtreme_cancel(handle_)); }
+  Status Rearm() { return ToStatus(xtreme_rearm(handle_)); }
+
+ private:
+  xtreme_prepared handle_ = {};
+};
+
 // Owns a ring, and the completions of its last poll.
 class Ring {
  public:
@@ -502,6 +542,8 @@ class Ring {
   }
 
   Status Start() { return ToStatus(xtreme_ring_start(handle())); }
+  // Started: ends as OP_DONE with `cookie`.
+  Status Reset(uint64_t cookie = 0) { return ToStatus(xtreme_ring_reset(handle(), cookie)); }
   Status Adopt() { return ToStatus(xtreme_ring_adopt(handle())); }
 
   // Releases the last batch and polls. An error is an empty batch.

@@ -14,6 +14,9 @@ namespace xtreme::benchmarks {
 inline constexpr uint32_t kFrameBytes = 64;
 inline constexpr uint32_t kUdpHeadersBytes = 42;
 inline constexpr uint32_t kPayloadBytes = kFrameBytes - kUdpHeadersBytes;
+// Too long for a WQE.
+inline constexpr uint32_t kLongFrameBytes = 1024;
+inline constexpr uint32_t kLongPayloadBytes = kLongFrameBytes - kUdpHeadersBytes;
 
 }  // namespace xtreme::benchmarks
 

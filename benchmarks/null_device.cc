@@ -21,7 +21,9 @@ constexpr uint32_t kWqebbsOfFrame = 4;
 constexpr uint32_t kSegmentsOfWqebb = 4;
 constexpr uint32_t kQpn = 0x123;
 constexpr uint32_t kKey = 0x4567;
+constexpr uint32_t kDeviceMemoryKey = 0x89ab;
 constexpr uint32_t kBlueFlameBytes = 256;
+constexpr uint32_t kDeviceMemoryLog2 = 18;  // As many long frames as a scenario sends.
 // 42 bytes of headers and what the MTU leaves.
 constexpr uint32_t kMtu = 1500;
 constexpr uint32_t kFrameBytes = kMtu + 18;
@@ -53,12 +55,14 @@ struct NullDevice::Rings {
       : send(new Block[kWqebbsOfFrame << options.send_frames_log2]()),
         send_cqes(new mlx5_cqe64[1u << options.send_frames_log2]()),
         receive(new mlx5_wqe_data_seg[1u << options.receive_frames_log2]()),
-        receive_cqes(new mlx5_cqe64[1u << options.receive_frames_log2]()) {}
+        receive_cqes(new mlx5_cqe64[1u << options.receive_frames_log2]()),
+        device_memory(new Block[(1u << kDeviceMemoryLog2) / kWqebbBytes]()) {}
 
   std::unique_ptr<Block[]> send;
   std::unique_ptr<mlx5_cqe64[]> send_cqes;
   std::unique_ptr<mlx5_wqe_data_seg[]> receive;
   std::unique_ptr<mlx5_cqe64[]> receive_cqes;
+  std::unique_ptr<Block[]> device_memory;
   Record send_record{};
   Record send_cq_record{};
   Record receive_record{};
@@ -84,6 +88,9 @@ mlx5::QueuePairMemory NullDevice::memory() const {
                  .doorbell_register = rings.uar + 0x800,
                  .blueflame_bytes = kBlueFlameBytes,
                  .qpn = kQpn,
+                 .device_memory = {.bytes = rings.device_memory[0].bytes,
+                                   .bytes_log2 = kDeviceMemoryLog2,
+                                   .key = kDeviceMemoryKey},
                  .completions = {.cqes = reinterpret_cast<uint8_t*>(rings.send_cqes.get()),
                                  .cqes_log2 = options_.send_frames_log2,
                                  .record = rings.send_cq_record.words,
@@ -97,6 +104,10 @@ mlx5::QueuePairMemory NullDevice::memory() const {
                                     .record = rings.receive_cq_record.words,
                                     .uar = rings.uar}};
   return memory;
+}
+
+uint16_t NullDevice::posted_wqebbs() const {
+  return static_cast<uint16_t>(LoadRecord(rings_->send_record.words[1]));
 }
 
 uint32_t NullDevice::CompleteSends() {
@@ -156,6 +167,7 @@ nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
           .min_inline_header_bytes = 0,
           .send_queue_frames = 1u << options.send_frames_log2,
           .receive_queue_frames = 1u << options.receive_frames_log2,
+          .device_memory_bytes = 1u << kDeviceMemoryLog2,
           .mtu = kMtu,
           .link_bits_per_second = 25'000'000'000,
           .device = "null device",

@@ -37,6 +37,8 @@ class NullDevice {
   // Where the queues of a driver shall lie; the device outlives them.
   mlx5::QueuePairMemory memory() const;
 
+  // How far the doorbell record is, modulo 2^16. Any thread.
+  uint16_t posted_wqebbs() const;
   // Everything posted has left. Returns the frames.
   uint32_t CompleteSends();
   // Up to `frames` frames of `bytes` arrive, as many as buffers are posted; returns how many.

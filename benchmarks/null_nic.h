@@ -34,6 +34,9 @@ class NullNic final : public nic::Nic {
   absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void* start, size_t bytes) override;
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
+  absl::Status SetRate(nic::QueuePair*, const nic::RateLimit&) override {
+    return absl::UnimplementedError("limit sends: the null device has no rates");
+  }
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
   nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;

@@ -35,12 +35,16 @@ Goal OfPeer(double factor) { return {.most_of_peer = factor}; }
 
 std::vector<Operation> Operations() {
   constexpr std::string_view kPost = "ibv_post_send of libmlx5, same frame, inline";
+  constexpr std::string_view kGather =
+      "ibv_post_send of libmlx5, 1,024-byte frame gathered; ours copied to on-device memory";
   constexpr std::string_view kPoll = "ibv_poll_cq of libmlx5, batch 16, looks at no packet";
   constexpr std::string_view kKernel = "kernel sockets over veth, one thread";
   constexpr std::string_view kLwip = "lwIP, two instances back to back, checksums off";
   return {
       {"udp_tx_post", "udp_tx_post", "udp_tx_post/libmlx5", kPost, Most(110), OfPeer(0.35)},
       {"udp_tx_burst", "udp_tx_burst", "udp_tx_burst/libmlx5", kPost, Most(60), {}},
+      {"udp_tx_dm", "udp_tx_dm", "udp_tx_dm/libmlx5", kGather, OfPeer(1), OfPeer(1)},
+      {"udp_fire", "udp_fire", "", "", Most(35), {}},
       {"udp_rx", "udp_rx", "udp_rx/libmlx5", kPoll, Most(110), OfPeer(0.6)},
       {"udp_rx_one", "udp_rx_one", "", "", {}, {}},
       {"idle_poll", "idle_poll", "rdtsc", "rdtsc", Most(15), Most(2.5), "", true,

@@ -111,6 +111,14 @@ absl::StatusOr<engine::Handle> RingRig::OpenSocket(uint16_t port) {
   return handle;
 }
 
+absl::StatusOr<engine::PreparedSend*> RingRig::Prepare() {
+  engine::Handle handle = 0;
+  const engine::Outcome prepared = ring_->udp().PrepareSend(
+      handle_, std::span(payload_).first(kPayloadBytes), &handle);
+  if (!prepared.ok()) return ToStatus(prepared);
+  return ring_->prepared().Find(handle);
+}
+
 uint32_t RingRig::Drop(uint32_t max) {
   const uint32_t count = ring_->Poll(completions_.data(), max, sizeof(engine::Completion));
   for (uint32_t i = 0; i < count; ++i) {

@@ -21,6 +21,7 @@
 #include "benchmarks/frame_sizes.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/completion.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
@@ -79,6 +80,18 @@ class RingRig {
     engine::Send(ring_->core(), ring_->udp(), *socket_,
                  {.data = payload_.data(), .length = kPayloadBytes}, {.flags = flags});
   }
+  // One too long for a WQE.
+  void SendLong() {
+    engine::Send(ring_->core(), ring_->udp(), *socket_,
+                 {.data = long_payload_.data(), .length = kLongPayloadBytes}, {});
+  }
+  // One built ahead, which is armed anew by Rearm().
+  void Fire(engine::PreparedSend& prepared) {
+    engine::Fire(ring_->core(), prepared, {});
+  }
+  // Builds a send ahead.
+  absl::StatusOr<engine::PreparedSend*> Prepare();
+  void Rearm(engine::PreparedSend& prepared) { ring_->prepared().Rearm(prepared.handle); }
   // `count` datagrams, at most kBatch, on one doorbell.
   void SendBurst(uint32_t count) {
     engine::SendResult last;
@@ -112,6 +125,7 @@ class RingRig {
   engine::UdpSocket* socket_ = nullptr;
   double start_ms_ = 0;
   alignas(64) std::array<uint8_t, 64> payload_{};
+  alignas(64) std::array<uint8_t, kLongPayloadBytes> long_payload_{};
   std::array<nic::TxPayload, kBatch> burst_{};
   std::array<engine::Completion, kBatch> completions_{};
 };

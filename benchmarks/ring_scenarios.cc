@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,6 +40,36 @@ class TransmitScenario : public RingScenario {
   void Run() override {
     for (uint32_t i = 0; i < operations_; ++i) rig_->Send();
   }
+};
+
+class LongTransmitScenario : public RingScenario {
+ public:
+  using RingScenario::RingScenario;
+
+  void Prepare() override { rig_->device().CompleteSends(); }
+
+  void Run() override {
+    for (uint32_t i = 0; i < operations_; ++i) rig_->SendLong();
+  }
+};
+
+class FireScenario : public RingScenario {
+ public:
+  FireScenario(std::unique_ptr<RingRig> rig, std::vector<engine::PreparedSend*> prepared)
+      : RingScenario(std::move(rig), static_cast<uint32_t>(prepared.size())),
+        prepared_(std::move(prepared)) {}
+
+  void Prepare() override {
+    rig_->device().CompleteSends();
+    for (engine::PreparedSend* prepared : prepared_) rig_->Rearm(*prepared);
+  }
+
+  void Run() override {
+    for (engine::PreparedSend* prepared : prepared_) rig_->Fire(*prepared);
+  }
+
+ private:
+  const std::vector<engine::PreparedSend*> prepared_;
 };
 
 class BurstTransmitScenario : public RingScenario {
@@ -251,6 +282,24 @@ absl::StatusOr<std::unique_ptr<Scenario>> OverTwoRings(uint32_t operations) {
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst) {
   if (burst == 1) return OverRing<TransmitScenario>(kConnected, operations);
   return OverRing<BurstTransmitScenario>(kConnected, operations, burst);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations) {
+  auto rig = RingRig::Make(RingRig::DefaultOptions());
+  if (!rig.ok()) return rig.status();
+  return std::make_unique<LongTransmitScenario>(*std::move(rig), operations);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations) {
+  auto rig = RingRig::Make(RingRig::DefaultOptions());
+  if (!rig.ok()) return rig.status();
+  std::vector<engine::PreparedSend*> all;
+  for (uint32_t i = 0; i < operations; ++i) {
+    auto prepared = (*rig)->Prepare();
+    if (!prepared.ok()) return prepared.status();
+    all.push_back(*prepared);
+  }
+  return std::make_unique<FireScenario>(*std::move(rig), std::move(all));
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch) {

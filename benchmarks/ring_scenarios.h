@@ -17,6 +17,10 @@ namespace xtreme::benchmarks {
 
 // Sends on a connected socket, `burst` on one doorbell.
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst);
+// Sends datagrams too long for a WQE, by on-device memory.
+absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations);
+// Fires prepared sends, each once a run.
+absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations);
 // Packets wait in the queue: polls `batch` at a time, releases each, and the poll re-posts.
 absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch);
 // `burst` packets wait in the queue: one poll for `max` of them, which is the operation.

@@ -49,6 +49,9 @@ std::vector<NamedScenario> AllScenarios() {
   return {
       {"udp_tx_post", kMany, [](uint32_t n) { return RingTransmit(n, 1); }},
       {"udp_tx_burst", kMany, [](uint32_t n) { return RingTransmit(n, kBurst); }},
+      {"udp_tx_dm", kMany, RingTransmitLong},
+      {"udp_tx_dm/libmlx5", kMany, VerbsGather},
+      {"udp_fire", kMany, RingFire},
       {"udp_rx", kMany, [](uint32_t n) { return RingReceive(n, kBurst); }},
       {"udp_rx_one", kMany, [](uint32_t n) { return RingReceive(n, 1); }},
       {"rx_burst_first", 1, [](uint32_t) { return RingBurst(kLongBurst, 1); }},

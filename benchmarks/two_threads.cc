@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -25,6 +26,8 @@
 #include "benchmarks/timing.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/wire/link.h"
+#include "xtreme/engine/prepared_sends.h"
+#include "xtreme/engine/ring_lane.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -188,6 +191,70 @@ std::vector<Row> RoundTrip(const Measurement& measurement) {
   return {to_line, to_kernel, SoftwareRoundTripRow(rounds, ticks_per_ns)};
 }
 
+// Nanoseconds from a fire by the other core until the device can see the frame there: one thread
+// fires and looks, the ring's owner polls.
+double RemoteFireNs(RingRig& rig, std::array<engine::PreparedSend*, 2> prepared,
+                    engine::RingLane& lane, uint32_t rounds, double ticks_per_ns) {
+  std::atomic<bool> done{false};
+  double ns = 0;
+  std::thread strategy([&] {
+    const Pinned pinned(1);
+    const uint64_t start = ReadTicks();
+    for (uint32_t i = 0; i < rounds; ++i) {
+      const uint16_t before = rig.device().posted_wqebbs();
+      lane.Fire(prepared[i % 2]->handle, i, 0);
+      while (rig.device().posted_wqebbs() == before) {
+      }
+    }
+    ns = static_cast<double>(ReadTicks() - start) / ticks_per_ns / rounds;
+    done.store(true, std::memory_order_release);
+  });
+  const Pinned pinned(0);
+  while (!done.load(std::memory_order_acquire)) {
+    rig.Drop(RingRig::kBatch);
+    // The one that left is armed before the other has; the device is asked for room meanwhile.
+    for (engine::PreparedSend* each : prepared) {
+      if (!each->armed()) rig.Rearm(*each);
+    }
+    rig.device().CompleteSends();
+  }
+  strategy.join();
+  return ns;
+}
+
+Row RemoteFire(const Measurement& measurement) {
+  constexpr char kName[] = "remote_fire";
+  constexpr char kUnit[] = "ns, best of 5";
+  const Goal goal = {.most_of_peer = 1.3};
+  auto rig = RingRig::Make(RingRig::DefaultOptions());
+  if (!rig.ok()) return Unmeasured(kName, kUnit, goal, rig.status());
+  if (std::thread::hardware_concurrency() < 2) {
+    return Unmeasured(kName, kUnit, goal, absl::UnavailableError("one core only"));
+  }
+  std::array<engine::PreparedSend*, 2> prepared{};
+  for (engine::PreparedSend*& each : prepared) {
+    auto made = (*rig)->Prepare();
+    if (!made.ok()) return Unmeasured(kName, kUnit, goal, made.status());
+    each = *made;
+  }
+  const auto lane = (*rig)->ring().OpenLane();
+  const double ticks_per_ns = MeasureTicksPerNs();
+  const uint32_t rounds = measurement.quick ? 256 : 100'000;
+  double line = 1e9, fire = 1e9;
+  for (int i = 0; i < kTries; ++i) {
+    line = std::min(line, CacheLineRoundTrip(rounds, ticks_per_ns));
+    fire = std::min(fire, RemoteFireNs(**rig, prepared, *lane, rounds, ticks_per_ns));
+  }
+  return {.name = kName,
+          .unit = kUnit,
+          .value = fire,
+          .peer = "cache line to the other core and back",
+          .peer_value = line,
+          .goal = goal,
+          .note = "from the call in one thread until it sees the doorbell record that the ring's "
+                  "owner wrote"};
+}
+
 // The longest time between the ends of two polls, while `between` runs before each.
 template <typename Between>
 double LongestGapNs(RingRig& rig, uint64_t polls, double ticks_per_ns, Between&& between) {
@@ -269,6 +336,7 @@ Row ControlStall() {
 
 std::vector<Row> TwoThreadRows(const Measurement& measurement) {
   std::vector<Row> rows = RoundTrip(measurement);
+  rows.push_back(RemoteFire(measurement));
   rows.push_back(ControlStall());
   return rows;
 }

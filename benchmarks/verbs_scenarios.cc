@@ -120,6 +120,42 @@ class TransmitScenario : public VerbsScenario {
   std::vector<Request> requests_;
 };
 
+class GatherScenario : public VerbsScenario {
+ public:
+  GatherScenario(Rig rig, uint32_t operations)
+      : VerbsScenario(std::move(rig), operations),
+        long_frame_(connectx::UdpFrame(kPort, std::string(kLongPayloadBytes, 'x'))),
+        region_(ibv_reg_mr(sender_.pd(), long_frame_.data(), long_frame_.size(), 0)) {
+    element_ = {.addr = reinterpret_cast<uint64_t>(long_frame_.data()),
+                .length = kLongFrameBytes,
+                .lkey = region_->lkey};
+    request_.sg_list = &element_;
+    request_.num_sge = 1;
+    request_.opcode = IBV_WR_SEND;
+  }
+  ~GatherScenario() override {
+    Settle();
+    ibv_dereg_mr(region_);
+  }
+
+  void Prepare() override { Settle(); }
+
+  void Run() override {
+    ibv_send_wr* bad = nullptr;
+    for (uint32_t i = 0; i < operations_; ++i) {
+      const bool signal = ++posted_ % kSignalEvery == 0;
+      request_.send_flags = IBV_SEND_IP_CSUM | (signal ? unsigned{IBV_SEND_SIGNALED} : 0u);
+      ibv_post_send(sender_.qp(), &request_, &bad);
+    }
+  }
+
+ private:
+  std::vector<uint8_t> long_frame_;
+  ibv_mr* const region_;
+  ibv_sge element_{};
+  ibv_send_wr request_{};
+};
+
 class ReceiveScenario : public VerbsScenario {
  public:
   ReceiveScenario(Rig rig, uint32_t operations)
@@ -159,6 +195,12 @@ absl::StatusOr<std::unique_ptr<Scenario>> VerbsTransmit(uint32_t operations, uin
   auto rig = MakeRig();
   if (!rig.ok()) return rig.status();
   return std::make_unique<TransmitScenario>(*std::move(rig), operations, burst);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> VerbsGather(uint32_t operations) {
+  auto rig = MakeRig();
+  if (!rig.ok()) return rig.status();
+  return std::make_unique<GatherScenario>(*std::move(rig), operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> VerbsReceive(uint32_t operations) {

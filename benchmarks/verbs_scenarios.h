@@ -20,6 +20,9 @@ namespace xtreme::benchmarks {
 // Posts `burst` frames inline with one call, hence one doorbell, 1 in 32 signalled, checksums by
 // the device.
 absl::StatusOr<std::unique_ptr<Scenario>> VerbsTransmit(uint32_t operations, uint32_t burst);
+// Posts frames of 1,024 bytes, gathered from registered memory, one with each call; the rest as
+// above.
+absl::StatusOr<std::unique_ptr<Scenario>> VerbsGather(uint32_t operations);
 // Polls 16 completions at a time, and looks at no packet. Buffers are posted again unmeasured.
 absl::StatusOr<std::unique_ptr<Scenario>> VerbsReceive(uint32_t operations);
 

@@ -136,6 +136,13 @@ int xtreme_ring_close(xtreme_ring ring) {
   }
 }
 
+int xtreme_ring_reset(xtreme_ring ring, uint64_t cookie) {
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  xtreme::engine::Outcome outcome = found->Reset(cookie);
+  return outcome.ok() ? 0 : Fail(outcome.error, std::move(outcome.text));
+}
+
 int xtreme_ring_adopt(xtreme_ring ring) {
   xtreme::engine::Ring* found = FindRing(ring.value);
   if (found == nullptr) return -EBADF;

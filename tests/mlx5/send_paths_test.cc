@@ -13,6 +13,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "stack/base/byte_order.h"
+#include "stack/wire/address.h"
+#include "stack/wire/checksum.h"
 #include "tests/mlx5/nic_testing.h"
 #include "xtreme/mlx5/queue_pair.h"
 #include "xtreme/mlx5/software_checksum.h"
@@ -199,6 +202,178 @@ TEST_P(SendPathsTest, FramesOfAFlowAreSummedToo) {
   std::vector<uint8_t> expected = frame;
   FinishChecksums(kBoth, std::span(expected).first(42), std::span(expected).subspan(42));
   EXPECT_THAT(b.Receive(), ElementsAre(expected, expected, expected));
+}
+
+TEST_P(SendPathsTest, PreparedFrameIsSentAsOftenAsItIsPostedAndAsItWasPatched) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  constexpr uint16_t kBoth = nic::kTxIpChecksum | nic::kTxL4Checksum;
+  for (const size_t length : {size_t{18}, size_t{40}, size_t{150}}) {
+    auto frame = UdpFrame(5000, std::string(length, 'p'));
+    alignas(64) std::array<uint8_t, 64> header{};
+    std::copy_n(frame.begin(), 42, header.begin());
+    nic::TxPrepared prepared;
+    ASSERT_TRUE(a.queues->PrepareFrame({.header = header.data(), .payload = &frame[42],
+                                        .header_length = 42,
+                                        .payload_length = static_cast<uint32_t>(length),
+                                        .key = 0, .flags = kBoth},
+                                       &prepared));
+    for (char patch : {'1', '2'}) {
+      prepared.payload()[0] = frame[42] = static_cast<uint8_t>(patch);
+      ASSERT_EQ(a.queues->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
+      StepAll();
+      std::vector<uint8_t> expected = frame;
+      FinishChecksums(kBoth, std::span(expected).first(42), std::span(expected).subspan(42));
+      EXPECT_THAT(b.Receive(), ElementsAre(expected));
+    }
+  }
+}
+
+// --- TCP segments --------------------------------------------------------------------------------
+
+// What the receiver of a segment looks at.
+struct Segment {
+  uint32_t sequence;
+  uint16_t id;
+  uint8_t flags;
+  std::string payload;
+  bool sums_right;
+  bool operator==(const Segment&) const = default;
+};
+
+Segment ParseSegment(const std::vector<uint8_t>& frame) {
+  const std::span ip(frame.data() + 14, base::LoadBe16(&frame[16]));
+  wire::ChecksumSum sum;
+  sum.AddPseudoHeader(wire::Ipv4Address(base::LoadBe32(&ip[12])),
+                      wire::Ipv4Address(base::LoadBe32(&ip[16])), 6,
+                      static_cast<uint16_t>(ip.size() - 20));
+  sum.Add(ip.subspan(20));
+  const size_t tcp_bytes = size_t{ip[32]} / 16 * 4;
+  return {.sequence = base::LoadBe32(&ip[24]),
+          .id = base::LoadBe16(&ip[4]),
+          .flags = ip[33],
+          .payload = std::string(ip.begin() + static_cast<ptrdiff_t>(20 + tcp_bytes), ip.end()),
+          .sums_right = wire::Checksum(ip.first(20)) == 0 && sum.Checksum() == 0};
+}
+
+// Ethernet, IPv4 and TCP from A to B's port, with 12 bytes of options: 66 bytes.
+std::vector<uint8_t> TcpHeader(uint16_t port, uint32_t sequence, uint8_t flags) {
+  std::vector<uint8_t> header = UdpFrame(port, std::string(24, '\0'));
+  header.resize(66);
+  header[23] = 6;
+  base::StoreBe16(&header[18], 100);  // IPv4 identification.
+  base::StoreBe32(&header[38], sequence);
+  base::StoreBe32(&header[42], 77);
+  header[46] = 8 << 4;
+  header[47] = flags;
+  base::StoreBe16(&header[48], 1000);
+  base::StoreBe32(&header[50], 0);
+  for (size_t at = 54; at < 66; ++at) header[at] = 1;  // No operation.
+  return header;
+}
+
+TEST_P(SendPathsTest, PiecesOfPayloadLeaveAsSegmentsOfTheirSize) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  nic::FlowRule tcp = UdpRule(5000);
+  tcp.match.protocol = 6;
+  const auto rule = b.nic->AddRule(tcp, b.queues.get());
+  ASSERT_TRUE(rule.ok());
+  b.queues->Refill();
+  std::string payload(2'500, '.');
+  for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<char>('a' + i % 23);
+  std::vector<uint8_t> memory(payload.begin(), payload.end());
+  const auto registered = a.nic->Register(memory.data(), memory.size());
+  ASSERT_TRUE(registered.ok());
+  constexpr uint8_t kAck = 0x10, kPush = 0x08, kFin = 0x01;
+  const auto header = TcpHeader(5000, 0xffffff00, kAck | kPush | kFin);
+  const nic::TxGather pieces[] = {{memory.data(), 700, (*registered)->key()},
+                                  {&memory[700], 1'799, (*registered)->key()},
+                                  {&memory[2'499], 1, (*registered)->key()}};
+  const nic::TxSegments segments{.header = header.data(), .header_length = 66,
+                                 .segment_bytes = 1'000, .payload = pieces, .flags = 0};
+  const uint32_t most = a.queues->capabilities().max_segmented_bytes;
+  const bool cuts =
+      GetParam().options.limits.tso_bytes != 0 && GetParam().options.features.checksum_offload;
+  EXPECT_EQ(most != 0, cuts);
+  ASSERT_EQ(a.queues->PostSegments(segments),
+            cuts ? nic::TxStatus::kPosted : nic::TxStatus::kTooLong);
+  if (!cuts) return;
+  EXPECT_EQ(a.queues->posted_frames(), 1u);
+  StepAll();
+  std::vector<Segment> received;
+  for (const auto& frame : b.Receive()) received.push_back(ParseSegment(frame));
+  const std::vector<Segment> expected = {
+      {0xffffff00, 100, kAck, payload.substr(0, 1'000), true},
+      {0xffffff00 + 1'000, 101, kAck, payload.substr(1'000, 1'000), true},
+      {0xffffff00 + 2'000, 102, kAck | kPush | kFin, payload.substr(2'000), true}};
+  EXPECT_TRUE(received == expected) << received.size();
+  EXPECT_EQ(a.queues->counters().tx_segmented, 1u);
+}
+
+TEST_P(SendPathsTest, SegmentsThatCannotBeAreRefusedAndLeaveNothing) {
+  TestPort a("mlx5_0");
+  std::vector<uint8_t> memory(4'096);
+  const auto registered = a.nic->Register(memory.data(), memory.size());
+  ASSERT_TRUE(registered.ok());
+  const auto header = TcpHeader(5000, 1, 0x10);
+  const nic::TxGather piece{memory.data(), 4'096, (*registered)->key()};
+  const std::vector<nic::TxGather> many(nic::kMaxTxGathers + 1, piece);
+  const std::vector<nic::TxGather> large(64, piece);
+  const auto post = [&](std::span<const nic::TxGather> payload, uint32_t segment_bytes) {
+    return a.queues->PostSegments({.header = header.data(), .header_length = 66,
+                                   .segment_bytes = segment_bytes, .payload = payload,
+                                   .flags = 0});
+  };
+  EXPECT_EQ(post({&piece, 1}, 1'460), nic::TxStatus::kTooLong) << "a segment above the MTU";
+  EXPECT_EQ(post(many, 1'000), nic::TxStatus::kTooLong);
+  EXPECT_EQ(post({}, 1'000), nic::TxStatus::kTooLong) << "no payload";
+  EXPECT_EQ(a.queues->posted_frames(), 0u);
+}
+
+// --- Rates ---------------------------------------------------------------------------------------
+
+TEST_P(SendPathsTest, PacedQueueSendsAtItsRateAndAnotherOneAsItLikes) {
+  TestPort paced("mlx5_0");
+  TestPort free("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  constexpr uint64_t kRate = 1'000'000;  // A byte a microsecond.
+  const absl::Status set = paced.nic->SetRate(
+      paced.queues.get(),
+      {.bytes_per_second = kRate, .burst_bytes = 1'500, .typical_packet_bytes = 1'000});
+  EXPECT_EQ(paced.queues->capabilities().rate_limit, GetParam().options.features.packet_pacing);
+  if (!GetParam().options.features.packet_pacing) {
+    EXPECT_EQ(set.code(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  ASSERT_TRUE(set.ok()) << set;
+  const auto frame = UdpFrame(5000, std::string(958, 'r'));  // 1,000 bytes.
+  std::vector<uint8_t> memory = frame;
+  const auto mine = paced.nic->Register(memory.data(), memory.size());
+  const auto other = free.nic->Register(memory.data(), memory.size());
+  ASSERT_TRUE(mine.ok() && other.ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(paced.Send(memory, 0, (*mine)->key()), nic::TxStatus::kPosted);
+    ASSERT_EQ(free.Send(memory, 0, (*other)->key()), nic::TxStatus::kPosted);
+  }
+  StepAll();
+  const size_t at_once = b.Receive().size();
+  EXPECT_GE(at_once, 20u + 1u);
+  EXPECT_LE(at_once, 20u + 2u) << "the burst, and all of the other";
+  size_t received = at_once - 20;
+  connectx_->Step(/*advance_ns=*/5'000'000);
+  StepAll();
+  received += b.Receive().size();
+  EXPECT_NEAR(static_cast<double>(received), 5 + 1.5, 1.5) << "5 ms";
+  for (int i = 0; i < 20; ++i) {
+    connectx_->Step(/*advance_ns=*/1'000'000);
+    received += b.Receive().size();
+  }
+  EXPECT_EQ(received, 20u);
+  EXPECT_EQ(paced.nic->SetRate(paced.queues.get(), {.bytes_per_second = ~uint64_t{0} / 16}).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // Bring-up and sends of many rings at once: each has a register of its own, or two of them would

@@ -46,6 +46,7 @@ enum CompletionFlag : uint16_t {
   kClockSynced = 1 << 5,
   kMulticast = 1 << 6,
   kBroadcast = 1 << 7,
+  kPortTime = 1 << 8,
 };
 
 enum class RingEvent : uint8_t {
@@ -61,6 +62,7 @@ enum class RingEvent : uint8_t {
   kNeighbourLost = 9,
   kPoolLow = 10,
   kPoolOk = 11,
+  kMtuChanged = 12,
 };
 
 enum class Layer : uint8_t { kNone = 0, kPort = 1, kQueue = 2, kLibrary = 3 };
@@ -117,6 +119,7 @@ struct Completion {
     uint64_t vlan;
     uint64_t late_ns;
     uint64_t layer;
+    uint64_t error_ns;
   };
 };
 static_assert(sizeof(Completion) == 128);

@@ -4,7 +4,7 @@
 // the memberships that the kernel keeps for it.
 //
 // Operations hold it by shared_ptr; it ends with the ring's burial, after every operation of the
-// ring. Threads: the control thread only.
+// ring. Threads: the control thread only, but for what says otherwise.
 
 #ifndef XTREME_XTREME_ENGINE_CONTROL_SIDE_H_
 #define XTREME_XTREME_ENGINE_CONTROL_SIDE_H_
@@ -31,6 +31,8 @@ struct ControlSide {
   nic::Nic* const nic;
   const uint32_t ifindex;
   RuleTable rules;
+  // Made by a reset; the ring's owner takes it when it is told, else it ends with the ring.
+  std::unique_ptr<nic::QueuePair> fresh_queue;
   std::set<int> watched;  // Fds of the application.
   LoopbackDirectory* directory = nullptr;   // The engine's.
   std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.

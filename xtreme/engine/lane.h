@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lane: one thread's way into a ring it does not own: a single-producer queue of 64-bit values.
+// Lane: one thread's way into a ring it does not own: a single-producer queue of two 64-bit words.
 //
-// Invariant: values come out once and in order; the producer writes `tail`, the owner writes
+// Invariant: entries come out once and in order; the producer writes `tail`, the owner writes
 // `head`, each reads the other's only when its own copy says full or empty.
 // Threads: one producer at a time, one consumer (the ring's owner).
 
@@ -15,29 +15,35 @@
 
 namespace xtreme::engine {
 
+// What a lane carries: a value, and what is to be done with it.
+struct LaneEntry {
+  uint64_t value = 0;
+  uint64_t work = 0;
+};
+
 class Lane {
  public:
   static constexpr uint32_t kCapacity = 4096;
 
   // Producer. False: full.
-  bool Push(uint64_t value) {
+  bool Push(const LaneEntry& entry) {
     const uint32_t tail = tail_.load(std::memory_order_relaxed);
     if (tail - cached_head_ == kCapacity) {
       cached_head_ = head_.load(std::memory_order_acquire);
       if (tail - cached_head_ == kCapacity) return false;
     }
-    values_[tail % kCapacity] = value;
+    entries_[tail % kCapacity] = entry;
     tail_.store(tail + 1, std::memory_order_release);
     return true;
   }
 
-  // Owner. Calls `take(value)` on up to `max` values, oldest first; how many.
+  // Owner. Calls `take(entry)` on up to `max` entries, oldest first; how many.
   template <typename Take>
   uint32_t Drain(uint32_t max, Take&& take) {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     const uint32_t waiting = tail_.load(std::memory_order_acquire) - head;
     const uint32_t count = waiting < max ? waiting : max;
-    for (uint32_t i = 0; i < count; ++i) take(values_[(head + i) % kCapacity]);
+    for (uint32_t i = 0; i < count; ++i) take(entries_[(head + i) % kCapacity]);
     if (count > 0) head_.store(head + count, std::memory_order_release);
     return count;
   }
@@ -53,7 +59,7 @@ class Lane {
   uint32_t cached_head_ = 0;
   // Written by the owner.
   alignas(64) std::atomic<uint32_t> head_{0};
-  alignas(64) std::array<uint64_t, kCapacity> values_;
+  alignas(64) std::array<LaneEntry, kCapacity> entries_;
 };
 
 }  // namespace xtreme::engine

@@ -15,14 +15,14 @@ namespace {
 
 TEST(LaneTest, FullLaneRefusesAndKeepsOrder) {
   auto lane = std::make_unique<Lane>();
-  for (uint64_t i = 0; i < Lane::kCapacity; ++i) ASSERT_TRUE(lane->Push(i));
-  EXPECT_FALSE(lane->Push(0));
+  for (uint64_t i = 0; i < Lane::kCapacity; ++i) ASSERT_TRUE(lane->Push({.value = i}));
+  EXPECT_FALSE(lane->Push({}));
   std::vector<uint64_t> taken;
-  EXPECT_EQ(lane->Drain(2, [&](uint64_t value) { taken.push_back(value); }), 2u);
+  const auto take = [&](const LaneEntry& entry) { taken.push_back(entry.value); };
+  EXPECT_EQ(lane->Drain(2, take), 2u);
   EXPECT_EQ(taken, (std::vector<uint64_t>{0, 1}));
-  EXPECT_TRUE(lane->Push(77));
-  EXPECT_EQ(lane->Drain(Lane::kCapacity, [&](uint64_t value) { taken.push_back(value); }),
-            Lane::kCapacity - 1);
+  EXPECT_TRUE(lane->Push({.value = 77}));
+  EXPECT_EQ(lane->Drain(Lane::kCapacity, take), Lane::kCapacity - 1);
   EXPECT_EQ(taken.back(), 77u);
   EXPECT_TRUE(lane->empty());
 }
@@ -32,15 +32,15 @@ TEST(LaneTest, ValuesOfAnotherThreadArriveOnceAndInOrder) {
   auto lane = std::make_unique<Lane>();
   std::thread producer([&] {
     for (uint64_t i = 0; i < kValues;) {
-      if (lane->Push(i)) ++i;
+      if (lane->Push({.value = i})) ++i;
       else std::this_thread::yield();
     }
   });
   uint64_t expected = 0;
   bool in_order = true;
   while (expected < kValues) {
-    const uint32_t taken = lane->Drain(256, [&](uint64_t value) {
-      in_order = in_order && value == expected;
+    const uint32_t taken = lane->Drain(256, [&](const LaneEntry& entry) {
+      in_order = in_order && entry.value == expected;
       ++expected;
     });
     if (taken == 0) std::this_thread::yield();

@@ -14,6 +14,7 @@
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
@@ -232,6 +233,7 @@ Outcome Udp::Connect(Handle handle, const wire::Endpoint& peer, uint64_t cookie)
   SendFlow& flow = socket->flows->connected;
   flow = SendFlow();
   flow.peer = peer;
+  core_->prepared->Outdate(handle);
   Resolve(*socket, flow);
   udp::Endpoint::Options bound{
       .local = socket->local(), .remote = peer, .vlan_id = socket->vlan_id()};

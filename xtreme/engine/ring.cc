@@ -18,7 +18,9 @@
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/poll_times.h"
 #include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_queues.h"
 #include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/timer_table.h"
@@ -98,31 +100,16 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   if (!pool.ok()) return pool.status();
   std::string tapped;
   core->device.tap = OpenTap(options, &tapped);
-  auto queue = port->nic->CreateQueuePair({.send_queue_frames = options.tx_queue_frames,
-                                           .receive_queue_frames = options.rx_queue_frames,
-                                           .signal_every = options.signal_every,
-                                           .blueflame = options.blueflame,
-                                           .device_memory_bytes = options.device_memory,
-                                           .interrupts = true,
-                                           .tap = core->device.tap.get()},
-                                          pool->get());
+  auto queue = MakeQueues(options, port->nic, pool->get(), core->device.tap.get(),
+                          &mailbox->waiter());
   if (!queue.ok()) return queue.status();
-  if ((*queue)->fd() >= 0 && !mailbox->waiter().Add((*queue)->fd())) {
-    return absl::ResourceExhaustedError(absl::StrCat("wait for the queue's fd: errno ", errno));
-  }
   RingDevice& device = core->device;
-  const nic::Capabilities& got = (*queue)->capabilities();
-  *description = absl::StrCat(got.ToString(), "; pool ", (*pool)->description(), ", ", arithmetic,
-                              tapped);
+  *description = absl::StrCat((*queue)->capabilities().ToString(), "; pool ",
+                              (*pool)->description(), ", ", arithmetic, tapped);
   device.nic = port->nic;
   device.pool = *std::move(pool);
-  device.pool_key = (*queue)->pool_key();
-  device.send_queue_frames = got.send_queue_frames;
-  device.max_inline_bytes = got.max_inline_bytes;
   device.mtu = port->nic->capabilities().mtu;
-  device.transmit_checksum = got.transmit_checksum;
-  device.device_memory = got.device_memory_bytes != 0;
-  device.queue = *std::move(queue);
+  AdoptQueues(*std::move(queue), &device);
   device.ifindex = port->ifindex;
   device.vlan_id = port->vlan_id;
   core->clock.SetDevice(port->clock);
@@ -140,8 +127,12 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   return absl::OkStatus();
 }
 
+const host::Interface* InterfaceOf(const RingCore& core) {
+  return core.host.routes->FindInterface(core.device.ifindex);
+}
+
 bool InterfaceRuns(const RingCore& core) {
-  const host::Interface* interface = core.host.routes->FindInterface(core.device.ifindex);
+  const host::Interface* interface = InterfaceOf(core);
   return interface != nullptr && interface->running;
 }
 
@@ -171,6 +162,7 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptio
 
 Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox)
     : core_(std::move(core)),
+      prepared_(std::make_unique<PreparedSends>(core_.get())),
       udp_(std::make_unique<Udp>(core_.get())),
       tcp_(std::make_unique<Tcp>(core_.get(), &udp_->neighbours(), &udp_->ledger())),
       mailbox_(std::move(mailbox)),
@@ -180,6 +172,8 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       link_(InterfaceRuns(*core_)),
       engine_(engine) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
+  core_->prepared = prepared_.get();
+  if (const host::Interface* interface = InterfaceOf(*core_)) mtu_seen_ = interface->mtu;
   // Ports in stock from the first socket on: this once their leases are waited for.
   udp_->StockPorts();
   engine_->control().RunAndWait([] {});
@@ -270,7 +264,9 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   };
   base::VisitCounters(core_->tally.counters, in("ring"));
   base::VisitCounters(core_->tally.refusals, in("ring"));
-  base::VisitCounters(core_->device.queue->counters(), in("queue"));
+  nic::QueueCounters queues = core_->tally.queues_before;
+  base::AddCounters(core_->device.queue->counters(), queues);
+  base::VisitCounters(queues, in("queue"));
   visit("queue", "device_memory_bytes", "on-device memory that the send queue has",
         core_->device.queue->capabilities().device_memory_bytes);
   visit("queue", "rx_low_water", "least number of posted receive buffers seen",

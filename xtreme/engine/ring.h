@@ -45,10 +45,12 @@ class Publisher;
 namespace xtreme::engine {
 
 class Engine;
+class PreparedSends;
 class RingLane;
 class Tcp;
 class TimerTable;
 class Udp;
+struct LaneEntry;
 struct PollTimes;
 struct RingCore;
 struct RingTimer;
@@ -79,6 +81,12 @@ class Ring {
   void AdoptForATurn();
   // Whether the calling thread is the owner.
   bool OwnedByThisThread() const;
+
+  // Gives the ring new queues, with its sockets, rules and memberships: after BROKEN, or at any
+  // time. Nothing is received or sent meanwhile; what was posted and is not known to have left is
+  // ECANCELED. Started: ends as OP_DONE, whose error is that of bring-up, and the ring may be reset
+  // again. EALREADY: a reset is under way. (ring_reset.cc)
+  Outcome Reset(uint64_t cookie);
 
   // --- Polling (ring_poll.cc) ---
 
@@ -135,6 +143,7 @@ class Ring {
   bool VisitSocketCounters(Handle socket, const CounterVisitor& visit) const;
 
   Udp& udp() { return *udp_; }
+  PreparedSends& prepared() { return *prepared_; }
   Tcp& tcp() { return *tcp_; }
   RingCore& core() { return *core_; }
   // Shared with other threads; outlives the ring.
@@ -152,6 +161,7 @@ class Ring {
   void OnPortCounters(const nic::PortCounters& rise);
   void OnFdEvent(int fd, uint32_t events, int error);
   void OnPageFaults(uint64_t rise);
+  void OnReset(uint64_t cookie, const Outcome& outcome);
 
  private:
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
@@ -172,6 +182,7 @@ class Ring {
   void TakeNotices();
   // False: a lane, or another ring's loopback, has more than there was room for.
   bool DrainLanes();
+  void TakePosted(const LaneEntry& entry);
   void FireTimers();
   void Fire(RingTimer* timer);
   void Refill();
@@ -180,6 +191,7 @@ class Ring {
   void SampleLowWater();
   void ReportLosses();
   void OnBroken();
+  void OnFreshQueues();
   void FollowInterface();
   void TellLink(RingEvent event);
   void OpenPublisher();
@@ -196,6 +208,7 @@ class Ring {
 
   // Data path.
   std::unique_ptr<RingCore> core_;
+  std::unique_ptr<PreparedSends> prepared_;
   std::unique_ptr<Udp> udp_;
   std::unique_ptr<Tcp> tcp_;
   std::shared_ptr<Mailbox> mailbox_;
@@ -212,6 +225,8 @@ class Ring {
   uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
   LinkState link_;
+  uint32_t mtu_seen_ = 0;      // Of the interface, as told.
+  bool resetting_ = false;
 
   Engine* const engine_;
   std::string description_;

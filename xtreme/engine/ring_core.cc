@@ -10,25 +10,52 @@
 
 namespace xtreme::engine {
 
-nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
+namespace {
+
+// Posts by `post(flags)`, reaping once when the queue is full, and notes what is wanted of it.
+template <typename PostFrame>
+nic::TxStatus PostNoted(RingCore& core, uint32_t flags, SendRecord* record, PostFrame post) {
   if (record != nullptr) {
-    if (sends.full()) Reap();
-    if (sends.full()) return nic::TxStatus::kFull;
-    if (record->wants != kWantNothing) frame.flags |= nic::kTxSignal;
+    if (core.sends.full()) core.Reap();
+    if (core.sends.full()) return nic::TxStatus::kFull;
+    if (record->wants != kWantNothing) flags |= nic::kTxSignal;
   }
-  nic::TxStatus status = device.queue->Post(frame);
+  nic::TxStatus status = post(flags);
   if (status == nic::TxStatus::kFull) {
-    Reap(1);
-    status = device.queue->Post(frame);
+    core.Reap(1);
+    status = post(flags);
   }
   if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
-  if ((frame.flags & nic::kTxMore) != 0) attention |= kDoorbellOwed;
+  if ((flags & nic::kTxMore) != 0) core.attention |= kDoorbellOwed;
   if (record != nullptr) {
-    record->frame = device.queue->posted_frames();
-    sends.Add(*record);
-    if (record->wants != kWantNothing) attention |= kSendsWanted;
+    record->frame = core.device.queue->posted_frames();
+    core.sends.Add(*record);
+    if (record->wants != kWantNothing) core.attention |= kSendsWanted;
   }
   return status;
+}
+
+}  // namespace
+
+nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
+  return PostNoted(*this, frame.flags, record, [&](uint32_t flags) {
+    frame.flags = static_cast<uint16_t>(flags);
+    return device.queue->Post(frame);
+  });
+}
+
+nic::TxStatus RingCore::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags,
+                                     SendRecord* record) {
+  return PostNoted(*this, flags, record, [&](uint32_t with) {
+    return device.queue->PostPrepared(prepared, with);
+  });
+}
+
+nic::TxStatus RingCore::PostSegments(nic::TxSegments& segments, SendRecord* record) {
+  return PostNoted(*this, segments.flags, record, [&](uint32_t flags) {
+    segments.flags = static_cast<uint16_t>(flags);
+    return device.queue->PostSegments(segments);
+  });
 }
 
 void RingCore::Reap(uint32_t most) {
@@ -40,6 +67,8 @@ void RingCore::Reap(uint32_t most) {
     if (count < room) break;
     most -= count;
   }
+  // A queue that stopped is told by the next poll, also when nobody waits for a send.
+  if (!device.broken && device.queue->error()) [[unlikely]] attention |= kSendsWanted;
   // What nobody waits for settles here: buffers go back to the pool without a completion.
   while (SendRecord* record = sends.Settled()) {
     if (record->wants != kWantNothing) return;

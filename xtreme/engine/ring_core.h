@@ -39,6 +39,7 @@ namespace xtreme::engine {
 
 class ControlThread;
 class LoopbackQueue;
+class PreparedSends;
 class Tcp;
 struct ControlSide;
 struct Operation;
@@ -74,6 +75,7 @@ struct RingDevice {
   uint32_t mtu = 0;              // Of the port at bring-up: what a buffer of the pool holds.
   bool transmit_checksum = false;
   bool device_memory = false;    // The queue has some: what is too long for a WQE may go there.
+  bool sends_timed_at_port = false;  // Else by their completion.
   bool started = false;
   bool broken = false;
 };
@@ -94,6 +96,7 @@ struct RingTally {
   base::ReasonCounters<Drop> drops;
   base::ReasonCounters<Refusal> refusals;
   PortLosses port;
+  nic::QueueCounters queues_before;  // Of queues that a reset replaced.
   uint64_t losses = 0;  // Not yet reported by RING/DROPPED.
   uint32_t queue_low_water = ~uint32_t{0};  // Of posted receive buffers, since the ring's start.
 };
@@ -152,6 +155,9 @@ struct RingCore {
   // Posts one frame, reaping once when the queue is full, and notes what is wanted of it
   // (`record`, whose frame number is filled in here; null: nothing).
   nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record);
+  // The same of a frame that was built ahead, and of TCP segments in one send.
+  nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags, SendRecord* record);
+  nic::TxStatus PostSegments(nic::TxSegments& segments, SendRecord* record);
   // Takes send completions into the log: all, or `most` of them for who only needs room, so that no
   // single send pays for a whole queue.
   void Reap(uint32_t most = ~uint32_t{0});
@@ -174,6 +180,7 @@ struct RingCore {
   RingDevice device;
   RingHost host;
   RingTally tally;
+  PreparedSends* prepared = nullptr;  // The ring's.
 
   uintptr_t owner = packet::ThreadToken();  // The thread that may call.
   Tcp* tcp = nullptr;           // The ring's.

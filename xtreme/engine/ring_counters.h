@@ -76,9 +76,11 @@ struct RingCounters {
   uint64_t timers_forced = 0;
   uint64_t notices = 0;
   uint64_t posted = 0;
+  uint64_t fired = 0;
   uint64_t fallback_rules = 0;
   uint64_t pool_low = 0;
   uint64_t page_faults = 0;
+  uint64_t resets = 0;
 
   static constexpr auto Table() {
     using C = RingCounters;
@@ -95,10 +97,12 @@ struct RingCounters {
          &C::timers_forced},
         {"notices", "results and news from other threads", &C::notices},
         {"posted", "values that other threads posted", &C::posted},
+        {"fired", "prepared sends that other threads fired, refused ones included", &C::fired},
         {"fallback_rules", "shared rules used because the device's table was full",
          &C::fallback_rules},
         {"pool_low", "times the pool ran low", &C::pool_low},
         {"page_faults", "page faults of the owner thread after Start()", &C::page_faults},
+        {"resets", "times the ring got new queues", &C::resets},
     });
   }
 };

@@ -51,6 +51,13 @@ void Ring::FollowInterface() {
   const host::Interface* interface =
       core_->host.routes->FindInterface(core_->device.ifindex);
   TellLink(interface == nullptr ? link_.Remove() : link_.Kernel(interface->running));
+  if (interface == nullptr || interface->mtu == mtu_seen_) return;
+  mtu_seen_ = interface->mtu;
+  Completion news = RingCompletion(*core_, RingEvent::kMtuChanged);
+  news.count = interface->mtu;
+  // What the ring was brought up with stays the most it can take.
+  if (interface->mtu > core_->device.mtu) news.text = "above the MTU that the ring was opened with";
+  core_->Tell(news);
 }
 
 void Ring::TellLink(RingEvent event) {
@@ -66,7 +73,8 @@ void Ring::OnPortEvent(nic::PortEvent event) {
     case nic::PortEvent::kDeviceRemoved:
       return TellLink(link_.Remove());
     case nic::PortEvent::kQueueError:
-      // Of some queue of the port: ours says so itself.
+      // Of some queue of the port: ours says so itself, once its completions are looked at.
+      core_->Reap();
       if (core_->device.queue->error()) OnBroken();
       return;
   }

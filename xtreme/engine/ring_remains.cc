@@ -57,6 +57,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
   queue.reset();
   tap.reset();
+  side->fresh_queue.reset();
   publisher.reset();
   for (packet::Buffer* buffer : sending) packet::BufferPool::Release(buffer);
   packet::BufferPool::Release(guard);

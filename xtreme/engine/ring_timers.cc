@@ -3,6 +3,7 @@
 // Timers after packets, and what other threads posted.
 
 #include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
@@ -75,15 +76,24 @@ std::shared_ptr<RingLane> Ring::OpenLane() {
   return lanes_.emplace_back(std::make_shared<RingLane>(mailbox_));
 }
 
+void Ring::TakePosted(const LaneEntry& entry) {
+  RingCore& core = *core_;
+  if (entry.work == 0) {
+    ++core.tally.counters.posted;
+    core.Emit(Kind::kPosted)->value = entry.value;
+    return;
+  }
+  ++core.tally.counters.fired;
+  prepared_->FireFor(RingLane::HandleOf(entry.work, core.options.number),
+                     {.flags = RingLane::FlagsOf(entry.work), .cookie = entry.value});
+}
+
 bool Ring::DrainLanes() {
   RingCore& core = *core_;
   bool drained = udp_->TakeLooped();
   for (size_t i = 0; i < lanes_.size();) {
     RingLane& lane = *lanes_[i];
-    core.tally.counters.posted +=
-        lane.lane().Drain(core.fifo.Room(), [&core](uint64_t value) {
-          core.Emit(Kind::kPosted)->value = value;
-        });
+    lane.lane().Drain(core.fifo.Room(), [this](const LaneEntry& entry) { TakePosted(entry); });
     if (!lane.lane().empty()) {
       drained = false;
     } else if (lane.closed()) {

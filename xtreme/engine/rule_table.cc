@@ -73,20 +73,42 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
 absl::StatusOr<RuleTable::Held> RuleTable::Install(const nic::FlowRule& asked) {
   nic::FlowRule rule = asked;
   Held held;
-  auto installed = nic_->AddRule(rule, queue_pair_);
+  auto installed = Add(&rule);
   if (absl::IsUnimplemented(installed.status()) && rule.share_with_kernel) {
     rule.share_with_kernel = false;
     held.kernel_excluded = true;
-    installed = nic_->AddRule(rule, queue_pair_);
-  }
-  // An equal match stands with another tag, perhaps another process's: without one we join it.
-  if (absl::IsAlreadyExists(installed.status()) && rule.tag != 0) {
-    rule.tag = 0;
-    installed = nic_->AddRule(rule, queue_pair_);
+    installed = Add(&rule);
   }
   if (!installed.ok()) return installed.status();
   held.entry = Keep(rule, *std::move(installed), /*fallback=*/false);
   return held;
+}
+
+absl::StatusOr<std::unique_ptr<nic::Rule>> RuleTable::Add(nic::FlowRule* rule) {
+  auto added = nic_->AddRule(*rule, queue_pair_);
+  // An equal match stands with another tag, perhaps another process's: without one we join it.
+  if (!absl::IsAlreadyExists(added.status()) || rule->tag == 0) return added;
+  rule->tag = 0;
+  return nic_->AddRule(*rule, queue_pair_);
+}
+
+void RuleTable::Suspend() {
+  for (auto& [match, entry] : entries_) entry->installed.reset();
+}
+
+absl::Status RuleTable::Resume(nic::QueuePair* queue_pair) {
+  queue_pair_ = queue_pair;
+  absl::Status first;
+  for (auto& [match, entry] : entries_) {
+    if (entry->stand_in != nullptr) continue;
+    auto added = Add(&entry->rule);
+    if (added.ok()) {
+      entry->installed = *std::move(added);
+    } else {
+      first.Update(added.status());
+    }
+  }
+  return first;
 }
 
 absl::StatusOr<RuleTable::Held> RuleTable::FallBack(const nic::FlowRule& rule,

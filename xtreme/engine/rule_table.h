@@ -49,6 +49,11 @@ class RuleTable {
   absl::StatusOr<Held> Hold(const nic::FlowRule& rule);
   void Drop(Entry* entry);
 
+  // Takes every rule off its queue pair, to be put on another one.
+  void Suspend();
+  // Puts them on `queue_pair`; the first error, and then without that rule.
+  absl::Status Resume(nic::QueuePair* queue_pair);
+
   size_t size() const { return entries_.size(); }
   // Matches compared so far: a measure of the table's own work.
   uint64_t comparisons() const { return comparisons_; }
@@ -68,13 +73,15 @@ class RuleTable {
 
   Entry* Find(const nic::FlowMatch& match);
   absl::StatusOr<Held> Install(const nic::FlowRule& rule);
+  // Adds it, without its tag where an equal match stands with another, as `rule` then says.
+  absl::StatusOr<std::unique_ptr<nic::Rule>> Add(nic::FlowRule* rule);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
   // Gives up one exact rule that `shared` covers; null when there is none.
   Entry* MakeRoomFor(const nic::FlowMatch& shared);
   Entry* Keep(const nic::FlowRule& rule, std::unique_ptr<nic::Rule> installed, bool fallback);
 
   nic::Nic* const nic_;
-  nic::QueuePair* const queue_pair_;
+  nic::QueuePair* queue_pair_;
   uint64_t comparisons_ = 0;
   std::unordered_map<nic::FlowMatch, std::unique_ptr<Entry>, HashMatch, SameMatch> entries_{
       kFirstBuckets, HashMatch(), SameMatch{&comparisons_}};

@@ -89,6 +89,9 @@ class SendLog {
     }
   }
 
+  // Frames are counted from 0 again: the queue is another one. Everything is settled.
+  void Restart() { completed_ = 0; }
+
   // The oldest settled record; null when there is none.
   SendRecord* Settled() {
     if (indices_.consumer() == settled_) return nullptr;

@@ -52,8 +52,10 @@ class KnownFlows;
 class Neighbours;
 class PortStock;
 class SocketTable;
+class UdpPrepared;
 struct FrameLedger;
 struct Payload;
+struct PreparedSend;
 struct Reassembly;
 struct RingCore;
 struct RingTimer;
@@ -114,6 +116,9 @@ class Udp : public NeighbourWaiters {
   // Counts a send by a handle that is stale, or to an address that is not IPv4.
   SendResult RefuseStale();
   SendResult RefuseFamily(UdpSocket& socket) { return Refuse(socket, SendResult::kRefusedRoute); }
+  // Builds a datagram to the default destination ahead (prepared_sends.h). EBADF, ENOTCONN,
+  // EMSGSIZE, ENOBUFS.
+  Outcome PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared);
   // Resolves the flows of connected sockets and runs a warm send on each.
   void Warm();
 
@@ -225,6 +230,11 @@ class Udp : public NeighbourWaiters {
   void CountLocal(const UdpSocket& socket, int change);
   void AddNews(UdpSocket& socket);
 
+  // Prepared sends (udp_prepared.cc).
+  friend class UdpPrepared;
+  void BuildPrepared(PreparedSend& prepared);
+  SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
+
   void OnPosted(const WaitingFrame& frame) override;
   void OnFailed(const WaitingFrame& frame, int error) override;
   void OnConnected(const WaitingConnect& connect, int error) override;
@@ -238,6 +248,7 @@ class Udp : public NeighbourWaiters {
   std::unique_ptr<FrameLedger> ledger_;
   std::unique_ptr<Reassembly> reassembly_;  // Where fragments are the ring's own.
   std::unique_ptr<PortStock> ports_;
+  std::unique_ptr<UdpPrepared> prepared_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
   LoopbackPeers peers_;
   uint16_t next_id_ = 0;              // Identification of fragmented datagrams.

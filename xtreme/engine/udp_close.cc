@@ -10,6 +10,7 @@
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
@@ -37,6 +38,7 @@ Outcome Udp::Close(Handle handle, bool detach) {
         udp::BindingKey(membership->group, core_->device.vlan_id, socket->local().port), -1);
     --sockets_->groups;
   }
+  core_->prepared->DiscardOf(handle);
   demux_->Detach(*socket);
   ++core_->host.routes_version;
   StartRelease(*socket);
@@ -130,7 +132,9 @@ void Udp::Settle(const SendRecord& record) {
     const nic::ClockConversion& clock = core_->clock.device();
     completion->hw_clock = record.hw_clock;
     completion->hw_time_ns = clock.ToNanoseconds(record.hw_clock);
+    completion->error_ns = clock.error_bound_ns;
     if (clock.in_sync) completion->flags |= kClockSynced;
+    if (core_->device.sends_timed_at_port) completion->flags |= kPortTime;
   };
   if ((record.wants & kWantWire) != 0 && open && record.error == 0) tell(Kind::kTxWire);
   const bool told = open || socket->state == UdpSocket::State::kClosing;

@@ -12,19 +12,11 @@
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
-namespace {
-
-uint8_t WantsOf(const SendOptions& options) {
-  return static_cast<uint8_t>(((options.flags & kSendWantDone) != 0 ? kWantDone : 0) |
-                              ((options.flags & kSendWantWire) != 0 ? kWantWire : 0));
-}
-
-}  // namespace
-
 uint32_t Udp::FramesOf(const SendFlow& flow, size_t length) const {
   const auto plan = ip::FragmentPlan::Create(length, flow.mtu);
   return plan ? static_cast<uint32_t>(plan->count()) : 1;

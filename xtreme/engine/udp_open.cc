@@ -20,6 +20,7 @@
 #include "xtreme/engine/slow_path.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_prepared.h"
 #include "xtreme/host/snapshot.h"
 
 namespace xtreme::engine {
@@ -68,7 +69,8 @@ Udp::Udp(RingCore* core)
       sockets_(std::make_unique<SocketTable>(core->options.number, core->options.max_sockets)),
       neighbours_(std::make_unique<Neighbours>(core, this)),
       ledger_(std::make_unique<FrameLedger>()),
-      ports_(std::make_unique<PortStock>()) {
+      ports_(std::make_unique<PortStock>()),
+      prepared_(std::make_unique<UdpPrepared>(this)) {
   demux_->SetLocalAddresses(LocalAddresses());
   if (core->options.fragments == Fragments::kOwn) {
     // Fragments may hold a quarter of the pool.

@@ -9,22 +9,13 @@
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/engine/udp_send.h"
 
 namespace xtreme::engine {
 namespace {
-
-uint8_t WantsOf(const SendOptions& options) {
-  return static_cast<uint8_t>(((options.flags & kSendWantDone) != 0 ? kWantDone : 0) |
-                              ((options.flags & kSendWantWire) != 0 ? kWantWire : 0));
-}
-
-uint16_t FlagsOf(const SendOptions& options) {
-  return static_cast<uint16_t>(((options.flags & kNoDoorbell) != 0 ? nic::kTxMore : 0) |
-                               ((options.flags & kWarm) != 0 ? nic::kTxWarm : 0));
-}
 
 // Posts a frame whose payload is copied on the way, into its WQE or to on-device memory. kTooLong:
 // neither has room for it.
@@ -146,7 +137,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
                      .header_length = flow.header_bytes,
                      .payload_length = static_cast<uint32_t>(payload.length),
                      .key = core_->device.pool_key,
-                     .flags = static_cast<uint16_t>(flow.tx_flags | FlagsOf(options))};
+                     .flags = static_cast<uint16_t>(flow.tx_flags | TxFlagsOf(options))};
   if (!core_->device.transmit_checksum) [[unlikely]] {
     flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
   }

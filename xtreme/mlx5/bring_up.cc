@@ -342,18 +342,25 @@ std::unique_ptr<QueuePair> BringUp::Compose() {
   got.max_inline_bytes = kMaxInlineFrameBytes;
   got.transmit_checksum = got.receive_checksum = limits.checksums;
   got.transmit_timestamp = got.receive_timestamp = timestamps;
+  // CQEs are what a queue pair of verbs has. The PRM calls their time that of the completion.
+  got.transmit_time = got.receive_time =
+      timestamps ? nic::TimeSource::kCompletion : nic::TimeSource::kNone;
   got.min_inline_header_bytes = kMinInlineBytes;
   got.send_queue_frames = (1u << memory_.send.wqebbs_log2) / kMaxWqebbs;
   got.receive_queue_frames = 1u << memory_.receive.wqes_log2;
   got.device_memory_bytes =
       verbs_->device_memory == nullptr ? 0 : 1u << memory_.send.device_memory.bytes_log2;
+  // The device sums the segments it cuts.
+  got.max_segmented_bytes = limits.checksums ? limits.segmented_bytes : 0;
+  got.rate_limit = limits.most_rate_kbps != 0;
   got.mtu = mtu_;
   got.link_bits_per_second = limits.link_bits_per_second;
   got.device = absl::StrCat(device_.name, " port ", device_.port);
   const SendQueue::Options send{.signal_every = options_.signal_every,
                                 .max_frame_bytes = max_frame_bytes(),
                                 .timestamps = timestamps,
-                                .checksums = limits.checksums};
+                                .checksums = limits.checksums,
+                                .max_segmented_bytes = got.max_segmented_bytes};
   const ReceiveQueue::Options receive{.buffer_bytes = pool_->payload_bytes(),
                                       .checksums = limits.checksums,
                                       .timestamps = timestamps};

@@ -108,6 +108,14 @@ absl::Status QueryLimits(Device* device) {
   limits.cqes = static_cast<uint32_t>(attributes.orig_attr.max_cqe);
   limits.checksums = (attributes.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM) != 0;
   limits.device_memory_bytes = attributes.max_dm_size;
+  constexpr uint32_t kRawPacket = 1u << IBV_QPT_RAW_PACKET;
+  if ((attributes.tso_caps.supported_qpts & kRawPacket) != 0) {
+    limits.segmented_bytes = attributes.tso_caps.max_tso;
+  }
+  if ((attributes.packet_pacing_caps.supported_qpts & kRawPacket) != 0) {
+    limits.least_rate_kbps = attributes.packet_pacing_caps.qp_rate_limit_min;
+    limits.most_rate_kbps = attributes.packet_pacing_caps.qp_rate_limit_max;
+  }
   limits.timestamp_mask = attributes.completion_timestamp_mask;
   limits.clock_khz = attributes.hca_core_clock;
   ibv_port_attr port{};

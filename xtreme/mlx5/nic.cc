@@ -57,6 +57,8 @@ nic::Capabilities CapabilitiesOf(const Device& device, uint32_t mtu) {
   most.min_inline_header_bytes = kMinInlineBytes;
   most.send_queue_frames = device.limits.wqebbs / kMaxWqebbs;
   most.receive_queue_frames = device.limits.receive_wqes;
+  most.max_segmented_bytes = device.limits.checksums ? device.limits.segmented_bytes : 0;
+  most.rate_limit = device.limits.most_rate_kbps != 0;
   most.mtu = mtu;
   most.link_bits_per_second = device.limits.link_bits_per_second;
   most.device = absl::StrCat(device.name, " port ", device.port);
@@ -96,6 +98,33 @@ absl::StatusOr<std::unique_ptr<nic::Registration>> Nic::Register(void* start, si
 absl::StatusOr<std::unique_ptr<nic::QueuePair>> Nic::CreateQueuePair(
     const nic::QueuePairOptions& options, packet::BufferPool* pool) {
   return BringUp(device_, options, options_.mtu, pool).Run();
+}
+
+// Rates are in thousands of bits a second: rounded up, for 0 would be no limit.
+absl::Status Nic::SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) {
+  const DeviceLimits& limits = device_.limits;
+  const uint64_t kbps = (rate.bytes_per_second * 8 + 999) / 1'000;
+  const std::string action =
+      absl::StrCat("limit sends to ", rate.bytes_per_second, " bytes a second");
+  if (limits.most_rate_kbps == 0) {
+    return absl::UnimplementedError(absl::StrCat(action, ": ", device_.name, " has no rates"));
+  }
+  if (kbps != 0 && (kbps < limits.least_rate_kbps || kbps > limits.most_rate_kbps)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(action, ": ", device_.name, " offers ", limits.least_rate_kbps * 125ull,
+                     " to ", limits.most_rate_kbps * 125ull));
+  }
+  ibv_qp_rate_limit_attr attributes{.rate_limit = static_cast<uint32_t>(kbps),
+                                    .max_burst_sz = rate.burst_bytes,
+                                    .typical_pkt_sz =
+                                        static_cast<uint16_t>(rate.typical_packet_bytes)};
+  // Queue pairs come from CreateQueuePair: there is no other kind.
+  ibv_qp* qp = static_cast<QueuePair*>(queue_pair)->verbs_qp();
+  const int error = qp == nullptr ? EINVAL : ibv_modify_qp_rate_limit(qp, &attributes);
+  if (error == 0) return absl::OkStatus();
+  return VerbsError(error == ENOSPC ? ENOMEM : error,
+                    error == ENOSPC ? absl::StrCat(action, ": the table of rates is full")
+                                    : action);
 }
 
 absl::StatusOr<std::unique_ptr<nic::Rule>> Nic::AddRule(const nic::FlowRule& rule,

@@ -40,6 +40,7 @@ class Nic final : public nic::Nic {
   absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void* start, size_t bytes) override;
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
+  absl::Status SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) override;
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
   nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;

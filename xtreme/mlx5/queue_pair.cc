@@ -52,6 +52,14 @@ nic::TxBurst QueuePair::PostBurst(const nic::TxTemplate& flow,
   return send_.PostBurst(flow, payloads);
 }
 
+nic::TxStatus QueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
+  return send_.PostPrepared(prepared, flags);
+}
+
+nic::TxStatus QueuePair::PostSegments(const nic::TxSegments& segments) {
+  return send_.PostSegments(segments);
+}
+
 uint32_t QueuePair::PollSend(std::span<nic::TxCompletion> out) {
   return send_.Poll(out, &error_);
 }

@@ -64,6 +64,11 @@ class QueuePair : public nic::QueuePair {
                            uint32_t payload_length, uint32_t flags) override;
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
+  bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override {
+    return send_.PrepareFrame(frame, prepared);
+  }
+  nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
+  nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   void Flush() override { send_.Flush(); }
   uint32_t posted_frames() const override { return send_.posted_frames(); }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;

@@ -4,6 +4,7 @@
 
 #include "xtreme/mlx5/queue_pair.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -394,6 +395,68 @@ TEST_F(QueuePairTest, SendCompletionOfNoPostedFrameIsPassedOverAndCounted) {
   device_.CompleteSend(6);
   EXPECT_THAT(Sent(), testing::ElementsAre(2, 4));
   EXPECT_EQ(queues_->counters().tx_malformed, 3u);
+}
+
+TEST_F(QueuePairTest, PreparedFrameIsTheSameWqeAsAPostedOneWhateverItsLength) {
+  for (const uint32_t bytes : {60u, 64u, 98u, 99u, 226u}) {
+    PlainDevice other;
+    QueuePair posted(other.memory(), {.signal_every = 2}, {}, {}, pool_.get(), nullptr);
+    queues_ = nullptr;
+    device_ = PlainDevice();
+    queues_ = std::make_unique<QueuePair>(device_.memory(), SendQueue::Options{.signal_every = 2},
+                                          ReceiveQueue::Options{}, nic::Capabilities{},
+                                          pool_.get(), nullptr);
+    const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
+                             .header_length = 42, .payload_length = bytes - 42, .key = 0,
+                             .flags = nic::kTxIpChecksum};
+    nic::TxPrepared prepared;
+    ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
+    const uint32_t blocks = WqebbsWithInline(bytes);
+    // To the end of the ring and over it.
+    for (uint32_t i = 0; i < 40; ++i) {
+      ASSERT_EQ(posted.Post(frame), nic::TxStatus::kPosted);
+      ASSERT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
+      for (uint32_t block = i * blocks; block < (i + 1) * blocks; ++block) {
+        const size_t used = std::min<size_t>(64, 30 + bytes - (block - i * blocks) * 64);
+        ASSERT_EQ(std::memcmp(device_.wqe(block), other.wqe(block), used), 0) << bytes << " " << i;
+      }
+      ASSERT_EQ(device_.send_record(), other.send_record());
+      ASSERT_EQ(std::memcmp(device_.uar(0x800), other.uar(0x800), 30 + bytes), 0);
+      if (i % 2 == 0) continue;
+      device_.CompleteSend(static_cast<uint16_t>(i * blocks));
+      other.CompleteSend(static_cast<uint16_t>(i * blocks));
+      std::array<nic::TxCompletion, 4> done;
+      ASSERT_EQ(posted.PollSend(done), 1u);
+      ASSERT_EQ(queues_->PollSend(done), 1u);
+    }
+    EXPECT_EQ(queues_->counters().tx_frames, posted.counters().tx_frames);
+    EXPECT_EQ(queues_->counters().tx_bytes, posted.counters().tx_bytes);
+    EXPECT_EQ(queues_->counters().tx_blueflame, posted.counters().tx_blueflame);
+  }
+}
+
+TEST_F(QueuePairTest, PreparedFrameWaitsForOthersAndIsSignalledRefusedAndWarmedAsTheyAre) {
+  nic::TxPrepared prepared;
+  const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
+                           .header_length = 42, .payload_length = 22, .key = 0, .flags = 0};
+  ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
+  ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
+  ASSERT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
+  EXPECT_EQ(queues_->counters().tx_doorbells, 1u) << "BlueFlame would leave the first one behind";
+  EXPECT_EQ(device_.send_record(), 4u);
+  ASSERT_EQ(queues_->PostPrepared(prepared, nic::kTxSignal), nic::TxStatus::kPosted);
+  EXPECT_EQ(device_.wqe(4)[11], MLX5_WQE_CTRL_CQ_UPDATE);
+  ASSERT_EQ(queues_->PostPrepared(prepared, nic::kTxWarm), nic::TxStatus::kPosted);
+  EXPECT_EQ(device_.wqe(6)[3], MLX5_OPCODE_NOP);
+  prepared.payload()[21] = 0x99;
+  for (uint32_t i = 4; i < kFrames; ++i) {
+    ASSERT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
+  }
+  EXPECT_EQ(device_.wqe(8)[30 + 63 - 64 + 64], 0x99) << "as it was patched";
+  EXPECT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kFull);
+  nic::TxFrame longer = frame;
+  longer.payload_length = 185;
+  EXPECT_FALSE(queues_->PrepareFrame(longer, &prepared));
 }
 
 TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {

@@ -114,6 +114,56 @@ Gather SendQueue::PlaceOf(const nic::TxFrame& frame) {
   return here;
 }
 
+bool SendQueue::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const {
+  const uint32_t bytes = frame.header_length + frame.payload_length;
+  if (bytes > kMaxInlineFrameBytes) return false;
+  const uint32_t segments = SegmentsWithInline(bytes);
+  uint8_t* const image = prepared->image.data();
+  WriteControl(image, 0, MLX5_OPCODE_SEND, qpn_, segments, Completion::kOnError);
+  WriteEthernet(image, frame.flags, bytes);
+  WriteInlineFrame(image, frame.header, frame.header_length, frame.payload, frame.payload_length);
+  prepared->frame_at = kInlineOffset;
+  prepared->header_bytes = frame.header_length;
+  prepared->frame_bytes = bytes;
+  prepared->blocks = WqebbsOfSegments(segments);
+  prepared->direct = prepared->blocks == 2 && blueflame_wqebbs_ >= 2;
+  return true;
+}
+
+nic::TxStatus SendQueue::PostPreparedSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (posted_ - completed_ >= frames_) return Refuse();
+  uint8_t* const wqe = NextWqe();
+  for (uint32_t at = 0; at < prepared.blocks * kWqebbBytes; at += kWqebbBytes) {
+    Copy64(wqe + at, prepared.image.data() + at);
+  }
+  base::StoreBe16(wqe + 1, static_cast<uint16_t>(producer_));
+  if ((flags & nic::kTxWarm) != 0) {
+    SetOpcode(wqe, MLX5_OPCODE_NOP);
+    ++counters_->tx_warm;
+  }
+  if (!options_.checksums) {
+    SumInline(wqe, prepared.header_bytes, prepared.frame_bytes - prepared.header_bytes);
+  }
+  return Commit(wqe, prepared.blocks, prepared.frame_bytes, flags);
+}
+
+nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
+  if (posted_ - completed_ >= frames_) return Refuse();
+  uint32_t bytes = 0;
+  for (const nic::TxGather& piece : segments.payload) bytes += piece.length;
+  const bool fits = bytes != 0 && bytes <= options_.max_segmented_bytes &&
+                    segments.payload.size() <= nic::kMaxTxGathers &&
+                    segments.header_length <= kMaxTcpHeaderBytes &&
+                    segments.header_length + segments.segment_bytes <= options_.max_frame_bytes;
+  if (!fits) return nic::TxStatus::kTooLong;
+  uint8_t* const wqe = NextWqe();
+  const uint32_t count = WriteSegments(wqe, segments);
+  WriteControl(wqe, static_cast<uint16_t>(producer_), MLX5_OPCODE_TSO, qpn_, count,
+               Completion::kOnError);
+  ++counters_->tx_segmented;
+  return Commit(wqe, WqebbsOfSegments(count), segments.header_length + bytes, segments.flags);
+}
+
 nic::TxStatus SendQueue::PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
                                      uint32_t payload_length, uint32_t flags) {
   if (posted_ - completed_ >= frames_) return Refuse();

@@ -32,6 +32,7 @@ class SendQueue {
     uint32_t max_frame_bytes = 1518;  // MTU, Ethernet header and a VLAN tag.
     bool timestamps = true;           // CQEs carry a time.
     bool checksums = true;            // The device computes them; else they are finished here.
+    uint32_t max_segmented_bytes = 0;  // Of one send that the device cuts; 0: it does not.
   };
 
   // `counters` and `completions_due`, which the queue keeps at the number of CQEs that will come,
@@ -49,6 +50,9 @@ class SendQueue {
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
   nic::TxBurst PostBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
+  bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const;
+  nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags);
+  nic::TxStatus PostSegments(const nic::TxSegments& segments);
   void Flush();
 
   // Takes completions; see nic::QueuePair::PollSend. An error CQE ends the queue: its frames count
@@ -70,6 +74,8 @@ class SendQueue {
   // What PostCopied() does not do itself: signals, the ring's end, refusals.
   nic::TxStatus PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
                             uint32_t payload_length, uint32_t flags);
+  // What PostPrepared() does not do itself.
+  nic::TxStatus PostPreparedSpecial(const nic::TxPrepared& prepared, uint32_t flags);
   // As many as need no attention, from the first on.
   uint32_t PostRun(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   nic::TxStatus Refuse();
@@ -148,6 +154,39 @@ class SendQueue {
   ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
   return Ring(wqe, wqebbs, flags);
+}
+
+// Two blocks are a frame of up to 98 bytes: between loading them and BlueFlame they stay in
+// registers.
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPrepared(
+    const nic::TxPrepared& prepared, uint32_t flags) {
+  const bool plain = prepared.direct && flags == 0 && unrung_ == nullptr;
+  if (!plain || posted_ == attention_at_) [[unlikely]] {
+    return PostPreparedSpecial(prepared, flags);
+  }
+  const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
+  HalfLine first = image[0];
+  first[0] |= IndexBits(producer_);
+  const HalfLine second = image[1];
+  const HalfLine third = image[2];
+  const HalfLine fourth = image[3];
+  auto* const wqe = reinterpret_cast<HalfLine*>(next_wqe_);
+  wqe[0] = first;
+  wqe[1] = second;
+  wqe[2] = third;
+  wqe[3] = fourth;
+  next_wqe_ += 2 * kWqebbBytes;
+  producer_ += 2;
+  ++posted_;
+  OrderWqeBeforeRecord();
+  StoreRecord(record_, producer_ & 0xffff);
+  OrderRecordBeforeDoorbell();
+  WriteBlueFlame(TakeRegister(), first, second, third, fourth);
+  FlushBlueFlame();
+  ++counters_->tx_frames;
+  ++counters_->tx_blueflame;
+  counters_->tx_bytes += prepared.frame_bytes;
+  return nic::TxStatus::kPosted;
 }
 
 // BlueFlame carries one WQE: the only one that the device does not know of.

@@ -73,6 +73,7 @@ inline void SetCompletion(uint8_t* wqe, Completion completion) {
   wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] = static_cast<uint8_t>(completion);
 }
 
+inline void SetOpcode(uint8_t* wqe, uint8_t opcode) { wqe[3] = opcode; }
 inline void SetChecksums(uint8_t* wqe, uint32_t flags) {
   wqe[20] = static_cast<uint8_t>((flags & (nic::kTxIpChecksum | nic::kTxL4Checksum)) << 6);
 }
@@ -145,6 +146,42 @@ struct TemplateWriter {
   const nic::LengthField second;
 };
 
+// What OR-ed into the first 8 bytes of a WQE, as they lie, gives it its index; they have 0 there.
+inline uint64_t IndexBits(uint32_t wqebb_index) {
+  return uint64_t{base::HostToBigEndian(static_cast<uint16_t>(wqebb_index))} << 8;
+}
+
+// Bytes that the device reads where they lie.
+struct Gather {
+  uint64_t address = 0;  // Under `key`.
+  uint32_t key = 0;
+};
+
+inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t bytes) {
+  base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, byte_count), bytes);
+  base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, lkey), from.key);
+  base::StoreBe64(segment + offsetof(mlx5_wqe_data_seg, addr), from.address);
+}
+
+// --- TCP segments --------------------------------------------------------------------------------
+
+inline constexpr uint32_t kMaxTcpHeaderBytes = 98;  // Ethernet, VLAN tag, IPv4, TCP with options.
+
+// Writes a WQE of segmentation offload but for its control segment: the Ethernet segment with the
+// header inline, then the payload's pieces. Its segments. PRM, "Large Send Offload".
+inline uint32_t WriteSegments(uint8_t* wqe, const nic::TxSegments& segments) {
+  constexpr uint64_t kChecksums = MLX5_ETH_WQE_L3_CSUM | MLX5_ETH_WQE_L4_CSUM;
+  base::StoreBe64(wqe + 16, kChecksums << 24 | (segments.segment_bytes & 0xffff));
+  base::StoreBe64(wqe + 24, uint64_t{segments.header_length} << 16);
+  CopyShort(wqe + kInlineOffset, segments.header, segments.header_length);
+  uint32_t count = SegmentsWithInline(segments.header_length);
+  for (const nic::TxGather& piece : segments.payload) {
+    WriteDataSegment(wqe + count++ * kSegmentBytes,
+                     {reinterpret_cast<uintptr_t>(piece.data), piece.key}, piece.length);
+  }
+  return count;
+}
+
 // --- Any frame -----------------------------------------------------------------------------------
 
 // Headers with many options are the rare ones.
@@ -163,18 +200,6 @@ struct TemplateWriter {
   uint8_t* to = wqe + kInlineOffset;
   WriteHeader(to, header, header_length);
   CopyShort(to + header_length, payload, payload_length);
-}
-
-// Bytes that the device reads where they lie.
-struct Gather {
-  uint64_t address = 0;  // Under `key`.
-  uint32_t key = 0;
-};
-
-inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t bytes) {
-  base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, byte_count), bytes);
-  base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, lkey), from.key);
-  base::StoreBe64(segment + offsetof(mlx5_wqe_data_seg, addr), from.address);
 }
 
 // Writes the header inline and a data segment for the payload behind `header_segments`

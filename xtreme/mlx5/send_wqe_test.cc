@@ -112,6 +112,29 @@ TEST_F(SendWqeTest, GatheredFrameHasHeadersInlineAndOneDataSegment) {
                                          0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88));
 }
 
+TEST_F(SendWqeTest, SegmentsAreAHeaderWithTheirSizeAndThePiecesOfTheirPayload) {
+  std::array<uint8_t, kMaxTcpHeaderBytes> header;
+  std::iota(header.begin(), header.end(), uint8_t{0x01});
+  const nic::TxGather pieces[] = {
+      {reinterpret_cast<const uint8_t*>(uintptr_t{0x1122334455667788}), 3000, 0xdeadbeef},
+      {reinterpret_cast<const uint8_t*>(uintptr_t{0x99aabbccddeeff00}), 0x50, 0xcafe0001}};
+  const uint32_t segments = WriteSegments(
+      wqe_.data(), {.header = header.data(), .header_length = 66, .segment_bytes = 1448,
+                    .payload = pieces, .flags = 0});
+  ASSERT_EQ(segments, 8u);
+  WriteControl(wqe_.data(), 0x0102, MLX5_OPCODE_TSO, 0x123456, segments, Completion::kOnError);
+  EXPECT_THAT(Bytes(0, 16), ElementsAre(0x00, 0x01, 0x02, 0x0e, 0x12, 0x34, 0x56, 0x08,  //
+                                        0, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(Bytes(16, 14), ElementsAre(0, 0, 0, 0, 0xc0, 0, 0x05, 0xa8,  // mss 1448
+                                         0, 0, 0, 0, 0x00, 0x42));
+  EXPECT_THAT(Bytes(30, 66), ElementsAreArray(std::span(header).first(66)));
+  EXPECT_THAT(Bytes(96, 32), ElementsAre(0, 0, 0x0b, 0xb8, 0xde, 0xad, 0xbe, 0xef,  //
+                                         0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
+                                         0, 0, 0, 0x50, 0xca, 0xfe, 0x00, 0x01,  //
+                                         0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 0x00));
+  EXPECT_THAT(Bytes(128, 64), Each(0xa5));
+}
+
 TEST(SendWqeSize, SegmentsAndBlocksFollowTheInlineBytes) {
   struct Row {
     uint32_t inline_bytes, segments, wqebbs;

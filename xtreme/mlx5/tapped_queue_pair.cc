@@ -77,4 +77,23 @@ nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
   return posted;
 }
 
+nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
+  const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
+  if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
+  tap_->Write(FrameKind::kSent, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
+              FrameTap::Now());
+  tap_->Publish();
+  return status;
+}
+
+nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
+  const nic::TxStatus status = QueuePair::PostSegments(segments);
+  if (status != nic::TxStatus::kPosted) return status;
+  const nic::TxGather& first = segments.payload[0];
+  tap_->WriteParts(FrameKind::kSent, segments.header, segments.header_length, first.data,
+                   first.length, FrameTap::Now());
+  tap_->Publish();
+  return status;
+}
+
 }  // namespace xtreme::mlx5

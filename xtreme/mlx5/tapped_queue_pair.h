@@ -33,6 +33,9 @@ class TappedQueuePair final : public QueuePair {
                            uint32_t payload_length, uint32_t flags) override;
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
+  nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
+  // Uncut, as a kernel shows it: the header and the first piece.
+  nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
 
  private:
   nic::TxStatus PostAttended(const nic::TxTemplate& flow, const uint8_t* payload,

@@ -7,6 +7,19 @@
 
 namespace xtreme::nic {
 
+namespace {
+
+const char* TextOf(TimeSource source) {
+  switch (source) {
+    case TimeSource::kNone: break;
+    case TimeSource::kCompletion: return "by completion";
+    case TimeSource::kPort: return "at the port";
+  }
+  return "no";
+}
+
+}  // namespace
+
 std::string Capabilities::ToString() const {
   const auto have = [](bool yes) { return yes ? "yes" : "no"; };
   std::string line = absl::StrCat(
@@ -14,8 +27,9 @@ std::string Capabilities::ToString() const {
       receive_queue_frames, ", inline ", max_inline_bytes, " B, BlueFlame ",
       blueflame ? absl::StrCat(blueflame_bytes, " B") : "no", ", checksums sent ",
       have(transmit_checksum), " received ", have(receive_checksum), ", timestamps sent ",
-      have(transmit_timestamp), " received ", have(receive_timestamp), ", on-device memory ",
-      device_memory_bytes, " B");
+      TextOf(transmit_time), " received ", TextOf(receive_time), ", on-device memory ",
+      device_memory_bytes, " B, segmentation ", max_segmented_bytes, " B, rate limit ",
+      have(rate_limit));
   if (!lacking.empty()) absl::StrAppend(&line, "; lacking: ", absl::StrJoin(lacking, "; "));
   return line;
 }

@@ -29,6 +29,13 @@ class FrameTap;
 
 namespace xtreme::nic {
 
+// What a frame's time is the time of.
+enum class TimeSource : uint8_t {
+  kNone,
+  kCompletion,  // Of its completion: for a send later than the wire by what the device took.
+  kPort,        // Of the frame at the port.
+};
+
 // What a queue pair got, and why it did not get more.
 struct Capabilities {
   bool blueflame = false;            // WQEs are written to the device, not only rung for.
@@ -38,10 +45,14 @@ struct Capabilities {
   bool receive_checksum = false;     // Verdicts in every CQE.
   bool receive_timestamp = false;
   bool transmit_timestamp = false;
+  TimeSource receive_time = TimeSource::kNone;
+  TimeSource transmit_time = TimeSource::kNone;
   uint32_t min_inline_header_bytes = 0;
   uint32_t send_queue_frames = 0;    // Most frames posted and not completed.
   uint32_t receive_queue_frames = 0;
   uint32_t device_memory_bytes = 0;  // Of the NIC, that frames too long for a WQE are sent from.
+  uint32_t max_segmented_bytes = 0;  // Payload of one send that the NIC cuts into segments; 0: no.
+  bool rate_limit = false;           // A queue pair's sends can be paced: Nic::SetRate().
   uint32_t mtu = 0;                  // Of the port: the longest IP packet.
   uint64_t link_bits_per_second = 0;
   std::string device;                // "mlx5_0 port 1"
@@ -100,6 +111,14 @@ struct QueuePairOptions {
                                          // outlives the queue pair.
 };
 
+// How fast a queue pair may send, as the device enforces it: never more than `burst_bytes` above
+// the rate.
+struct RateLimit {
+  uint64_t bytes_per_second = 0;      // Of frames, without preamble and gap; 0: no limit.
+  uint32_t burst_bytes = 0;           // 0: the device's own.
+  uint32_t typical_packet_bytes = 0;  // Helps the device to keep the burst; 0: not said.
+};
+
 // Events of the port or device, in the order the device told them.
 enum class PortEvent : uint8_t { kLinkUp, kLinkDown, kDeviceRemoved, kQueueError };
 
@@ -125,6 +144,11 @@ class Nic {
   // asked and what the device offers; nothing is leaked.
   virtual absl::StatusOr<std::unique_ptr<QueuePair>> CreateQueuePair(
       const QueuePairOptions& options, packet::BufferPool* pool) = 0;
+
+  // Paces the queue pair's sends from here on. InvalidArgument: beyond what the device can do (the
+  // message has its range). ResourceExhausted: its table of rates is full. Unimplemented: it has
+  // none.
+  virtual absl::Status SetRate(QueuePair* queue_pair, const RateLimit& rate) = 0;
 
   // Steers frames to `queue_pair`. AlreadyExists: an equal match with another tag stands (EEXIST),
   // possibly another process's. ResourceExhausted: the device's table is full. Unimplemented: the

@@ -108,6 +108,38 @@ struct alignas(64) TxTemplate {
   uint32_t max_payload_bytes = 0;      // The longest payload that is copied with the header.
 };
 
+// A frame that was built ahead, in the device's own form: QueuePair::PostPrepared() sends it as
+// often as it is called. Its bytes may be changed between two posts.
+struct alignas(64) TxPrepared {
+  std::array<uint8_t, 256> image{};
+  uint32_t frame_at = 0;      // Of the frame's first byte in the image.
+  uint32_t header_bytes = 0;
+  uint32_t frame_bytes = 0;   // 0: nothing was built.
+  uint32_t blocks = 0;        // The driver's, both.
+  bool direct = false;
+
+  uint8_t* payload() { return image.data() + frame_at + header_bytes; }
+};
+
+// Bytes that the NIC reads where they lie; untouched until done.
+struct TxGather {
+  const uint8_t* data;
+  uint32_t length;
+  uint32_t key;  // Of their registration.
+};
+inline constexpr uint32_t kMaxTxGathers = 8;
+
+// TCP segments as one send. The NIC cuts the payload, writes the header before each piece, counts
+// IPv4 identification and TCP sequence on, sets total lengths and checksums, and leaves FIN and PSH
+// to the last.
+struct TxSegments {
+  const uint8_t* header;       // Ethernet, IPv4 and TCP, of the first segment.
+  uint32_t header_length;      // 54 .. 98.
+  uint32_t segment_bytes;      // Of payload, of each segment but the last.
+  std::span<const TxGather> payload;  // At most kMaxTxGathers.
+  uint16_t flags;              // TxFlag; the checksums are always the NIC's.
+};
+
 // Bytes to send; copied before the call returns.
 struct TxPayload {
   const uint8_t* data;
@@ -155,6 +187,7 @@ struct QueueCounters {
   uint64_t tx_frames = 0;
   uint64_t tx_bytes = 0;
   uint64_t tx_gathered = 0;     // Copied neither into the WQE nor to on-device memory.
+  uint64_t tx_segmented = 0;    // Sends that the NIC cut into TCP segments.
   uint64_t tx_device_memory = 0;  // Sent from on-device memory.
   uint64_t tx_device_memory_bytes = 0;
   uint64_t tx_device_memory_full = 0;  // Gathered because the on-device memory was full.
@@ -179,6 +212,8 @@ struct QueueCounters {
         {"tx_bytes", "bytes of those frames", &Q::tx_bytes},
         {"tx_gathered", "frames whose payload the NIC gathers; others are in their WQE",
          &Q::tx_gathered},
+        {"tx_segmented", "sends that the NIC cuts into TCP segments, each counted as one frame",
+         &Q::tx_segmented},
         {"tx_device_memory", "frames whose payload was sent from on-device memory",
          &Q::tx_device_memory},
         {"tx_device_memory_bytes", "bytes of those payloads", &Q::tx_device_memory_bytes},
@@ -231,6 +266,16 @@ class QueuePair {
   // Posts a frame of a flow for each payload, in order, up to the first that is too long or finds
   // no room. Rings for none of them.
   virtual TxBurst PostBurst(const TxTemplate& flow, std::span<const TxPayload> payloads) = 0;
+
+  // Builds a whole frame ahead; its header and payload are copied. False: longer than
+  // max_inline_bytes.
+  virtual bool PrepareFrame(const TxFrame& frame, TxPrepared* prepared) const = 0;
+  // Posts it. Of `flags` kTxMore, kTxSignal and kTxWarm count.
+  virtual TxStatus PostPrepared(const TxPrepared& prepared, uint32_t flags) = 0;
+
+  // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
+  // above the port's MTU, or too many pieces.
+  virtual TxStatus PostSegments(const TxSegments& segments) = 0;
 
   // Rings for everything posted with kTxMore, by one doorbell.
   virtual void Flush() = 0;

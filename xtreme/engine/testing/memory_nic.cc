@@ -155,12 +155,56 @@ nic::TxBurst MemoryQueuePair::PostBurst(const nic::TxTemplate& flow,
   return posted;
 }
 
+// The image: the frame, and behind the longest one the flags of its posts.
+bool MemoryQueuePair::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const {
+  constexpr uint32_t kLongest = 224;
+  const uint32_t bytes = frame.header_length + frame.payload_length;
+  if (bytes > std::min(capabilities_.max_inline_bytes, kLongest)) return false;
+  memcpy(prepared->image.data(), frame.header, frame.header_length);
+  memcpy(&prepared->image[frame.header_length], frame.payload, frame.payload_length);
+  base::StoreNative<uint16_t>(&prepared->image[kLongest], frame.flags);
+  prepared->frame_at = 0;
+  prepared->header_bytes = frame.header_length;
+  prepared->frame_bytes = bytes;
+  return true;
+}
+
+nic::TxStatus MemoryQueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
+  const auto constant_flags = base::LoadNative<uint16_t>(&prepared.image[224]);
+  return Post({.header = prepared.image.data(),
+               .payload = &prepared.image[prepared.header_bytes],
+               .header_length = prepared.header_bytes,
+               .payload_length = prepared.frame_bytes - prepared.header_bytes,
+               .key = 0,
+               .flags = static_cast<uint16_t>(constant_flags | flags)});
+}
+
+// Uncut: one frame with the pieces behind the header.
+nic::TxStatus MemoryQueuePair::PostSegments(const nic::TxSegments& segments) {
+  std::vector<uint8_t> payload;
+  for (const nic::TxGather& piece : segments.payload) {
+    payload.insert(payload.end(), piece.data, piece.data + piece.length);
+  }
+  if (payload.size() > capabilities_.max_segmented_bytes) return nic::TxStatus::kTooLong;
+  return Post({.header = segments.header,
+               .payload = payload.data(),
+               .header_length = segments.header_length,
+               .payload_length = static_cast<uint32_t>(payload.size()),
+               .key = pool_key(),
+               .flags = segments.flags});
+}
+
 void MemoryQueuePair::Flush() {
   if (visible_ != posted_frames_) ++counters_.tx_doorbells;
   visible_ = posted_frames_;
 }
 
 uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
+  if (break_sends_ && !error_) {
+    error_ = nic::QueueError{.syndrome = 2, .text = "local queue operation error"};
+    send_completions_due_ = 0;
+    return 0;
+  }
   uint32_t count = 0;
   for (; count < out.size() && !completions_.empty(); ++count) {
     out[count] = completions_.front();
@@ -198,6 +242,7 @@ MemoryNic::MemoryNic(const Options& options)
   capabilities_.receive_checksum = true;
   capabilities_.receive_timestamp = true;
   capabilities_.transmit_timestamp = true;
+  capabilities_.receive_time = capabilities_.transmit_time = options.time;
   capabilities_.mtu = options.mtu;
   capabilities_.link_bits_per_second = 1'000'000'000;
   capabilities_.device = "memory_0 port 1";
@@ -251,6 +296,11 @@ void MemoryNic::SetClock(const nic::ClockConversion& clock) {
   clock_ = clock;
 }
 
+void MemoryNic::FailQueues(absl::Status status) {
+  std::lock_guard lock(mutex_);
+  queues_status_ = std::move(status);
+}
+
 void MemoryNic::SetCounters(const nic::PortCounters& counters) {
   std::lock_guard lock(mutex_);
   counters_ = counters;
@@ -268,12 +318,20 @@ absl::StatusOr<std::unique_ptr<nic::Registration>> MemoryNic::Register(void*, si
 
 absl::StatusOr<std::unique_ptr<nic::QueuePair>> MemoryNic::CreateQueuePair(
     const nic::QueuePairOptions& options, packet::BufferPool* pool) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!queues_status_.ok()) return queues_status_;
+  }
   nic::Capabilities got = capabilities_;
   got.send_queue_frames = options.send_queue_frames;
   got.receive_queue_frames = options.receive_queue_frames;
   auto queue = std::make_unique<MemoryQueuePair>(got, options, pool);
   queues_.push_back(queue.get());
   return queue;
+}
+
+absl::Status MemoryNic::SetRate(nic::QueuePair*, const nic::RateLimit&) {
+  return absl::UnimplementedError("limit sends: memory has no rates");
 }
 
 absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRule& rule,

@@ -45,6 +45,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   void CompleteSends(uint64_t hw_clock = 0);
   // Puts the queue pair in error.
   void Break();
+  // The same, found by whoever polls for send completions.
+  void BreakSends() { break_sends_ = true; }
 
   std::vector<SentFrame>& sent() { return sent_; }
   // Called with each frame as it is posted, for who cannot look at sent() later.
@@ -66,6 +68,9 @@ class MemoryQueuePair final : public nic::QueuePair {
                            uint32_t payload_length, uint32_t flags) override;
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
+  bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override;
+  nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
+  nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   void Flush() override;
   uint32_t posted_frames() const override { return posted_frames_; }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
@@ -91,6 +96,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   std::vector<SentFrame> sent_;
   std::deque<nic::TxCompletion> completions_;
   std::optional<nic::QueueError> error_;
+  bool break_sends_ = false;
   nic::QueueCounters counters_;
   uint32_t low_water_ = ~uint32_t{0};  // Nothing has been taken yet.
   uint32_t device_memory_used_ = 0;  // Free again with the next completion.
@@ -110,6 +116,7 @@ class MemoryNic final : public nic::Nic {
     uint32_t device_memory_bytes = 0;
     uint32_t mtu = 1'500;
     bool transmit_checksum = true;
+    nic::TimeSource time = nic::TimeSource::kCompletion;
     bool share_with_kernel = true;
     wire::MacAddress mac{{2, 0, 0, 0, 0, 1}};
   };
@@ -124,6 +131,8 @@ class MemoryNic final : public nic::Nic {
   // The rules as they stand.
   std::vector<nic::FlowRule> rules();
   void SetClock(const nic::ClockConversion& clock);
+  // What CreateQueuePair() says from here on.
+  void FailQueues(absl::Status status);
   void SetCounters(const nic::PortCounters& counters);
   void PushEvent(nic::PortEvent event);
 
@@ -134,6 +143,7 @@ class MemoryNic final : public nic::Nic {
   absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void*, size_t) override;
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
+  absl::Status SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) override;
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
   nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;
@@ -154,6 +164,7 @@ class MemoryNic final : public nic::Nic {
   int event_fd_ = -1;
   std::mutex mutex_;
   std::list<Installed> rules_;                // Guarded by mutex_, as all below.
+  absl::Status queues_status_;
   nic::ClockConversion clock_;
   nic::PortCounters counters_;
   std::deque<nic::PortEvent> events_;

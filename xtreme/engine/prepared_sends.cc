@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/engine/prepared_sends.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/engine/ring_core.h"
+
+namespace xtreme::engine {
+namespace {
+
+Outcome NoSuch(const char* action) {
+  return {EBADF, absl::StrCat(action, ": no such prepared send")};
+}
+
+// What a refusal is called where only a status can be told.
+int ErrnoOf(SendResult refusal) {
+  switch (refusal) {
+    case SendResult::kRefusedNeighbour: return EHOSTUNREACH;
+    case SendResult::kRefusedSqFull: return EAGAIN;
+    case SendResult::kRefusedBuffers: return ENOBUFS;
+    case SendResult::kRefusedSize: return EMSGSIZE;
+    case SendResult::kRefusedRoute: return ENETUNREACH;
+    case SendResult::kRefusedState: return ECANCELED;
+    default: return EAGAIN;
+  }
+}
+
+}  // namespace
+
+PreparedSends::~PreparedSends() {
+  for (uint32_t place = 0; table_ != nullptr && place < kMost; ++place) delete table_->At(place);
+}
+
+Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
+                               std::span<const uint8_t> payload, Handle* handle) {
+  if (table_ == nullptr) {
+    table_ = std::make_unique<HandleTable<PreparedSend>>(core_->options.number, kMost);
+  }
+  auto prepared = std::make_unique<PreparedSend>();
+  *handle = table_->Insert(prepared.get());
+  if (*handle == 0) return {ENOBUFS, absl::StrCat("prepare: ", kMost, " sends are prepared")};
+  prepared->owner = owner;
+  prepared->socket = socket;
+  prepared->handle = *handle;
+  prepared->payload.assign(payload.begin(), payload.end());
+  prepared->armed_for = PreparedSend::kLongWay;
+  Build(*prepared.release());
+  return {};
+}
+
+PreparedSend* PreparedSends::Find(Handle handle) const {
+  return table_ == nullptr ? nullptr : table_->Find(handle);
+}
+
+Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> bytes) {
+  PreparedSend* prepared = Find(handle);
+  if (prepared == nullptr) return NoSuch("patch");
+  std::vector<uint8_t>& payload = prepared->payload;
+  if (at > payload.size() || bytes.size() > payload.size() - at) {
+    return {EINVAL, absl::StrCat("patch: ", bytes.size(), " bytes at ", at,
+                                 " asked, the payload has ", payload.size())};
+  }
+  std::memcpy(payload.data() + at, bytes.data(), bytes.size());
+  if (prepared->frame.frame_bytes != 0) {
+    std::memcpy(prepared->frame.payload() + at, bytes.data(), bytes.size());
+  }
+  return {};
+}
+
+// Where it can be sent at once, firing will not have to look.
+void PreparedSends::Build(PreparedSend& prepared) {
+  const uint64_t now = core_->host.routes_version;
+  if (prepared.built_for != now) prepared.owner->BuildPrepared(prepared);
+  if (prepared.armed() && prepared.built_for == now) prepared.armed_for = now;
+}
+
+SendResult PreparedSends::FireOtherwise(PreparedSend& prepared, const SendOptions& options) {
+  if (!prepared.armed()) {
+    return prepared.owner->RefusePrepared(prepared, SendResult::kRefusedState);
+  }
+  Build(prepared);
+  const SendResult result = prepared.owner->PostPrepared(prepared, options);
+  // Refused, it may be fired again; a warm one never left.
+  const bool left = result == SendResult::kSent && (options.flags & kWarm) == 0;
+  if (left) prepared.armed_for = PreparedSend::kNever;
+  return result;
+}
+
+void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
+  PreparedSend* prepared = Find(handle);
+  SendResult result = SendResult::kRefusedState;
+  if (prepared != nullptr) result = Fire(*core_, *prepared, options);
+  if (result == SendResult::kSent) return;
+  Completion completion;
+  Clear(&completion, Kind::kError);
+  completion.status = prepared == nullptr ? EBADF : ErrnoOf(result);
+  completion.socket = prepared == nullptr ? 0 : prepared->socket;
+  completion.user_data = core_->options.user_data;  // A socket's is filled in at hand-out.
+  completion.interface_index = core_->device.ifindex;
+  completion.cookie = options.cookie;
+  core_->Tell(completion);
+  if (prepared == nullptr || (options.flags & kSendWantDone) == 0) return;
+  completion.kind = Kind::kTxDone;
+  completion.status = ECANCELED;
+  core_->Tell(completion);
+}
+
+Outcome PreparedSends::Cancel(Handle handle) {
+  PreparedSend* prepared = Find(handle);
+  if (prepared == nullptr) return NoSuch("cancel");
+  prepared->armed_for = PreparedSend::kNever;
+  return {};
+}
+
+Outcome PreparedSends::Rearm(Handle handle) {
+  PreparedSend* prepared = Find(handle);
+  if (prepared == nullptr) return NoSuch("rearm");
+  prepared->armed_for = PreparedSend::kLongWay;
+  Build(*prepared);
+  return {};
+}
+
+Outcome PreparedSends::Discard(Handle handle) {
+  PreparedSend* prepared = Find(handle);
+  if (prepared == nullptr) return NoSuch("discard");
+  table_->Erase(handle);
+  delete prepared;
+  return {};
+}
+
+template <typename Act>
+void PreparedSends::ForEachOf(Handle socket, Act act) {
+  uint32_t left = table_ == nullptr ? 0 : table_->size();
+  for (uint32_t place = 0; left > 0; ++place) {
+    PreparedSend* prepared = table_->At(place);
+    if (prepared == nullptr) continue;
+    --left;
+    if (prepared->socket == socket) act(*prepared);
+  }
+}
+
+void PreparedSends::DiscardOf(Handle socket) {
+  ForEachOf(socket, [this](PreparedSend& prepared) { Discard(prepared.handle); });
+}
+
+void PreparedSends::Outdate(Handle socket) {
+  ForEachOf(socket, [](PreparedSend& prepared) {
+    prepared.built_for = PreparedSend::kNever;
+    if (prepared.armed()) prepared.armed_for = PreparedSend::kLongWay;
+  });
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prepared sends: headers, payload and WQE built ahead; firing one copies the WQE and rings.
+//
+// Life: armed when prepared; fired at most once until it is armed again, so that an order cannot
+// leave twice; cancelled, it is armed again too. Its payload may be patched at any time. It goes
+// when it is discarded or its socket is closed.
+// Invariant: `armed_for` equals the ring's epoch only when it is armed and `frame` is right for
+// the state of the world which that epoch names: then one comparison decides, and nothing else is
+// looked at. Protocols build and post behind PreparedOwner; this file knows none of them.
+// Threads: the ring's owner. Others fire through their lane (ring_lane.h).
+
+#ifndef XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
+#define XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "xtreme/engine/handle.h"
+#include "xtreme/engine/outcome.h"
+#include "xtreme/engine/prepared_owner.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::engine {
+
+struct RingCore;
+
+struct PreparedSend {
+  // In `armed_for` and `built_for`, beside epochs, which begin at 1.
+  static constexpr uint64_t kNever = 0;             // Not armed; not built.
+  static constexpr uint64_t kLongWay = ~uint64_t{0};  // Armed, and its owner must look first.
+
+  nic::TxPrepared frame;
+  uint64_t armed_for = kNever;
+  uint64_t built_for = kNever;
+  // The socket's counters.
+  uint64_t* sent = nullptr;
+  uint64_t* sent_bytes = nullptr;
+  PreparedOwner* owner = nullptr;
+  Handle socket = 0;
+  Handle handle = 0;
+  std::vector<uint8_t> payload;
+
+  bool armed() const { return armed_for != kNever; }
+  Payload whole() const { return {.data = payload.data(), .length = payload.size()}; }
+};
+
+class PreparedSends {
+ public:
+  static constexpr uint32_t kMost = 4096;
+
+  explicit PreparedSends(RingCore* core) : core_(core) {}
+  ~PreparedSends();
+  PreparedSends(const PreparedSends&) = delete;
+  PreparedSends& operator=(const PreparedSends&) = delete;
+
+  // Copies `payload` and arms. ENOBUFS: kMost there are.
+  Outcome Prepare(PreparedOwner* owner, Handle socket, std::span<const uint8_t> payload,
+                  Handle* handle);
+  // Null for a stale handle.
+  PreparedSend* Find(Handle handle) const;
+  // Changes bytes of the payload. EBADF; EINVAL: beyond its end.
+  Outcome Patch(Handle handle, size_t at, std::span<const uint8_t> bytes);
+  // The rest of a fire behind the short way below. kRefusedState: not armed.
+  SendResult FireOtherwise(PreparedSend& prepared, const SendOptions& options);
+  // A fire that another thread asked for: what it cannot return is told as ERROR with the cookie,
+  // and a TX_DONE that was wanted is ECANCELED.
+  void FireFor(Handle handle, const SendOptions& options);
+  // EBADF. A fire is refused from here on, until it is armed again.
+  Outcome Cancel(Handle handle);
+  Outcome Rearm(Handle handle);
+  Outcome Discard(Handle handle);
+
+  // Of one socket: it is closed; its flow has changed.
+  void DiscardOf(Handle socket);
+  void Outdate(Handle socket);
+
+ private:
+  void Build(PreparedSend& prepared);
+  template <typename Act>
+  void ForEachOf(Handle socket, Act act);
+
+  RingCore* const core_;
+  std::unique_ptr<HandleTable<PreparedSend>> table_;  // With the first one.
+};
+
+// Fires, in its caller. `Core` is RingCore: who includes this has it defined.
+template <typename Core>
+[[gnu::always_inline]] inline SendResult Fire(Core& core, PreparedSend& prepared,
+                                              const SendOptions& options) {
+  const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
+  if (!plain || prepared.armed_for != core.host.routes_version) [[unlikely]] {
+    return core.prepared->FireOtherwise(prepared, options);
+  }
+  const nic::TxStatus status = core.device.queue->PostPrepared(prepared.frame, 0);
+  if (status != nic::TxStatus::kPosted) [[unlikely]] {
+    return core.prepared->FireOtherwise(prepared, options);
+  }
+  prepared.armed_for = PreparedSend::kNever;
+  ++*prepared.sent;
+  *prepared.sent_bytes += prepared.payload.size();
+  return SendResult::kSent;
+}
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_PREPARED_SENDS_H_

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prepared sends: built ahead, patched, fired once, cancelled, armed again; by the owner and by
+// another thread's lane.
+
+#include "xtreme/engine/prepared_sends.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "stack/wire/frame.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/engine/udp_socket.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class PreparedSendsTest : public RingTest {
+ protected:
+  static std::span<const uint8_t> Bytes(std::string_view text) {
+    return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+  }
+  Handle Prepare(Handle socket, std::string_view payload) {
+    Handle prepared = 0;
+    const Outcome outcome = ring->udp().PrepareSend(socket, Bytes(payload), &prepared);
+    EXPECT_TRUE(outcome.ok()) << outcome.text;
+    return prepared;
+  }
+  SendResult Fire(Handle prepared, SendOptions with = {}) {
+    return engine::Fire(ring->core(), *ring->prepared().Find(prepared), with);
+  }
+  // A started ring with a connected socket.
+  Handle OpenConnected() {
+    Open();
+    const Handle socket = OpenSocket(7000);
+    Connect(socket, kPeer);
+    PollAll();
+    return socket;
+  }
+  // The payloads that left, of frames that are whole and to the peer.
+  std::vector<std::string> Sent() {
+    std::vector<std::string> payloads;
+    for (const SentFrame& frame : queue().sent()) {
+      wire::UdpFrame parsed;
+      EXPECT_EQ(wire::ParseUdpFrame(frame.bytes.data(), frame.bytes.size(), 3, &parsed),
+                wire::FrameVerdict::kUdp);
+      payloads.emplace_back(frame.bytes.begin() + parsed.payload_offset,
+                            frame.bytes.begin() + parsed.payload_offset + parsed.payload_bytes);
+    }
+    return payloads;
+  }
+  using Strings = std::vector<std::string>;
+};
+
+TEST_F(PreparedSendsTest, IsTheSameFrameAsASendAndLeavesOnce) {
+  const Handle socket = OpenConnected();
+  ASSERT_EQ(Send(socket, "buy 100 at 17"), SendResult::kSent);
+  const Handle order = Prepare(socket, "buy 100 at 17");
+  EXPECT_EQ(queue().sent().size(), 1u);
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  ASSERT_EQ(queue().sent().size(), 2u);
+  EXPECT_EQ(queue().sent()[1].bytes, queue().sent()[0].bytes);
+  EXPECT_EQ(queue().sent()[1].flags, queue().sent()[0].flags);
+  EXPECT_EQ(queue().visible(), 2u);
+  EXPECT_EQ(Fire(order), SendResult::kRefusedState) << "an order does not leave twice";
+  EXPECT_EQ(queue().sent().size(), 2u);
+  EXPECT_EQ(ring->udp().Find(socket)->sends.sent, 2u);
+  EXPECT_EQ(ring->udp().Find(socket)->sends.sent_bytes, 26u);
+  EXPECT_EQ(ring->udp().Find(socket)->sends.refused, 1u);
+}
+
+TEST_F(PreparedSendsTest, IsPatchedCancelledAndArmedAgain) {
+  const Handle order = Prepare(OpenConnected(), "buy 100 at 17");
+  PreparedSends& sends = ring->prepared();
+  EXPECT_TRUE(sends.Patch(order, 11, Bytes("18")).ok());
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_TRUE(sends.Patch(order, 0, Bytes("bid")).ok());
+  EXPECT_TRUE(sends.Rearm(order).ok());
+  EXPECT_TRUE(sends.Cancel(order).ok());
+  EXPECT_EQ(Fire(order), SendResult::kRefusedState);
+  EXPECT_TRUE(sends.Rearm(order).ok());
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(Sent(), (Strings{"buy 100 at 18", "bid 100 at 18"}));
+  EXPECT_EQ(sends.Patch(order, 12, Bytes("19")).error, EINVAL) << "one byte beyond its end";
+  EXPECT_EQ(sends.Patch(order, ~size_t{0}, Bytes("1")).error, EINVAL);
+}
+
+TEST_F(PreparedSendsTest, DiscardedOrOfAClosedSocketItIsGone) {
+  const Handle socket = OpenConnected();
+  const Handle first = Prepare(socket, "1"), second = Prepare(socket, "2");
+  EXPECT_TRUE(ring->prepared().Discard(first).ok());
+  EXPECT_EQ(ring->prepared().Find(first), nullptr);
+  EXPECT_NE(ring->prepared().Find(second), nullptr);
+  ring->udp().Close(socket, false);
+  EXPECT_EQ(ring->prepared().Find(second), nullptr);
+  for (const Outcome& outcome :
+       {ring->prepared().Discard(first), ring->prepared().Cancel(second),
+        ring->prepared().Rearm(second), ring->prepared().Patch(second, 0, {})}) {
+    EXPECT_EQ(outcome.error, EBADF);
+  }
+}
+
+TEST_F(PreparedSendsTest, WhatCannotBePreparedIsRefusedWithAReason) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Handle prepared;
+  EXPECT_EQ(ring->udp().PrepareSend(socket, Bytes("x"), &prepared).error, ENOTCONN);
+  EXPECT_EQ(ring->udp().PrepareSend(socket + 1, Bytes("x"), &prepared).error, EBADF);
+  Connect(socket, kPeer);
+  const std::vector<uint8_t> longest(65'507), longer(65'508);
+  EXPECT_TRUE(ring->udp().PrepareSend(socket, longest, &prepared).ok());
+  EXPECT_EQ(ring->udp().PrepareSend(socket, longer, &prepared).error, EMSGSIZE);
+  for (uint32_t i = 1; i < PreparedSends::kMost; ++i) Prepare(socket, "x");
+  EXPECT_EQ(ring->udp().PrepareSend(socket, Bytes("x"), &prepared).error, ENOBUFS);
+}
+
+TEST_F(PreparedSendsTest, FollowsTheNeighbourAndTheNewPeer) {
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  kernel->tables().neighbours[0].mac = wire::MacAddress({2, 0, 0, 0, 0, 9});
+  kernel->Publish();
+  Settle();
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(queue().sent()[0].bytes[5], 9) << "the MAC address of now";
+  ring->prepared().Rearm(order);
+  Connect(socket, {kPeer.address, 6000});
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(queue().sent()[1].bytes[37], 6000 & 0xff) << "the port of now";
+}
+
+TEST_F(PreparedSendsTest, WithoutANeighbourItIsRefusedAndStaysArmed) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  ASSERT_TRUE(ring->udp().Connect(socket, kStranger, 0).ok());
+  const Handle order = Prepare(socket, "order");
+  EXPECT_EQ(Fire(order), SendResult::kRefusedNeighbour) << "never queued";
+  kernel->Answer(kStranger.address, wire::MacAddress({2, 0, 0, 0, 0, 77}));
+  Settle();
+  queue().sent().clear();
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(Sent(), Strings{"order"});
+}
+
+TEST_F(PreparedSendsTest, TellsWhatIsWantedAndAWarmOneDoesNotCount) {
+  const Handle order = Prepare(OpenConnected(), "order");
+  EXPECT_EQ(Fire(order, {.flags = kWarm}), SendResult::kSent);
+  EXPECT_NE(queue().sent()[0].flags & nic::kTxWarm, 0);
+  EXPECT_EQ(Fire(order, {.flags = kSendWantDone | kSendWantWire, .cookie = 5}),
+            SendResult::kSent);
+  queue().CompleteSends(/*hw_clock=*/1'000);
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kTxWire, Kind::kTxDone}));
+  EXPECT_EQ(told[0].cookie, 5u);
+  EXPECT_EQ(told[0].hw_clock, 1'000u);
+  EXPECT_EQ(Fire(order), SendResult::kRefusedState);
+}
+
+TEST_F(PreparedSendsTest, WithoutADoorbellItWaitsForTheFlush) {
+  const Handle socket = OpenConnected();
+  const Handle first = Prepare(socket, "1"), second = Prepare(socket, "2");
+  EXPECT_EQ(Fire(first, {.flags = kNoDoorbell}), SendResult::kSent);
+  EXPECT_EQ(queue().visible(), 0u);
+  EXPECT_EQ(Fire(second, {.flags = kNoDoorbell}), SendResult::kSent);
+  ring->Flush();
+  EXPECT_EQ(queue().visible(), 2u);
+  EXPECT_EQ(Sent(), (Strings{"1", "2"}));
+}
+
+TEST_F(PreparedSendsTest, LongOneIsCopiedWhenItIsFired) {
+  const std::string datagram(1'000, 'l');
+  const Handle order = Prepare(OpenConnected(), datagram);
+  EXPECT_TRUE(ring->prepared().Patch(order, 999, Bytes("!")).ok());
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(Sent(), Strings{datagram.substr(0, 999) + "!"});
+  EXPECT_EQ(Fire(order), SendResult::kRefusedState);
+}
+
+TEST_F(PreparedSendsTest, FullQueueIsReapedOnceThenRefuses) {
+  options.tx_queue_frames = 64;
+  const Handle socket = OpenConnected();
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  const Handle order = Prepare(socket, "order");
+  EXPECT_EQ(Fire(order), SendResult::kRefusedSqFull);
+  queue().CompleteSends();
+  EXPECT_EQ(Fire(order), SendResult::kSent) << "still armed";
+}
+
+// --- By another thread ---------------------------------------------------------------------------
+
+TEST_F(PreparedSendsTest, AnotherThreadFiresThroughItsLane) {
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  const auto lane = ring->OpenLane();
+  std::thread strategy([&] {
+    EXPECT_EQ(lane->Post(1), 0);
+    EXPECT_EQ(lane->Fire(order, /*cookie=*/31, kSendWantDone), 0);
+    EXPECT_EQ(lane->Post(2), 0);
+  });
+  strategy.join();
+  EXPECT_TRUE(queue().sent().empty());
+  EXPECT_EQ(Kinds(PollAll()), (std::vector<Kind>{Kind::kPosted, Kind::kPosted}));
+  EXPECT_EQ(Sent(), Strings{"order"});
+  queue().CompleteSends();
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kTxDone});
+  EXPECT_EQ(told[0].cookie, 31u);
+  EXPECT_EQ(Counter("ring", "fired"), 1u);
+  EXPECT_EQ(Counter("ring", "posted"), 2u);
+}
+
+TEST_F(PreparedSendsTest, RefusedFireOfAnotherThreadIsToldWithItsCookie) {
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  const auto lane = ring->OpenLane();
+  ring->prepared().Cancel(order);
+  ASSERT_EQ(lane->Fire(order, 7, kSendWantDone), 0);
+  ASSERT_EQ(lane->Fire(order + 1, 8, 0), 0);
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kError, Kind::kTxDone, Kind::kError}));
+  EXPECT_EQ(told[0].cookie, 7u);
+  EXPECT_EQ(told[0].status, ECANCELED);
+  EXPECT_EQ(told[0].socket, socket);
+  EXPECT_EQ(told[1].status, ECANCELED);
+  EXPECT_EQ(told[2].cookie, 8u);
+  EXPECT_EQ(told[2].status, EBADF);
+  EXPECT_TRUE(queue().sent().empty());
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reset: a ring whose queues stopped gets new ones, with its sockets, rules and memberships. The
+// owner gives the old ones away and holds none meanwhile; the control thread ends them, makes the
+// new ones and steers to them; the owner takes them with OP_DONE.
+// Invariant: at any time one thread holds the queues, and rules steer to queues that exist.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/prepared_sends.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_queues.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/nic/absent_queue_pair.h"
+
+namespace xtreme::engine {
+namespace {
+
+// What resetting a ring asks of the control thread.
+struct ResetWork {
+  uint64_t cookie;
+  RingOptions options;
+  packet::BufferPool* pool;  // Outlives the ring's operations.
+  std::unique_ptr<nic::QueuePair> old;
+  std::shared_ptr<ControlSide> side;
+  std::shared_ptr<Mailbox> mailbox;
+  std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown.
+
+  absl::Status Run() {
+    side->rules.Suspend();
+    old.reset();
+    auto made = MakeQueues(options, side->nic, pool, tap.get(), &mailbox->waiter());
+    if (!made.ok()) return made.status();
+    side->fresh_queue = *std::move(made);
+    return side->rules.Resume(side->fresh_queue.get());
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<nic::QueuePair>> MakeQueues(const RingOptions& options,
+                                                           nic::Nic* nic,
+                                                           packet::BufferPool* pool,
+                                                           stats::FrameTap* tap,
+                                                           Waiter* waiter) {
+  auto queue = nic->CreateQueuePair({.send_queue_frames = options.tx_queue_frames,
+                                     .receive_queue_frames = options.rx_queue_frames,
+                                     .signal_every = options.signal_every,
+                                     .blueflame = options.blueflame,
+                                     .device_memory_bytes = options.device_memory,
+                                     .interrupts = true,
+                                     .tap = tap},
+                                    pool);
+  if (!queue.ok()) return queue.status();
+  if ((*queue)->fd() >= 0 && !waiter->Add((*queue)->fd())) {
+    return absl::ResourceExhaustedError(absl::StrCat("wait for the queue's fd: errno ", errno));
+  }
+  return queue;
+}
+
+void AdoptQueues(std::unique_ptr<nic::QueuePair> queue, RingDevice* device) {
+  const nic::Capabilities& got = queue->capabilities();
+  device->pool_key = queue->pool_key();
+  device->send_queue_frames = got.send_queue_frames;
+  device->max_inline_bytes = got.max_inline_bytes;
+  device->transmit_checksum = got.transmit_checksum;
+  device->device_memory = got.device_memory_bytes != 0;
+  device->sends_timed_at_port = got.transmit_time == nic::TimeSource::kPort;
+  device->queue = std::move(queue);
+}
+
+Outcome Ring::Reset(uint64_t cookie) {
+  CheckOwner();
+  if (resetting_) return {EALREADY, "reset ring: a reset is under way"};
+  RingCore& core = *core_;
+  RingDevice& device = core.device;
+  resetting_ = true;
+  device.broken = true;
+  ++core.host.routes_version;  // Flows can send no more.
+  base::AddCounters(device.queue->counters(), core.tally.queues_before);
+  if (device.queue->fd() >= 0) mailbox_->waiter().Remove(device.queue->fd());
+  auto absent = std::make_unique<nic::AbsentQueuePair>(device.queue->capabilities());
+  ResetWork work{.cookie = cookie,
+                 .options = core.options,
+                 .pool = device.pool.get(),
+                 .old = std::exchange(device.queue, std::move(absent)),
+                 .side = core.host.control_side,
+                 .mailbox = mailbox_,
+                 .tap = device.tap};
+  core.Start(MakeOperation([work = std::move(work)]() mutable {
+    const Outcome outcome = OutcomeOf(work.Run());
+    work.mailbox->Push(MakeNotice([cookie = work.cookie, outcome](Ring& ring) {
+      ring.OnReset(cookie, outcome);
+    }));
+  }));
+  return {};
+}
+
+void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
+  RingCore& core = *core_;
+  resetting_ = false;
+  // The device is done with them, sent or not.
+  core.sends.Abandon();
+  core.attention |= kSendsWanted;
+  if (core.host.control_side->fresh_queue != nullptr) OnFreshQueues();
+  Completion* done = core.Emit(Kind::kOpDone);
+  done->status = outcome.error;
+  done->cookie = cookie;
+  // The notice that brought it lives until it was handed out.
+  done->text = outcome.ok() ? nullptr : outcome.text.c_str();
+}
+
+void Ring::OnFreshQueues() {
+  RingCore& core = *core_;
+  // The control thread let go of them with its notice.
+  AdoptQueues(std::move(core.host.control_side->fresh_queue), &core.device);
+  core.sends.Restart();
+  core.attention &= ~kDoorbellOwed;
+  core.device.broken = false;
+  empty_seen_ = 0;
+  core.after_drop = kAfterDrop;
+  ++core.host.routes_version;  // Headers are prepared for a queue.
+  ++core.tally.counters.resets;
+  if (!core.device.started) return;
+  core.device.queue->Refill();
+  udp_->Warm();
+  Flush();
+}
+
+}  // namespace xtreme::engine

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trouble, each told at its place with its cause; and a ring that comes back from it with its
+// sockets, rules and memberships.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/prepared_sends.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/engine/udp_socket.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class RingResetTest : public RingTest {
+ protected:
+  // Resets and waits; the OP_DONE.
+  Completion Reset(uint64_t cookie = 77) {
+    const Outcome started = ring->Reset(cookie);
+    EXPECT_TRUE(started.ok()) << started.text;
+    for (const Completion& completion : Settle()) {
+      if (completion.kind == Kind::kOpDone && completion.cookie == cookie) return completion;
+    }
+    ADD_FAILURE() << "no OP_DONE";
+    return {};
+  }
+  static std::vector<RingEvent> Events(const std::vector<Completion>& completions) {
+    std::vector<RingEvent> events;
+    for (const Completion& completion : completions) {
+      if (completion.kind == Kind::kRing) events.push_back(completion.event);
+    }
+    return events;
+  }
+  static std::string PayloadOf(const SentFrame& frame) {
+    return std::string(frame.bytes.begin() + 42, frame.bytes.end());
+  }
+  MemoryQueuePair& fresh() { return *nic->queue(1); }
+};
+
+TEST_F(RingResetTest, PacketsBeforeTheBreakAreHandedOutBeforeIt) {
+  Open();
+  OpenSocket(7000);
+  ASSERT_TRUE(Inject({.payload = "1"}));
+  ASSERT_TRUE(Inject({.payload = "2"}));
+  queue().Break();
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kPacket, Kind::kPacket, Kind::kRing}));
+  EXPECT_EQ(told[2].event, RingEvent::kBroken);
+  EXPECT_STREQ(told[2].text, "local protection error");
+  Release({told[0], told[1]});
+}
+
+TEST_F(RingResetTest, ASendQueueThatStopsIsToldAlsoWhenNobodyWaitsForASend) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  Send(socket, "nobody asks");
+  queue().BreakSends();
+  EXPECT_TRUE(PollAll().empty()) << "nobody looked yet";
+  nic->PushEvent(nic::PortEvent::kQueueError);
+  EXPECT_EQ(Events(Settle()), std::vector<RingEvent>{RingEvent::kBroken});
+}
+
+TEST_F(RingResetTest, ASendThatFindsTheQueueStoppedMakesTheNextPollTellIt) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  queue().BreakSends();
+  EXPECT_EQ(Send(socket, "x"), SendResult::kRefusedState);
+  EXPECT_EQ(Events(PollAll()), std::vector<RingEvent>{RingEvent::kBroken});
+}
+
+TEST_F(RingResetTest, BringsBackReceivingSendingRulesAndMemberships) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const Handle group = OpenSocket(8000);
+  Join(group, kGroup);
+  const auto before = nic->rules();
+  queue().Break();
+  PollAll();
+  EXPECT_EQ(Send(socket, "refused"), SendResult::kRefusedState);
+  const Completion done = Reset();
+  EXPECT_EQ(done.status, 0);
+  EXPECT_EQ(done.socket, 0u);
+  EXPECT_EQ(nic->rules().size(), before.size());
+  EXPECT_EQ(Send(socket, "again"), SendResult::kSent);
+  ASSERT_FALSE(fresh().sent().empty());
+  EXPECT_EQ(PayloadOf(fresh().sent().back()), "again");
+  EXPECT_EQ(nic->Deliver(MakeFrame({.source = kPeer, .payload = "unicast"})), 1);
+  EXPECT_EQ(nic->Deliver(MakeFrame({.destination = {kGroup, 8000}, .payload = "group"})), 1);
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kPacket, Kind::kPacket}));
+  EXPECT_EQ(Text(told[0]), "unicast");
+  EXPECT_EQ(told[0].socket, socket);
+  EXPECT_NE(told[0].flags & kAfterDrop, 0);
+  EXPECT_EQ(Text(told[1]), "group");
+  EXPECT_EQ(told[1].socket, group);
+  EXPECT_EQ(kernel->memberships().size(), 1u);
+  EXPECT_EQ(Counter("ring", "resets"), 1u);
+  Release(told);
+}
+
+TEST_F(RingResetTest, CountersGoOnWhereTheyWere) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (int i = 0; i < 3; ++i) Send(socket, "x");
+  const uint64_t sent = Counter("queue", "tx_frames");
+  Reset();
+  EXPECT_GE(Counter("queue", "tx_frames"), sent);
+  Reset(78);
+  Send(socket, "x");
+  EXPECT_GT(Counter("queue", "tx_frames"), sent);
+}
+
+TEST_F(RingResetTest, OfAWorkingRingCancelsWhatMayNotHaveLeftOnce) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const uint64_t free = Counter("pool", "free") + queue().posted();
+  Send(socket, "done", {.flags = kSendWantDone, .cookie = 1});
+  queue().CompleteSends();
+  ASSERT_EQ(Kinds(PollAll()), std::vector<Kind>{Kind::kTxDone});
+  Send(socket, std::string(1'000, 'l'), {.flags = kSendWantDone, .cookie = 2});
+  ASSERT_TRUE(ring->Reset(5).ok());
+  EXPECT_EQ(ring->Reset(6).error, EALREADY);
+  EXPECT_EQ(Send(socket, "meanwhile"), SendResult::kRefusedState);
+  const auto told = Settle();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kOpDone, Kind::kTxDone}));
+  EXPECT_EQ(told[1].cookie, 2u);
+  EXPECT_EQ(told[1].status, ECANCELED);
+  EXPECT_EQ(Counter("pool", "free") + fresh().posted(), free) << "no buffer was lost";
+  Send(socket, "new", {.flags = kSendWantDone, .cookie = 3});
+  fresh().CompleteSends();
+  const auto later = PollAll();
+  ASSERT_EQ(Kinds(later), std::vector<Kind>{Kind::kTxDone});
+  EXPECT_EQ(later[0].cookie, 3u);
+  EXPECT_EQ(later[0].status, 0);
+}
+
+TEST_F(RingResetTest, PreparedSendsAreBuiltForTheNewQueues) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  Handle order = 0;
+  const std::string text = "order";
+  ASSERT_TRUE(ring->udp()
+                  .PrepareSend(socket, {reinterpret_cast<const uint8_t*>(text.data()), 5}, &order)
+                  .ok());
+  Reset();
+  EXPECT_EQ(Fire(ring->core(), *ring->prepared().Find(order), {}), SendResult::kSent);
+  EXPECT_EQ(PayloadOf(fresh().sent().back()), "order");
+}
+
+TEST_F(RingResetTest, WhenTheDeviceRefusesItSaysWhyAndMayBeTriedAgain) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  queue().Break();
+  PollAll();
+  nic->FailQueues(absl::ResourceExhaustedError("create QP: none left"));
+  ASSERT_TRUE(ring->Reset(1).ok());
+  engine->control().RunAndWait([] {});
+  const auto refused = PollOnce();
+  ASSERT_EQ(Kinds(refused), std::vector<Kind>{Kind::kOpDone});
+  EXPECT_EQ(refused[0].status, ENOSPC);
+  EXPECT_STREQ(refused[0].text, "create QP: none left");
+  EXPECT_EQ(Send(socket, "x"), SendResult::kRefusedState);
+  EXPECT_TRUE(PollAll().empty());
+  nic->FailQueues(absl::OkStatus());
+  EXPECT_EQ(Reset(2).status, 0);
+  EXPECT_EQ(Send(socket, "x"), SendResult::kSent);
+}
+
+TEST_F(RingResetTest, ClosingARingThatIsBeingResetLeavesNothing) {
+  Open();
+  OpenSocket(7000);
+  ASSERT_TRUE(ring->Reset(1).ok());
+  ring.reset();
+  engine.reset();  // The address sanitizer looks for what was left.
+}
+
+TEST_F(RingResetTest, AChangedMtuIsToldWithWhatItIsNow) {
+  Open();
+  kernel->tables().interfaces[0].mtu = 1'400;
+  kernel->Publish();
+  auto told = Settle();
+  ASSERT_EQ(Events(told), std::vector<RingEvent>{RingEvent::kMtuChanged});
+  EXPECT_EQ(told[0].count, 1'400u);
+  EXPECT_EQ(told[0].text, nullptr);
+  kernel->tables().interfaces[0].mtu = 9'000;
+  kernel->Publish();
+  told = Settle();
+  ASSERT_EQ(Events(told), std::vector<RingEvent>{RingEvent::kMtuChanged});
+  EXPECT_EQ(told[0].count, 9'000u);
+  EXPECT_STREQ(told[0].text, "above the MTU that the ring was opened with");
+  kernel->Publish();
+  EXPECT_TRUE(Events(Settle()).empty());
+}
+
+TEST_F(RingResetTest, SendTimesSayWhatTheyAreTheTimeOfAndHowFarTheyMayBeOff) {
+  for (const nic::TimeSource source : {nic::TimeSource::kCompletion, nic::TimeSource::kPort}) {
+    ring.reset();
+    engine.reset();
+    nic_options.time = source;
+    Open();
+    nic->SetClock({.base_raw = 1'000, .base_ns = 50'000, .multiplier = 2, .error_bound_ns = 30,
+                   .in_sync = true});
+    ring->OnClock({.base_raw = 1'000, .base_ns = 50'000, .multiplier = 2, .error_bound_ns = 30,
+                   .in_sync = true},
+                  {});
+    const Handle socket = OpenSocket(7000);
+    Connect(socket, kPeer);
+    PollAll();
+    Send(socket, "x", {.flags = kSendWantWire, .cookie = 1});
+    queue().CompleteSends(/*hw_clock=*/1'500);
+    const auto told = PollAll();
+    ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kTxWire});
+    EXPECT_EQ(told[0].hw_clock, 1'500u);
+    EXPECT_EQ(told[0].hw_time_ns, 51'000);
+    EXPECT_EQ(told[0].error_ns, 30u);
+    EXPECT_NE(told[0].flags & kClockSynced, 0);
+    EXPECT_EQ((told[0].flags & kPortTime) != 0, source == nic::TimeSource::kPort);
+  }
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
