@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_group.h"
 #include "xtreme/engine/ring_lane.h"
@@ -136,6 +137,12 @@ TEST_F(OwnerTest, EveryOtherCallOfAnotherThreadEndsACheckedBuild) {
       [&] { udp.SendTo(found, kPeer, payload, {}); },
       [&] { udp.SendBurst(found, {}, 0, &last); },
       [&] { udp.WouldSend(found, 1); },
+      [&] { udp.PrepareSend(socket, {}, &handle); },
+      [&] { ring->prepared().Patch(1, 0, {}); },
+      [&] { ring->prepared().Rearm(1); },
+      [&] { ring->prepared().Cancel(1); },
+      [&] { ring->prepared().Discard(1); },
+      [&] { ring->Reset(1); },
   };
   for (const auto& entry : entries) {
     EXPECT_DEATH(OnAnotherThread(entry), "from another thread than its owner")

@@ -56,6 +56,7 @@ PreparedSend* PreparedSends::Find(Handle handle) const {
 }
 
 Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> bytes) {
+  core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("patch");
   std::vector<uint8_t>& payload = prepared->payload;
@@ -109,6 +110,7 @@ void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
 }
 
 Outcome PreparedSends::Cancel(Handle handle) {
+  core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("cancel");
   prepared->armed_for = PreparedSend::kNever;
@@ -116,6 +118,7 @@ Outcome PreparedSends::Cancel(Handle handle) {
 }
 
 Outcome PreparedSends::Rearm(Handle handle) {
+  core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("rearm");
   prepared->armed_for = PreparedSend::kLongWay;
@@ -124,6 +127,7 @@ Outcome PreparedSends::Rearm(Handle handle) {
 }
 
 Outcome PreparedSends::Discard(Handle handle) {
+  core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("discard");
   table_->Erase(handle);

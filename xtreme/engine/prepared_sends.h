@@ -91,6 +91,7 @@ class PreparedSends {
 template <typename Core>
 [[gnu::always_inline]] inline SendResult Fire(Core& core, PreparedSend& prepared,
                                               const SendOptions& options) {
+  core.CheckOwner();
   const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
   if (!plain || prepared.armed_for != core.host.routes_version) [[unlikely]] {
     return core.prepared->FireOtherwise(prepared, options);

@@ -28,8 +28,8 @@ class Waiter;
 struct RingDevice;
 struct RingOptions;
 
-// Makes them; `waiter` waits for their fd; `tap`, which may be null, sees their frames. Errors of Nic::CreateQueuePair. ResourceExhausted: no fd
-// can be waited for. Control thread.
+// Makes them; `waiter` waits for their fd; `tap`, which may be null, sees their frames. Errors of
+// Nic::CreateQueuePair. ResourceExhausted: no fd can be waited for. Control thread.
 absl::StatusOr<std::unique_ptr<nic::QueuePair>> MakeQueues(const RingOptions& options,
                                                            nic::Nic* nic,
                                                            packet::BufferPool* pool,

@@ -74,7 +74,7 @@ void AdoptQueues(std::unique_ptr<nic::QueuePair> queue, RingDevice* device) {
 }
 
 Outcome Ring::Reset(uint64_t cookie) {
-  CheckOwner();
+  core_->CheckOwner();
   if (resetting_) return {EALREADY, "reset ring: a reset is under way"};
   RingCore& core = *core_;
   RingDevice& device = core.device;

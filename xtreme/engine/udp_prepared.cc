@@ -18,6 +18,7 @@
 namespace xtreme::engine {
 
 Outcome Udp::PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared) {
+  core_->CheckOwner();
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "prepare: no such socket"};
   if (!socket->connected()) return {ENOTCONN, "prepare: the socket is not connected"};
