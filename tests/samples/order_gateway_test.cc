@@ -47,7 +47,8 @@ class OrderGatewayTest : public testing::Test {
     exchange.insert(exchange.end(), exchange_options.begin(), exchange_options.end());
     Command gateway = {"tools/connectx/preload/launch", "--interface=feed1", "--",
                        "samples/order_gateway", "--interface", "feed1", "--orders-to",
-                       "10.9.0.1:26500", "--request-to", "10.9.0.1:26400", "--timeout", "60"};
+                       "10.9.0.1:26500", "--request-to", "10.9.0.1:26400", "--timeout", "60",
+                       "--interval-ns", "0"};
     gateway.insert(gateway.end(), gateway_options.begin(), gateway_options.end());
     auto market = Start(*exchange_, exchange);
     ASSERT_TRUE(market->ReadUntil("ready")) << market->output();
