@@ -82,7 +82,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
   tap_->Write(FrameKind::kSent, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
               FrameTap::Now());
-  tap_->Publish();
+  tap_->Publish(1);
   return status;
 }
 
@@ -92,7 +92,7 @@ nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
   const nic::TxGather& first = segments.payload[0];
   tap_->WriteParts(FrameKind::kSent, segments.header, segments.header_length, first.data,
                    first.length, FrameTap::Now());
-  tap_->Publish();
+  tap_->Publish(1);
   return status;
 }
 

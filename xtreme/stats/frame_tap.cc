@@ -84,9 +84,10 @@ void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header
   uint8_t* const slot = TakeSlot();
   WriteHead(slot, kind, header_length + payload_length, ticks);
   uint8_t* const to = slot + sizeof(FrameSlot);
-  memcpy(to, header, header_length);  // At most 64.
+  const uint32_t header_kept = std::min(header_length, snap_bytes_);
+  memcpy(to, header, header_kept);
   if (payload_length == 0) return;
-  memcpy(to + header_length, payload, std::min(payload_length, snap_bytes_ - header_length));
+  memcpy(to + header_kept, payload, std::min(payload_length, snap_bytes_ - header_kept));
 }
 
 void FrameTap::Note(std::string_view text) {

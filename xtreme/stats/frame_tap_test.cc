@@ -126,6 +126,17 @@ TEST_F(FrameTapTest, OfAFrameAsMuchAsAskedIsKept) {
   }
 }
 
+TEST_F(FrameTapTest, AHeaderLongerThanWhatIsKeptIsCut) {
+  const auto tap = Open();
+  const Bytes frame = MakeFrame(9, 1'000);
+  tap->WriteParts(FrameKind::kSent, frame.data(), 98, frame.data() + 98, 900, 0);
+  Write(tap.get(), 3);
+  const auto frames = TakeAll(Read(tap->path()).get());
+  ASSERT_EQ(frames.size(), 1u) << "two were written, one was published";
+  EXPECT_EQ(frames[0].bytes, Bytes(frame.begin(), frame.begin() + kLeastSnapBytes));
+  EXPECT_EQ(frames[0].frame_bytes, 998u);
+}
+
 TEST_F(FrameTapTest, ANoteStandsBetweenTheFramesWhereItWasMade) {
   const auto tap = Open();
   Write(tap.get(), 1);
