@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The hardware list on the software ConnectX, short: two programs in two network namespaces, each
+// with a device of its own on one end of a veth pair.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/net/namespace.h"
+#include "tests/samples/program.h"
+
+namespace xtreme::hardware {
+namespace {
+
+using samples::Program;
+
+class HardwareTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/dev/shm/xtreme_hardware_test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    auto here = net::Namespace::Create();
+    auto there = net::Namespace::Create();
+    ASSERT_TRUE(here.ok() && there.ok()) << here.status() << there.status();
+    here_ = *std::move(here);
+    there_ = *std::move(there);
+    ASSERT_TRUE(net::ConnectByVeth(*here_, "feed1", *there_, "feed0").ok());
+    ASSERT_TRUE(here_->AddAddress("feed1", "10.9.0.2/24").ok());
+    ASSERT_TRUE(there_->AddAddress("feed0", "10.9.0.1/24").ok());
+    ASSERT_TRUE(here_->AddRoute("224.0.0.0/4", "feed1").ok());
+    ASSERT_TRUE(there_->AddRoute("224.0.0.0/4", "feed0").ok());
+    server_ = Start(*there_, "feed0", {"--serve", "--interface=feed0"});
+    ASSERT_TRUE(server_->ReadUntil("ready")) << server_->output();
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  static std::unique_ptr<Program> Start(const net::Namespace& space, const std::string& interface,
+                                        const std::vector<std::string>& arguments) {
+    const net::Namespace::Inside inside(space);
+    std::vector<std::string> command = {"tools/connectx/preload/launch",
+                                        "--interface=" + interface, "--",
+                                        "benchmarks/hardware/hardware"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return std::make_unique<Program>(command);
+  }
+  nlohmann::json Run(const std::string& item) {
+    const std::string path = directory_ + "/report.json";
+    auto program = Start(*here_, "feed1",
+                         {"--interface=feed1", "--peer=10.9.0.1", "--asks=20", "--rings=4",
+                          "--pull=link", "--only=" + item, "--json=" + path});
+    program->Wait();
+    std::ifstream file(path);
+    auto report = nlohmann::json::parse(file, nullptr, false);
+    EXPECT_FALSE(report.is_discarded()) << program->output();
+    return report;
+  }
+  void ExpectOk(const std::string& item) {
+    const auto report = Run(item);
+    ASSERT_EQ(report["items"].size(), 1u);
+    EXPECT_EQ(report["items"][0]["verdict"], "ok") << report.dump(2);
+    EXPECT_EQ(report["software"], true);
+  }
+
+  std::string directory_;
+  std::unique_ptr<net::Namespace> here_;
+  std::unique_ptr<net::Namespace> there_;
+  std::unique_ptr<Program> server_;
+};
+
+TEST_F(HardwareTest, EchoesAtEverySize) { ExpectOk("echo_sizes"); }
+TEST_F(HardwareTest, ComparesBlueFlameWithDoorbells) { ExpectOk("blueflame"); }
+TEST_F(HardwareTest, ComparesOnDeviceMemoryWithGathering) { ExpectOk("device_memory"); }
+TEST_F(HardwareTest, SendsFragmentsBothWays) { ExpectOk("fragments"); }
+TEST_F(HardwareTest, StarvesAReceiveQueue) { ExpectOk("starvation"); }
+TEST_F(HardwareTest, PullsTheCable) { ExpectOk("cable_pull"); }
+TEST_F(HardwareTest, RunsManyRings) { ExpectOk("rings"); }
+TEST_F(HardwareTest, ComparesTimesWithTheHosts) { ExpectOk("timestamps"); }
+TEST_F(HardwareTest, SharesAGroupWithAnotherProcess) { ExpectOk("tag_conflict"); }
+TEST_F(HardwareTest, SharesAGroupWithTheKernel) { ExpectOk("dont_trap"); }
+
+}  // namespace
+}  // namespace xtreme::hardware
