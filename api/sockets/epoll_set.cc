@@ -33,7 +33,8 @@ EpollSet::~EpollSet() {
 }
 
 int EpollSet::Place(Item* item) {
-  const bool wanted = item->target == nullptr || item->target->door() == nullptr;
+  const bool wanted = item->target == nullptr || item->target->door() == nullptr ||
+                      item->target->KernelToo();
   if (wanted == item->in_kernel) return 0;
   item->in_kernel = wanted;
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
@@ -41,7 +42,7 @@ int EpollSet::Place(Item* item) {
 }
 
 void EpollSet::QueueIfReady(Item* item) {
-  const bool ready = item->target != nullptr && !item->in_kernel &&
+  const bool ready = item->target != nullptr && item->target->ServedHere() &&
                      (item->target->mask() & (item->event.events | kAlwaysTold)) != 0;
   if (!ready || item->queued || item->disabled) return;
   item->queued = true;
@@ -149,7 +150,7 @@ int EpollSet::CollectOnce(epoll_event* events, int most) {
     ready_.pop_front();
     item->queued = false;
     const uint32_t told = item->target->Look() & (item->event.events | kAlwaysTold);
-    if (told == 0 || item->disabled || item->in_kernel) continue;
+    if (told == 0 || item->disabled || !item->target->ServedHere()) continue;
     events[count].events = told;
     events[count].data = item->event.data;
     ++count;

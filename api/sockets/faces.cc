@@ -147,6 +147,10 @@ void Faces::RunProgress() {
 
 void Faces::End() {
   if (!enabled_.exchange(false)) return;
+  // As the kernel does: what was sent goes on to its peers, and FIN after it.
+  descriptors_.ForEach([](int, const Descriptors::Meaning& meaning) {
+    if (meaning.socket != nullptr) meaning.socket->Close();
+  });
   for (RingDoor* door : doors()) door->CloseForExit();
 }
 

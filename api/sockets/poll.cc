@@ -32,7 +32,7 @@ class Looks {
       if (ours_[i] == nullptr) continue;
       ours_[i]->AddDoors(&doors_);
       // The kernel's half of an epoll set still counts.
-      if (ours_[i]->door() != nullptr) kernel_[i].fd = -1;
+      if (ours_[i]->door() != nullptr && !ours_[i]->KernelToo()) kernel_[i].fd = -1;
     }
   }
 

@@ -51,6 +51,19 @@ size_t CopyOut(const Received& received, void* to, size_t size) {
   return static_cast<size_t>(next - static_cast<uint8_t*>(to));
 }
 
+void PassOver(Received* received, size_t count) {
+  received->length -= static_cast<uint32_t>(count);
+  for (;;) {
+    const packet::Buffer* head = received->buffer;
+    const auto there = static_cast<size_t>(head->data + head->length - received->data);
+    if (count < there) break;
+    count -= there;
+    received->buffer = head->next;
+    received->data = head->next->data;
+  }
+  received->data += count;
+}
+
 void TakeFront(Received* received, size_t count) {
   received->length -= static_cast<uint32_t>(count);
   while (received->length > 0) {

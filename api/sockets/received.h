@@ -37,6 +37,8 @@ Received ReceivedFrom(const engine::Completion& completion);
 uint32_t FirstLinkBytes(const Received& received);
 // Copies up to `size` bytes; how many. Takes nothing.
 size_t CopyOut(const Received& received, void* to, size_t size);
+// Passes over `count` bytes, fewer than its length, and releases nothing.
+void PassOver(Received* received, size_t count);
 // Drops `count` bytes, at most its length, at the front; links that are empty then are released.
 void TakeFront(Received* received, size_t count);
 // Gives its references back.

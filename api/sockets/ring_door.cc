@@ -18,6 +18,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 
 namespace xtreme::sockets {
 
@@ -92,7 +93,13 @@ void RingDoor::Progress() {
     for (uint32_t i = 0; i < count; ++i) Give(completions[i]);
   } while (count == kBatch);
   polling_ = false;
+  if (!lingering_.empty() && ring_->tcp().sockets() == lingering_.size()) EndLingering();
   last_progress_.store(ring_->Now().count(), std::memory_order_relaxed);
+}
+
+void RingDoor::EndLingering() {
+  for (const engine::Handle listener : lingering_) ring_->tcp().Detach(listener);
+  lingering_.clear();
 }
 
 bool RingDoor::TryProgress() {
@@ -109,6 +116,8 @@ bool RingDoor::TryProgress() {
 void RingDoor::CloseForExit() {
   const Passage passage;
   constexpr int kTries = 100;
+  // Milliseconds that connections have to end in.
+  constexpr int kExitTries = 1'000;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
   bool inside = single_ || mutex_.try_lock();
   for (int tries = 0; !inside && tries < kTries; ++tries) {
@@ -116,7 +125,12 @@ void RingDoor::CloseForExit() {
     inside = mutex_.try_lock();
   }
   if (!inside) return;
+  inside_.store(packet::ThreadToken());
   ring_->AdoptForATurn();
+  for (int tries = 0; tries < kExitTries && !ring_->tcp().Quiescent(); ++tries) {
+    Progress();
+    nanosleep(&kPause, nullptr);
+  }
   api::Process::The().CloseRing(std::exchange(handle_, 0));
 }
 
@@ -159,8 +173,11 @@ void RingDoor::Give(const engine::Completion& completion) {
         completion.text == nullptr ? "" : completion.text);
     return;
   }
-  const auto found = sockets_.find(completion.socket);
+  // Of a connection that is new it is the listener that is known.
+  const auto found = sockets_.find(completion.kind == engine::Kind::kAccepted ? completion.cookie
+                                                                              : completion.socket);
   if (found != sockets_.end()) return found->second->OnCompletion(completion);
+  if (completion.kind == engine::Kind::kAccepted) ring_->tcp().Abort(completion.socket);
   packet::BufferPool::ReleaseChain(completion.buffer);
 }
 

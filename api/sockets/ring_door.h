@@ -76,6 +76,12 @@ class RingDoor {
   // Nothing is told of it any more; what waits for completions of it is released.
   void Forget(engine::Handle handle, Socket* socket);
 
+  // A listener that the program closed: its connections receive by its rule, so it stays until they
+  // have ended, and resets whoever connects meanwhile.
+  void Linger(engine::Handle listener) { lingering_.push_back(listener); }
+  // Ends those now.
+  void EndLingering();
+
   // What sockets whose packets are completions have to tell, in order; takes up to `most` of
   // `socket`'s, or of every socket's if null.
   // From here on, packets of sockets whose taker nobody decided are completions.
@@ -132,6 +138,7 @@ class RingDoor {
   std::unordered_map<engine::Handle, Socket*> sockets_;
   std::deque<Happening> happenings_;
   std::vector<Done> done_;
+  std::vector<engine::Handle> lingering_;
 };
 
 }  // namespace xtreme::sockets

@@ -37,6 +37,7 @@
 namespace xtreme::sockets {
 
 class Faces;
+struct Stream;
 
 // A result: the call is the kernel's to answer.
 inline constexpr int kAskKernel = -EREMOTEIO;
@@ -89,6 +90,14 @@ class Socket final : public Pollable {
   int Name(sockaddr* to, socklen_t* length) const;
   int PeerName(sockaddr* to, socklen_t* length) const;
 
+  // --- Streams (stream_open.cc) ---
+
+  int Listen(int backlog);
+  // A connection that was accepted, not in the table of descriptors yet; null: `error`, of which
+  // kAskKernel says that the kernel has one or is to be asked.
+  std::shared_ptr<Socket> Accept(int* error);
+  bool listening() const;
+
   // --- The path (socket_path.cc) ---
 
   // Decides, if that can be done now: a bound or connected socket.
@@ -135,6 +144,11 @@ class Socket final : public Pollable {
   // --- Watching ---
 
   RingDoor* door() const override { return door_.load(std::memory_order_acquire); }
+  // Listeners listen on the kernel's side too, for what comes by other ways than the ring's.
+  bool KernelToo() const override { return listening(); }
+  bool ServedHere() const override { return door() != nullptr; }
+  // The ring it is on or, bound, will be on; null: none.
+  RingDoor* RingToBe();
   uint32_t Look() override;
   // Whoever offers the fd to select, poll or epoll is told when the path changes.
   void TakeByCalls();
@@ -198,6 +212,26 @@ class Socket final : public Pollable {
   int TakeError();
   void Mark();
 
+  // stream_open.cc
+  int ConnectStream(const sockaddr_in& peer);
+  int WaitForConnect();
+  RingDoor* DoorForStream(std::string* why);
+  void OpenListener(RingDoor* door);
+  void OnAccepted(const engine::Completion& completion);
+  void CopyStreamSettings();
+
+  // stream_data.cc; inside the door.
+  void OnStreamEvent(const engine::Completion& completion);
+  void EndStream(int status);
+  uint32_t StreamMask() const;
+  ssize_t ReceiveBytes(ReceiveRequest* request);
+  ssize_t TakeBytes(ReceiveRequest* request);
+  ssize_t SendStream(const SendRequest& request);
+  ssize_t PutBytes(std::span<const iovec> from, int flags);
+  int ShutdownStream(int how);
+  void CloseStream(RingDoor* door);
+  bool FillTcpInfo(void* value, socklen_t* length);
+
   // socket_send.cc
   ssize_t SendDatagram(const SendRequest& request);
   ssize_t SendByKernel(const SendRequest& request) const;
@@ -225,6 +259,7 @@ class Socket final : public Pollable {
   uint32_t queue_limit_ = 212'992;
   std::set<packet::Buffer*> held_;
   SocketCounters counters_;
+  std::unique_ptr<Stream> stream_;  // Null: datagrams.
 
   // Names and memberships.
   bool bound_ = false;

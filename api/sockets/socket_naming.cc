@@ -2,12 +2,15 @@
 //
 // Names: the kernel's socket has them first, so that its errors and answers are the right ones.
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/udp.h"
 
@@ -28,11 +31,20 @@ int Socket::Bind(const sockaddr_in& local) {
   }
   bound_ = true;
   LearnLocal();
-  if (path() == Path::kUndecided) DecideLocked();
+  if (path() == Path::kUndecided && stream_ == nullptr) DecideLocked();
   return 0;
 }
 
 int Socket::Connect(const sockaddr* peer, socklen_t length) {
+  if (stream_ != nullptr && path() != Path::kKernel) {
+    if (peer->sa_family == AF_INET) {
+      const int result = ConnectStream(*reinterpret_cast<const sockaddr_in*>(peer));
+      if (result != kAskKernel) return result;
+    } else if (path() == Path::kOffloaded) {
+      return -EOPNOTSUPP;
+    }
+    return Kernel().connect(fd_, peer, length) == 0 ? 0 : -errno;
+  }
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
   if (Kernel().connect(fd_, peer, length) != 0) return -errno;
   if (peer->sa_family == AF_UNSPEC) return Dissolve();
@@ -78,11 +90,29 @@ int Socket::Dissolve() {
   return 0;
 }
 
+namespace {
+
+int Give(const wire::Endpoint& endpoint, sockaddr* to, socklen_t* length) {
+  const sockaddr_in address = ToSockaddr(endpoint);
+  memcpy(to, &address, std::min<size_t>(*length, sizeof address));
+  *length = sizeof address;
+  return 0;
+}
+
+}  // namespace
+
+// A connection's ends are the ring's.
 int Socket::Name(sockaddr* to, socklen_t* length) const {
+  if (stream_ != nullptr && peer_.port != 0 && path() == Path::kOffloaded) {
+    return Give(local_, to, length);
+  }
   return Kernel().getsockname(fd_, to, length) == 0 ? 0 : -errno;
 }
 
 int Socket::PeerName(sockaddr* to, socklen_t* length) const {
+  if (stream_ != nullptr && peer_.port != 0 && path() == Path::kOffloaded) {
+    return stream_->established ? Give(peer_, to, length) : -ENOTCONN;
+  }
   return Kernel().getpeername(fd_, to, length) == 0 ? 0 : -errno;
 }
 

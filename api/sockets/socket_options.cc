@@ -5,6 +5,7 @@
 
 #include <linux/net_tstamp.h>
 #include <netinet/ip.h>
+#include <netinet/tcp.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
 #include "fmt/format.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -84,7 +86,9 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   if (level == SOL_SOCKET && name >= kFirstVma && name <= kLastVma) {
     return SetVmaOption(name, value, length);
   }
-  if (level == IPPROTO_IP) return SetIpOption(name, value, length);
+  if (level == IPPROTO_IP && stream_ == nullptr) return SetIpOption(name, value, length);
+  const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE);
+  if (stream_ != nullptr && of_stream) CopyStreamSettings();
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;
   switch (name) {
@@ -199,6 +203,10 @@ int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
 }
 
 bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
+  if (level == IPPROTO_TCP && name == TCP_INFO && FillTcpInfo(value, length)) {
+    *result = 0;
+    return true;
+  }
   if (level != SOL_SOCKET) return false;
   if (name == kUserData) {
     *result = *length == sizeof user_data ? 0 : -EINVAL;

@@ -11,6 +11,7 @@
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
 #include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/wire/address_text.h"
 #include "xtreme/engine/control_thread.h"
@@ -47,24 +48,27 @@ Socket::Socket(Faces* faces, int fd, int type, bool nonblocking)
       nonblocking_(nonblocking),
       offload_wanted_(faces->OffloadsThisThread()) {
   if (faces->settings().socketxtreme) taker_ = Taker::kCompletions;
+  if (type == SOCK_STREAM) stream_ = std::make_unique<Stream>();
 }
 
 Socket::~Socket() = default;
 
 void Socket::Decide() {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
-  if (path() == Path::kUndecided) DecideLocked();
+  // A stream is decided when it listens or connects.
+  if (path() == Path::kUndecided && stream_ == nullptr) DecideLocked();
 }
 
 // Reasons that no ring can change; "": none.
 std::string Socket::WhyNot() const {
   if (!faces_->enabled()) return "no RDMA device";
   if (!offload_wanted_) return "offloading is off for its thread";
-  if (type_ != SOCK_DGRAM) return "streams are not offloaded";
   if (reuse_port_) return "SO_REUSEPORT: the kernel divides datagrams among its sockets";
   if (local_.address.IsLoopback()) return "bound to a loopback address";
   std::string line;
-  const Role role = peer_.port != 0 ? Role::kUdpConnect : Role::kUdpReceiver;
+  const bool connects = peer_.port != 0;
+  const Role role = stream_ != nullptr ? (connects ? Role::kTcpClient : Role::kTcpServer)
+                                       : (connects ? Role::kUdpConnect : Role::kUdpReceiver);
   if (!faces_->rules().Offloads(role, local_, peer_, &line)) return "rule: " + line;
   return "";
 }
@@ -160,16 +164,18 @@ void Socket::TakeDown() {
   if (ring == nullptr) return;
   {
     const RingDoor::Entry entry(ring);
-    ring->ring().udp().Close(handle_, /*detach=*/true);
+    if (stream_ == nullptr) ring->ring().udp().Close(handle_, /*detach=*/true);
+    if (stream_ != nullptr) CloseStream(ring);
     ring->Forget(handle_, this);
     for (Received& packet : queue_) Release(&packet);
     queue_.clear();
     queued_bytes_ = 0;
     for (packet::Buffer* held : held_) packet::BufferPool::ReleaseChain(held);
     held_.clear();
-    // The port is the kernel socket's alone again when this returns.
+    // The port is the kernel socket's alone again when this returns. One that a connect took for
+    // itself was never its.
     const Passage passage;
-    ring->ring().core().host.control->RunAndWait([] {});
+    if (bound_) ring->ring().core().host.control->RunAndWait([] {});
   }
   door_.store(nullptr, std::memory_order_release);
   handle_ = 0;

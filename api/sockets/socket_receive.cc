@@ -11,6 +11,7 @@
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
 #include "api/sockets/waiting.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring.h"
@@ -25,6 +26,9 @@ constexpr uint32_t kQueuedOverhead = 512;
 }  // namespace
 
 void Socket::OnCompletion(const engine::Completion& completion) {
+  if (stream_ != nullptr && completion.kind != engine::Kind::kPacket) {
+    return OnStreamEvent(completion);
+  }
   switch (completion.kind) {
     case engine::Kind::kPacket: return OnPacket(completion);
     case engine::Kind::kError:
@@ -62,7 +66,8 @@ void Socket::OnPacket(const engine::Completion& completion) {
 
 void Socket::Queue(const Received& packet) {
   const uint32_t charge = packet.length + kQueuedOverhead;
-  if (queued_bytes_ + charge > queue_limit_) {
+  // A stream's window is its limit.
+  if (stream_ == nullptr && queued_bytes_ + charge > queue_limit_) {
     ++counters_.dropped;
     Received dropped = packet;
     return Release(&dropped);
@@ -74,7 +79,7 @@ void Socket::Queue(const Received& packet) {
 
 // The mask from the state.
 void Socket::Mark() {
-  uint32_t begin = EPOLLOUT | EPOLLWRNORM;
+  uint32_t begin = stream_ == nullptr ? EPOLLOUT | EPOLLWRNORM : StreamMask();
   if (!queue_.empty() || read_shut_) begin |= kReadable;
   if (read_shut_) begin |= EPOLLRDHUP;
   if (read_shut_ && write_shut_) begin |= EPOLLHUP;
@@ -104,19 +109,7 @@ ssize_t Socket::TakeOne(ReceiveRequest* request) {
     const size_t taken = CopyOut(rest, part.iov_base, part.iov_len);
     copied += taken;
     if (copied >= front.length) continue;
-    // Nothing is released: the packet is still `front`'s.
-    size_t skip = taken;
-    rest.length -= static_cast<uint32_t>(taken);
-    while (skip > 0) {
-      const auto there = static_cast<size_t>(rest.buffer->data + rest.buffer->length - rest.data);
-      const size_t step = std::min(skip, there);
-      rest.data += step;
-      skip -= step;
-      if (step == there && rest.buffer->next != nullptr) {
-        rest.buffer = rest.buffer->next;
-        rest.data = rest.buffer->data;
-      }
-    }
+    PassOver(&rest, taken);
   }
   const size_t whole = front.length;
   if (request->took == nullptr && whole > room) request->message_flags |= MSG_TRUNC;
@@ -138,7 +131,7 @@ ssize_t Socket::TakeOne(ReceiveRequest* request) {
 }
 
 ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
-  if (path() != Path::kOffloaded) return kAskKernel;
+  if (path() != Path::kOffloaded) return path() == Path::kParents ? -EOPNOTSUPP : kAskKernel;
   // Another's completions are not stolen.
   if (taker_ == Taker::kCompletions) return -EOPNOTSUPP;
   if (const int error = TakeError(); error != 0) return -error;
@@ -148,7 +141,9 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
   if (path() == Path::kUndecided && bound_) Decide();
+  if (path() == Path::kParents) return -EOPNOTSUPP;
   if (path() != Path::kOffloaded) return kAskKernel;
+  if (stream_ != nullptr) return ReceiveBytes(request);
   if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
   return Blocking(request->flags, receive_timeout_, EPOLLIN, [this, request] {
     return TakeDatagram(request);
@@ -182,11 +177,15 @@ int Socket::ReadableBytes() {
   if (ring == nullptr) return kAskKernel;
   const RingDoor::Entry entry(ring);
   ring->Progress();
-  return queue_.empty() ? 0 : static_cast<int>(queue_.front().length);
+  if (stream_ == nullptr) return queue_.empty() ? 0 : static_cast<int>(queue_.front().length);
+  uint32_t bytes = 0;
+  for (const Received& each : queue_) bytes += each.length;
+  return static_cast<int>(bytes);
 }
 
 int Socket::Shutdown(int how) {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd_, how) == 0 ? 0 : -errno;
   RingDoor* const ring = door();
   if (ring == nullptr || result != 0) return result;

@@ -12,6 +12,7 @@
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
 #include "stack/wire/udp.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/send_flow.h"
@@ -65,7 +66,7 @@ ssize_t Socket::Send(const SendRequest& request) {
     }
   }
   if (path() != Path::kOffloaded) return kAskKernel;
-  return SendDatagram(request);
+  return stream_ == nullptr ? SendDatagram(request) : SendStream(request);
 }
 
 ssize_t Socket::SendDatagram(const SendRequest& request) {

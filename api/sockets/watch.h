@@ -40,6 +40,10 @@ class Pollable {
   virtual uint32_t Look() { return mask(); }
   // The ring whose progress makes it ready; null: none, or several.
   virtual RingDoor* door() const { return nullptr; }
+  // Whether what stands behind it in the kernel counts, too.
+  virtual bool KernelToo() const { return false; }
+  // Whether its mask counts: a socket of no ring is the kernel's to watch.
+  virtual bool ServedHere() const { return true; }
   // Adds the rings that can make it ready and are not in `doors` yet.
   virtual void AddDoors(std::vector<RingDoor*>* doors) const;
 

@@ -173,13 +173,13 @@ int FreeVmaBuff(vma_buff_t* buff) {
 
 int GetSocketRingsNum(int fd) {
   const auto socket = Faces::The().descriptors().FindSocket(fd);
-  return socket != nullptr && socket->door() != nullptr ? 1 : 0;
+  return socket != nullptr && socket->RingToBe() != nullptr ? 1 : 0;
 }
 
 int GetSocketRingsFds(int fd, int* fds, int size) {
   if (fds == nullptr || size <= 0) return Fail(EINVAL);
   const auto socket = Faces::The().descriptors().FindSocket(fd);
-  RingDoor* const door = socket == nullptr ? nullptr : socket->door();
+  RingDoor* const door = socket == nullptr ? nullptr : socket->RingToBe();
   if (door == nullptr) return 0;
   const RingDoor::Entry entry(door);
   socket->TakeByCompletions();

@@ -74,7 +74,7 @@ class Kernel {
   // AlreadyExists: in use. FailedPrecondition: not an address of this host.
   virtual absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local,
                                                                 bool reuse, bool deliver) = 0;
-  // The same behind a bound UDP socket of the caller's, which is duplicated.
+  // The same behind a bound socket of the caller's, which is duplicated; `deliver`: UDP only.
   virtual absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket,
                                                                 bool deliver) = 0;
 

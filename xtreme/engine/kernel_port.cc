@@ -53,6 +53,10 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Lease(const wire::Endpoi
 absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Adopt(int bound_socket, bool deliver) {
   auto lease = host::PortLease::Adopt(bound_socket);
   if (!lease.ok()) return lease.status();
+  // Nothing is drained: its options stay its owner's.
+  if (!deliver) {
+    return std::unique_ptr<KernelPort>(new LeasedPort(*std::move(lease), deliver));
+  }
   return Configure(*std::move(lease), deliver);
 }
 

@@ -186,7 +186,7 @@ class Tcp {
   std::vector<wire::Ipv4Address> OwnAddresses() const;
   bool IsOurs(wire::Ipv4Address address) const;
   std::vector<nic::FlowRule> RulesOf(const wire::Endpoint& local, uint16_t port_mask) const;
-  void StartOpen(TcpSocket& socket);
+  void StartOpen(TcpSocket& socket, int kernel_socket);
   void StartRelease(TcpSocket& socket);
   void StartRules(const std::shared_ptr<SocketHoldings>& holdings,
                   std::vector<nic::FlowRule> rules);

@@ -81,7 +81,7 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   socket.own_port = options.local.port != 0;
   *handle = socket.handle;
   if (socket.own_port) {
-    StartOpen(socket);
+    StartOpen(socket, options.kernel_socket);
   } else {
     GoOn(socket);
   }

@@ -54,12 +54,15 @@ class Bell final : public packet::ReturnBell {
 struct LeaseWork {
   wire::Endpoint local;
   uint8_t count_log2 = 0;
+  int kernel_socket = -1;
   std::vector<nic::FlowRule> rules;  // Their port counts from 0.
   std::shared_ptr<ControlSide> side;
   std::shared_ptr<SocketHoldings> holdings;
 
   absl::Status Run(bool* fallback) {
-    auto port = side->kernel->LeaseTcpPorts(local, count_log2);
+    auto port = kernel_socket < 0
+                    ? side->kernel->LeaseTcpPorts(local, count_log2)
+                    : side->kernel->AdoptPort(kernel_socket, /*deliver=*/false);
     if (!port.ok()) return port.status();
     holdings->port = *std::move(port);
     for (nic::FlowRule& rule : rules) {
@@ -165,15 +168,16 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
   socket.local = local;
   socket.own_port = true;
   *handle = socket.handle;
-  StartOpen(socket);
+  StartOpen(socket, options.kernel_socket);
   return {};
 }
 
-void Tcp::StartOpen(TcpSocket& socket) {
+void Tcp::StartOpen(TcpSocket& socket, int kernel_socket) {
   socket.released = false;
   socket.holdings = std::make_shared<SocketHoldings>();
   ports_->Add(socket.local.port, 1);
   LeaseWork work{.local = socket.local,
+                 .kernel_socket = kernel_socket,
                  .rules = RulesOf(socket.local, 0xFFFF),
                  .side = core_->host.control_side,
                  .holdings = socket.holdings};

@@ -63,6 +63,9 @@ struct TcpListenerOptions {
   uint64_t user_data = 0;              // Of the listener, and of its children until set.
   uint32_t backlog = 128;              // 1 .. : connections accepted and not yet handed out.
   TcpSettings settings;
+  // A kernel socket bound to `local` already, whose port is used instead of one leased; it is
+  // duplicated, and may listen: what no rule takes is its. -1: none.
+  int kernel_socket = -1;
 };
 
 struct TcpConnectOptions {
@@ -72,6 +75,7 @@ struct TcpConnectOptions {
   wire::Endpoint local;
   uint64_t user_data = 0;
   TcpSettings settings;
+  int kernel_socket = -1;              // As above, where `local` has a port.
 };
 
 // RFC 9293 section 3.3.2.

@@ -47,7 +47,7 @@ class PortLease {
   // system call, above all EADDRNOTAVAIL: the address is not of this host. Nothing is left open
   // after an error.
   static absl::StatusOr<PortLease> Acquire(const PortRequest& request);
-  // The port of a UDP socket that is bound already; the socket is duplicated. The errno of dup or
+  // The port of a socket that is bound already; the socket is duplicated. The errno of dup or
   // getsockname.
   static absl::StatusOr<PortLease> Adopt(int bound_socket);
 

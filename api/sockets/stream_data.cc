@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bytes of connections, and what else happens to them.
+
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/send_flow.h"
+#include "xtreme/engine/tcp.h"
+
+namespace xtreme::sockets {
+namespace {
+
+constexpr uint32_t kReadable = EPOLLIN | EPOLLRDNORM;
+constexpr uint32_t kWritable = EPOLLOUT | EPOLLWRNORM;
+
+// What of `parts` is left behind the first `count` bytes.
+void Advance(std::vector<iovec>* parts, size_t count) {
+  size_t gone = 0;
+  while (gone < parts->size() && count >= (*parts)[gone].iov_len) {
+    count -= (*parts)[gone++].iov_len;
+  }
+  parts->erase(parts->begin(), parts->begin() + static_cast<ptrdiff_t>(gone));
+  if (count == 0) return;
+  parts->front().iov_base = static_cast<uint8_t*>(parts->front().iov_base) + count;
+  parts->front().iov_len -= count;
+}
+
+}  // namespace
+
+uint32_t Socket::StreamMask() const {
+  switch (stream_->state) {
+    case Stream::State::kListening: return stream_->accepted.empty() ? 0 : kReadable;
+    case Stream::State::kEnded: return kReadable | kWritable | EPOLLHUP | EPOLLRDHUP;
+    case Stream::State::kConnected:
+      return (stream_->peer_closed ? kReadable | EPOLLRDHUP : 0) |
+             (stream_->writable ? kWritable : 0);
+    default: return 0;
+  }
+}
+
+void Socket::OnStreamEvent(const engine::Completion& completion) {
+  const bool completions = taker_ == Taker::kCompletions;
+  switch (completion.kind) {
+    case engine::Kind::kAccepted: return OnAccepted(completion);
+    case engine::Kind::kEstablished:
+      stream_->state = Stream::State::kConnected;
+      stream_->established = true;
+      local_ = ReceivedFrom(completion).destination;
+      if (completions) door()->Tell({.socket = this, .events = EPOLLOUT});
+      return Mark();
+    case engine::Kind::kPeerClosed:
+      stream_->peer_closed = true;
+      if (completions) door()->Tell({.socket = this, .events = EPOLLIN | EPOLLRDHUP});
+      return Mark();
+    case engine::Kind::kTxSpace:
+      stream_->writable = true;
+      if (completions) door()->Tell({.socket = this, .events = EPOLLOUT});
+      return Change(kWritable, 0, kWritable);
+    case engine::Kind::kTerminated: return EndStream(completion.status);
+    default: return;
+  }
+}
+
+void Socket::EndStream(int status) {
+  const bool orderly = status == 0;
+  stream_->state = Stream::State::kEnded;
+  if (!orderly) error_.store(status, std::memory_order_relaxed);
+  if (taker_ == Taker::kCompletions && !(orderly && stream_->peer_closed)) {
+    const uint32_t error = orderly ? 0 : uint32_t{EPOLLERR};
+    const uint64_t events = EPOLLIN | EPOLLHUP | EPOLLRDHUP | error;
+    door()->Tell({.socket = this, .events = events});
+  }
+  Mark();
+}
+
+// --- Receiving ---
+
+ssize_t Socket::TakeBytes(ReceiveRequest* request) {
+  if (path() != Path::kOffloaded) return kAskKernel;
+  if (queue_.empty()) {
+    const bool over = read_shut_ || stream_->peer_closed || stream_->state == Stream::State::kEnded;
+    if (const int error = TakeError(); error != 0) return -error;
+    if (over) return 0;
+    if (stream_->state == Stream::State::kListening) return -ENOTCONN;
+    return taker_ == Taker::kCompletions ? -EOPNOTSUPP : -EAGAIN;
+  }
+  if (request->took != nullptr) return TakeOne(request);
+  const bool peek = (request->flags & MSG_PEEK) != 0;
+  size_t total = 0;
+  size_t index = 0;
+  Received view = queue_.front();
+  for (const iovec& part : request->to) {
+    size_t at = 0;
+    while (at < part.iov_len && index < queue_.size()) {
+      Received& front = peek ? view : queue_.front();
+      const size_t taken =
+          CopyOut(front, static_cast<uint8_t*>(part.iov_base) + at, part.iov_len - at);
+      at += taken;
+      total += taken;
+      const bool whole = taken == front.length;
+      if (peek && !whole) PassOver(&view, taken);
+      if (peek && whole && ++index < queue_.size()) view = queue_[index];
+      if (!peek) TakeFront(&front, taken);
+      if (!peek && whole) queue_.pop_front();
+    }
+  }
+  if (queue_.empty()) {
+    queued_bytes_ = 0;
+    Mark();
+  }
+  return static_cast<ssize_t>(total);
+}
+
+ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
+  if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
+  request->about.source = peer_;
+  const bool all = (request->flags & MSG_WAITALL) != 0 && (request->flags & MSG_PEEK) == 0;
+  if (!all) {
+    return Blocking(request->flags, receive_timeout_, EPOLLIN,
+                    [this, request] { return TakeBytes(request); });
+  }
+  std::vector<iovec> left(request->to.begin(), request->to.end());
+  ssize_t done = 0;
+  const ssize_t result = Blocking(request->flags, receive_timeout_, EPOLLIN, [&]() -> ssize_t {
+    ReceiveRequest part{.to = left, .flags = request->flags};
+    const ssize_t got = TakeBytes(&part);
+    if (got <= 0) return got;
+    done += got;
+    Advance(&left, static_cast<size_t>(got));
+    return left.empty() ? done : -EAGAIN;
+  });
+  return done > 0 ? done : result;
+}
+
+// --- Sending ---
+
+ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
+  if (path() != Path::kOffloaded) return kAskKernel;
+  if (const int error = TakeError(); error != 0) return -error;
+  if (write_shut_ || stream_->state == Stream::State::kEnded) return -EPIPE;
+  if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
+  if (stream_->state != Stream::State::kConnected) return -ENOTCONN;
+  engine::Tcp& tcp = door()->ring().tcp();
+  engine::TcpSocket* const socket = tcp.Find(handle_);
+  if (socket == nullptr) return -EPIPE;
+  size_t sent = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool more = (flags & MSG_MORE) != 0 || i + 1 < from.size();
+    const engine::SendOptions options{.flags = more ? uint32_t{engine::kMore} : 0};
+    std::span<const uint8_t> bytes(static_cast<const uint8_t*>(from[i].iov_base), from[i].iov_len);
+    while (!bytes.empty()) {
+      engine::SendResult result{};
+      const size_t taken = tcp.SendSome(socket, bytes, options, &result);
+      sent += taken;
+      bytes = bytes.subspan(taken);
+      if (taken > 0) continue;
+      if (result == engine::SendResult::kRefusedState && sent == 0) return -EPIPE;
+      // One TX_SPACE follows.
+      stream_->writable = false;
+      Change(0, kWritable, 0);
+      break;
+    }
+    if (!bytes.empty()) break;
+  }
+  counters_.sent += sent > 0;
+  counters_.sent_bytes += sent;
+  return sent > 0 ? static_cast<ssize_t>(sent) : -EAGAIN;
+}
+
+// `request.to` is ignored, as Linux does for connections.
+ssize_t Socket::SendStream(const SendRequest& request) {
+  constexpr int kDummy = 0x400;  // VMA_SND_FLAGS_DUMMY.
+  if ((request.flags & (MSG_OOB | MSG_ZEROCOPY | kDummy)) != 0) return -EOPNOTSUPP;
+  std::vector<iovec> left(request.from.begin(), request.from.end());
+  std::erase_if(left, [](const iovec& part) { return part.iov_len == 0; });
+  if (left.empty()) return 0;
+  const bool waits = !nonblocking() && (request.flags & MSG_DONTWAIT) == 0;
+  ssize_t done = 0;
+  const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+    const ssize_t sent = PutBytes(left, request.flags);
+    if (sent <= 0) return sent;
+    done += sent;
+    Advance(&left, static_cast<size_t>(sent));
+    return left.empty() || !waits ? done : -EAGAIN;
+  });
+  return done > 0 ? done : result;
+}
+
+// --- The end ---
+
+int Socket::ShutdownStream(int how) {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return kAskKernel;
+  const RingDoor::Entry entry(ring);
+  if (stream_->state != Stream::State::kConnected) return -ENOTCONN;
+  if (how != SHUT_WR) read_shut_ = true;
+  if (how != SHUT_RD && !write_shut_) {
+    write_shut_ = true;
+    ring->ring().tcp().Shutdown(handle_);
+  }
+  Mark();
+  return 0;
+}
+
+// Bytes that were not read are lost to the program; the peer is told by a reset, as by Linux.
+void Socket::CloseStream(RingDoor* ring) {
+  engine::Tcp& tcp = ring->ring().tcp();
+  linger lingers{};
+  socklen_t length = sizeof lingers;
+  Kernel().getsockopt(fd_, SOL_SOCKET, SO_LINGER, &lingers, &length);
+  const bool resets = (lingers.l_onoff != 0 && lingers.l_linger == 0) || !queue_.empty();
+  if (resets && stream_->state == Stream::State::kConnected) {
+    tcp.Abort(handle_);
+  } else if (listening()) {
+    // Others may listen here again, whatever still has the kernel's socket.
+    Kernel().shutdown(fd_, SHUT_RDWR);
+    ring->Linger(handle_);
+  } else {
+    tcp.Detach(handle_);
+  }
+  for (const auto& child : stream_->accepted) {
+    tcp.Abort(child->handle_);
+    ring->Forget(child->handle_, child.get());
+    child->door_.store(nullptr);
+    Kernel().close(child->fd_);
+  }
+  stream_->accepted.clear();
+}
+
+bool Socket::FillTcpInfo(void* value, socklen_t* length) {
+  RingDoor* const ring = door();
+  if (stream_ == nullptr || ring == nullptr) return false;
+  const RingDoor::Entry entry(ring);
+  engine::TcpReport report;
+  if (!ring->ring().tcp().Report(handle_, &report)) return false;
+  tcp_info info{};
+  info.tcpi_state = listening() ? TCP_LISTEN : TCP_ESTABLISHED;
+  info.tcpi_rtt = static_cast<uint32_t>(report.srtt.count() / 1'000);
+  info.tcpi_rttvar = static_cast<uint32_t>(report.rttvar.count() / 1'000);
+  info.tcpi_rto = static_cast<uint32_t>(report.rto.count() / 1'000);
+  info.tcpi_snd_mss = report.mss;
+  info.tcpi_snd_cwnd = report.mss == 0 ? 0 : report.congestion_window / report.mss;
+  info.tcpi_total_retrans = report.retransmits;
+  *length = std::min<socklen_t>(*length, sizeof info);
+  memcpy(value, &info, *length);
+  return true;
+}
+
+}  // namespace xtreme::sockets

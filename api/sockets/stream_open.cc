@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Listening, accepting and connecting. A listener listens on the kernel's side too: what comes by
+// loopback or by another interface is accepted there.
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+
+#include "api/sockets/faces.h"
+#include "api/sockets/host_addresses.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/log.h"
+#include "api/sockets/socket.h"
+#include "api/sockets/stream.h"
+#include "stack/wire/address_text.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/tcp.h"
+
+namespace xtreme::sockets {
+namespace {
+
+int KernelInt(int fd, int level, int name) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  return Kernel().getsockopt(fd, level, name, &value, &length) == 0 ? value : 0;
+}
+
+// What the program set on the kernel's socket.
+engine::TcpSettings SettingsOf(int fd, bool nodelay) {
+  engine::TcpSettings settings;
+  settings.nodelay = nodelay || KernelInt(fd, IPPROTO_TCP, TCP_NODELAY) != 0;
+  if (KernelInt(fd, SOL_SOCKET, SO_KEEPALIVE) != 0) {
+    settings.keepalive_idle = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPIDLE));
+    settings.keepalive_interval = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPINTVL));
+    settings.keepalive_probes = static_cast<uint8_t>(KernelInt(fd, IPPROTO_TCP, TCP_KEEPCNT));
+  }
+  const int user_timeout_ms = KernelInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT);
+  if (user_timeout_ms != 0) settings.user_timeout = base::Milliseconds(user_timeout_ms);
+  return settings;
+}
+
+}  // namespace
+
+bool Socket::listening() const {
+  return stream_ != nullptr && stream_->state == Stream::State::kListening;
+}
+
+void Socket::CopyStreamSettings() {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return;
+  const RingDoor::Entry entry(ring);
+  ring->ring().tcp().SetSettings(handle_, SettingsOf(fd_, faces_->settings().nodelay));
+}
+
+RingDoor* Socket::DoorForStream(std::string* why) {
+  *why = WhyNot();
+  if (!why->empty()) return nullptr;
+  std::string interface;
+  if (!local_.address.IsAny()) interface = InterfaceOf(local_.address);
+  if (peer_.port != 0) {
+    const auto departure = DepartureTo(fd_, peer_);
+    *why = "its peer is in this host, or has no route";
+    if (!departure || (!interface.empty() && interface != departure->interface)) return nullptr;
+    interface = departure->interface;
+  }
+  return interface.empty() ? faces_->AnyDoor(why) : faces_->DoorOf(interface, why);
+}
+
+RingDoor* Socket::RingToBe() {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (stream_ == nullptr || !bound_ || path() != Path::kUndecided) return door();
+  std::string why;
+  return DoorForStream(&why);
+}
+
+// --- Listening ---
+
+int Socket::Listen(int backlog) {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (Kernel().listen(fd_, backlog) != 0) return -errno;
+  if (path() != Path::kUndecided || stream_ == nullptr) return 0;
+  bound_ = true;
+  LearnLocal();
+  stream_->backlog = backlog < 1 ? 1 : backlog;
+  std::string why;
+  RingDoor* const ring = DoorForStream(&why);
+  if (ring == nullptr) {
+    LeaveToKernelLocked(why);
+    return 0;
+  }
+  OpenListener(ring);
+  return 0;
+}
+
+void Socket::OpenListener(RingDoor* ring) {
+  const RingDoor::Entry entry(ring);
+  const engine::TcpListenerOptions options{
+      .local = local_,
+      .backlog = static_cast<uint32_t>(stream_->backlog),
+      .settings = SettingsOf(fd_, faces_->settings().nodelay),
+      .kernel_socket = fd_};
+  engine::Tcp& tcp = ring->ring().tcp();
+  engine::Outcome outcome = tcp.OpenListener(options, &handle_);
+  if (outcome.error == EADDRINUSE) {
+    // An earlier one that lingers for its connections.
+    ring->EndLingering();
+    outcome = tcp.OpenListener(options, &handle_);
+  }
+  if (outcome.ok()) {
+    ring->Register(handle_, this);
+    outcome = ring->Await(handle_, 0);
+    if (!outcome.ok()) {
+      ring->Forget(handle_, this);
+      tcp.Detach(handle_);
+    }
+  }
+  if (!outcome.ok()) return LeaveToKernelLocked(outcome.text);
+  stream_->state = Stream::State::kListening;
+  door_.store(ring, std::memory_order_release);
+  path_.store(Path::kOffloaded, std::memory_order_release);
+  Log(LogLevel::kDebug, "fd {}: offloaded on {}, listens as {}", fd_, ring->interface(),
+      wire::ToString(local_));
+  // Who watches it learns of the ring.
+  Change(0, 0, EPOLLHUP);
+}
+
+void Socket::OnAccepted(const engine::Completion& completion) {
+  int fd = -1;
+  {
+    const Passage passage;
+    fd = Kernel().socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  }
+  RingDoor* const ring = door();
+  if (fd < 0) {
+    Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", fd_);
+    ring->ring().tcp().Abort(completion.socket);
+    return;
+  }
+  Kernel().fcntl(fd, F_SETFD, 0);
+  auto child = std::make_shared<Socket>(faces_, fd, SOCK_STREAM, false);
+  const Received ends = ReceivedFrom(completion);
+  child->handle_ = completion.socket;
+  child->local_ = ends.destination;
+  child->peer_ = ends.source;
+  child->stream_->state = Stream::State::kConnected;
+  child->stream_->established = true;
+  child->taker_ = taker_.load();
+  child->door_.store(ring, std::memory_order_release);
+  child->path_.store(Path::kOffloaded, std::memory_order_release);
+  ring->Register(child->handle_, child.get());
+  child->Mark();
+  if (taker_ == Taker::kCompletions) {
+    Socket* const told = child.get();
+    faces_->descriptors().Put(fd, {.socket = std::move(child)});
+    return ring->Tell({.socket = told,
+                       .events = kAcceptedHappened,
+                       .packet = {.source = ends.source, .destination = ends.destination},
+                       .listen_fd = fd_});
+  }
+  stream_->accepted.push_back(std::move(child));
+  Mark();
+  Change(0, 0, EPOLLIN);
+}
+
+std::shared_ptr<Socket> Socket::Accept(int* error) {
+  *error = kAskKernel;
+  RingDoor* const ring = door();
+  if (ring == nullptr || !listening()) return nullptr;
+  if (taker_ == Taker::kCompletions) {
+    *error = -EOPNOTSUPP;
+    return nullptr;
+  }
+  const RingDoor::Entry entry(ring);
+  ring->Progress();
+  if (stream_->accepted.empty()) return nullptr;
+  std::shared_ptr<Socket> child = std::move(stream_->accepted.front());
+  stream_->accepted.pop_front();
+  Mark();
+  return child;
+}
+
+// --- Connecting ---
+
+int Socket::ConnectStream(const sockaddr_in& peer) {
+  {
+    const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+    switch (stream_->state) {
+      case Stream::State::kIdle: break;
+      case Stream::State::kConnecting: return -EALREADY;
+      case Stream::State::kConnected: return -EISCONN;
+      default: return kAskKernel;
+    }
+    peer_ = FromSockaddr(peer);
+    std::string why;
+    RingDoor* const ring = DoorForStream(&why);
+    if (ring == nullptr) {
+      LeaveToKernelLocked(why);
+      return kAskKernel;
+    }
+    const RingDoor::Entry entry(ring);
+    const engine::TcpConnectOptions options{
+        .peer = peer_,
+        .local = local_,
+        .settings = SettingsOf(fd_, faces_->settings().nodelay),
+        .kernel_socket = local_.port != 0 ? fd_ : -1};
+    const engine::Outcome outcome = ring->ring().tcp().Connect(options, &handle_);
+    if (!outcome.ok()) {
+      LeaveToKernelLocked(outcome.text);
+      return kAskKernel;
+    }
+    stream_->state = Stream::State::kConnecting;
+    ring->Register(handle_, this);
+    door_.store(ring, std::memory_order_release);
+    path_.store(Path::kOffloaded, std::memory_order_release);
+    Log(LogLevel::kDebug, "fd {}: offloaded on {}, connects to {}", fd_, ring->interface(),
+        wire::ToString(peer_));
+    Change(0, 0, EPOLLHUP);
+  }
+  return nonblocking() ? -EINPROGRESS : WaitForConnect();
+}
+
+int Socket::WaitForConnect() {
+  const auto result = Blocking(0, send_timeout_, EPOLLOUT, [this]() -> ssize_t {
+    if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
+    return -TakeError();
+  });
+  return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
+}
+
+}  // namespace xtreme::sockets

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stream programs, unchanged (Debian's python3 among them), with libxtreme.so preloaded, against
+// the kernel on the other side.
+
+#include <fstream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/faces/program.h"
+
+namespace xtreme::faces {
+namespace {
+
+constexpr const char* kOffloaded = "offloaded on ours";
+constexpr const char* kDebug = "XTREME_LOG_LEVEL=debug";
+constexpr const char* kPython = "/usr/bin/python3 ";
+
+class TcpTest : public FacesTest {
+ protected:
+  // A program in Python.
+  std::string Script(const std::string& name, const std::string& text) {
+    const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/" + name + ".py";
+    std::ofstream(path) << text;
+    return kPython + path;
+  }
+  // Echoes what each of `count` connections sends, one after the other.
+  std::string EchoServer(const std::string& address) {
+    return Script("server", R"(
+import socket
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((')" + address + R"(', 8000))
+s.listen(5)
+print('ready', flush=True)
+for turn in range(3):
+    c, peer = s.accept()
+    assert peer == c.getpeername() and c.getsockname()[1] == 8000
+    while True:
+        part = c.recv(65536)
+        if not part: break
+        c.sendall(part)
+    c.close()
+print('served', flush=True)
+)");
+  }
+  std::string EchoClient(const std::string& address) {
+    return Script("client", R"(
+import hashlib, os, socket, threading
+for turn in range(3):
+    c = socket.create_connection((')" + address + R"(', 8000), timeout=15)
+    assert c.getpeername() == (')" + address + R"(', 8000)
+    sent = os.urandom([1, 5000, 3000000][turn])
+    def send():
+        c.sendall(sent)
+        c.shutdown(socket.SHUT_WR)
+    t = threading.Thread(target=send)
+    t.start()
+    got = bytearray()
+    while True:
+        part = c.recv(65536)
+        if not part: break
+        got += part
+    t.join()
+    assert got == sent, (len(got), len(sent))
+    c.close()
+print('equal', flush=True)
+)");
+  }
+};
+
+TEST_F(TcpTest, EchoServerIsOffloadedAndAnswersTheKernel) {
+  const auto server = StartOnXtreme(EchoServer(kOurs), kDebug);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  EXPECT_NE(server->Output().find(kOffloaded), std::string::npos) << server->Output();
+  const auto client = StartOnKernel(EchoClient(kOurs));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
+TEST_F(TcpTest, ClientIsOffloaded) {
+  const auto server = StartOnKernel(EchoServer(kTheirs));
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartOnXtreme(EchoClient(kTheirs), kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_NE(client->Output().find(kOffloaded), std::string::npos) << client->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
+TEST_F(TcpTest, RefusedConnectionIsTheErrorThatLinuxGives) {
+  const auto client = StartOnXtreme(Script("refused", R"(
+import errno, socket
+try:
+    socket.create_connection(('10.9.0.2', 8001), timeout=10)
+except ConnectionRefusedError:
+    print('refused')
+)"),
+                                    kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_NE(client->Output().find("\nrefused"), std::string::npos) << client->Output();
+  EXPECT_NE(client->Output().find(kOffloaded), std::string::npos) << client->Output();
+}
+
+TEST_F(TcpTest, AsyncioServesManyConnectionsAtOnce) {
+  const auto server = StartOnXtreme(Script("asyncio_server", R"(
+import asyncio
+async def serve(reader, writer):
+    while part := await reader.read(65536):
+        writer.write(part)
+        await writer.drain()
+    writer.close()
+async def main():
+    server = await asyncio.start_server(serve, '0.0.0.0', 8000)
+    print('ready', flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+)"),
+                                    kDebug);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  EXPECT_NE(server->Output().find(kOffloaded), std::string::npos) << server->Output();
+  const auto client = StartOnKernel(Script("asyncio_client", R"(
+import asyncio, os
+async def one():
+    reader, writer = await asyncio.open_connection('10.9.0.1', 8000)
+    sent = os.urandom(100000)
+    writer.write(sent)
+    writer.write_eof()
+    assert await reader.read() == sent
+    writer.close()
+async def main():
+    await asyncio.gather(*[one() for each in range(20)])
+asyncio.run(main())
+)"));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+}
+
+// Listeners on any address answer this host too, by the kernel.
+TEST_F(TcpTest, ListenerIsReachedByLoopbackToo) {
+  const auto server = StartOnXtreme(EchoServer("0.0.0.0"), kDebug);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartWithoutDevice(EchoClient("127.0.0.1"));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
+// One ring for the listener and its children; no accept(); data, then EOF, as events.
+TEST_F(TcpTest, SocketxtremeServerEchoes) {
+  const auto server = StartOnXtreme(PathOf("tests/faces/vma_tcp_echo") + " " + kOurs + " 8000 3");
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartOnKernel(EchoClient(kOurs));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
+}  // namespace
+}  // namespace xtreme::faces
