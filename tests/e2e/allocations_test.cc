@@ -37,6 +37,9 @@ void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, static_cast<size_t>(alignment));
 }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return Allocate(bytes, alignof(std::max_align_t));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
