@@ -102,7 +102,7 @@ void FrameTap::Note(std::string_view text) {
 void FrameTap::SetClocks(const TickScale& device, const TickScale& host) {
   std::atomic_ref<uint64_t> sequence(header_->sequence);
   sequence.store(sequence.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_release);
   header_->device = device;
   header_->host = host;
   sequence.store(sequence.load(std::memory_order_relaxed) + 1, std::memory_order_release);
