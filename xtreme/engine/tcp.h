@@ -76,7 +76,8 @@ class Tcp {
 
   // Starts a connection, which ends in exactly one of ESTABLISHED and TERMINATED (ECONNREFUSED,
   // ETIMEDOUT, EHOSTUNREACH: no route or the next hop does not answer; EADDRINUSE: no port is free
-  // towards this peer, or the kernel refuses the one asked for). Sends before that are queued.
+  // towards this peer, or the kernel refuses the one asked for). Sends are queued from the SYN on;
+  // before it, while port or next hop are not known, they are refused (kRefusedState).
   // EINVAL: a setting, or no unicast peer with a port. EADDRNOTAVAIL: not an address of the
   // interface. ENETUNREACH: the route leads elsewhere than through this interface. EMFILE,
   // EOPNOTSUPP: as above.
@@ -110,8 +111,9 @@ class Tcp {
   // FIN behind what is queued; receiving goes on. EBADF; ENOTCONN: a listener, or not established.
   Outcome Shutdown(Handle handle);
   // Only TX_DONEs and TERMINATED come any more. A connection goes on until the peer has everything
-  // and said FIN, or is reset after `timeout` (TERMINATED with ETIMEDOUT); kNever: after its
-  // close_timeout. Of a listener: what it accepted and was not handed out is reset. EBADF.
+  // and said FIN, or ends after `timeout` (reset, TERMINATED with ETIMEDOUT, when bytes are not
+  // acknowledged; with 0 when only its FIN is missing); kNever: after its close_timeout. Of a
+  // listener: what it accepted and was not handed out is reset. EBADF.
   Outcome Close(Handle handle, base::Nanoseconds timeout = base::kNever);
   // The same, and nothing comes any more. EBADF.
   Outcome Detach(Handle handle, base::Nanoseconds timeout = base::kNever);
