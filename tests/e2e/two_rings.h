@@ -101,6 +101,9 @@ struct TwoRingsSetup {
   base::Nanoseconds send_patience{};
   uint32_t mtu = 1'500;
   Fragments fragments = Fragments::kKernel;
+  // Not 0: the ring is on a VLAN interface.
+  uint16_t vlan_a = 0;
+  uint16_t vlan_b = 0;
 };
 
 class TwoRingsTest : public ::testing::Test {
@@ -115,15 +118,16 @@ class TwoRingsTest : public ::testing::Test {
     options.fragments = setup.fragments;
     options.rx_buffers = 2048;
     options.hugepages = Hugepages::kNever;
-    options.interface_name = MemoryKernel::kInterface;
     const wire::MacAddress mac_a(connectx::kMacA);
     const wire::MacAddress mac_b(connectx::kMacB);
-    a = std::make_unique<RingEnd>("mlx5_0",
-                                  MemoryKernel::Link{kA, mac_a, kB, mac_b, setup.mtu}, &now,
-                                  options, setup.send_patience);
-    b = std::make_unique<RingEnd>("mlx5_1",
-                                  MemoryKernel::Link{kB, mac_b, kA, mac_a, setup.mtu}, &now,
-                                  options, setup.send_patience);
+    options.interface_name = InterfaceName(setup.vlan_a);
+    a = std::make_unique<RingEnd>(
+        "mlx5_0", MemoryKernel::Link{kA, mac_a, kB, mac_b, setup.mtu, setup.vlan_a}, &now, options,
+        setup.send_patience);
+    options.interface_name = InterfaceName(setup.vlan_b);
+    b = std::make_unique<RingEnd>(
+        "mlx5_1", MemoryKernel::Link{kB, mac_b, kA, mac_a, setup.mtu, setup.vlan_b}, &now, options,
+        setup.send_patience);
     EXPECT_TRUE(a->ring->Start().ok());
     EXPECT_TRUE(b->ring->Start().ok());
   }
@@ -135,6 +139,10 @@ class TwoRingsTest : public ::testing::Test {
     rig.ExpectClean();
   }
 
+  static std::string InterfaceName(uint16_t vlan_id) {
+    const std::string below = MemoryKernel::kInterface;
+    return vlan_id == 0 ? below : below + "." + std::to_string(vlan_id);
+  }
   static std::string Text(const Completion& packet) {
     return std::string(reinterpret_cast<const char*>(packet.data), packet.length);
   }
