@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two rings on VLAN interfaces, through libmlx5 and a software ConnectX: tagged frames both ways, UDP
-// and TCP, and rules of the card that keep the VLANs apart.
+// Two rings on VLAN interfaces, through libmlx5 and a software ConnectX: tagged frames both ways,
+// UDP and TCP, and rules of the card that keep the VLANs apart.
 
 #include <gtest/gtest.h>
 
