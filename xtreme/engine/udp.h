@@ -208,6 +208,8 @@ class Udp : public NeighbourWaiters {
   bool BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Payload& payload,
                    const SendOptions& options);
   void ReleaseFrames();
+  // From `first` on, but for one reference to `callers` (null: to none).
+  void ReleaseUnposted(const WaitingFrame* first, const packet::Buffer* callers);
   uint32_t FramesOf(const SendFlow& flow, size_t length) const;
   SendResult Refuse(UdpSocket& socket, SendResult reason);
   SendResult ResultOf(UdpSocket& socket, nic::TxStatus status);

@@ -72,6 +72,14 @@ void Udp::ReleaseFrames() {
   frames_.clear();
 }
 
+void Udp::ReleaseUnposted(const WaitingFrame* first, const packet::Buffer* callers) {
+  const WaitingFrame* const end = frames_.data() + frames_.size();
+  const bool keeps = first != end && first->buffer != nullptr && first->buffer == callers;
+  for (const WaitingFrame* frame = first + (keeps ? 1 : 0); frame != end; ++frame) {
+    if (frame->buffer != nullptr) packet::BufferPool::Release(frame->buffer);
+  }
+}
+
 SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                               const SendOptions& options) {
   if (payload.length > wire::kUdpMaxPayloadBytes) {
@@ -99,8 +107,9 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
     waiting.record.buffer = waiting.buffer;
     const nic::TxStatus status = core_->Post(frame, &waiting.record);
     if (status != nic::TxStatus::kPosted) {
-      // The queue broke under us: what was posted is lost with it.
-      if (waiting.buffer != nullptr) packet::BufferPool::Release(waiting.buffer);
+      // The queue broke under us: what was posted is lost with it, and a refused caller keeps the
+      // reference that it has.
+      ReleaseUnposted(&waiting, payload.buffer);
       return ResultOf(socket, status);
     }
   }

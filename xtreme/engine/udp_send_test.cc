@@ -418,5 +418,40 @@ TEST_F(UdpSendTest, ABrokenQueueCancelsWhatMayNotHaveLeft) {
   EXPECT_EQ(Send(socket, "after"), SendResult::kRefusedState);
 }
 
+TEST_F(UdpSendTest, AQueueThatBreaksAmidTheFragmentsOfADatagramKeepsNoBuffer) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  packet::BufferPool& pool = *ring->core().device.pool;
+  const uint32_t before = pool.free_count();
+  queue().on_post = [this](const SentFrame&) { queue().Break(); };
+  EXPECT_EQ(Send(socket, std::string(6'000, 'x')), SendResult::kRefusedState);
+  EXPECT_EQ(queue().sent().size(), 1u);
+  PollAll();
+  EXPECT_EQ(pool.free_count(), before);
+}
+
+TEST_F(UdpSendTest, AQueueThatBreaksAmidTheFragmentsOfABufferLeavesTheCallerItsReference) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  packet::BufferPool& pool = *ring->core().device.pool;
+  const uint32_t before = pool.free_count();
+  packet::Buffer* buffer = pool.Acquire();
+  ASSERT_NE(buffer, nullptr);
+  const uint32_t length = pool.payload_bytes();
+  ASSERT_GT(length, 1'500u);
+  queue().on_post = [this](const SentFrame&) { queue().Break(); };
+  EXPECT_EQ(ring->udp().Send(ring->udp().Find(socket),
+                             {.data = buffer->data, .length = length, .buffer = buffer}, {}),
+            SendResult::kRefusedState);
+  EXPECT_EQ(queue().sent().size(), 1u);
+  PollAll();
+  EXPECT_EQ(pool.free_count(), before - 1);
+  packet::BufferPool::Release(buffer);
+  PollAll();
+  EXPECT_EQ(pool.free_count(), before);
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing

@@ -66,10 +66,11 @@ void RingTest::Open(bool start) {
     nic = made.get();
     return made;
   };
-  engine_options.ticks = {.read = [](void* time) -> uint64_t {
-                            return *static_cast<std::atomic<uint64_t>*>(time);
+  engine_options.ticks = {.read = [](void* test) -> uint64_t {
+                            auto* own = static_cast<RingTest*>(test);
+                            return own->now.fetch_add(own->look_ns);
                           },
-                          .context = &now};
+                          .context = this};
   engine_options.clock_period = clock_period;
   engine_options.counters_period = base::Seconds(3600);
   engine_options.send_patience = {};  // Nobody runs the device meanwhile.

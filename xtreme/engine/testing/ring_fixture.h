@@ -76,6 +76,7 @@ class RingTest : public ::testing::Test {
   uint64_t Counter(std::string_view scope, std::string_view name);
 
   std::atomic<uint64_t> now{1'000'000'000};
+  std::atomic<uint64_t> look_ns{0};  // What each look at the clock takes.
   MemoryNic* nic = nullptr;
   MemoryKernel* kernel = nullptr;
   std::unique_ptr<Engine> engine;
