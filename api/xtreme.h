@@ -296,6 +296,16 @@ XTREME_API int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size);
 XTREME_API int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group);
 /* Leaves the rings as they are. */
 XTREME_API int xtreme_group_close(xtreme_group group);
+enum xtreme_group_order {
+  XTREME_GROUP_FAIR = 0,         /* Ring by ring, each its share, another one first each time. */
+  /* The packets of one poll by hw_time_ns, for the lines of a feed; what has none stays behind what
+   * came before it on its ring. Of a ring that used its share older ones may be left for the next
+   * poll: let `max` be more than comes at once. Two devices need clocks that agree
+   * (XTREME_CLOCK_SYNCED). */
+  XTREME_GROUP_HARDWARE_TIME = 1
+};
+/* -EINVAL: another order. May allocate, polls of up to 1,024 completions then do not. */
+XTREME_API int xtreme_group_set_order(xtreme_group group, int order);
 XTREME_API int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int max,
                                  size_t completion_size);
 XTREME_API int xtreme_group_arm(xtreme_group group);

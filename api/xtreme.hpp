@@ -188,6 +188,33 @@ class Batch {
   [[maybe_unused]] uint64_t made_at_;
 };
 
+// The array that polls write; what one of them handed out is released before the next.
+class BatchArray {
+ public:
+  explicit BatchArray(int max) : completions_(static_cast<size_t>(max)) {}
+  BatchArray(const BatchArray&) = delete;
+  BatchArray& operator=(const BatchArray&) = delete;
+  ~BatchArray() { Release(); }
+
+  void Release() {
+    if (count_ > 0) xtreme_release(completions_.data(), count_, sizeof(Completion));
+    count_ = 0;
+    ++polls_;
+  }
+  Completion* data() { return completions_.data(); }
+  int max() const { return static_cast<int>(completions_.size()); }
+  // What a poll returned.
+  Batch Hand(int count) {
+    count_ = count < 0 ? 0 : count;
+    return Batch(completions_.data(), count_, &polls_);
+  }
+
+ private:
+  std::vector<Completion> completions_;
+  int count_ = 0;
+  uint64_t polls_ = 0;
+};
+
 // --- Rings --------------------------------------------------------------------------------------
 
 class RingOptions {
@@ -548,15 +575,16 @@ class Ring {
 
   // Releases the last batch and polls. An error is an empty batch.
   Batch Poll() {
-    state_->Release();
-    return Hand(xtreme_ring_poll(handle(), state_->completions.data(), state_->max(),
-                                 sizeof(Completion)));
+    BatchArray& batch = state_->batch;
+    batch.Release();
+    return batch.Hand(xtreme_ring_poll(handle(), batch.data(), batch.max(), sizeof(Completion)));
   }
   // The same by the ring's waiting policy, for at most `timeout_ns` (-1: no limit).
   Batch Wait(int64_t timeout_ns) {
-    state_->Release();
-    return Hand(xtreme_ring_wait(handle(), state_->completions.data(), state_->max(),
-                                 sizeof(Completion), timeout_ns));
+    BatchArray& batch = state_->batch;
+    batch.Release();
+    return batch.Hand(xtreme_ring_wait(handle(), batch.data(), batch.max(), sizeof(Completion),
+                                       timeout_ns));
   }
   // True: armed, wait for fd(). False: something waits already.
   bool Arm() { return xtreme_ring_arm(handle()) == 0; }
@@ -594,25 +622,16 @@ class Ring {
  private:
   // On the heap, so that a Batch stays valid when the Ring is moved.
   struct State {
-    State(xtreme_ring handle, int max_batch)
-        : handle(handle), completions(static_cast<size_t>(max_batch)) {}
+    State(xtreme_ring handle, int max_batch) : handle(handle), batch(max_batch) {}
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State() {
-      Release();
+      batch.Release();
       xtreme_ring_close(handle);
     }
-    void Release() {
-      if (count > 0) xtreme_release(completions.data(), count, sizeof(Completion));
-      count = 0;
-      ++polls;
-    }
-    int max() const { return static_cast<int>(completions.size()); }
 
     xtreme_ring handle;
-    std::vector<Completion> completions;
-    int count = 0;
-    uint64_t polls = 0;
+    BatchArray batch;
   };
 
   Ring(xtreme_ring handle, int max_batch)
@@ -628,10 +647,52 @@ class Ring {
     if (code < 0) return LastError(code);
     return TcpSocket(socket);
   }
-  Batch Hand(int count) {
-    state_->count = count < 0 ? 0 : count;
-    return Batch(state_->completions.data(), state_->count, &state_->polls);
+  std::unique_ptr<State> state_;
+};
+
+// Several rings polled as one. They outlive it and are not polled by themselves meanwhile: closes
+// with it, and leaves them as they are.
+class RingGroup {
+ public:
+  static Result<RingGroup> Open(std::span<const Ring* const> rings, int max_batch = 64) {
+    std::vector<xtreme_ring> handles;
+    for (const Ring* ring : rings) handles.push_back(ring->handle());
+    xtreme_group handle;
+    const int code =
+        xtreme_group_open(handles.data(), static_cast<int>(handles.size()), &handle);
+    if (code < 0) return LastError(code);
+    return RingGroup(handle, max_batch);
   }
+
+  Status SetOrder(xtreme_group_order order) {
+    return ToStatus(xtreme_group_set_order(handle(), order));
+  }
+  // As Ring::Poll().
+  Batch Poll() {
+    BatchArray& batch = state_->batch;
+    batch.Release();
+    return batch.Hand(xtreme_group_poll(handle(), batch.data(), batch.max(), sizeof(Completion)));
+  }
+  // True: armed, wait for fd(). False: something waits already.
+  bool Arm() { return xtreme_group_arm(handle()) == 0; }
+  int fd() const { return xtreme_group_fd(handle()); }
+  xtreme_group handle() const { return state_->handle; }
+
+ private:
+  struct State {
+    State(xtreme_group handle, int max_batch) : handle(handle), batch(max_batch) {}
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() {
+      batch.Release();
+      xtreme_group_close(handle);
+    }
+
+    xtreme_group handle;
+    BatchArray batch;
+  };
+  RingGroup(xtreme_group handle, int max_batch)
+      : state_(std::make_unique<State>(handle, max_batch)) {}
 
   std::unique_ptr<State> state_;
 };

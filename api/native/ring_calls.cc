@@ -263,6 +263,18 @@ int xtreme_group_close(xtreme_group group) {
   return Process::The().CloseGroup(group.value) ? 0 : xtreme::api::NoSuch("group");
 }
 
+int xtreme_group_set_order(xtreme_group group, int order) {
+  using Order = xtreme::engine::RingGroup::Order;
+  xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
+  if (found == nullptr) return xtreme::api::NoSuch("group");
+  if (!MayTouch(*found)) return xtreme::api::NotOwner();
+  if (order != XTREME_GROUP_FAIR && order != XTREME_GROUP_HARDWARE_TIME) {
+    return Fail(EINVAL, fmt::format("order of a group: {} asked, 0 or 1 possible", order));
+  }
+  found->SetOrder(order == XTREME_GROUP_FAIR ? Order::kFair : Order::kHardwareTime);
+  return 0;
+}
+
 int xtreme_group_poll(xtreme_group group, xtreme_completion* completions, int max,
                       size_t completion_size) {
   xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);

@@ -82,6 +82,23 @@ TEST_F(CppTest, WhatIsNotKeptIsReleasedWithTheNextPoll) {
   EXPECT_TRUE(moved);
 }
 
+TEST_F(CppTest, AGroupIsPolledAsARingIs) {
+  Ring ring = Open();
+  UdpSocket socket = Listen(&ring, ":9000");
+  const Ring* const rings[] = {&ring};
+  auto group = RingGroup::Open(rings);
+  ASSERT_TRUE(group) << group.error().message;
+  EXPECT_TRUE(group->SetOrder(XTREME_GROUP_HARDWARE_TIME));
+  EXPECT_FALSE(group->SetOrder(static_cast<xtreme_group_order>(7)));
+  EXPECT_GE(group->fd(), 0);
+  Inject(9000, "by the group");
+  connectx_->Step();
+  Batch got = group->Poll();
+  ASSERT_EQ(got.size(), 1u);
+  const auto bytes = got.begin()->bytes();
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "by the group");
+}
+
 #ifndef NDEBUG
 TEST_F(CppTest, ABatchThatOutlivesItsPollIsCaughtInACheckedBuild) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -183,12 +183,16 @@ TEST_F(RingsTest, AGroupPollsItsRingsThroughOneFd) {
     xtreme_release(completions, count, sizeof completions[0]);
   }
   EXPECT_EQ(got.size(), 6u) << got;
+  EXPECT_EQ(xtreme_group_set_order(group, XTREME_GROUP_HARDWARE_TIME), 0);
+  ExpectError(xtreme_group_set_order(group, 2), EINVAL, "order");
+  EXPECT_GE(xtreme_group_poll(group, completions, 8, sizeof completions[0]), 0);
   EXPECT_GE(xtreme_group_fd(group), 0);
   EXPECT_GE(xtreme_group_arm(group), 0);
   EXPECT_GE(xtreme_poll_fd(xtreme_group_fd(group), completions, 8, sizeof completions[0]), 0);
   EXPECT_EQ(xtreme_group_close(group), 0);
   ExpectError(xtreme_group_close(group), EBADF, "no such group");
   EXPECT_EQ(xtreme_group_poll(group, completions, 8, sizeof completions[0]), -EBADF);
+  EXPECT_EQ(xtreme_group_set_order(group, XTREME_GROUP_FAIR), -EBADF);
   EXPECT_EQ(xtreme_group_arm(group), -EBADF);
   EXPECT_EQ(xtreme_group_fd(group), -EBADF);
 }
