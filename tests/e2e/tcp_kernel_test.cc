@@ -216,5 +216,46 @@ TEST_F(TcpKernelResetTest, DataForAClosedSocketResetsTheKernelsConnection) {
   EXPECT_TRUE(peer_.AwaitHangUp());
 }
 
+// --- Listeners ----------------------------------------------------------------------------------
+
+TEST(TcpKernelListenerTest, ConnectionOutlivesTheListenerThatAcceptedIt) {
+  TcpBed bed;
+  const absl::Status made = bed.Make(kSeed);
+  ASSERT_TRUE(made.ok()) << made;
+  const std::unique_ptr<Ring> ring = bed.OpenRing();
+  ASSERT_NE(ring, nullptr);
+  auto listener = ring->ListenTcp({.local = ":7000"});
+  ASSERT_TRUE(listener.ok()) << listener.error().message;
+  TcpSocket child;
+  std::string received;
+  // Until a completion of this kind came.
+  const auto await = [&](Kind kind) {
+    for (int turn = 0; turn < 1'000; ++turn) {
+      bool came = false;
+      for (const Completion& completion : ring->Wait(10'000'000)) {
+        if (completion.kind() == kAccepted) child = TcpSocket(completion.socket);
+        if (completion.kind() == kPacket) {
+          received.append(completion.bytes().begin(), completion.bytes().end());
+        }
+        came |= completion.kind() == kind;
+      }
+      if (came) return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(await(kOpDone));
+  const net::Namespace::Inside inside(bed.kernel());
+  KernelTcp peer = KernelTcp::Connect(TcpBed::kRingAddress, kPort);
+  ASSERT_TRUE(await(kAccepted));
+  listener->Close();
+  ASSERT_TRUE(await(kTerminated));
+  peer.Send("question");
+  ASSERT_TRUE(await(kPacket));
+  EXPECT_EQ(received, "question");
+  const std::string answer = "answer";
+  child.Send({reinterpret_cast<const uint8_t*>(answer.data()), answer.size()});
+  EXPECT_EQ(peer.Receive(6), "answer");
+}
+
 }  // namespace
 }  // namespace xtreme::e2e

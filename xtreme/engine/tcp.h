@@ -52,6 +52,7 @@ struct RingRemains;
 struct SendRecord;
 struct SocketHoldings;
 struct TcpEvent;
+struct TcpPort;
 struct TcpPorts;
 struct TcpSocket;
 
@@ -113,7 +114,7 @@ class Tcp {
   // Only TX_DONEs and TERMINATED come any more. A connection goes on until the peer has everything
   // and said FIN, or ends after `timeout` (reset, TERMINATED with ETIMEDOUT, when bytes are not
   // acknowledged; with 0 when only its FIN is missing); kNever: after its close_timeout. Of a
-  // listener: what it accepted and was not handed out is reset. EBADF.
+  // listener: what it accepted and was not handed out is reset, the rest goes on. EBADF.
   Outcome Close(Handle handle, base::Nanoseconds timeout = base::kNever);
   // The same, and nothing comes any more. EBADF.
   Outcome Detach(Handle handle, base::Nanoseconds timeout = base::kNever);
@@ -175,7 +176,8 @@ class Tcp {
   void OnResolved(Handle handle, int error);
   // The port and rules of a socket stand, or why not.
   void OnOpened(Handle handle, const Outcome& outcome, bool fallback);
-  void OnReleased(Handle handle);
+  // What `port` held is given back, which `handle` was the last to receive by.
+  void OnReleased(Handle handle, uint16_t port);
   // The block of ports for connects.
   void OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback);
   // Aborts what is open and hands over what the control thread must end. Posted frames may refer to
@@ -189,7 +191,8 @@ class Tcp {
   bool IsOurs(wire::Ipv4Address address) const;
   std::vector<nic::FlowRule> RulesOf(const wire::Endpoint& local, uint16_t port_mask) const;
   void StartOpen(TcpSocket& socket, int kernel_socket);
-  void StartRelease(TcpSocket& socket);
+  void StartLease(TcpSocket& socket, int kernel_socket);
+  void LeavePort(TcpSocket& socket);
   void StartRules(const std::shared_ptr<SocketHoldings>& holdings,
                   std::vector<nic::FlowRule> rules);
   void StartPorts();

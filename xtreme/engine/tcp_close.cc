@@ -84,7 +84,7 @@ void Tcp::CloseListener(TcpSocket& socket) {
 void Tcp::End(TcpSocket& socket, int status) {
   socket.state = TcpSocket::State::kEnded;
   socket.termination = status;
-  if (socket.holdings != nullptr) return StartRelease(socket);
+  LeavePort(socket);
   TellEnd(socket);
 }
 
@@ -150,8 +150,8 @@ void Tcp::Bury(RingRemains* remains) {
     if (socket.state == TcpSocket::State::kOpen) {
       stack_->Abort(*socket.connection, core_->clock.Now());
     }
-    if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
   });
+  for (TcpPort& port : ports_->single) remains->holdings.push_back(std::move(port.holdings));
   if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));
   // The device may still read what segments refer to; the stack gives its references back.
   core_->sends.ForEach([&](const SendRecord& record) {

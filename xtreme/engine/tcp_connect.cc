@@ -78,9 +78,8 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   socket.settings = options.settings;
   socket.local = {route.source, options.local.port};
   socket.peer = peer;
-  socket.own_port = options.local.port != 0;
   *handle = socket.handle;
-  if (socket.own_port) {
+  if (socket.local.port != 0) {
     StartOpen(socket, options.kernel_socket);
   } else {
     GoOn(socket);
@@ -91,8 +90,8 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
 // The next step of a connect: whatever is missing is started, and comes back here.
 void Tcp::GoOn(TcpSocket& socket) {
   if (!core_->device.started) return;
-  if (socket.own_port && !socket.port_ready) return;
-  if (!socket.own_port && ports_->state != TcpPorts::State::kReady) return StartPorts();
+  if (socket.port != nullptr && !socket.port->ready) return;
+  if (socket.port == nullptr && ports_->state != TcpPorts::State::kReady) return StartPorts();
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
   if (!route.reachable()) return End(socket, EHOSTUNREACH);
   socket.next_hop = route.next_hop;
@@ -115,7 +114,7 @@ void Tcp::SendSyn(TcpSocket& socket, const tcp::LinkPath& path) {
     socket.local.port = port;
     return opened.error != EADDRINUSE;
   };
-  socket.own_port ? try_port(socket.local.port) : ports_->TryEach(try_port);
+  socket.port != nullptr ? try_port(socket.local.port) : ports_->TryEach(try_port);
   if (opened.connection == nullptr) return End(socket, opened.error);
   socket.connection = opened.connection;
   socket.state = TcpSocket::State::kOpen;

@@ -177,6 +177,7 @@ TEST_F(TcpContractTest, WhatAClosedListenerAcceptedAndDidNotHandOutIsReset) {
   ASSERT_TRUE(b->tcp().Close(closing).ok());
   b->Settle();
   Run();
+  b->Settle();
   EXPECT_EQ(b->Kinds(), std::vector<Kind>{Kind::kTerminated});
   EXPECT_EQ(KindsOf(a->got, connecting),
             (std::vector<Kind>{Kind::kEstablished, Kind::kTerminated}));

@@ -166,21 +166,29 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
   socket.state = TcpSocket::State::kListening;
   socket.user_data = options.user_data;
   socket.local = local;
-  socket.own_port = true;
   *handle = socket.handle;
   StartOpen(socket, options.kernel_socket);
   return {};
 }
 
+// The port of a listener that went may stand still: its children receive by it.
 void Tcp::StartOpen(TcpSocket& socket, int kernel_socket) {
-  socket.released = false;
-  socket.holdings = std::make_shared<SocketHoldings>();
-  ports_->Add(socket.local.port, 1);
+  socket.port = kernel_socket < 0 ? ports_->Find(socket.local) : nullptr;
+  if (socket.port == nullptr) return StartLease(socket, kernel_socket);
+  ++socket.port->users;
+  core_->Start(MakeOperation([handle = socket.handle, mailbox = core_->host.mailbox] {
+    mailbox->Push(MakeNotice([handle](Ring& ring) { ring.tcp().OnOpened(handle, {}, false); }));
+  }));
+}
+
+void Tcp::StartLease(TcpSocket& socket, int kernel_socket) {
+  socket.port = ports_->Add(socket.local);
+  socket.port->holdings = std::make_shared<SocketHoldings>();
   LeaseWork work{.local = socket.local,
                  .kernel_socket = kernel_socket,
                  .rules = RulesOf(socket.local, 0xFFFF),
                  .side = core_->host.control_side,
-                 .holdings = socket.holdings};
+                 .holdings = socket.port->holdings};
   core_->Start(MakeOperation([work = std::move(work), handle = socket.handle,
                               mailbox = core_->host.mailbox]() mutable {
     bool fallback = false;
@@ -194,11 +202,11 @@ void Tcp::StartOpen(TcpSocket& socket, int kernel_socket) {
 void Tcp::OnOpened(Handle handle, const Outcome& outcome, bool fallback) {
   TcpSocket* socket = sockets_->Find(handle);
   if (fallback) core_->TellFallback();
-  if (socket == nullptr || socket->closed) return;
+  if (socket == nullptr || socket->port == nullptr) return;
+  socket->port->ready = outcome.ok();
+  if (socket->closed) return;
   if (socket->state == TcpSocket::State::kOpening) {
-    if (!outcome.ok()) return End(*socket, outcome.error);
-    socket->port_ready = true;
-    return GoOn(*socket);
+    return outcome.ok() ? GoOn(*socket) : End(*socket, outcome.error);
   }
   Completion* completion = core_->Emit(Kind::kOpDone);
   completion->status = outcome.error;
@@ -208,19 +216,26 @@ void Tcp::OnOpened(Handle handle, const Outcome& outcome, bool fallback) {
   completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
 }
 
-void Tcp::StartRelease(TcpSocket& socket) {
-  core_->Start(MakeOperation([handle = socket.handle, side = core_->host.control_side,
-                              holdings = std::move(socket.holdings),
+// The last one that receives by it has the control thread give it back.
+void Tcp::LeavePort(TcpSocket& socket) {
+  TcpPort* const port = std::exchange(socket.port, nullptr);
+  if (port == nullptr || --port->users > 0) return;
+  socket.released = false;
+  core_->Start(MakeOperation([handle = socket.handle, number = port->local.port,
+                              side = core_->host.control_side,
+                              holdings = std::move(port->holdings),
                               control = core_->host.control, mailbox = core_->host.mailbox] {
     holdings->Release(*side, *control);
-    mailbox->Push(MakeNotice([handle](Ring& ring) { ring.tcp().OnReleased(handle); }));
+    mailbox->Push(MakeNotice(
+        [handle, number](Ring& ring) { ring.tcp().OnReleased(handle, number); }));
   }));
+  ports_->Remove(*port);
 }
 
-void Tcp::OnReleased(Handle handle) {
+void Tcp::OnReleased(Handle handle, uint16_t port) {
+  ports_->OnReleased(port);
   TcpSocket* socket = sockets_->Find(handle);
   if (socket == nullptr) return;
-  ports_->Remove(socket->local.port);
   socket->released = true;
   TellEnd(*socket);
 }
@@ -250,18 +265,16 @@ void Tcp::StartPorts() {
 
 // --- Addresses follow ---
 
-// Sockets on any address take the new ones, and leave those that are gone.
+// Ports on any address take the new ones, and leave those that are gone.
 void Tcp::OnRoutes() {
   if (stack_ == nullptr) return;
   std::vector<wire::Ipv4Address> own = OwnAddresses();
   if (own == ports_->addresses) return;
   ports_->addresses = std::move(own);
   if (ports_->holdings != nullptr) StartRules(ports_->holdings, RulesOf({}, ports_->mask()));
-  sockets_->ForEach([this](TcpSocket& socket) {
-    const bool follows =
-        socket.state == TcpSocket::State::kListening && socket.local.address.IsAny();
-    if (follows) StartRules(socket.holdings, RulesOf(socket.local, 0xFFFF));
-  });
+  for (const TcpPort& port : ports_->single) {
+    if (port.local.address.IsAny()) StartRules(port.holdings, RulesOf(port.local, 0xFFFF));
+  }
 }
 
 void Tcp::StartRules(const std::shared_ptr<SocketHoldings>& holdings,
@@ -281,16 +294,15 @@ void Tcp::OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback) {
   if (fallback) core_->TellFallback();
   if (outcome.ok()) {
     ports_->state = TcpPorts::State::kReady;
-    ports_->first = first_port;
     ports_->next = std::random_device()() & (ports_->count - 1);
-    ports_->Add(first_port, ports_->count);
+    ports_->AddBlock(first_port);
   } else {
     // The next connect tries again.
     ports_->state = TcpPorts::State::kNone;
     ports_->holdings.reset();
   }
   sockets_->ForEach([&](TcpSocket& socket) {
-    const bool waits = socket.state == TcpSocket::State::kOpening && !socket.own_port;
+    const bool waits = socket.state == TcpSocket::State::kOpening && socket.port == nullptr;
     if (!waits) return;
     outcome.ok() ? GoOn(socket) : End(socket, EADDRINUSE);
   });

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TcpPorts: the local ports of a ring's TCP: the block that connects are made from, and which ports
-// are the ring's at all.
+// TcpPorts: the local ports of a ring's TCP: the block that connects are made from, those that are
+// leased one by one, and which ports are the ring's at all.
 //
 // The block is leased, and its one rule made, before the first SYN; after that a connect needs
 // neither. A port serves any number of peers at once, so ports are not taken and returned: a
 // connect looks for one that is free towards its peer.
+// Invariant: the lease and the rules of a single port stand as long as a socket receives by them: a
+// listener may go before the connections that it accepted.
 // Threads: the ring's owner.
 
 #ifndef XTREME_XTREME_ENGINE_TCP_PORTS_H_
@@ -13,6 +15,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -22,6 +25,14 @@ namespace xtreme::engine {
 
 struct SocketHoldings;
 
+// A port leased by itself, with its rules: a listener's and its children's, or one connection's.
+struct TcpPort {
+  wire::Endpoint local;
+  bool ready = false;  // The lease and the rules stand.
+  uint32_t users = 1;  // Sockets that receive by it.
+  std::shared_ptr<SocketHoldings> holdings;
+};
+
 struct TcpPorts {
   enum class State : uint8_t { kNone, kStarted, kReady };
 
@@ -30,10 +41,33 @@ struct TcpPorts {
   // What the block's ports have in common.
   uint16_t mask() const { return static_cast<uint16_t>(~(count - 1)); }
 
-  void Add(uint16_t first, uint32_t ports) {
-    for (uint32_t i = 0; i < ports; ++i) ours.set(first + i);
+  void AddBlock(uint16_t first_port) {
+    first = first_port;
+    for (uint32_t i = 0; i < count; ++i) ours.set(first + i);
   }
-  void Remove(uint16_t port) { ours.reset(port); }
+
+  // Allocates.
+  TcpPort* Add(const wire::Endpoint& local) {
+    ours.set(local.port);
+    return &single.emplace_back(TcpPort{.local = local});
+  }
+  // One that stands for `local` exactly; null: none does.
+  TcpPort* Find(const wire::Endpoint& local) {
+    for (TcpPort& port : single) {
+      if (port.ready && port.local == local) return &port;
+    }
+    return nullptr;
+  }
+  void Remove(const TcpPort& port) {
+    single.remove_if([&port](const TcpPort& one) { return &one == &port; });
+  }
+  // What a lease of `port` held is given back.
+  void OnReleased(uint16_t port) {
+    for (const TcpPort& other : single) {
+      if (other.local.port == port) return;
+    }
+    ours.reset(port);
+  }
 
   // The ports of the block, each once, from a place on that moves on from call to call.
   template <typename Try>
@@ -51,7 +85,8 @@ struct TcpPorts {
   uint32_t next = 0;
   // Of the interface: those that the rules are for.
   std::vector<wire::Ipv4Address> addresses;
-  std::shared_ptr<SocketHoldings> holdings;
+  std::shared_ptr<SocketHoldings> holdings;  // Of the block.
+  std::list<TcpPort> single;
   // To these ports the ring answers, with RST when it must; others may be the kernel's.
   std::bitset<65'536> ours;
 };

@@ -186,6 +186,8 @@ void Tcp::TellAccepted(const TcpEvent& event) {
   child->state = TcpSocket::State::kOpen;
   child->user_data = listener->user_data;
   child->connection = event.connection;
+  child->port = listener->port;
+  ++child->port->users;
   child->settings = listener->settings;
   child->options = listener->options;
   stack_->UseOptions(*event.connection, child->options);

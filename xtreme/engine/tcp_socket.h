@@ -6,7 +6,7 @@
 // kOpen; kEnded when nothing of it goes on. Invariant: its place is freed when TERMINATED was
 // handed out (a detached one's: would have been), and its stack's connection with it, so every
 // completion that waits finds both.
-// Threads: the ring's owner; `holdings` the control thread. Never allocates after construction.
+// Threads: the ring's owner. Never allocates after construction.
 
 #ifndef XTREME_XTREME_ENGINE_TCP_SOCKET_H_
 #define XTREME_XTREME_ENGINE_TCP_SOCKET_H_
@@ -29,7 +29,7 @@ struct Listener;
 
 namespace xtreme::engine {
 
-struct SocketHoldings;
+struct TcpPort;
 
 struct TcpCounters {
   uint64_t received = 0;
@@ -63,13 +63,12 @@ struct TcpSocket {
   State state = State::kOpening;
   bool closed = false;         // By the application: it is told of TX_DONEs and its end only,
   bool detached = false;       // or of nothing.
-  bool released = true;        // The control thread has, or has given back, nothing of it.
-  bool own_port = false;       // Its local port is leased for it alone,
-  bool port_ready = false;     // and the lease and the rules stand.
+  bool released = true;        // Nothing of it is being given back by the control thread.
   int termination = 0;         // Status of TERMINATED.
 
   tcp::Connection* connection = nullptr;  // From the SYN, or ACCEPTED, on.
   tcp::Listener* listener = nullptr;
+  TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
 
   // Credit: see tcp.h.
   uint32_t early_credit = 0;   // Credited by Credit() and not released yet.
@@ -87,7 +86,6 @@ struct TcpSocket {
   TcpCounters counters;
   base::ListHook news;         // In the list of those whose end is to be told.
   base::ListHook credit;       // In the list of those with `returned`.
-  std::shared_ptr<SocketHoldings> holdings;
 };
 
 class TcpSockets {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The completion contract for listeners, clause by clause, by name: what a listener's end leaves to
+// the connections that it accepted.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class TcpListenerContractTest : public TcpPairTest {
+ protected:
+  TcpListenerContractTest() {
+    Open();
+    ports_ = b->kernel->ports();
+  }
+  // Of TCP, that b's kernel keeps for us.
+  size_t LeasedPorts() const { return b->kernel->ports() - ports_; }
+  // What ended is told, and what it held is given back.
+  void LetGo() {
+    b->Poll();
+    b->Settle();
+  }
+
+ private:
+  size_t ports_ = 0;
+};
+
+TEST_F(TcpListenerContractTest, AClosedListenerIsTerminatedAtOnceAndItsChildrenGoOn) {
+  OpenConnection();
+  ASSERT_TRUE(b->tcp().Close(listener).ok());
+  b->Poll();
+  ASSERT_EQ(b->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(b->got[0].socket, listener);
+  EXPECT_EQ(b->got[0].status, 0);
+  b->Settle();
+  EXPECT_EQ(b->nic->rules().size(), 1u);
+  EXPECT_EQ(LeasedPorts(), 1u);
+  a->Send(client, "still there?");
+  b->Send(server, "still here");
+  Run();
+  EXPECT_EQ(b->Bytes(server), "still there?");
+  EXPECT_EQ(a->Bytes(client), "still here");
+}
+
+TEST_F(TcpListenerContractTest, TheLastChildOfAClosedListenerGivesPortAndRuleBack) {
+  OpenConnection();
+  const Handle other = a->Connect({kB, kPort});
+  Run();
+  const Handle other_server = b->Of(Kind::kAccepted)[0].socket;
+  ASSERT_TRUE(b->tcp().Close(listener).ok());
+  ASSERT_TRUE(b->tcp().Abort(server).ok());
+  LetGo();
+  EXPECT_EQ(b->nic->rules().size(), 1u);
+  ASSERT_TRUE(b->tcp().Abort(other_server).ok());
+  LetGo();
+  EXPECT_EQ(b->nic->rules().size(), 0u);
+  EXPECT_EQ(LeasedPorts(), 0u);
+  EXPECT_EQ(b->Of(Kind::kTerminated).size(), 3u);
+  Run();
+  EXPECT_EQ(a->got.back().socket, other);
+  EXPECT_EQ(a->got.back().status, ECONNRESET);
+}
+
+TEST_F(TcpListenerContractTest, APortWhoseListenerWentRefusesNewConnections) {
+  OpenConnection();
+  ASSERT_TRUE(b->tcp().Close(listener).ok());
+  const Handle late = a->Connect({kB, kPort});
+  Run();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got[0].socket, late);
+  EXPECT_EQ(a->got[0].status, ECONNREFUSED);
+}
+
+TEST_F(TcpListenerContractTest, AListenerOpensOnThePortOfChildrenThatOutliveTheOldOne) {
+  OpenConnection();
+  ASSERT_TRUE(b->tcp().Close(listener).ok());
+  b->Settle();
+  b->Clear();
+  const Handle next = b->Listen(kPort);  // Its OP_DONE says that all is well.
+  EXPECT_EQ(LeasedPorts(), 1u);
+  const Handle newcomer = a->Connect({kB, kPort});
+  Run();
+  ASSERT_EQ(b->Kinds(), std::vector<Kind>{Kind::kAccepted});
+  EXPECT_EQ(b->got[0].cookie, next);
+  // The old listener's child leaves what the new listener receives by.
+  ASSERT_TRUE(b->tcp().Abort(server).ok());
+  LetGo();
+  EXPECT_EQ(b->nic->rules().size(), 1u);
+  const Handle accepted = b->got[0].socket;
+  a->Send(newcomer, "hello");
+  Run();
+  EXPECT_EQ(b->Bytes(accepted), "hello");
+}
+
+TEST_F(TcpListenerContractTest, APortThatIsOpenedAgainAtOnceIsStillTheRings) {
+  const Handle first = b->Listen(kPort);
+  ASSERT_TRUE(b->tcp().Close(first).ok());
+  // The old lease is given back first; the ring hears of it when the new one may stand already.
+  Handle second = 0;
+  ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}}, &second).ok());
+  b->Settle();
+  EXPECT_EQ(b->Of(Kind::kOpDone).size(), 1u);
+  a->Connect({kB, kPort});
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+}
+
+TEST_F(TcpListenerContractTest, AClosedRingGivesBackWhatChildrenReceivedBy) {
+  OpenConnection();
+  ASSERT_TRUE(b->tcp().Close(listener).ok());
+  b->Settle();
+  b->Clear();
+  b->ring.reset();
+  b->engine->control().RunAndWait([] {});
+  EXPECT_EQ(b->kernel->ports(), 0u);
+  EXPECT_EQ(b->nic->rules().size(), 0u);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
