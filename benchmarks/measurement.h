@@ -30,7 +30,8 @@ struct Measurement {
 
 // --- The parts of the report, in its order ---
 
-// udp_tx_post, udp_tx_burst, udp_rx, rx_burst, idle_poll, udp_echo: times and instruction counts.
+// udp_tx_post, udp_rx, idle_poll, udp_echo, tcp_pingpong, tcp_bulk and so on: times and instruction
+// counts.
 std::vector<Row> OperationRows(const Measurement& measurement);
 // memory_ring, memory_udp, startup.
 std::vector<Row> ResourceRows(const Measurement& measurement);
@@ -38,6 +39,8 @@ std::vector<Row> ResourceRows(const Measurement& measurement);
 std::vector<Row> TwoThreadRows(const Measurement& measurement);
 // steady_state, cold_lines, tail_instructions.
 std::vector<Row> SteppedRows(const Measurement& measurement);
+// growth, memory_tcp, and rtt_two_cores of TCP.
+std::vector<Row> TcpRows(const Measurement& measurement);
 
 // The scenarios whose instructions OperationRows wants.
 std::vector<std::string> CountedScenarios();

@@ -12,6 +12,7 @@
 #include "stack/base/byte_order.h"
 #include "xtreme/mlx5/completion_queue.h"
 #include "xtreme/mlx5/cqe.h"
+#include "xtreme/mlx5/send_wqe.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -95,6 +96,7 @@ mlx5::QueuePairMemory NullDevice::memory() const {
                                  .cqes_log2 = options_.send_frames_log2,
                                  .record = rings.send_cq_record.words,
                                  .uar = rings.uar}};
+  if (!options_.device_memory) memory.send.device_memory = {};
   memory.receive = {.wqes = reinterpret_cast<uint8_t*>(rings.receive.get()),
                     .wqes_log2 = options_.receive_frames_log2,
                     .record = &rings.receive_record.words[0],
@@ -111,16 +113,48 @@ uint16_t NullDevice::posted_wqebbs() const {
 }
 
 uint32_t NullDevice::CompleteSends() {
-  const uint32_t mask = (kWqebbsOfFrame << options_.send_frames_log2) - 1;
   const auto end = static_cast<uint16_t>(LoadRecord(rings_->send_record.words[1]));
   uint32_t frames = 0;
-  for (; sent_ != end; ++frames) {
-    const uint8_t* const wqe = rings_->send[sent_ & mask].bytes;
-    if (wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] & MLX5_WQE_CTRL_CQ_UPDATE) WriteSendCqe(sent_);
-    const uint32_t segments = base::LoadBe32(wqe + 4) & 0x3f;
-    sent_ = static_cast<uint16_t>(sent_ + (segments + kSegmentsOfWqebb - 1) / kSegmentsOfWqebb);
+  for (; sent_ != end; ++frames) FinishSend();
+  return frames;
+}
+
+void NullDevice::FinishSend() {
+  const uint32_t mask = (kWqebbsOfFrame << options_.send_frames_log2) - 1;
+  const uint8_t* const wqe = rings_->send[sent_ & mask].bytes;
+  if (wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] & MLX5_WQE_CTRL_CQ_UPDATE) WriteSendCqe(sent_);
+  const uint32_t segments = mlx5::SegmentsOf(wqe);
+  sent_ = static_cast<uint16_t>(sent_ + (segments + kSegmentsOfWqebb - 1) / kSegmentsOfWqebb);
+}
+
+uint32_t NullDevice::CarryTo(NullDevice* to, uint32_t most) {
+  const auto end = static_cast<uint16_t>(LoadRecord(rings_->send_record.words[1]));
+  uint32_t frames = 0;
+  for (; sent_ != end && frames != most; ++frames) {
+    if (to->posted_receives() != 0) {
+      const uint32_t slot = to->received_ & ((1u << to->options_.receive_frames_log2) - 1);
+      const uint64_t address = base::HostToBigEndian<uint64_t>(to->rings_->receive[slot].addr);
+      to->WriteReceiveCqe(WriteHeaders(sent_, reinterpret_cast<uint8_t*>(address)));
+    }
+    FinishSend();
   }
   return frames;
+}
+
+// The first of what stands inline in a WQE, which may go over the ring's end. Returns the length of
+// the whole frame.
+uint32_t NullDevice::WriteHeaders(uint16_t wqebb, uint8_t* frame) const {
+  const uint32_t mask = (kWqebbsOfFrame << options_.send_frames_log2) - 1;
+  const auto block = [&](uint32_t i) { return rings_->send[(wqebb + i) & mask].bytes; };
+  const uint8_t* const wqe = block(0);
+  std::memcpy(frame, wqe + mlx5::kInlineOffset, kWqebbBytes - mlx5::kInlineOffset);
+  std::memcpy(frame + kWqebbBytes - mlx5::kInlineOffset, block(1), kWqebbBytes);
+  const uint32_t inline_bytes = mlx5::InlineBytesOf(wqe);
+  const uint32_t segments = mlx5::SegmentsWithInline(inline_bytes);
+  if (mlx5::SegmentsOf(wqe) == segments) return inline_bytes;
+  const uint8_t* const gathered = block(segments / kSegmentsOfWqebb) +
+                                  segments % kSegmentsOfWqebb * mlx5::kSegmentBytes;
+  return inline_bytes + base::LoadBe32(gathered);
 }
 
 void NullDevice::WriteSendCqe(uint16_t wqebb) {
@@ -134,20 +168,26 @@ void NullDevice::WriteSendCqe(uint16_t wqebb) {
 }
 
 uint32_t NullDevice::CompleteReceives(uint32_t frames, uint32_t bytes) {
-  const uint32_t mask = (1u << options_.receive_frames_log2) - 1;
-  const auto posted = static_cast<uint16_t>(LoadRecord(rings_->receive_record.words[0]) -
-                                            static_cast<uint16_t>(received_));
-  const uint32_t count = std::min<uint32_t>(frames, posted);
-  for (uint32_t i = 0; i < count; ++i, ++received_) {
-    mlx5_cqe64& cqe = rings_->receive_cqes[received_ & mask];
-    cqe.hds_ip_ext = MLX5_CQE_L2_OK | MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
-    cqe.byte_cnt = base::HostToBigEndian(bytes);
-    cqe.timestamp = base::HostToBigEndian(clock_ += 100);
-    cqe.sop_drop_qpn = 0;
-    cqe.wqe_counter = base::HostToBigEndian(static_cast<uint16_t>(received_));
-    StoreOpOwn(cqe, MLX5_CQE_RESP_SEND, received_, options_.receive_frames_log2);
-  }
+  const uint32_t count = std::min<uint32_t>(frames, posted_receives());
+  for (uint32_t i = 0; i < count; ++i) WriteReceiveCqe(bytes);
   return count;
+}
+
+uint32_t NullDevice::posted_receives() const {
+  return static_cast<uint16_t>(LoadRecord(rings_->receive_record.words[0]) -
+                               static_cast<uint16_t>(received_));
+}
+
+void NullDevice::WriteReceiveCqe(uint32_t bytes) {
+  const uint32_t mask = (1u << options_.receive_frames_log2) - 1;
+  mlx5_cqe64& cqe = rings_->receive_cqes[received_ & mask];
+  cqe.hds_ip_ext = MLX5_CQE_L2_OK | MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
+  cqe.byte_cnt = base::HostToBigEndian(bytes);
+  cqe.timestamp = base::HostToBigEndian(clock_ += 100);
+  cqe.sop_drop_qpn = 0;
+  cqe.wqe_counter = base::HostToBigEndian(static_cast<uint16_t>(received_));
+  StoreOpOwn(cqe, MLX5_CQE_RESP_SEND, received_, options_.receive_frames_log2);
+  ++received_;
 }
 
 void WriteFrames(packet::BufferPool* pool, std::span<const uint8_t> frame) {
@@ -159,7 +199,7 @@ void WriteFrames(packet::BufferPool* pool, std::span<const uint8_t> frame) {
 nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
   return {.blueflame = true,
           .blueflame_bytes = kBlueFlameBytes,
-          .max_inline_bytes = 128,
+          .max_inline_bytes = mlx5::kMaxInlineFrameBytes,
           .transmit_checksum = true,
           .receive_checksum = true,
           .receive_timestamp = true,
@@ -167,7 +207,7 @@ nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
           .min_inline_header_bytes = 0,
           .send_queue_frames = 1u << options.send_frames_log2,
           .receive_queue_frames = 1u << options.receive_frames_log2,
-          .device_memory_bytes = 1u << kDeviceMemoryLog2,
+          .device_memory_bytes = options.device_memory ? 1u << kDeviceMemoryLog2 : 0,
           .mtu = kMtu,
           .link_bits_per_second = 25'000'000'000,
           .device = "null device",

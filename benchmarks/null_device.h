@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NullDevice: a ConnectX that completes everything at once and moves nothing, on plain memory, so
-// that what is measured over it is ours alone.
+// NullDevice: a ConnectX that completes everything at once and moves no payload, on plain memory:
+// what is measured over it is ours alone.
 //
 // It takes posted sends off the ring as far as the doorbell record says, writes a CQE for each that
 // asks for one, and fills posted receive buffers with a CQE only: the frame that they all hold was
-// written beforehand (WriteFrames). Invariant: CQEs are those of a card, byte for byte, as far as a
-// driver reads them. Units: frames, bytes, WQEBBs. Byte order: big endian in the rings.
+// written beforehand (WriteFrames); or, for protocols that look, carries headers to another device.
+// Invariant: CQEs are those of a card, byte for byte, as far as a driver reads them.
+// Units: frames, bytes, WQEBBs. Byte order: big endian in the rings.
 // Thread: one, the ring's owner between its own calls or any other.
 
 #ifndef XTREME_BENCHMARKS_NULL_DEVICE_H_
@@ -27,6 +28,7 @@ class NullDevice {
   struct Options {
     uint32_t send_frames_log2 = 10;
     uint32_t receive_frames_log2 = 10;
+    bool device_memory = true;
   };
 
   explicit NullDevice(const Options& options);
@@ -43,11 +45,19 @@ class NullDevice {
   uint32_t CompleteSends();
   // Up to `frames` frames of `bytes` arrive, as many as buffers are posted; returns how many.
   uint32_t CompleteReceives(uint32_t frames, uint32_t bytes);
+  // Up to `most` posted frames have left, and their headers arrive in `to`'s posted buffers, where
+  // there are some; of the payload only the length does. Returns how many left.
+  uint32_t CarryTo(NullDevice* to, uint32_t most = ~uint32_t{0});
 
  private:
   struct Rings;
 
   void WriteSendCqe(uint16_t wqebb);
+  uint32_t WriteHeaders(uint16_t wqebb, uint8_t* frame) const;
+  // The WQE at `sent_` is done with.
+  void FinishSend();
+  uint32_t posted_receives() const;
+  void WriteReceiveCqe(uint32_t bytes);
 
   const Options options_;
   std::unique_ptr<Rings> rings_;

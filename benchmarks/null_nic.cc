@@ -20,9 +20,16 @@ class NullRule final : public nic::Rule {};
 }  // namespace
 
 NullNic::NullNic(std::vector<uint8_t> frame)
-    : frame_(std::move(frame)), capabilities_(NullCapabilities({})) {}
+    : frame_(std::move(frame)),
+      mac_(HostA().mac),
+      device_memory_(true),
+      capabilities_(NullCapabilities({})) {}
 
-wire::MacAddress NullNic::mac() const { return HostA().mac; }
+NullNic::NullNic(wire::MacAddress mac, bool device_memory)
+    : frame_(1),
+      mac_(mac),
+      device_memory_(device_memory),
+      capabilities_(NullCapabilities({.device_memory = device_memory})) {}
 
 absl::StatusOr<std::unique_ptr<nic::Registration>> NullNic::Register(void*, size_t) {
   return std::make_unique<NullRegistration>();
@@ -33,7 +40,8 @@ absl::StatusOr<std::unique_ptr<nic::QueuePair>> NullNic::CreateQueuePair(
   const NullDevice::Options sizes = {
       .send_frames_log2 = static_cast<uint32_t>(std::countr_zero(options.send_queue_frames)),
       .receive_frames_log2 =
-          static_cast<uint32_t>(std::countr_zero(options.receive_queue_frames))};
+          static_cast<uint32_t>(std::countr_zero(options.receive_queue_frames)),
+      .device_memory = device_memory_};
   WriteFrames(pool, frame_);
   devices_.push_back(std::make_unique<NullDevice>(sizes));
   return MakeQueuePair(*devices_.back(), sizes, options.signal_every, pool);

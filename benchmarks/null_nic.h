@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "benchmarks/null_device.h"
+#include "stack/wire/address.h"
 #include "xtreme/nic/nic.h"
 
 namespace xtreme::benchmarks {
@@ -25,12 +26,14 @@ class NullNic final : public nic::Nic {
  public:
   // `frame` is what arrives, in every queue pair.
   explicit NullNic(std::vector<uint8_t> frame);
+  // What arrives is carried from another device.
+  NullNic(wire::MacAddress mac, bool device_memory);
 
   // The device behind the first queue pair.
   NullDevice& device() { return *devices_[0]; }
 
   const nic::Capabilities& capabilities() const override { return capabilities_; }
-  wire::MacAddress mac() const override;
+  wire::MacAddress mac() const override { return mac_; }
   absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void* start, size_t bytes) override;
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
@@ -46,6 +49,8 @@ class NullNic final : public nic::Nic {
 
  private:
   const std::vector<uint8_t> frame_;
+  const wire::MacAddress mac_;
+  const bool device_memory_;
   const nic::Capabilities capabilities_;
   std::vector<std::unique_ptr<NullDevice>> devices_;
 };

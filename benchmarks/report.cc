@@ -44,7 +44,7 @@ Measurement StartMeasurement(const Arguments& arguments) {
 int Report(const Arguments& arguments) {
   const Measurement measurement = StartMeasurement(arguments);
   std::vector<Row> rows;
-  for (const auto part : {ResourceRows, OperationRows, TwoThreadRows, SteppedRows}) {
+  for (const auto part : {ResourceRows, OperationRows, TwoThreadRows, SteppedRows, TcpRows}) {
     for (Row& row : part(measurement)) rows.push_back(std::move(row));
   }
   std::cout << ToTable(rows);

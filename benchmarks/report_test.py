@@ -31,6 +31,17 @@ EXPECTED = {
     ("udp_rx", "ns"): (1, 1e5),
     ("idle_poll", "ns"): (0.1, 1e4),
     ("udp_echo", "ns"): (10, 1e6),
+    ("tcp_pingpong", "instructions"): (500, 20000),
+    ("tcp_bulk", "instructions"): (200, 10000),
+    ("tcp_send_small", "instructions"): (100, 5000),
+    ("tcp_rx_one", "instructions"): (100, 5000),
+    ("tcp_open_close", "instructions"): (2000, 50000),
+    ("tcp_pingpong", "ns"): (10, 1e6),
+    ("tcp_bulk", "ns"): (10, 1e6),
+    ("growth", "instructions, 1000"): (500, 20000),
+    ("growth", "ns, 1000 connections"): (10, 1e6),
+    ("memory_tcp", "B a connection"): (256, 100000),
+    ("rtt_two_cores", "ns, TCP, best of 5"): (50, 1e8),
     ("memory_ring", "MB"): (1, 1000),
     ("memory_udp", "B a socket, rule apart"): (64, 100000),
     ("startup", "ms, library and ring"): (0.01, 10000),
@@ -39,6 +50,13 @@ EXPECTED = {
     ("steady_state", "allocations /1e6 packets"): (0, 0),
     ("steady_state", "system calls /1e6 packets"): (0, 0),
     ("steady_state", "locked instr. /1e6 packets"): (0, 0),
+    ("steady_state", "allocations /1e6 TCP packets"): (0, 0),
+    ("steady_state", "system calls /1e6 TCP packets"): (0, 0),
+    ("steady_state", "locked instr. /1e6 TCP packets"): (0, 0),
+    ("cold_lines", "code lines, one TCP send"): (5, 1000),
+    ("cold_lines", "data lines, one TCP receive"): (5, 1000),
+    ("tail_instructions", "most / median, TCP send"): (1, 100),
+    ("tail_instructions", "most / median, TCP receive"): (1, 100),
     ("cold_lines", "code lines, one send"): (5, 1000),
     ("cold_lines", "data lines, one receive"): (5, 1000),
     ("rtt_two_cores", "ns, best of 5"): (50, 1e8),
@@ -53,7 +71,7 @@ class Report(unittest.TestCase):
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as scratch:
             path = pathlib.Path(scratch) / "rows.json"
-            subprocess.run([REPORT, "--quick", f"--json={path}"], check=True, timeout=120)
+            subprocess.run([REPORT, "--quick", f"--json={path}"], check=True, timeout=240)
             cls.rows = [json.loads(line) for line in path.read_text().splitlines()]
 
     def testEveryRowHasAValueThatCanBeTrue(self):

@@ -12,9 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "benchmarks/driver_scenarios.h"
 #include "benchmarks/kernel_scenario.h"
+#include "benchmarks/kernel_tcp_scenario.h"
 #include "benchmarks/lwip_scenario.h"
 #include "benchmarks/ring_scenarios.h"
 #include "benchmarks/scenario.h"
+#include "benchmarks/tcp_scenarios.h"
 #include "benchmarks/verbs_scenarios.h"
 
 namespace xtreme::benchmarks {
@@ -25,6 +27,8 @@ constexpr uint32_t kBurst = 16;
 constexpr uint32_t kLongBurst = 32;
 constexpr uint32_t kPolls = 4'096;
 constexpr uint32_t kJoins = 32;
+constexpr uint32_t kConnections = 32;  // Side by side, or one after the other.
+constexpr bool kStillClock = true;
 
 class TscScenario : public Scenario {
  public:
@@ -66,6 +70,20 @@ std::vector<NamedScenario> AllScenarios() {
       {"udp_echo/devices", kMany, RingEchoDevices},
       {"udp_echo/lwip", kMany, LwipEcho},
       {"udp_echo/kernel", kMany, KernelEcho},
+      {"tcp_pingpong", kMany, [](uint32_t n) { return TcpPingPong(n, 1, !kStillClock); }},
+      {"tcp_pingpong/devices", kMany, TcpDevices},
+      {"tcp_pingpong/lwip", kMany, LwipTcpPingPong},
+      {"tcp_pingpong/kernel", kMany, KernelTcpPingPong},
+      {"tcp_bulk", kMany, [](uint32_t n) { return TcpBulk(n, kBurst); }},
+      {"tcp_bulk/lwip", kMany, [](uint32_t n) { return LwipTcpBulk(n, kBurst); }},
+      {"tcp_bulk/kernel", kMany, KernelTcpBulk},
+      {"tcp_send_small", kConnections, TcpSendSmall},
+      {"tcp_rx_one", kConnections, TcpReceiveOne},
+      {"tcp_open_close", kConnections, TcpOpenClose},
+      {"tcp_open_close/lwip", kConnections, LwipTcpOpenClose},
+      {"growth_1", kMany, [](uint32_t n) { return TcpPingPong(n, 1, kStillClock); }},
+      {"growth_1000", kMany, [](uint32_t n) { return TcpPingPong(n, 1'000, kStillClock); }},
+      {"growth_100000", kMany, [](uint32_t n) { return TcpPingPong(n, 100'000, kStillClock); }},
       {"driver_tx_post", kMany, [](uint32_t n) { return DriverTransmit(n, 1); }},
       {"driver_tx_burst", kMany, [](uint32_t n) { return DriverTransmit(n, kBurst); }},
       {"driver_rx", kMany, [](uint32_t n) { return DriverReceive(n); }},

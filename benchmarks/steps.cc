@@ -28,28 +28,31 @@ void Warm(Scenario& scenario) {
   scenario.Prepare();
 }
 
-// What packets cost that must cost nothing, scaled to a million packets.
-std::vector<Row> SteadyState(const Measurement& measurement) {
+// What packets cost that must cost nothing, scaled to a million of a scenario in which an operation
+// is a request and its answer.
+std::vector<Row> SteadyState(const Measurement& measurement, std::string_view scenario_name,
+                             const std::string& packets_are) {
   constexpr char kName[] = "steady_state";
   constexpr double kPacketsOfEcho = 2;
   const uint32_t echoes = measurement.quick ? 32 : 256;
-  auto echo = MakeScenario("udp_echo", echoes);
+  auto echo = MakeScenario(scenario_name, echoes);
   if (!echo.ok()) return {Unmeasured(kName, "per 1e6 packets", {.most = 0}, echo.status())};
   Warm(**echo);
   const Steps steps = Stepper().Step(**echo);
   const double packets = echoes * kPacketsOfEcho;
   const std::string note =
-      absl::StrCat("single-stepped over ", packets, " packets of udp_echo, scaled");
-  const auto row = [&](const char* unit, uint64_t count) {
+      absl::StrCat("single-stepped over ", packets, " packets of ", std::string(scenario_name),
+                   ", scaled");
+  const auto row = [&](const char* what, uint64_t count) {
     return Row{.name = kName,
-               .unit = unit,
+               .unit = absl::StrCat(what, " /1e6 ", packets_are),
                .value = static_cast<double>(count) * 1e6 / packets,
                .goal = {.most = 0},
                .note = note};
   };
-  return {row("allocations /1e6 packets", steps.allocations),
-          row("system calls /1e6 packets", steps.system_calls),
-          row("locked instr. /1e6 packets", steps.locked)};
+  return {row("allocations", steps.allocations),
+          row("system calls", steps.system_calls),
+          row("locked instr.", steps.locked)};
 }
 
 std::vector<Row> ColdLines(std::string_view scenario_name, const std::string& what) {
@@ -70,12 +73,13 @@ std::vector<Row> ColdLines(std::string_view scenario_name, const std::string& wh
   return {row("code", steps.code_lines), row("data", steps.data_lines)};
 }
 
-Row Tail(const Measurement& measurement, std::string_view scenario_name, const std::string& what) {
+Row Tail(const Measurement& measurement, std::string_view scenario_name, const std::string& what,
+         double goal) {
   constexpr char kName[] = "tail_instructions";
   const uint32_t operations = measurement.quick ? 100 : 10'000;
   const std::string unit = absl::StrCat("most / median, ", what);
   auto scenario = MakeScenario(scenario_name, 1);
-  if (!scenario.ok()) return Unmeasured(kName, unit, {.most = 2}, scenario.status());
+  if (!scenario.ok()) return Unmeasured(kName, unit, {.most = goal}, scenario.status());
   Warm(**scenario);
   Stepper stepper;
   std::vector<double> counts;
@@ -88,7 +92,7 @@ Row Tail(const Measurement& measurement, std::string_view scenario_name, const s
   return {.name = kName,
           .unit = unit,
           .value = most / median,
-          .goal = {.most = 2},
+          .goal = {.most = goal},
           .note = absl::StrCat("most ", most, ", median ", median, " of ", operations,
                                " operations, single-stepped")};
 }
@@ -96,13 +100,21 @@ Row Tail(const Measurement& measurement, std::string_view scenario_name, const s
 }  // namespace
 
 std::vector<Row> SteppedRows(const Measurement& measurement) {
-  std::vector<Row> rows = SteadyState(measurement);
+  constexpr double kUdpTail = 2, kTcpTail = 3;
+  std::vector<Row> rows = SteadyState(measurement, "udp_echo", "packets");
+  for (Row& row : SteadyState(measurement, "tcp_pingpong", "TCP packets")) {
+    rows.push_back(std::move(row));
+  }
   for (const auto& [scenario, what] : {std::pair("udp_tx_post", "one send"),
-                                       std::pair("udp_rx_one", "one receive")}) {
+                                       std::pair("udp_rx_one", "one receive"),
+                                       std::pair("tcp_send_small", "one TCP send"),
+                                       std::pair("tcp_rx_one", "one TCP receive")}) {
     for (Row& row : ColdLines(scenario, what)) rows.push_back(std::move(row));
   }
-  rows.push_back(Tail(measurement, "udp_tx_post", "UDP send"));
-  rows.push_back(Tail(measurement, "udp_rx_one", "UDP receive"));
+  rows.push_back(Tail(measurement, "udp_tx_post", "UDP send", kUdpTail));
+  rows.push_back(Tail(measurement, "udp_rx_one", "UDP receive", kUdpTail));
+  rows.push_back(Tail(measurement, "tcp_send_small", "TCP send", kTcpTail));
+  rows.push_back(Tail(measurement, "tcp_rx_one", "TCP receive", kTcpTail));
   return rows;
 }
 

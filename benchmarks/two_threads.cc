@@ -3,9 +3,6 @@
 // Rows of two threads: rtt_two_cores and control_stall. Times of the best try, for another thread
 // of the machine may have had one of the cores.
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -24,6 +21,7 @@
 #include "benchmarks/null_device.h"
 #include "benchmarks/ring_rig.h"
 #include "benchmarks/timing.h"
+#include "benchmarks/two_cores.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/wire/link.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -37,65 +35,6 @@ constexpr uint32_t kGroups = 300;
 constexpr uint32_t kSockets = 100;
 constexpr uint32_t kGroupBase = 0xef010000;  // 239.1.0.0
 constexpr uint16_t kFirstPort = 10'000;
-
-// Binds the calling thread to one core until the end of the scope.
-class Pinned {
- public:
-  explicit Pinned(int core) {
-    sched_getaffinity(0, sizeof(before_), &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    sched_setaffinity(0, sizeof(one), &one);
-  }
-  ~Pinned() { sched_setaffinity(0, sizeof(before_), &before_); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-
- private:
-  cpu_set_t before_;
-};
-
-// A thread on core 1 that runs `work` over and over until this goes.
-class Spinner {
- public:
-  template <typename Work>
-  explicit Spinner(Work work)
-      : thread_([this, work] {
-          const Pinned pinned(1);
-          while (!stop_.load(std::memory_order_relaxed)) work();
-        }) {}
-  ~Spinner() {
-    stop_.store(true, std::memory_order_relaxed);
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
-// Nanoseconds for a line to go to the other core and come back.
-double CacheLineRoundTrip(uint32_t rounds, double ticks_per_ns) {
-  struct alignas(128) Line {
-    std::atomic<uint32_t> value{0};
-  };
-  Line there, back;
-  const Spinner echo([&] {
-    const uint32_t value = there.value.load(std::memory_order_acquire);
-    if (value != back.value.load(std::memory_order_relaxed)) {
-      back.value.store(value, std::memory_order_release);
-    }
-  });
-  const Pinned pinned(0);
-  const uint64_t start = ReadTicks();
-  for (uint32_t i = 1; i <= rounds; ++i) {
-    there.value.store(i, std::memory_order_release);
-    while (back.value.load(std::memory_order_acquire) != i) {
-    }
-  }
-  return static_cast<double>(ReadTicks() - start) / ticks_per_ns / rounds;
-}
 
 // Nanoseconds from a send to the answer at hand, both rings here, both devices on another core.
 double EchoNs(RingRig& client, RingRig& server, uint32_t rounds, double ticks_per_ns) {

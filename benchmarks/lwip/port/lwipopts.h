@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lwIP's settings as a peer: its leanest UDP over Ethernet, one thread, no system, no checksums
-// (ours are the NIC's).
+// lwIP's settings as a peer: its leanest UDP and TCP over Ethernet, one thread, no system, no
+// checksums (ours are the NIC's); of TCP's options MSS alone, as it comes.
 //
 // Spec: lwIP's doxygen, "Configuration options".
 
@@ -12,7 +12,7 @@
 #define SYS_LIGHTWEIGHT_PROT 0
 #define LWIP_NETCONN 0
 #define LWIP_SOCKET 0
-#define LWIP_TCP 0
+#define LWIP_TCP 1
 #define LWIP_UDP 1
 #define LWIP_ICMP 1
 #define LWIP_RAW 0
@@ -28,10 +28,19 @@
 
 #define CHECKSUM_GEN_IP 0
 #define CHECKSUM_GEN_UDP 0
+#define CHECKSUM_GEN_TCP 0
 #define CHECKSUM_GEN_ICMP 0
 #define CHECKSUM_CHECK_IP 0
 #define CHECKSUM_CHECK_UDP 0
+#define CHECKSUM_CHECK_TCP 0
 #define CHECKSUM_CHECK_ICMP 0
+
+#define TCP_MSS 1460
+#define TCP_WND (44 * TCP_MSS)
+#define TCP_SND_BUF (44 * TCP_MSS)
+#define TCP_SND_QUEUELEN 128
+#define MEMP_NUM_TCP_SEG 256
+#define MEMP_NUM_TCP_PCB 64
 
 #define MEM_ALIGNMENT 8
 #define MEM_SIZE (256 * 1024)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "instance.h"
 #include "lwip/etharp.h"
 #include "lwip/init.h"
 #include "lwip/netif.h"
@@ -13,6 +14,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_FRAME 1514  // Of this interface; PBUF_POOL_BUFSIZE is longer.
+#define MAX_WAITING 64  // Frames; a power of two.
 
 static struct netif interface;
 static struct udp_pcb* socket;
@@ -20,6 +22,13 @@ static XtremeLwipWire transmit;
 static int echoes;
 static uint64_t received;
 static uint8_t frame[MAX_FRAME];
+
+// Frames that wait for XtremeLwipNextFrame, by free-running indices.
+static uint8_t waiting[MAX_WAITING][MAX_FRAME];
+static uint16_t lengths[MAX_WAITING];
+static uint32_t first_waiting, end_waiting;
+
+struct Instance instance;
 
 u32_t sys_now(void) { return 0; }
 
@@ -33,13 +42,25 @@ static ip4_addr_t Address(uint32_t host_order) {
 static err_t Output(struct netif* netif, struct pbuf* p) {
   (void)netif;
   const uint16_t length = p->tot_len;
+  if (transmit == NULL && end_waiting - first_waiting == MAX_WAITING) return ERR_MEM;
+  uint8_t* to = transmit == NULL ? waiting[end_waiting % MAX_WAITING] : frame;
   if (p->len == length) {
-    memcpy(frame, p->payload, length);
+    memcpy(to, p->payload, length);
   } else {
-    pbuf_copy_partial(p, frame, length, 0);
+    pbuf_copy_partial(p, to, length, 0);
   }
-  transmit(frame, length);
+  if (transmit == NULL) {
+    lengths[end_waiting++ % MAX_WAITING] = length;
+  } else {
+    transmit(to, length);
+  }
   return ERR_OK;
+}
+
+EXPORT const uint8_t* XtremeLwipNextFrame(uint16_t* length) {
+  if (first_waiting == end_waiting) return NULL;
+  *length = lengths[first_waiting % MAX_WAITING];
+  return waiting[first_waiting++ % MAX_WAITING];
 }
 
 static err_t Initialise(struct netif* netif) {
@@ -79,6 +100,8 @@ EXPORT int XtremeLwipOpenHost(const struct XtremeLwipHost* us, const struct Xtre
   const ip4_addr_t mask = Address(0xffffff00);
   const ip4_addr_t gateway = Address(0);
   const ip4_addr_t other = Address(peer->address);
+  const struct Instance who = {address, other, us->port, peer->port};
+  instance = who;
   if (netif_add(&interface, &address, &mask, &gateway, NULL, Initialise, ethernet_input) == NULL) {
     return -1;
   }

@@ -19,7 +19,7 @@ struct XtremeLwipHost {
 };
 
 // Brings the interface up with a UDP socket bound to our port and connected to the peer, whose MAC
-// address is known. `echo`: datagrams are sent back. 0, or not.
+// address is known. `echo`: datagrams are sent back. `wire` NULL: see stream.h. 0, or not.
 typedef int (*XtremeLwipOpen)(const struct XtremeLwipHost* us, const struct XtremeLwipHost* peer,
                               int echo, XtremeLwipWire wire);
 // Sends a datagram of `length` bytes at `payload`. 0, or not.
