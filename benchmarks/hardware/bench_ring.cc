@@ -139,16 +139,19 @@ uint64_t BenchRing::Counter(const std::string& scope, const std::string& name) c
 
 namespace {
 
-void Burst(UdpSocket* socket, const xtreme_address& to, uint32_t count) {
+// A full queue empties in microseconds, but its device may be software that waits for a processor:
+// what is refused for longer is given up.
+void Burst(const Ring& ring, UdpSocket* socket, const xtreme_address& to, uint32_t count) {
   const std::vector<uint8_t> bytes(kBurstBytes, 0x5A);
-  // A full queue empties in microseconds; what is refused for longer is given up.
   for (uint32_t i = 0; i < count; ++i) {
-    int tries = 0;
-    while (static_cast<int>(socket->SendTo(to, bytes)) < 0 && tries < 100'000) ++tries;
+    const int64_t end_ns = ring.now_ns() + kAnswerNs;
+    while (static_cast<int>(socket->SendTo(to, bytes)) < 0 && ring.now_ns() < end_ns) {
+    }
   }
 }
 
-void Obey(const Completion& completion, UdpSocket* socket, const xtreme_address& group) {
+void Obey(const Ring& ring, const Completion& completion, UdpSocket* socket,
+          const xtreme_address& group) {
   std::vector<uint8_t> bytes(completion.length);
   bytes.resize(xtreme_copy_out(&completion, bytes.data(), bytes.size()));
   Command command;
@@ -157,7 +160,8 @@ void Obey(const Completion& completion, UdpSocket* socket, const xtreme_address&
     socket->SendTo(completion.source(), bytes);
     return;
   }
-  Burst(socket, command.kind == Command::kGroupBurst ? group : completion.source(), command.count);
+  Burst(ring, socket, command.kind == Command::kGroupBurst ? group : completion.source(),
+        command.count);
 }
 
 void TellReady() {
@@ -188,7 +192,7 @@ int Serve(const std::string& interface, uint64_t seconds) {
       const bool opened = completion.kind() == kOpDone;
       if (opened && completion.status != 0) return Fail("the socket was not opened");
       if (opened) TellReady();
-      if (completion.kind() == kPacket) Obey(completion, &*socket, *group);
+      if (completion.kind() == kPacket) Obey(*ring, completion, &*socket, *group);
     }
   }
   return 0;
