@@ -7,6 +7,7 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <optional>
@@ -125,6 +126,30 @@ ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const 
       socket.Send({.from = parts, .flags = flags, .to = endpoint ? &*endpoint : nullptr});
   if (sent == -EPIPE && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
   return sent;
+}
+
+// A file read and sent in parts: a ring sends bytes, not pages of the kernel. Where it goes on is
+// behind what was sent, as with the kernel's.
+ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
+  if (socket.path() != sockets::Path::kOffloaded) return kAskKernel;
+  std::array<uint8_t, 32'768> bytes;
+  const off_t start = offset != nullptr ? *offset : lseek(in, 0, SEEK_CUR);
+  if (start < 0) return -EINVAL;
+  ssize_t done = 0;
+  ssize_t result = 0;
+  while (static_cast<size_t>(done) < count) {
+    const size_t most = std::min(bytes.size(), count - static_cast<size_t>(done));
+    const ssize_t got = pread(in, bytes.data(), most, start + done);
+    result = got < 0 ? -errno : got;
+    if (result <= 0) break;
+    const iovec part{.iov_base = bytes.data(), .iov_len = static_cast<size_t>(got)};
+    result = SendFrom(socket, {&part, 1}, 0, nullptr, 0);
+    if (result > 0) done += result;
+    if (result < got) break;
+  }
+  if (offset != nullptr) *offset = start + done;
+  if (offset == nullptr && done > 0) lseek(in, start + done, SEEK_SET);
+  return done > 0 ? done : result;
 }
 
 // Control messages of a send change where it goes: the kernel's socket has the same name.
@@ -267,6 +292,18 @@ XTREME_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
     messages[i].msg_len = static_cast<unsigned>(sent);
   }
   return static_cast<int>(count);
+}
+
+XTREME_CALL ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
+  if (const auto ours = Ours(out)) {
+    const ssize_t sent = xtreme::preload::SendFile(*ours, in, offset, count);
+    if (sent != kAskKernel) return Result(sent);
+  }
+  return Kernel().sendfile(out, in, offset, count);
+}
+
+XTREME_CALL ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
+  return sendfile(out, in, offset, count);
 }
 
 // --- What _FORTIFY_SOURCE makes of them: the size of the buffer is checked first ----------------

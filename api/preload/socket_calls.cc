@@ -19,7 +19,8 @@ using xtreme::sockets::Socket;
 
 XTREME_CALL int socket(int domain, int type, int protocol) noexcept {
   const int fd = Kernel().socket(domain, type, protocol);
-  if (fd < 0 || domain != AF_INET || xtreme::sockets::Passage::Inside()) return fd;
+  if (xtreme::sockets::Passage::Inside()) return xtreme::sockets::HighDescriptor(fd);
+  if (fd < 0 || domain != AF_INET) return fd;
   const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
   const bool datagrams = kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP);
   const bool stream = kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
@@ -65,6 +66,7 @@ XTREME_CALL int getpeername(int fd, sockaddr* address, socklen_t* length) noexce
 // From the ring, else from the kernel; a listener that blocks waits for both.
 XTREME_CALL int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   const auto ours = Ours(fd);
+  if (ours != nullptr && ours->path() == Path::kUndecided) ours->Decide();
   if (ours == nullptr || !ours->listening()) return Kernel().accept4(fd, address, length, flags);
   if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return Result(-EINVAL);
   for (;;) {

@@ -51,15 +51,13 @@ int NewSet(int fd) {
   return fd;
 }
 
-// What an item of a set stands for; null: the kernel's.
-std::shared_ptr<sockets::Pollable> Target(int fd) {
+// What an item of a set stands for; null: the kernel's. `polls`: it is to be polled from here on.
+std::shared_ptr<sockets::Pollable> Target(int fd, bool polls) {
   if (!Faces().descriptors().Has(fd)) return nullptr;
   auto meaning = Faces().descriptors().Find(fd);
   if (meaning.socket == nullptr) return meaning.epoll;
-  meaning.socket->TakeByCalls();
-  if (meaning.socket->path() == sockets::Path::kUndecided && meaning.socket->bound()) {
-    meaning.socket->Decide();
-  }
+  if (polls) meaning.socket->TakeByCalls();
+  if (polls && meaning.socket->path() == sockets::Path::kUndecided) meaning.socket->Decide();
   return meaning.socket;
 }
 
@@ -137,7 +135,8 @@ XTREME_CALL int epoll_ctl(int set, int operation, int fd, epoll_event* event) no
   const auto ours = OurSet(set);
   if (ours == nullptr) return Kernel().epoll_ctl(set, operation, fd, event);
   if (set == fd) return Result(-EINVAL);
-  return Result(ours->Control(operation, fd, event, xtreme::preload::Target(fd)));
+  const bool polls = operation != EPOLL_CTL_DEL;
+  return Result(ours->Control(operation, fd, event, xtreme::preload::Target(fd, polls)));
 }
 
 XTREME_CALL int epoll_pwait(int set, epoll_event* events, int most, int timeout,

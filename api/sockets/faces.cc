@@ -42,6 +42,8 @@ Faces::Faces() {
     wrong_ = settings_.config_file + ":" + wrong;
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   }
+  pthread_atfork([] { Faces::The().Fork(); }, [] { Faces::The().setup().unlock(); },
+                 [] { Faces::The().Forked(); });
 }
 
 bool Faces::enabled() {
@@ -63,8 +65,6 @@ void Faces::Begin() {
     return;
   }
   enabled_.store(true, std::memory_order_relaxed);
-  pthread_atfork([] { Faces::The().setup().lock(); }, [] { Faces::The().setup().unlock(); },
-                 [] { Faces::The().Forked(); });
   Log(LogLevel::kInfo, "Xtreme, process {}: {} RDMA device(s), {} rules", getpid(), count,
       rules_.size());
   for (const std::string& line : DescribeSettings(settings_)) Log(LogLevel::kInfo, "{}", line);
@@ -154,13 +154,26 @@ void Faces::End() {
   for (RingDoor* door : doors()) door->CloseForExit();
 }
 
+void Faces::Fork() {
+  setup_.lock();
+  descriptors_.ForEach([](int, const Descriptors::Meaning& meaning) {
+    if (meaning.socket != nullptr) meaning.socket->BecomeShared();
+  });
+}
+
 void Faces::Forked() {
-  setup_.unlock();
-  // Not destroyed: what they are made of is the parent's.
+  // Anew: it is locked by a thread of the parent's, and a recursive mutex knows its owner.
+  std::construct_at(&setup_);
+  bool had_rings = false;
   for (auto& [interface, place] : places_) {
-    [[maybe_unused]] RingDoor* const of_parent = place.door.release();
+    if (place.door == nullptr) continue;
+    had_rings = true;
+    // Not destroyed: what it is made of is the parent's.
+    RingDoor* const of_parent = place.door.release();
+    of_parent->Abandon();
   }
   places_.clear();
+  if (!had_rings) return;
   enabled_.store(false, std::memory_order_relaxed);
   off_.store(true, std::memory_order_relaxed);
   descriptors_.ForEach([this](int fd, const Descriptors::Meaning& meaning) {

@@ -61,8 +61,11 @@ class Faces {
   // The process ends.
   void End();
 
-  // In a child after fork(), with `setup` taken before it: rings are the parent's, and so are the
-  // sockets on them; what the child opens is the kernel's.
+  // Before fork().
+  void Fork();
+  // In a child after fork(), with `setup` taken before it: a parent's rings stay its own, and so do
+  // the connections on them; what the child opens is then the kernel's. If the parent had none, the
+  // child may have its own.
   void Forked();
 
  private:

@@ -3,6 +3,10 @@
 #include "api/sockets/kernel_calls.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 
 namespace xtreme::sockets {
 namespace {
@@ -40,6 +44,17 @@ KernelCalls FindAll() {
 const KernelCalls& Kernel() {
   static const KernelCalls calls = FindAll();
   return calls;
+}
+
+int HighDescriptor(int fd) {
+  constexpr rlim_t kAbove = FD_SETSIZE / 2;
+  rlimit limit{};
+  if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return fd;
+  const rlim_t above = std::min(kAbove, limit.rlim_cur / 4 * 3);
+  const int high = Kernel().fcntl(fd, F_DUPFD_CLOEXEC, static_cast<int>(above));
+  if (high < 0) return fd;
+  Kernel().close(fd);
+  return high;
 }
 
 }  // namespace xtreme::sockets

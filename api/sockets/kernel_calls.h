@@ -71,6 +71,10 @@ struct KernelCalls {
 // Those behind this library in the order of the program's libraries.
 const KernelCalls& Kernel();
 
+// `fd`, or a copy above those that programs use, in its place: programs size tables by the numbers
+// they expect. Within select()'s 1,024, by which libraries below us wait. -1 stays -1.
+int HighDescriptor(int fd);
+
 // While one stands, the calls of this thread are the kernel's.
 class Passage {
  public:

@@ -61,7 +61,7 @@ class Looks {
   static std::shared_ptr<Pollable> Find(Faces& faces, int fd) {
     if (auto socket = faces.descriptors().FindSocket(fd)) {
       socket->TakeByCalls();
-      if (socket->path() == Path::kUndecided && socket->bound()) socket->Decide();
+      if (socket->path() == Path::kUndecided) socket->Decide();
       if (socket->path() == Path::kOffloaded) return socket;
     }
     return faces.descriptors().FindEpoll(fd);

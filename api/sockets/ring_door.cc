@@ -98,8 +98,15 @@ void RingDoor::Progress() {
 }
 
 void RingDoor::EndLingering() {
-  for (const engine::Handle listener : lingering_) ring_->tcp().Detach(listener);
+  for (const auto& [listener, claim] : lingering_) {
+    ring_->tcp().Detach(listener);
+    Kernel().close(claim);
+  }
   lingering_.clear();
+}
+
+void RingDoor::Abandon() {
+  for (const Lingering& each : lingering_) Kernel().close(each.claim);
 }
 
 bool RingDoor::TryProgress() {

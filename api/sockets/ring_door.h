@@ -77,10 +77,12 @@ class RingDoor {
   void Forget(engine::Handle handle, Socket* socket);
 
   // A listener that the program closed: its connections receive by its rule, so it stays until they
-  // have ended, and resets whoever connects meanwhile.
-  void Linger(engine::Handle listener) { lingering_.push_back(listener); }
+  // have ended, and resets whoever connects meanwhile. `claim`: as ClaimListener(), until then.
+  void Linger(engine::Handle listener, int claim) { lingering_.push_back({listener, claim}); }
   // Ends those now.
   void EndLingering();
+  // In a child after fork(), instead of a destructor: the ring is the parent's.
+  void Abandon();
 
   // What sockets whose packets are completions have to tell, in order; takes up to `most` of
   // `socket`'s, or of every socket's if null.
@@ -112,6 +114,10 @@ class RingDoor {
     uint64_t cookie;
     engine::Outcome outcome;
   };
+  struct Lingering {
+    engine::Handle listener;
+    int claim;
+  };
 
   RingDoor() = default;
   void Enter();
@@ -138,7 +144,7 @@ class RingDoor {
   std::unordered_map<engine::Handle, Socket*> sockets_;
   std::deque<Happening> happenings_;
   std::vector<Done> done_;
-  std::vector<engine::Handle> lingering_;
+  std::vector<Lingering> lingering_;
 };
 
 }  // namespace xtreme::sockets

@@ -100,7 +100,7 @@ class Socket final : public Pollable {
 
   // --- The path (socket_path.cc) ---
 
-  // Decides, if that can be done now: a bound or connected socket.
+  // Decides, if that can be done now: a bound or connected datagram socket, a listener.
   void Decide();
   // For good; `reason` is kept and logged. What waited in the ring's queue is lost to it.
   void LeaveToKernel(const std::string& reason);
@@ -108,8 +108,10 @@ class Socket final : public Pollable {
   const std::string& reason() const { return reason_; }
   // The last descriptor is being closed.
   void Close();
-  // In a child after fork(): the ring is the parent's, and every call but close() fails with
-  // EOPNOTSUPP.
+  // Before fork(): the child will have the kernel's socket, too.
+  void BecomeShared();
+  // In a child after fork(), of a socket on a ring, which is the parent's: datagrams are the
+  // kernel's from here on; every call on a connection but close() fails with EOPNOTSUPP.
   void BecomeParents();
 
   // --- Data (socket_receive.cc, socket_send.cc); kAskKernel: it is not offloaded ---
@@ -216,6 +218,8 @@ class Socket final : public Pollable {
   int ConnectStream(const sockaddr_in& peer);
   int WaitForConnect();
   RingDoor* DoorForStream(std::string* why);
+  void ServeListener();
+  void EndClaim();
   void OpenListener(RingDoor* door);
   void OnAccepted(const engine::Completion& completion);
   void CopyStreamSettings();

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
@@ -51,12 +52,18 @@ Socket::Socket(Faces* faces, int fd, int type, bool nonblocking)
   if (type == SOCK_STREAM) stream_ = std::make_unique<Stream>();
 }
 
-Socket::~Socket() = default;
+Socket::~Socket() { EndClaim(); }
+
+void Socket::EndClaim() {
+  if (stream_ == nullptr || stream_->claim < 0) return;
+  Kernel().close(std::exchange(stream_->claim, -1));
+}
 
 void Socket::Decide() {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
-  // A stream is decided when it listens or connects.
-  if (path() == Path::kUndecided && stream_ == nullptr) DecideLocked();
+  if (path() != Path::kUndecided) return;
+  if (stream_ == nullptr && bound_) DecideLocked();
+  if (stream_ != nullptr && stream_->state == Stream::State::kOffered) ServeListener();
 }
 
 // Reasons that no ring can change; "": none.
@@ -152,6 +159,7 @@ void Socket::LeaveToKernelLocked(const std::string& reason) {
   if (path() == Path::kKernel) return;
   reason_ = reason;
   TakeDown();
+  EndClaim();
   path_.store(Path::kKernel, std::memory_order_release);
   faces_->CountLeft(reason);
   Log(LogLevel::kDetails, "fd {} is left to the kernel: {}", fd_, reason);
@@ -184,6 +192,8 @@ void Socket::TakeDown() {
 
 void Socket::Close() {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  // Others may listen here again, whatever of this process still has the kernel's socket.
+  if (listening() && !stream_->shared) Kernel().shutdown(fd_, SHUT_RDWR);
   TakeDown();
   path_.store(Path::kKernel, std::memory_order_release);
   // A sleeper looks, and finds it gone.
@@ -191,11 +201,17 @@ void Socket::Close() {
   SayGone();
 }
 
+void Socket::BecomeShared() {
+  if (stream_ != nullptr) stream_->shared = true;
+}
+
 void Socket::BecomeParents() {
   door_.store(nullptr);
   queue_.clear();
   held_.clear();
-  path_.store(Path::kParents);
+  path_.store(stream_ == nullptr ? Path::kKernel : Path::kParents);
+  // The name is the parent's as long as anybody has it.
+  EndClaim();
 }
 
 void Socket::TakeByCalls() {

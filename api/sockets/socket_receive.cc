@@ -140,7 +140,7 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
 }
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
-  if (path() == Path::kUndecided && bound_) Decide();
+  if (path() == Path::kUndecided && stream_ == nullptr) Decide();
   if (path() == Path::kParents) return -EOPNOTSUPP;
   if (path() != Path::kOffloaded) return kAskKernel;
   if (stream_ != nullptr) return ReceiveBytes(request);
@@ -172,7 +172,7 @@ ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events,
 }
 
 int Socket::ReadableBytes() {
-  if (path() == Path::kUndecided && bound_) Decide();
+  if (path() == Path::kUndecided && stream_ == nullptr) Decide();
   RingDoor* const ring = door();
   if (ring == nullptr) return kAskKernel;
   const RingDoor::Entry entry(ring);
@@ -185,6 +185,7 @@ int Socket::ReadableBytes() {
 
 int Socket::Shutdown(int how) {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (listening()) LeaveToKernelLocked("shutdown() of a listener");
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd_, how) == 0 ? 0 : -errno;
   RingDoor* const ring = door();

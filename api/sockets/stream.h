@@ -3,11 +3,12 @@
 // Stream: what a socket of the program has beyond a datagram socket's when it is a connection or a
 // listener of a ring.
 //
-// Threads: inside the ring's door.
+// Threads: inside the ring's door; `state` is read anywhere.
 
 #ifndef XTREME_API_SOCKETS_STREAM_H_
 #define XTREME_API_SOCKETS_STREAM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -17,13 +18,16 @@ namespace xtreme::sockets {
 class Socket;
 
 struct Stream {
-  enum class State : uint8_t { kIdle, kListening, kConnecting, kConnected, kEnded };
+  // kOffered: listens in the kernel; goes to the ring of the process that first accepts or polls.
+  enum class State : uint8_t { kIdle, kOffered, kListening, kConnecting, kConnected, kEnded };
 
-  State state = State::kIdle;
+  std::atomic<State> state{State::kIdle};
   bool established = false;   // It was, at some time.
   bool peer_closed = false;   // FIN came, after what is queued.
   bool writable = true;       // No send was refused since there was space.
   int backlog = 128;
+  int claim = -1;             // Of a listener: as ClaimListener().
+  bool shared = false;        // Of a listener: another process has the kernel's socket, too.
   std::deque<std::shared_ptr<Socket>> accepted;  // Of a listener, not handed out yet.
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "api/sockets/kernel_calls.h"
@@ -223,9 +224,7 @@ void Socket::CloseStream(RingDoor* ring) {
   if (resets && stream_->state == Stream::State::kConnected) {
     tcp.Abort(handle_);
   } else if (listening()) {
-    // Others may listen here again, whatever still has the kernel's socket.
-    Kernel().shutdown(fd_, SHUT_RDWR);
-    ring->Linger(handle_);
+    ring->Linger(handle_, std::exchange(stream_->claim, -1));
   } else {
     tcp.Detach(handle_);
   }

@@ -2,9 +2,12 @@
 //
 // Listening, accepting and connecting. A listener listens on the kernel's side too: what comes by
 // loopback or by another interface is accepted there.
+// It goes to a ring with its first accept or poll, so that a worker that was forked after listen()
+// has it; of several processes that do so, the first.
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <cerrno>
@@ -12,6 +15,7 @@
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/listener_claim.h"
 #include "api/sockets/log.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
@@ -71,6 +75,7 @@ RingDoor* Socket::DoorForStream(std::string* why) {
 
 RingDoor* Socket::RingToBe() {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  Decide();
   if (stream_ == nullptr || !bound_ || path() != Path::kUndecided) return door();
   std::string why;
   return DoorForStream(&why);
@@ -85,14 +90,30 @@ int Socket::Listen(int backlog) {
   bound_ = true;
   LearnLocal();
   stream_->backlog = backlog < 1 ? 1 : backlog;
-  std::string why;
-  RingDoor* const ring = DoorForStream(&why);
-  if (ring == nullptr) {
-    LeaveToKernelLocked(why);
+  if (!faces_->enabled()) {
+    LeaveToKernelLocked("no RDMA device");
     return 0;
   }
-  OpenListener(ring);
+  stream_->state = Stream::State::kOffered;
+  if (taker_ == Taker::kCompletions) ServeListener();
   return 0;
+}
+
+// A connection that the kernel began is a stranger to the ring: with one, it goes on as it began.
+// Looked at when the ring is up, which takes a while, and once more when the rule stands.
+void Socket::ServeListener() {
+  stream_->state = Stream::State::kIdle;
+  stream_->claim = ClaimListener(local_);
+  if (stream_->claim < 0) return LeaveToKernelLocked("another process serves its address");
+  std::string why;
+  RingDoor* const ring = DoorForStream(&why);
+  if (ring == nullptr) return LeaveToKernelLocked(why);
+  constexpr const char* kTooLate = "connections came before it was first polled";
+  pollfd waits{.fd = fd_, .events = POLLIN};
+  if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
+  OpenListener(ring);
+  const bool begun = path() == Path::kOffloaded && Kernel().poll(&waits, 1, 0) == 1;
+  if (begun && local_.address != wire::Ipv4Address()) LeaveToKernelLocked(kTooLate);
 }
 
 void Socket::OpenListener(RingDoor* ring) {

@@ -112,6 +112,10 @@ class FacesTest : public ::testing::Test {
   std::unique_ptr<Program> StartOnKernel(const std::string& command) {
     return Start(*there_, command);
   }
+  // On our side, and without us.
+  std::unique_ptr<Program> StartBeside(const std::string& command) {
+    return Start(*here_, command);
+  }
 
  private:
   std::unique_ptr<Program> Start(const net::Namespace& space, const std::string& command) {

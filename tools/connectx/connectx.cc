@@ -131,6 +131,12 @@ absl::Status SoftwareConnectX::BuildPort(Port port, bool step) {
   return absl::OkStatus();
 }
 
+void SoftwareConnectX::ForgetAfterFork() {
+  SetBoundary(nullptr);
+  SysfsTree::ForgetAfterFork();
+  g_exists.store(false);
+}
+
 SoftwareConnectX::~SoftwareConnectX() {
   SetBoundary(nullptr);
   // Contexts first: they hold objects of the devices, which the thread serves until they are gone.

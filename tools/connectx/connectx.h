@@ -62,6 +62,10 @@ class SoftwareConnectX {
   // (memory, files, or no verbs library in the process).
   static absl::StatusOr<std::unique_ptr<SoftwareConnectX>> Create(Options options);
 
+  // In a child after fork(): what there is stays the parent's, and is never destroyed here; this
+  // process may create its own.
+  static void ForgetAfterFork();
+
   // Contexts that are still open are released; their descriptors are then good for nothing but
   // closing.
   ~SoftwareConnectX();

@@ -6,7 +6,9 @@
 // thread and its files go.
 // Thread: constructor and destructor of the library.
 
+#include <linux/netlink.h>
 #include <net/if.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,7 +20,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/preload/settings.h"
+#include "tools/connectx/uverbs/hook.h"
 #include "tools/connectx/wire/captured_wire.h"
 #include "tools/connectx/wire/link.h"
 #include "tools/connectx/wire/netif.h"
@@ -139,9 +144,6 @@ absl::Status AddDevices(Preloaded& preloaded, SoftwareConnectX::Options& options
 }
 
 absl::Status Start(Preloaded& preloaded) {
-  absl::StatusOr<Settings> settings = ReadSettings(environ);
-  if (!settings.ok()) return settings.status();
-  preloaded.settings = *std::move(settings);
   preloaded.owner = ::getpid();
   SoftwareConnectX::Options options{.mode = preloaded.settings.mode};
   if (!preloaded.settings.capture.empty()) {
@@ -181,13 +183,61 @@ void WriteCounters(const Preloaded& preloaded) {
   std::fclose(file);
 }
 
-__attribute__((constructor)) void StartWithProcess() {
-  g_preloaded = new Preloaded;
-  const absl::Status status = Start(*g_preloaded);
+// A program that was to run on a software device must not go on without it.
+void ExitUnless(const absl::Status& status) {
   if (status.ok()) return;
-  // A program that was to run on a software device must not go on without it.
   std::fprintf(stderr, "connectx: %s\n", status.ToString().c_str());
   std::_Exit(EXIT_FAILURE);
+}
+
+void StartDevices(const Settings& settings) {
+  g_preloaded = new Preloaded{.settings = settings};
+  ExitUnless(Start(*g_preloaded));
+}
+
+// In a child after fork(), which has no thread of the parent's devices: its own are made when it
+// first asks for one, which most children, about to execute something else, never do. Settings are
+// the parent's: servers clear their environment.
+class ChildsBoundary final : public Boundary {
+ public:
+  std::optional<int> Open(const char* path, int flags) override {
+    if (!IsDevice(path)) return std::nullopt;
+    StartDevices(g_preloaded->settings);
+    return CurrentBoundary()->Open(path, flags);
+  }
+  std::optional<int> Stat(const char* path, struct stat* out) override {
+    if (!IsDevice(path)) return std::nullopt;
+    StartDevices(g_preloaded->settings);
+    return CurrentBoundary()->Stat(path, out);
+  }
+  std::optional<int> Socket(int domain, int type, int protocol) override {
+    if (domain != AF_NETLINK || protocol != NETLINK_RDMA) return std::nullopt;
+    StartDevices(g_preloaded->settings);
+    return CurrentBoundary()->Socket(domain, type, protocol);
+  }
+  std::optional<int> Ioctl(int, unsigned long, void*) override { return std::nullopt; }
+  std::optional<intptr_t> Mmap(void*, size_t, int, int, int, off_t) override {
+    return std::nullopt;
+  }
+  void Close(int) override {}
+
+ private:
+  static bool IsDevice(std::string_view path) { return path.starts_with("/dev/infiniband/"); }
+};
+
+void BeginChild() {
+  static ChildsBoundary boundary;
+  // One that asked for none, forked by such a one, is the same again.
+  if (CurrentBoundary() == &boundary) return;
+  SoftwareConnectX::ForgetAfterFork();
+  SetBoundary(&boundary);
+}
+
+__attribute__((constructor)) void StartWithProcess() {
+  pthread_atfork(nullptr, nullptr, BeginChild);
+  const absl::StatusOr<Settings> settings = ReadSettings(environ);
+  ExitUnless(settings.status());
+  StartDevices(*settings);
 }
 
 __attribute__((destructor)) void StopWithProcess() {

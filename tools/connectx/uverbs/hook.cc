@@ -23,8 +23,6 @@ namespace {
 // Constant-initialised and trivially destroyed: library destructors may still call through it.
 std::atomic<Boundary*> g_boundary{nullptr};
 
-Boundary* CurrentBoundary() { return g_boundary.load(std::memory_order_acquire); }
-
 // The kernel's -errno as the C library shows it.
 int AsLibc(int result) {
   if (result >= 0) return result;
@@ -202,6 +200,8 @@ int PatchCallSlots() {
   ::dl_iterate_phdr(&PatchObject, &patched);
   return patched;
 }
+
+Boundary* CurrentBoundary() { return g_boundary.load(std::memory_order_acquire); }
 
 void SetBoundary(Boundary* boundary) { g_boundary.store(boundary, std::memory_order_release); }
 

@@ -45,6 +45,8 @@ int PatchCallSlots();
 // From here on hooked calls ask `boundary`; null: they go to the kernel. The caller makes sure that
 // no call is inside the old one.
 void SetBoundary(Boundary* boundary);
+// Null: none.
+Boundary* CurrentBoundary();
 
 }  // namespace xtreme::connectx
 

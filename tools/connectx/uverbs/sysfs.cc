@@ -107,6 +107,8 @@ absl::StatusOr<std::unique_ptr<SysfsTree>> SysfsTree::Create(
   return tree;
 }
 
+void SysfsTree::ForgetAfterFork() { ProcessRoot().clear(); }
+
 SysfsTree::~SysfsTree() {
   std::error_code error;
   fs::remove_all(root_, error);

@@ -33,6 +33,10 @@ class SysfsTree {
   SysfsTree(const SysfsTree&) = delete;
   SysfsTree& operator=(const SysfsTree&) = delete;
 
+  // In a child after fork(): the tree is the parent's, and this process may have another. Where
+  // libibverbs has read SYSFS_PATH already it goes on with the parent's files.
+  static void ForgetAfterFork();
+
   const std::string& root() const { return root_; }
 
   // Sets one port counter: `file` is "counters/NAME" or "hw_counters/NAME". A reader sees the old

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Debian's programs, unchanged, with libxtreme.so preloaded, each in the roles it has, against the
+// kernel on the other side; and seen, in the log, to be offloaded.
+
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/faces/program.h"
+
+namespace xtreme::faces {
+namespace {
+
+constexpr const char* kOffloaded = "offloaded on ours";
+constexpr const char* kDebug = "XTREME_LOG_LEVEL=debug";
+
+class ProgramsTest : public FacesTest {
+ protected:
+  // Fails the test if this machine has not got it: tools/install installs all of them.
+  void Needs(const std::string& program) {
+    for (const char* folder : {"/usr/bin/", "/usr/sbin/", "/bin/"}) {
+      if (access((folder + program).c_str(), X_OK) == 0) return;
+    }
+    FAIL() << program << " is not installed: run tools/install";
+  }
+  static std::string Temporary(const std::string& name) {
+    return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+  }
+  static std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(Temporary(name)) << text;
+    return Temporary(name);
+  }
+  // Until `port` is listened at: "-lt" or "-lu", `ours` or theirs. False: not within 5 s.
+  bool Listens(bool ours, const std::string& kind, int port) {
+    const std::string look = "ss -Hn " + kind + " sport = :" + std::to_string(port);
+    for (int tries = 0; tries < 250; ++tries) {
+      const auto asked = ours ? StartBeside(look) : StartOnKernel(look);
+      if (asked->Wait() == 0 && !asked->Output().empty()) return true;
+      usleep(20'000);
+    }
+    return false;
+  }
+  static bool IsOffloaded(const Program& program) {
+    return program.Output().find(kOffloaded) != std::string::npos;
+  }
+  // Files of 1 byte, 100 kB and 20 MB, and a page that names them.
+  std::string MakeFiles() {
+    const std::string folder = Temporary("files");
+    EXPECT_EQ(system(("mkdir -p " + folder + " && cd " + folder +
+                      " && head -c 1 /dev/urandom > one && head -c 100000 /dev/urandom > some && "
+                      "head -c 20000000 /dev/urandom > many && chmod -R a+rX .").c_str()),
+              0);
+    return folder;
+  }
+  // Gets all three and compares them.
+  std::string GetFiles(const std::string& from, const std::string& folder) {
+    return "/bin/sh -c 'for each in one some many; do curl -sS --max-time 15 " + from +
+           "/$each | cmp - " + folder + "/$each || exit 1; done; echo equal'";
+  }
+  std::string Nginx(const std::string& address, int workers, const std::string& folder) {
+    const std::string work = Temporary("nginx" + std::to_string(getpid()));
+    std::string paths;
+    for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
+      paths += std::string(kind) + "_temp_path " + work + kind + "; ";
+    }
+    return "nginx -e stderr -c " +
+           Write("nginx.conf", "user root; daemon off; worker_processes " +
+                                   std::to_string(workers) + "; error_log stderr; pid " + work +
+                                   "pid;\nevents { worker_connections 256; }\nhttp { access_log "
+                                   "off; sendfile on; tcp_nopush on; " +
+                                   paths + "server { listen " + address + ":8080; root " + folder +
+                                   "; } }\n");
+  }
+  std::string Redis(const std::string& address) {
+    // One program that goes by its name.
+    return "bash -c 'exec -a redis-server redis-check-rdb --bind " + address +
+           " --port 6379 --save \"\" --appendonly no --protected-mode no'";
+  }
+};
+
+// --- sockperf ---
+
+class SockperfTest : public ProgramsTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(SockperfTest, ServerIsOffloadedAndAnswers) {
+  Needs("sockperf");
+  const std::string at = std::string(" -i ") + kOurs + " -p 7000";
+  const auto server = StartOnXtreme("sockperf server" + at + GetParam(), kDebug);
+  ASSERT_TRUE(server->Says(kOffloaded)) << server->Output();
+  const auto client =
+      StartOnKernel("sockperf ping-pong -t 1 --mps=500 --data-integrity" + at + GetParam());
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_NE(client->Output().find("# dropped messages = 0;"), std::string::npos)
+      << client->Output();
+}
+
+TEST_P(SockperfTest, ClientIsOffloadedAndIsAnswered) {
+  Needs("sockperf");
+  const std::string at = std::string(" -i ") + kTheirs + " -p 7000";
+  const auto server = StartOnKernel("sockperf server" + at + GetParam());
+  ASSERT_TRUE(Listens(false, std::string(GetParam()).empty() ? "-lu" : "-lt", 7000));
+  const auto client =
+      StartOnXtreme("sockperf ping-pong -t 1 --mps=500 --data-integrity" + at + GetParam(), kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  EXPECT_NE(client->Output().find("# dropped messages = 0;"), std::string::npos)
+      << client->Output();
+}
+
+TEST_P(SockperfTest, ThroughputAndLoadFromTwoThreadsEnd) {
+  Needs("sockperf");
+  const std::string at = std::string(" -i ") + kTheirs + " -p 7000";
+  const auto server = StartOnKernel("sockperf server" + at + GetParam());
+  ASSERT_TRUE(Listens(false, std::string(GetParam()).empty() ? "-lu" : "-lt", 7000));
+  for (const char* way : {"throughput --mps=10000", "under-load --mps=1000"}) {
+    const auto client =
+        StartOnXtreme(std::string("sockperf ") + way + " -t 1" + at + GetParam(), kDebug);
+    EXPECT_EQ(client->Wait(), 0) << client->Output();
+    EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Protocols, SockperfTest, ::testing::Values("", " --tcp"),
+                         [](const auto& info) { return info.index == 0 ? "Udp" : "Tcp"; });
+
+// --- iperf3 ---
+
+class IperfTest : public ProgramsTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(IperfTest, BothRolesMoveBytes) {
+  Needs("iperf3");
+  const std::string ways = GetParam();
+  for (const bool serves : {true, false}) {
+    const std::string address = serves ? kOurs : kTheirs;
+    const std::string serve = "iperf3 -s -1 --forceflush -B " + address;
+    const auto server = serves ? StartOnXtreme(serve, kDebug) : StartOnKernel(serve);
+    // Who connects before it polls is the kernel's.
+    ASSERT_TRUE(serves ? server->Says(kOffloaded) : Listens(false, "-lt", 5201));
+    const std::string ask = "iperf3 -t 1 -c " + address + ways;
+    const auto client = serves ? StartOnKernel(ask) : StartOnXtreme(ask, kDebug);
+    EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+    EXPECT_NE(client->Output().find("iperf Done."), std::string::npos) << client->Output();
+    EXPECT_EQ(server->Wait(), 0) << server->Output();
+    EXPECT_TRUE(IsOffloaded(serves ? *server : *client));
+  }
+}
+
+std::string WayOfIperf(const ::testing::TestParamInfo<const char*>& way) {
+  constexpr const char* kNames[] = {"Out", "In", "FourOut", "FourIn", "Udp"};
+  return kNames[way.index];
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, IperfTest,
+                         ::testing::Values("", " -R", " -P 4", " -R -P 4", " -u -b 20M"),
+                         WayOfIperf);
+
+// --- HTTP ---
+
+TEST_F(ProgramsTest, WorkerOfNginxHasTheRingAndSendsFiles) {
+  Needs("nginx"), Needs("curl");
+  const std::string files = MakeFiles();
+  const auto server = StartOnXtreme(Nginx(kOurs, 1, files), kDebug);
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  const auto client = StartOnKernel(GetFiles(std::string("http://") + kOurs + ":8080", files));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(client->Output(), "equal\n") << server->Output();
+}
+
+TEST_F(ProgramsTest, OneOfTwoWorkersOfNginxHasTheRingAndTheOtherIsToldWhyNot) {
+  Needs("nginx"), Needs("wrk");
+  const std::string files = MakeFiles();
+  const auto server = StartOnXtreme(Nginx(kOurs, 2, files), kDebug);
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  ASSERT_TRUE(server->Says("left to the kernel: another process serves its address"))
+      << server->Output();
+  const auto load =
+      StartOnKernel(std::string("wrk -t 1 -c 10 -d 1 http://") + kOurs + ":8080/some");
+  EXPECT_EQ(load->Wait(), 0) << load->Output();
+  EXPECT_EQ(load->Output().find("Socket errors"), std::string::npos) << load->Output();
+  const auto client = StartOnKernel(GetFiles(std::string("http://") + kOurs + ":8080", files));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+}
+
+TEST_F(ProgramsTest, CurlIsOffloadedAndGetsWhatNginxHas) {
+  Needs("nginx"), Needs("curl");
+  const std::string files = MakeFiles();
+  const auto server = StartOnKernel(Nginx(kTheirs, 1, files));
+  ASSERT_TRUE(Listens(false, "-lt", 8080)) << server->Output();
+  const auto client =
+      StartOnXtreme(GetFiles(std::string("http://") + kTheirs + ":8080", files), kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  EXPECT_NE(client->Output().find("equal\n"), std::string::npos) << client->Output();
+}
+
+TEST_F(ProgramsTest, WrkIsOffloadedOnTwoThreads) {
+  Needs("nginx"), Needs("wrk");
+  const auto server = StartOnKernel(Nginx(kTheirs, 1, MakeFiles()));
+  ASSERT_TRUE(Listens(false, "-lt", 8080)) << server->Output();
+  const auto load = StartOnXtreme(
+      std::string("wrk -t 2 -c 40 -d 1 http://") + kTheirs + ":8080/one", kDebug);
+  EXPECT_EQ(load->Wait(), 0) << load->Output();
+  EXPECT_TRUE(IsOffloaded(*load)) << load->Output();
+  EXPECT_EQ(load->Output().find("Socket errors"), std::string::npos) << load->Output();
+  EXPECT_EQ(load->Output().find(" 0 requests"), std::string::npos) << load->Output();
+}
+
+TEST_F(ProgramsTest, HttpServerOfPythonServesCurl) {
+  Needs("python3"), Needs("curl");
+  const std::string files = MakeFiles();
+  const auto server = StartOnXtreme(
+      std::string("python3 -m http.server -b ") + kOurs + " -d " + files + " 8080", kDebug);
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  const auto client = StartOnKernel(GetFiles(std::string("http://") + kOurs + ":8080", files));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+}
+
+// --- Stores ---
+
+TEST_F(ProgramsTest, RedisServesItsBenchmark) {
+  Needs("redis-check-rdb"), Needs("redis-benchmark");
+  const auto server = StartOnXtreme(Redis(kOurs), kDebug);
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  const auto client = StartOnKernel(std::string("redis-benchmark -q -n 2000 -c 10 -P 4 -h ") +
+                                    kOurs + " -t set,get,lrange_100");
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_NE(client->Output().find("requests per second"), std::string::npos) << client->Output();
+}
+
+TEST_F(ProgramsTest, ClientsOfRedisAreOffloaded) {
+  Needs("redis-check-rdb"), Needs("redis-cli"), Needs("redis-benchmark");
+  const auto server = StartOnKernel(Redis(kTheirs));
+  ASSERT_TRUE(Listens(false, "-lt", 6379)) << server->Output();
+  const std::string at = std::string(" -h ") + kTheirs;
+  const auto load =
+      StartOnXtreme("redis-benchmark -q -n 2000 -c 10 -t set,get" + at, kDebug);
+  EXPECT_EQ(load->Wait(), 0) << load->Output();
+  EXPECT_TRUE(IsOffloaded(*load)) << load->Output();
+  const auto client = StartOnXtreme("redis-cli" + at + " set colour red", kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_NE(client->Output().find("OK\n"), std::string::npos) << client->Output();
+  EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+}
+
+TEST_F(ProgramsTest, ThreadsOfMemcachedShareARing) {
+  Needs("memcached"), Needs("python3");
+  const auto server =
+      StartOnXtreme(std::string("memcached -u root -t 2 -l ") + kOurs, kDebug);
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  const std::string script = Write("memcached.py", R"(
+import socket, sys
+connections = [socket.create_connection((sys.argv[1], 11211), timeout=5) for each in range(8)]
+def exact(c, wanted):
+    got = b''
+    while len(got) < len(wanted): got += c.recv(len(wanted) - len(got))
+    assert got == wanted, got
+for i in range(400):
+    c = connections[i % 8]
+    value = b'%d' % i * (1 + i * 17 % 3000)
+    c.sendall(b'set k%d 0 0 %d\r\n%s\r\n' % (i, len(value), value))
+    exact(c, b'STORED\r\n')
+    c = connections[(i + 3) % 8]
+    c.sendall(b'get k%d\r\n' % i)
+    exact(c, b'VALUE k%d 0 %d\r\n%s\r\nEND\r\n' % (i, len(value), value))
+)");
+  const auto client = StartOnKernel("python3 " + script + " " + kOurs);
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+}
+
+// --- netcat ---
+
+TEST_F(ProgramsTest, NetcatSendsAFile) {
+  Needs("nc");
+  const std::string files = MakeFiles();
+  const auto server = StartOnKernel("/bin/sh -c 'nc -N -l 10.9.0.2 7000 < /dev/null | cmp - " +
+                                    files + "/many && echo equal'");
+  ASSERT_TRUE(Listens(false, "-lt", 7000)) << server->Output();
+  const auto client =
+      StartOnXtreme("/bin/sh -c 'nc -N 10.9.0.2 7000 < " + files + "/many'", kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+  EXPECT_EQ(server->Output(), "equal\n");
+}
+
+// It sets SO_REUSEPORT, among whose sockets the kernel divides.
+TEST_F(ProgramsTest, ListeningNetcatIsTheKernelsAndReceivesAFile) {
+  Needs("nc");
+  const std::string files = MakeFiles();
+  const std::string got = Temporary("got");
+  const auto server =
+      StartOnXtreme("/bin/sh -c 'nc -N -l 10.9.0.1 7000 < /dev/null > " + got + "'", kDebug);
+  ASSERT_TRUE(Listens(true, "-lt", 7000)) << server->Output();
+  const auto client = StartOnKernel("/bin/sh -c 'nc -N 10.9.0.1 7000 < " + files + "/many'");
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+  EXPECT_NE(server->Output().find("left to the kernel: SO_REUSEPORT"), std::string::npos)
+      << server->Output();
+  EXPECT_EQ(system(("cmp " + got + " " + files + "/many").c_str()), 0);
+}
+
+// --- Without a card: as if we were not there ---
+
+TEST_F(ProgramsTest, WithoutADeviceServersServe) {
+  Needs("nginx"), Needs("curl"), Needs("redis-check-rdb"), Needs("redis-cli");
+  const std::string files = MakeFiles();
+  const auto web = StartWithoutDevice(Nginx(kOurs, 2, files));
+  const auto store = StartWithoutDevice(Redis(kOurs));
+  ASSERT_TRUE(Listens(true, "-lt", 8080)) << web->Output();
+  ASSERT_TRUE(Listens(true, "-lt", 6379)) << store->Output();
+  const auto got = StartOnKernel(GetFiles(std::string("http://") + kOurs + ":8080", files));
+  EXPECT_EQ(got->Wait(), 0) << got->Output() << web->Output();
+  const auto set = StartOnKernel(std::string("redis-cli -h ") + kOurs + " set colour red");
+  EXPECT_EQ(set->Wait(), 0) << set->Output() << store->Output();
+  EXPECT_EQ(set->Output(), "OK\n");
+  EXPECT_EQ(web->Output().find("XTREME"), std::string::npos) << web->Output();
+}
+
+TEST_F(ProgramsTest, WithoutADeviceClientsAreServed) {
+  Needs("nginx"), Needs("curl"), Needs("sockperf");
+  const std::string files = MakeFiles();
+  const auto web = StartOnKernel(Nginx(kTheirs, 1, files));
+  const auto echo = StartOnKernel("sockperf server -i 10.9.0.2 -p 7000");
+  ASSERT_TRUE(Listens(false, "-lt", 8080)) << web->Output();
+  ASSERT_TRUE(Listens(false, "-lu", 7000)) << echo->Output();
+  const auto got = StartWithoutDevice(GetFiles(std::string("http://") + kTheirs + ":8080", files));
+  EXPECT_EQ(got->Wait(), 0) << got->Output();
+  EXPECT_EQ(got->Output(), "equal\n");
+  const auto load = StartWithoutDevice("sockperf ping-pong -t 1 --mps=500 -i 10.9.0.2 -p 7000");
+  EXPECT_EQ(load->Wait(), 0) << load->Output();
+}
+
+}  // namespace
+}  // namespace xtreme::faces
