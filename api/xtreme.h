@@ -545,15 +545,18 @@ XTREME_API int xtreme_send_many(xtreme_socket socket, const xtreme_bytes* datagr
 /* ---- Prepared sends -------------------------------------------------------------------------- */
 
 /*
- * A datagram built ahead: headers, payload and what the NIC is told. Firing it is little more than
- * a store to the NIC. It is fired at most once until it is armed again, so that an order cannot
- * leave twice. It goes when it is discarded or its socket is closed.
+ * A datagram, or a stream's next bytes, built ahead: headers, payload and what the NIC is told.
+ * Firing it is little more than a store to the NIC. It is fired at most once until it is armed
+ * again, so that an order cannot leave twice. It goes when it is discarded or its socket is closed.
  */
 typedef struct xtreme_prepared { uint64_t value; } xtreme_prepared;
 
-/* Prepares a datagram to the socket's default destination, and arms it; `data` is copied.
- * -ENOTCONN: the socket has none. -EMSGSIZE: longer than a datagram. -ENOBUFS: 4,096 are
- * prepared. */
+/* Prepares a datagram to the socket's default destination, or bytes of a stream, which need not be
+ * established yet, and arms it; `data` is copied. Fired, a stream's leave behind all that was sent
+ * before, or are refused as by XTREME_NOW_OR_FAIL; armed, it takes a buffer of the ring, which
+ * keeps them until they are acknowledged. -ENOTCONN: no default destination; a listener. -EMSGSIZE:
+ * longer than a datagram, or than the stream's send queue. -EINVAL: a stream's, and no bytes.
+ * -ENOBUFS: 4,096 are prepared. */
 XTREME_API int xtreme_prepare(xtreme_socket socket, const void* data, size_t length,
                               xtreme_prepared* prepared);
 /* Changes `length` bytes of its payload from `offset` on, armed or not. -EINVAL: beyond its end. */

@@ -495,7 +495,7 @@ class Prepared {
     if (handle_.value != 0) xtreme_discard(handle_);
   }
 
-  static Result<Prepared> Make(const UdpSocket& socket, std::span<const uint8_t> bytes) {
+  static Result<Prepared> Make(const Socket& socket, std::span<const uint8_t> bytes) {
     Prepared prepared;
     const int code =
         xtreme_prepare(socket.handle(), bytes.data(), bytes.size(), &prepared.handle_);

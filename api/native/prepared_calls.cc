@@ -9,6 +9,7 @@
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::api {
@@ -48,7 +49,10 @@ int xtreme_prepare(xtreme_socket socket, const void* data, size_t length,
                    xtreme_prepared* prepared) {
   xtreme::engine::Ring* ring;
   if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
-  return ToResult(ring->udp().PrepareSend(socket.value, Bytes(data, length), &prepared->value));
+  const bool stream = xtreme::engine::IsTcp(socket.value);
+  return ToResult(
+      stream ? ring->tcp().PrepareSend(socket.value, Bytes(data, length), &prepared->value)
+             : ring->udp().PrepareSend(socket.value, Bytes(data, length), &prepared->value));
 }
 
 int xtreme_patch(xtreme_prepared prepared, size_t offset, const void* data, size_t length) {

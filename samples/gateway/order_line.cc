@@ -69,13 +69,12 @@ void OrderLine::Fire(char side, uint32_t price, int64_t tick_ns) {
     ++counters_.down;
     return;
   }
-  const trading::OrderSession::Packet& packet = orders_.Next(side, price);
-  const xtreme_send_result sent = socket_.Send(
-      packet, {.cookie = orders_.orders(), .now_or_fail = true, .want_wire = true});
-  if (sent < 0) {
+  const bool patched = order_.Patch(0, orders_.Next(side, price)).ok();
+  if (!patched || order_.Fire({.cookie = orders_.orders(), .want_wire = true}) < 0) {
     ++counters_.refused_sends;
     return;
   }
+  if (const auto armed = order_.Rearm(); !armed) news_ += armed.error().message + "\n";
   const int64_t now_ns = ring_->now_ns();
   session_.OnSent(now_ns);
   ticks_ns_.push_back(tick_ns);
@@ -104,6 +103,9 @@ void OrderLine::OnBytes(std::span<const uint8_t> bytes) {
 
 void OrderLine::OnLoggedIn() {
   ++counters_.connections;
+  auto order = xtreme::Prepared::Make(socket_, orders_.Next('B', 0));
+  if (order) order_ = *std::move(order);
+  if (!order) news_ += order.error().message + "\n";
   news_ += fmt::format("logged in; next message {}, {} orders not answered\n",
                        session_.next_sequence(), orders_.unanswered());
   orders_.Recover(ring_->now_ns() - options_.resend_ns,
@@ -151,12 +153,13 @@ void OrderLine::KeepAlive() {
     ++counters_.heartbeats;
     Send(trading::soup::Emit(trading::soup::Type::kClientHeartbeat));
   } else if (up()) {
-    socket_.Send(orders_.Next('B', 0), {.warm = true});
+    order_.Fire({.warm = true});
   }
   SetTimer(kKeepAlive, now_ns + kWarmNs);
 }
 
 void OrderLine::OnTerminated(const xtreme::Completion& end) {
+  order_ = {};
   socket_.Release();
   session_.Disconnect();
   if (ended_) return;

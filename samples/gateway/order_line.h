@@ -4,8 +4,9 @@
 // the session alive by the ring's timers, and reconnects: where the sequence stood, with the orders
 // of unknown fate sent again under their tokens.
 //
-// An order leaves at once or not at all. Its packet is built ahead, and now and then the way that
-// it takes is walked without sending (a warm send). Units: nanoseconds. Threads: the ring's owner.
+// An order leaves at once or not at all. It is a prepared send: built ahead down to the frame,
+// patched and fired; now and then the way that it takes is walked without sending (a warm send).
+// Units: nanoseconds. Threads: the ring's owner.
 
 #ifndef XTREME_SAMPLES_GATEWAY_ORDER_LINE_H_
 #define XTREME_SAMPLES_GATEWAY_ORDER_LINE_H_
@@ -78,6 +79,7 @@ class OrderLine {
   const Options options_;
   xtreme::Ring* const ring_;
   xtreme::TcpSocket socket_;
+  xtreme::Prepared order_;  // Of this connection, once it is logged in.
   trading::soup::ClientSession session_;
   trading::OrderSession orders_;
   std::vector<int64_t> ticks_ns_;  // By order.

@@ -122,7 +122,6 @@ void Pcb::EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now) {
 }
 
 std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) {
-  const Seq edge_before = rcv_edge_;
   const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
   const bool has_ack = (outgoing.flags & wire::kTcpAck) != 0;
   outgoing.window = WindowToOffer(is_syn);
@@ -136,18 +135,22 @@ std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) 
     if (FillOptions(outgoing, options)) outgoing.options = &options;
   }
   const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);
-  if (taken == Sink::Taken::kRefused) [[unlikely]] {
-    rcv_edge_ = edge_before;  // the peer was not told
-    return std::nullopt;
-  }
-  ++context_->counters.segments_out;
-  if (has_ack) {
-    last_ack_sent_ = rcv_nxt_;
-    Clear(kAckNow);
-    ack_deadline_ = base::kNever;
-    if (outgoing.options != nullptr) duplicate_.reset();
-  }
+  if (taken == Sink::Taken::kRefused) [[unlikely]] return std::nullopt;
+  OnOffered(outgoing);
   return taken;
+}
+
+// A segment left: what it says of this end the peer will know.
+void Pcb::OnOffered(const Outgoing& outgoing) {
+  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
+  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));
+  ++context_->counters.segments_out;
+  if ((outgoing.flags & wire::kTcpAck) == 0) return;
+  last_ack_sent_ = rcv_nxt_;
+  Clear(kAckNow);
+  ack_deadline_ = base::kNever;
+  if (outgoing.options != nullptr) duplicate_.reset();
 }
 
 // The options of a SYN, or selective acknowledgements; false when these find no room beside the
@@ -179,7 +182,7 @@ uint32_t Pcb::FreeWindow() const {
 
 // The window field. Its right edge never moves back, and moves on in steps worth a segment: the
 // receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
-uint16_t Pcb::WindowToOffer(bool is_syn) {
+uint16_t Pcb::WindowToOffer(bool is_syn) const {
   const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
   const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;
@@ -187,9 +190,7 @@ uint16_t Pcb::WindowToOffer(bool is_syn) {
   const uint32_t free = FreeWindow();
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
   if (free >= offered + step) window = std::max(floor_of_old, free >> scale);
-  window = std::min<uint32_t>(window, UINT16_MAX);
-  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (window << scale));
-  return static_cast<uint16_t>(window);
+  return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
 }
 
 // Whether the window opened by so much that the peer had better know at once.

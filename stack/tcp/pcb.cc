@@ -184,13 +184,16 @@ SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& op
 
 SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
   options.more ? Set(kCorked) : Clear(kCorked);
-  if (queue_.all_acknowledged()) {
-    // After silence nothing is known of the path any more: RFC 5681 section 4.1.
-    if (now - progress_at_ > rtt_.rto()) congestion_.RestartAfterIdle();
-    progress_at_ = now;
-  }
+  if (options.now_or_fail) Set(kSmallOverride);  // Nagle must not keep it
+  if (queue_.all_acknowledged()) OnSendAfterSilence(now);
   Output(now);
   return queue_.first_unsent() == nullptr ? SendResult::kSent : SendResult::kQueued;
+}
+
+void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
+  // Nothing is known of the path any more: RFC 5681 section 4.1.
+  if (now - progress_at_ > rtt_.rto()) congestion_.RestartAfterIdle();
+  progress_at_ = now;
 }
 
 void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {

@@ -141,6 +141,17 @@ class Pcb {
   // How many bytes Send would take without refusing.
   uint32_t SendRoom() const;
 
+  // --- Sending a segment whose frame stands ready (fire.cc) ---
+
+  // Whether `bytes` may leave now as one segment with no option but timestamps: nothing is queued
+  // ahead, both windows and the pool of segments have room, no loss is being repaired. If so,
+  // `outgoing` gets what its header says now. Changes nothing.
+  bool MayFire(uint32_t bytes, base::Nanoseconds now, Outgoing* outgoing) const;
+  // It left so. `payload`, as long as asked, is kept until it is acknowledged; its reference is
+  // taken. `posts_reference`: as in SegmentQueue::MarkSent.
+  Segment& Fired(const Outgoing& outgoing, const SegmentQueue::Payload& payload,
+                 bool posts_reference, base::Nanoseconds now);
+
   // --- Receiving ---
 
   // The application is done with `bytes` that were delivered: the window opens.
@@ -320,7 +331,9 @@ class Pcb {
   std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);
   bool FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const;
   uint32_t FreeWindow() const;
-  uint16_t WindowToOffer(bool is_syn);
+  uint16_t WindowToOffer(bool is_syn) const;
+  void OnOffered(const Outgoing& outgoing);
+  void OnSendAfterSilence(base::Nanoseconds now);
   bool WindowGrewEnough() const;
   void OfferSendSpace();
 

@@ -190,6 +190,13 @@ class Stack final : private Sink {
   // are `send`'s.
   SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                          const Send& send, base::Nanoseconds now);
+  // The same in two steps, for a frame that was built ahead from the connection's headers: whether
+  // `bytes` may leave now as one segment, and what its header says then; and that it did. Between
+  // them nothing else may be called. What may not leave so may still be sent by SendCopy.
+  bool MayFire(const Connection& connection, uint32_t bytes, const Send& send,
+               base::Nanoseconds now, Outgoing* outgoing) const;
+  Segment& Fired(Connection& connection, const Outgoing& outgoing,
+                 const SegmentQueue::Payload& payload, const Send& send, base::Nanoseconds now);
   void Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now);
   void Shutdown(Connection& connection, base::Nanoseconds now);
   // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come.

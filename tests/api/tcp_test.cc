@@ -181,6 +181,25 @@ TEST_F(TcpTest, ConnectToAHostThatIsNotThereEndsInTerminated) {
   EXPECT_TRUE(status == EHOSTUNREACH || status == ETIMEDOUT) << status;
 }
 
+TEST_F(TcpTest, APreparedSendOfAStreamIsPatchedFiredAndArmedAgain) {
+  KernelTcp peer;
+  const xtreme_socket socket = Establish(&peer);
+  xtreme_prepared order = {};
+  ASSERT_EQ(xtreme_prepare(socket, "buy 17", 6, &order), 0) << xtreme_error();
+  EXPECT_EQ(xtreme_patch(order, 4, "18", 2), 0);
+  const xtreme_send_options told = {XTREME_WANT_WIRE | XTREME_WANT_DONE, 0, 31};
+  EXPECT_EQ(xtreme_fire(order, &told), XTREME_SENT);
+  EXPECT_EQ(xtreme_fire(order, nullptr), XTREME_REFUSED_STATE);
+  EXPECT_EQ(Await(XTREME_TX_WIRE).cookie, 31u);
+  EXPECT_EQ(Await(XTREME_TX_DONE).cookie, 31u);
+  EXPECT_EQ(xtreme_rearm(order), 0);
+  EXPECT_EQ(Send(socket, ", "), XTREME_SENT);
+  EXPECT_EQ(xtreme_fire(order, nullptr), XTREME_SENT);
+  EXPECT_EQ(peer.Receive(14), "buy 18, buy 18");
+  EXPECT_EQ(xtreme_socket_close(socket, 0), 0);
+  ExpectError(xtreme_cancel(order), EBADF, "prepared");
+}
+
 TEST_F(TcpTest, ListenerAcceptsAndItsChildInheritsUserData) {
   xtreme_tcp_options options = TcpOptionsAt(":7200");
   options.user_data = 5;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring_core.h"
 
 namespace xtreme::engine {
@@ -68,6 +69,9 @@ Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> 
   if (prepared->frame.frame_bytes != 0) {
     std::memcpy(prepared->frame.payload() + at, bytes.data(), bytes.size());
   }
+  if (prepared->kept != nullptr) {
+    std::memcpy(prepared->kept->data + at, bytes.data(), bytes.size());
+  }
   return {};
 }
 
@@ -75,7 +79,8 @@ Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> 
 void PreparedSends::Build(PreparedSend& prepared) {
   const uint64_t now = core_->host.routes_version;
   if (prepared.built_for != now) prepared.owner->BuildPrepared(prepared);
-  if (prepared.armed() && prepared.built_for == now) prepared.armed_for = now;
+  const bool one_look = prepared.constant && prepared.armed();
+  if (one_look && prepared.built_for == now) prepared.armed_for = now;
 }
 
 SendResult PreparedSends::FireOtherwise(PreparedSend& prepared, const SendOptions& options) {
@@ -131,6 +136,7 @@ Outcome PreparedSends::Discard(Handle handle) {
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("discard");
   table_->Erase(handle);
+  if (prepared->kept != nullptr) packet::BufferPool::ReleaseByOwner(prepared->kept);
   delete prepared;
   return {};
 }
@@ -148,6 +154,10 @@ void PreparedSends::ForEachOf(Handle socket, Act act) {
 
 void PreparedSends::DiscardOf(Handle socket) {
   ForEachOf(socket, [this](PreparedSend& prepared) { Discard(prepared.handle); });
+}
+
+void PreparedSends::BuildOf(Handle socket) {
+  ForEachOf(socket, [this](PreparedSend& prepared) { Build(prepared); });
 }
 
 void PreparedSends::Outdate(Handle socket) {

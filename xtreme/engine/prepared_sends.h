@@ -5,9 +5,9 @@
 // Life: armed when prepared; fired at most once until it is armed again, so that an order cannot
 // leave twice; cancelled, it is armed again too. Its payload may be patched at any time. It goes
 // when it is discarded or its socket is closed.
-// Invariant: `armed_for` equals the ring's epoch only when it is armed and `frame` is right for
-// the state of the world which that epoch names: then one comparison decides, and nothing else is
-// looked at. Protocols build and post behind PreparedOwner; this file knows none of them.
+// Invariant: `armed_for` equals the ring's epoch only when it is armed and `frame` is constant and
+// right for the state of the world which that epoch names: then one comparison decides, and nothing
+// else is looked at. Protocols build and post behind PreparedOwner; this file knows none of them.
 // Threads: the ring's owner. Others fire through their lane (ring_lane.h).
 
 #ifndef XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
@@ -23,6 +23,10 @@
 #include "xtreme/engine/prepared_owner.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/nic/queue_pair.h"
+
+namespace xtreme::tcp {
+class Connection;
+}
 
 namespace xtreme::engine {
 
@@ -40,6 +44,11 @@ struct PreparedSend {
   uint64_t* sent = nullptr;
   uint64_t* sent_bytes = nullptr;
   PreparedOwner* owner = nullptr;
+  // Of a stream, for the next fire: whose header fields change from fire to fire, and a copy of the
+  // payload that is kept until it is acknowledged.
+  tcp::Connection* connection = nullptr;
+  packet::Buffer* kept = nullptr;
+  bool constant = false;  // Every fire posts `frame` as it stands.
   Handle socket = 0;
   Handle handle = 0;
   std::vector<uint8_t> payload;
@@ -74,9 +83,10 @@ class PreparedSends {
   Outcome Rearm(Handle handle);
   Outcome Discard(Handle handle);
 
-  // Of one socket: it is closed; its flow has changed.
+  // Of one socket: it is closed; its flow has changed; it has just become able to send.
   void DiscardOf(Handle socket);
   void Outdate(Handle socket);
+  void BuildOf(Handle socket);
 
  private:
   void Build(PreparedSend& prepared);

@@ -72,6 +72,9 @@ class SendLog {
     if (added.asked) ++wanted_;
   }
 
+  // The one that was added last, before anything settles.
+  SendRecord& newest() { return records_[indices_.size().Slot(indices_.producer() - 1)]; }
+
   // Everything up to `frames` has left the NIC at `hw_clock`.
   void Complete(uint32_t frames, uint64_t hw_clock) {
     completed_ = frames;

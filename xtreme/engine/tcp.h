@@ -45,8 +45,10 @@ namespace xtreme::engine {
 
 class Neighbours;
 class TcpDevice;
+class TcpPrepared;
 class TcpSockets;
 struct FrameLedger;
+struct PreparedSend;
 struct RingCore;
 struct RingRemains;
 struct SendRecord;
@@ -100,6 +102,11 @@ class Tcp {
                   SendResult* result);
   // What Send of `length` bytes with kNowOrFail would say.
   SendResult WouldSend(const TcpSocket* socket, size_t length) const;
+
+  // Builds a send of `payload` ahead (prepared_sends.h), which is copied, and arms it; before the
+  // connection is established too. Fired, it is a send that may not queue. EBADF; ENOTCONN: a
+  // listener; EINVAL: no bytes; EMSGSIZE: more than the send queue holds; ENOBUFS: kMost there are.
+  Outcome PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared);
 
   // --- Receiving (tcp_receive.cc) ---
 
@@ -213,11 +220,19 @@ class Tcp {
   void CreditReturned(base::Nanoseconds now);
 
   // Sending (tcp_send.cc).
+  bool CanSend(const TcpSocket& socket) const;
   SendResult Refuse(TcpSocket& socket, SendResult reason);
   SendResult SendWarm(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   void EndCall(bool ring);
 
+  // Prepared sends (tcp_prepared.cc).
+  friend class TcpPrepared;
+  void BuildPrepared(PreparedSend& prepared);
+  SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
+  SendResult PostOtherwise(PreparedSend& prepared, const SendOptions& options);
+
   // Closing (tcp_close.cc).
+  void Silence(TcpSocket& socket);
   void CloseListener(TcpSocket& socket);
   void End(TcpSocket& socket, int status);
   void TellEnd(TcpSocket& socket);
@@ -227,6 +242,7 @@ class Tcp {
   Neighbours* const neighbours_;
   FrameLedger* const ledger_;
   std::unique_ptr<TcpDevice> device_;
+  std::unique_ptr<TcpPrepared> prepared_;
   std::unique_ptr<TcpSockets> sockets_;
   std::unique_ptr<TcpPorts> ports_;
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.

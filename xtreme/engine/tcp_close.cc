@@ -9,11 +9,13 @@
 #include "stack/tcp/connection.h"
 #include "stack/tcp/stack.h"
 #include "xtreme/engine/control_side.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_ports.h"
+#include "xtreme/engine/tcp_prepared.h"
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::engine {
@@ -35,7 +37,7 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
   core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "close: no such socket"};
-  socket->closed = true;
+  Silence(*socket);
   switch (socket->state) {
     case TcpSocket::State::kListening:
       CloseListener(*socket);
@@ -68,10 +70,15 @@ Outcome Tcp::Abort(Handle handle) {
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "abort: no such socket"};
   if (socket->state != TcpSocket::State::kOpen) return Close(handle);
-  socket->closed = true;
+  Silence(*socket);
   stack_->Abort(*socket->connection, core_->clock.Now());
   EndCall(/*ring=*/true);
   return {};
+}
+
+void Tcp::Silence(TcpSocket& socket) {
+  socket.closed = true;
+  if (socket.prepares) core_->prepared->DiscardOf(socket.handle);
 }
 
 void Tcp::CloseListener(TcpSocket& socket) {
@@ -105,6 +112,7 @@ void Tcp::TellEnd(TcpSocket& socket) {
 }
 
 void Tcp::Erase(TcpSocket& socket) {
+  if (socket.prepares) core_->prepared->DiscardOf(socket.handle);
   if (socket.connection != nullptr) stack_->Release(*socket.connection);
   sockets_->Put(&socket);
 }
@@ -147,6 +155,7 @@ void Tcp::Bury(RingRemains* remains) {
   if (stack_ == nullptr) return;
   core_->device.pool->OnReturn(nullptr, nullptr);
   sockets_->ForEach([&](TcpSocket& socket) {
+    Silence(socket);
     if (socket.state == TcpSocket::State::kOpen) {
       stack_->Abort(*socket.connection, core_->clock.Now());
     }

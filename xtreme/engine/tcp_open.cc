@@ -19,6 +19,7 @@
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_options_of.h"
 #include "xtreme/engine/tcp_ports.h"
+#include "xtreme/engine/tcp_prepared.h"
 #include "xtreme/engine/tcp_socket.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/nic/nic.h"
@@ -82,7 +83,8 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
     : core_(core),
       neighbours_(neighbours),
       ledger_(ledger),
-      device_(std::make_unique<TcpDevice>(core)) {
+      device_(std::make_unique<TcpDevice>(core)),
+      prepared_(std::make_unique<TcpPrepared>(this)) {
   if (core->options.max_connections == 0) return;
   sockets_ = std::make_unique<TcpSockets>(core->options.number, core->options.max_connections);
   ports_ = std::make_unique<TcpPorts>(core->options.tcp_ports_log2);

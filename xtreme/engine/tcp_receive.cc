@@ -13,6 +13,7 @@
 #include "stack/tcp/stack.h"
 #include "stack/wire/tcp_frame.h"
 #include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
@@ -138,6 +139,7 @@ void Tcp::Tell(const TcpEvent& event) {
       return TellData(*socket, event);
     case EventKind::kEstablished:
       TellKind(*socket, Kind::kEstablished);
+      if (socket->prepares) core_->prepared->BuildOf(socket->handle);
       return;
     case EventKind::kPeerClosed:
       TellKind(*socket, Kind::kPeerClosed);

@@ -39,11 +39,11 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
           .cookie = options.cookie};
 }
 
-bool CanSend(const RingCore& core, const TcpSocket& socket) {
-  return socket.connection != nullptr && core.device.started && !core.device.broken;
-}
-
 }  // namespace
+
+bool Tcp::CanSend(const TcpSocket& socket) const {
+  return socket.connection != nullptr && core_->device.started && !core_->device.broken;
+}
 
 SendResult Tcp::Refuse(TcpSocket& socket, SendResult reason) {
   ++socket.counters.refused;
@@ -63,7 +63,7 @@ void Tcp::EndCall(bool ring) {
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
-  if (!CanSend(*core_, *socket)) return Refuse(*socket, SendResult::kRefusedState);
+  if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);
   if ((options.flags & kWarm) != 0) return SendWarm(*socket, payload, options);
   tcp::Connection& connection = *socket->connection;
   const bool ring = (options.flags & kNoDoorbell) == 0;
@@ -100,7 +100,7 @@ size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const Se
 
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
-  if (!CanSend(*core_, *socket)) return SendResult::kRefusedState;
+  if (!CanSend(*socket)) return SendResult::kRefusedState;
   return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(length)));
 }
 

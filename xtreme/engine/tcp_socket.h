@@ -63,6 +63,7 @@ struct TcpSocket {
   State state = State::kOpening;
   bool closed = false;         // By the application: it is told of TX_DONEs and its end only,
   bool detached = false;       // or of nothing.
+  bool prepares = false;       // Sends of it are, or were, prepared.
   bool released = true;        // Nothing of it is being given back by the control thread.
   int termination = 0;         // Status of TERMINATED.
 

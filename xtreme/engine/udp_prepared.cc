@@ -31,6 +31,7 @@ Outcome Udp::PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle
 // Only what takes the short way of a send is built: alone in its WQE, with checksums by the NIC.
 void Udp::BuildPrepared(PreparedSend& prepared) {
   UdpSocket& socket = *Find(prepared.socket);  // Closing it discards them.
+  prepared.constant = true;
   prepared.sent = &socket.sends.sent;
   prepared.sent_bytes = &socket.sends.sent_bytes;
   SendFlow& flow = socket.flows->connected;
