@@ -285,6 +285,8 @@ XTREME_API int xtreme_ring_flush(xtreme_ring ring);
 XTREME_API int xtreme_ring_quiescent(xtreme_ring ring);
 /* The ring's clock: CLOCK_MONOTONIC in nanoseconds, without a system call. */
 XTREME_API int64_t xtreme_ring_now(xtreme_ring ring);
+/* How far hw_time_ns may be off on that clock, ns; INT64_MAX while the clocks are not in sync. */
+XTREME_API int64_t xtreme_ring_clock_error(xtreme_ring ring);
 /* One line: what the ring got from the device, and why not more. Characters needed. */
 XTREME_API int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size);
 

@@ -593,6 +593,8 @@ class Ring {
   // Whether no stream, closed ones included, waits for its peer any more.
   bool Quiescent() const { return xtreme_ring_quiescent(handle()) == 1; }
   int64_t now_ns() const { return xtreme_ring_now(handle()); }
+  // How far a hw_time_ns may be off; INT64_MAX: the clocks are not in sync.
+  int64_t clock_error_ns() const { return xtreme_ring_clock_error(handle()); }
 
   Result<xtreme_timer> StartTimer(int64_t deadline_ns, uint64_t cookie) {
     xtreme_timer timer;

@@ -225,6 +225,11 @@ int64_t xtreme_ring_now(xtreme_ring ring) {
   return found == nullptr ? -EBADF : found->Now().count();
 }
 
+int64_t xtreme_ring_clock_error(xtreme_ring ring) {
+  xtreme::engine::Ring* found = FindRing(ring.value);
+  return found == nullptr ? -EBADF : found->ClockError().count();
+}
+
 int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size) {
   xtreme::engine::Ring* found = FindRing(ring.value);
   if (found == nullptr) return -EBADF;

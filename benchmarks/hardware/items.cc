@@ -256,6 +256,7 @@ struct Ages {
   uint64_t timed = 0;
   uint64_t outside = 0;  // Of what the host's clock allows.
   int64_t least_ns = INT64_MAX;
+  int64_t error_ns = 0;  // The most that the clock said of itself.
 };
 
 // One packet, asked for at `asked_ns`; false: none was there yet.
@@ -266,13 +267,18 @@ bool TakeAge(Ring* ring, int64_t asked_ns, Ages* ages) {
     if (completion.kind() != kPacket || !completion.has(XTREME_CLOCK_SYNCED)) continue;
     const int64_t now_ns = ring->now_ns();
     ++ages->timed;
-    ages->outside += completion.hw_time_ns < asked_ns || completion.hw_time_ns > now_ns;
+    const int64_t error_ns = ring->clock_error_ns();
+    if (error_ns == INT64_MAX) continue;
+    ages->error_ns = std::max(ages->error_ns, error_ns);
+    ages->outside += completion.hw_time_ns < asked_ns - error_ns ||
+                     completion.hw_time_ns > now_ns + error_ns;
     ages->least_ns = std::min(ages->least_ns, now_ns - completion.hw_time_ns);
   }
   return seen;
 }
 
-// A packet's time lies between the question and the poll that saw it, on the host's clock.
+// A packet's time lies between the question and the poll that saw it, on the host's clock and
+// within the error that the device's clock admits.
 Outcome Timestamps(const Bench& bench) {
   BenchRing ring;
   if (auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring)) return Failed(*wrong);
@@ -294,6 +300,7 @@ Outcome Timestamps(const Bench& bench) {
                      {"timed", ages.timed},
                      {"outside", ages.outside},
                      {"least_age_ns", ages.timed == 0 ? 0 : ages.least_ns},
+                     {"error_bound_ns", ages.error_ns},
                      {"phc", std::filesystem::exists(ptp, error)}};
   if (ages.timed == 0) return {Verdict::kNotTried, "no packet had a time", outcome.figures};
   if (ages.outside != 0) outcome.verdict = Verdict::kFailed;

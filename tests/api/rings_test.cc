@@ -127,6 +127,7 @@ TEST_F(RingsTest, AClosedRingIsBadf) {
   EXPECT_EQ(xtreme_ring_fd(ring), -EBADF);
   EXPECT_EQ(xtreme_ring_flush(ring), -EBADF);
   EXPECT_EQ(xtreme_ring_now(ring), -EBADF);
+  EXPECT_EQ(xtreme_ring_clock_error(ring), -EBADF);
   EXPECT_EQ(xtreme_ring_wake(ring), -EBADF);
   EXPECT_EQ(xtreme_ring_describe(ring, nullptr, 0), -EBADF);
   EXPECT_EQ(xtreme_ring_counters(ring, nullptr, 0), -EBADF);

@@ -91,7 +91,8 @@ void Run(const Options& options) {
   };
   uint64_t done = 0;
   for (; goes_on(done); ++done) {
-    const Bytes input = inputs.At(options.first + done);
+    Bytes input = inputs.At(options.first + done);
+    input.reserve(1);  // The address of no bytes is not null: targets copy from it.
     current.index = options.first + done;
     current.input = &input;
     LLVMFuzzerTestOneInput(input.data(), input.size());

@@ -202,6 +202,12 @@ uint32_t Ring::buffer_bytes() const { return core_->device.pool->payload_bytes()
 
 base::Nanoseconds Ring::Now() const { return core_->clock.Now(); }
 
+base::Nanoseconds Ring::ClockError() const {
+  const nic::ClockConversion& device = core_->clock.device();
+  if (!device.in_sync) return base::kNever;
+  return base::Nanoseconds(static_cast<int64_t>(device.error_bound_ns));
+}
+
 Ring::~Ring() {
   core_->CheckOwner();
   PublishAs(/*closed=*/true);

@@ -133,6 +133,8 @@ class Ring {
   // --- Accessors ---
 
   base::Nanoseconds Now() const;
+  // How far the device's times are off at most; kNever: its clock is not in sync.
+  base::Nanoseconds ClockError() const;
   // One line: what the ring got from the device and why not more, pool and its arithmetic.
   const std::string& description() const { return description_; }
   // Calls `visit(scope, name, meaning, value)` for each counter. Static strings.

@@ -238,6 +238,9 @@ TEST_F(RingContractTest, PortEventsAndClockChangesAreTold) {
   got = PollAll();
   ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kRing});
   EXPECT_EQ(got[0].event, RingEvent::kClockLost);
+  EXPECT_EQ(ring->ClockError(), base::kNever);
+  ring->OnClock({.error_bound_ns = 150, .in_sync = true}, {});
+  EXPECT_EQ(ring->ClockError(), base::Nanoseconds(150));
 }
 
 TEST_F(RingContractTest, TheKernelsNewsOfTheLinkAreToldOnceWhoeverNoticesFirst) {
