@@ -124,14 +124,15 @@ double RoundTripNs(TcpPair& pair, uint32_t rounds, double ticks_per_ns) {
     bool there = false, back = false;
     pair.client().Send(pair.connection(0), kMessageBytes);
     while (!there) {
-      pair.server().Poll(1, [&](const engine::Completion& completion) {
-        there = completion.kind == engine::Kind::kPacket;
-        if (there) pair.server().Send(completion.socket, kMessageBytes);
+      pair.server().Poll(TcpRig::kBatch, [&](const engine::Completion& completion) {
+        if (completion.kind != engine::Kind::kPacket) return;
+        there = true;
+         pair.server().Send(completion.socket, kMessageBytes);
       });
     }
     while (!back) {
-      pair.client().Poll(1, [&](const engine::Completion& completion) {
-        back = completion.kind == engine::Kind::kPacket;
+      pair.client().Poll(TcpRig::kBatch, [&](const engine::Completion& completion) {
+        back |= completion.kind == engine::Kind::kPacket;
       });
     }
   }

@@ -42,11 +42,11 @@ class PingPongScenario : public PairScenario {
       client.Send(pair_->connection(next_), kMessageBytes);
       if (++next_ == pair_->connections()) next_ = 0;
       pair_->CarryToServer();
-      server.Poll(1, [&server](const Completion& completion) {
+      server.Poll(TcpRig::kBatch, [&server](const Completion& completion) {
         if (completion.kind == Kind::kPacket) server.Send(completion.socket, kMessageBytes);
       });
       pair_->CarryToClient();
-      client.Poll(1);
+      client.Poll(TcpRig::kBatch);
     }
   }
 

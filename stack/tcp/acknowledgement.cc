@@ -30,17 +30,6 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   if (progress.acked != 0 && queue_.empty()) OnOursAcknowledged(now);
 }
 
-// RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
-void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
-  const Seq sequence(segment.sequence);
-  const Seq ack(segment.acknowledgement);
-  if (sequence < snd_wl1_ || (sequence == snd_wl1_ && ack < snd_wl2_)) return;
-  snd_wnd_ = uint32_t{segment.window} << (segment.Has(wire::kTcpSyn) ? 0 : snd_scale_);
-  max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
-  snd_wl1_ = sequence;
-  snd_wl2_ = ack;
-}
-
 Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const Seq ack(segment.acknowledgement);
   Progress progress{.outstanding_before = queue_.flight().outstanding};

@@ -23,6 +23,7 @@ Seq SequenceOf(const wire::TcpSegment& segment) { return Seq(segment.sequence); 
 void Pcb::Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
                  base::Nanoseconds now) {
   ++context_->counters.segments_in;
+  if (ArriveAsExpected(segment, payload, stamp, now)) [[likely]] return;
   bool taken = false;
   if (state_ == State::kSynSent) {
     ArriveInSynSent(segment, now);
@@ -333,18 +334,6 @@ void Pcb::EnterTimeWait(base::Nanoseconds now) {
 }
 
 // --- Acknowledging ---
-
-// At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
-void Pcb::ScheduleAck(base::Nanoseconds now) {
-  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
-  if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
-    quick_acks_left_ -= quick_acks_left_ != 0;
-    Set(kAckNow);
-  } else {
-    ack_deadline_ =
-        base::Earlier(ack_deadline_, base::DeadlineAfter(now, options_->delayed_ack));
-  }
-}
 
 void Pcb::ChallengeAck(base::Nanoseconds now) {
   if (!context_->challenges.Take(now)) {

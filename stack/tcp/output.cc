@@ -11,8 +11,10 @@ namespace xtreme::tcp {
 void Pcb::Output(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
   Clear(kSinkFull);
-  while (Segment* const segment = NextToSend()) {
-    if (!SendSegment(*segment, now)) break;
+  if (queue_.first_unsent() != nullptr || queue_.flight().lost != 0) {
+    while (Segment* const segment = NextToSend()) {
+      if (!SendSegment(*segment, now)) break;
+    }
   }
   if (Has(kAckNow) && state_ != State::kSynSent) SendAck(now);
   if (Has(kWantsSpace)) [[unlikely]] OfferSendSpace();
@@ -130,27 +132,23 @@ std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) 
     outgoing.has_timestamps = true;
     outgoing.timestamps = {options_->timestamp_clock.At(now), has_ack ? ts_recent_ : 0};
   }
-  wire::TcpOptions options;
-  if (is_syn || (Has(kSack) && (duplicate_ || !reassembler_.empty()))) [[unlikely]] {
-    if (FillOptions(outgoing, options)) outgoing.options = &options;
-  }
+  const bool more = is_syn || (Has(kSack) && (duplicate_ || !reassembler_.empty()));
+  if (more) [[unlikely]] return EmitWithOptions(outgoing);
   const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);
   if (taken == Sink::Taken::kRefused) [[unlikely]] return std::nullopt;
   OnOffered(outgoing);
   return taken;
 }
 
-// A segment left: what it says of this end the peer will know.
-void Pcb::OnOffered(const Outgoing& outgoing) {
-  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
-  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
-  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));
-  ++context_->counters.segments_out;
-  if ((outgoing.flags & wire::kTcpAck) == 0) return;
-  last_ack_sent_ = rcv_nxt_;
-  Clear(kAckNow);
-  ack_deadline_ = base::kNever;
-  if (outgoing.options != nullptr) duplicate_.reset();
+// A SYN, or a segment that has something to select.
+[[gnu::noinline]] std::optional<Sink::Taken> Pcb::EmitWithOptions(Outgoing& outgoing) {
+  wire::TcpOptions options;
+  if (FillOptions(outgoing, options)) outgoing.options = &options;
+  const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);
+  const bool left = taken != Sink::Taken::kRefused;
+  if (left) OnOffered(outgoing);
+  outgoing.options = nullptr;
+  return left ? std::optional(taken) : std::nullopt;
 }
 
 // The options of a SYN, or selective acknowledgements; false when these find no room beside the
@@ -176,28 +174,12 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
 
 // --- The window that is offered ---
 
-uint32_t Pcb::FreeWindow() const {
-  return options_->receive_window > owed_credit_ ? options_->receive_window - owed_credit_ : 0;
-}
-
-// The window field. Its right edge never moves back, and moves on in steps worth a segment: the
-// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
-uint16_t Pcb::WindowToOffer(bool is_syn) const {
-  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
-  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;
-  uint32_t window = floor_of_old;
-  const uint32_t free = FreeWindow();
-  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
-  if (free >= offered + step) window = std::max(floor_of_old, free >> scale);
-  return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
-}
-
-// Whether the window opened by so much that the peer had better know at once.
-bool Pcb::WindowGrewEnough() const {
+// Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
+// know at once.
+bool Pcb::WindowGrewEnough(uint32_t owed) const {
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
-  return FreeWindow() >= offered + step;
+  return FreeWindow(owed) >= offered + step;
 }
 
 // TX_SPACE: once after a refused send, when its length would be taken.

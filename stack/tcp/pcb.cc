@@ -128,7 +128,8 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
 
 // To copy `bytes` into.
 bool Pcb::HasMemoryFor(uint32_t bytes) const {
-  const uint32_t buffers = (bytes + CopySize() - 1) / CopySize();
+  const uint32_t size = CopySize();
+  const uint32_t buffers = bytes <= size ? 1 : (bytes + size - 1) / size;  // Seldom a division.
   return context_->buffers->free_count() >= buffers &&
          context_->segments->free_count() >= buffers;
 }
@@ -150,23 +151,32 @@ SendResult Pcb::Send(std::span<const uint8_t> bytes, const SendOptions& options,
 bool Pcb::CopyIn(std::span<const uint8_t> bytes, const SendOptions& options) {
   if (!HasMemoryFor(static_cast<uint32_t>(bytes.size()))) return false;
   const uint32_t slot = CopySize();
+  if (bytes.size() <= slot && queue_.first_unsent() == nullptr) [[likely]] {
+    CopyOne(bytes, static_cast<uint16_t>(options.flags | Segment::kPush), options.cookie);
+    return true;
+  }
   if (options.flags == 0 && queue_.first_unsent() != nullptr) {
     bytes = bytes.subspan(queue_.ExtendLast(bytes, slot));
   }
   while (!bytes.empty()) {
     const std::span<const uint8_t> part = bytes.first(std::min<size_t>(bytes.size(), slot));
     bytes = bytes.subspan(part.size());
-    packet::Buffer* const buffer = context_->buffers->Acquire();
-    std::memcpy(buffer->data, part.data(), part.size());
-    buffer->length = static_cast<uint32_t>(part.size());
     const auto last = static_cast<uint16_t>(bytes.empty() ? options.flags | Segment::kPush : 0);
-    queue_.Append({.bytes = buffer->data,
-                   .length = buffer->length,
-                   .buffer = buffer,
-                   .flags = last,
-                   .cookie = options.cookie});
+    CopyOne(part, last, options.cookie);
   }
   return true;
+}
+
+// There is memory for it.
+inline void Pcb::CopyOne(std::span<const uint8_t> bytes, uint16_t flags, uint64_t cookie) {
+  packet::Buffer* const buffer = context_->buffers->Acquire();
+  std::memcpy(buffer->data, bytes.data(), bytes.size());
+  buffer->length = static_cast<uint32_t>(bytes.size());
+  queue_.Append({.bytes = buffer->data,
+                 .length = buffer->length,
+                 .buffer = buffer,
+                 .flags = flags,
+                 .cookie = cookie});
 }
 
 SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& options,
@@ -200,7 +210,14 @@ void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
   owed_credit_ -= std::min(bytes, owed_credit_);
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
-  if (receiving && WindowGrewEnough()) SendAck(now);
+  if (receiving && WindowGrewEnough(owed_credit_)) SendAck(now);
+}
+
+bool Pcb::CreditQuietly(uint32_t bytes) {
+  const uint32_t owed = owed_credit_ - std::min(bytes, owed_credit_);
+  if (WindowGrewEnough(owed)) return false;
+  owed_credit_ = owed;
+  return true;
 }
 
 void Pcb::Shutdown(base::Nanoseconds now) {

@@ -6,11 +6,13 @@
 // whenever a segment leaves; the right edge of the receive window never moves back; every byte is
 // delivered once and in order; TERMINATED is the last event, comes once, and nothing is emitted
 // after it. The window that is offered is what the application does not owe credit for.
-// Files: pcb.cc (calls of the user), arrival.cc, acknowledgement.cc, output.cc, timers.cc.
+// Files: pcb.cc (calls of the user), arrival.cc and its short way expected.cc, acknowledgement.cc,
+// output.cc, timers.cc.
 // Units: bytes, nanoseconds. One thread.
 #ifndef XTREME_STACK_TCP_PCB_H_
 #define XTREME_STACK_TCP_PCB_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -156,6 +158,9 @@ class Pcb {
 
   // The application is done with `bytes` that were delivered: the window opens.
   void Credit(uint32_t bytes, base::Nanoseconds now);
+  // The same if the window does not open by so much that the peer had better know at once; false,
+  // and nothing done: Credit is due. Emits nothing.
+  bool CreditQuietly(uint32_t bytes);
   // After kDeliverable: hands the sink what is in order.
   void Deliver(base::Nanoseconds now);
 
@@ -280,9 +285,16 @@ class Pcb {
   bool HasMemoryFor(uint32_t bytes) const;
   uint32_t CopySize() const;
   bool CopyIn(std::span<const uint8_t> bytes, const SendOptions& options);
+  void CopyOne(std::span<const uint8_t> bytes, uint16_t flags, uint64_t cookie);
   SendResult SendQueued(const SendOptions& options, base::Nanoseconds now);
   void Terminate(int status);
   void Reset(Seq sequence, int status, base::Nanoseconds now);
+
+  // expected.cc
+  bool IsExpected(const wire::TcpSegment& segment) const;
+  bool ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
+                        base::Nanoseconds now);
+  void TakeExpectedAck(Seq ack, base::Nanoseconds now);
 
   // arrival.cc
   void ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now);
@@ -329,12 +341,13 @@ class Pcb {
   void SendAck(base::Nanoseconds now);
   void EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now);
   std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);
+  std::optional<Sink::Taken> EmitWithOptions(Outgoing& outgoing);
   bool FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const;
-  uint32_t FreeWindow() const;
+  uint32_t FreeWindow(uint32_t owed) const;
   uint16_t WindowToOffer(bool is_syn) const;
   void OnOffered(const Outgoing& outgoing);
   void OnSendAfterSilence(base::Nanoseconds now);
-  bool WindowGrewEnough() const;
+  bool WindowGrewEnough(uint32_t owed) const;
   void OfferSendSpace();
 
   // timers.cc
@@ -406,6 +419,61 @@ class Pcb {
   int status_ = 0;
   int soft_error_ = 0;
 };
+
+// --- What every segment does ---
+
+// RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
+inline void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
+  const Seq sequence(segment.sequence);
+  const Seq ack(segment.acknowledgement);
+  if (sequence < snd_wl1_ || (sequence == snd_wl1_ && ack < snd_wl2_)) return;
+  snd_wnd_ = uint32_t{segment.window} << (segment.Has(wire::kTcpSyn) ? 0 : snd_scale_);
+  max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
+  snd_wl1_ = sequence;
+  snd_wl2_ = ack;
+}
+
+// At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
+inline void Pcb::ScheduleAck(base::Nanoseconds now) {
+  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
+  if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
+    quick_acks_left_ -= quick_acks_left_ != 0;
+    Set(kAckNow);
+  } else {
+    ack_deadline_ =
+        base::Earlier(ack_deadline_, base::DeadlineAfter(now, options_->delayed_ack));
+  }
+}
+
+inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
+  return options_->receive_window > owed ? options_->receive_window - owed : 0;
+}
+
+// The window field. Its right edge never moves back, and moves on in steps worth a segment: the
+// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
+inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
+  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;
+  uint32_t window = floor_of_old;
+  const uint32_t free = FreeWindow(owed_credit_);
+  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
+  if (free >= offered + step) window = std::max(floor_of_old, free >> scale);
+  return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
+}
+
+// A segment left: what it says of this end the peer will know.
+inline void Pcb::OnOffered(const Outgoing& outgoing) {
+  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
+  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));
+  ++context_->counters.segments_out;
+  if ((outgoing.flags & wire::kTcpAck) == 0) return;
+  last_ack_sent_ = rcv_nxt_;
+  Clear(kAckNow);
+  ack_deadline_ = base::kNever;
+  if (outgoing.options != nullptr) duplicate_.reset();
+}
 
 }  // namespace xtreme::tcp
 

@@ -24,9 +24,7 @@ std::optional<base::Nanoseconds> Rack::OnRetransmissionDelivered(const Segment& 
   return rtt;
 }
 
-void Rack::OnAck(bool dsack, Seq una, Seq nxt) {
-  if (in_dsack_round_ && una >= dsack_round_) in_dsack_round_ = false;
-  if (!dsack || in_dsack_round_) return;
+void Rack::BeginDsackRound(Seq nxt) {
   in_dsack_round_ = true;
   dsack_round_ = nxt;
   if (multiplier_ < UINT8_MAX) ++multiplier_;

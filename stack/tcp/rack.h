@@ -65,8 +65,12 @@ class Rack {
   std::optional<base::Nanoseconds> OnDelivered(const Segment& segment, const AckTime& ack) {
     if (segment.WasRetransmitted()) [[unlikely]]
       return OnRetransmissionDelivered(segment, ack);
-    const base::Nanoseconds rtt = ack.now - segment.sent_at;
-    min_rtt_.Sample(rtt, ack.now);
+    return OnFirstCopyDelivered(segment, ack.now);
+  }
+  // The same of one that was sent once.
+  base::Nanoseconds OnFirstCopyDelivered(const Segment& segment, base::Nanoseconds now) {
+    const base::Nanoseconds rtt = now - segment.sent_at;
+    min_rtt_.Sample(rtt, now);
     const Seq end = segment.end();
     NoteLatest(segment.sent_at, end, rtt);
     // Step 3.
@@ -87,7 +91,10 @@ class Rack {
   };
 
   // Step 4: adapts the reordering window. `dsack`: the acknowledgement had one.
-  void OnAck(bool dsack, Seq una, Seq nxt);
+  void OnAck(bool dsack, Seq una, Seq nxt) {
+    if (in_dsack_round_ && una >= dsack_round_) in_dsack_round_ = false;
+    if (dsack && !in_dsack_round_) [[unlikely]] BeginDsackRound(nxt);
+  }
   // Recovery ended, whichever.
   void OnRecoveryEnd();
 
@@ -108,6 +115,7 @@ class Rack {
   const MinRtt& min_rtt() const { return min_rtt_; }
 
  private:
+  void BeginDsackRound(Seq nxt);
   std::optional<base::Nanoseconds> OnRetransmissionDelivered(const Segment& segment,
                                                              const AckTime& ack);
   void NoteLatest(base::Nanoseconds sent_at, Seq end, base::Nanoseconds rtt) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
@@ -40,7 +41,7 @@ LinkPath PathOf(const SynRecord& record) {
 }  // namespace
 
 size_t OutgoingFrame::WriteHeaders(uint8_t* to) const {
-  std::memcpy(to, headers->data(), headers->header_bytes());
+  headers->CopyTo(to);
   headers->PatchSegment(to, {.sequence = outgoing->sequence.value(),
                              .acknowledgement = outgoing->acknowledgement.value(),
                              .window = outgoing->window,
@@ -127,6 +128,13 @@ void Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t 
   ArriveWithoutConnection(key, frame, buffer, stamp, now);
 }
 
+bool Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
+                  base::Nanoseconds now, Event* first) {
+  first_event_ = first;
+  Input(frame, buffer, stamp, now);
+  return std::exchange(first_event_, nullptr) == nullptr;
+}
+
 void Stack::Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
                    uint64_t stamp, base::Nanoseconds now) {
   if (frame.segment.payload_bytes == 0) {
@@ -194,6 +202,14 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
 }
 
 bool Stack::Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) {
+  if (first_event_ != nullptr && !HasEvents()) [[likely]] {
+    *std::exchange(first_event_, nullptr) = {.kind = Event::Kind::kData,
+                                             .connection = static_cast<Connection*>(&pcb),
+                                             .chain = chain,
+                                             .bytes = bytes,
+                                             .stamp = stamp};
+    return true;
+  }
   if (tables_->deliveries.full()) return false;
   tables_->deliveries.Push({static_cast<Connection*>(&pcb), chain, bytes, stamp});
   return true;

@@ -135,6 +135,27 @@ class Stack final : private Sink {
     std::array<uint64_t, 2> secret{};   // random, once per start
   };
 
+  // What happened.
+  struct Event {
+    enum class Kind : uint8_t {
+      kEstablished,
+      kAccepted,    // connection->listener() finished a handshake; before any kData of it
+      kData,        // `bytes` in `chain`, whose references are the taker's; credit is due for them
+      kDone,        // `cookie`; `cancelled`: it may not have arrived
+      kPeerClosed,  // after the last kData
+      kSendSpace,
+      kTerminated,  // `status`: errno, 0 for an orderly end. Release is due
+    };
+    Kind kind = Kind::kData;
+    bool cancelled = false;
+    int status = 0;
+    Connection* connection = nullptr;
+    packet::Buffer* chain = nullptr;
+    uint32_t bytes = 0;
+    uint64_t stamp = 0;
+    uint64_t cookie = 0;
+  };
+
   // `device` and `buffers`, the pool that sends are copied to, outlive the stack.
   Stack(const Options& options, Device& device, packet::BufferPool& buffers, base::Nanoseconds now);
   // Every connection and listener is gone, or is now, without a word to the peers.
@@ -198,6 +219,9 @@ class Stack final : private Sink {
   Segment& Fired(Connection& connection, const Outgoing& outgoing,
                  const SegmentQueue::Payload& payload, const Send& send, base::Nanoseconds now);
   void Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now);
+  // The same if the peer need not be told at once, from inside any other call too. False: Credit is
+  // due.
+  bool CreditQuietly(Connection& connection, uint32_t bytes);
   void Shutdown(Connection& connection, base::Nanoseconds now);
   // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come.
   void Close(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
@@ -221,6 +245,10 @@ class Stack final : private Sink {
   // is taken. `stamp` is handed on with its bytes.
   void Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
              base::Nanoseconds now);
+  // The same; true: `*first` is the first event of what it caused, and TakeEvent has the others.
+  // TakeEvent had nothing to tell before.
+  bool Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
+             base::Nanoseconds now, Event* first);
   // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
   // follow.
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);
@@ -234,25 +262,6 @@ class Stack final : private Sink {
 
   // --- What comes out ---
 
-  struct Event {
-    enum class Kind : uint8_t {
-      kEstablished,
-      kAccepted,    // connection->listener() finished a handshake; before any kData of it
-      kData,        // `bytes` in `chain`, whose references are the taker's; credit is due for them
-      kDone,        // `cookie`; `cancelled`: it may not have arrived
-      kPeerClosed,  // after the last kData
-      kSendSpace,
-      kTerminated,  // `status`: errno, 0 for an orderly end. Release is due
-    };
-    Kind kind = Kind::kData;
-    bool cancelled = false;
-    int status = 0;
-    Connection* connection = nullptr;
-    packet::Buffer* chain = nullptr;
-    uint32_t bytes = 0;
-    uint64_t stamp = 0;
-    uint64_t cookie = 0;
-  };
   // The next event; false when there is none. What the last Input caused comes before the next
   // Input: otherwise bytes may have to be dropped and sent again.
   bool TakeEvent(Event* event);
@@ -325,6 +334,7 @@ class Stack final : private Sink {
   Device* device_;
   Context context_;
   base::Nanoseconds now_;  // of the call under way
+  Event* first_event_ = nullptr;  // of the Input under way, if nothing is told yet and it is wanted
   StackCounters counters_;
   std::unique_ptr<StackTables> tables_;
 };

@@ -106,6 +106,10 @@ void Stack::Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now
   Schedule(connection);
 }
 
+bool Stack::CreditQuietly(Connection& connection, uint32_t bytes) {
+  return connection.Pcb::CreditQuietly(bytes);
+}
+
 void Stack::Shutdown(Connection& connection, base::Nanoseconds now) {
   now_ = now;
   connection.Pcb::Shutdown(now);

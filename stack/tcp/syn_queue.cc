@@ -59,6 +59,7 @@ SynRecord* SynQueue::NextDue(base::Nanoseconds now) {
 
 base::Nanoseconds SynQueue::NextDeadline() {
   base::Nanoseconds next = base::kNever;
+  if (size() == 0) [[likely]] return next;
   for (List& list : waiting_) {
     if (!list.empty()) next = base::Earlier(next, list.front().deadline);
   }

@@ -29,10 +29,8 @@ void Pcb::SetSender(Timer timer, base::Nanoseconds deadline) {
 
 void Pcb::ArmSender(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
-  if (queue_.all_acknowledged()) {
-    ArmPersist(now);
-    return;
-  }
+  if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);
+  if (queue_.all_acknowledged()) return ArmPersist(now);
   const base::Nanoseconds expiry = Capped(base::DeadlineAfter(rto_base_, rtt_.rto()));
   if (reorder_deadline_ < expiry) return SetSender(Timer::kReorder, reorder_deadline_);
   if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery())) {
@@ -60,6 +58,7 @@ void Pcb::ArmPersist(base::Nanoseconds now) {
 base::Nanoseconds Pcb::Capped(base::Nanoseconds deadline) const {
   const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
   const base::Nanoseconds limit = opening ? options_->connect_timeout : options_->user_timeout;
+  if (limit == base::kNever) return deadline;
   return base::Earlier(deadline, base::DeadlineAfter(progress_at_, limit));
 }
 

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -52,6 +53,10 @@ class TcpTemplate {
   size_t ip_offset() const { return tcp_offset_ - kIpv4MinHeaderBytes; }
   size_t tcp_offset() const { return tcp_offset_; }
   bool timestamps() const { return header_bytes_ > tcp_offset_ + kTcpMinHeaderBytes; }
+
+  // Writes the headers to `to`, which has room for kMaxHeadersBytes; what is behind them there is
+  // lost.
+  void CopyTo(uint8_t* to) const { std::memcpy(to, bytes_.data(), kStorageBytes); }
 
   // The next hop's address became known or changed.
   void SetDestinationMac(MacAddress mac) { mac.Store(&bytes_[0]); }

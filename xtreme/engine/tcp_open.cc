@@ -27,17 +27,25 @@
 namespace xtreme::engine {
 namespace {
 
+// What connections share: `each` for the first so many, and one for each of the others, for not all
+// of very many are busy at once.
+uint32_t Shared(uint32_t connections, uint32_t each) {
+  constexpr uint32_t kBusy = 4096;
+  return connections <= kBusy ? each * connections : each * kBusy + (connections - kBusy);
+}
+
 tcp::Stack::Options StackOptions(const RingOptions& ring) {
+  constexpr uint32_t kMostOpening = 16'384;  // SYN cookies serve the others.
   const uint32_t connections = ring.max_connections;
   std::random_device random;
   const auto word = [&random] { return uint64_t{random()} << 32 | random(); };
   return {.connections = connections,
-          .segments = std::max(1024u, 8 * connections),
+          .segments = std::max(1024u, Shared(connections, 8)),
           .deliveries = std::max(256u, ring.completions),
-          .syn_queue = std::max(256u, connections),
-          .time_wait = std::max(1024u, 4 * connections),
+          .syn_queue = std::clamp(connections, 256u, kMostOpening),
+          .time_wait = std::max(1024u, Shared(connections, 4)),
           .time_wait_duration = base::Milliseconds(ring.tcp_time_wait_ms),
-          .held_segments = std::max(512u, connections),
+          .held_segments = std::clamp(connections, 512u, kMostOpening),
           .secret = {word(), word()}};
 }
 

@@ -42,6 +42,53 @@ TcpSocket* SocketOf(const tcp::Connection& connection) {
 
 }  // namespace
 
+// --- Completions ---
+
+// With both ends as its packets have them: the peer is the source.
+Completion* Tcp::TellKind(TcpSocket& socket, Kind kind, int status, uint64_t cookie) {
+  Completion* completion = core_->Emit(kind);
+  completion->status = status;
+  completion->socket = socket.handle;
+  completion->user_data = socket.user_data;
+  completion->cookie = cookie;
+  completion->source_ip = socket.peer_ip;
+  completion->destination_ip = socket.local_ip;
+  completion->source_port = socket.peer.port;
+  completion->destination_port = socket.local.port;
+  return completion;
+}
+
+inline void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
+  if (hw_clock == 0) return;
+  completion->hw_clock = hw_clock;
+  completion->hw_time_ns = core_->clock.DeviceTime(hw_clock);
+  if (core_->clock.device().in_sync) completion->flags |= kClockSynced;
+}
+
+[[gnu::always_inline]] inline void Tcp::TellData(TcpSocket& socket, const TcpEvent& event) {
+  RingCore& core = *core_;
+  uint32_t links = 0;
+  for (packet::Buffer* link = event.chain; link != nullptr; link = link->next) {
+    ++links;
+    if (!socket.settings.manual_credit) {
+      packet::BufferPool::Lend(link, LoanOf(socket.handle, link->length));
+    }
+  }
+  ++core.tally.counters.packets;
+  ++socket.counters.received;
+  socket.counters.received_bytes += event.bytes;
+  Completion* completion = TellKind(socket, Kind::kPacket);
+  SetTime(event.stamp, completion);
+  completion->flags |= core.after_drop | (links > 1 ? kChained : 0);
+  completion->buffer = event.chain;
+  completion->data = event.chain->data;
+  completion->length = event.bytes;
+  completion->count = links;
+  core.after_drop = 0;
+}
+
+// --- What comes in ---
+
 void Tcp::Receive(const nic::RxFrame& rx) {
   packet::Buffer* const buffer = rx.buffer;
   wire::TcpFrame frame;
@@ -60,9 +107,12 @@ void Tcp::Receive(const nic::RxFrame& rx) {
     return;
   }
   const uint64_t stamp = (rx.flags & nic::kRxTimestamp) != 0 ? rx.hw_clock : 0;
-  stack_->Input(frame, buffer, stamp, core_->clock.ToTime(core_->poll_ticks));
   core_->attention |= kTimersArmed;
-  Drain();
+  // There is room for one.
+  TcpEvent first;
+  const base::Nanoseconds now = core_->clock.ToTime(core_->poll_ticks);
+  if (stack_->Input(frame, buffer, stamp, now, &first)) Tell(first);
+  if (stack_->HasEvents()) [[unlikely]] Drain();
 }
 
 // False: there was no room for all.
@@ -156,27 +206,6 @@ void Tcp::Tell(const TcpEvent& event) {
   }
 }
 
-// With both ends as its packets have them: the peer is the source.
-Completion* Tcp::TellKind(TcpSocket& socket, Kind kind, int status, uint64_t cookie) {
-  Completion* completion = core_->Emit(kind);
-  completion->status = status;
-  completion->socket = socket.handle;
-  completion->user_data = socket.user_data;
-  completion->cookie = cookie;
-  completion->source_ip = socket.peer_ip;
-  completion->destination_ip = socket.local_ip;
-  completion->source_port = socket.peer.port;
-  completion->destination_port = socket.local.port;
-  return completion;
-}
-
-void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
-  if (hw_clock == 0) return;
-  completion->hw_clock = hw_clock;
-  completion->hw_time_ns = core_->clock.DeviceTime(hw_clock);
-  if (core_->clock.device().in_sync) completion->flags |= kClockSynced;
-}
-
 void Tcp::TellAccepted(const TcpEvent& event) {
   TcpSocket* const listener = SocketOf(*event.connection);
   event.connection->user = 0;
@@ -200,37 +229,21 @@ void Tcp::TellAccepted(const TcpEvent& event) {
   TellKind(*child, Kind::kAccepted, 0, listener->handle);
 }
 
-void Tcp::TellData(TcpSocket& socket, const TcpEvent& event) {
-  RingCore& core = *core_;
-  uint32_t links = 0;
-  for (packet::Buffer* link = event.chain; link != nullptr; link = link->next) {
-    ++links;
-    if (!socket.settings.manual_credit) {
-      packet::BufferPool::Lend(link, LoanOf(socket.handle, link->length));
-    }
-  }
-  ++core.tally.counters.packets;
-  ++socket.counters.received;
-  socket.counters.received_bytes += event.bytes;
-  Completion* completion = TellKind(socket, Kind::kPacket);
-  SetTime(event.stamp, completion);
-  completion->flags |= core.after_drop | (links > 1 ? kChained : 0);
-  completion->buffer = event.chain;
-  completion->data = event.chain->data;
-  completion->length = event.bytes;
-  completion->count = links;
-  core.after_drop = 0;
-}
-
 // --- Credit ---
 
-// May be in the midst of a call of the stack: noted only.
+// May be in the midst of a call of the stack: if the peer is to be told, that is noted only.
 void Tcp::OnReturn(void* context, uint64_t loan) {
   Tcp* const tcp = static_cast<Tcp*>(context);
   const Handle handle = loan << 16 >> 16;
   TcpSocket* const socket = tcp->sockets_->Find(handle);
   if (socket == nullptr) return;
-  socket->returned += static_cast<uint32_t>(loan >> kLoanBytesShift);
+  const auto bytes = static_cast<uint32_t>(loan >> kLoanBytesShift);
+  const bool nothing_before = socket->returned == 0 && socket->early_credit == 0;
+  if (nothing_before && socket->connection != nullptr &&
+      tcp->stack_->CreditQuietly(*socket->connection, bytes)) [[likely]] {
+    return;
+  }
+  socket->returned += bytes;
   if (!socket->credit.linked()) tcp->sockets_->credit.PushBack(*socket);
   tcp->core_->attention |= kTcpNews;
 }

@@ -250,6 +250,7 @@ class Udp : public NeighbourWaiters {
   std::unique_ptr<FrameLedger> ledger_;
   std::unique_ptr<Reassembly> reassembly_;  // Where fragments are the ring's own.
   std::unique_ptr<PortStock> ports_;
+  bool tcp_came_ = false;  // The last frame was TCP's.
   std::unique_ptr<UdpPrepared> prepared_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
   LoopbackPeers peers_;

@@ -3,6 +3,7 @@
 // From a received frame to PACKET completions.
 
 #include <algorithm>
+#include <utility>
 
 #include "stack/base/byte_order.h"
 #include "stack/udp/demux.h"
@@ -195,12 +196,14 @@ uint32_t Udp::Receive(std::span<const nic::RxFrame> frames) {
   // Where buffers are numbered, each needs more.
   const bool unnumbered = sockets_->serials == nullptr;
   while (!frames.empty()) {
-    if (unnumbered) frames = frames.subspan(ReceiveKnown(frames));
+    // What came last comes again: after TCP the short way of datagrams is not tried first.
+    if (unnumbered && !tcp_came_) frames = frames.subspan(ReceiveKnown(frames));
     if (frames.empty()) break;
     const nic::RxFrame& rx = frames.front();
-    frames = frames.subspan(1);
     const bool is_tcp =
         core_->tcp != nullptr && wire::LooksLikeTcp(rx.buffer->data, rx.buffer->length);
+    if (std::exchange(tcp_came_, is_tcp) && !is_tcp) continue;
+    frames = frames.subspan(1);
     is_tcp ? core_->tcp->Receive(rx) : ReceiveFrame(rx);
     // One segment can make deliverable what many others brought.
     if (core_->fifo.Room() < frames.size() * core_->fanout) [[unlikely]] break;

@@ -53,10 +53,31 @@ void SendQueue::UpdateAttention() {
 }
 
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
+  constexpr uint32_t kSpecial = nic::kTxSignal | nic::kTxWarm;
+  const uint32_t frame_bytes = frame.header_length + frame.payload_length;
+  const bool plain = posted_ != attention_at_ && (frame.flags & kSpecial) == 0;
+  if (plain && frame_bytes <= kMaxInlineFrameBytes) [[likely]] return PostPlain(frame, frame_bytes);
   if (posted_ - completed_ >= frames_) return Refuse();
   constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
   if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
   return PostAsked(frame);
+}
+
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPlain(const nic::TxFrame& frame,
+                                                                 uint32_t bytes) {
+  uint8_t* const wqe = next_wqe_;
+  const uint32_t segments = SegmentsWithInline(bytes);
+  const uint32_t wqebbs = WqebbsOfSegments(segments);
+  WriteControl(wqe, static_cast<uint16_t>(producer_), MLX5_OPCODE_SEND, qpn_, segments,
+               Completion::kOnError);
+  WriteEthernet(wqe, frame.flags, bytes);
+  WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
+  next_wqe_ = wqe + wqebbs * kWqebbBytes;
+  producer_ += wqebbs;
+  ++posted_;
+  ++counters_->tx_frames;
+  counters_->tx_bytes += bytes;
+  return Ring(wqe, wqebbs, frame.flags);
 }
 
 // What the device is asked for and cannot do is done here.

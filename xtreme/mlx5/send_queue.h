@@ -79,6 +79,8 @@ class SendQueue {
   // As many as need no attention, from the first on.
   uint32_t PostRun(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   nic::TxStatus Refuse();
+  // Post() of a frame that stands whole in its WQE and needs no attention.
+  nic::TxStatus PostPlain(const nic::TxFrame& frame, uint32_t bytes);
   // Post() where there is room.
   nic::TxStatus PostSummed(const nic::TxFrame& frame);
   nic::TxStatus PostAsked(const nic::TxFrame& frame);
