@@ -424,8 +424,8 @@ typedef struct xtreme_tcp_options {
  * -EMFILE: max_connections. -EOPNOTSUPP: the ring has no TCP. -EAFNOSUPPORT. */
 XTREME_API int xtreme_tcp_listen(xtreme_ring ring, const xtreme_tcp_options* options,
                                  xtreme_socket* socket);
-/* Starts a connection to `peer`; `options` may be null. A send is refused (STATE) while the way to
- * the peer is looked for, and QUEUED from its SYN until ESTABLISHED.
+/* Starts a connection to `peer`; `options` may be null. Sends are QUEUED until ESTABLISHED; refused
+ * (STATE) is what may not wait, and, while the way to the peer is looked for, what does not fit.
  * -EINVAL: no unicast address or no port, a setting out of range. -ENETUNREACH: the route leads
  * elsewhere. Else as xtreme_tcp_listen(). */
 XTREME_API int xtreme_tcp_connect(xtreme_ring ring, const xtreme_address* peer,

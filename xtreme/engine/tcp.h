@@ -37,8 +37,10 @@ struct FlowRule;
 struct RxFrame;
 }  // namespace xtreme::nic
 namespace xtreme::tcp {
+class Connection;
 class Stack;
 struct LinkPath;
+enum class SendResult : uint8_t;
 }  // namespace xtreme::tcp
 
 namespace xtreme::engine {
@@ -79,8 +81,9 @@ class Tcp {
 
   // Starts a connection, which ends in exactly one of ESTABLISHED and TERMINATED (ECONNREFUSED,
   // ETIMEDOUT, EHOSTUNREACH: no route or the next hop does not answer; EADDRINUSE: no port is free
-  // towards this peer, or the kernel refuses the one asked for). Sends are queued from the SYN on;
-  // before it, while port or next hop are not known, they are refused (kRefusedState).
+  // towards this peer, or the kernel refuses the one asked for). Sends are queued meanwhile;
+  // while port or next hop are not known yet, one that may not wait, or does not fit into the send
+  // queue, is refused with kRefusedState.
   // EINVAL: a setting, or no unicast peer with a port. EADDRNOTAVAIL: not an address of the
   // interface. ENETUNREACH: the route leads elsewhere than through this interface. EMFILE,
   // EOPNOTSUPP: as above.
@@ -221,9 +224,17 @@ class Tcp {
 
   // Sending (tcp_send.cc).
   bool CanSend(const TcpSocket& socket) const;
+  tcp::SendResult Hand(tcp::Connection& connection, const Payload& payload,
+                       const SendOptions& options, base::Nanoseconds now);
   SendResult Refuse(TcpSocket& socket, SendResult reason);
   SendResult SendWarm(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   void EndCall(bool ring);
+
+  // Sends before the SYN (tcp_early.cc).
+  static size_t EarlyRoom(const TcpSocket& socket);
+  SendResult SendEarly(TcpSocket& socket, const Payload& payload, const SendOptions& options);
+  void HandOverEarly(TcpSocket& socket);
+  void CancelEarly(TcpSocket& socket);
 
   // Prepared sends (tcp_prepared.cc).
   friend class TcpPrepared;

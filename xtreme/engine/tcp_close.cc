@@ -91,6 +91,7 @@ void Tcp::CloseListener(TcpSocket& socket) {
 void Tcp::End(TcpSocket& socket, int status) {
   socket.state = TcpSocket::State::kEnded;
   socket.termination = status;
+  CancelEarly(socket);
   LeavePort(socket);
   TellEnd(socket);
 }
@@ -98,8 +99,8 @@ void Tcp::End(TcpSocket& socket, int status) {
 // Now, or when it may be: children that nobody took still say that they are a listener's.
 void Tcp::TellEnd(TcpSocket& socket) {
   if (socket.state != TcpSocket::State::kEnded || !socket.released) return;
-  const bool later =
-      core_->fifo.Room() == 0 || (socket.connection == nullptr && stack_->HasEvents());
+  const bool later = core_->fifo.Room() == 0 || !core_->kept.empty() ||
+                     (socket.connection == nullptr && stack_->HasEvents());
   if (later) {
     if (!socket.news.linked()) sockets_->news.PushBack(socket);
     core_->attention |= kTcpNews;
@@ -156,6 +157,7 @@ void Tcp::Bury(RingRemains* remains) {
   core_->device.pool->OnReturn(nullptr, nullptr);
   sockets_->ForEach([&](TcpSocket& socket) {
     Silence(socket);
+    CancelEarly(socket);
     if (socket.state == TcpSocket::State::kOpen) {
       stack_->Abort(*socket.connection, core_->clock.Now());
     }

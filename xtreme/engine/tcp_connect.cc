@@ -120,6 +120,7 @@ void Tcp::SendSyn(TcpSocket& socket, const tcp::LinkPath& path) {
   socket.state = TcpSocket::State::kOpen;
   StoreIp(socket.local.address, &socket.local_ip);
   StoreIp(socket.peer.address, &socket.peer_ip);
+  HandOverEarly(socket);
   EndCall(/*ring=*/true);
 }
 

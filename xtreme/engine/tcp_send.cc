@@ -63,6 +63,7 @@ void Tcp::EndCall(bool ring) {
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
+  if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);
   if ((options.flags & kWarm) != 0) return SendWarm(*socket, payload, options);
   tcp::Connection& connection = *socket->connection;
@@ -70,14 +71,7 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
   const base::Nanoseconds now = core_->clock.Now();
   // A single frame rings for itself, by BlueFlame if it may; several by one doorbell.
   device_->defer = !ring || payload.length > connection.smss();
-  const tcp::SendResult result =
-      payload.buffer == nullptr
-          ? stack_->SendCopy(connection, {payload.data, payload.length}, StackSend(options), now)
-          : stack_->SendInPlace(connection,
-                                {.bytes = payload.data,
-                                 .length = static_cast<uint32_t>(payload.length),
-                                 .buffer = payload.buffer},
-                                StackSend(options), now);
+  const tcp::SendResult result = Hand(connection, payload, options, now);
   device_->defer = true;
   EndCall(ring);
   if (result == tcp::SendResult::kDevice) core_->attention |= kRoomWanted;
@@ -88,12 +82,27 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
   return ResultOf(result);
 }
 
+tcp::SendResult Tcp::Hand(tcp::Connection& connection, const Payload& payload,
+                          const SendOptions& options, base::Nanoseconds now) {
+  const tcp::Stack::Send send = StackSend(options);
+  if (payload.buffer == nullptr) {
+    return stack_->SendCopy(connection, {payload.data, payload.length}, send, now);
+  }
+  return stack_->SendInPlace(connection,
+                             {.bytes = payload.data,
+                              .length = static_cast<uint32_t>(payload.length),
+                              .buffer = payload.buffer},
+                             send, now);
+}
+
 size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const SendOptions& options,
                      SendResult* result) {
-  const uint32_t room = socket->connection == nullptr ? 0 : socket->connection->SendRoom();
+  const bool early = socket->state == TcpSocket::State::kOpening;
+  size_t room = early ? EarlyRoom(*socket) : 0;
+  if (socket->connection != nullptr) room = socket->connection->SendRoom();
   // Of what does not fit at all one byte is tried, so that the refusal has its reason and its
   // TX_SPACE.
-  const size_t most = std::min<size_t>(bytes.size(), std::max(room, 1u));
+  const size_t most = std::min<size_t>(bytes.size(), std::max<size_t>(room, 1));
   *result = Send(socket, {.data = bytes.data(), .length = most}, options);
   return static_cast<int>(*result) < 0 ? 0 : most;
 }

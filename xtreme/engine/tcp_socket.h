@@ -29,6 +29,7 @@ struct Listener;
 
 namespace xtreme::engine {
 
+struct EarlySends;
 struct TcpPort;
 
 struct TcpCounters {
@@ -69,6 +70,7 @@ struct TcpSocket {
 
   tcp::Connection* connection = nullptr;  // From the SYN, or ACCEPTED, on.
   tcp::Listener* listener = nullptr;
+  std::shared_ptr<EarlySends> early;  // Sent before its SYN left; null: nothing.
   TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
 
   // Credit: see tcp.h.

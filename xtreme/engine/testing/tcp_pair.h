@@ -33,7 +33,7 @@ class TcpEnd {
   ~TcpEnd();
 
   Tcp& tcp() { return ring->tcp(); }
-  MemoryQueuePair& queue() { return *nic->queue(0); }
+  MemoryQueuePair& queue() { return *nic->queue(resets); }
 
   // Polls often enough for timers, `max` completions a time; they stand in `got`.
   void Poll(uint32_t max = 64);
@@ -57,6 +57,7 @@ class TcpEnd {
   // The wire's: whether a frame is lost; null: none is.
   std::function<bool(const std::vector<uint8_t>& frame)> lose;
   bool complete_sends = true;
+  uint32_t resets = 0;  // Of the ring: each gave it another queue.
   uint32_t carried = 0;  // Frames of `queue().sent()` that left.
 
   MemoryKernel* kernel = nullptr;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The completion contract where a connection's ring is not ready: sends before the SYN has left,
+// and a ring that is reset while connections are open.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/prepared_sends.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+class TcpEarlyContractTest : public TcpPairTest {
+ protected:
+  // Nothing is known of the way to the peer yet.
+  Handle StartConnect(const wire::Endpoint& peer, const TcpSettings& settings = {}) {
+    Handle handle = 0;
+    EXPECT_TRUE(a->tcp().Connect({.peer = peer, .settings = settings}, &handle).ok());
+    EXPECT_TRUE(a->queue().sent().empty());
+    return handle;
+  }
+  packet::Buffer* InBuffer(std::string_view text) {
+    packet::Buffer* buffer = a->ring->AcquireBuffer();
+    memcpy(buffer->data, text.data(), text.size());
+    buffer->length = static_cast<uint32_t>(text.size());
+    return buffer;
+  }
+  SendResult SendInPlace(Handle socket, packet::Buffer* buffer) {
+    return a->tcp().Send(a->tcp().Find(socket),
+                         {.data = buffer->data, .length = buffer->length, .buffer = buffer}, {});
+  }
+};
+
+TEST_F(TcpEarlyContractTest, SendsBeforeTheSynAreQueuedAndArriveInOrder) {
+  Open();
+  b->Listen(kPort);
+  const uint64_t free = a->Counter("pool", "free");
+  client = StartConnect({kB, kPort});
+  EXPECT_EQ(a->Send(client, "one, "), SendResult::kQueued);
+  EXPECT_EQ(SendInPlace(client, InBuffer("two, ")), SendResult::kQueued);
+  EXPECT_EQ(a->Send(client, "three", {.flags = kSendWantDone, .cookie = 3}), SendResult::kQueued);
+  a->Settle();
+  Run(100 * kMillisecond);
+  ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+  EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "one, two, three");
+  ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kEstablished, Kind::kTxDone}));
+  EXPECT_EQ(a->got[1].cookie, 3u);
+  EXPECT_EQ(a->got[1].status, 0);
+  EXPECT_EQ(a->Counter("pool", "free"), free);
+}
+
+TEST_F(TcpEarlyContractTest, WhatNoSynCameForIsCancelledBeforeTerminated) {
+  Open();
+  const uint64_t free = a->Counter("pool", "free");
+  client = StartConnect({{10, 0, 0, 77}, kPort});  // No next hop.
+  EXPECT_EQ(a->Send(client, "one", {.flags = kSendWantDone, .cookie = 1}), SendResult::kQueued);
+  EXPECT_EQ(SendInPlace(client, InBuffer("two")), SendResult::kQueued);
+  a->Settle();
+  Run(10'000 * kMillisecond, 10 * kMillisecond);
+  ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTxDone, Kind::kTerminated}));
+  EXPECT_EQ(a->got[0].status, ECANCELED);
+  EXPECT_EQ(a->got[0].cookie, 1u);
+  EXPECT_EQ(a->got[1].status, EHOSTUNREACH);
+  EXPECT_EQ(a->Counter("pool", "free"), free);
+}
+
+TEST_F(TcpEarlyContractTest, BeforeTheSynWhatMayNotWaitOrDoesNotFitIsRefused) {
+  TcpSettings small;
+  small.send_queue_bytes = 10;
+  Open();
+  client = StartConnect({kB, kPort}, small);
+  EXPECT_EQ(a->Send(client, "now", {.flags = kNowOrFail}), SendResult::kRefusedState);
+  EXPECT_EQ(a->Send(client, "six so"), SendResult::kQueued);
+  EXPECT_EQ(a->Send(client, "five!"), SendResult::kRefusedState);
+  const std::string more = "12345";
+  SendResult result;
+  EXPECT_EQ(a->tcp().SendSome(a->tcp().Find(client),
+                              {reinterpret_cast<const uint8_t*>(more.data()), more.size()}, {},
+                              &result),
+            4u);
+  EXPECT_EQ(result, SendResult::kQueued);
+}
+
+TEST_F(TcpEarlyContractTest, AClosedRingGivesBackWhatWaitedForASyn) {
+  Open();
+  client = StartConnect({{10, 0, 0, 77}, kPort});
+  EXPECT_EQ(SendInPlace(client, InBuffer("never")), SendResult::kQueued);
+  a->ring.reset();  // A buffer that stays behind is a leak.
+}
+
+TEST_F(TcpEarlyContractTest, ConnectionsSurviveAResetOfTheirRing) {
+  OpenConnection();
+  Handle order = 0;
+  const std::string text = "|order";
+  ASSERT_TRUE(a->tcp()
+                  .PrepareSend(client, {reinterpret_cast<const uint8_t*>(text.data()), 6}, &order)
+                  .ok());
+  a->lose = [](const auto&) { return true; };
+  ASSERT_EQ(a->Send(client, "lost", {.flags = kSendWantDone, .cookie = 4}), SendResult::kSent);
+  Run(kMillisecond);
+  ASSERT_TRUE(a->ring->Reset(7).ok());
+  EXPECT_EQ(a->Send(client, "meanwhile"), SendResult::kRefusedState);
+  a->Settle();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kOpDone});
+  ASSERT_EQ(a->got[0].status, 0);
+  a->Clear();
+  a->lose = nullptr;
+  a->resets = 1;
+  a->carried = 0;
+  b->Send(server, "from the peer");
+  EXPECT_EQ(engine::Fire(a->ring->core(), *a->ring->prepared().Find(order), {}),
+            SendResult::kSent);
+  Run(3'000 * kMillisecond, kMillisecond);
+  EXPECT_EQ(b->Bytes(server), "lost|order");
+  EXPECT_EQ(a->Bytes(client), "from the peer");
+  const std::vector<Completion> done = a->Of(Kind::kTxDone);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].cookie, 4u);
+  EXPECT_EQ(done[0].status, 0);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
