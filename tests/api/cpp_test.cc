@@ -152,5 +152,25 @@ TEST_F(CppTest, ASendAndATimerAreWhatTheCCallsAre) {
   EXPECT_FALSE(ring.Watch(-1, 1).ok());
 }
 
+TEST(TcpOptionsTest, EverySettingReachesTheCStructure) {
+  const TcpOptions options{.timestamps = false,
+                           .sack = true,
+                           .ttl = 3,
+                           .tos = 0x10,
+                           .keepalive_probes = 4,
+                           .retransmissions = 5,
+                           .mss = 1'000,
+                           .delayed_ack_ns = 6};
+  const xtreme_tcp_options c = options.ToC();
+  EXPECT_EQ(c.timestamps, XTREME_OFF);
+  EXPECT_EQ(c.sack, XTREME_ON);
+  EXPECT_EQ(c.ttl, 3);
+  EXPECT_EQ(c.tos, 0x10);
+  EXPECT_EQ(c.keepalive_probes, 4);
+  EXPECT_EQ(c.retransmissions, 5);
+  EXPECT_EQ(c.mss, 1'000);
+  EXPECT_EQ(c.delayed_ack_ns, 6);
+}
+
 }  // namespace
 }  // namespace xtreme::api_test
