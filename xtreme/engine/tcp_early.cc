@@ -18,7 +18,8 @@ namespace xtreme::engine {
 
 size_t Tcp::EarlyRoom(const TcpSocket& socket) {
   const size_t waiting = socket.early == nullptr ? 0 : socket.early->bytes;
-  return socket.settings.send_queue_bytes - waiting;
+  const size_t most = socket.settings.send_queue_bytes;  // It may have been made smaller since.
+  return most > waiting ? most - waiting : 0;
 }
 
 SendResult Tcp::SendEarly(TcpSocket& socket, const Payload& payload, const SendOptions& options) {
