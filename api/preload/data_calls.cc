@@ -95,7 +95,13 @@ ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, soc
                     socklen_t* from_length) {
   ReceiveRequest request{.to = parts, .flags = flags};
   const ssize_t got = socket.Receive(&request);
-  if (got >= 0) GiveAddress(request.about.source, from, from_length);
+  if (got < 0) return got;
+  // Connections have no source to tell (recv(2)).
+  if (socket.type() == SOCK_DGRAM) {
+    GiveAddress(request.about.source, from, from_length);
+  } else if (from_length != nullptr) {
+    *from_length = 0;
+  }
   return got;
 }
 
@@ -104,8 +110,9 @@ ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
   const ssize_t got = socket.Receive(&request);
   if (got < 0) return got;
   message->msg_flags = request.message_flags;
-  GiveAddress(request.about.source, message->msg_name, &message->msg_namelen);
-  if (message->msg_name == nullptr) message->msg_namelen = 0;
+  const bool tells = message->msg_name != nullptr && socket.type() == SOCK_DGRAM;
+  if (tells) GiveAddress(request.about.source, message->msg_name, &message->msg_namelen);
+  if (!tells) message->msg_namelen = 0;
   AddControl(socket, request.about, message);
   return got;
 }
@@ -121,10 +128,11 @@ bool TakeAddress(const sockaddr* to, socklen_t length, std::optional<wire::Endpo
 ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
                  socklen_t length) {
   std::optional<wire::Endpoint> endpoint;
-  if (!TakeAddress(to, length, &endpoint)) return kAskKernel;
+  const bool datagrams = socket.type() == SOCK_DGRAM;
+  if (datagrams && !TakeAddress(to, length, &endpoint)) return kAskKernel;
   const ssize_t sent =
       socket.Send({.from = parts, .flags = flags, .to = endpoint ? &*endpoint : nullptr});
-  if (sent == -EPIPE && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
+  if (sent == -EPIPE && !datagrams && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
   return sent;
 }
 
@@ -152,8 +160,16 @@ ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
   return done > 0 ? done : result;
 }
 
-// Control messages of a send change where it goes: the kernel's socket has the same name.
-bool IsPlain(const msghdr& message) { return message.msg_controllen == 0; }
+// Control messages of a datagram change where it goes: the kernel's socket has the same name.
+bool IsPlain(const Socket& socket, const msghdr& message) {
+  return message.msg_controllen == 0 || socket.type() != SOCK_DGRAM;
+}
+
+// readv() and writev() of nothing do nothing, whatever the descriptor; nor does read().
+bool IsNothing(std::span<const iovec> parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const iovec& part) { return part.iov_len == 0; });
+}
 
 int64_t NanosecondsOf(const timespec& time) {
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
@@ -187,7 +203,8 @@ XTREME_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
 
 XTREME_CALL ssize_t read(int fd, void* to, size_t size) {
   const iovec part{.iov_base = to, .iov_len = size};
-  if (const auto ours = Ours(fd)) {
+  const auto ours = size == 0 ? nullptr : Ours(fd);
+  if (ours != nullptr) {
     const ssize_t got = ReceiveInto(*ours, {&part, 1}, 0, nullptr, nullptr);
     if (got != kAskKernel) return Result(got);
   }
@@ -198,6 +215,7 @@ XTREME_CALL ssize_t readv(int fd, const iovec* parts, int count) {
   const auto ours = count < 0 ? nullptr : Ours(fd);
   if (ours != nullptr) {
     const auto number = static_cast<size_t>(count);
+    if (xtreme::preload::IsNothing({parts, number})) return 0;
     const ssize_t got = ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
     if (got != kAskKernel) return Result(got);
   }
@@ -267,7 +285,9 @@ XTREME_CALL ssize_t write(int fd, const void* from, size_t size) {
 XTREME_CALL ssize_t writev(int fd, const iovec* parts, int count) {
   const auto ours = count < 0 ? nullptr : Ours(fd);
   if (ours != nullptr) {
-    const ssize_t sent = SendFrom(*ours, {parts, static_cast<size_t>(count)}, 0, nullptr, 0);
+    const auto number = static_cast<size_t>(count);
+    if (xtreme::preload::IsNothing({parts, number})) return 0;
+    const ssize_t sent = SendFrom(*ours, {parts, number}, 0, nullptr, 0);
     if (sent != kAskKernel) return Result(sent);
   }
   return Kernel().writev(fd, parts, count);
@@ -275,7 +295,7 @@ XTREME_CALL ssize_t writev(int fd, const iovec* parts, int count) {
 
 XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const auto ours = Ours(fd);
-  if (ours != nullptr && xtreme::preload::IsPlain(*message)) {
+  if (ours != nullptr && xtreme::preload::IsPlain(*ours, *message)) {
     const ssize_t sent =
         SendFrom(*ours, {message->msg_iov, message->msg_iovlen}, flags,
                  static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);

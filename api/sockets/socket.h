@@ -217,11 +217,13 @@ class Socket final : public Pollable {
   // stream_open.cc
   int ConnectStream(const sockaddr_in& peer);
   int WaitForConnect();
+  int LearnOfFailure();
   RingDoor* DoorForStream(std::string* why);
   void ServeListener();
   void EndClaim();
   void OpenListener(RingDoor* door);
   void OnAccepted(const engine::Completion& completion);
+  void Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options);
   void CopyStreamSettings();
 
   // stream_data.cc; inside the door.
@@ -277,6 +279,7 @@ class Socket final : public Pollable {
   // State that calls ask for.
   std::atomic<int> error_{0};
   bool read_shut_ = false;
+  bool deaf_ = false;        // SO_VMA_SHUTDOWN_RX.
   bool write_shut_ = false;
   Wanted wanted_;
   base::Nanoseconds receive_timeout_ = base::kNever;

@@ -26,6 +26,11 @@ void Socket::LearnLocal() {
 
 int Socket::Bind(const sockaddr_in& local) {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (stream_ != nullptr && path() == Path::kOffloaded) {
+    // It has a name already, of which the kernel's socket may not know.
+    const wire::Ipv4Address address = FromSockaddr(local).address;
+    return address.IsAny() || !InterfaceOf(address).empty() ? -EINVAL : -EADDRNOTAVAIL;
+  }
   if (Kernel().bind(fd_, reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0) {
     return -errno;
   }
@@ -111,7 +116,8 @@ int Socket::Name(sockaddr* to, socklen_t* length) const {
 
 int Socket::PeerName(sockaddr* to, socklen_t* length) const {
   if (stream_ != nullptr && peer_.port != 0 && path() == Path::kOffloaded) {
-    return stream_->established ? Give(peer_, to, length) : -ENOTCONN;
+    const bool there = stream_->established && stream_->state != Stream::State::kEnded;
+    return there ? Give(peer_, to, length) : -ENOTCONN;
   }
   return Kernel().getpeername(fd_, to, length) == 0 ? 0 : -errno;
 }

@@ -87,6 +87,10 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     return SetVmaOption(name, value, length);
   }
   if (level == IPPROTO_IP && stream_ == nullptr) return SetIpOption(name, value, length);
+  if (stream_ != nullptr && value != nullptr) {
+    const auto* const bytes = static_cast<const uint8_t*>(value);
+    stream_->options[{level, name}].assign(bytes, bytes + length);
+  }
   const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE);
   if (stream_ != nullptr && of_stream) CopyStreamSettings();
   if (level != SOL_SOCKET) return 0;
@@ -195,7 +199,10 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
 }
 
 int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
-  if (name == kShutdownRx) return Shutdown(SHUT_RD);
+  if (name == kShutdownRx) {
+    deaf_ = true;
+    return Shutdown(SHUT_RD);
+  }
   if (name != kUserData) return -ENOPROTOOPT;
   if (length != sizeof user_data) return -EINVAL;
   memcpy(&user_data, value, sizeof user_data);
@@ -217,12 +224,12 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
     *result = -ENOPROTOOPT;
     return true;
   }
-  if (name != SO_ERROR || path() != Path::kOffloaded || *length < sizeof(int)) return false;
+  if (name != SO_ERROR || path() != Path::kOffloaded) return false;
   const RingDoor::Entry entry(door());
   const int error = TakeError();
   if (error == 0) return false;
-  memcpy(value, &error, sizeof error);
-  *length = sizeof error;
+  *length = std::min<socklen_t>(*length, sizeof error);
+  memcpy(value, &error, *length);
   *result = 0;
   return true;
 }

@@ -15,6 +15,7 @@
 #include "api/sockets/waiting.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring.h"
+#include "xtreme/engine/tcp.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -49,7 +50,13 @@ void Socket::OnPacket(const engine::Completion& completion) {
   if (wanted_.timestamp_us || wanted_.timestamp_ns || wanted_.timestamping != 0 || callback_) {
     clock_gettime(CLOCK_REALTIME, &packet.arrival);
   }
-  if (read_shut_) return Release(&packet);
+  if (deaf_) return Release(&packet);
+  // Nobody is to read it, ever (RFC 1122, section 4.2.2.13).
+  if (stream_ != nullptr && read_shut_ && write_shut_) {
+    Release(&packet);
+    door()->ring().tcp().Abort(handle_);
+    return EndStream(ECONNRESET);
+  }
   if (callback_) {
     // In a copy: the callback may take itself off.
     const ReceiveCallback callback = callback_;
@@ -135,8 +142,10 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
   // Another's completions are not stolen.
   if (taker_ == Taker::kCompletions) return -EOPNOTSUPP;
   if (const int error = TakeError(); error != 0) return -error;
-  if (queue_.empty()) return read_shut_ ? 0 : -EAGAIN;
-  return TakeOne(request);
+  if (!queue_.empty()) return TakeOne(request);
+  // Linux: shutdown() wakes who waits, and nothing else.
+  const bool waits = !nonblocking() && (request->flags & MSG_DONTWAIT) == 0;
+  return read_shut_ && waits ? 0 : -EAGAIN;
 }
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
@@ -184,17 +193,19 @@ int Socket::ReadableBytes() {
 }
 
 int Socket::Shutdown(int how) {
+  if (how < SHUT_RD || how > SHUT_RDWR) return -EINVAL;
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
   if (listening()) LeaveToKernelLocked("shutdown() of a listener");
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd_, how) == 0 ? 0 : -errno;
   RingDoor* const ring = door();
-  if (ring == nullptr || result != 0) return result;
+  if (ring == nullptr) return result;
+  // As the kernel does, of a socket without a peer too, though it says ENOTCONN.
   const RingDoor::Entry entry(ring);
   if (how != SHUT_WR) read_shut_ = true;
   if (how != SHUT_RD) write_shut_ = true;
   Mark();
-  return 0;
+  return result;
 }
 
 int Socket::Free(packet::Buffer* packet) {

@@ -71,12 +71,12 @@ ssize_t Socket::Send(const SendRequest& request) {
 
 ssize_t Socket::SendDatagram(const SendRequest& request) {
   if ((request.flags & (MSG_OOB | MSG_MORE | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
-  if (write_shut_) return -EPIPE;
-  if (const int error = TakeError(); error != 0) return -error;
   if (request.to == nullptr && peer_.port == 0) return -EDESTADDRREQ;
   if (request.to != nullptr && request.to->port == 0) return -EINVAL;
   const size_t length = LengthOf(request.from);
   if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
+  if (const int error = TakeError(); error != 0) return -error;
+  if (write_shut_) return -EPIPE;
   std::vector<uint8_t> scratch;
   const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
   const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};

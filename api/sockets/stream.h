@@ -11,7 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace xtreme::sockets {
 
@@ -26,6 +29,9 @@ struct Stream {
   bool peer_closed = false;   // FIN came, after what is queued.
   bool writable = true;       // No send was refused since there was space.
   int backlog = 128;
+  bool connect_told = false;  // connect() has said that it is established.
+  // What the program set, by level and name: a listener's children begin with it.
+  std::map<std::pair<int, int>, std::vector<uint8_t>> options;
   int claim = -1;             // Of a listener: as ClaimListener().
   bool shared = false;        // Of a listener: another process has the kernel's socket, too.
   std::deque<std::shared_ptr<Socket>> accepted;  // Of a listener, not handed out yet.

@@ -74,7 +74,10 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
 }
 
 void Socket::EndStream(int status) {
+  if (stream_->state == Stream::State::kEnded) return;
   const bool orderly = status == 0;
+  // Linux: a reset after the peer's FIN is what becomes of bytes that were sent too late.
+  if (status == ECONNRESET && stream_->peer_closed) status = EPIPE;
   stream_->state = Stream::State::kEnded;
   if (!orderly) error_.store(status, std::memory_order_relaxed);
   if (taker_ == Taker::kCompletions && !(orderly && stream_->peer_closed)) {
@@ -90,7 +93,9 @@ void Socket::EndStream(int status) {
 ssize_t Socket::TakeBytes(ReceiveRequest* request) {
   if (path() != Path::kOffloaded) return kAskKernel;
   if (queue_.empty()) {
-    const bool over = read_shut_ || stream_->peer_closed || stream_->state == Stream::State::kEnded;
+    const bool over = read_shut_ || stream_->state == Stream::State::kEnded;
+    // Linux: after FIN there is nothing to read, and no error to learn by reading.
+    if (stream_->peer_closed) return 0;
     if (const int error = TakeError(); error != 0) return -error;
     if (over) return 0;
     if (stream_->state == Stream::State::kListening) return -ENOTCONN;
@@ -185,7 +190,11 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   if ((request.flags & (MSG_OOB | MSG_ZEROCOPY | kDummy)) != 0) return -EOPNOTSUPP;
   std::vector<iovec> left(request.from.begin(), request.from.end());
   std::erase_if(left, [](const iovec& part) { return part.iov_len == 0; });
-  if (left.empty()) return 0;
+  if (left.empty()) {
+    const RingDoor::Entry entry(door());
+    const ssize_t sent = PutBytes({}, request.flags);
+    return sent == -EAGAIN ? 0 : sent;
+  }
   const bool waits = !nonblocking() && (request.flags & MSG_DONTWAIT) == 0;
   ssize_t done = 0;
   const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
@@ -204,7 +213,12 @@ int Socket::ShutdownStream(int how) {
   RingDoor* const ring = door();
   if (ring == nullptr) return kAskKernel;
   const RingDoor::Entry entry(ring);
-  if (stream_->state != Stream::State::kConnected) return -ENOTCONN;
+  stream_->connect_told = true;
+  if (stream_->state != Stream::State::kConnected) {
+    // Who waits is woken all the same.
+    Change(0, 0, mask());
+    return -ENOTCONN;
+  }
   if (how != SHUT_WR) read_shut_ = true;
   if (how != SHUT_RD && !write_shut_) {
     write_shut_ = true;

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
@@ -85,6 +86,7 @@ RingDoor* Socket::RingToBe() {
 
 int Socket::Listen(int backlog) {
   const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (stream_ != nullptr && path() == Path::kOffloaded && !listening()) return -EINVAL;
   if (Kernel().listen(fd_, backlog) != 0) return -errno;
   if (path() != Path::kUndecided || stream_ == nullptr) return 0;
   bound_ = true;
@@ -168,6 +170,8 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   child->peer_ = ends.source;
   child->stream_->state = Stream::State::kConnected;
   child->stream_->established = true;
+  child->stream_->connect_told = true;
+  child->Inherit(stream_->options);
   child->taker_ = taker_.load();
   child->door_.store(ring, std::memory_order_release);
   child->path_.store(Path::kOffloaded, std::memory_order_release);
@@ -184,6 +188,14 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   stream_->accepted.push_back(std::move(child));
   Mark();
   Change(0, 0, EPOLLIN);
+}
+
+void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options) {
+  for (const auto& [option, value] : options) {
+    const auto length = static_cast<socklen_t>(value.size());
+    Kernel().setsockopt(fd_, option.first, option.second, value.data(), length);
+    SetOption(option.first, option.second, value.data(), length);
+  }
 }
 
 std::shared_ptr<Socket> Socket::Accept(int* error) {
@@ -211,7 +223,12 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
     switch (stream_->state) {
       case Stream::State::kIdle: break;
       case Stream::State::kConnecting: return -EALREADY;
-      case Stream::State::kConnected: return -EISCONN;
+      case Stream::State::kConnected:
+        // The call after one that was going on learns that it succeeded (connect(2)).
+        return std::exchange(stream_->connect_told, true) ? -EISCONN : 0;
+      case Stream::State::kEnded:
+        if (stream_->connect_told) return -EISCONN;
+        return LearnOfFailure();
       default: return kAskKernel;
     }
     peer_ = FromSockaddr(peer);
@@ -248,7 +265,18 @@ int Socket::WaitForConnect() {
     if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
     return -TakeError();
   });
+  if (result == 0) stream_->connect_told = true;
   return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
+}
+
+// The socket may connect again, on whatever path.
+int Socket::LearnOfFailure() {
+  const int error = TakeError();
+  TakeDown();
+  peer_ = {};
+  stream_->state = Stream::State::kIdle;
+  path_.store(Path::kUndecided, std::memory_order_release);
+  return error != 0 ? -error : -ECONNABORTED;
 }
 
 }  // namespace xtreme::sockets

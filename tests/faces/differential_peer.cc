@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other end of differential_subject: a plain program on the kernel that does what it is told by
+// a Unix socket, one command a message, and answers in words that go into the transcript.
+//
+//   differential_peer SOCKET OWN-ADDRESS SUBJECT-ADDRESS
+//
+// Invariant: the fence port echoes at once, so who has its echo knows that all it sent before, and
+// all that was told before to be sent to it, has arrived. Threads: one.
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tests/faces/differential.h"
+
+namespace xtreme::faces {
+namespace {
+
+class Peer {
+ public:
+  Peer(const char* own, const char* subject)
+      : own_(own),
+        subject_(subject),
+        fence_(Bound(SOCK_DGRAM, kFencePort)),
+        listener_(Bound(SOCK_STREAM, kPeerTcpPort)),
+        datagrams_(Bound(SOCK_DGRAM, kPeerUdpPort)) {
+    listen(listener_, 64);
+  }
+
+  std::string Do(const std::string& command, int number) {
+    if (command == "accept") return Take(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK));
+    if (command == "connect") return Connect();
+    if (command == "send") return Said(send(stream_, Pattern(number), number, MSG_NOSIGNAL));
+    if (command == "receive") return Drain(stream_);
+    if (command == "shutdown") return Said(shutdown(stream_, SHUT_WR));
+    if (command == "close") return Close(false);
+    if (command == "reset") return Close(true);
+    if (command == "datagram") return SendDatagram(number);
+    if (command == "datagrams") return Drain(datagrams_);
+    if (command == "deaf") return Deaf(true);
+    if (command == "hearing") return Deaf(false);
+    return "unknown";
+  }
+  int fence() const { return fence_; }
+
+ private:
+  sockaddr_in Address(const char* text, int port) const {
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+    inet_pton(AF_INET, text, &address.sin_addr);
+    return address;
+  }
+  int Bound(int type, int port) const {
+    const int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const sockaddr_in local = Address(own_, port);
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0) perror("bind");
+    return fd;
+  }
+  std::string Said(ssize_t result) const {
+    return result >= 0 ? std::to_string(result) : strerror(errno);
+  }
+  std::string Take(int fd) {
+    if (stream_ >= 0) close(stream_);
+    stream_ = fd;
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd >= 0 ? "connected" : strerror(errno);
+  }
+  std::string Connect() {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in to = Address(subject_, kSubjectTcpPort);
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return Take(fd);
+    const std::string why = strerror(errno);
+    close(fd);
+    return why;
+  }
+  // What waits: how much and what it adds up to, and how it ends.
+  std::string Drain(int fd) const {
+    char bytes[70'000];
+    size_t count = 0;
+    uint32_t sum = 0;
+    ssize_t got = 0;
+    while ((got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
+      count += static_cast<size_t>(got);
+      for (ssize_t i = 0; i < got; ++i) sum = sum * 31 + static_cast<uint8_t>(bytes[i]);
+    }
+    const std::string end = got == 0 ? "end" : strerror(errno);
+    return std::to_string(count) + " bytes, " + std::to_string(sum) + ", " + end;
+  }
+  std::string Close(bool resets) {
+    const linger now{.l_onoff = 1, .l_linger = 0};
+    if (resets) setsockopt(stream_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    const int result = stream_ < 0 ? 0 : close(stream_);
+    stream_ = -1;
+    return std::to_string(result);
+  }
+  std::string SendDatagram(int number) const {
+    const sockaddr_in to = Address(subject_, kSubjectUdpPort);
+    return Said(sendto(datagrams_, Pattern(number), static_cast<size_t>(number), 0,
+                       reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  }
+  // Deaf: datagrams to its port are answered by ICMP.
+  std::string Deaf(bool deaf) {
+    if (datagrams_ >= 0) close(datagrams_);
+    datagrams_ = deaf ? -1 : Bound(SOCK_DGRAM, kPeerUdpPort);
+    return "done";
+  }
+
+  const char* const own_;
+  const char* const subject_;
+  const int fence_;
+  const int listener_;
+  int datagrams_;
+  int stream_ = -1;
+};
+
+// Until the subject hangs up.
+int Serve(Peer& peer, int control) {
+  for (;;) {
+    pollfd waits[] = {{control, POLLIN, 0}, {peer.fence(), POLLIN, 0}};
+    if (poll(waits, 2, 20'000) <= 0) return 1;
+    char text[2048];
+    sockaddr_in from{};
+    socklen_t length = sizeof from;
+    auto* const address = reinterpret_cast<sockaddr*>(&from);
+    ssize_t got = recvfrom(peer.fence(), text, sizeof text, MSG_DONTWAIT, address, &length);
+    if (got >= 0) sendto(peer.fence(), text, static_cast<size_t>(got), 0, address, length);
+    if ((waits[0].revents & (POLLIN | POLLHUP)) == 0) continue;
+    got = recv(control, text, sizeof text - 1, 0);
+    if (got <= 0) return 0;
+    text[got] = 0;
+    char command[32] = "";
+    int number = 0;
+    sscanf(text, "%31s %d", command, &number);
+    const std::string answer = peer.Do(command, number);
+    if (send(control, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return 1;
+  }
+}
+
+int Main(char** argv) {
+  Peer peer(argv[2], argv[3]);
+  const int control = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un name{.sun_family = AF_UNIX};
+  strncpy(name.sun_path, argv[1], sizeof name.sun_path - 1);
+  unlink(argv[1]);
+  if (bind(control, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) perror("bind");
+  listen(control, 1);
+  puts("ready");
+  fflush(stdout);
+  return Serve(peer, accept(control, nullptr, nullptr));
+}
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) { return argc == 4 ? xtreme::faces::Main(argv) : 2; }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The same seeded sequences of socket calls by the kernel and by rings: every result, errno, event
+// and byte the same.
+//
+//   differential_test [--runs=N] [--seed=N]
+//
+// Not among the calls, for they are known to differ: fragmented datagrams beside whole ones (their
+// order), Nagle's algorithm (Linux has a variant), bind() of a connection that was reset.
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "gtest/gtest.h"
+#include "tests/faces/program.h"
+
+namespace xtreme::faces {
+namespace {
+
+uint32_t g_runs = 1'000;
+uint32_t g_seed = 1;
+
+class DifferentialTest : public FacesTest {
+ protected:
+  // The transcript of `runs` sequences from `seed` on; ends with "done".
+  std::string TranscriptOf(bool on_xtreme, uint32_t seed, uint32_t runs) {
+    // TEST_TMPDIR is too long for the name of a socket.
+    const std::string socket = "/tmp/xtreme-differential-" + std::to_string(getpid());
+    const auto peer = StartOnKernel(PathOf("tests/faces/differential_peer ") + socket + " " +
+                                    kTheirs + " " + kOurs);
+    EXPECT_TRUE(peer->Says("ready")) << peer->Output();
+    const std::string command = PathOf("tests/faces/differential_subject ") + socket + " " + kOurs +
+                                " " + kTheirs + " " + std::to_string(seed) + " " +
+                                std::to_string(runs);
+    const auto subject =
+        on_xtreme ? StartOnXtreme(command, "XTREME_LOG_LEVEL=debug XTREME_LOG_FILE=" + log())
+                  : StartBeside(command);
+    EXPECT_EQ(subject->Wait(), 0) << subject->Output();
+    unlink(socket.c_str());
+    return subject->Output();
+  }
+  std::string log() const { return Temporary("log"); }
+  static std::string Temporary(const std::string& name) {
+    return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+  }
+};
+
+// Empty: they are the same. Else the sequence up to where they part.
+std::string FirstDifference(const std::string& kernel, const std::string& rings) {
+  std::istringstream left(kernel);
+  std::istringstream right(rings);
+  std::string sequence;
+  std::string a;
+  std::string b;
+  while (std::getline(left, a)) {
+    if (!std::getline(right, b)) b = "(nothing)";
+    if (a.starts_with("--")) sequence.clear();
+    if (a != b) return sequence + "kernel: " + a + "\nrings:  " + b + "\n";
+    sequence += a + "\n";
+  }
+  return "";
+}
+
+TEST_F(DifferentialTest, RingsAnswerEachCallAsTheKernelDoes) {
+  constexpr uint32_t kAtOnce = 250;
+  for (uint32_t done = 0; done < g_runs; done += kAtOnce) {
+    const uint32_t runs = std::min(kAtOnce, g_runs - done);
+    const std::string kernel = TranscriptOf(false, g_seed + done, runs);
+    ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+    const std::string rings = TranscriptOf(true, g_seed + done, runs);
+    EXPECT_EQ(FirstDifference(kernel, rings), "");
+    std::ifstream in(log());
+    const std::string told(std::istreambuf_iterator<char>(in), {});
+    EXPECT_NE(told.find("offloaded on ours, connects to"), std::string::npos) << told;
+    EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
+  }
+}
+
+bool TakeNumber(std::string_view argument, std::string_view name, uint32_t* number) {
+  if (!argument.starts_with(name)) return false;
+  argument.remove_prefix(name.size());
+  const auto [end, error] =
+      std::from_chars(argument.data(), argument.data() + argument.size(), *number);
+  return error == std::errc() && end == argument.data() + argument.size();
+}
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  using xtreme::faces::TakeNumber;
+  for (int i = 1; i < argc; ++i) {
+    if (TakeNumber(argv[i], "--runs=", &xtreme::faces::g_runs)) continue;
+    if (TakeNumber(argv[i], "--seed=", &xtreme::faces::g_seed)) continue;
+    std::fprintf(stderr, "usage: differential_test [--runs=N] [--seed=N]\n");
+    return 2;
+  }
+  return RUN_ALL_TESTS();
+}
