@@ -115,8 +115,11 @@ enum xtreme_ring_event {
   XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
   XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. */
   XTREME_POOL_OK = 11,
-  XTREME_MTU_CHANGED = 12    /* The interface's MTU is `count` now. Sends follow it down; above what
+  XTREME_MTU_CHANGED = 12,   /* The interface's MTU is `count` now. Sends follow it down; above what
                                 it was when the ring was opened, open the ring again. */
+  XTREME_MOVED = 13          /* The ring is on `interface_index` now, with its sockets, memberships
+                                and addresses: on its backup, or back. `status` not 0: something did
+                                not follow (`text`); xtreme_ring_reset() tries again. */
 };
 
 /* `layer` of XTREME_DROPPED. */
@@ -208,6 +211,10 @@ typedef struct xtreme_ring_options {
   uint32_t tcp_time_wait_ms;     /* How long a closed connection's addresses rest: 2 MSL. */
   uint8_t tcp_ports_log2;        /* Local ports of connects, 0 .. 12: leased with the first one. */
   uint8_t reserved[3];           /* 0. */
+  const char* backup_interface;  /* Of another port or NIC, in the same networks: the ring goes over
+                                    to it when its own goes down. Null or "": none. */
+  uint8_t backup_stays;          /* 1: until that one goes down too; 0: till the own is up again. */
+  uint8_t reserved_too[7];       /* 0. */
 } xtreme_ring_options;
 
 enum xtreme_wait {

@@ -8,6 +8,8 @@ engine::RingOptions EngineOptions(const xtreme_ring_options& c) {
   engine::RingOptions options;
   options.interface_name = c.interface_name;
   options.user_data = c.user_data;
+  options.backup_interface = c.backup_interface == nullptr ? "" : c.backup_interface;
+  options.backup_stays = c.backup_stays != 0;
   options.rx_burst_us = c.rx_burst_us;
   options.rx_frame_bytes = c.rx_frame_bytes;
   options.rx_buffers = c.rx_buffers;

@@ -94,6 +94,12 @@ constexpr Setting kSettings[] = {
     {"tcp_time_wait_ms", "How long the addresses of a connection that was closed here rest: 2 MSL, "
      "in milliseconds.",
      offsetof(Options, tcp_time_wait_ms), 4, 0, 600'000, {60'000, 60'000, 60'000, 1'000}},
+    {"backup_interface", "Interface of another port or NIC, in the same networks, that the ring "
+     "goes over to with its sockets and memberships when its own goes down; none given: it stays.",
+     offsetof(Options, backup_interface), Setting::kText, 0, 0, {}},
+    {"backup_stays", "A ring that went over stays there until that port goes down too; off: it "
+     "comes back as soon as its own is up.",
+     offsetof(Options, backup_stays), 1, 0, 1, {0, 0, 0, 0}, false, kSwitch},
 };
 
 std::string Upper(std::string_view text) {

@@ -30,14 +30,18 @@ namespace xtreme::engine::testing {
 // One end of the cable.
 struct RingEnd {
   RingEnd(const std::string& device, const MemoryKernel::Link& link, std::atomic<uint64_t>* now,
-          const RingOptions& options, base::Nanoseconds send_patience) {
+          const RingOptions& options, base::Nanoseconds send_patience,
+          const std::string& backup_device = "") {
     auto own_kernel = std::make_unique<MemoryKernel>(link);
     kernel = own_kernel.get();
     Engine::Options made;
     made.kernel = std::move(own_kernel);
-    made.open_nic = [device, mac = link.own_mac, mtu = link.mtu](const std::string&)
+    made.open_nic = [device, backup_device, link](const std::string& interface)
         -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-      auto nic = mlx5::Nic::Open({.port = {.device = device, .port = 1}, .mac = mac, .mtu = mtu});
+      const bool backup = interface == MemoryKernel::kBackupInterface;
+      auto nic = mlx5::Nic::Open({.port = {.device = backup ? backup_device : device, .port = 1},
+                                  .mac = backup ? link.backup_mac : link.own_mac,
+                                  .mtu = link.mtu});
       if (!nic.ok()) return nic.status();
       return std::unique_ptr<nic::Nic>(*std::move(nic));
     };

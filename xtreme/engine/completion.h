@@ -63,6 +63,7 @@ enum class RingEvent : uint8_t {
   kPoolLow = 10,
   kPoolOk = 11,
   kMtuChanged = 12,
+  kMoved = 13,
 };
 
 enum class Layer : uint8_t { kNone = 0, kPort = 1, kQueue = 2, kLibrary = 3 };

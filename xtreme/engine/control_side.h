@@ -17,6 +17,7 @@
 
 #include "xtreme/engine/kernel.h"
 #include "xtreme/engine/rule_table.h"
+#include "xtreme/host/membership.h"
 
 namespace xtreme::engine {
 
@@ -28,8 +29,8 @@ struct ControlSide {
       : kernel(kernel), nic(nic), ifindex(ifindex), rules(nic, queue) {}
 
   Kernel* const kernel;
-  nic::Nic* const nic;
-  const uint32_t ifindex;
+  nic::Nic* nic;
+  uint32_t ifindex;
   RuleTable rules;
   // Made by a reset; the ring's owner takes it when it is told, else it ends with the ring.
   std::unique_ptr<nic::QueuePair> fresh_queue;
@@ -45,10 +46,14 @@ struct SocketHoldings {
     RuleTable::Entry* rule = nullptr;
     Kernel::MembershipId membership = 0;
     uint64_t key = 0;  // In the directory of loopback.
+    host::SourceFilter filter;
   };
 
   // Holds `wanted` instead of what is held; the first error, and then without that rule.
   absl::Status ReplaceRules(ControlSide& side, const std::vector<nic::FlowRule>& wanted);
+  // Has the kernel join on `side`'s interface instead of the one before; the first error, and then
+  // that group stays where it was.
+  absl::Status Rejoin(ControlSide& side);
   // Gives everything back. Once.
   void Release(ControlSide& side, ControlThread& control);
 

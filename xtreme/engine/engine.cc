@@ -11,6 +11,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/loopback_queue.h"
 #include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/host/tsc_clock.h"
@@ -165,15 +166,18 @@ void Engine::NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::Ma
     for (const Device::Listener& listener : device->listeners) {
       const auto mailbox = listener.mailbox.lock();
       if (mailbox == nullptr || listener.ifindex != ifindex) continue;
-      mailbox->Push(
-          MakeNotice([address, mac](Ring& ring) { ring.udp().NeighbourSeen(address, mac); }));
+      mailbox->Push(MakeNotice([ifindex, address, mac](Ring& ring) {
+        if (ring.core().device.ifindex == ifindex) ring.udp().NeighbourSeen(address, mac);
+      }));
     }
   }
 }
 
 void Engine::ServePortEvents(Device* device) {
   while (const auto event = device->nic->PollEvent()) {
-    Tell(*device, [event = *event](Ring& ring) { ring.OnPortEvent(event); });
+    Tell(*device, [event = *event, nic = device->nic.get()](Ring& ring) {
+      ring.OnPortEvent(event, nic);
+    });
   }
 }
 
@@ -184,8 +188,8 @@ void Engine::SampleClocks() {
   for (auto& [interface, device] : devices_) {
     const nic::ClockConversion sample =
         device->nic->SampleClock([&clock] { return clock.Now().count(); });
-    Tell(*device, [sample, tsc = tsc_->conversion()](Ring& ring) {
-      ring.OnClock(sample, tsc);
+    Tell(*device, [sample, tsc = tsc_->conversion(), nic = device->nic.get()](Ring& ring) {
+      ring.OnClock(sample, tsc, nic);
       ring.Publish();
     });
   }
@@ -201,7 +205,9 @@ void Engine::SampleCounters() {
     const bool first = !std::exchange(device->has_counters, true);
     device->counters = *now;
     if (first || rise.out_of_buffer + rise.discards == 0) continue;
-    Tell(*device, [rise](Ring& ring) { ring.OnPortCounters(rise); });
+    Tell(*device, [rise, nic = device->nic.get()](Ring& ring) {
+      ring.OnPortCounters(rise, nic);
+    });
   }
 }
 

@@ -18,6 +18,8 @@ class LinkState {
   // As the kernel had it when the ring was opened: that is not news.
   explicit LinkState(bool kernel_up) : kernel_up_(kernel_up), told_up_(kernel_up) {}
 
+  bool up() const { return told_up_ && !removed_; }
+
   // Each returns what is to be told: kLinkUp, kLinkDown, kRemoved or kNone.
   RingEvent Device(bool up) {
     device_up_ = up;

@@ -25,6 +25,13 @@ void LoopbackDirectory::TellJoined(const Member& member, uint64_t key, const Mem
   }));
 }
 
+// Only compared: the one it names lives as long as the ring has it as a peer.
+void LoopbackDirectory::TellParted(const Member& member, uint64_t key, const Member& peer) {
+  member.mailbox->Push(MakeNotice([key, left = peer.queue.get()](Ring& ring) {
+    ring.udp().RemovePeer(key, left);
+  }));
+}
+
 void LoopbackDirectory::Enter(uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox,
                               const std::shared_ptr<LoopbackQueue>& queue) {
   const Member entered{.ifindex = ifindex, .mailbox = mailbox, .queue = queue, .joined = {}};
@@ -33,6 +40,21 @@ void LoopbackDirectory::Enter(uint32_t ifindex, const std::shared_ptr<Mailbox>& 
     for (const auto& [key, sockets] : peer.joined) TellJoined(entered, key, peer);
   }
   members_.push_back(entered);
+}
+
+void LoopbackDirectory::Move(const LoopbackQueue* queue, uint32_t ifindex) {
+  Member* moving = Find(queue);
+  if (moving == nullptr || moving->ifindex == ifindex) return;
+  const auto meet = [this, moving](auto act) {
+    for (Member& other : members_) {
+      if (&other == moving || other.ifindex != moving->ifindex) continue;
+      for (const auto& [key, sockets] : moving->joined) act(other, key, *moving);
+      for (const auto& [key, sockets] : other.joined) act(*moving, key, other);
+    }
+  };
+  meet(TellParted);
+  moving->ifindex = ifindex;
+  meet(TellJoined);
 }
 
 void LoopbackDirectory::Leave(const LoopbackQueue* queue) {
@@ -54,10 +76,7 @@ void LoopbackDirectory::Part(const LoopbackQueue* queue, uint64_t key) {
   parting->joined.erase(key);
   for (const Member& member : members_) {
     if (&member == parting || member.ifindex != parting->ifindex) continue;
-    // Only compared: the one it names lives as long as the ring has it as a peer.
-    member.mailbox->Push(MakeNotice([key, left = parting->queue.get()](Ring& ring) {
-      ring.udp().RemovePeer(key, left);
-    }));
+    TellParted(member, key, *parting);
   }
 }
 

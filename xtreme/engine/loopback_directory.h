@@ -29,6 +29,8 @@ class LoopbackDirectory {
   // A ring on `ifindex`, told of what the others joined and join. `queue` leads to it.
   void Enter(uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox,
              const std::shared_ptr<LoopbackQueue>& queue);
+  // The ring is on `ifindex` from here on, with its groups.
+  void Move(const LoopbackQueue* queue, uint32_t ifindex);
   // It left all its groups before.
   void Leave(const LoopbackQueue* queue);
 
@@ -46,6 +48,7 @@ class LoopbackDirectory {
 
   Member* Find(const LoopbackQueue* queue);
   static void TellJoined(const Member& member, uint64_t key, const Member& peer);
+  static void TellParted(const Member& member, uint64_t key, const Member& peer);
 
   std::vector<Member> members_;
 };

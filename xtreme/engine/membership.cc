@@ -52,7 +52,7 @@ struct GroupWork {
       auto again = side->rules.Hold(rule);
       if (!again.ok()) return again.status();
       side->rules.Drop(again->entry);
-      return side->kernel->Change(joined->second.membership, filter);
+      return Change(&joined->second);
     }
     auto held = side->rules.Hold(rule);
     if (!held.ok()) return held.status();
@@ -63,7 +63,7 @@ struct GroupWork {
     }
     *fallback = held->fallback;
     holdings->groups[group] = {
-        .rule = held->entry, .membership = *membership, .key = key};
+        .rule = held->entry, .membership = *membership, .key = key, .filter = filter};
     side->directory->Join(side->loopback.get(), key);
     return absl::OkStatus();
   }
@@ -71,7 +71,13 @@ struct GroupWork {
   absl::Status Narrow() {
     const auto joined = holdings->groups.find(group);
     if (joined == holdings->groups.end()) return absl::OkStatus();
-    return side->kernel->Change(joined->second.membership, filter);
+    return Change(&joined->second);
+  }
+
+  absl::Status Change(SocketHoldings::Group* joined) {
+    absl::Status changed = side->kernel->Change(joined->membership, filter);
+    if (changed.ok()) joined->filter = filter;
+    return changed;
   }
 
   void Leave() {
@@ -166,6 +172,16 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
         }));
   }));
   return {};
+}
+
+absl::Status SocketHoldings::Rejoin(ControlSide& side) {
+  absl::Status first;
+  for (auto& [address, group] : groups) {
+    const auto joined = side.kernel->Join(side.ifindex, address, group.filter);
+    first.Update(joined.status());
+    if (joined.ok()) side.kernel->Leave(std::exchange(group.membership, *joined));
+  }
+  return first;
 }
 
 void Udp::Forget(Handle handle, wire::Ipv4Address group) {

@@ -108,25 +108,39 @@ void Neighbours::Perform(const Action& action) {
 }
 
 void Neighbours::SendArp(const Action& action) {
-  std::array<uint8_t, 64> frame{};
-  wire::EthernetRepr ethernet{.destination = action.mac,
-                              .source = core_->device.nic->mac(),
-                              .ether_type = wire::kEtherTypeArp};
-  if (core_->device.vlan_id != 0) ethernet.vlan = wire::VlanTag{.id = core_->device.vlan_id};
-  const size_t header = ethernet.Emit(frame);
   wire::ArpRepr request = action.arp;
   // The address that we would send from: an interface may have several.
   request.sender =
       core_->host.routes->RouteTo(action.address, std::nullopt, core_->device.ifindex).source;
-  const size_t length = header + request.Emit(std::span(frame).subspan(header));
+  // A full queue loses the request like a wire does: the timer asks again.
+  if (PostArp(request, action.mac)) ++core_->tally.counters.arp_requests;
+}
+
+void Neighbours::Announce() {
+  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
+    if (address.ifindex != core_->device.home_ifindex) continue;
+    PostArp({.sender = address.local, .target = address.local}, wire::MacAddress::Broadcast());
+  }
+}
+
+bool Neighbours::PostArp(const wire::ArpRepr& arp, wire::MacAddress to) {
+  std::array<uint8_t, 64> frame{};
+  wire::EthernetRepr ethernet{.destination = to,
+                              .source = core_->device.nic->mac(),
+                              .ether_type = wire::kEtherTypeArp};
+  if (core_->device.vlan_id != 0) ethernet.vlan = wire::VlanTag{.id = core_->device.vlan_id};
+  const size_t header = ethernet.Emit(frame);
+  // Of the port that the ring is on now.
+  wire::ArpRepr emitted = arp;
+  emitted.sender_mac = ethernet.source;
+  const size_t length = header + emitted.Emit(std::span(frame).subspan(header));
   nic::TxFrame tx{.header = frame.data(),
                   .payload = nullptr,
                   .header_length = static_cast<uint32_t>(length),
                   .payload_length = 0,
                   .key = core_->device.pool_key,
                   .flags = 0};
-  // A full queue loses the request like a wire does: the timer asks again.
-  if (core_->Post(tx, nullptr) == nic::TxStatus::kPosted) ++core_->tally.counters.arp_requests;
+  return core_->Post(tx, nullptr) == nic::TxStatus::kPosted;
 }
 
 void Neighbours::Post(Waiting& waiting, wire::MacAddress mac) {

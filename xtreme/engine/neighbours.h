@@ -70,6 +70,9 @@ class Neighbours {
   void Seen(wire::Ipv4Address address, wire::MacAddress mac);
   // Its timer fired.
   void Expire() { Act(); }
+  // Tells the network that the addresses of the ring's own interface are where it is now: a
+  // gratuitous ARP request for each (RFC 5227 section 3).
+  void Announce();
   // Asks the kernel's snapshot for all that wait.
   void AdoptRoutes();
 
@@ -90,6 +93,7 @@ class Neighbours {
   void Act();
   void Perform(const Action& action);
   void SendArp(const Action& action);
+  bool PostArp(const wire::ArpRepr& arp, wire::MacAddress to);
   void Post(Waiting& waiting, wire::MacAddress mac);
   void Fail(Waiting& waiting);
   void Settle(wire::Ipv4Address next_hop, int error);

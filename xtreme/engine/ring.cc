@@ -5,6 +5,7 @@
 #include "xtreme/engine/ring.h"
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_queues.h"
 #include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/socket_table.h"
@@ -88,6 +90,33 @@ std::shared_ptr<stats::FrameTap> OpenTap(const RingOptions& options, std::string
   return tap.ok() ? *std::move(tap) : nullptr;
 }
 
+// The backup may be taken for the ring's own port: buffers, keys of bindings and rules stay.
+absl::StatusOr<Engine::Port> OpenBackup(Engine* engine, const RingOptions& options,
+                                        const Engine::Port& home) {
+  auto backup = engine->OpenPort(options.backup_interface);
+  if (!backup.ok()) return backup;
+  const auto unfit = [&options](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat("open ring: backup ", options.backup_interface,
+                                                   " of ", options.interface_name, " ", why));
+  };
+  if (backup->nic == home.nic) return unfit("is on the same port");
+  if (backup->vlan_id != home.vlan_id) return unfit("is on another VLAN");
+  if (backup->nic->capabilities().mtu > home.nic->capabilities().mtu) {
+    return unfit("has a larger MTU");
+  }
+  return backup;
+}
+
+void AddPort(const Engine::Port& port, Engine* engine, const std::shared_ptr<Mailbox>& mailbox,
+             RingCore* core) {
+  const host::Interface* interface = core->host.routes->FindInterface(port.ifindex);
+  core->ports->all.push_back({.nic = port.nic,
+                              .ifindex = port.ifindex,
+                              .clock = port.clock,
+                              .link = LinkState(interface != nullptr && interface->running)});
+  engine->Subscribe(port.nic, port.ifindex, mailbox);
+}
+
 // The part of bring-up that the control thread does.
 absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailbox>& mailbox,
                      std::string* description) {
@@ -95,6 +124,12 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   if (absl::Status moved = UseControlCpus(engine, options); !moved.ok()) return moved;
   auto port = engine->OpenPort(options.interface_name);
   if (!port.ok()) return port.status();
+  std::optional<Engine::Port> backup;
+  if (!options.backup_interface.empty()) {
+    auto opened = OpenBackup(engine, options, *port);
+    if (!opened.ok()) return opened.status();
+    backup = *opened;
+  }
   std::string arithmetic;
   auto pool = MakePool(options, port->nic->capabilities(), &arithmetic);
   if (!pool.ok()) return pool.status();
@@ -110,7 +145,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   device.pool = *std::move(pool);
   device.mtu = port->nic->capabilities().mtu;
   AdoptQueues(*std::move(queue), &device);
-  device.ifindex = port->ifindex;
+  device.ifindex = device.home_ifindex = port->ifindex;
   device.vlan_id = port->vlan_id;
   core->clock.SetDevice(port->clock);
   core->host.mailbox = mailbox;
@@ -123,17 +158,14 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   engine->loopback().Enter(port->ifindex, mailbox, core->host.loopback);
   core->host.routes = engine->kernel().Routes();
   core->host.routes_version = 1;
-  engine->Subscribe(port->nic, port->ifindex, mailbox);
+  core->ports = std::make_shared<RingPorts>();
+  AddPort(*port, engine, mailbox, core);
+  if (backup.has_value()) AddPort(*backup, engine, mailbox, core);
   return absl::OkStatus();
 }
 
 const host::Interface* InterfaceOf(const RingCore& core) {
   return core.host.routes->FindInterface(core.device.ifindex);
-}
-
-bool InterfaceRuns(const RingCore& core) {
-  const host::Interface* interface = InterfaceOf(core);
-  return interface != nullptr && interface->running;
 }
 
 }  // namespace
@@ -169,7 +201,6 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       frames_(std::make_unique<nic::RxFrame[]>(core_->options.poll_batch)),
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
       low_water_(core_->device.pool->capacity() / 8),
-      link_(InterfaceRuns(*core_)),
       engine_(engine) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
   core_->prepared = prepared_.get();

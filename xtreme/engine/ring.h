@@ -22,12 +22,12 @@
 #include "stack/base/time.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
-#include "xtreme/engine/link_state.h"
 #include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/ring_options.h"
 
 namespace xtreme::nic {
+class Nic;
 struct ClockConversion;
 struct PortCounters;
 struct RxFrame;
@@ -53,6 +53,7 @@ class Udp;
 struct LaneEntry;
 struct PollTimes;
 struct RingCore;
+struct RingPort;
 struct RingTimer;
 
 class Ring {
@@ -158,12 +159,17 @@ class Ring {
   // --- What the control thread tells (ring_news.cc): called by notices ---
 
   void OnRoutes();
-  void OnPortEvent(nic::PortEvent event);
-  void OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc);
-  void OnPortCounters(const nic::PortCounters& rise);
+  // `of`: whose it is; null: of the port that the ring is on.
+  void OnPortEvent(nic::PortEvent event, const nic::Nic* of = nullptr);
+  void OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc,
+               const nic::Nic* of = nullptr);
+  void OnPortCounters(const nic::PortCounters& rise, const nic::Nic* of = nullptr);
   void OnFdEvent(int fd, uint32_t events, int error);
   void OnPageFaults(uint64_t rise);
   void OnReset(uint64_t cookie, const Outcome& outcome);
+  void OnMoved(const Outcome& outcome);
+  // Goes over to the other port if that is better (ring_move.cc).
+  void ConsiderMove();
 
  private:
   Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox);
@@ -193,9 +199,15 @@ class Ring {
   void SampleLowWater();
   void ReportLosses();
   void OnBroken();
+  void ReplaceQueues(std::function<void(Ring&, const Outcome&)> done);
+  void TakeFreshQueues();
   void OnFreshQueues();
-  void FollowInterface();
-  void TellLink(RingEvent event);
+  RingPort& PortOf(const nic::Nic* nic);
+  bool IsInUse(const RingPort& port) const;
+  void FollowInterfaces();
+  void FollowMtu();
+  void TellLink(const RingPort& port, RingEvent event);
+  void Move(uint32_t port);
   void OpenPublisher();
   void PublishAs(bool closed);
   // What operators look at (ring_observe.cc).
@@ -226,7 +238,6 @@ class Ring {
   // Losses seen so far.
   uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
-  LinkState link_;
   uint32_t mtu_seen_ = 0;      // Of the interface, as told.
   bool resetting_ = false;
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "xtreme/engine/completion_fifo.h"
 #include "xtreme/engine/handle.h"
@@ -43,6 +44,7 @@ class PreparedSends;
 class Tcp;
 struct ControlSide;
 struct Operation;
+struct RingPorts;
 
 // Why a poll has more to do than to look.
 enum Attention : uint32_t {
@@ -68,6 +70,7 @@ struct RingDevice {
   std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown. Outlives the queue.
   std::unique_ptr<nic::QueuePair> queue;
   uint32_t ifindex = 0;
+  uint32_t home_ifindex = 0;     // Of the ring's own interface, whose addresses it keeps.
   uint16_t vlan_id = 0;          // Of the interface; 0: untagged.
   uint32_t pool_key = 0;
   uint32_t send_queue_frames = 0;
@@ -78,6 +81,13 @@ struct RingDevice {
   bool sends_timed_at_port = false;  // Else by their completion.
   bool started = false;
   bool broken = false;
+
+  // Whether an address of interface `index` is one of the ring's.
+  bool Owns(uint32_t index) const { return index == ifindex || index == home_ifindex; }
+  // What lookups of routes are bound to: the kernel's own choice is the port that went down.
+  std::optional<uint32_t> route_interface() const {
+    return ifindex == home_ifindex ? std::nullopt : std::optional(ifindex);
+  }
 };
 
 // The kernel's side: the state the ring goes by, and the way to the control thread.
@@ -179,6 +189,7 @@ struct RingCore {
   base::TimerWheel wheel;
   RingDevice device;
   RingHost host;
+  std::shared_ptr<RingPorts> ports;  // Those that `device` may be.
   RingTally tally;
   PreparedSends* prepared = nullptr;  // The ring's.
 

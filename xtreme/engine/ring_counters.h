@@ -81,6 +81,7 @@ struct RingCounters {
   uint64_t pool_low = 0;
   uint64_t page_faults = 0;
   uint64_t resets = 0;
+  uint64_t moves = 0;
 
   static constexpr auto Table() {
     using C = RingCounters;
@@ -103,6 +104,7 @@ struct RingCounters {
         {"pool_low", "times the pool ran low", &C::pool_low},
         {"page_faults", "page faults of the owner thread after Start()", &C::page_faults},
         {"resets", "times the ring got new queues", &C::resets},
+        {"moves", "times it went over to its other port", &C::moves},
     });
   }
 };

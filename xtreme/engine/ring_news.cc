@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// News of the port, the pool, the queues and the kernel, as completions of the ring.
+// News of the pool, the queues, the clock and the kernel, as completions of the ring. Those of its
+// ports: ring_move.cc.
 
 #include <sys/epoll.h>
 
@@ -12,6 +13,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"
@@ -41,46 +43,16 @@ Completion Dropped(const RingCore& core, Layer layer, uint64_t count) {
 void Ring::OnRoutes() {
   core_->host.routes = core_->host.control_side->kernel->Routes();
   ++core_->host.routes_version;
-  FollowInterface();
+  FollowInterfaces();
   udp_->AdoptRoutes();
   tcp_->OnRoutes();
 }
 
-// The kernel tells a VLAN's own state too, and that an interface was set down or taken away.
-void Ring::FollowInterface() {
-  const host::Interface* interface =
-      core_->host.routes->FindInterface(core_->device.ifindex);
-  TellLink(interface == nullptr ? link_.Remove() : link_.Kernel(interface->running));
-  if (interface == nullptr || interface->mtu == mtu_seen_) return;
-  mtu_seen_ = interface->mtu;
-  Completion news = RingCompletion(*core_, RingEvent::kMtuChanged);
-  news.count = interface->mtu;
-  // What the ring was brought up with stays the most it can take.
-  if (interface->mtu > core_->device.mtu) news.text = "above the MTU that the ring was opened with";
-  core_->Tell(news);
-}
-
-void Ring::TellLink(RingEvent event) {
-  if (event != RingEvent::kNone) core_->Tell(RingCompletion(*core_, event));
-}
-
-void Ring::OnPortEvent(nic::PortEvent event) {
-  switch (event) {
-    case nic::PortEvent::kLinkUp:
-      return TellLink(link_.Device(true));
-    case nic::PortEvent::kLinkDown:
-      return TellLink(link_.Device(false));
-    case nic::PortEvent::kDeviceRemoved:
-      return TellLink(link_.Remove());
-    case nic::PortEvent::kQueueError:
-      // Of some queue of the port: ours says so itself, once its completions are looked at.
-      core_->Reap();
-      if (core_->device.queue->error()) OnBroken();
-      return;
-  }
-}
-
-void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc) {
+void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc,
+                   const nic::Nic* of) {
+  RingPort& port = PortOf(of);
+  port.clock = device;
+  if (!IsInUse(port)) return;
   const bool was_in_sync = core_->clock.device().in_sync;
   core_->clock.SetDevice(device);
   core_->clock.SetTsc(tsc);
@@ -91,7 +63,8 @@ void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion
       *core_, device.in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
 }
 
-void Ring::OnPortCounters(const nic::PortCounters& rise) {
+void Ring::OnPortCounters(const nic::PortCounters& rise, const nic::Nic* of) {
+  if (!IsInUse(PortOf(of))) return;
   core_->after_drop = kAfterDrop;
   core_->tally.port.out_of_buffer += rise.out_of_buffer;
   core_->tally.port.discards += rise.discards;

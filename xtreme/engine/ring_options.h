@@ -29,6 +29,11 @@ struct RingOptions {
   uint64_t user_data = 0;
   uint16_t number = 0;  // In every handle of the ring: its place in the caller's table of rings.
 
+  // The interface that the ring goes over to when its own goes down, with its sockets and
+  // memberships: of another port, in the same networks and on the same VLAN. Empty: none.
+  std::string backup_interface;
+  bool backup_stays = false;  // It stays there until that one goes down, else it comes back.
+
   // Receive: the burst that must be absorbed sizes the pool, unless rx_buffers says how many.
   uint32_t rx_burst_us = 500;           // 0 .. 1,000,000.
   uint32_t rx_frame_bytes = 512;        // 64 .. 9,018.

@@ -5,7 +5,9 @@
 // new ones and steers to them; the owner takes them with OP_DONE.
 // Invariant: at any time one thread holds the queues, and rules steer to queues that exist.
 
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/control_side.h"
@@ -14,7 +16,9 @@
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_queues.h"
+#include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_socket.h"
 #include "xtreme/nic/absent_queue_pair.h"
 
 namespace xtreme::engine {
@@ -22,21 +26,37 @@ namespace {
 
 // What resetting a ring asks of the control thread.
 struct ResetWork {
-  uint64_t cookie;
   RingOptions options;
   packet::BufferPool* pool;  // Outlives the ring's operations.
   std::unique_ptr<nic::QueuePair> old;
   std::shared_ptr<ControlSide> side;
   std::shared_ptr<Mailbox> mailbox;
   std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown.
+  // The port that the new ones are on, and whose memberships follow the ring there.
+  nic::Nic* nic;
+  uint32_t ifindex;
+  std::vector<std::shared_ptr<SocketHoldings>> holdings;
 
   absl::Status Run() {
     side->rules.Suspend();
     old.reset();
-    auto made = MakeQueues(options, side->nic, pool, tap.get(), &mailbox->waiter());
+    absl::Status joined;
+    if (ifindex != side->ifindex) joined = Follow();
+    auto made = MakeQueues(options, nic, pool, tap.get(), &mailbox->waiter());
     if (!made.ok()) return made.status();
     side->fresh_queue = *std::move(made);
-    return side->rules.Resume(side->fresh_queue.get());
+    absl::Status steered = side->rules.Resume(side->fresh_queue.get());
+    return steered.ok() ? joined : steered;
+  }
+
+  absl::Status Follow() {
+    side->nic = nic;
+    side->ifindex = ifindex;
+    side->rules.MoveTo(nic);
+    side->directory->Move(side->loopback.get(), ifindex);
+    absl::Status first;
+    for (const auto& held : holdings) first.Update(held->Rejoin(*side));
+    return first;
   }
 };
 
@@ -76,6 +96,12 @@ void AdoptQueues(std::unique_ptr<nic::QueuePair> queue, RingDevice* device) {
 Outcome Ring::Reset(uint64_t cookie) {
   core_->CheckOwner();
   if (resetting_) return {EALREADY, "reset ring: a reset is under way"};
+  ReplaceQueues([cookie](Ring& ring, const Outcome& outcome) { ring.OnReset(cookie, outcome); });
+  return {};
+}
+
+// `done` is called by a notice, with an outcome that lives until what it told was handed out.
+void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
   RingCore& core = *core_;
   RingDevice& device = core.device;
   resetting_ = true;
@@ -84,34 +110,42 @@ Outcome Ring::Reset(uint64_t cookie) {
   base::AddCounters(device.queue->counters(), core.tally.queues_before);
   if (device.queue->fd() >= 0) mailbox_->waiter().Remove(device.queue->fd());
   auto absent = std::make_unique<nic::AbsentQueuePair>(device.queue->capabilities());
-  ResetWork work{.cookie = cookie,
-                 .options = core.options,
+  ResetWork work{.options = core.options,
                  .pool = device.pool.get(),
                  .old = std::exchange(device.queue, std::move(absent)),
                  .side = core.host.control_side,
                  .mailbox = mailbox_,
-                 .tap = device.tap};
-  core.Start(MakeOperation([work = std::move(work)]() mutable {
+                 .tap = device.tap,
+                 .nic = device.nic,
+                 .ifindex = device.ifindex,
+                 .holdings = {}};
+  udp_->sockets().ForEach([&work](UdpSocket& socket) {
+    if (socket.holdings != nullptr) work.holdings.push_back(socket.holdings);
+  });
+  core.Start(MakeOperation([work = std::move(work), done = std::move(done)]() mutable {
     const Outcome outcome = OutcomeOf(work.Run());
-    work.mailbox->Push(MakeNotice([cookie = work.cookie, outcome](Ring& ring) {
-      ring.OnReset(cookie, outcome);
-    }));
+    work.mailbox->Push(
+        MakeNotice([done = std::move(done), outcome](Ring& ring) { done(ring, outcome); }));
   }));
-  return {};
 }
 
-void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
+void Ring::TakeFreshQueues() {
   RingCore& core = *core_;
   resetting_ = false;
   // The device is done with them, sent or not.
   core.sends.Abandon();
   core.attention |= kSendsWanted;
   if (core.host.control_side->fresh_queue != nullptr) OnFreshQueues();
-  Completion* done = core.Emit(Kind::kOpDone);
+}
+
+void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
+  TakeFreshQueues();
+  Completion* done = core_->Emit(Kind::kOpDone);
   done->status = outcome.error;
   done->cookie = cookie;
   // The notice that brought it lives until it was handed out.
   done->text = outcome.ok() ? nullptr : outcome.text.c_str();
+  ConsiderMove();
 }
 
 void Ring::OnFreshQueues() {

@@ -96,6 +96,17 @@ void RuleTable::Suspend() {
   for (auto& [match, entry] : entries_) entry->installed.reset();
 }
 
+void RuleTable::MoveTo(nic::Nic* nic) {
+  auto before = std::exchange(
+      entries_, decltype(entries_)(kFirstBuckets, HashMatch(), SameMatch{&comparisons_}));
+  for (auto& [match, entry] : before) {
+    nic::FlowMatch& moved = entry->rule.match;
+    if (moved.destination_mac == nic_->mac()) moved.destination_mac = nic->mac();
+    entries_[moved] = std::move(entry);
+  }
+  nic_ = nic;
+}
+
 absl::Status RuleTable::Resume(nic::QueuePair* queue_pair) {
   queue_pair_ = queue_pair;
   absl::Status first;

@@ -51,6 +51,8 @@ class RuleTable {
 
   // Takes every rule off its queue pair, to be put on another one.
   void Suspend();
+  // Suspended: makes them rules of `nic`, which outlives the table, and of its address.
+  void MoveTo(nic::Nic* nic);
   // Puts them on `queue_pair`; the first error, and then without that rule.
   absl::Status Resume(nic::QueuePair* queue_pair);
 
@@ -80,7 +82,7 @@ class RuleTable {
   Entry* MakeRoomFor(const nic::FlowMatch& shared);
   Entry* Keep(const nic::FlowRule& rule, std::unique_ptr<nic::Rule> installed, bool fallback);
 
-  nic::Nic* const nic_;
+  nic::Nic* nic_;
   nic::QueuePair* queue_pair_;
   uint64_t comparisons_ = 0;
   std::unordered_map<nic::FlowMatch, std::unique_ptr<Entry>, HashMatch, SameMatch> entries_{

@@ -47,7 +47,8 @@ std::optional<wire::MacAddress> MacOf(const RingCore& core, Neighbours& neighbou
 host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
   std::optional<wire::Ipv4Address> source;
   if (!local.IsAny()) source = local;
-  host::RouteResult route = core_->host.routes->RouteTo(peer.address, source);
+  host::RouteResult route = core_->host.routes->RouteTo(peer.address, source,
+                                                        core_->device.route_interface());
   const bool ours =
       route.kind == host::RouteKind::kUnicast && route.ifindex == core_->device.ifindex;
   if (!ours) route.kind = host::RouteKind::kUnreachable;
@@ -155,7 +156,12 @@ void Tcp::Refresh(TcpSocket& socket) {
   socket.next_hop = route.next_hop;
   const std::optional<wire::MacAddress> mac = MacOf(*core_, *neighbours_, route.next_hop);
   if (!mac) return;
-  if (*mac == wire::MacAddress::Load(socket.connection->headers().data())) return;
+  // Both ends of the path: a ring may have moved to another port.
+  const uint8_t* ethernet = socket.connection->headers().data();
+  if (*mac == wire::MacAddress::Load(ethernet) &&
+      core_->device.nic->mac() == wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes)) {
+    return;
+  }
   stack_->SetPath(*socket.connection, PathTo(*mac, core_->device, socket.settings));
 }
 

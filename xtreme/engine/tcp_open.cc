@@ -120,7 +120,7 @@ Outcome Tcp::Admit(const char* action, const TcpSettings& settings) const {
 std::vector<wire::Ipv4Address> Tcp::OwnAddresses() const {
   std::vector<wire::Ipv4Address> own;
   for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
-    if (address.ifindex == core_->device.ifindex) own.push_back(address.local);
+    if (core_->device.Owns(address.ifindex)) own.push_back(address.local);
   }
   return own;
 }

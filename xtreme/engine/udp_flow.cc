@@ -40,7 +40,7 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   std::optional<wire::Ipv4Address> source;
   if (local.IsUnicastHost()) source = local;
   // A group leaves by the ring's interface; for the rest the kernel's routes decide.
-  std::optional<uint32_t> ifindex;
+  std::optional<uint32_t> ifindex = core_->device.route_interface();
   if (flow.peer.address.IsMulticast() || flow.peer.address.IsLimitedBroadcast()) {
     ifindex = core_->device.ifindex;
   }

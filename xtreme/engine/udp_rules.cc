@@ -23,7 +23,7 @@ namespace xtreme::engine {
 std::vector<udp::LocalAddress> Udp::LocalAddresses() const {
   std::vector<udp::LocalAddress> local;
   for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
-    if (address.ifindex != core_->device.ifindex) continue;
+    if (!core_->device.Owns(address.ifindex)) continue;
     local.push_back({.prefix = {address.local, address.prefix_length},
                      .vlan_id = core_->device.vlan_id});
   }

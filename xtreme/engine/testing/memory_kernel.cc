@@ -71,27 +71,54 @@ MemoryKernel::MemoryKernel(const Link& link) {
                         .prefix_length = 24,
                         .scope = RT_SCOPE_UNIVERSE}};
   const auto route = [](uint32_t table, host::RouteType type, wire::Ipv4Prefix to,
-                        std::optional<wire::Ipv4Address> gateway) {
+                        std::optional<wire::Ipv4Address> gateway, uint32_t ifindex = kIfindex) {
     host::Route made;
     made.table = table;
     made.type = type;
     made.destination = to;
-    made.next_hops = {{.ifindex = kIfindex, .gateway = gateway}};
+    made.next_hops = {{.ifindex = ifindex, .gateway = gateway}};
     return made;
   };
-  tables_.fib = std::make_shared<host::Fib>(
-      std::vector<host::Route>{
+  std::vector<host::Route> routes{
           route(RT_TABLE_LOCAL, host::RouteType::kLocal, {own, 32}, std::nullopt),
           route(RT_TABLE_LOCAL, host::RouteType::kBroadcast, {{10, 0, 0, 255}, 32}, std::nullopt),
           route(RT_TABLE_MAIN, host::RouteType::kUnicast, {{10, 0, 0, 0}, 24}, std::nullopt),
           route(RT_TABLE_MAIN, host::RouteType::kUnicast, {{}, 0},
-                wire::Ipv4Address(10, 0, 0, 254))},
-      std::vector<host::RoutingRule>{});
+                wire::Ipv4Address(10, 0, 0, 254))};
   tables_.neighbours = {{.ifindex = kIfindex,
                          .address = link.peer,
                          .mac = link.peer_mac,
                          .state = NUD_REACHABLE}};
+  if (link.backup.has_value()) {
+    routes.push_back(
+        route(RT_TABLE_LOCAL, host::RouteType::kLocal, {*link.backup, 32}, std::nullopt,
+              kBackupIfindex));
+    // The kernel prefers the other one, whether its link is up or not.
+    routes.push_back(route(RT_TABLE_MAIN, host::RouteType::kUnicast, {{10, 0, 0, 0}, 24},
+                           std::nullopt, kBackupIfindex));
+    routes.back().metric = 100;
+    AddBackup(link);
+  }
+  tables_.fib =
+      std::make_shared<host::Fib>(std::move(routes), std::vector<host::RoutingRule>{});
   current_ = std::make_shared<host::Snapshot>(++version_, tables_);
+}
+
+void MemoryKernel::AddBackup(const Link& link) {
+  host::Interface interface;
+  interface.ifindex = kBackupIfindex;
+  interface.name = kBackupInterface;
+  interface.mac = link.backup_mac;
+  interface.mtu = link.mtu;
+  interface.up = interface.running = interface.multicast = true;
+  tables_.interfaces.push_back(interface);
+  host::InterfaceAddress address = tables_.addresses[0];
+  address.ifindex = kBackupIfindex;
+  address.local = address.peer = *link.backup;
+  tables_.addresses.push_back(address);
+  host::Neighbour peer = tables_.neighbours[0];
+  peer.ifindex = kBackupIfindex;
+  tables_.neighbours.push_back(peer);
 }
 
 void MemoryKernel::Publish() {
@@ -123,6 +150,15 @@ std::map<wire::Ipv4Address, host::SourceFilter> MemoryKernel::memberships() cons
   std::lock_guard lock(mutex_);
   std::map<wire::Ipv4Address, host::SourceFilter> by_group;
   for (const auto& [id, membership] : joined_) by_group[membership.group] = membership.filter;
+  return by_group;
+}
+
+std::multimap<wire::Ipv4Address, uint32_t> MemoryKernel::joined_on() const {
+  std::lock_guard lock(mutex_);
+  std::multimap<wire::Ipv4Address, uint32_t> by_group;
+  for (const auto& [id, membership] : joined_) {
+    by_group.emplace(membership.group, membership.ifindex);
+  }
   return by_group;
 }
 
@@ -166,11 +202,12 @@ absl::StatusOr<std::unique_ptr<KernelPort>> MemoryKernel::LeaseTcpPorts(
   return port;
 }
 
-absl::StatusOr<Kernel::MembershipId> MemoryKernel::Join(uint32_t, wire::Ipv4Address group,
+absl::StatusOr<Kernel::MembershipId> MemoryKernel::Join(uint32_t ifindex,
+                                                        wire::Ipv4Address group,
                                                         const host::SourceFilter& filter) {
   if (!join_status_.ok()) return join_status_;
   std::lock_guard lock(mutex_);
-  joined_[next_id_] = {group, filter};
+  joined_[next_id_] = {ifindex, group, filter};
   return next_id_++;
 }
 

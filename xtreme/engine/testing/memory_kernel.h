@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ class MemoryKernel final : public Kernel {
  public:
   static constexpr uint32_t kIfindex = 7;
   static constexpr const char* kInterface = "xt0";
+  static constexpr uint32_t kBackupIfindex = 9;
+  static constexpr const char* kBackupInterface = "xt1";
 
   // Who we are, and the one neighbour that is known.
   struct Link {
@@ -35,6 +38,9 @@ class MemoryKernel final : public Kernel {
     wire::MacAddress peer_mac{{2, 0, 0, 0, 0, 2}};
     uint32_t mtu = 1'500;
     uint16_t vlan_id = 0;  // Not 0: the addresses are those of a VLAN interface above xt0.
+    // There is xt1 as well, in the same network, with this address.
+    std::optional<wire::Ipv4Address> backup = std::nullopt;
+    wire::MacAddress backup_mac{{2, 0, 0, 0, 0, 3}};
   };
 
   // xt0 (or xt0.N) with `link.own`/24 in 10.0.0.0/24, and a default gateway 10.0.0.254.
@@ -56,6 +62,8 @@ class MemoryKernel final : public Kernel {
   void TakeBlocks() { blocks_taken_ = true; }
   size_t ports() const;
   std::map<wire::Ipv4Address, host::SourceFilter> memberships() const;
+  // The interface of each.
+  std::multimap<wire::Ipv4Address, uint32_t> joined_on() const;
 
   // --- Kernel ---
 
@@ -76,9 +84,12 @@ class MemoryKernel final : public Kernel {
  private:
   class Port;
   struct Membership {
+    uint32_t ifindex;
     wire::Ipv4Address group;
     host::SourceFilter filter;
   };
+
+  void AddBackup(const Link& link);
 
   ControlThread* control_ = nullptr;
   KernelEvents events_;

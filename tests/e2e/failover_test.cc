@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A ring with a backup: its port's cable is pulled, and its sockets and memberships go on at
+// another device. Both ports and a peer are on one hub, so both see every frame of the network.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/wire/arp.h"
+#include "stack/wire/ethernet.h"
+#include "tests/e2e/two_rings.h"
+#include "tools/connectx/connectx.h"
+#include "tools/connectx/wire/link.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+constexpr wire::Ipv4Address kOwn{10, 0, 0, 1};
+constexpr wire::Ipv4Address kPeer{10, 0, 0, 2};
+constexpr wire::Ipv4Address kBackup{10, 0, 0, 3};
+constexpr wire::Ipv4Address kGroup{239, 1, 2, 3};
+constexpr connectx::MacAddress kOwnMac = {2, 0, 0, 0, 0, 1};
+constexpr connectx::MacAddress kPeerMac = {2, 0, 0, 0, 0, 2};
+constexpr connectx::MacAddress kBackupMac = {2, 0, 0, 0, 0, 3};
+
+class FailoverTest : public ::testing::Test {
+ protected:
+  void Open(bool backup_stays = false) {
+    auto hub = connectx::MakeHub(4);
+    ASSERT_TRUE(hub.ok()) << hub.status();
+    ends = *std::move(hub);
+    auto made = connectx::SoftwareConnectX::Create(
+        {.mode = connectx::SoftwareConnectX::Mode::kStep,
+         .ports = {{.device = {.name = "mlx5_0", .mac = kOwnMac}, .wire = ends[0].get()},
+                   {.device = {.name = "mlx5_1", .mac = kPeerMac}, .wire = ends[1].get()},
+                   {.device = {.name = "mlx5_2", .mac = kBackupMac}, .wire = ends[2].get()}}});
+    ASSERT_TRUE(made.ok()) << made.status();
+    card = *std::move(made);
+    RingOptions options;
+    options.interface_name = MemoryKernel::kInterface;
+    options.rx_buffers = 2'048;
+    options.hugepages = Hugepages::kNever;
+    peer = std::make_unique<RingEnd>(
+        "mlx5_1",
+        MemoryKernel::Link{kPeer, wire::MacAddress(kPeerMac), kOwn, wire::MacAddress(kOwnMac)},
+        &now, options, base::Nanoseconds());
+    options.backup_interface = MemoryKernel::kBackupInterface;
+    options.backup_stays = backup_stays;
+    us = std::make_unique<RingEnd>(
+        "mlx5_0",
+        MemoryKernel::Link{.own = kOwn,
+                           .own_mac = wire::MacAddress(kOwnMac),
+                           .peer = kPeer,
+                           .peer_mac = wire::MacAddress(kPeerMac),
+                           .backup = kBackup,
+                           .backup_mac = wire::MacAddress(kBackupMac)},
+        &now, options, base::Nanoseconds(), "mlx5_2");
+    ASSERT_TRUE(us->ring->Start().ok());
+    ASSERT_TRUE(peer->ring->Start().ok());
+  }
+  void TearDown() override {
+    us.reset();
+    peer.reset();
+    EXPECT_EQ(card->live_objects(), connectx::LiveObjects{});
+    for (size_t i = 0; i < card->size(); ++i) {
+      for (const auto& violation : card->device(i).Violations()) ADD_FAILURE() << violation;
+    }
+  }
+
+  // Plugs a port in or pulls its cable; what our ring tells until nothing more comes.
+  std::vector<Completion> Plug(size_t end, bool plugged) {
+    ends[end]->SetPlugged(plugged);
+    std::vector<Completion> all;
+    for (int round = 0; round < 8; ++round) {
+      card->Step();
+      us->engine->control().RunAndWait([] {});
+      const auto some = us->Poll();
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+  static std::vector<std::pair<RingEvent, uint32_t>> Events(
+      const std::vector<Completion>& completions) {
+    std::vector<std::pair<RingEvent, uint32_t>> events;
+    for (const Completion& completion : completions) {
+      if (completion.kind != Kind::kRing) continue;
+      EXPECT_EQ(completion.status, 0) << completion.text;
+      events.emplace_back(completion.event, completion.interface_index);
+    }
+    return events;
+  }
+  // The payloads that `end` has, in order, and where they came in.
+  static std::vector<std::string> Take(RingEnd& end, uint32_t* ifindex = nullptr) {
+    std::vector<std::string> payloads;
+    for (const Completion& completion : end.Poll()) {
+      if (completion.kind != Kind::kPacket) continue;
+      payloads.emplace_back(reinterpret_cast<const char*>(completion.data), completion.length);
+      if (ifindex != nullptr) *ifindex = completion.interface_index;
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+    return payloads;
+  }
+  Handle Listen(uint16_t port) {
+    const Handle socket = us->OpenSocket({.local = {{}, port}});
+    EXPECT_TRUE(us->ring->udp().Join(socket, {kGroup, 0}, std::nullopt, 0, 1).ok());
+    us->Settle();
+    return socket;
+  }
+  // The peer hears where our address is now.
+  void TellPeer(const connectx::MacAddress& mac) {
+    peer->kernel->tables().neighbours[0].mac = wire::MacAddress(mac);
+    peer->kernel->Publish();
+    peer->Poll();
+  }
+  uint64_t Counter(std::string_view scope, std::string_view name) {
+    uint64_t found = ~uint64_t{0};
+    us->ring->VisitCounters([&](std::string_view in, std::string_view called, std::string_view,
+                                uint64_t value) {
+      if (in == scope && called == name) found = value;
+    });
+    return found;
+  }
+
+  static constexpr uint32_t kHome = MemoryKernel::kIfindex;
+  static constexpr uint32_t kAway = MemoryKernel::kBackupIfindex;
+  using News = std::vector<std::pair<RingEvent, uint32_t>>;
+
+  std::atomic<uint64_t> now{1'000'000'000};
+  std::vector<std::unique_ptr<connectx::LinkEnd>> ends;  // The last one: for who listens in.
+  std::unique_ptr<connectx::SoftwareConnectX> card;
+  std::unique_ptr<RingEnd> us;
+  std::unique_ptr<RingEnd> peer;
+};
+
+TEST_F(FailoverTest, SocketsAndMembershipsMoveWhenThePortGoesDown) {
+  Open();
+  Listen(7000);
+  const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  EXPECT_EQ(Events(Plug(0, false)),
+            (News{{RingEvent::kLinkDown, kHome}, {RingEvent::kMoved, kAway}}));
+  EXPECT_EQ(us->kernel->joined_on(),
+            (std::multimap<wire::Ipv4Address, uint32_t>{{kGroup, kAway}}));
+  EXPECT_EQ(Counter("ring", "moves"), 1u);
+
+  ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "group"), SendResult::kSent);
+  TellPeer(kBackupMac);
+  ASSERT_EQ(peer->SendTo(theirs, {kOwn, 7001}, "to the old address"), SendResult::kSent);
+  card->Step();
+  uint32_t ifindex = 0;
+  EXPECT_EQ(Take(*us, &ifindex), (std::vector<std::string>{"group", "to the old address"}));
+  EXPECT_EQ(ifindex, kAway);
+
+  ASSERT_EQ(us->SendTo(ours, {kPeer, 6000}, "answer"), SendResult::kSent);
+  card->Step();
+  const auto answer = peer->Poll();
+  ASSERT_EQ(answer.size(), 1u);
+  EXPECT_EQ(answer[0].source_port, 7001);
+  EXPECT_EQ(answer[0].source_ip[15], 1) << "from the address that it was bound to";
+  packet::BufferPool::ReleaseChain(answer[0].buffer);
+}
+
+TEST_F(FailoverTest, ItComesBackWhenItsOwnPortIsUpAgain) {
+  Open();
+  Listen(7000);
+  Plug(0, false);
+  EXPECT_EQ(Events(Plug(0, true)),
+            (News{{RingEvent::kLinkUp, kHome}, {RingEvent::kMoved, kHome}}));
+  EXPECT_EQ(us->kernel->joined_on(),
+            (std::multimap<wire::Ipv4Address, uint32_t>{{kGroup, kHome}}));
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "home"), SendResult::kSent);
+  card->Step();
+  uint32_t ifindex = 0;
+  EXPECT_EQ(Take(*us, &ifindex), std::vector<std::string>{"home"});
+  EXPECT_EQ(ifindex, kHome);
+}
+
+TEST_F(FailoverTest, ByOptionItStaysUntilTheBackupGoesDown) {
+  Open(/*backup_stays=*/true);
+  Plug(0, false);
+  EXPECT_EQ(Events(Plug(0, true)), (News{{RingEvent::kLinkUp, kHome}}));
+  EXPECT_EQ(Events(Plug(2, false)),
+            (News{{RingEvent::kLinkDown, kAway}, {RingEvent::kMoved, kHome}}));
+}
+
+TEST_F(FailoverTest, WithBothPortsDownItMovesToTheFirstThatComesUp) {
+  Open();
+  Plug(2, false);
+  EXPECT_EQ(Events(Plug(0, false)), (News{{RingEvent::kLinkDown, kHome}}));
+  EXPECT_EQ(Events(Plug(2, true)),
+            (News{{RingEvent::kLinkUp, kAway}, {RingEvent::kMoved, kAway}}));
+}
+
+TEST_F(FailoverTest, NoPacketIsLostOrCountedTwice) {
+  Open();
+  Listen(7000);
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  std::vector<std::string> sent;
+  std::vector<std::string> got;
+  const auto send = [&] {
+    for (int i = 0; i < 100; ++i) {  // More than one poll takes.
+      sent.push_back(std::to_string(sent.size()));
+      ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, sent.back()), SendResult::kSent);
+    }
+    card->Step();
+  };
+  const auto take = [&](const std::vector<Completion>& completions) {
+    for (const Completion& completion : completions) {
+      if (completion.kind != Kind::kPacket) continue;
+      got.emplace_back(reinterpret_cast<const char*>(completion.data), completion.length);
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+  };
+  send();  // In the queue still when the port goes down.
+  take(Plug(0, false));
+  send();
+  for (int i = 0; i < 8; ++i) take(us->Poll());
+  take(Plug(0, true));
+  send();
+  for (int i = 0; i < 8; ++i) take(us->Poll());
+  EXPECT_EQ(got, sent);
+  EXPECT_EQ(Counter("queue", "rx_frames"), sent.size());
+}
+
+TEST_F(FailoverTest, TheNetworkIsToldWhereTheAddressIsNow) {
+  struct Listener final : connectx::FrameSink {
+    void OnFrame(std::span<const uint8_t> frame, int64_t) override {
+      const auto ethernet = wire::EthernetView::Parse(frame);
+      if (!ethernet.ok() || ethernet->ether_type() != wire::kEtherTypeArp) return;
+      announced.emplace_back(frame.begin(), frame.end());
+    }
+    std::vector<std::vector<uint8_t>> announced;
+  };
+  Open();
+  Plug(0, false);
+  card->Step();
+  Listener listener;
+  ends[3]->Receive(listener, 64, 0);
+  ASSERT_EQ(listener.announced.size(), 1u);
+  const auto arp = wire::ArpView::Parse(std::span(listener.announced[0]).subspan(14));
+  ASSERT_TRUE(arp.ok());
+  EXPECT_EQ(arp->sender(), kOwn);
+  EXPECT_EQ(arp->target(), kOwn);
+  EXPECT_EQ(arp->sender_mac(), wire::MacAddress(kBackupMac));
+}
+
+TEST_F(FailoverTest, AConnectionGoesOnAtTheBackup) {
+  Open();
+  Handle listener = 0;
+  ASSERT_TRUE(peer->ring->tcp().OpenListener({.local = {{}, 8000}}, &listener).ok());
+  peer->Settle();
+  Handle client = 0;
+  ASSERT_TRUE(us->ring->tcp().Connect({.peer = {kPeer, 8000}}, &client).ok());
+  us->engine->control().RunAndWait([] {});
+  Handle child = 0;
+  std::string at_peer;
+  std::string at_us;
+  const auto run = [&] {
+    // Long enough for a retransmission: a segment may have left before the path was looked up anew.
+    for (int i = 0; i < 4'000; ++i) {
+      now += 1'000'000;
+      card->Step();
+      for (const std::string& bytes : Take(*us)) at_us += bytes;
+      for (const Completion& completion : peer->Poll()) {
+        if (completion.kind == Kind::kAccepted) child = completion.socket;
+        if (completion.kind != Kind::kPacket) continue;
+        at_peer.append(reinterpret_cast<const char*>(completion.data), completion.length);
+        packet::BufferPool::ReleaseChain(completion.buffer);
+      }
+    }
+  };
+  const auto send = [](RingEnd& end, Handle socket, std::string_view bytes) {
+    Tcp& tcp = end.ring->tcp();
+    return tcp.Send(tcp.Find(socket),
+                    {.data = reinterpret_cast<const uint8_t*>(bytes.data()),
+                     .length = bytes.size()},
+                    {});
+  };
+  run();
+  ASSERT_NE(child, 0u);
+  Plug(0, false);
+  TellPeer(kBackupMac);
+  EXPECT_EQ(send(*us, client, "request"), SendResult::kSent);
+  EXPECT_EQ(send(*peer, child, "reply"), SendResult::kSent);
+  run();
+  EXPECT_EQ(at_peer, "request");
+  EXPECT_EQ(at_us, "reply");
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ports of a ring: news of them as completions, and the move to the other one when the ring's
+// goes down, with its sockets, rules and memberships.
+//
+// What had arrived is handed out first; then it is a reset whose new queues are another port's.
+// Invariant: rules and memberships are on one port at a time, so no packet is counted twice.
+
+#include <utility>
+
+#include "xtreme/engine/control_side.h"
+#include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_port.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/host/snapshot.h"
+#include "xtreme/nic/nic.h"
+
+namespace xtreme::engine {
+namespace {
+
+Completion PortCompletion(const RingCore& core, RingEvent event, uint32_t ifindex) {
+  Completion completion;
+  Clear(&completion, Kind::kRing);
+  completion.event = event;
+  completion.user_data = core.options.user_data;
+  completion.interface_index = ifindex;
+  completion.poll_tsc = core.poll_ticks;
+  return completion;
+}
+
+}  // namespace
+
+RingPort& Ring::PortOf(const nic::Nic* nic) {
+  for (RingPort& port : core_->ports->all) {
+    if (port.nic == nic) return port;
+  }
+  return core_->ports->current();
+}
+
+bool Ring::IsInUse(const RingPort& port) const { return &port == &core_->ports->current(); }
+
+// The kernel tells a VLAN's own state too, and that an interface was set down or taken away.
+void Ring::FollowInterfaces() {
+  for (RingPort& port : core_->ports->all) {
+    const host::Interface* interface = core_->host.routes->FindInterface(port.ifindex);
+    TellLink(port, interface == nullptr ? port.link.Remove()
+                                        : port.link.Kernel(interface->running));
+  }
+  FollowMtu();
+}
+
+void Ring::FollowMtu() {
+  const host::Interface* interface =
+      core_->host.routes->FindInterface(core_->device.ifindex);
+  if (interface == nullptr || interface->mtu == mtu_seen_) return;
+  mtu_seen_ = interface->mtu;
+  Completion news = PortCompletion(*core_, RingEvent::kMtuChanged, core_->device.ifindex);
+  news.count = interface->mtu;
+  // What the ring was brought up with stays the most it can take.
+  if (interface->mtu > core_->device.mtu) news.text = "above the MTU that the ring was opened with";
+  core_->Tell(news);
+}
+
+void Ring::TellLink(const RingPort& port, RingEvent event) {
+  if (event == RingEvent::kNone) return;
+  core_->Tell(PortCompletion(*core_, event, port.ifindex));
+  ConsiderMove();
+}
+
+void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
+  RingPort& port = PortOf(of);
+  switch (event) {
+    case nic::PortEvent::kLinkUp:
+      return TellLink(port, port.link.Device(true));
+    case nic::PortEvent::kLinkDown:
+      return TellLink(port, port.link.Device(false));
+    case nic::PortEvent::kDeviceRemoved:
+      return TellLink(port, port.link.Remove());
+    case nic::PortEvent::kQueueError:
+      if (!IsInUse(port)) return;
+      // Of some queue of the port: ours says so itself, once its completions are looked at.
+      core_->Reap();
+      if (core_->device.queue->error()) OnBroken();
+      return;
+  }
+}
+
+void Ring::ConsiderMove() {
+  RingCore& core = *core_;
+  RingPorts& ports = *core.ports;
+  if (ports.all.size() < 2 || resetting_) return;
+  const uint32_t other = 1 - ports.in_use;
+  const bool homesick = ports.in_use != 0 && !core.options.backup_stays;
+  const bool better = !ports.current().link.up() || homesick;
+  if (!better || !ports.all[other].link.up()) return;
+  if (!core.device.broken && core.device.queue->ReceiveReady()) {
+    // What arrived before is handed out first: once more, after the next poll's look at the queue.
+    mailbox_->Push(MakeNotice([](Ring& ring) { ring.ConsiderMove(); }));
+    return;
+  }
+  Move(other);
+}
+
+// From here on what is started is for the other port: it comes after the move.
+void Ring::Move(uint32_t to) {
+  RingCore& core = *core_;
+  core.ports->in_use = to;
+  const RingPort& port = core.ports->current();
+  core.device.nic = port.nic;
+  core.device.ifindex = port.ifindex;
+  core.device.mtu = port.nic->capabilities().mtu;
+  core.clock.SetDevice(port.clock);
+  SetTapClocks();
+  ReplaceQueues([](Ring& ring, const Outcome& outcome) { ring.OnMoved(outcome); });
+}
+
+void Ring::OnMoved(const Outcome& outcome) {
+  RingCore& core = *core_;
+  TakeFreshQueues();
+  if (const host::Interface* interface = core.host.routes->FindInterface(core.device.ifindex)) {
+    mtu_seen_ = interface->mtu;
+  }
+  ++core.tally.counters.moves;
+  udp_->AdoptRoutes();
+  tcp_->OnRoutes();
+  if (core.device.started && !core.device.broken) udp_->neighbours().Announce();
+  Completion* moved = core.EmitRing(RingEvent::kMoved);
+  moved->status = outcome.error;
+  // The notice that brought it lives until it was handed out.
+  moved->text = outcome.ok() ? nullptr : outcome.text.c_str();
+  // The ports may have changed meanwhile.
+  ConsiderMove();
+}
+
+}  // namespace xtreme::engine
