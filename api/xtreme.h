@@ -261,6 +261,59 @@ XTREME_API int xtreme_ring_close(xtreme_ring ring);
  * is under way.
  */
 XTREME_API int xtreme_ring_reset(xtreme_ring ring, uint64_t cookie);
+/*
+ * For a ring that sleeps: an interrupt comes once `completions` wait, or the first has waited for
+ * `microseconds`; 0 and 0, as a ring is opened: at once. Polling finds everything at once anyway.
+ * Started: OP_DONE with `cookie`: EINVAL, the text has what the device can; EOPNOTSUPP, it cannot.
+ * -EALREADY: a reset is under way. -EOPNOTSUPP: no device is behind the ring.
+ */
+XTREME_API int xtreme_ring_moderate(xtreme_ring ring, uint16_t completions, uint16_t microseconds,
+                                    uint64_t cookie);
+
+/*
+ * Where the queues of a ring lie, for a program that writes WQEs and reads CQEs itself as the
+ * ConnectX's programming manual (PRM) has them. Records are 32-bit words in big endian. Counts are
+ * powers of two; producers and consumers run free, as they are when the queues are taken.
+ */
+typedef struct xtreme_completion_queue {
+  uint8_t* cqes;              /* Of 64 bytes. New: owner bit unequal to bit log2(count) of index. */
+  uint32_t* record;           /* Consumer index, 24 bits. */
+  uint32_t count;
+  uint32_t consumer;
+  uint32_t number;
+  uint32_t reserved;          /* 0. */
+} xtreme_completion_queue;
+typedef struct xtreme_queues {
+  size_t size;                /* sizeof(xtreme_queues). */
+  uint8_t* sq;                /* WQEBBs of 64 bytes. */
+  uint32_t* sq_record;        /* The low 16 bits of the producer. */
+  uint8_t* sq_register;       /* Due next: for 8 bytes, or with BlueFlame a whole WQE. */
+  uint32_t sq_wqebbs;
+  uint32_t sq_producer;       /* In WQEBBs: the index of the next WQE. */
+  uint32_t blueflame_bytes;   /* Of half a register: write them in turn, the other half is at the
+                                 address ^ this. 0: doorbells of 8 bytes only. */
+  uint32_t qpn;
+  uint8_t* rq;                /* Data segments of 16 bytes; those posted hold buffers. */
+  uint32_t* rq_record;        /* The low 16 bits of the producer. */
+  uint32_t rq_segments;
+  uint32_t rq_producer;
+  uint32_t pool_key;          /* Key of the ring's buffers. */
+  uint32_t reserved;          /* 0. */
+  xtreme_completion_queue send_cq;
+  xtreme_completion_queue receive_cq;
+} xtreme_queues;
+/*
+ * Hands the ring's queues over. From here on the program alone writes WQEs, rings, and reads CQEs,
+ * on one thread at a time; the ring sends (XTREME_REFUSED_STATE) and receives nothing until
+ * xtreme_ring_reset() has made it new queues, which ends these: the addresses are good until that
+ * call or xtreme_ring_close(). Rules and memberships go on steering to them; the ring does not go
+ * over to a backup meanwhile. Buffers that are posted stay the queue's: post the same segments
+ * again, or none. What the program posts must lie in acquired buffers, or inline. The ring neither
+ * counts nor shows what is sent and received by hand.
+ * -EAGAIN: sends are under way: poll, then call again. -EALREADY: taken, or a reset is under way.
+ * -EOPNOTSUPP: no device is behind the ring. -EINVAL: a size that never was.
+ */
+XTREME_API int xtreme_ring_take_queues(xtreme_ring ring, xtreme_queues* queues);
 /* Makes the calling thread the owner. The old owner must have made its last call before. */
 XTREME_API int xtreme_ring_adopt(xtreme_ring ring);
 

@@ -587,6 +587,16 @@ class Ring {
   Status Start() { return ToStatus(xtreme_ring_start(handle())); }
   // Started: ends as OP_DONE with `cookie`.
   Status Reset(uint64_t cookie = 0) { return ToStatus(xtreme_ring_reset(handle(), cookie)); }
+  Status Moderate(uint16_t completions, uint16_t microseconds, uint64_t cookie = 0) {
+    return ToStatus(xtreme_ring_moderate(handle(), completions, microseconds, cookie));
+  }
+  Result<xtreme_queues> TakeQueues() {
+    xtreme_queues queues = {};
+    queues.size = sizeof queues;
+    const int code = xtreme_ring_take_queues(handle(), &queues);
+    if (code < 0) return LastError(code);
+    return queues;
+  }
   Status Adopt() { return ToStatus(xtreme_ring_adopt(handle())); }
 
   // Releases the last batch and polls. An error is an empty batch.

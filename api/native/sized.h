@@ -26,6 +26,7 @@ inline constexpr size_t kFirstRingOptions =
 inline constexpr size_t kFirstUdpOptions = sizeof(xtreme_udp_options);
 inline constexpr size_t kFirstTcpOptions = sizeof(xtreme_tcp_options);
 inline constexpr size_t kFirstTcpInfo = sizeof(xtreme_tcp_info);
+inline constexpr size_t kFirstQueues = sizeof(xtreme_queues);
 
 // Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: smaller than
 // `first`. -E2BIG: what a newer program has and we do not know is not 0.

@@ -31,7 +31,7 @@ fi
 cat > "$scratch/grown" <<'GROWN'
 [suppress_type]
 type_kind = struct
-name_regexp = ^xtreme_(ring_options|udp_options|tcp_options|tcp_info)$
+name_regexp = ^xtreme_(ring_options|udp_options|tcp_options|tcp_info|queues)$
 has_data_member_inserted_at = end
 GROWN
 abidiff --no-added-syms --suppressions "$scratch/grown" "$recorded" "$scratch/now.abi" ||

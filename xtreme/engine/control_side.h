@@ -34,6 +34,7 @@ struct ControlSide {
   RuleTable rules;
   // Made by a reset; the ring's owner takes it when it is told, else it ends with the ring.
   std::unique_ptr<nic::QueuePair> fresh_queue;
+  nic::Moderation moderation;  // Of interrupts: what new queues get.
   std::set<int> watched;  // Fds of the application.
   LoopbackDirectory* directory = nullptr;   // The engine's.
   std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.

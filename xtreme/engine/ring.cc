@@ -278,7 +278,8 @@ void Ring::Bury() {
   tcp_.reset();
   udp_.reset();
   if (core_->device.queue->fd() >= 0) mailbox_->waiter().Remove(core_->device.queue->fd());
-  remains->queue = std::move(core_->device.queue);
+  remains->queue = std::move(core_->device.taken != nullptr ? core_->device.taken
+                                                            : core_->device.queue);
   remains->frames_completed = core_->sends.completed();
   remains->side = core_->host.control_side;
   remains->mailbox = mailbox_;

@@ -28,7 +28,10 @@
 
 namespace xtreme::nic {
 class Nic;
+class QueuePair;
 struct ClockConversion;
+struct Moderation;
+struct QueueAddresses;
 struct PortCounters;
 struct RxFrame;
 enum class PortEvent : uint8_t;
@@ -88,6 +91,17 @@ class Ring {
   // ECANCELED. Started: ends as OP_DONE, whose error is that of bring-up, and the ring may be reset
   // again. EALREADY: a reset is under way. (ring_reset.cc)
   Outcome Reset(uint64_t cookie);
+
+  // --- The device (ring_device.cc) ---
+
+  // When interrupts come, for a ring that sleeps; a reset keeps it. Started: ends as OP_DONE.
+  // EALREADY: a reset is under way. EOPNOTSUPP: there is no device behind the ring.
+  Outcome ModerateInterrupts(const nic::Moderation& moderation, uint64_t cookie);
+  // Hands the queues over to the caller, who from here on posts and polls them by himself: the ring
+  // sends and receives nothing until Reset() has made it new ones. The buffers that are posted are
+  // the queue's until then. EAGAIN: sends are under way, to be polled for. EALREADY: they were
+  // taken, or a reset is under way. EOPNOTSUPP: there is no device behind them.
+  Outcome TakeQueues(nic::QueueAddresses* addresses);
 
   // --- Polling (ring_poll.cc) ---
 
@@ -199,6 +213,9 @@ class Ring {
   void SampleLowWater();
   void ReportLosses();
   void OnBroken();
+  void PostBarrier();
+  // Leaves the ring without queues; those it had.
+  std::unique_ptr<nic::QueuePair> GiveQueues();
   void ReplaceQueues(std::function<void(Ring&, const Outcome&)> done);
   void TakeFreshQueues();
   void OnFreshQueues();
@@ -239,6 +256,7 @@ class Ring {
   uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
   uint32_t mtu_seen_ = 0;      // Of the interface, as told.
+  uint32_t barrier_ = 0;       // The frame after which TakeQueues() finds all sends done.
   bool resetting_ = false;
 
   Engine* const engine_;

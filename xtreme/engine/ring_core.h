@@ -69,6 +69,7 @@ struct RingDevice {
   packet::BufferPool::Handle pool;
   std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown. Outlives the queue.
   std::unique_ptr<nic::QueuePair> queue;
+  std::unique_ptr<nic::QueuePair> taken;  // By the application: `queue` is then an absent one.
   uint32_t ifindex = 0;
   uint32_t home_ifindex = 0;     // Of the ring's own interface, whose addresses it keeps.
   uint16_t vlan_id = 0;          // Of the interface; 0: untagged.

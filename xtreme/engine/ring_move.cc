@@ -91,7 +91,7 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
 void Ring::ConsiderMove() {
   RingCore& core = *core_;
   RingPorts& ports = *core.ports;
-  if (ports.all.size() < 2 || resetting_) return;
+  if (ports.all.size() < 2 || resetting_ || core.device.taken != nullptr) return;
   const uint32_t other = 1 - ports.in_use;
   const bool homesick = ports.in_use != 0 && !core.options.backup_stays;
   const bool better = !ports.current().link.up() || homesick;

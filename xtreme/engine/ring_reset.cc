@@ -45,6 +45,10 @@ struct ResetWork {
     auto made = MakeQueues(options, nic, pool, tap.get(), &mailbox->waiter());
     if (!made.ok()) return made.status();
     side->fresh_queue = *std::move(made);
+    if (side->moderation != nic::Moderation()) {
+      // As the application asked; it was told what the device said of it then.
+      nic->SetModeration(side->fresh_queue.get(), side->moderation).IgnoreError();
+    }
     absl::Status steered = side->rules.Resume(side->fresh_queue.get());
     return steered.ok() ? joined : steered;
   }
@@ -100,19 +104,26 @@ Outcome Ring::Reset(uint64_t cookie) {
   return {};
 }
 
-// `done` is called by a notice, with an outcome that lives until what it told was handed out.
-void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
+std::unique_ptr<nic::QueuePair> Ring::GiveQueues() {
   RingCore& core = *core_;
   RingDevice& device = core.device;
-  resetting_ = true;
+  if (device.taken != nullptr) return std::move(device.taken);
   device.broken = true;
   ++core.host.routes_version;  // Flows can send no more.
   base::AddCounters(device.queue->counters(), core.tally.queues_before);
   if (device.queue->fd() >= 0) mailbox_->waiter().Remove(device.queue->fd());
   auto absent = std::make_unique<nic::AbsentQueuePair>(device.queue->capabilities());
+  return std::exchange(device.queue, std::move(absent));
+}
+
+// `done` is called by a notice, with an outcome that lives until what it told was handed out.
+void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
+  RingCore& core = *core_;
+  RingDevice& device = core.device;
+  resetting_ = true;
   ResetWork work{.options = core.options,
                  .pool = device.pool.get(),
-                 .old = std::exchange(device.queue, std::move(absent)),
+                 .old = GiveQueues(),
                  .side = core.host.control_side,
                  .mailbox = mailbox_,
                  .tap = device.tap,

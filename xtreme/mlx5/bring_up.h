@@ -34,6 +34,7 @@ class QueuePairVerbs final : public QueuePairObjects {
   int event_fd() const override { return channel == nullptr ? -1 : channel->fd; }
   Event TakeEvent() override;
   ibv_qp* verbs_qp() const override { return qp.get(); }
+  std::array<ibv_cq*, 2> verbs_cqs() const override { return {receive_cq.get(), send_cq.get()}; }
 
   VerbsHandle<ibv_mr> region;           // The pool's memory.
   VerbsHandle<ibv_td> thread_domain;    // A doorbell register of our own; may be null.

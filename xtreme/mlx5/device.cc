@@ -116,6 +116,8 @@ absl::Status QueryLimits(Device* device) {
     limits.least_rate_kbps = attributes.packet_pacing_caps.qp_rate_limit_min;
     limits.most_rate_kbps = attributes.packet_pacing_caps.qp_rate_limit_max;
   }
+  limits.most_moderated_cqes = attributes.cq_mod_caps.max_cq_count;
+  limits.most_moderated_us = attributes.cq_mod_caps.max_cq_period;
   limits.timestamp_mask = attributes.completion_timestamp_mask;
   limits.clock_khz = attributes.hca_core_clock;
   ibv_port_attr port{};

@@ -37,6 +37,8 @@ struct DeviceLimits {
   uint32_t segmented_bytes = 0;  // Of one send that is cut into TCP segments; 0: it cannot.
   uint32_t least_rate_kbps = 0;  // Of one send queue.
   uint32_t most_rate_kbps = 0;   // 0: no rates.
+  uint16_t most_moderated_cqes = 0;  // That an interrupt waits for; 0: no moderation.
+  uint16_t most_moderated_us = 0;
   uint64_t device_memory_bytes = 0;  // On-device, of all programs together.
   uint64_t timestamp_mask = 0;  // Valid bits of a CQE's time; 0: none.
   uint64_t clock_khz = 0;       // Nominal; 0: not told.

@@ -127,6 +127,31 @@ absl::Status Nic::SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate
                                     : action);
 }
 
+absl::Status Nic::SetModeration(nic::QueuePair* queue_pair, const nic::Moderation& moderation) {
+  const DeviceLimits& limits = device_.limits;
+  const std::string action = absl::StrCat("interrupt once ", moderation.completions,
+                                          " completions or ", moderation.microseconds, " us wait");
+  if (limits.most_moderated_cqes == 0 || limits.most_moderated_us == 0) {
+    return absl::UnimplementedError(absl::StrCat(action, ": ", device_.name, " cannot"));
+  }
+  const bool half = (moderation.completions == 0) != (moderation.microseconds == 0);
+  if (half || moderation.completions > limits.most_moderated_cqes ||
+      moderation.microseconds > limits.most_moderated_us) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(action, ": ", device_.name, " offers 0 and 0, or 1 to ",
+                     limits.most_moderated_cqes, " and 1 to ", limits.most_moderated_us));
+  }
+  ibv_modify_cq_attr attributes{.attr_mask = IBV_CQ_ATTR_MODERATE,
+                                .moderate = {.cq_count = moderation.completions,
+                                             .cq_period = moderation.microseconds}};
+  // Queue pairs come from CreateQueuePair: there is no other kind.
+  for (ibv_cq* cq : static_cast<QueuePair*>(queue_pair)->verbs_cqs()) {
+    const int error = cq == nullptr ? EINVAL : ibv_modify_cq(cq, &attributes);
+    if (error != 0) return VerbsError(error, action);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<nic::Rule>> Nic::AddRule(const nic::FlowRule& rule,
                                                         nic::QueuePair* queue_pair) {
   // Queue pairs come from CreateQueuePair: there is no other kind.

@@ -41,6 +41,8 @@ class Nic final : public nic::Nic {
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
   absl::Status SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) override;
+  absl::Status SetModeration(nic::QueuePair* queue_pair,
+                             const nic::Moderation& moderation) override;
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
   nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;

@@ -14,6 +14,7 @@ QueuePair::QueuePair(const QueuePairMemory& memory, const SendQueue::Options& se
       pool_key_(memory.receive.key),
       receive_(memory.receive, receive_options, pool, &counters_),
       send_(memory.send, send_options, &counters_, &send_completions_due_),
+      memory_(memory),
       objects_(std::move(objects)) {
   ShowNextCompletion();
 }
@@ -67,6 +68,34 @@ uint32_t QueuePair::PollSend(std::span<nic::TxCompletion> out) {
 void QueuePair::Arm(bool for_send) {
   receive_.completions().Arm();
   if (for_send) send_.completions().Arm();
+}
+
+std::optional<nic::QueueAddresses> QueuePair::Addresses() const {
+  if (objects_ == nullptr) return std::nullopt;
+  const auto completions = [](const CompletionQueueMemory& memory, const CompletionQueue& queue) {
+    return nic::CompletionAddresses{.cqes = memory.cqes,
+                                    .entries = 1u << memory.cqes_log2,
+                                    .consumer = queue.consumer(),
+                                    .record = memory.record,
+                                    .number = memory.cqn};
+  };
+  const SendQueueMemory& send = memory_.send;
+  const ReceiveQueueMemory& receive = memory_.receive;
+  return nic::QueueAddresses{
+      .send_blocks = send.wqebbs,
+      .send_block_count = 1u << send.wqebbs_log2,
+      .send_producer = send_.producer(),
+      .send_record = send.record,
+      .send_register = send_.next_register(),
+      .blueflame_bytes = send.blueflame_bytes,
+      .queue_number = send.qpn,
+      .send_completions = completions(send.completions, send_.completions()),
+      .receive_segments = receive.wqes,
+      .receive_segment_count = 1u << receive.wqes_log2,
+      .receive_producer = receive_.producer(),
+      .receive_record = receive.record,
+      .receive_completions = completions(receive.completions, receive_.completions()),
+      .pool_key = pool_key_};
 }
 
 void QueuePair::AcknowledgeEvents() {

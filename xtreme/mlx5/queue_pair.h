@@ -10,6 +10,7 @@
 #ifndef XTREME_XTREME_MLX5_QUEUE_PAIR_H_
 #define XTREME_XTREME_MLX5_QUEUE_PAIR_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,6 +36,8 @@ class QueuePairObjects {
   virtual Event TakeEvent() = 0;
   // What rules steer to.
   virtual ibv_qp* verbs_qp() const = 0;
+  // Of receive and send.
+  virtual std::array<ibv_cq*, 2> verbs_cqs() const = 0;
 };
 
 struct QueuePairMemory {
@@ -82,6 +85,12 @@ class QueuePair : public nic::QueuePair {
   const nic::QueueCounters& counters() const override { return counters_; }
   uint32_t pool_key() const override { return pool_key_; }
 
+  std::optional<nic::QueueAddresses> Addresses() const override;
+
+  // Null without a device.
+  std::array<ibv_cq*, 2> verbs_cqs() const {
+    return objects_ == nullptr ? std::array<ibv_cq*, 2>{} : objects_->verbs_cqs();
+  }
   // What rules steer to; null without a device.
   ibv_qp* verbs_qp() const { return objects_ == nullptr ? nullptr : objects_->verbs_qp(); }
 
@@ -97,6 +106,7 @@ class QueuePair : public nic::QueuePair {
   std::optional<nic::QueueError> error_;
   ReceiveQueue receive_;
   SendQueue send_;
+  const QueuePairMemory memory_;
   std::unique_ptr<QueuePairObjects> objects_;  // Last: destroyed first.
 };
 

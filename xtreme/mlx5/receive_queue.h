@@ -50,6 +50,8 @@ class ReceiveQueue {
   // In error, and nothing is left to be taken.
   bool ended() const { return broken_ && posted() == 0; }
   CompletionQueue& completions() { return completions_; }
+  const CompletionQueue& completions() const { return completions_; }
+  uint32_t producer() const { return producer_; }  // Buffers posted so far, free-running.
 
  private:
   // `data` stands here too: it is prefetched without a look at the buffer.

@@ -69,6 +69,10 @@ class SendQueue {
   uint32_t posted_frames() const { return posted_; }
   uint32_t completed_frames() const { return completed_; }
   CompletionQueue& completions() { return completions_; }
+  const CompletionQueue& completions() const { return completions_; }
+  // Blocks posted so far, free-running; the half of the register that is due.
+  uint32_t producer() const { return producer_; }
+  uint8_t* next_register() const { return reinterpret_cast<uint8_t*>(next_register_); }
 
  private:
   // What PostCopied() does not do itself: signals, the ring's end, refusals.

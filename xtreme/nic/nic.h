@@ -119,6 +119,15 @@ struct RateLimit {
   uint32_t typical_packet_bytes = 0;  // Helps the device to keep the burst; 0: not said.
 };
 
+// When a queue pair interrupts: once so many completions wait, or the first has waited so long.
+// Both 0: at once.
+struct Moderation {
+  uint16_t completions = 0;
+  uint16_t microseconds = 0;
+
+  bool operator==(const Moderation&) const = default;
+};
+
 // Events of the port or device, in the order the device told them.
 enum class PortEvent : uint8_t { kLinkUp, kLinkDown, kDeviceRemoved, kQueueError };
 
@@ -149,6 +158,12 @@ class Nic {
   // message has its range). ResourceExhausted: its table of rates is full. Unimplemented: it has
   // none.
   virtual absl::Status SetRate(QueuePair* queue_pair, const RateLimit& rate) = 0;
+
+  // From here on for both its completion queues. InvalidArgument: beyond what the device can do
+  // (the message has its range), or only one of the two is 0. Unimplemented: it cannot.
+  virtual absl::Status SetModeration(QueuePair*, const Moderation&) {
+    return absl::UnimplementedError("moderate interrupts: the device cannot");
+  }
 
   // Steers frames to `queue_pair`. AlreadyExists: an equal match with another tag stands (EEXIST),
   // possibly another process's. ResourceExhausted: the device's table is full. Unimplemented: the

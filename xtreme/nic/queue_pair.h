@@ -230,9 +230,41 @@ struct QueueCounters {
 };
 static_assert(base::DescribesEveryCounter<QueueCounters>());
 
+// --- For who posts and polls by himself ----------------------------------------------------------
+
+// CQEs of 64 bytes in a ring of a power of two.
+struct CompletionAddresses {
+  uint8_t* cqes = nullptr;
+  uint32_t entries = 0;
+  uint32_t consumer = 0;       // CQEs taken so far, free-running.
+  uint32_t* record = nullptr;  // Of the consumer index, big endian.
+  uint32_t number = 0;
+};
+
+// Where queues lie, as the device sees them, and how far they have come (mlx5: PRM, "Work Queues").
+struct QueueAddresses {
+  uint8_t* send_blocks = nullptr;      // WQEBBs of 64 bytes, a power of two of them.
+  uint32_t send_block_count = 0;
+  uint32_t send_producer = 0;          // Blocks posted so far, free-running.
+  uint32_t* send_record = nullptr;     // Big endian, as the other.
+  uint8_t* send_register = nullptr;    // To be written next: a doorbell, or BlueFlame.
+  uint32_t blueflame_bytes = 0;        // Of a half of it; the other one is at the address ^ this.
+  uint32_t queue_number = 0;
+  CompletionAddresses send_completions;
+  uint8_t* receive_segments = nullptr;  // Data segments of 16 bytes, a power of two of them.
+  uint32_t receive_segment_count = 0;
+  uint32_t receive_producer = 0;
+  uint32_t* receive_record = nullptr;
+  CompletionAddresses receive_completions;
+  uint32_t pool_key = 0;
+};
+
 class QueuePair {
  public:
   virtual ~QueuePair() = default;
+
+  // Nothing when there is no device behind it. Right until the next call of another function.
+  virtual std::optional<QueueAddresses> Addresses() const { return std::nullopt; }
 
   // --- Receive ---
 
