@@ -47,7 +47,8 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
 void SendQueue::UpdateAttention() {
   const uint32_t used = posted_ - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
-  const uint32_t before_end = (mask_ + 1 - (producer_ & mask_)) / kMaxWqebbs;
+  // Nor up to it: who needs no attention leaves the next WQE's place where it would be beyond.
+  const uint32_t before_end = (mask_ - (producer_ & mask_)) / kMaxWqebbs;
   const uint32_t most = options_.checksums ? room : 0;
   attention_at_ = posted_ + std::min({most, signal_at_ - posted_, before_end});
 }
