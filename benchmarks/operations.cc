@@ -65,6 +65,7 @@ std::vector<Operation> Operations() {
       {"tcp_bulk", "tcp_bulk", "tcp_bulk/lwip", kLwip, Most(900), OfPeer(0.45)},
       {"tcp_bulk", "tcp_bulk", "tcp_bulk/kernel", kKernel, {}, {}, "", false},
       {"tcp_send_small", "tcp_send_small", "", "", Most(250), {}},
+      {"tcp_fire", "tcp_fire", "", "", Most(60), {}},
       {"tcp_rx_one", "tcp_rx_one", "", "", {}, {}},
       {"tcp_open_close", "tcp_open_close", "tcp_open_close/lwip", kLwip, OfPeer(0.6), {}},
       {"driver_tx_post", "driver_tx_post", "udp_tx_post/libmlx5", kPost, {}, {}},

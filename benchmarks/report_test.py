@@ -34,6 +34,7 @@ EXPECTED = {
     ("tcp_pingpong", "instructions"): (500, 20000),
     ("tcp_bulk", "instructions"): (200, 10000),
     ("tcp_send_small", "instructions"): (100, 5000),
+    ("tcp_fire", "instructions"): (20, 5000),
     ("tcp_rx_one", "instructions"): (100, 5000),
     ("tcp_open_close", "instructions"): (2000, 50000),
     ("tcp_pingpong", "ns"): (10, 1e6),

@@ -78,6 +78,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"tcp_bulk/lwip", kMany, [](uint32_t n) { return LwipTcpBulk(n, kBurst); }},
       {"tcp_bulk/kernel", kMany, KernelTcpBulk},
       {"tcp_send_small", kConnections, TcpSendSmall},
+      {"tcp_fire", kConnections, TcpFire},
       {"tcp_rx_one", kConnections, TcpReceiveOne},
       {"tcp_open_close", kConnections, TcpOpenClose},
       {"tcp_open_close/lwip", kConnections, LwipTcpOpenClose},

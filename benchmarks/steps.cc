@@ -108,6 +108,7 @@ std::vector<Row> SteppedRows(const Measurement& measurement) {
   for (const auto& [scenario, what] : {std::pair("udp_tx_post", "one send"),
                                        std::pair("udp_rx_one", "one receive"),
                                        std::pair("tcp_send_small", "one TCP send"),
+                                       std::pair("tcp_fire", "one TCP fire"),
                                        std::pair("tcp_rx_one", "one TCP receive")}) {
     for (Row& row : ColdLines(scenario, what)) rows.push_back(std::move(row));
   }

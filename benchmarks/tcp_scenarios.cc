@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "benchmarks/null_device.h"
 #include "benchmarks/tcp_rig.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/mlx5/queue_pair.h"
 
@@ -94,6 +96,26 @@ class SendScenario : public PairScenario {
       pair_->client().Send(pair_->connection(i), kMessageBytes);
     }
   }
+};
+
+class FireScenario : public PairScenario {
+ public:
+  FireScenario(std::unique_ptr<TcpPair> pair, std::vector<engine::PreparedSend*> prepared)
+      : PairScenario(std::move(pair), static_cast<uint32_t>(prepared.size())),
+        prepared_(std::move(prepared)) {}
+
+  void Prepare() override {
+    pair_->Settle();
+    engine::PreparedSends& sends = pair_->client().ring().prepared();
+    for (engine::PreparedSend* prepared : prepared_) sends.Rearm(prepared->handle);
+  }
+  void Run() override {
+    engine::RingCore& core = pair_->client().ring().core();
+    for (engine::PreparedSend* prepared : prepared_) engine::Fire(core, *prepared, {});
+  }
+
+ private:
+  const std::vector<engine::PreparedSend*> prepared_;
 };
 
 class ReceiveScenario : public PairScenario {
@@ -247,6 +269,23 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpSendSmall(uint32_t operations) {
   auto pair = TcpPair::Make({.connections = operations, .settings = settings});
   if (!pair.ok()) return pair.status();
   return std::make_unique<SendScenario>(*std::move(pair), operations);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> TcpFire(uint32_t operations) {
+  engine::TcpSettings settings;
+  settings.quick_ack = true;
+  auto pair = TcpPair::Make({.connections = operations, .settings = settings});
+  if (!pair.ok()) return pair.status();
+  engine::Ring& ring = (*pair)->client().ring();
+  const std::array<uint8_t, kMessageBytes> payload{};
+  std::vector<engine::PreparedSend*> all;
+  for (uint32_t i = 0; i < operations; ++i) {
+    engine::Handle handle = 0;
+    const engine::Outcome made = ring.tcp().PrepareSend((*pair)->connection(i), payload, &handle);
+    if (!made.ok()) return absl::InternalError(made.text);
+    all.push_back(ring.prepared().Find(handle));
+  }
+  return std::make_unique<FireScenario>(*std::move(pair), std::move(all));
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> TcpReceiveOne(uint32_t operations) {

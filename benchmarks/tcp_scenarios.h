@@ -28,6 +28,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations);
 absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t burst);
 // Sends of 64 bytes, each on an established connection of which nothing is under way.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpSendSmall(uint32_t operations);
+// Fires prepared sends of 64 bytes, each on such a connection.
+absl::StatusOr<std::unique_ptr<Scenario>> TcpFire(uint32_t operations);
 // Segments of 64 bytes wait in the queue: a poll for each, and it is released.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpReceiveOne(uint32_t operations);
 // Connections from connect to the end at both ends, one after the other.
