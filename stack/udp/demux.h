@@ -120,6 +120,7 @@ class Demux {
 
   // Moves on with everything that may change who gets a datagram.
   uint64_t changes() const { return changes_; }
+  const uint64_t* changes_counter() const { return &changes_; }
   const base::ReasonCounters<Misaddressed>& misaddressed() const { return misaddressed_; }
   std::span<const LocalAddress> local_addresses() const { return local_addresses_; }
   bool IsLocal(wire::Ipv4Address address) const;

@@ -18,12 +18,13 @@ _STACK = {
     "stack/tcp": ("stack/base", "stack/packet", "stack/wire", "stack/ip"),
 }
 _XTREME = {
+    "xtreme/completion": ("stack",),
     "xtreme/nic": ("stack",),
     "xtreme/host": ("stack",),
     "xtreme/stats": ("stack",),
-    "xtreme/mlx5": ("stack", "xtreme/nic", "xtreme/host", "xtreme/stats"),
+    "xtreme/mlx5": ("stack", "xtreme/completion", "xtreme/nic", "xtreme/host", "xtreme/stats"),
     # The engine is handed a Nic; which driver it is, the api decides.
-    "xtreme/engine": ("stack", "xtreme/nic", "xtreme/host", "xtreme/stats"),
+    "xtreme/engine": ("stack", "xtreme/completion", "xtreme/nic", "xtreme/host", "xtreme/stats"),
 }
 ALLOWED = {
     **_STACK,

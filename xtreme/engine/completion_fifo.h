@@ -17,7 +17,7 @@
 #include <memory>
 #include <span>
 
-#include "xtreme/engine/completion.h"
+#include "xtreme/completion/completion.h"
 
 namespace xtreme::engine {
 

@@ -9,7 +9,7 @@
 #ifndef XTREME_XTREME_ENGINE_LINK_STATE_H_
 #define XTREME_XTREME_ENGINE_LINK_STATE_H_
 
-#include "xtreme/engine/completion.h"
+#include "xtreme/completion/completion.h"
 
 namespace xtreme::engine {
 

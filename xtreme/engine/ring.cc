@@ -147,7 +147,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   AdoptQueues(*std::move(queue), &device);
   device.ifindex = device.home_ifindex = port->ifindex;
   device.vlan_id = port->vlan_id;
-  core->clock.SetDevice(port->clock);
+  core->SetDeviceClock(port->clock);
   core->host.mailbox = mailbox;
   core->host.control = &engine->control();
   core->host.control_side = std::make_shared<ControlSide>(&engine->kernel(), port->nic,

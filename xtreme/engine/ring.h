@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "stack/base/time.h"
-#include "xtreme/engine/completion.h"
+#include "xtreme/completion/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/outcome.h"
@@ -193,7 +193,8 @@ class Ring {
   void WatchOwner();
   void CountFaults(int tid);
   // The events of a poll.
-  uint32_t PollBusy(void* out, uint32_t max, size_t stride);
+  uint32_t PollSome(void* out, uint32_t max, size_t stride);
+  uint32_t PollBusy(void* out, uint32_t max, size_t stride, uint32_t taken);
   bool Resolve(Completion* completion);
   void TellKept();
   void Receive(uint32_t max);
@@ -207,6 +208,7 @@ class Ring {
   void TakePosted(const LaneEntry& entry);
   void FireTimers();
   void Fire(RingTimer* timer);
+  void RefillIfDue();
   void Refill();
   void CheckPool();
   void CheckQueue();

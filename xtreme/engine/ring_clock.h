@@ -8,6 +8,8 @@
 #ifndef XTREME_XTREME_ENGINE_RING_CLOCK_H_
 #define XTREME_XTREME_ENGINE_RING_CLOCK_H_
 
+#include <x86intrin.h>
+
 #include <bit>
 #include <cstdint>
 
@@ -39,10 +41,11 @@ struct DeviceScale {
 
 class RingClock {
  public:
-  RingClock(TickSource source, const host::TscConversion& tsc) : source_(source), tsc_(tsc) {}
+  RingClock(TickSource source, const host::TscConversion& tsc) : source_(source) { SetTsc(tsc); }
 
   uint64_t Ticks() const {
-    return source_.read == nullptr ? tsc_.Ticks() : source_.read(source_.context);
+    if (ticks_are_tsc_) [[likely]] return __rdtsc();
+    return OtherTicks();
   }
   base::Nanoseconds ToTime(uint64_t ticks) const {
     return base::Nanoseconds(
@@ -50,7 +53,10 @@ class RingClock {
   }
   base::Nanoseconds Now() const { return ToTime(Ticks()); }
 
-  void SetTsc(const host::TscConversion& tsc) { tsc_ = tsc; }
+  void SetTsc(const host::TscConversion& tsc) {
+    tsc_ = tsc;
+    ticks_are_tsc_ = source_.read == nullptr && tsc.uses_tsc();
+  }
   void SetDevice(const nic::ClockConversion& device) {
     device_ = device;
     scale_ = {.base_raw = device.base_raw,
@@ -60,14 +66,20 @@ class RingClock {
               .unused_bits = std::countl_zero(device.mask)};
   }
   // Whether ticks are the TSC's, and not some other clock's.
-  bool TicksAreTsc() const { return source_.read == nullptr && tsc_.uses_tsc(); }
+  bool TicksAreTsc() const { return ticks_are_tsc_; }
   const nic::ClockConversion& device() const { return device_; }
 
   const DeviceScale& scale() const { return scale_; }
   int64_t DeviceTime(uint64_t raw) const { return scale_.ToNanoseconds(raw); }
 
  private:
+  // Not inlined: it would cost those who read the TSC their registers.
+  [[gnu::noinline, gnu::cold]] uint64_t OtherTicks() const {
+    return source_.read == nullptr ? tsc_.Ticks() : source_.read(source_.context);
+  }
+
   TickSource source_;
+  bool ticks_are_tsc_ = false;
   host::TscConversion tsc_;
   nic::ClockConversion device_;
   DeviceScale scale_;

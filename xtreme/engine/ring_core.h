@@ -15,9 +15,9 @@
 #include <memory>
 #include <optional>
 
+#include "xtreme/completion/known_flows.h"
 #include "xtreme/engine/completion_fifo.h"
 #include "xtreme/engine/handle.h"
-#include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/ring_clock.h"
 #include "xtreme/engine/ring_counters.h"
 #include "xtreme/engine/ring_options.h"
@@ -40,6 +40,7 @@ namespace xtreme::engine {
 
 class ControlThread;
 class LoopbackQueue;
+class Mailbox;
 class PreparedSends;
 class Tcp;
 struct ControlSide;
@@ -150,6 +151,14 @@ struct RingCore {
     attention |= kLossesCounted;
   }
 
+  // How the device's clock relates to ours from now on.
+  void SetDeviceClock(const nic::ClockConversion& device) {
+    if (device.in_sync != clock.device().in_sync) known.Forget();
+    clock.SetDevice(device);
+    const DeviceScale& scale = clock.scale();
+    known.SetScale(scale.base_raw, scale.base_ns, scale.ns_per_tick_q32, scale.unused_bits);
+  }
+
   // A frame was posted; `owed`: without a doorbell.
   void OweDoorbell(bool owed) { attention |= owed ? uint32_t{kDoorbellOwed} : 0; }
 
@@ -186,6 +195,7 @@ struct RingCore {
   const RingOptions options;
   RingClock clock;
   CompletionFifo fifo;
+  completion::KnownFlows known;
   SendLog sends;
   base::TimerWheel wheel;
   RingDevice device;

@@ -54,7 +54,7 @@ void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion
   port.clock = device;
   if (!IsInUse(port)) return;
   const bool was_in_sync = core_->clock.device().in_sync;
-  core_->clock.SetDevice(device);
+  core_->SetDeviceClock(device);
   core_->clock.SetTsc(tsc);
   SetTapClocks();
   SampleLowWater();

@@ -11,20 +11,54 @@
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::engine {
+namespace {
+
+// Frames of known flows, their completions written to `out`; how many.
+[[gnu::always_inline]] inline uint32_t TakeKnown(RingCore& core, uint64_t ticks, Completion* out,
+                                                 uint32_t most) {
+  core.known.Follow();
+  if (core.after_drop != 0) [[unlikely]] return 0;  // The next is marked.
+  core.known.SetTicks(ticks);
+  const uint32_t taken = core.device.queue->PollKnown(core.known, out, most);
+  core.tally.counters.packets += taken;
+  return taken;
+}
+
+}  // namespace
 
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   core_->CheckOwner();
-  RingCore& core = *core_;
-  if (!core.device.queue->ReceiveReady()) [[likely]] {
-    const uint32_t waiting = core.attention | mailbox_->knocks();
-    if (waiting == 0) return 0;
-    // A poll that has only timers to think of thinks of them once in so many.
-    if (waiting == kTimersArmed && !timers_->IsTurn()) return 0;
-  }
-  return PollBusy(out, max, stride);
+  const RingCore& core = *core_;
+  const bool ready = core.device.queue->ReceiveReady();
+  if (!ready && (core.attention | mailbox_->knocks()) == 0) [[likely]] return 0;
+  return PollSome(out, max, stride);
 }
 
-uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
+// Where packets are all there is to look at, and those of known flows all there is of them, this is
+// the whole poll.
+[[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max, size_t stride) {
+  RingCore& core = *core_;
+  const uint32_t waiting = core.attention | mailbox_->knocks();
+  if (waiting != 0 || stride != sizeof(Completion)) [[unlikely]] {
+    // A poll that has only timers to think of thinks of them once in so many.
+    const bool idle = waiting == kTimersArmed && !core.device.queue->ReceiveReady();
+    return idle && !timers_->IsTurn() ? 0 : PollBusy(out, max, stride, 0);
+  }
+  const uint64_t ticks = core.clock.Ticks();
+  core.poll_ticks = ticks;
+  const uint32_t most = std::min(core.options.poll_batch, max);
+  const uint32_t taken = TakeKnown(core, ticks, static_cast<Completion*>(out), most);
+  const nic::QueuePair& queue = *core.device.queue;
+  if (taken != most && queue.ReceiveReady()) [[unlikely]] {
+    return PollBusy(out, max, stride, taken);
+  }
+  // What other threads returned, and a pool that runs low, is looked at with every refill.
+  if (queue.RefillDue()) Refill();
+  return taken;
+}
+
+// What PollSome() took stands in `out` already.
+[[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride, uint32_t taken) {
   RingCore& core = *core_;
   const auto resolve = [this](Completion* completion) {
     return completion->socket == 0 || Resolve(completion);
@@ -32,18 +66,19 @@ uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   core.poll_ticks = core.clock.Ticks();
   const bool nothing_waited = core.fifo.waiting() == 0;
   core.fifo.BeginPoll(out, max, stride, resolve);
+  core.fifo.EmittedDirect(taken);
   // What was handed out by an earlier poll is read no more.
   if (nothing_waited && !spent_.empty()) spent_.clear();
 
   if ((core.attention & kToldLater) != 0) TellKept();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
-  if (core.device.queue->ReceiveReady() || frames_at_ != frames_end_) Receive(max);
+  if (core.device.queue->ReceiveReady() || frames_at_ != frames_end_) Receive(max - taken);
   if ((core.attention & (kSendsWanted | kRoomWanted)) != 0) SettleSends();
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();
   if ((core.attention & kTimersArmed) != 0) FireTimers();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
-  Refill();
+  RefillIfDue();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
   if ((core.attention & kDoorbellOwed) != 0) Flush();
   if ((core.attention & kPollsTimed) != 0) [[unlikely]] TimePoll();
@@ -76,10 +111,22 @@ bool Ring::Resolve(Completion* completion) {
   return IsTcp(completion->socket) ? tcp_->Resolve(completion) : udp_->Resolve(completion);
 }
 
-// Frames for which there was no room are looked at before any other is taken.
+// Frames for which there was no room are looked at before any other is taken; then those of known
+// flows, up to the first that is not.
 void Ring::Receive(uint32_t max) {
   RingCore& core = *core_;
-  if (frames_at_ == frames_end_ && !TakeFrames(max)) return;
+  if (frames_at_ == frames_end_) {
+    const std::span<Completion> direct = core.fifo.Direct();
+    const auto room = static_cast<uint32_t>(direct.size());
+    // Of timed polls the first frame is looked at afterwards.
+    const bool timed = (core.attention & kPollsTimed) != 0;
+    const uint32_t most = timed ? 0 : std::min({room, max, core.options.poll_batch});
+    const uint32_t known = TakeKnown(core, core.poll_ticks, direct.data(), most);
+    core.fifo.EmittedDirect(known);
+    timers_->CountReceived(known);
+    max -= known;
+    if (!core.device.queue->ReceiveReady() || !TakeFrames(max)) return;
+  }
   const uint32_t room = core.fifo.Room() / core.fanout;
   const uint32_t count = std::min(frames_end_ - frames_at_, room);
   frames_at_ += udp_->Receive({frames_.get() + frames_at_, count});
@@ -155,6 +202,14 @@ void Ring::Flush() {
 }
 
 // Buffers for the receive queue, and news of a pool or queue that runs low.
+[[gnu::always_inline]] inline void Ring::RefillIfDue() {
+  const RingCore& core = *core_;
+  const packet::BufferPool& pool = *core.device.pool;
+  const bool due = core.device.queue->RefillDue() || pool.HasReturns() ||
+                   pool.free_count() < low_water_ || (core.attention & kRefillOwed) != 0;
+  if (due) Refill();
+}
+
 void Ring::Refill() {
   RingCore& core = *core_;
   if (!core.device.started || core.device.broken) return;

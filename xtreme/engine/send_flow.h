@@ -15,7 +15,7 @@
 
 #include "stack/wire/address.h"
 #include "stack/wire/frame_template.h"
-#include "xtreme/engine/completion.h"
+#include "xtreme/completion/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/nic/queue_pair.h"
 

@@ -23,7 +23,7 @@
 
 #include "stack/base/time.h"
 #include "stack/wire/address.h"
-#include "xtreme/engine/completion.h"
+#include "xtreme/completion/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/send_flow.h"

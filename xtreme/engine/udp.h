@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "stack/wire/address.h"
-#include "xtreme/engine/completion.h"
+#include "xtreme/completion/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/neighbour_waiters.h"
@@ -48,7 +48,6 @@ struct UdpFrame;
 
 namespace xtreme::engine {
 
-class KnownFlows;
 class Neighbours;
 class PortStock;
 class SocketTable;
@@ -174,8 +173,9 @@ class Udp : public NeighbourWaiters {
 
  private:
   // Receiving (udp_receive.cc).
-  uint32_t ReceiveKnown(std::span<const nic::RxFrame> frames);
-  void Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Binding* binding);
+  bool ReceiveKnown(const nic::RxFrame& rx);
+  void Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Binding* binding,
+             const Completion& completion);
   void ReceiveFrame(const nic::RxFrame& rx);
   void ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                     wire::FrameVerdict verdict);
@@ -191,8 +191,8 @@ class Udp : public NeighbourWaiters {
   void DeliverWhole(ip::ReassembledDatagram& whole);
   void EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFlow& flow,
                  uint16_t flags);
-  void EmitPacket(UdpSocket& socket, const nic::RxFrame& rx, const wire::UdpFrame& frame,
-                  uint16_t flags);
+  const Completion* EmitPacket(UdpSocket& socket, const nic::RxFrame& rx,
+                               const wire::UdpFrame& frame, uint16_t flags);
 
   // Sending (udp_send.cc, udp_frames.cc, udp_flow.cc).
   SendResult SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
@@ -244,7 +244,6 @@ class Udp : public NeighbourWaiters {
 
   RingCore* const core_;
   std::unique_ptr<udp::Demux> demux_;
-  std::unique_ptr<KnownFlows> known_;
   std::unique_ptr<SocketTable> sockets_;
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<FrameLedger> ledger_;

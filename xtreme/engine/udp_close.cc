@@ -24,6 +24,7 @@ Outcome Udp::SetUserData(Handle handle, uint64_t user_data) {
   UdpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "set user data: no such socket"};
   socket->user_data = user_data;
+  core_->known.Forget();
   return {};
 }
 

@@ -10,7 +10,6 @@
 #include "stack/wire/ipv4.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
-#include "xtreme/engine/known_flows.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/reassembly.h"
@@ -65,12 +64,12 @@ UdpSocket::~UdpSocket() = default;
 Udp::Udp(RingCore* core)
     : core_(core),
       demux_(std::make_unique<udp::Demux>()),
-      known_(std::make_unique<KnownFlows>()),
       sockets_(std::make_unique<SocketTable>(core->options.number, core->options.max_sockets)),
       neighbours_(std::make_unique<Neighbours>(core, this)),
       ledger_(std::make_unique<FrameLedger>()),
       ports_(std::make_unique<PortStock>()),
       prepared_(std::make_unique<UdpPrepared>(this)) {
+  core_->known.Watch(demux_->changes_counter());
   demux_->SetLocalAddresses(LocalAddresses());
   if (core->options.fragments == Fragments::kOwn) {
     // Fragments may hold a quarter of the pool.

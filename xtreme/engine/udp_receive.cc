@@ -9,8 +9,8 @@
 #include "stack/udp/demux.h"
 #include "stack/wire/frame.h"
 #include "stack/wire/tcp_frame.h"
+#include "xtreme/completion/known_flows_write.h"
 #include "xtreme/engine/ip_bytes.h"
-#include "xtreme/engine/known_flows.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
@@ -21,27 +21,6 @@ namespace xtreme::engine {
 // The NIC's verdicts are handed to the parser as they are.
 static_assert(int{nic::kRxIpChecksumOk} == int{wire::kIpChecksumVerified});
 static_assert(int{nic::kRxL4ChecksumOk} == int{wire::kUdpChecksumVerified});
-
-namespace {
-
-// The fields of a PACKET that its flow decides, or nothing does.
-[[gnu::always_inline]] inline void WriteKnown(const KnownFlow& flow, Completion* completion) {
-  completion->kind = Kind::kPacket;
-  completion->event = RingEvent::kNone;
-  completion->status = 0;
-  completion->socket = flow.socket->handle;
-  completion->user_data = flow.socket->user_data;
-  completion->count = 1;
-  completion->source_ip = flow.source_ip;
-  completion->destination_ip = flow.destination_ip;
-  completion->source_port = flow.source_port;
-  completion->destination_port = flow.destination_port;
-  completion->interface_index = flow.interface_index;
-  completion->cookie = 0;
-  completion->vlan = 0;
-}
-
-}  // namespace
 
 uint16_t Udp::CastOf(wire::Ipv4Address destination) const {
   if (destination.IsMulticast()) return kMulticast;
@@ -57,10 +36,13 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   return false;
 }
 
-// Inlined into its callers: the fields of the frame are still in registers there.
-[[gnu::always_inline]] inline void Udp::EmitPacket(UdpSocket& socket, const nic::RxFrame& rx,
-                                                   const wire::UdpFrame& frame, uint16_t flags) {
-  if (socket.held != nullptr && !AdmitHeld(socket, rx.buffer)) [[unlikely]] return;
+// Inlined into its callers: the fields of the frame are still in registers there. Null: the buffer
+// was released.
+[[gnu::always_inline]] inline const Completion* Udp::EmitPacket(UdpSocket& socket,
+                                                                const nic::RxFrame& rx,
+                                                                const wire::UdpFrame& frame,
+                                                                uint16_t flags) {
+  if (socket.held != nullptr && !AdmitHeld(socket, rx.buffer)) [[unlikely]] return nullptr;
   socket.CountReceived(frame.payload_bytes);
   RingCore& core = *core_;
   ++core.tally.counters.packets;
@@ -95,6 +77,7 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   completion->cookie = 0;
   completion->vlan = frame.tagged() ? frame.vlan_tci : 0;
   core.after_drop = 0;
+  return completion;
 }
 
 [[gnu::noinline]] void Udp::ReceiveFrame(const nic::RxFrame& rx) {
@@ -122,84 +105,48 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   if (demux_->Next(binding, frame.flow) != nullptr) [[unlikely]] {
     return ReceiveShared(rx, frame, binding);
   }
-  Learn(bytes, frame, binding);
-  EmitPacket(*static_cast<UdpSocket*>(binding->endpoint), rx, frame, 0);
+  const Completion* completion =
+      EmitPacket(*static_cast<UdpSocket*>(binding->endpoint), rx, frame, 0);
+  if (completion != nullptr) Learn(bytes, frame, binding, *completion);
 }
 
-// What all datagrams of a flow have in common, from the frame of one that was demultiplexed.
-void Udp::Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Binding* binding) {
+// What all datagrams of a flow have in common, from one that was demultiplexed. Where buffers are
+// numbered, each needs more.
+void Udp::Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Binding* binding,
+                const Completion& completion) {
   if (frame.payload_offset != wire::kPlainPayloadOffset || frame.tagged()) return;
-  if (!demux_->IsLasting(binding)) return;
-  const auto addresses = base::LoadNative<uint64_t>(bytes + wire::kPlainAddressesOffset);
-  const auto ports = base::LoadNative<uint32_t>(bytes + wire::kPlainUdpOffset);
-  KnownFlow& flow = known_->PlaceOf(addresses, ports);
-  flow = {.addresses = addresses,
-          .ports = ports,
-          .flags = CastOf(frame.flow.destination),
-          .socket = static_cast<UdpSocket*>(binding->endpoint),
-          .source_port = frame.flow.source_port,
-          .destination_port = frame.flow.destination_port,
-          .interface_index = core_->device.ifindex};
-  StoreIp(frame.flow.source, &flow.source_ip);
-  StoreIp(frame.flow.destination, &flow.destination_ip);
+  if (!demux_->IsLasting(binding) || sockets_->serials != nullptr) return;
+  Completion form = completion;
+  form.flags &= ~kAfterDrop;
+  core_->known.Learn(bytes, form, binding->endpoint);
 }
 
-// The short way: plain frames of known flows, from the first on, written where the application
-// reads them. Returns how many; what the others need is done by ReceiveFrame, with the same result.
-uint32_t Udp::ReceiveKnown(std::span<const nic::RxFrame> frames) {
+// The short way: a plain frame of a known flow, written where the application reads it. False: what
+// the frame needs is done by ReceiveFrame, with the same result.
+bool Udp::ReceiveKnown(const nic::RxFrame& rx) {
   constexpr uint16_t kPlainFlags =
       nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk | nic::kRxTimestamp;
   RingCore& core = *core_;
-  KnownFlows& known = *known_;
-  // In locals, so that stores into completions do not make the compiler read them again.
-  const DeviceScale scale = core.clock.scale();
-  const uint64_t poll_ticks = core.poll_ticks;
-  const uint16_t synced = core.clock.device().in_sync ? uint16_t{kClockSynced} : uint16_t{0};
-  uint16_t flags = synced | core.after_drop;
   const std::span<Completion> out = core.fifo.Direct();
-  Completion* completion = out.data();
-  Completion* const end = completion + std::min(out.size(), frames.size());
-  for (const nic::RxFrame* rx = frames.data(); completion != end; ++completion, ++rx) {
-    packet::Buffer* const buffer = rx->buffer;
-    uint8_t* const bytes = buffer->data;
-    uint32_t payload_bytes = 0;
-    if (rx->flags != kPlainFlags || !wire::IsPlainUdp(bytes, buffer->length, &payload_bytes)) break;
-    const KnownFlow* flow =
-        known.Find(base::LoadNative<uint64_t>(bytes + wire::kPlainAddressesOffset),
-                   base::LoadNative<uint32_t>(bytes + wire::kPlainUdpOffset));
-    if (flow == nullptr) break;
-    uint8_t* const payload = bytes + wire::kPlainPayloadOffset;
-    buffer->data = payload;
-    buffer->length = payload_bytes;
-    flow->socket->CountReceived(payload_bytes);
-    completion->flags = flow->flags | flags;
-    completion->buffer = buffer;
-    completion->data = payload;
-    completion->length = payload_bytes;
-    completion->hw_time_ns = scale.ToNanoseconds(rx->hw_clock);
-    completion->poll_tsc = poll_ticks;
-    completion->hw_clock = rx->hw_clock;
-    WriteKnown(*flow, completion);
-    flags = synced;
+  if (rx.flags != kPlainFlags || out.empty() || core.after_drop != 0) return false;
+  packet::Buffer* const buffer = rx.buffer;
+  if (!core.known.Write(buffer, buffer->data, buffer->length, rx.hw_clock, out.data())) {
+    return false;
   }
-  const auto count = static_cast<uint32_t>(completion - out.data());
-  if (count == 0) return 0;
-  core.fifo.EmittedDirect(count);
-  core.tally.counters.packets += count;
-  core.after_drop = 0;
-  return count;
+  core.fifo.EmittedDirect(1);
+  ++core.tally.counters.packets;
+  return true;
 }
 
 uint32_t Udp::Receive(std::span<const nic::RxFrame> frames) {
   const size_t all = frames.size();
-  known_->Follow(demux_->changes());
-  // Where buffers are numbered, each needs more.
-  const bool unnumbered = sockets_->serials == nullptr;
   while (!frames.empty()) {
-    // What came last comes again: after TCP the short way of datagrams is not tried first.
-    if (unnumbered && !tcp_came_) frames = frames.subspan(ReceiveKnown(frames));
-    if (frames.empty()) break;
     const nic::RxFrame& rx = frames.front();
+    // What came last comes again: after TCP the short way of datagrams is not tried first.
+    if (!tcp_came_ && ReceiveKnown(rx)) {
+      frames = frames.subspan(1);
+      continue;
+    }
     const bool is_tcp =
         core_->tcp != nullptr && wire::LooksLikeTcp(rx.buffer->data, rx.buffer->length);
     if (std::exchange(tcp_came_, is_tcp) && !is_tcp) continue;

@@ -30,6 +30,7 @@ struct CqeRing {
   uint32_t entries_log2;
 
   const mlx5_cqe64& At(uint32_t index) const { return cqes[index & mask]; }
+  const mlx5_cqe64* end() const { return cqes + mask + 1; }
 
   // op_own of the CQE at `index`, a free-running count, with the owner bit 0 if the device has
   // written it and 1 if not. Its other bytes are read after this: the device writes it last.
@@ -39,6 +40,19 @@ struct CqeRing {
     return op_own ^ OwnerBit(index, entries_log2);
   }
 };
+
+// A place in it that is moved on CQE by CQE.
+struct CqeCursor {
+  const mlx5_cqe64* cqe;
+  uint8_t phase;        // The owner bit of a CQE here that is written.
+  uint32_t passed = 0;  // CQEs, since it was set.
+};
+
+// The CQE whose owner bit peek() gave.
+inline const mlx5_cqe64* CqeOfOpOwn(const volatile uint8_t* op_own) {
+  return reinterpret_cast<const mlx5_cqe64*>(const_cast<const uint8_t*>(op_own) -
+                                             offsetof(mlx5_cqe64, op_own));
+}
 
 class CompletionQueue {
  public:

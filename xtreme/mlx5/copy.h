@@ -11,13 +11,14 @@
 #include <cstdint>
 #include <cstring>
 
+#include "stack/base/bytes32.h"
+
 namespace xtreme::mlx5 {
 
-// 32 bytes of any alignment, moved as one where the machine can.
-typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
+using base::Bytes32;
+using base::Load32;
+using base::Store32;
 
-inline Bytes32 Load32(const uint8_t* from) { return *reinterpret_cast<const Bytes32*>(from); }
-inline void Store32(uint8_t* to, Bytes32 bytes) { *reinterpret_cast<Bytes32*>(to) = bytes; }
 inline void Copy32(uint8_t* to, const uint8_t* from) { Store32(to, Load32(from)); }
 
 inline void Copy64(uint8_t* to, const uint8_t* from) {

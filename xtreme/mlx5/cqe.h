@@ -39,6 +39,14 @@ inline bool IsWritten(uint8_t op_owner) { return (op_owner & 1) == 0; }
 inline bool IsReceivedFrame(uint8_t op_owner) {
   return (op_owner & ~uint32_t{2}) == MLX5_CQE_RESP_SEND << 4;
 }
+// op_own of a received frame in a CQE that is written, in a lap whose owner bit is `owner_bit`.
+constexpr uint32_t ReceivedOpOwn(uint32_t owner_bit) {
+  return MLX5_CQE_RESP_SEND << 4 | owner_bit;
+}
+// Whether `op_own` is that; the solicited bit may be anything.
+inline bool IsReceivedFrame(uint8_t op_own, uint32_t received_op_own) {
+  return ((op_own ^ received_op_own) & ~uint32_t{2}) == 0;
+}
 // A completed send.
 inline bool IsSent(uint8_t op_own) { return op_own >> 2 == MLX5_CQE_REQ << 2; }
 

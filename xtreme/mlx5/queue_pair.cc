@@ -16,13 +16,15 @@ QueuePair::QueuePair(const QueuePairMemory& memory, const SendQueue::Options& se
       send_(memory.send, send_options, &counters_, &send_completions_due_),
       memory_(memory),
       objects_(std::move(objects)) {
-  ShowNextCompletion();
+  refill_below_ = receive_.refill_below();
+  ShowReceiveQueue();
 }
 
 QueuePair::~QueuePair() = default;
 
-// For ReceiveReady(), which reads no more than this.
-void QueuePair::ShowNextCompletion() {
+// For ReceiveReady() and RefillDue(), which read no more than this.
+void QueuePair::ShowReceiveQueue() {
+  receive_posted_ = receive_.posted();
   if (receive_.ended()) [[unlikely]] {
     static constexpr uint8_t kNothing = 0;
     receive_peek_ = &kNothing;
@@ -35,8 +37,14 @@ void QueuePair::ShowNextCompletion() {
 
 uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {
   const uint32_t taken = receive_.Poll(out, &error_);
-  ShowNextCompletion();
+  ShowReceiveQueue();
   return taken;
+}
+
+uint32_t QueuePair::Refill() {
+  const uint32_t count = receive_.Refill();
+  receive_posted_ = receive_.posted();
+  return count;
 }
 
 nic::TxStatus QueuePair::Post(const nic::TxFrame& frame) {
@@ -66,6 +74,7 @@ uint32_t QueuePair::PollSend(std::span<nic::TxCompletion> out) {
 }
 
 void QueuePair::Arm(bool for_send) {
+  receive_.completions().Publish();
   receive_.completions().Arm();
   if (for_send) send_.completions().Arm();
 }

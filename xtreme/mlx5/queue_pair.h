@@ -55,7 +55,9 @@ class QueuePair : public nic::QueuePair {
   ~QueuePair() override;
 
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
-  uint32_t Refill() override { return receive_.Refill(); }
+  uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
+                     uint32_t most) override;
+  uint32_t Refill() override;
   uint32_t posted() const override { return receive_.posted(); }
   uint32_t TakeLowWater() override { return receive_.TakeLowWater(); }
 
@@ -98,7 +100,7 @@ class QueuePair : public nic::QueuePair {
   SendQueue& send() { return send_; }
 
  private:
-  void ShowNextCompletion();
+  void ShowReceiveQueue();
 
   const nic::Capabilities capabilities_;
   const uint32_t pool_key_;

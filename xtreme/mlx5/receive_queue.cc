@@ -19,6 +19,8 @@ constexpr size_t kWqeBytes = sizeof(mlx5_wqe_data_seg);
 // A refill waits for as many missing buffers: two lines of WQEs, and of a short queue little.
 constexpr uint32_t kRefillBatch = 8;
 constexpr uint32_t kRefillFraction = 64;
+// What no CQE says.
+constexpr uint32_t kNoVerdict = 1u << 8;
 
 }  // namespace
 
@@ -32,8 +34,12 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& opti
       buffer_bytes_(options.buffer_bytes),
       checksum_mask_(options.checksums ? nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk : 0),
       constant_flags_(options.timestamps ? nic::kRxTimestamp : 0),
+      refill_below_(size() - std::clamp(size() / kRefillFraction, 1u, kRefillBatch) + 1),
+      known_verdicts_(options.checksums && options.timestamps ? MLX5_CQE_L3_OK | MLX5_CQE_L4_OK
+                                                              : kNoVerdict),
       posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
-      completions_(memory.completions) {
+      completions_(memory.completions),
+      cqes_end_(completions_.ring().end()) {
   for (size_t i = 0; i <= mask_; ++i) {
     uint8_t* wqe = wqes_ + i * kWqeBytes;
     base::StoreBe32(wqe + offsetof(mlx5_wqe_data_seg, byte_count), options.buffer_bytes);
@@ -97,6 +103,13 @@ void ReceiveQueue::Take(uint32_t cqes, uint32_t frames, uint64_t bytes) {
   completions_.Publish();
   counters_->rx_frames += frames;
   counters_->rx_bytes += bytes;
+  NoteLowWater();
+}
+
+// Until a refill fewer and fewer are posted: what PollKnown() leaves is looked at before the next.
+void ReceiveQueue::NoteLowWater() {
+  if (noted_at_ == completions_.consumer()) return;
+  noted_at_ = completions_.consumer();
   low_water_ = std::min(low_water_, posted());
   counters_->rx_empty += posted() == 0;
 }
@@ -135,9 +148,11 @@ void ReceiveQueue::TakeStray(std::optional<nic::QueueError>* error) {
 }
 
 uint32_t ReceiveQueue::Refill() {
-  const uint32_t wanted = broken_ ? 0 : size() - posted();
   // A few at a time cost hardly less than many, and a single packet need not pay for them.
-  if (wanted < std::clamp(size() / kRefillFraction, 1u, kRefillBatch)) return 0;
+  if (posted() >= refill_below_) return 0;
+  NoteLowWater();
+  if (broken_) return 0;
+  const uint32_t wanted = size() - posted();
   Posted* const posted = posted_.get();
   uint8_t* const wqes = wqes_ + offsetof(mlx5_wqe_data_seg, addr);
   const uint32_t mask = mask_;
@@ -152,6 +167,7 @@ uint32_t ReceiveQueue::Refill() {
   counters_->rx_refill_short += count != wanted;
   if (count == 0) return 0;
   producer_ = index;
+  completions_.Publish();
   OrderWqeBeforeRecord();
   StoreRecord(record_, index & 0xffff);
   return count;

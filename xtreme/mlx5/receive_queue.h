@@ -21,6 +21,11 @@
 #include "xtreme/mlx5/queue_memory.h"
 #include "xtreme/nic/queue_pair.h"
 
+namespace xtreme::completion {
+class KnownFlows;
+struct Completion;
+}  // namespace xtreme::completion
+
 namespace xtreme::mlx5 {
 
 class ReceiveQueue {
@@ -42,8 +47,16 @@ class ReceiveQueue {
   // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
   // CQEs of no posted buffer, or of more bytes than one has, are counted and give nothing.
   uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
+  // See nic::QueuePair. From `next`, which stands at the queue's consumer; to where it stands then.
+  // `most`: not more than are posted. The CQEs go back to the device with the next refill.
+  // (receive_known.cc)
+  CqeCursor PollKnown(const completion::KnownFlows& flows, CqeCursor next,
+                      completion::Completion* out, uint32_t most);
   uint32_t Refill();
   uint32_t TakeLowWater();
+
+  // A refill is due when fewer are posted.
+  uint32_t refill_below() const { return refill_below_; }
 
   uint32_t posted() const { return producer_ - completions_.consumer(); }
   uint32_t size() const { return mask_ + 1; }
@@ -64,6 +77,7 @@ class ReceiveQueue {
   uint32_t TakeErrors(uint32_t index, std::optional<nic::QueueError>* error);
   void TakeStray(std::optional<nic::QueueError>* error);
   void Take(uint32_t cqes, uint32_t frames, uint64_t bytes);
+  void NoteLowWater();
 
   // Constant.
   uint8_t* const wqes_;
@@ -74,13 +88,19 @@ class ReceiveQueue {
   const uint32_t buffer_bytes_;
   const uint16_t checksum_mask_;
   const uint16_t constant_flags_;
+  const uint32_t refill_below_;
+  // The verdicts that a CQE must carry for PollKnown(); more than it can where it has none or no
+  // time.
+  const uint32_t known_verdicts_;
 
   // Both sides; ours alone.
   bool broken_ = false;
   uint32_t producer_ = 0;
   uint32_t low_water_ = ~uint32_t{0};  // Nothing has been taken yet.
+  uint32_t noted_at_ = 0;              // The consumer's index when it was last looked at.
   std::unique_ptr<Posted[]> posted_;
   CompletionQueue completions_;
+  const mlx5_cqe64* const cqes_end_;
 };
 
 }  // namespace xtreme::mlx5

@@ -25,6 +25,9 @@ class AbsentQueuePair final : public QueuePair {
   }
 
   uint32_t PollReceive(std::span<RxFrame>) override { return 0; }
+  uint32_t PollKnown(const completion::KnownFlows&, completion::Completion*, uint32_t) override {
+    return 0;
+  }
   uint32_t Refill() override { return 0; }
   uint32_t posted() const override { return 0; }
   uint32_t TakeLowWater() override { return 0; }

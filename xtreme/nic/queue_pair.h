@@ -19,6 +19,11 @@
 #include "stack/base/counters.h"
 #include "stack/packet/buffer_pool.h"
 
+namespace xtreme::completion {
+class KnownFlows;
+struct Completion;
+}  // namespace xtreme::completion
+
 namespace xtreme::nic {
 
 struct Capabilities;
@@ -275,7 +280,16 @@ class QueuePair {
   // end the queue (see error()): frames that came before are taken first, by a call of their own.
   virtual uint32_t PollReceive(std::span<RxFrame> out) = 0;
 
-  // Posts buffers of the pool until the queue is full or the pool is empty; the number posted.
+  // Takes up to `most` frames, in completion order and up to the first that `flows` does not know
+  // or that is anything but a frame in order, and writes a completion for each at `out`; the number
+  // taken. The rest is PollReceive's: a queue may always leave all to it.
+  virtual uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
+                             uint32_t most) = 0;
+
+  // Whether enough buffers are missing for a refill to be worth it.
+  bool RefillDue() const { return receive_posted_ < refill_below_; }
+  // Posts buffers of the pool until the queue is full or the pool is empty, if a refill is due; the
+  // number posted.
   virtual uint32_t Refill() = 0;
 
   // Buffers posted and not yet filled, and the lowest number seen since the last call (a low-water
@@ -345,6 +359,10 @@ class QueuePair {
   // Written by the queue after each PollReceive.
   const volatile uint8_t* receive_peek_ = nullptr;
   uint8_t receive_phase_ = 0;
+  // Buffers posted and not yet taken, and the number below which a refill is due. A queue that
+  // leaves them alone is asked each time.
+  uint32_t receive_posted_ = 0;
+  uint32_t refill_below_ = 1;
   // Signalled frames posted and not completed. Written by Post and PollSend.
   uint32_t send_completions_due_ = 0;
 };

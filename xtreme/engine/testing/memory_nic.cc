@@ -11,6 +11,7 @@
 #include "stack/base/byte_order.h"
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
+#include "xtreme/completion/known_flows_write.h"
 
 namespace xtreme::engine::testing {
 
@@ -64,6 +65,22 @@ uint32_t MemoryQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   uint32_t count = 0;
   for (; count < out.size() && !received_.empty(); ++count) {
     out[count] = received_.front();
+    received_.pop_front();
+    ++counters_.rx_frames;
+  }
+  Show();
+  return count;
+}
+
+uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
+                                    completion::Completion* out, uint32_t most) {
+  uint32_t count = 0;
+  for (; count < most && !received_.empty(); ++count) {
+    const nic::RxFrame& rx = received_.front();
+    if (rx.flags != kVerified || !flows.Write(rx.buffer, rx.buffer->data, rx.buffer->length,
+                                              rx.hw_clock, out + count)) {
+      break;
+    }
     received_.pop_front();
     ++counters_.rx_frames;
   }

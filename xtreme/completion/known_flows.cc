@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "xtreme/completion/known_flows.h"
+
+#include <algorithm>
+
+#include "xtreme/completion/known_flows_write.h"
+
+namespace xtreme::completion {
+
+// An entry that is empty expects addresses whose place is another's: no frame finds it there.
+void KnownFlows::Forget() {
+  for (uint32_t place = 0; place < kEntries; ++place) {
+    Entry& entry = entries_[place];
+    entry = {};
+    uint64_t addresses = 0;
+    while (Place(addresses, 0) == place) ++addresses;
+    base::StoreNative(entry.header.data() + wire::kPlainAddressesOffset - kHeaderAt, addresses);
+  }
+  if (changes_ != nullptr) followed_ = *changes_;
+}
+
+void KnownFlows::Learn(const uint8_t* frame, const Completion& form, udp::Endpoint* endpoint) {
+  Entry& entry = entries_[PlaceOf(frame)];
+  const auto* from = reinterpret_cast<const uint8_t*>(&form);
+  base::Store32(entry.header.data(), base::Load32(frame + kHeaderAt));
+  base::Store32(entry.head.data(), base::Load32(from));
+  base::Store32(entry.tail.data(), base::Load32(from + offsetof(Completion, source_ip)));
+  base::Store32(entry.tail.data() + 32, base::Load32(from + offsetof(Completion, source_port)));
+  entry.endpoint = endpoint;
+}
+
+// Ticks are moved up so far that the product's upper half is nanoseconds. Six bits at least: a tick
+// may take up to 32 ns, and lie 2^57 ticks from the base.
+void KnownFlows::SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32,
+                          int unused_bits) {
+  constexpr int kLeastShift = 6;
+  base_raw_ = base_raw;
+  base_ns_ = base_ns;
+  shift_ = std::max(unused_bits, kLeastShift);
+  multiplier_ = shift_ <= 32 ? ns_per_tick_q32 << (32 - shift_) : ns_per_tick_q32 >> (shift_ - 32);
+}
+
+}  // namespace xtreme::completion

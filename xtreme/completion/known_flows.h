@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KnownFlows: the flows that received last, each with the form of its datagrams' completions, so
+// that a driver writes them where the application reads, straight from what the device wrote.
+//
+// Invariant: an entry stands only while the demultiplexer would give the same single socket and
+// count nothing else: Follow() forgets all of them when it has changed. A flow not found here is
+// not unknown: ask the demultiplexer. Plain untagged frames only: no IP options, no fragments.
+// Byte order: keys as in the frame. Threads: the ring's owner. Never allocates.
+
+#ifndef XTREME_XTREME_COMPLETION_KNOWN_FLOWS_H_
+#define XTREME_XTREME_COMPLETION_KNOWN_FLOWS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "xtreme/completion/completion.h"
+
+namespace xtreme::udp {
+class Endpoint;
+}
+
+namespace xtreme::completion {
+
+class KnownFlows {
+ public:
+  // `changes`: moves on whenever what the demultiplexer would say does; outlives this.
+  void Watch(const uint64_t* changes) {
+    changes_ = changes;
+    Forget();
+  }
+  // Before each use, once a poll.
+  void Follow() {
+    if (*changes_ != followed_) [[unlikely]] Forget();
+  }
+  void Forget();
+
+  // Enters the flow of a plain frame. `form`: its completion, of which what each datagram has its
+  // own of is not looked at.
+  void Learn(const uint8_t* frame, const Completion& form, udp::Endpoint* endpoint);
+
+  // What the packets of a poll have in common: the TSC, and the device's clock.
+  void SetTicks(uint64_t ticks) { ticks_ = ticks; }
+  // As engine::DeviceScale.
+  void SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32, int unused_bits);
+
+  // Writes the completion of a frame of `length` bytes at `frame`, in `buffer`, whose checksums are
+  // good, and counts it: true. False: not a plain datagram of a flow that is known; nothing was
+  // done. 44 bytes at `frame` are readable. In its caller (known_flows_write.h).
+  bool Write(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
+             Completion* out) const;
+
+ private:
+  static constexpr uint32_t kEntriesLog2 = 6;
+  static constexpr uint32_t kEntries = 1u << kEntriesLog2;
+  // The 32 bytes of a frame by which a flow is known: from the EtherType on.
+  static constexpr uint32_t kHeaderAt = 12;
+
+  struct alignas(128) Entry {
+    std::array<uint8_t, 32> header;   // Of its frames, as far as kHeaderMask goes.
+    std::array<uint8_t, 24> head;     // Of the completion, up to `buffer`;
+    udp::Endpoint* endpoint;          // which stands in its place.
+    std::array<uint8_t, 64> tail;     // Of the completion, from `source_ip` on.
+  };
+  static_assert(sizeof(Entry) == 128 && offsetof(Entry, head) == 32);
+  static_assert(offsetof(Entry, endpoint) - offsetof(Entry, head) == offsetof(Completion, buffer));
+  static_assert(offsetof(Entry, tail) == offsetof(Completion, source_ip));
+
+  // EtherType, version and header length, fragment bits, protocol, addresses, ports.
+  alignas(32) static constexpr std::array<uint8_t, 32> kHeaderMask = {
+      0xff, 0xff, 0xff, 0,    0,    0,    0,    0,    0x3f, 0xff, 0, 0xff, 0, 0,
+      0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+  int64_t ToNanoseconds(uint64_t raw) const;
+
+  // Where the flow of `frame` stands, if it stands here.
+  static uint32_t PlaceOf(const uint8_t* frame);
+  static uint32_t Place(uint64_t addresses, uint32_t ports);
+
+  std::array<Entry, kEntries> entries_;
+  // Nanoseconds are base_ns_ and the upper half of (raw - base_raw_) << shift_ times multiplier_.
+  uint64_t base_raw_ = 0;
+  int64_t base_ns_ = 0;
+  int64_t multiplier_ = 0;
+  int shift_ = 0;
+  uint64_t ticks_ = 0;
+  uint64_t followed_ = 0;
+  const uint64_t* changes_ = nullptr;
+};
+
+}  // namespace xtreme::completion
+
+#endif  // XTREME_XTREME_COMPLETION_KNOWN_FLOWS_H_
