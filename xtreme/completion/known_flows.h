@@ -45,9 +45,12 @@ class KnownFlows {
   // As engine::DeviceScale.
   void SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32, int unused_bits);
 
-  // Writes the completion of a frame of `length` bytes at `frame`, in `buffer`, whose checksums are
-  // good, and counts it: true. False: not a plain datagram of a flow that is known; nothing was
-  // done. 44 bytes at `frame` are readable. In its caller (known_flows_write.h).
+  // What a frame must have to be handed to Write(): Ethernet, IPv4 and UDP headers.
+  static constexpr uint32_t kLeastFrameBytes = 42;
+
+  // Writes the completion of a frame of `length` bytes, at least kLeastFrameBytes, at `frame`, in
+  // `buffer`, whose checksums are good, and counts it: true. False: not a plain datagram of a flow
+  // that is known; nothing was done. 44 bytes are readable. Inlined (known_flows_write.h).
   bool Write(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
              Completion* out) const;
 

@@ -21,6 +21,7 @@ namespace xtreme::completion {
 inline uint32_t KnownFlows::PlaceOf(const uint8_t* frame) {
   static_assert(wire::kPlainAddressesOffset == kHeaderAt + 14);
   static_assert(wire::kPlainUdpOffset == kHeaderAt + 22);
+  static_assert(wire::kPlainPayloadOffset == kLeastFrameBytes);
   return Place(base::LoadNative<uint64_t>(frame + wire::kPlainAddressesOffset),
                base::LoadNative<uint32_t>(frame + wire::kPlainUdpOffset));
 }
@@ -43,15 +44,15 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
 [[gnu::always_inline]] inline bool KnownFlows::Write(packet::Buffer* buffer, uint8_t* frame,
                                                      uint32_t length, uint64_t hw_clock,
                                                      Completion* out) const {
-  constexpr uint32_t kHeadersBytes = wire::kPlainPayloadOffset - wire::kPlainUdpOffset +
-                                     wire::kIpv4MinHeaderBytes;
+  constexpr uint32_t kHeadersBytes = wire::kIpv4MinHeaderBytes + wire::kUdpHeaderBytes;
   const Entry& entry = entries_[PlaceOf(frame)];
   if (!base::EqualUnder(kHeaderMask.data(), frame + kHeaderAt, entry.header.data())) return false;
   const uint32_t total_bytes = base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2);
+  // Of a total length below that of the headers it wraps to more than any frame has.
+  const uint32_t payload_bytes = total_bytes - kHeadersBytes;
   const uint32_t udp_bytes = base::LoadBe16(frame + wire::kPlainUdpOffset + 4);
-  const uint32_t payload_bytes = udp_bytes - static_cast<uint32_t>(wire::kUdpHeaderBytes);
-  if (udp_bytes < wire::kUdpHeaderBytes || payload_bytes + kHeadersBytes != total_bytes ||
-      payload_bytes + wire::kPlainPayloadOffset > length) [[unlikely]] {
+  if (udp_bytes != payload_bytes + wire::kUdpHeaderBytes ||
+      payload_bytes > length - kLeastFrameBytes) [[unlikely]] {
     return false;
   }
   uint8_t* const payload = frame + wire::kPlainPayloadOffset;

@@ -162,8 +162,12 @@ void ControlThread::ServeFds(int timeout_ms) {
 }
 
 void ControlThread::RunRequests() {
-  requests_.TakeAll(
-      [](std::unique_ptr<Notice> request) { static_cast<Operation*>(request.get())->Run(); });
+  requests_.TakeAll([](std::unique_ptr<Notice> request) {
+    std::unique_ptr<Operation> operation(static_cast<Operation*>(request.release()));
+    operation->Run();
+    Operation& done = *operation;
+    done.Pass(std::move(operation));
+  });
 }
 
 void ControlThread::RunPeriodic() {

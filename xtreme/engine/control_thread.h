@@ -28,9 +28,11 @@
 
 namespace xtreme::engine {
 
-// Slow work, owned by the control thread from Start() on, destroyed there after Run().
+// Slow work, owned by the control thread from Start() on.
 struct Operation : Notice {
   virtual void Run() = 0;
+  // After Run(): it is destroyed there, or passed on.
+  virtual void Pass(std::unique_ptr<Operation> /*self*/) {}
 };
 
 // An Operation from a callable.

@@ -21,6 +21,35 @@ struct Notice {
   Notice* next = nullptr;  // The inbox's.
 };
 
+// Notices that were taken out, in order; linked, so that keeping one costs nothing.
+class NoticeList {
+ public:
+  NoticeList() = default;
+  NoticeList(const NoticeList&) = delete;
+  NoticeList& operator=(const NoticeList&) = delete;
+  ~NoticeList() { Clear(); }
+
+  bool empty() const { return first_ == nullptr; }
+  void Add(std::unique_ptr<Notice> notice) {
+    notice->next = nullptr;
+    Notice** const end = first_ == nullptr ? &first_ : &last_->next;
+    *end = last_ = notice.release();
+  }
+  // Not when it is empty.
+  std::unique_ptr<Notice> TakeFirst() {
+    std::unique_ptr<Notice> notice(first_);
+    first_ = notice->next;
+    return notice;
+  }
+  void Clear() {
+    while (!empty()) TakeFirst();
+  }
+
+ private:
+  Notice* first_ = nullptr;
+  Notice* last_ = nullptr;  // Where there is a first.
+};
+
 class Inbox {
  public:
   Inbox() = default;

@@ -10,13 +10,13 @@
 #include "stack/wire/address_text.h"
 #include "stack/wire/ipv4.h"
 #include "xtreme/engine/control_side.h"
-#include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/round_trip.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
@@ -33,19 +33,43 @@ host::SourceFilter ForKernel(const udp::SourceFilter& filter) {
           .sources = {filter.sources().begin(), filter.sources().end()}};
 }
 
-// What joining or leaving a group asks of the control thread.
+// What joining or leaving a group asks of the control thread, and what came of it.
 struct GroupWork {
-  Handle handle;
-  uint64_t cookie;
+  enum class Kind : uint8_t { kJoin, kNarrow, kLeave };
+
+  Kind kind = Kind::kJoin;
+  bool first = false;     // A join of a group that was not joined: undone where it fails;
+  bool fallback = false;
+  Handle handle = 0;
+  uint64_t cookie = 0;
   wire::Ipv4Address group;
-  uint64_t key;
+  uint64_t key = 0;
   nic::FlowRule rule;
   host::SourceFilter filter;
+  udp::SourceFilter before;  // else the filter is this again.
   std::shared_ptr<ControlSide> side;
   std::shared_ptr<SocketHoldings> holdings;
-  std::shared_ptr<Mailbox> mailbox;
+  Outcome outcome;
 
-  absl::Status Join(bool* fallback) {
+  void Run() {
+    switch (kind) {
+      case Kind::kJoin: outcome = OutcomeOf(Join()); break;
+      case Kind::kNarrow: outcome = OutcomeOf(Narrow()); break;
+      case Kind::kLeave: Leave(); break;
+    }
+    holdings.reset();
+    side.reset();
+  }
+
+  void Arrive(Ring& ring) {
+    Udp& udp = ring.udp();
+    if (kind == Kind::kJoin && !outcome.ok()) {
+      first ? udp.Forget(handle, group) : udp.RestoreFilter(handle, group, before);
+    }
+    udp.OpDone(handle, cookie, outcome, fallback);
+  }
+
+  absl::Status Join() {
     const auto joined = holdings->groups.find(group);
     if (joined != holdings->groups.end()) {
       // For its answer: a match that is shared otherwise is refused.
@@ -61,7 +85,7 @@ struct GroupWork {
       side->rules.Drop(held->entry);
       return membership.status();
     }
-    *fallback = held->fallback;
+    fallback = held->fallback;
     holdings->groups[group] = {
         .rule = held->entry, .membership = *membership, .key = key, .filter = filter};
     side->directory->Join(side->loopback.get(), key);
@@ -109,8 +133,7 @@ GroupWork MakeWork(const RingCore& core, const UdpSocket& socket, wire::Ipv4Addr
           .key = udp::BindingKey(group, core.device.vlan_id, socket.local().port),
           .rule = GroupRule(core, group, socket.local().port),
           .side = core.host.control_side,
-          .holdings = socket.holdings,
-          .mailbox = core.host.mailbox};
+          .holdings = socket.holdings};
 }
 
 // `filter` with one join more; nothing when wanted and unwanted sources would be mixed.
@@ -151,7 +174,8 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
   work.rule.share_with_kernel = (flags & kShareWithKernel) != 0;
   work.filter = ForKernel(*filter);
-  const udp::SourceFilter before = first ? udp::SourceFilter() : joined->filter;
+  work.first = first;
+  if (!first) work.before = joined->filter;
   if (first) {
     demux_->Join(*socket, group.address, vlan_id, *std::move(filter));
     core_->fanout = sockets_->CountListener(key, +1);
@@ -160,17 +184,7 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   } else {
     demux_->SetFilter(*socket, group.address, vlan_id, *std::move(filter));
   }
-  core_->Start(MakeOperation([work = std::move(work), first, before]() mutable {
-    bool fallback = false;
-    const Outcome outcome = OutcomeOf(work.Join(&fallback));
-    work.mailbox->Push(MakeNotice(
-        [handle = work.handle, cookie = work.cookie, group = work.group, outcome, fallback, first,
-         before](Ring& ring) {
-          if (!outcome.ok() && first) ring.udp().Forget(handle, group);
-          if (!outcome.ok() && !first) ring.udp().RestoreFilter(handle, group, before);
-          ring.udp().OpDone(handle, cookie, outcome, fallback);
-        }));
-  }));
+  core_->Start(MakeRoundTrip(core_->host.mailbox, std::move(work)));
   return {};
 }
 
@@ -217,24 +231,14 @@ Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
   GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
   // The last wanted source takes the membership with it; the last unwanted one leaves "all".
   const bool last = whole || (filter.mode() == Mode::kInclude && filter.sources().empty());
+  work.kind = last ? GroupWork::Kind::kLeave : GroupWork::Kind::kNarrow;
   work.filter = ForKernel(filter);
   if (last) {
     Forget(handle, group.address);
   } else {
     demux_->SetFilter(*socket, group.address, vlan_id, std::move(filter));
   }
-  core_->Start(MakeOperation([work = std::move(work), last]() mutable {
-    Outcome outcome;
-    if (last) {
-      work.Leave();
-    } else {
-      outcome = OutcomeOf(work.Narrow());
-    }
-    work.mailbox->Push(
-        MakeNotice([handle = work.handle, cookie = work.cookie, outcome](Ring& ring) {
-          ring.udp().OpDone(handle, cookie, outcome, false);
-        }));
-  }));
+  core_->Start(MakeRoundTrip(core_->host.mailbox, std::move(work)));
   return {};
 }
 

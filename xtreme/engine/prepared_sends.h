@@ -103,16 +103,15 @@ template <typename Core>
                                               const SendOptions& options) {
   core.CheckOwner();
   const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
-  if (!plain || prepared.armed_for != core.host.routes_version) [[unlikely]] {
-    return core.prepared->FireOtherwise(prepared, options);
-  }
-  const nic::TxStatus status = core.device.queue->PostPrepared(prepared.frame, 0);
-  if (status != nic::TxStatus::kPosted) [[unlikely]] {
-    return core.prepared->FireOtherwise(prepared, options);
+  const bool ready = plain && prepared.armed_for == core.host.routes_version;
+  if (!ready ||
+      core.device.queue->PostPrepared(prepared.frame, 0) != nic::TxStatus::kPosted) [[unlikely]] {
+    const SendOptions otherwise = options;  // Only here do they need an address.
+    return core.prepared->FireOtherwise(prepared, otherwise);
   }
   prepared.armed_for = PreparedSend::kNever;
   ++*prepared.sent;
-  *prepared.sent_bytes += prepared.payload.size();
+  *prepared.sent_bytes += prepared.frame.frame_bytes - prepared.frame.header_bytes;
   return SendResult::kSent;
 }
 

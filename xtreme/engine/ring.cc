@@ -285,7 +285,7 @@ void Ring::Bury() {
   remains->mailbox = mailbox_;
   remains->publisher = std::move(publisher_);
   remains->tap = std::move(core_->device.tap);
-  notices_.clear();
+  notices_.Clear();
   core_->device.pool.reset();
   ControlThread* control = &engine_->control();
   control->Start(MakeOperation([remains, control, patience = engine_->send_patience()] {

@@ -11,7 +11,6 @@
 #define XTREME_XTREME_ENGINE_RING_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -252,8 +251,8 @@ class Ring {
   std::vector<std::shared_ptr<RingLane>> lanes_;
 
   // Notices taken from the inbox that found no room, and those whose text may still be read.
-  std::deque<std::unique_ptr<Notice>> notices_;
-  std::deque<std::unique_ptr<Notice>> spent_;
+  NoticeList notices_;
+  NoticeList spent_;
   // Losses seen so far.
   uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.

@@ -68,7 +68,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   core.fifo.BeginPoll(out, max, stride, resolve);
   core.fifo.EmittedDirect(taken);
   // What was handed out by an earlier poll is read no more.
-  if (nothing_waited && !spent_.empty()) spent_.clear();
+  if (nothing_waited && !spent_.empty()) spent_.Clear();
 
   if ((core.attention & kToldLater) != 0) TellKept();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
@@ -177,19 +177,16 @@ void Ring::TakeNotices() {
   RingCore& core = *core_;
   if (mailbox_->knocked()) {
     mailbox_->TakeKnock();
-    mailbox_->inbox().TakeAll([this](std::unique_ptr<Notice> notice) {
-      notice->next = nullptr;
-      notices_.push_back(std::move(notice));
-    });
+    mailbox_->inbox().TakeAll(
+        [this](std::unique_ptr<Notice> notice) { notices_.Add(std::move(notice)); });
     core.attention |= kNoticesWait;
   }
   // A notice causes two completions at most.
   while (!notices_.empty() && core.fifo.Room() >= 2) {
-    std::unique_ptr<Notice> notice = std::move(notices_.front());
-    notices_.pop_front();
+    std::unique_ptr<Notice> notice = notices_.TakeFirst();
     ++core.tally.counters.notices;
     static_cast<RingNotice*>(notice.get())->Arrive(*this);
-    spent_.push_back(std::move(notice));
+    spent_.Add(std::move(notice));
   }
   const bool drained = DrainLanes();
   if (notices_.empty() && drained) core.attention &= ~kNoticesWait;

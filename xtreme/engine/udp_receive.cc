@@ -130,7 +130,8 @@ bool Udp::ReceiveKnown(const nic::RxFrame& rx) {
   const std::span<Completion> out = core.fifo.Direct();
   if (rx.flags != kPlainFlags || out.empty() || core.after_drop != 0) return false;
   packet::Buffer* const buffer = rx.buffer;
-  if (!core.known.Write(buffer, buffer->data, buffer->length, rx.hw_clock, out.data())) {
+  if (buffer->length < completion::KnownFlows::kLeastFrameBytes ||
+      !core.known.Write(buffer, buffer->data, buffer->length, rx.hw_clock, out.data())) {
     return false;
   }
   core.fifo.EmittedDirect(1);

@@ -17,6 +17,15 @@
 namespace xtreme::engine {
 namespace {
 
+// Whether a datagram is plain but too long for a WQE, and the device can keep it: then, as on the
+// short way, nothing more is looked at.
+bool IsStored(const RingCore& core, const SendFlow& flow, const Payload& payload, uint32_t flags) {
+  constexpr uint32_t kPlainFlags = kNoDoorbell | kNowOrFail;
+  return flow.epoch == core.host.routes_version && flow.short_below != 0 &&
+         payload.length >= flow.short_below && payload.length <= flow.max_payload &&
+         payload.buffer == nullptr && core.device.device_memory && (flags & ~kPlainFlags) == 0;
+}
+
 // Posts a frame whose payload is copied on the way, into its WQE or to on-device memory. kTooLong:
 // neither has room for it.
 nic::TxStatus PostCopy(RingCore& core, nic::TxFrame frame, SendRecord* record) {
@@ -57,7 +66,18 @@ SendResult Udp::Send(UdpSocket* socket, const Payload& payload, const SendOption
 SendResult Udp::SendOtherwise(UdpSocket& socket, const Payload& payload,
                               const SendOptions& options) {
   if (!socket.connected()) return Refuse(socket, SendResult::kRefusedState);
-  return SendOn(socket, socket.flows->connected, payload, options);
+  SendFlow& flow = socket.flows->connected;
+  if (IsStored(*core_, flow, payload, options.flags)) {
+    const uint32_t no_doorbell = options.flags & kNoDoorbell;
+    const nic::TxStatus status = core_->device.queue->PostStored(
+        flow.prepared, payload.data, static_cast<uint32_t>(payload.length), no_doorbell << 2);
+    if (status == nic::TxStatus::kPosted) [[likely]] {
+      core_->OweDoorbell(no_doorbell != 0);
+      CountSent(socket, payload.length);
+      return SendResult::kSent;
+    }
+  }
+  return SendOn(socket, flow, payload, options);
 }
 
 // Once more if the queue was only full.

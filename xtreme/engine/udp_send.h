@@ -49,7 +49,8 @@ inline SendResult SendShort(Core& core, Udp& udp, Socket& socket, SendFlow& flow
                             const Payload& payload, uint32_t flags) {
   const nic::TxStatus status = PostShort(core, flow, payload, flags);
   if (status != nic::TxStatus::kPosted) [[unlikely]] {
-    return udp.SendAgain(socket, flow, payload, flags, status);
+    const Payload again = payload;  // Only here does it need an address.
+    return udp.SendAgain(socket, flow, again, flags, status);
   }
   CountSent(socket, payload.length);
   return SendResult::kSent;
@@ -62,7 +63,9 @@ template <typename Core, typename Socket>
   core.CheckOwner();
   SendFlows* const flows = socket.flows.get();
   if (flows == nullptr || !IsShort(core, flows->connected, payload, options.flags)) [[unlikely]] {
-    return udp.SendOtherwise(socket, payload, options);
+    const Payload otherwise = payload;  // Only here do they need an address.
+    const SendOptions with = options;
+    return udp.SendOtherwise(socket, otherwise, with);
   }
   return SendShort(core, udp, socket, flows->connected, payload, options.flags);
 }

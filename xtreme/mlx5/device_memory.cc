@@ -17,11 +17,17 @@ constexpr uint32_t WholeLines(uint32_t bytes) {
 // Whole lines in ascending order, each with two stores: write-combining buffers then leave full.
 // Of `from` no byte beyond `bytes` is read.
 void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes) {
-  uint32_t at = 0;
+  size_t at = 0;
+  for (; at + 4 * kLineBytes <= bytes; at += 4 * kLineBytes) {
+    Copy64(to + at, from + at);
+    Copy64(to + at + kLineBytes, from + at + kLineBytes);
+    Copy64(to + at + 2 * kLineBytes, from + at + 2 * kLineBytes);
+    Copy64(to + at + 3 * kLineBytes, from + at + 3 * kLineBytes);
+  }
   for (; at + kLineBytes <= bytes; at += kLineBytes) Copy64(to + at, from + at);
   if (at == bytes) return;
   alignas(kLineBytes) uint8_t rest[kLineBytes] = {};
-  CopyShort(rest, from + at, bytes - at);
+  CopyShort(rest, from + at, bytes - static_cast<uint32_t>(at));
   Copy64(to + at, rest);
 }
 

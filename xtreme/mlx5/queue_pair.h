@@ -67,6 +67,10 @@ class QueuePair : public nic::QueuePair {
   }
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags) override;
+  nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags) override {
+    return send_.PostStored(flow, payload, payload_length, flags);
+  }
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override {

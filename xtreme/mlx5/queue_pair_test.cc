@@ -9,12 +9,15 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "stack/udp/endpoint.h"
+#include "xtreme/completion/known_flows.h"
 
 namespace xtreme::mlx5 {
 namespace {
@@ -54,6 +57,16 @@ class PlainDevice {
     mlx5_cqe64* cqe = Next(receive_cqes_, received_);
     cqe->byte_cnt = htobe32(bytes);
     Finish(cqe, opcode, syndrome, received_++);
+  }
+  // A frame with good checksums, in the buffer that is its turn.
+  void CompleteFrame(std::span<const uint8_t> frame, uint64_t clock,
+                     uint8_t verdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK) {
+    auto* at = reinterpret_cast<uint8_t*>(base::LoadBe64(receive_wqe(received_) + 8));
+    std::memcpy(at, frame.data(), frame.size());
+    mlx5_cqe64* cqe = Next(receive_cqes_, received_);
+    cqe->hds_ip_ext = verdicts;
+    cqe->timestamp = htobe64(clock);
+    CompleteReceive(static_cast<uint32_t>(frame.size()));
   }
   void CompleteSend(uint16_t wqebb, uint8_t opcode = MLX5_CQE_REQ, uint8_t syndrome = 0) {
     mlx5_cqe64* cqe = Next(send_cqes_, sent_);
@@ -276,6 +289,115 @@ TEST_F(QueuePairTest, ReceivesInOrderAndPublishesOnceABatch) {
   EXPECT_EQ(queues_->counters().rx_bytes, 510u);
 }
 
+// A datagram of ten bytes to `port`.
+std::array<uint8_t, 60> Datagram(uint16_t port) {
+  std::array<uint8_t, 60> frame{};
+  base::StoreBe32(&frame[12], 0x08004500);
+  base::StoreBe16(&frame[16], 38);
+  base::StoreBe16(&frame[22], 0x4011);
+  base::StoreBe32(&frame[26], 0x0a000002);
+  base::StoreBe32(&frame[30], 0x0a000001);
+  base::StoreBe16(&frame[34], 4000);
+  base::StoreBe16(&frame[36], port);
+  base::StoreBe16(&frame[38], 18);
+  return frame;
+}
+
+class KnownFlowsTest : public QueuePairTest {
+ protected:
+  KnownFlowsTest() {
+    flows_.Watch(&changes_);
+    flows_.SetScale(0, 0, int64_t{1} << 32, 0);
+    completion::Completion form;
+    completion::Clear(&form, completion::Kind::kPacket);
+    form.destination_port = 5000;
+    flows_.Learn(known_.data(), form, &endpoint_);
+    queues_->Refill();
+  }
+  uint32_t Poll(uint32_t most) {
+    const uint32_t taken = queues_->PollKnown(flows_, out_.data(), most);
+    for (uint32_t i = 0; i < taken; ++i) packet::BufferPool::ReleaseByOwner(out_[i].buffer);
+    return taken;
+  }
+
+  const std::array<uint8_t, 60> known_ = Datagram(5000);
+  const std::array<uint8_t, 60> other_ = Datagram(5001);
+  uint64_t changes_ = 1;
+  udp::Endpoint endpoint_{{}};
+  completion::KnownFlows flows_;
+  std::array<completion::Completion, kFrames> out_;
+};
+
+TEST_F(KnownFlowsTest, TheirFramesAreTakenUpToTheFirstThatIsAnyOther) {
+  device_.CompleteFrame(known_, 1);
+  device_.CompleteFrame(known_, 2);
+  device_.CompleteFrame(other_, 3);
+  device_.CompleteFrame(known_, 4);
+  EXPECT_EQ(Poll(1), 1u) << "no more than asked for";
+  EXPECT_EQ(out_[0].hw_clock, 1u);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(out_[0].hw_clock, 2u);
+  EXPECT_EQ(out_[0].length, 10u);
+  EXPECT_EQ(out_[0].destination_port, 5000);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_EQ(Receive(1), 1u);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_FALSE(queues_->ReceiveReady());
+  EXPECT_EQ(queues_->counters().rx_frames, 4u);
+  EXPECT_EQ(queues_->counters().rx_bytes, 240u);
+  EXPECT_EQ(endpoint_.counters().datagrams, 3u);
+}
+
+TEST_F(KnownFlowsTest, LapsLoseNothingAndTheirCqesGoBackWithTheRefill) {
+  for (uint32_t i = 0; i < 50; ++i) {
+    device_.CompleteFrame(known_, 2 * i);
+    device_.CompleteFrame(known_, 2 * i + 1);
+    ASSERT_EQ(Poll(kFrames), 2u) << i;
+    ASSERT_EQ(out_[0].hw_clock, 2 * i);
+    ASSERT_EQ(out_[1].hw_clock, 2 * i + 1);
+    EXPECT_EQ(device_.receive_cq_record(0), 2 * i);
+    ASSERT_TRUE(queues_->RefillDue());
+    ASSERT_EQ(queues_->Refill(), 2u) << i;
+    EXPECT_EQ(device_.receive_cq_record(0), 2 * i + 2);
+    ASSERT_FALSE(queues_->RefillDue());
+  }
+  EXPECT_EQ(queues_->TakeLowWater(), kFrames - 2);
+}
+
+TEST_F(KnownFlowsTest, ArmingTellsTheDeviceWhatWasTaken) {
+  device_.CompleteFrame(known_, 1);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  queues_->Arm(false);
+  EXPECT_EQ(device_.receive_cq_record(0), 1u);
+}
+
+TEST_F(KnownFlowsTest, AnEmptiedQueueIsCounted) {
+  for (uint32_t i = 0; i < kFrames; ++i) device_.CompleteFrame(known_, i);
+  EXPECT_EQ(Poll(kFrames), kFrames);
+  queues_->Refill();
+  EXPECT_EQ(queues_->counters().rx_empty, 1u);
+  EXPECT_EQ(queues_->TakeLowWater(), 0u);
+}
+
+TEST_F(KnownFlowsTest, FramesNotVerifiedOrTooShortAndErrorsAreLeft) {
+  for (const uint8_t verdicts : {uint8_t{MLX5_CQE_L3_OK}, uint8_t{MLX5_CQE_L4_OK}}) {
+    device_.CompleteFrame(known_, 1, verdicts);
+    EXPECT_EQ(Poll(kFrames), 0u);
+    EXPECT_EQ(Receive(), 1u);
+  }
+  device_.CompleteFrame(std::span(known_).first(41), 1);
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_EQ(Receive(), 1u);
+  device_.CompleteFrame(known_, 1);
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_FALSE(queues_->error().has_value());
+  EXPECT_EQ(Receive(), 0u);
+  EXPECT_TRUE(queues_->error().has_value());
+}
+
 TEST_F(QueuePairTest, RefillWritesAddressesAndKeepsKeyAndLength) {
   queues_->Refill();
   const uint8_t* wqe = device_.receive_wqe(0);
@@ -457,6 +579,35 @@ TEST_F(QueuePairTest, PreparedFrameWaitsForOthersAndIsSignalledRefusedAndWarmedA
   nic::TxFrame longer = frame;
   longer.payload_length = 185;
   EXPECT_FALSE(queues_->PrepareFrame(longer, &prepared));
+}
+
+TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
+  const nic::TxTemplate without = Flow();
+  EXPECT_EQ(queues_->PostStored(without, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
+  alignas(64) std::array<uint8_t, 4096> memory{};
+  QueuePairMemory queue_memory = device_.memory();
+  queue_memory.send.device_memory = {.bytes = memory.data(), .bytes_log2 = 12, .key = 0x7700};
+  queues_ = std::make_unique<QueuePair>(queue_memory, SendQueue::Options{.signal_every = 2},
+                                        ReceiveQueue::Options{}, nic::Capabilities{},
+                                        pool_.get(), nullptr);
+  const nic::TxTemplate flow = Flow();
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t length = 1000 + i / 2;
+    ASSERT_EQ(queues_->PostStored(flow, payload_.data(), length, 0), nic::TxStatus::kPosted);
+    const uint8_t* const wqe = device_.wqe(2 * i);
+    EXPECT_EQ(wqe[2], 2 * i);
+    EXPECT_EQ(wqe[11], i % 2 == 1 ? MLX5_WQE_CTRL_CQ_UPDATE : 0);
+    EXPECT_EQ(base::LoadBe16(wqe + 30 + 16), 28 + length);
+    EXPECT_EQ(base::LoadBe16(wqe + 30 + 38), 8 + length);
+    EXPECT_EQ(base::LoadBe32(wqe + 80), length);
+    EXPECT_EQ(base::LoadBe32(wqe + 84), 0x7700u);
+    EXPECT_EQ(base::LoadBe64(wqe + 88), 1024u * i);
+    EXPECT_EQ(memory[1024 * i + length - 1], 0x77);
+  }
+  EXPECT_EQ(device_.send_record(), 8u);
+  EXPECT_EQ(queues_->counters().tx_bytes, 4 * 42u + 4002u);
+  EXPECT_EQ(queues_->counters().tx_device_memory_bytes, 4002u);
+  EXPECT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
 }
 
 TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {

@@ -18,13 +18,13 @@ namespace xtreme::mlx5 {
     const completion::KnownFlows& flows, CqeCursor next, completion::Completion* out,
     uint32_t most) {
   constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
+  constexpr uint32_t kLeast = completion::KnownFlows::kLeastFrameBytes;
   if (most == 0) [[unlikely]] return next;
   const completion::Completion* const first = out;
   const completion::Completion* const end = out + most;
   const mlx5_cqe64* cqe = next.cqe;
   uint32_t received = ReceivedOpOwn(next.phase);
-  uint32_t index = completions_.consumer();
-  const Posted* posted = &posted_[index & mask_];
+  const Posted* posted = &posted_[completions_.consumer() & mask_];
   uint64_t bytes = 0;
   for (;;) {
     // The owner bit first: the device writes it last.
@@ -33,18 +33,17 @@ namespace xtreme::mlx5 {
     if (!IsReceivedFrame(op_own, received)) break;
     const uint32_t length = FrameBytes(*cqe);
     const bool verified = (cqe->hds_ip_ext & kVerdicts) == known_verdicts_;
-    if (!verified || length > buffer_bytes_) [[unlikely]] break;
+    // In one: a frame without headers, or longer than its buffer.
+    if (!verified || length - kLeast > known_room_) [[unlikely]] break;
     if (!flows.Write(posted->buffer, posted->data, length, HardwareClock(*cqe), out)) break;
     bytes += length;
-    ++index;
+    if (++posted == posted_end_) [[unlikely]] posted = posted_.get();
     if (++cqe == cqes_end_) [[unlikely]] {
       cqe = completions_.ring().cqes;
       received ^= 1;
     }
     if (++out == end) break;
-    posted = &posted_[index & mask_];
     __builtin_prefetch(posted->data);
-    __builtin_prefetch(posted->buffer, /*write=*/1);
   }
   const auto passed = static_cast<uint32_t>(out - first);
   completions_.Pop(passed);

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "stack/base/byte_order.h"
+#include "xtreme/completion/known_flows.h"
 #include "xtreme/mlx5/cqe.h"
 #include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_error.h"
@@ -37,9 +38,11 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& opti
       refill_below_(size() - std::clamp(size() / kRefillFraction, 1u, kRefillBatch) + 1),
       known_verdicts_(options.checksums && options.timestamps ? MLX5_CQE_L3_OK | MLX5_CQE_L4_OK
                                                               : kNoVerdict),
+      known_room_(options.buffer_bytes - completion::KnownFlows::kLeastFrameBytes),
       posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
       completions_(memory.completions),
-      cqes_end_(completions_.ring().end()) {
+      cqes_end_(completions_.ring().end()),
+      posted_end_(posted_.get() + size()) {
   for (size_t i = 0; i <= mask_; ++i) {
     uint8_t* wqe = wqes_ + i * kWqeBytes;
     base::StoreBe32(wqe + offsetof(mlx5_wqe_data_seg, byte_count), options.buffer_bytes);

@@ -92,6 +92,7 @@ class ReceiveQueue {
   // The verdicts that a CQE must carry for PollKnown(); more than it can where it has none or no
   // time.
   const uint32_t known_verdicts_;
+  const uint32_t known_room_;  // For payload, in a buffer.
 
   // Both sides; ours alone.
   bool broken_ = false;
@@ -101,6 +102,7 @@ class ReceiveQueue {
   std::unique_ptr<Posted[]> posted_;
   CompletionQueue completions_;
   const mlx5_cqe64* const cqes_end_;
+  const Posted* const posted_end_;
 };
 
 }  // namespace xtreme::mlx5

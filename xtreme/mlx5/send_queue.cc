@@ -18,6 +18,10 @@ void SumInline(uint8_t* wqe, uint32_t header_length, uint32_t payload_length) {
   SetChecksums(wqe, 0);
 }
 
+void CopyBlocks(uint8_t* to, const uint8_t* from, uint32_t wqebbs) {
+  for (uint32_t at = 0; at < wqebbs * kWqebbBytes; at += kWqebbBytes) Copy64(to + at, from + at);
+}
+
 }  // namespace
 
 SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
@@ -152,12 +156,46 @@ bool SendQueue::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepare
   return true;
 }
 
-nic::TxStatus SendQueue::PostPreparedSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
+nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
+                                         uint32_t payload_length, uint32_t flags) {
+  SetPayloadLength(flow, payload_length);
+  return PostCopied(flow, payload, payload_length, flags);
+}
+
+nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
+                                    uint32_t payload_length, uint32_t flags) {
+  if (!device_memory_.present() || !options_.checksums) return nic::TxStatus::kTooLong;
+  if (posted_ - completed_ >= frames_) [[unlikely]] return Refuse();
+  const auto address = device_memory_.Write(payload, payload_length, posted_ + 1, completed_);
+  if (!address.has_value()) [[unlikely]] return nic::TxStatus::kTooLong;
+  ++counters_->tx_device_memory;
+  counters_->tx_device_memory_bytes += payload_length;
+  if (payload_length != flow.stored_length) [[unlikely]] SetStoredLength(flow, payload_length);
+  base::StoreBe64(flow.stored.image.data() + flow.data_at + offsetof(mlx5_wqe_data_seg, addr),
+                  *address);
+  return PostPrepared(flow.stored, flags);
+}
+
+nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (posted_ == attention_at_ || (flags & ~uint32_t{nic::kTxMore}) != 0) {
+    return PostSpecial(prepared, flags);
+  }
+  uint8_t* const wqe = next_wqe_;
+  const uint32_t wqebbs = prepared.blocks;
+  CopyBlocks(wqe, prepared.image.data(), wqebbs);
+  base::StoreBe16(wqe + 1, static_cast<uint16_t>(producer_));
+  next_wqe_ = wqe + wqebbs * kWqebbBytes;
+  producer_ += wqebbs;
+  ++posted_;
+  ++counters_->tx_frames;
+  counters_->tx_bytes += prepared.frame_bytes;
+  return Ring(wqe, wqebbs, flags);
+}
+
+nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
   if (posted_ - completed_ >= frames_) return Refuse();
   uint8_t* const wqe = NextWqe();
-  for (uint32_t at = 0; at < prepared.blocks * kWqebbBytes; at += kWqebbBytes) {
-    Copy64(wqe + at, prepared.image.data() + at);
-  }
+  CopyBlocks(wqe, prepared.image.data(), prepared.blocks);
   base::StoreBe16(wqe + 1, static_cast<uint16_t>(producer_));
   if ((flags & nic::kTxWarm) != 0) {
     SetOpcode(wqe, MLX5_OPCODE_NOP);
@@ -186,16 +224,6 @@ nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
   return Commit(wqe, WqebbsOfSegments(count), segments.header_length + bytes, segments.flags);
 }
 
-nic::TxStatus SendQueue::PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
-                                     uint32_t payload_length, uint32_t flags) {
-  if (posted_ - completed_ >= frames_) return Refuse();
-  const uint32_t bytes = flow.header_length + payload_length;
-  uint8_t* const wqe = NextWqe();
-  TemplateWriter(flow).Write(wqe, producer_, payload, payload_length);
-  if (!options_.checksums) SumInline(wqe, flow.header_length, payload_length);
-  return Commit(wqe, WqebbsWithInline(bytes), bytes, flags);
-}
-
 nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags) {
   const uint32_t slot = producer_ & mask_;
   ++posted_;
@@ -210,7 +238,8 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
   next_wqe_ = wqebbs_ + size_t{producer_ & mask_} * kWqebbBytes;
   ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
-  UpdateAttention();
+  // Where it was due; an attention that comes too early costs less than one made anew each time.
+  if (posted_ - 1 == attention_at_) UpdateAttention();
   return Ring(wqe, wqebbs, flags);
 }
 
@@ -224,9 +253,9 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
                                   std::span<const nic::TxPayload> payloads) {
   const uint64_t bytes_before = counters_->tx_bytes;
   size_t posted = PostRun(flow, payloads);
-  while (posted != payloads.size() && payloads[posted].length <= flow.max_payload_bytes &&
-         PostSpecial(flow, payloads[posted].data, payloads[posted].length, nic::kTxMore) ==
-             nic::TxStatus::kPosted) {
+  while (posted != payloads.size() && payloads[posted].length <= flow.max_payload_bytes) {
+    const nic::TxPrepared& frame = FrameOf(flow, payloads[posted].data, payloads[posted].length);
+    if (PostSpecial(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
     ++posted;
     posted += PostRun(flow, payloads.subspan(posted));
   }
@@ -237,20 +266,23 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
 uint32_t SendQueue::PostRun(const nic::TxTemplate& flow,
                             std::span<const nic::TxPayload> payloads) {
   const size_t most = std::min<size_t>(payloads.size(), attention_at_ - posted_);
-  const uint32_t longest = flow.max_payload_bytes;
-  const TemplateWriter writer(flow);
+  FrameWriter writer(flow);
   uint8_t* wqe = next_wqe_;
   const uint8_t* last = unrung_;
   uint32_t producer = producer_;
   uint64_t payload_bytes = 0;
   size_t count = 0;
-  for (; count != most && payloads[count].length <= longest; ++count) {
+  for (; count != most; ++count) {
     const nic::TxPayload payload = payloads[count];
-    const uint32_t wqebbs = WqebbsWithInline(writer.header_length + payload.length);
-    writer.Write(wqe, producer, payload.data, payload.length);
+    if (payload.length != writer.payload_length) [[unlikely]] {
+      if (payload.length > flow.max_payload_bytes) break;
+      SetPayloadLength(flow, payload.length);
+      writer = FrameWriter(flow);
+    }
+    writer.Write(wqe, producer, payload.data);
     last = wqe;
-    wqe += wqebbs * kWqebbBytes;
-    producer += wqebbs;
+    wqe += writer.blocks * kWqebbBytes;
+    producer += writer.blocks;
     payload_bytes += payload.length;
   }
   next_wqe_ = wqe;
@@ -258,7 +290,7 @@ uint32_t SendQueue::PostRun(const nic::TxTemplate& flow,
   producer_ = producer;
   posted_ += static_cast<uint32_t>(count);
   counters_->tx_frames += count;
-  counters_->tx_bytes += payload_bytes + count * writer.header_length;
+  counters_->tx_bytes += payload_bytes + count * flow.header_length;
   return static_cast<uint32_t>(count);
 }
 

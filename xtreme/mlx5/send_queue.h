@@ -45,9 +45,11 @@ class SendQueue {
   // See nic::QueuePair.
   nic::TxStatus Post(const nic::TxFrame& frame);
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
-    PrepareTemplate(header, qpn_, flow);
+    PrepareTemplate(header, qpn_, blueflame_wqebbs_ >= 2 ? 2 : 0, device_memory_.key(), flow);
   }
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags);
+  nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
   nic::TxBurst PostBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const;
@@ -75,11 +77,13 @@ class SendQueue {
   uint8_t* next_register() const { return reinterpret_cast<uint8_t*>(next_register_); }
 
  private:
-  // What PostCopied() does not do itself: signals, the ring's end, refusals.
-  nic::TxStatus PostSpecial(const nic::TxTemplate& flow, const uint8_t* payload,
-                            uint32_t payload_length, uint32_t flags);
-  // What PostPrepared() does not do itself.
-  nic::TxStatus PostPreparedSpecial(const nic::TxPrepared& prepared, uint32_t flags);
+  // PostCopied() of another length than the flow's last.
+  nic::TxStatus PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
+                                uint32_t payload_length, uint32_t flags);
+  // What PostPrepared() does not do itself: frames of another length, without a doorbell, or behind
+  // one without; and then signals, the ring's end, refusals.
+  nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
+  nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
   // As many as need no attention, from the first on.
   uint32_t PostRun(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   nic::TxStatus Refuse();
@@ -147,32 +151,23 @@ class SendQueue {
                                                                   const uint8_t* payload,
                                                                   uint32_t payload_length,
                                                                   uint32_t flags) {
-  if (posted_ == attention_at_) [[unlikely]] {
-    return PostSpecial(flow, payload, payload_length, flags);
+  if (payload_length != flow.payload_length) [[unlikely]] {
+    return PostOtherLength(flow, payload, payload_length, flags);
   }
-  uint8_t* const wqe = next_wqe_;
-  const uint32_t bytes = flow.header_length + payload_length;
-  const uint32_t wqebbs = WqebbsWithInline(bytes);
-  TemplateWriter(flow).Write(wqe, producer_, payload, payload_length);
-  next_wqe_ = wqe + wqebbs * kWqebbBytes;
-  producer_ += wqebbs;
-  ++posted_;
-  ++counters_->tx_frames;
-  counters_->tx_bytes += bytes;
-  return Ring(wqe, wqebbs, flags);
+  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
+  return PostPrepared(flow.frame, flags);
 }
 
 // Two blocks are a frame of up to 98 bytes: between loading them and BlueFlame they stay in
 // registers.
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPrepared(
     const nic::TxPrepared& prepared, uint32_t flags) {
-  const bool plain = prepared.direct && flags == 0 && unrung_ == nullptr;
-  if (!plain || posted_ == attention_at_) [[unlikely]] {
-    return PostPreparedSpecial(prepared, flags);
+  const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;
+  if (!prepared.direct || !alone || posted_ == attention_at_) [[unlikely]] {
+    return PostOtherwise(prepared, flags);
   }
   const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
-  HalfLine first = image[0];
-  first[0] |= IndexBits(producer_);
+  const HalfLine first = image[0] | HalfLine{IndexBits(producer_), 0, 0, 0};
   const HalfLine second = image[1];
   const HalfLine third = image[2];
   const HalfLine fourth = image[3];

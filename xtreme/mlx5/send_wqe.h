@@ -96,61 +96,6 @@ inline void WriteEthernet(uint8_t* wqe, uint32_t flags, uint32_t inline_bytes) {
   base::StoreBe64(wqe + 24, uint64_t{inline_bytes} << 16);     // Reserved, inline_hdr_sz.
 }
 
-// --- Frames of a flow ----------------------------------------------------------------------------
-
-// Segments and header as they stand in the WQEs of a flow, but for index and lengths.
-inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, nic::TxTemplate* flow) {
-  static_assert(sizeof(flow->image) >= kInlineOffset + kMaxHeaderBytes);
-  uint8_t* const image = flow->image.data();
-  WriteControl(image, 0, MLX5_OPCODE_SEND, qpn, 0, Completion::kOnError);
-  WriteEthernet(image, header.flags, 0);
-  Copy64(image + kInlineOffset, header.bytes);
-  flow->header_length = header.length;
-  flow->max_payload_bytes = kMaxInlineFrameBytes - header.length;
-  for (size_t i = 0; i < header.lengths.size(); ++i) {
-    flow->lengths[i] = header.lengths[i];
-    flow->lengths[i].at += kInlineOffset;
-  }
-}
-
-// A template on its way into WQEs, in registers: stores into WQEs do not make the compiler read it
-// again.
-struct TemplateWriter {
-  explicit TemplateWriter(const nic::TxTemplate& flow)
-      : image{Load32(flow.image.data()), Load32(flow.image.data() + 32),
-              Load32(flow.image.data() + 64)},
-        header_length(flow.header_length),
-        first(flow.lengths[0]),
-        second(flow.lengths[1]) {}
-
-  // Writes the WQE of one frame; `wqebb_index` as for WriteControl. The first 96 bytes at `wqe` are
-  // written in any case.
-  [[gnu::always_inline]] void Write(uint8_t* wqe, uint32_t wqebb_index, const uint8_t* payload,
-                                    uint32_t payload_length) const {
-    static_assert(kInlineOffset + kMaxHeaderBytes <= sizeof(image));
-    const uint32_t inline_bytes = header_length + payload_length;
-    Store32(wqe, image[0]);
-    Store32(wqe + 32, image[1]);
-    Store32(wqe + 64, image[2]);
-    base::StoreBe16(wqe + 1, static_cast<uint16_t>(wqebb_index));
-    wqe[7] = static_cast<uint8_t>(SegmentsWithInline(inline_bytes));
-    base::StoreBe16(wqe + 28, static_cast<uint16_t>(inline_bytes));
-    base::StoreBe16(wqe + first.at, static_cast<uint16_t>(first.constant + payload_length));
-    base::StoreBe16(wqe + second.at, static_cast<uint16_t>(second.constant + payload_length));
-    CopyShort(wqe + kInlineOffset + header_length, payload, payload_length);
-  }
-
-  const Bytes32 image[3];
-  const uint32_t header_length;
-  const nic::LengthField first;
-  const nic::LengthField second;
-};
-
-// What OR-ed into the first 8 bytes of a WQE, as they lie, gives it its index; they have 0 there.
-inline uint64_t IndexBits(uint32_t wqebb_index) {
-  return uint64_t{base::HostToBigEndian(static_cast<uint16_t>(wqebb_index))} << 8;
-}
-
 // Bytes that the device reads where they lie.
 struct Gather {
   uint64_t address = 0;  // Under `key`.
@@ -161,6 +106,114 @@ inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t byte
   base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, byte_count), bytes);
   base::StoreBe32(segment + offsetof(mlx5_wqe_data_seg, lkey), from.key);
   base::StoreBe64(segment + offsetof(mlx5_wqe_data_seg, addr), from.address);
+}
+
+// --- Frames of a flow ----------------------------------------------------------------------------
+
+// Segments and header as they stand in the WQEs of a flow, but for index and lengths.
+// `direct_blocks`: of WQEs that go through BlueFlame from registers of the processor; 0: none.
+// `stored_key`: of the registration of on-device memory.
+inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t direct_blocks,
+                            uint32_t stored_key, nic::TxTemplate* flow) {
+  static_assert(sizeof(flow->frame.image) == kMaxWqeBytes);
+  uint8_t* const image = flow->frame.image.data();
+  WriteControl(image, 0, MLX5_OPCODE_SEND, qpn, 0, Completion::kOnError);
+  WriteEthernet(image, header.flags, 0);
+  Copy64(image + kInlineOffset, header.bytes);
+  flow->frame.frame_at = kInlineOffset;
+  flow->frame.header_bytes = header.length;
+  flow->payload_length = ~uint32_t{0};
+  flow->header_length = header.length;
+  flow->payload_at = kInlineOffset + header.length;
+  flow->direct_blocks = direct_blocks;
+  flow->max_payload_bytes = kMaxInlineFrameBytes - header.length;
+  for (size_t i = 0; i < header.lengths.size(); ++i) {
+    flow->lengths[i] = header.lengths[i];
+    flow->lengths[i].at += kInlineOffset;
+  }
+  // With the payload elsewhere: the header inline, and a data segment.
+  const uint32_t segments = SegmentsWithInline(header.length) + 1;
+  flow->stored = flow->frame;
+  flow->stored_length = ~uint32_t{0};
+  flow->data_at = (segments - 1) * kSegmentBytes;
+  uint8_t* const stored = flow->stored.image.data();
+  stored[7] = static_cast<uint8_t>(segments);
+  base::StoreBe16(stored + 28, static_cast<uint16_t>(header.length));
+  WriteDataSegment(stored + flow->data_at, {.address = 0, .key = stored_key}, 0);
+  flow->stored.blocks = WqebbsOfSegments(segments);
+  flow->stored.direct = flow->stored.blocks == direct_blocks;
+}
+
+// Brings the lengths of a flow's frame with a stored payload up to date.
+[[gnu::noinline]] inline void SetStoredLength(const nic::TxTemplate& flow,
+                                              uint32_t payload_length) {
+  uint8_t* const image = flow.stored.image.data();
+  flow.stored_length = payload_length;
+  flow.stored.frame_bytes = flow.header_length + payload_length;
+  base::StoreBe32(image + flow.data_at + offsetof(mlx5_wqe_data_seg, byte_count), payload_length);
+  for (const nic::LengthField& field : flow.lengths) {
+    base::StoreBe16(image + field.at, static_cast<uint16_t>(field.constant + payload_length));
+  }
+}
+
+// Brings the lengths of a flow's frame up to date. Not inlined: messages of one flow are mostly of
+// one length.
+[[gnu::noinline]] inline void SetPayloadLength(const nic::TxTemplate& flow,
+                                               uint32_t payload_length) {
+  nic::TxPrepared& frame = flow.frame;
+  uint8_t* const image = frame.image.data();
+  flow.payload_length = payload_length;
+  frame.frame_bytes = flow.header_length + payload_length;
+  frame.blocks = WqebbsWithInline(frame.frame_bytes);
+  frame.direct = frame.blocks == flow.direct_blocks;
+  image[7] = static_cast<uint8_t>(SegmentsWithInline(frame.frame_bytes));
+  base::StoreBe16(image + 28, static_cast<uint16_t>(frame.frame_bytes));
+  for (const nic::LengthField& field : flow.lengths) {
+    base::StoreBe16(image + field.at, static_cast<uint16_t>(field.constant + payload_length));
+  }
+}
+
+// The frame of a flow with this payload, at most max_payload_bytes.
+[[gnu::always_inline]] inline const nic::TxPrepared& FrameOf(const nic::TxTemplate& flow,
+                                                             const uint8_t* payload,
+                                                             uint32_t payload_length) {
+  if (payload_length != flow.payload_length) [[unlikely]] SetPayloadLength(flow, payload_length);
+  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
+  return flow.frame;
+}
+
+// The frame of a flow on its way into many WQEs, in registers: stores into WQEs do not make the
+// compiler read it again.
+struct FrameWriter {
+  // As long as the flow's lengths stay as they are.
+  explicit FrameWriter(const nic::TxTemplate& flow)
+      : image{Load32(flow.frame.image.data()), Load32(flow.frame.image.data() + 32),
+              Load32(flow.frame.image.data() + 64)},
+        payload_at(flow.payload_at),
+        payload_length(flow.payload_length),
+        blocks(flow.frame.blocks) {}
+
+  // Writes the WQE of one frame; `wqebb_index` as for WriteControl. The first 96 bytes at `wqe` are
+  // written in any case.
+  [[gnu::always_inline]] void Write(uint8_t* wqe, uint32_t wqebb_index,
+                                    const uint8_t* payload) const {
+    static_assert(kInlineOffset + kMaxHeaderBytes <= sizeof(image));
+    Store32(wqe, image[0]);
+    Store32(wqe + 32, image[1]);
+    Store32(wqe + 64, image[2]);
+    base::StoreBe16(wqe + 1, static_cast<uint16_t>(wqebb_index));
+    CopyShort(wqe + payload_at, payload, payload_length);
+  }
+
+  Bytes32 image[3];
+  uint32_t payload_at;
+  uint32_t payload_length;
+  uint32_t blocks;
+};
+
+// What OR-ed into the first 8 bytes of a WQE, as they lie, gives it its index; they have 0 there.
+inline uint64_t IndexBits(uint32_t wqebb_index) {
+  return base::HostToBigEndian(uint32_t{static_cast<uint16_t>(wqebb_index)} << 8);
 }
 
 // --- TCP segments --------------------------------------------------------------------------------

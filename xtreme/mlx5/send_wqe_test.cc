@@ -64,7 +64,7 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
                    .length = 42,
                    .flags = nic::kTxIpChecksum,
                    .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
-                  kQpn, &flow);
+                  kQpn, /*direct_blocks=*/2, /*stored_key=*/0xdeadbeef, &flow);
   ASSERT_EQ(flow.max_payload_bytes, kMaxInlineFrameBytes - 42);
   std::vector<uint8_t> payload(flow.max_payload_bytes);
   std::iota(payload.begin(), payload.end(), uint8_t{0x80});
@@ -78,10 +78,47 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
                  Completion::kOnError);
     WriteEthernet(expected.data(), nic::kTxIpChecksum, 42 + length);
     WriteInlineFrame(expected.data(), header.data(), 42, payload.data(), length);
+    const std::span<const uint8_t> whole = std::span(expected).first(72 + length);
+    const nic::TxPrepared& frame = FrameOf(flow, payload.data(), length);
+    EXPECT_EQ(frame.frame_bytes, 42 + length);
+    EXPECT_EQ(frame.blocks, WqebbsWithInline(42 + length));
+    EXPECT_EQ(frame.direct, frame.blocks == 2);
+    std::copy(frame.image.begin(), frame.image.end(), wqe_.begin());
+    base::StoreNative(wqe_.data(), base::LoadNative<uint64_t>(wqe_.data()) | IndexBits(0x1fffe));
+    ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
     wqe_.fill(0xa5);
-    TemplateWriter(flow).Write(wqe_.data(), 0xfffe, payload.data(), length);
-    ASSERT_THAT(Bytes(0, 72 + length), ElementsAreArray(std::span(expected).first(72 + length)))
-        << length;
+    FrameWriter(flow).Write(wqe_.data(), 0xfffe, payload.data());
+    ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
+  }
+}
+
+TEST_F(SendWqeTest, FrameOfAFlowWithAStoredPayloadEqualsTheGatheredOne) {
+  constexpr uint32_t kQpn = 0x777;
+  nic::TxTemplate flow;
+  PrepareTemplate({.bytes = header_.data(),
+                   .length = 42,
+                   .flags = nic::kTxIpChecksum,
+                   .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
+                  kQpn, /*direct_blocks=*/2, /*stored_key=*/0xdeadbeef, &flow);
+  for (const uint32_t length : {983u, 1472u, 983u}) {
+    std::array<uint8_t, 64> header = header_;
+    base::StoreBe16(&header[16], static_cast<uint16_t>(28 + length));
+    base::StoreBe16(&header[38], static_cast<uint16_t>(8 + length));
+    wqe_.fill(0);
+    WriteControl(wqe_.data(), 0, MLX5_OPCODE_SEND, kQpn, SegmentsWithInline(42) + 1,
+                 Completion::kOnError);
+    WriteEthernet(wqe_.data(), nic::kTxIpChecksum, 42);
+    WriteGatheredFrame(wqe_.data(),
+                       {.header = header.data(), .payload = nullptr, .header_length = 42,
+                        .payload_length = length, .key = 0xdeadbeef, .flags = 0},
+                       {.address = 0, .key = 0xdeadbeef}, SegmentsWithInline(42));
+    SetStoredLength(flow, length);
+    EXPECT_EQ(flow.stored.frame_bytes, 42 + length);
+    EXPECT_EQ(flow.stored.blocks, 2u);
+    EXPECT_TRUE(flow.stored.direct);
+    const std::span<const uint8_t> stored = std::span(flow.stored.image).first(96);
+    EXPECT_THAT(Bytes(0, 72), ElementsAreArray(stored.first(72)));
+    EXPECT_THAT(Bytes(80, 16), ElementsAreArray(stored.last(16)));
   }
 }
 

@@ -35,6 +35,10 @@ class TappedQueuePair final : public QueuePair {
   nic::TxStatus Post(const nic::TxFrame& frame) override;
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags) override;
+  // Never: Post() sees the payload.
+  nic::TxStatus PostStored(const nic::TxTemplate&, const uint8_t*, uint32_t, uint32_t) override {
+    return nic::TxStatus::kTooLong;
+  }
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;

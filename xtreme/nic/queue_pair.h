@@ -104,15 +104,6 @@ struct TxHeader {
   std::array<LengthField, 2> lengths;
 };
 
-// The same in the device's own form: a send copies it and writes the lengths. The driver's, but for
-// max_payload_bytes.
-struct alignas(64) TxTemplate {
-  std::array<uint8_t, 128> image{};
-  uint32_t header_length = 0;
-  std::array<LengthField, 2> lengths;  // `at` from the image's first byte.
-  uint32_t max_payload_bytes = 0;      // The longest payload that is copied with the header.
-};
-
 // A frame that was built ahead, in the device's own form: QueuePair::PostPrepared() sends it as
 // often as it is called. Its bytes may be changed between two posts.
 struct alignas(64) TxPrepared {
@@ -124,6 +115,23 @@ struct alignas(64) TxPrepared {
   bool direct = false;
 
   uint8_t* payload() { return image.data() + frame_at + header_bytes; }
+};
+
+// The header of a flow in the device's own form: a send writes its payload behind it, and the
+// lengths where they have changed. The driver's, but for max_payload_bytes.
+struct TxTemplate {
+  // The frame that was sent last: nothing that a send does not write anew, or find as it was.
+  mutable TxPrepared frame;
+  mutable uint32_t payload_length = ~uint32_t{0};  // Of the lengths in it.
+  // The same of a payload that stands in on-device memory.
+  mutable TxPrepared stored;
+  mutable uint32_t stored_length = ~uint32_t{0};
+  uint32_t data_at = 0;                // Of what names the payload there, in `stored`.
+  uint32_t header_length = 0;
+  uint32_t payload_at = 0;             // From the image's first byte.
+  uint32_t direct_blocks = 0;
+  std::array<LengthField, 2> lengths;  // `at` from the image's first byte.
+  uint32_t max_payload_bytes = 0;      // The longest payload that is copied with the header.
 };
 
 // Bytes that the NIC reads where they lie; untouched until done.
@@ -308,6 +316,13 @@ class QueuePair {
   // Posts one frame of a flow, its payload at most max_payload_bytes. Of `flags` kTxMore counts.
   virtual TxStatus PostCopied(const TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags) = 0;
+
+  // Posts one frame of a flow, its payload copied to on-device memory; the frame no longer than the
+  // port's MTU allows. kTooLong: no room there, or not this way: Post() may find another.
+  virtual TxStatus PostStored(const TxTemplate& /*flow*/, const uint8_t* /*payload*/,
+                              uint32_t /*payload_length*/, uint32_t /*flags*/) {
+    return TxStatus::kTooLong;
+  }
 
   // Posts a frame of a flow for each payload, in order, up to the first that is too long or finds
   // no room. Rings for none of them.

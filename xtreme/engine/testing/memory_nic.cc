@@ -77,8 +77,9 @@ uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
   uint32_t count = 0;
   for (; count < most && !received_.empty(); ++count) {
     const nic::RxFrame& rx = received_.front();
-    if (rx.flags != kVerified || !flows.Write(rx.buffer, rx.buffer->data, rx.buffer->length,
-                                              rx.hw_clock, out + count)) {
+    const bool whole = rx.buffer->length >= completion::KnownFlows::kLeastFrameBytes;
+    if (rx.flags != kVerified || !whole) break;
+    if (!flows.Write(rx.buffer, rx.buffer->data, rx.buffer->length, rx.hw_clock, out + count)) {
       break;
     }
     received_.pop_front();
@@ -135,8 +136,8 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
 
 // The image: 64 bytes of header, then the flags of its frames.
 void MemoryQueuePair::Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
-  memcpy(flow->image.data(), header.bytes, 64);
-  base::StoreNative<uint16_t>(&flow->image[64], header.flags);
+  memcpy(flow->frame.image.data(), header.bytes, 64);
+  base::StoreNative<uint16_t>(&flow->frame.image[64], header.flags);
   flow->header_length = header.length;
   flow->lengths = header.lengths;
   flow->max_payload_bytes = capabilities_.max_inline_bytes - header.length;
@@ -144,13 +145,13 @@ void MemoryQueuePair::Prepare(const nic::TxHeader& header, nic::TxTemplate* flow
 
 nic::TxStatus MemoryQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
-  nic::TxTemplate written = flow;
+  std::array<uint8_t, 256> written = flow.frame.image;
   for (const nic::LengthField& field : flow.lengths) {
-    base::StoreBe16(&written.image[field.at],
+    base::StoreBe16(&written[field.at],
                     static_cast<uint16_t>(field.constant + payload_length));
   }
-  const auto constant_flags = base::LoadNative<uint16_t>(&flow.image[64]);
-  return Post({.header = written.image.data(),
+  const auto constant_flags = base::LoadNative<uint16_t>(&flow.frame.image[64]);
+  return Post({.header = written.data(),
                .payload = payload,
                .header_length = flow.header_length,
                .payload_length = payload_length,
