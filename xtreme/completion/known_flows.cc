@@ -17,6 +17,7 @@ void KnownFlows::Forget() {
     while (Place(addresses, 0) == place) ++addresses;
     base::StoreNative(entry.header.data() + wire::kPlainAddressesOffset - kHeaderAt, addresses);
   }
+  any_ = false;
   if (changes_ != nullptr) followed_ = *changes_;
 }
 
@@ -28,6 +29,7 @@ void KnownFlows::Learn(const uint8_t* frame, const Completion& form, udp::Endpoi
   base::Store32(entry.tail.data(), base::Load32(from + offsetof(Completion, source_ip)));
   base::Store32(entry.tail.data() + 32, base::Load32(from + offsetof(Completion, source_port)));
   entry.endpoint = endpoint;
+  any_ = true;
 }
 
 // Ticks are moved up so far that the product's upper half is nanoseconds. Six bits at least: a tick

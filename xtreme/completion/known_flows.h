@@ -35,6 +35,8 @@ class KnownFlows {
     if (*changes_ != followed_) [[unlikely]] Forget();
   }
   void Forget();
+  // Whether any flow is known.
+  bool any() const { return any_; }
 
   // Enters the flow of a plain frame. `form`: its completion, of which what each datagram has its
   // own of is not looked at.
@@ -88,6 +90,7 @@ class KnownFlows {
   int64_t multiplier_ = 0;
   int shift_ = 0;
   uint64_t ticks_ = 0;
+  bool any_ = false;
   uint64_t followed_ = 0;
   const uint64_t* changes_ = nullptr;
 };

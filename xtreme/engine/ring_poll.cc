@@ -14,11 +14,8 @@ namespace xtreme::engine {
 namespace {
 
 // Frames of known flows, their completions written to `out`; how many.
-[[gnu::always_inline]] inline uint32_t TakeKnown(RingCore& core, uint64_t ticks, Completion* out,
-                                                 uint32_t most) {
-  core.known.Follow();
+[[gnu::always_inline]] inline uint32_t TakeKnown(RingCore& core, Completion* out, uint32_t most) {
   if (core.after_drop != 0) [[unlikely]] return 0;  // The next is marked.
-  core.known.SetTicks(ticks);
   const uint32_t taken = core.device.queue->PollKnown(core.known, out, most);
   core.tally.counters.packets += taken;
   return taken;
@@ -47,7 +44,9 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   const uint64_t ticks = core.clock.Ticks();
   core.poll_ticks = ticks;
   const uint32_t most = std::min(core.options.poll_batch, max);
-  const uint32_t taken = TakeKnown(core, ticks, static_cast<Completion*>(out), most);
+  core.known.Follow();
+  core.known.SetTicks(ticks);
+  const uint32_t taken = TakeKnown(core, static_cast<Completion*>(out), most);
   const nic::QueuePair& queue = *core.device.queue;
   if (taken != most && queue.ReceiveReady()) [[unlikely]] {
     return PollBusy(out, max, stride, taken);
@@ -115,16 +114,20 @@ bool Ring::Resolve(Completion* completion) {
 // flows, up to the first that is not.
 void Ring::Receive(uint32_t max) {
   RingCore& core = *core_;
+  core.known.Follow();
+  core.known.SetTicks(core.poll_ticks);
   if (frames_at_ == frames_end_) {
     const std::span<Completion> direct = core.fifo.Direct();
     const auto room = static_cast<uint32_t>(direct.size());
     // Of timed polls the first frame is looked at afterwards.
     const bool timed = (core.attention & kPollsTimed) != 0;
-    const uint32_t most = timed ? 0 : std::min({room, max, core.options.poll_batch});
-    const uint32_t known = TakeKnown(core, core.poll_ticks, direct.data(), most);
-    core.fifo.EmittedDirect(known);
-    timers_->CountReceived(known);
-    max -= known;
+    if (core.known.any() && !timed) {
+      const uint32_t most = std::min({room, max, core.options.poll_batch});
+      const uint32_t known = TakeKnown(core, direct.data(), most);
+      core.fifo.EmittedDirect(known);
+      timers_->CountReceived(known);
+      max -= known;
+    }
     if (!core.device.queue->ReceiveReady() || !TakeFrames(max)) return;
   }
   const uint32_t room = core.fifo.Room() / core.fanout;
