@@ -112,7 +112,8 @@ void Ring::Move(uint32_t to) {
   core.device.nic = port.nic;
   core.device.ifindex = port.ifindex;
   core.device.mtu = port.nic->capabilities().mtu;
-  core.clock.SetDevice(port.clock);
+  core.SetDeviceClock(port.clock);
+  core.known.Forget();  // Their interface was the other.
   SetTapClocks();
   ReplaceQueues([](Ring& ring, const Outcome& outcome) { ring.OnMoved(outcome); });
 }
