@@ -3,8 +3,10 @@
 // Two programs that throw one frame to and fro, through plain verbs: `pingpong pong` waits and
 // answers, `pingpong ping` counts the time of each round and ends both.
 //
-// Usage: pingpong ping|pong [--device=mlx5_0] [--rounds=10000] [--sleep]
-// With --sleep a program waits in poll(2) for its completion channel, otherwise it polls the CQ.
+// Usage: pingpong ping|pong [--device=mlx5_0] [--rounds=10000] [--spin-us=50]
+// A program polls its CQ for that long and then waits in poll(2) for its completion channel. One that
+// never sleeps (--spin-us=-1) needs a processor beside those of both devices: with fewer, the
+// scheduler's slices, of milliseconds, stand in the times.
 // Prints one line: rounds, lost frames, and the round trip's percentiles in microseconds.
 
 #include <infiniband/verbs.h>
@@ -60,8 +62,9 @@ void Must(bool done, const char* what) {
 // back at exit.
 class Player {
  public:
-  Player(const std::string& device, uint8_t send_to, uint8_t receive_from, bool sleeps)
-      : sleeps_(sleeps), memory_((kReceives + 1) * kSlotBytes) {
+  Player(const std::string& device, uint8_t send_to, uint8_t receive_from,
+         int64_t spin_ns)
+      : spin_ns_(spin_ns), memory_((kReceives + 1) * kSlotBytes) {
     context_ = Must(Open(device), device.c_str());
     pd_ = Must(ibv_alloc_pd(context_), "allocate a PD");
     const int access = IBV_ACCESS_LOCAL_WRITE;  // The macro ibv_reg_mr would mix enumerations.
@@ -99,11 +102,12 @@ class Player {
 
   // The number of the next frame; nothing after `patience_ns` (negative: never gives up).
   std::optional<uint32_t> Receive(int64_t patience_ns) {
-    const int64_t give_up_ns = Now() + patience_ns;
+    const int64_t begin_ns = Now();
     for (;;) {
       if (const auto number = Poll()) return number;
-      if (patience_ns >= 0 && Now() > give_up_ns) return std::nullopt;
-      if (!sleeps_) continue;
+      const int64_t waited_ns = Now() - begin_ns;
+      if (patience_ns >= 0 && waited_ns > patience_ns) return std::nullopt;
+      if (spin_ns_ < 0 || waited_ns < spin_ns_) continue;
       Must(ibv_req_notify_cq(receive_cq_, 0) == 0, "arm");
       if (const auto number = Poll()) return number;
       Sleep(patience_ns < 0 ? -1 : static_cast<int>(patience_ns / 1'000'000));
@@ -191,7 +195,7 @@ class Player {
 
   uint8_t* SendMemory() { return &memory_[kReceives * kSlotBytes]; }
 
-  const bool sleeps_;
+  const int64_t spin_ns_;  // Negative: without end.
   std::vector<uint8_t> memory_;
   int unsent_ = 0;
   ibv_context* context_ = nullptr;
@@ -245,21 +249,22 @@ int main(int argc, char** argv) {
   using xtreme::connectx::Player;
   std::string device = "mlx5_0";
   uint32_t rounds = 10'000;
-  bool sleeps = false;
+  int64_t spin_us = 50;
   CLI::App app("Throws one frame to and fro between two programs on mlx5 devices.");
   app.add_option("--device", device, "name of the RDMA device");
   app.add_option("--rounds", rounds, "how many round trips")->check(CLI::PositiveNumber);
-  app.add_flag("--sleep", sleeps, "wait for the completion channel instead of polling");
+  app.add_option("--spin-us", spin_us, "poll so long before sleeping; -1: never sleep")
+      ->check(CLI::Range(-1, 1'000'000));
   app.require_subcommand(1);
   app.fallthrough();
   const CLI::App* ping = app.add_subcommand("ping", "counts the time");
   app.add_subcommand("pong", "answers");
   CLI11_PARSE(app, argc, argv);
   if (ping->parsed()) {
-    Player player(device, xtreme::connectx::kToPong, xtreme::connectx::kToPing, sleeps);
+    Player player(device, xtreme::connectx::kToPong, xtreme::connectx::kToPing, spin_us * 1000);
     xtreme::connectx::Ping(player, rounds);
   } else {
-    Player player(device, xtreme::connectx::kToPing, xtreme::connectx::kToPong, sleeps);
+    Player player(device, xtreme::connectx::kToPing, xtreme::connectx::kToPong, spin_us * 1000);
     xtreme::connectx::Pong(player);
   }
   return 0;

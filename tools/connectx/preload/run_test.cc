@@ -83,9 +83,9 @@ std::string TemporaryPath(const std::string& name) {
 // Two programs throw a frame to and fro; what the one that counts says.
 Outcome PingPong(const std::string& settings, const std::string& counter_settings) {
   const std::string program = "-- tools/connectx/pingpong ";
-  std::thread pong([&] { EXPECT_EQ(Execute(settings + program + "pong --sleep").exit_code, 0); });
+  std::thread pong([&] { EXPECT_EQ(Execute(settings + program + "pong").exit_code, 0); });
   const Outcome ping =
-      Execute(settings + counter_settings + program + "ping --sleep --rounds=300");
+      Execute(settings + counter_settings + program + "ping --rounds=300");
   pong.join();
   return ping;
 }
@@ -168,12 +168,12 @@ TEST_F(InterfaceRunTest, TwoProgramsOnTwoInterfacesReachEachOther) {
   const std::string program = "-- tools/connectx/pingpong ";
   std::thread pong([&] {
     const net::Namespace::Inside inside(*there_);
-    EXPECT_EQ(Execute("--interface=theirs " + program + "pong --sleep").exit_code, 0);
+    EXPECT_EQ(Execute("--interface=theirs " + program + "pong").exit_code, 0);
   });
   Outcome ping;
   {
     const net::Namespace::Inside inside(*here_);
-    ping = Execute("--interface=ours " + program + "ping --sleep --rounds=100");
+    ping = Execute("--interface=ours " + program + "ping --rounds=100");
   }
   pong.join();
   EXPECT_EQ(ping.exit_code, 0) << ping.output;
