@@ -62,11 +62,6 @@ class SendQueue {
   // posted frame is counted and passed over.
   uint32_t Poll(std::span<nic::TxCompletion> out, std::optional<nic::QueueError>* error);
 
-  // Where the WQE of the next frame can be read when it was posted, until another is.
-  const uint8_t* next_wqe() { return NeedsAttention() ? NextWqe() : next_wqe_; }
-  // Whether that post may be refused, is signalled, or comes to the ring's end.
-  bool NeedsAttention() const { return posted_ == attention_at_; }
-
   // Free-running counts of frames.
   uint32_t posted_frames() const { return posted_; }
   uint32_t completed_frames() const { return completed_; }

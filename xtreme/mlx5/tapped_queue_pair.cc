@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "xtreme/mlx5/send_wqe.h"
+
 namespace xtreme::mlx5 {
 
 using stats::FrameKind;
@@ -37,30 +39,16 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   return status;
 }
 
+// The flow's frame is what was written into the WQE.
 nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
-  if (send().NeedsAttention()) [[unlikely]] {
-    return PostAttended(flow, payload, payload_length, flags);
-  }
-  const uint8_t* const wqe = send().next_wqe();
-  send().PostCopied(flow, payload, payload_length, flags);  // As there is room, posted.
-  // The length from there too: what is kept over the post costs more.
-  tap_->Write(FrameKind::kSent, wqe + kInlineOffset, InlineBytesOf(wqe), FrameTap::Now());
-  tap_->Publish(1);
-  return nic::TxStatus::kPosted;
-}
-
-// Where it might be refused, or stands at the ring's end.
-[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostAttended(const nic::TxTemplate& flow,
-                                                              const uint8_t* payload,
-                                                              uint32_t payload_length,
-                                                              uint32_t flags) {
-  const uint8_t* const wqe = send().next_wqe();
   const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
-  if (status != nic::TxStatus::kPosted) return status;
-  tap_->Write(FrameKind::kSent, wqe + kInlineOffset, InlineBytesOf(wqe), FrameTap::Now());
-  tap_->Publish(1);
-  return status;
+  if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
+  FrameTap& tap = *tap_;
+  tap.Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
+            FrameTap::Now());
+  tap.Publish(1);
+  return nic::TxStatus::kPosted;
 }
 
 nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,

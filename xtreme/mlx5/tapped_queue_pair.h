@@ -3,7 +3,7 @@
 // TappedQueuePair: a queue pair that copies every frame it takes and posts to a frame tap.
 //
 // Invariant: what is not posted is not copied; warm sends, which reach no wire, are not either. A
-// frame that stands whole in its WQE is copied from there, as the device gets it.
+// frame that stands whole in its WQE is copied as the device gets it.
 // Thread: the ring's owner.
 
 #ifndef XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_
@@ -46,9 +46,6 @@ class TappedQueuePair final : public QueuePair {
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
 
  private:
-  nic::TxStatus PostAttended(const nic::TxTemplate& flow, const uint8_t* payload,
-                             uint32_t payload_length, uint32_t flags);
-
   stats::FrameTap* const tap_;
   const stats::FrameKind received_;
 };

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bitset>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -197,9 +198,15 @@ void StartDevices(const Settings& settings) {
 
 // In a child after fork(), which has no thread of the parent's devices: its own are made when it
 // first asks for one, which most children, about to execute something else, never do. Settings are
-// the parent's: servers clear their environment.
+// the parent's: servers clear their environment. Commands on a file that the parent had open go to
+// the child's copy of the parent's device, as the kernel's driver would take them.
 class ChildsBoundary final : public Boundary {
  public:
+  void Inherit(Boundary* parents) {
+    parents_ = parents;
+    closed_.reset();
+  }
+
   std::optional<int> Open(const char* path, int flags) override {
     if (!IsDevice(path)) return std::nullopt;
     StartDevices(g_preloaded->settings);
@@ -215,20 +222,38 @@ class ChildsBoundary final : public Boundary {
     StartDevices(g_preloaded->settings);
     return CurrentBoundary()->Socket(domain, type, protocol);
   }
-  std::optional<int> Ioctl(int, unsigned long, void*) override { return std::nullopt; }
-  std::optional<intptr_t> Mmap(void*, size_t, int, int, int, off_t) override {
-    return std::nullopt;
+  std::optional<int> Ioctl(int fd, unsigned long request, void* argument) override {
+    return MayBeInherited(fd) ? parents_->Ioctl(fd, request, argument) : std::nullopt;
   }
-  void Close(int) override {}
+  std::optional<intptr_t> Mmap(void* address, size_t length, int protection, int flags, int fd,
+                               off_t offset) override {
+    if (!MayBeInherited(fd)) return std::nullopt;
+    return parents_->Mmap(address, length, protection, flags, fd, offset);
+  }
+  // The parent's is not told: a lock of it may be held for ever by a thread that is not here.
+  void Close(int fd) override {
+    if (MayBeInherited(fd)) closed_.set(static_cast<size_t>(fd));
+  }
 
  private:
+  static constexpr int kMostInherited = 4'096;
+
   static bool IsDevice(std::string_view path) { return path.starts_with("/dev/infiniband/"); }
+  // What was closed since the fork and stands for something else by now is not.
+  bool MayBeInherited(int fd) const {
+    return parents_ != nullptr && fd >= 0 && fd < kMostInherited &&
+           !closed_.test(static_cast<size_t>(fd));
+  }
+
+  Boundary* parents_ = nullptr;
+  std::bitset<kMostInherited> closed_;
 };
 
 void BeginChild() {
   static ChildsBoundary boundary;
   // One that asked for none, forked by such a one, is the same again.
   if (CurrentBoundary() == &boundary) return;
+  boundary.Inherit(CurrentBoundary());
   SoftwareConnectX::ForgetAfterFork();
   SetBoundary(&boundary);
 }
