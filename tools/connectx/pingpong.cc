@@ -4,8 +4,8 @@
 // answers, `pingpong ping` counts the time of each round and ends both.
 //
 // Usage: pingpong ping|pong [--device=mlx5_0] [--rounds=10000] [--spin-us=50]
-// A program polls its CQ for that long and then waits in poll(2) for its completion channel. One that
-// never sleeps (--spin-us=-1) needs a processor beside those of both devices: with fewer, the
+// A program polls its CQ for that long and then waits in poll(2) for its completion channel. One
+// that never sleeps (--spin-us=-1) needs a processor beside those of both devices: with fewer, the
 // scheduler's slices, of milliseconds, stand in the times.
 // Prints one line: rounds, lost frames, and the round trip's percentiles in microseconds.
 
