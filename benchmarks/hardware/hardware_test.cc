@@ -81,7 +81,16 @@ TEST_F(HardwareTest, SendsFragmentsBothWays) { ExpectOk("fragments"); }
 TEST_F(HardwareTest, StarvesAReceiveQueue) { ExpectOk("starvation"); }
 TEST_F(HardwareTest, PullsTheCable) { ExpectOk("cable_pull"); }
 TEST_F(HardwareTest, RunsManyRings) { ExpectOk("rings"); }
-TEST_F(HardwareTest, ComparesTimesWithTheHosts) { ExpectOk("timestamps"); }
+TEST_F(HardwareTest, ComparesTimesWithTheHosts) {
+  // A software device's clock stands still while its thread waits for a processor, which a busy
+  // machine may let it do once; what is wrong is wrong three times.
+  nlohmann::json report;
+  for (int tries = 0; tries < 3; ++tries) {
+    report = Run("timestamps");
+    if (report["items"][0]["verdict"] == "ok") return;
+  }
+  ADD_FAILURE() << report.dump(2);
+}
 TEST_F(HardwareTest, SharesAGroupWithAnotherProcess) { ExpectOk("tag_conflict"); }
 TEST_F(HardwareTest, SharesAGroupWithTheKernel) { ExpectOk("dont_trap"); }
 

@@ -74,7 +74,7 @@ std::string Sum(const char* bytes, ssize_t count) {
   return " of " + std::to_string(sum);
 }
 
-void Settle(Run& run) {
+void PassFence(Run& run) {
   static int number = 0;
   ++number;
   for (int tries = 0; tries < 5; ++tries) {
@@ -87,6 +87,13 @@ void Settle(Run& run) {
   }
   puts("the fence does not answer");
   exit(1);
+}
+
+// Once for what the peer sent to have arrived here, and once more for what answers it (an
+// acknowledgement, a reset) to have arrived there.
+void Settle(Run& run) {
+  PassFence(run);
+  PassFence(run);
 }
 
 void Tell(Run& run, const std::string& command) {
