@@ -39,7 +39,7 @@ bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint6
   packet::Buffer* buffer = posted_.front();
   posted_.pop_front();
   low_water_ = std::min(low_water_, posted());
-  memcpy(buffer->data, frame.data(), frame.size());
+  std::copy(frame.begin(), frame.end(), buffer->data);
   buffer->length = static_cast<uint32_t>(frame.size());
   received_.push_back(
       {.buffer = buffer, .hw_clock = hw_clock, .tag = tag, .flags = flags, .vlan = vlan});
