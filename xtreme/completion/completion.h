@@ -134,16 +134,4 @@ inline void Clear(Completion* completion, Kind kind) {
 
 }  // namespace xtreme::completion
 
-// The engine's words too: what it hands out.
-namespace xtreme::engine {
-using completion::Clear;
-using completion::Completion;
-using completion::IpBytes;
-using completion::Kind;
-using completion::Layer;
-using completion::RingEvent;
-using completion::SendResult;
-using enum completion::CompletionFlag;
-}  // namespace xtreme::engine
-
 #endif  // XTREME_XTREME_COMPLETION_COMPLETION_H_

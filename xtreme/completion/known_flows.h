@@ -44,7 +44,8 @@ class KnownFlows {
 
   // What the packets of a poll have in common: the TSC, and the device's clock.
   void SetTicks(uint64_t ticks) { ticks_ = ticks; }
-  // As engine::DeviceScale.
+  // A raw value is base_ns + (raw - base_raw) x ns_per_tick_q32 / 2^32; `unused_bits` are those
+  // above its valid ones.
   void SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32, int unused_bits);
 
   // What a frame must have to be handed to Write(): Ethernet, IPv4 and UDP headers.

@@ -17,7 +17,7 @@
 #include <memory>
 #include <span>
 
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 
 namespace xtreme::engine {
 

@@ -9,7 +9,7 @@
 
 #include "stack/base/byte_order.h"
 #include "stack/wire/address.h"
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 
 namespace xtreme::engine {
 

@@ -9,7 +9,7 @@
 #ifndef XTREME_XTREME_ENGINE_LINK_STATE_H_
 #define XTREME_XTREME_ENGINE_LINK_STATE_H_
 
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 
 namespace xtreme::engine {
 

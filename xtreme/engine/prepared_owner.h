@@ -7,7 +7,7 @@
 #ifndef XTREME_XTREME_ENGINE_PREPARED_OWNER_H_
 #define XTREME_XTREME_ENGINE_PREPARED_OWNER_H_
 
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 
 namespace xtreme::engine {
 

@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "stack/base/time.h"
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/outcome.h"

@@ -15,8 +15,6 @@
 
 #include "stack/wire/address.h"
 #include "stack/wire/frame_template.h"
-#include "xtreme/completion/completion.h"
-#include "xtreme/engine/handle.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::engine {

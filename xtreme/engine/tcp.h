@@ -23,7 +23,7 @@
 
 #include "stack/base/time.h"
 #include "stack/wire/address.h"
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/send_flow.h"
@@ -45,9 +45,10 @@ enum class SendResult : uint8_t;
 
 namespace xtreme::engine {
 
+template <typename Protocol>
+class PreparedOf;
 class Neighbours;
 class TcpDevice;
-class TcpPrepared;
 class TcpSockets;
 struct FrameLedger;
 struct PreparedSend;
@@ -237,7 +238,7 @@ class Tcp {
   void CancelEarly(TcpSocket& socket);
 
   // Prepared sends (tcp_prepared.cc).
-  friend class TcpPrepared;
+  friend class PreparedOf<Tcp>;
   void BuildPrepared(PreparedSend& prepared);
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
   SendResult PostOtherwise(PreparedSend& prepared, const SendOptions& options);
@@ -253,7 +254,7 @@ class Tcp {
   Neighbours* const neighbours_;
   FrameLedger* const ledger_;
   std::unique_ptr<TcpDevice> device_;
-  std::unique_ptr<TcpPrepared> prepared_;
+  std::unique_ptr<PreparedOf<Tcp>> prepared_;
   std::unique_ptr<TcpSockets> sockets_;
   std::unique_ptr<TcpPorts> ports_;
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.

@@ -9,13 +9,13 @@
 #include "stack/tcp/connection.h"
 #include "stack/tcp/stack.h"
 #include "xtreme/engine/control_side.h"
+#include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_ports.h"
-#include "xtreme/engine/tcp_prepared.h"
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::engine {

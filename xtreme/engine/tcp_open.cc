@@ -13,13 +13,13 @@
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_options_of.h"
 #include "xtreme/engine/tcp_ports.h"
-#include "xtreme/engine/tcp_prepared.h"
 #include "xtreme/engine/tcp_socket.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/nic/nic.h"
@@ -92,7 +92,7 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
       neighbours_(neighbours),
       ledger_(ledger),
       device_(std::make_unique<TcpDevice>(core)),
-      prepared_(std::make_unique<TcpPrepared>(this)) {
+      prepared_(std::make_unique<PreparedOf<Tcp>>(this)) {
   if (core->options.max_connections == 0) return;
   sockets_ = std::make_unique<TcpSockets>(core->options.number, core->options.max_connections);
   ports_ = std::make_unique<TcpPorts>(core->options.tcp_ports_log2);

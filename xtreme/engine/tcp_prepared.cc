@@ -15,11 +15,11 @@
 #include "stack/tcp/connection.h"
 #include "stack/tcp/stack.h"
 #include "stack/wire/tcp_template.h"
+#include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/tcp.h"
-#include "xtreme/engine/tcp_prepared.h"
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::engine {
@@ -115,16 +115,6 @@ SendResult Tcp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
 SendResult Tcp::PostOtherwise(PreparedSend& prepared, const SendOptions& options) {
   return Send(Find(prepared.socket), prepared.whole(),
               {.flags = options.flags | kNowOrFail, .cookie = options.cookie});
-}
-
-void TcpPrepared::BuildPrepared(PreparedSend& prepared) { tcp_->BuildPrepared(prepared); }
-
-SendResult TcpPrepared::PostPrepared(PreparedSend& prepared, const SendOptions& options) {
-  return tcp_->PostPrepared(prepared, options);
-}
-
-SendResult TcpPrepared::RefusePrepared(PreparedSend& prepared, SendResult reason) {
-  return tcp_->Refuse(*tcp_->Find(prepared.socket), reason);
 }
 
 }  // namespace xtreme::engine

@@ -18,7 +18,7 @@
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
 #include "stack/tcp/pcb_options.h"
-#include "xtreme/completion/completion.h"
+#include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/tcp_options.h"
 

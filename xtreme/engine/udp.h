@@ -48,10 +48,11 @@ struct UdpFrame;
 
 namespace xtreme::engine {
 
+template <typename Protocol>
+class PreparedOf;
 class Neighbours;
 class PortStock;
 class SocketTable;
-class UdpPrepared;
 struct FrameLedger;
 struct Payload;
 struct PreparedSend;
@@ -129,7 +130,7 @@ class Udp : public NeighbourWaiters {
   // Tells what was wanted of a settled frame: at most two completions, for which there is room.
   void Settle(const SendRecord& record);
   // Fills in user data at hand-out. False: not to be handed out (its buffer is released here).
-  bool Resolve(Completion* completion);
+  bool Resolve(completion::Completion* completion);
   // Emits what sockets have to tell, as far as there is room.
   void TellNews();
   void Expire(RingTimer* timer);
@@ -175,7 +176,7 @@ class Udp : public NeighbourWaiters {
   // Receiving (udp_receive.cc).
   bool ReceiveKnown(const nic::RxFrame& rx);
   void Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Binding* binding,
-             const Completion& completion);
+             const completion::Completion& completion);
   void ReceiveFrame(const nic::RxFrame& rx);
   void ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                     wire::FrameVerdict verdict);
@@ -191,8 +192,8 @@ class Udp : public NeighbourWaiters {
   void DeliverWhole(ip::ReassembledDatagram& whole);
   void EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFlow& flow,
                  uint16_t flags);
-  const Completion* EmitPacket(UdpSocket& socket, const nic::RxFrame& rx,
-                               const wire::UdpFrame& frame, uint16_t flags);
+  const completion::Completion* EmitPacket(UdpSocket& socket, const nic::RxFrame& rx,
+                                           const wire::UdpFrame& frame, uint16_t flags);
 
   // Sending (udp_send.cc, udp_frames.cc, udp_flow.cc).
   SendResult SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
@@ -233,7 +234,7 @@ class Udp : public NeighbourWaiters {
   void AddNews(UdpSocket& socket);
 
   // Prepared sends (udp_prepared.cc).
-  friend class UdpPrepared;
+  friend class PreparedOf<Udp>;
   void BuildPrepared(PreparedSend& prepared);
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
 
@@ -250,7 +251,7 @@ class Udp : public NeighbourWaiters {
   std::unique_ptr<Reassembly> reassembly_;  // Where fragments are the ring's own.
   std::unique_ptr<PortStock> ports_;
   bool tcp_came_ = false;  // The last frame was TCP's.
-  std::unique_ptr<UdpPrepared> prepared_;
+  std::unique_ptr<PreparedOf<Udp>> prepared_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
   LoopbackPeers peers_;
   uint16_t next_id_ = 0;              // Identification of fragmented datagrams.

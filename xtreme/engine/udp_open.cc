@@ -12,6 +12,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/port_stock.h"
+#include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/reassembly.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -19,7 +20,6 @@
 #include "xtreme/engine/slow_path.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/udp.h"
-#include "xtreme/engine/udp_prepared.h"
 #include "xtreme/host/snapshot.h"
 
 namespace xtreme::engine {
@@ -68,7 +68,7 @@ Udp::Udp(RingCore* core)
       neighbours_(std::make_unique<Neighbours>(core, this)),
       ledger_(std::make_unique<FrameLedger>()),
       ports_(std::make_unique<PortStock>()),
-      prepared_(std::make_unique<UdpPrepared>(this)) {
+      prepared_(std::make_unique<PreparedOf<Udp>>(this)) {
   core_->known.Watch(demux_->changes_counter());
   demux_->SetLocalAddresses(LocalAddresses());
   if (core->options.fragments == Fragments::kOwn) {

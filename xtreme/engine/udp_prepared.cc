@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "stack/wire/udp.h"
+#include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/udp.h"
-#include "xtreme/engine/udp_prepared.h"
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
@@ -67,16 +67,6 @@ SendResult Udp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
   ++socket.sends.sent;
   socket.sends.sent_bytes += prepared.payload.size();
   return SendResult::kSent;
-}
-
-void UdpPrepared::BuildPrepared(PreparedSend& prepared) { udp_->BuildPrepared(prepared); }
-
-SendResult UdpPrepared::PostPrepared(PreparedSend& prepared, const SendOptions& options) {
-  return udp_->PostPrepared(prepared, options);
-}
-
-SendResult UdpPrepared::RefusePrepared(PreparedSend& prepared, SendResult reason) {
-  return udp_->Refuse(*udp_->Find(prepared.socket), reason);
 }
 
 }  // namespace xtreme::engine

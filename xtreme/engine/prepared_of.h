@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PreparedOf<Udp>, PreparedOf<Tcp>: a protocol as the owner of prepared sends. `Protocol` names it
+// its friend, and does the work in functions of the same names.
+//
+// Threads: the ring's owner.
+
+#ifndef XTREME_XTREME_ENGINE_PREPARED_OF_H_
+#define XTREME_XTREME_ENGINE_PREPARED_OF_H_
+
+#include "xtreme/engine/prepared_owner.h"
+#include "xtreme/engine/prepared_sends.h"
+
+namespace xtreme::engine {
+
+template <typename Protocol>
+class PreparedOf final : public PreparedOwner {
+ public:
+  explicit PreparedOf(Protocol* protocol) : protocol_(protocol) {}
+
+  void BuildPrepared(PreparedSend& prepared) override { protocol_->BuildPrepared(prepared); }
+  SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options) override {
+    return protocol_->PostPrepared(prepared, options);
+  }
+  SendResult RefusePrepared(PreparedSend& prepared, SendResult reason) override {
+    return protocol_->Refuse(*protocol_->Find(prepared.socket), reason);
+  }
+
+ private:
+  Protocol* const protocol_;
+};
+
+}  // namespace xtreme::engine
+
+#endif  // XTREME_XTREME_ENGINE_PREPARED_OF_H_
