@@ -2,7 +2,6 @@
 
 #include "benchmarks/kernel_scenario.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,31 +13,19 @@
 
 #include "absl/status/status.h"
 #include "benchmarks/frames.h"
-#include "tests/net/namespace.h"
+#include "benchmarks/veth_pair.h"
 
 namespace xtreme::benchmarks {
 namespace {
 
-sockaddr_in ToSockaddr(const wire::Endpoint& endpoint) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(endpoint.port);
-  address.sin_addr.s_addr = htonl(endpoint.address.value());
-  return address;
-}
-
 // A connected UDP socket of `space`; -1 and errno.
 int OpenSocket(const net::Namespace& space, const Host& us, const Host& peer) {
-  const net::Namespace::Inside inside(space);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in local = ToSockaddr(us.endpoint);
+  const int fd = OpenBoundSocket(space, SOCK_DGRAM, us.endpoint);
+  if (fd < 0) return -1;
   const sockaddr_in remote = ToSockaddr(peer.endpoint);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof(local)) != 0 ||
-      connect(fd, reinterpret_cast<const sockaddr*>(&remote), sizeof(remote)) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&remote), sizeof(remote)) == 0) return fd;
+  close(fd);
+  return -1;
 }
 
 class EchoScenario : public Scenario {
@@ -50,18 +37,11 @@ class EchoScenario : public Scenario {
   }
 
   absl::Status Open() {
-    auto a = net::Namespace::Create();
-    if (!a.ok()) return a.status();
-    auto b = net::Namespace::Create();
-    if (!b.ok()) return b.status();
-    a_ = *std::move(a);
-    b_ = *std::move(b);
-    absl::Status status = net::ConnectByVeth(*a_, "x0", *b_, "x1");
-    status.Update(a_->AddAddress("x0", "10.0.0.1/24"));
-    status.Update(b_->AddAddress("x1", "10.0.0.2/24"));
-    if (!status.ok()) return status;
-    client_ = OpenSocket(*a_, HostA(), HostB());
-    server_ = OpenSocket(*b_, HostB(), HostA());
+    auto hosts = VethPair::Create();
+    if (!hosts.ok()) return hosts.status();
+    hosts_ = *std::move(hosts);
+    client_ = OpenSocket(*hosts_.a, HostA(), HostB());
+    server_ = OpenSocket(*hosts_.b, HostB(), HostA());
     if (client_ < 0 || server_ < 0) return absl::ErrnoToStatus(errno, "open kernel sockets");
     return absl::OkStatus();
   }
@@ -81,8 +61,7 @@ class EchoScenario : public Scenario {
 
  private:
   const uint32_t operations_;
-  std::unique_ptr<net::Namespace> a_;
-  std::unique_ptr<net::Namespace> b_;
+  VethPair hosts_;
   int client_ = -1;
   int server_ = -1;
 };

@@ -2,7 +2,6 @@
 
 #include "benchmarks/kernel_tcp_scenario.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -16,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "benchmarks/frames.h"
-#include "tests/net/namespace.h"
+#include "benchmarks/veth_pair.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -25,26 +24,15 @@ constexpr size_t kMessage = 64;
 constexpr size_t kSegment = 1460;
 constexpr size_t kWrite = 65'536;
 
-sockaddr_in ToSockaddr(const wire::Endpoint& endpoint) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(endpoint.port);
-  address.sin_addr.s_addr = htonl(endpoint.address.value());
-  return address;
-}
-
 // A socket of `space`, listening at `us` or connected from there to `peer`; -1 and errno.
 int OpenSocket(const net::Namespace& space, const Host& us, const Host* peer) {
-  const net::Namespace::Inside inside(space);
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in local = ToSockaddr(us.endpoint);
-  bool done = bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof(local)) == 0;
-  if (done && peer == nullptr) done = listen(fd, 1) == 0;
-  if (done && peer != nullptr) {
+  const int fd = OpenBoundSocket(space, SOCK_STREAM, us.endpoint);
+  if (fd < 0) return -1;
+  if (peer == nullptr && listen(fd, 1) == 0) return fd;
+  if (peer != nullptr) {
     const sockaddr_in remote = ToSockaddr(peer->endpoint);
-    done = connect(fd, reinterpret_cast<const sockaddr*>(&remote), sizeof(remote)) == 0;
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&remote), sizeof(remote)) == 0) return fd;
   }
-  if (done) return fd;
   close(fd);
   return -1;
 }
@@ -67,19 +55,12 @@ class StreamScenario : public Scenario {
   }
 
   absl::Status Open() {
-    auto a = net::Namespace::Create();
-    if (!a.ok()) return a.status();
-    auto b = net::Namespace::Create();
-    if (!b.ok()) return b.status();
-    a_ = *std::move(a);
-    b_ = *std::move(b);
-    absl::Status status = net::ConnectByVeth(*a_, "x0", *b_, "x1");
-    status.Update(a_->AddAddress("x0", "10.0.0.1/24"));
-    status.Update(b_->AddAddress("x1", "10.0.0.2/24"));
-    if (!status.ok()) return status;
+    auto hosts = VethPair::Create();
+    if (!hosts.ok()) return hosts.status();
+    hosts_ = *std::move(hosts);
     const Host us = HostA(), peer = HostB();
-    const int listener = OpenSocket(*b_, peer, nullptr);
-    client_ = listener < 0 ? -1 : OpenSocket(*a_, us, &peer);
+    const int listener = OpenSocket(*hosts_.b, peer, nullptr);
+    client_ = listener < 0 ? -1 : OpenSocket(*hosts_.a, us, &peer);
     server_ = client_ < 0 ? -1 : accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     const int error = errno;
     close(listener);
@@ -96,8 +77,7 @@ class StreamScenario : public Scenario {
  protected:
   const uint32_t operations_;
   std::vector<char> bytes_;
-  std::unique_ptr<net::Namespace> a_;
-  std::unique_ptr<net::Namespace> b_;
+  VethPair hosts_;
   int client_ = -1;
   int server_ = -1;
 };

@@ -4,10 +4,8 @@
 
 #include <malloc.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +18,7 @@
 #include "benchmarks/tcp_rig.h"
 #include "benchmarks/tcp_scenarios.h"
 #include "benchmarks/timing.h"
+#include "benchmarks/two_core_rows.h"
 #include "benchmarks/two_cores.h"
 
 namespace xtreme::benchmarks {
@@ -27,7 +26,6 @@ namespace {
 
 constexpr uint32_t kMany = 100'000;
 constexpr uint32_t kSome = 1'000;
-constexpr int kTries = 5;
 constexpr bool kStillClock = true;
 
 // --- growth ---
@@ -127,7 +125,7 @@ double RoundTripNs(TcpPair& pair, uint32_t rounds, double ticks_per_ns) {
       pair.server().Poll(TcpRig::kBatch, [&](const engine::Completion& completion) {
         if (completion.kind != engine::Kind::kPacket) return;
         there = true;
-         pair.server().Send(completion.socket, kMessageBytes);
+        pair.server().Send(completion.socket, kMessageBytes);
       });
     }
     while (!back) {
@@ -140,38 +138,17 @@ double RoundTripNs(TcpPair& pair, uint32_t rounds, double ticks_per_ns) {
 }
 
 std::vector<Row> RoundTrip(const Measurement& measurement) {
-  constexpr char kName[] = "rtt_two_cores";
-  constexpr char kUnit[] = "ns, TCP, best of 5";
-  const Goal goal = {.most_of_peer = 4.5};
-  if (std::thread::hardware_concurrency() < 2) {
-    return {Unmeasured(kName, kUnit, goal, absl::UnavailableError("one core only"))};
-  }
+  TwoCoreRoundTrip trip{.unit = "ns, TCP, best of 5",
+                        .most_cache_lines = 4.5,
+                        .kernel_peer = "kernel TCP over veth, one thread",
+                        .ours = {},
+                        .kernel = KernelTcpPingPong};
   auto pair = TcpPair::Make({});
-  if (!pair.ok()) return {Unmeasured(kName, kUnit, goal, pair.status())};
-  const double ticks_per_ns = MeasureTicksPerNs();
-  const uint32_t rounds = measurement.quick ? 256 : 100'000;
-  double line = 1e9, ring = 1e9, kernel = 1e9;
-  auto sockets = KernelTcpPingPong(measurement.quick ? 16 : 1'024);
-  for (int i = 0; i < kTries; ++i) {
-    line = std::min(line, CacheLineRoundTrip(rounds, ticks_per_ns));
-    ring = std::min(ring, RoundTripNs(**pair, rounds, ticks_per_ns));
-    if (sockets.ok()) kernel = std::min(kernel, TimeBatch(**sockets, 1, ticks_per_ns));
-  }
-  Row to_line{.name = kName,
-              .unit = kUnit,
-              .value = ring,
-              .peer = "cache line to the other core and back",
-              .peer_value = line,
-              .goal = goal,
-              .note = "two rings on one core, their null devices on the other"};
-  Row to_kernel = to_line;
-  to_kernel.peer = "kernel TCP over veth, one thread";
-  to_kernel.goal = {.peer_at_least = 20};
-  to_kernel.peer_value = std::nullopt;
-  to_kernel.note = "";
-  if (sockets.ok()) to_kernel.peer_value = kernel;
-  if (!sockets.ok()) to_kernel.note = absl::StrCat("no peer: ", sockets.status().message());
-  return {to_line, to_kernel};
+  if (!pair.ok()) return {UnmeasuredRoundTrip(trip, pair.status())};
+  trip.ours = [&](uint32_t rounds, double ticks_per_ns) {
+    return RoundTripNs(**pair, rounds, ticks_per_ns);
+  };
+  return RoundTripRows(trip, measurement.quick);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "benchmarks/null_device.h"
 #include "benchmarks/ring_rig.h"
 #include "benchmarks/timing.h"
+#include "benchmarks/two_core_rows.h"
 #include "benchmarks/two_cores.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/wire/link.h"
@@ -95,39 +96,24 @@ Row SoftwareRoundTripRow(uint32_t rounds, double ticks_per_ns) {
 }
 
 std::vector<Row> RoundTrip(const Measurement& measurement) {
-  constexpr char kName[] = "rtt_two_cores";
-  const Goal goal = {.most_of_peer = 3.3};
+  TwoCoreRoundTrip trip{.unit = "ns, best of 5",
+                        .most_cache_lines = 3.3,
+                        .kernel_peer = "kernel UDP over veth, one thread",
+                        .ours = {},
+                        .kernel = KernelEcho};
   auto client = RingRig::Make(RingRig::DefaultOptions());
-  if (!client.ok()) return {Unmeasured(kName, "ns", goal, client.status())};
+  if (!client.ok()) return {UnmeasuredRoundTrip(trip, client.status())};
   auto server = RingRig::Make(RingRig::DefaultOptions());
-  if (!server.ok()) return {Unmeasured(kName, "ns", goal, server.status())};
-  if (std::thread::hardware_concurrency() < 2) {
-    return {Unmeasured(kName, "ns", goal, absl::UnavailableError("one core only"))};
+  if (!server.ok()) return {UnmeasuredRoundTrip(trip, server.status())};
+  trip.ours = [&](uint32_t rounds, double ticks_per_ns) {
+    return NullRoundTrip(**client, **server, rounds, ticks_per_ns);
+  };
+  std::vector<Row> rows = RoundTripRows(trip, measurement.quick);
+  if (rows.size() > 1) {
+    const uint32_t rounds = measurement.quick ? 256 : 100'000;
+    rows.push_back(SoftwareRoundTripRow(rounds, MeasureTicksPerNs()));
   }
-  const double ticks_per_ns = MeasureTicksPerNs();
-  const uint32_t rounds = measurement.quick ? 256 : 100'000;
-  double line = 1e9, ring = 1e9, kernel = 1e9;
-  auto sockets = KernelEcho(measurement.quick ? 16 : 1'024);
-  for (int i = 0; i < kTries; ++i) {
-    line = std::min(line, CacheLineRoundTrip(rounds, ticks_per_ns));
-    ring = std::min(ring, NullRoundTrip(**client, **server, rounds, ticks_per_ns));
-    if (sockets.ok()) kernel = std::min(kernel, TimeBatch(**sockets, 1, ticks_per_ns));
-  }
-  Row to_line{.name = kName,
-              .unit = "ns, best of 5",
-              .value = ring,
-              .peer = "cache line to the other core and back",
-              .peer_value = line,
-              .goal = goal,
-              .note = "two rings on one core, their null devices on the other"};
-  Row to_kernel = to_line;
-  to_kernel.peer = "kernel UDP over veth, one thread";
-  to_kernel.goal = {.peer_at_least = 20};
-  to_kernel.peer_value = std::nullopt;
-  to_kernel.note = "";
-  if (sockets.ok()) to_kernel.peer_value = kernel;
-  if (!sockets.ok()) to_kernel.note = absl::StrCat("no peer: ", sockets.status().message());
-  return {to_line, to_kernel, SoftwareRoundTripRow(rounds, ticks_per_ns)};
+  return rows;
 }
 
 // Nanoseconds from a fire by the other core until the device can see the frame there: one thread
