@@ -9,9 +9,11 @@
 #include <iterator>
 #include <utility>
 
+#include "api/native/settings.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
+#include "api/sockets/ring_device.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/waiting.h"
 #include "xtreme/engine/ring.h"
@@ -68,20 +70,48 @@ void Faces::Begin() {
   Log(LogLevel::kInfo, "Xtreme, process {}: {} RDMA device(s), {} rules", getpid(), count,
       rules_.size());
   for (const std::string& line : DescribeSettings(settings_)) Log(LogLevel::kInfo, "{}", line);
+  Log(LogLevel::kDetails, "rings: {}", api::Print(settings_.ring));
 }
 
-RingDoor* Faces::DoorOf(const std::string& interface, std::string* why) {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
-  Place& place = places_[interface];
-  if (place.door == nullptr && place.why.empty()) {
-    auto opened = RingDoor::Open(settings_.ring, interface, settings_.single_thread);
-    if (opened.ok()) {
-      place.door = *std::move(opened);
-      descriptors_.Put(place.door->fd(), {.ring = place.door.get()});
-    } else {
-      place.why = "no ring on " + interface + ": " + std::string(opened.status().message());
-    }
+// Of those that the interface has, if it may have no more; else null.
+RingDoor* Faces::SharedDoor(const RingKey& key) {
+  if (settings_.ring_limit <= 0 || places_.contains(key)) return nullptr;
+  std::vector<RingDoor*> there;
+  for (const auto& [other, place] : places_) {
+    const bool alike = other.interface == key.interface && other.profile == key.profile;
+    if (alike && place.door != nullptr) there.push_back(place.door.get());
   }
+  if (there.size() < static_cast<size_t>(settings_.ring_limit)) return nullptr;
+  return there[key.separator % there.size()];
+}
+
+void Faces::Moderate(RingDoor* door) {
+  if (settings_.moderation_count == 0 || settings_.moderation_us == 0) return;
+  const RingDoor::Entry entry(door);
+  const int error = door->device().Moderate(static_cast<uint32_t>(settings_.moderation_count),
+                                            static_cast<uint32_t>(settings_.moderation_us));
+  if (error != 0) Log(LogLevel::kWarning, "ring on {}: not moderated", door->interface());
+}
+
+void Faces::OpenDoor(const RingKey& key, Place* place) {
+  const RingProfile* const profile = FindProfile(key.profile);
+  auto opened = RingDoor::Open(key.interface, {.ring = &settings_.ring,
+                                               .single = settings_.single_thread,
+                                               .profile = profile ? *profile : RingProfile()});
+  if (opened.ok()) {
+    place->door = *std::move(opened);
+    Moderate(place->door.get());
+    descriptors_.Put(place->door->fd(), {.ring = place->door.get()});
+  } else {
+    place->why = "no ring on " + key.interface + ": " + std::string(opened.status().message());
+  }
+}
+
+RingDoor* Faces::DoorOf(const RingKey& key, std::string* why) {
+  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  if (RingDoor* const shared = SharedDoor(key)) return shared;
+  Place& place = places_[key];
+  if (place.door == nullptr && place.why.empty()) OpenDoor(key, &place);
   if (place.door == nullptr) *why = place.why;
   if (place.door != nullptr && !progressing_ && settings_.progress_ms > 0 &&
       !settings_.single_thread) {
@@ -92,11 +122,12 @@ RingDoor* Faces::DoorOf(const std::string& interface, std::string* why) {
   return place.door.get();
 }
 
-RingDoor* Faces::AnyDoor(std::string* why) {
+RingDoor* Faces::AnyDoor(RingKey key, std::string* why) {
   *why = "no interface of this host has a ring";
   for (const HostAddress& each : HostAddresses()) {
     if (each.loopback) continue;
-    if (RingDoor* door = DoorOf(each.interface, why)) return door;
+    key.interface = each.interface;
+    if (RingDoor* door = DoorOf(key, why)) return door;
   }
   return nullptr;
 }
@@ -104,10 +135,26 @@ RingDoor* Faces::AnyDoor(std::string* why) {
 std::vector<RingDoor*> Faces::doors() {
   const std::lock_guard<std::recursive_mutex> lock(setup_);
   std::vector<RingDoor*> all;
-  for (const auto& [interface, place] : places_) {
+  for (const auto& [key, place] : places_) {
     if (place.door != nullptr) all.push_back(place.door.get());
   }
   return all;
+}
+
+uint32_t Faces::AddProfile(const RingProfile& profile) {
+  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  uint32_t number = 1;
+  for (const RingProfile& each : profiles_) {
+    if (each.external == profile.external) return number;
+    ++number;
+  }
+  profiles_.push_back(profile);
+  return number;
+}
+
+const RingProfile* Faces::FindProfile(uint32_t number) {
+  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  return number == 0 || number > profiles_.size() ? nullptr : &profiles_[number - 1];
 }
 
 void Faces::SetThreadOffload(pthread_t thread, bool offload) {
@@ -165,7 +212,7 @@ void Faces::Forked() {
   // Anew: it is locked by a thread of the parent's, and a recursive mutex knows its owner.
   std::construct_at(&setup_);
   bool had_rings = false;
-  for (auto& [interface, place] : places_) {
+  for (auto& [key, place] : places_) {
     if (place.door == nullptr) continue;
     had_rings = true;
     // Not destroyed: what it is made of is the parent's.

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "api/sockets/descriptors.h"
+#include "api/sockets/ring_choice.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/rules.h"
 #include "api/sockets/settings.h"
@@ -43,11 +44,17 @@ class Faces {
   // Of deciding sockets' paths, of rings and rules.
   std::recursive_mutex& setup() { return setup_; }
 
-  // Null: `why` says why the interface has none.
-  RingDoor* DoorOf(const std::string& interface, std::string* why);
-  // The first interface that has one.
-  RingDoor* AnyDoor(std::string* why);
+  // The ring of that key, or the one it shares because the interface has as many as it may. Null:
+  // `why` says why there is none.
+  RingDoor* DoorOf(const RingKey& key, std::string* why);
+  // On the first interface that has one.
+  RingDoor* AnyDoor(RingKey key, std::string* why);
   std::vector<RingDoor*> doors();
+
+  // Its number, from 1 on, by which choices name it; equal ones have one.
+  uint32_t AddProfile(const RingProfile& profile);
+  // Null: no such profile.
+  const RingProfile* FindProfile(uint32_t number);
 
   Rules& rules() { return rules_; }
   // Of sockets that `thread` opens from here on.
@@ -76,6 +83,9 @@ class Faces {
 
   Faces();
   void Begin();
+  void Moderate(RingDoor* door);
+  RingDoor* SharedDoor(const RingKey& key);
+  void OpenDoor(const RingKey& key, Place* place);
   void RunProgress();
 
   FaceSettings settings_;
@@ -86,7 +96,8 @@ class Faces {
   Descriptors descriptors_;
 
   std::recursive_mutex setup_;
-  std::map<std::string, Place> places_;
+  std::map<RingKey, Place> places_;
+  std::vector<RingProfile> profiles_;
   Rules rules_;
   std::map<pthread_t, bool> thread_offload_;
   std::map<std::string, uint64_t> left_;

@@ -13,6 +13,7 @@
 #include "api/native/settings.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
+#include "api/sockets/ring_device.h"
 #include "api/sockets/socket.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/control_thread.h"
@@ -22,11 +23,10 @@
 
 namespace xtreme::sockets {
 
-absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const xtreme_ring_options& options,
-                                                         const std::string& interface,
-                                                         bool single) {
+absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const std::string& interface,
+                                                         const Options& options) {
   const Passage passage;
-  xtreme_ring_options asked = options;
+  xtreme_ring_options asked = *options.ring;
   asked.interface_name = interface.c_str();
   const auto handle = api::Process::The().OpenRing(api::EngineOptions(asked));
   if (!handle.ok()) return handle.status();
@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const xtreme_ring_optio
   engine::Ring& ring = *door->ring_;
   if (absl::Status started = ring.Start(); !started.ok()) return started;
   door->interface_ = interface;
-  door->single_ = single;
+  door->single_ = options.single;
+  door->device_ = std::make_unique<RingDevice>(door.get(), options.profile.external);
   door->fd_ = ring.fd();
   door->ifindex_ = ring.core().device.ifindex;
   packet::BufferPool& pool = *ring.core().device.pool;
@@ -51,6 +52,8 @@ absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const xtreme_ring_optio
 
 RingDoor::~RingDoor() {
   const Passage passage;
+  // Its registrations are of the ring's NIC.
+  device_.reset();
   if (handle_ != 0) api::Process::The().CloseRing(handle_);
 }
 
@@ -138,6 +141,7 @@ void RingDoor::CloseForExit() {
     Progress();
     nanosleep(&kPause, nullptr);
   }
+  device_.reset();
   api::Process::The().CloseRing(std::exchange(handle_, 0));
 }
 

@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "api/sockets/received.h"
+#include "api/sockets/ring_choice.h"
 #include "api/xtreme.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
@@ -33,6 +34,7 @@ class Ring;
 
 namespace xtreme::sockets {
 
+class RingDevice;
 class Socket;
 
 class RingDoor {
@@ -56,15 +58,20 @@ class RingDoor {
     RingDoor* const door_;
   };
 
-  // Brings the ring of `interface` up and starts it. `options` name what it is made of; `single`:
-  // the program has one thread, nothing is locked. Errors as engine::Ring::Open.
-  static absl::StatusOr<std::unique_ptr<RingDoor>> Open(const xtreme_ring_options& options,
-                                                        const std::string& interface, bool single);
+  struct Options {
+    const xtreme_ring_options* ring = nullptr;  // What it is made of, but for the interface.
+    bool single = false;       // The program has one thread, nothing is locked.
+    RingProfile profile;
+  };
+  // Brings a ring of `interface` up and starts it. Errors as engine::Ring::Open.
+  static absl::StatusOr<std::unique_ptr<RingDoor>> Open(const std::string& interface,
+                                                        const Options& options);
   ~RingDoor();
 
   // --- Inside ---
 
   engine::Ring& ring() { return *ring_; }
+  RingDevice& device() { return *device_; }
   // Polls, and gives each socket what came for it. Nothing inside itself.
   void Progress();
   // As engine::Ring::Arm, after what is known to wait was taken.
@@ -130,6 +137,7 @@ class RingDoor {
   int fd_ = -1;
   uint32_t ifindex_ = 0;
   bool single_ = false;
+  std::unique_ptr<RingDevice> device_;
   std::unique_ptr<LinkView[]> views_;  // By index of the buffer.
 
   std::mutex mutex_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <variant>
@@ -62,7 +64,85 @@ constexpr std::array kTable = {
                 &S::socketxtreme, 0, 1},
     FaceSetting{"TCP_NODELAY", "VMA_TCP_NODELAY", "Connections begin with TCP_NODELAY.",
                 &S::nodelay, 0, 1},
+    FaceSetting{"RING_ALLOCATION_LOGIC_RX", "VMA_RING_ALLOCATION_LOGIC_RX",
+                "By what sockets of an interface are divided among rings: 0: not at all; 1: local "
+                "address; 10: socket; 11: user id (SO_VMA_RING_ALLOC_LOGIC); 20: thread that "
+                "opened it; 30: core; 31: core, and the thread stays on it.",
+                &S::ring_logic_rx, 0, 31},
+    FaceSetting{"RING_ALLOCATION_LOGIC_TX", "VMA_RING_ALLOCATION_LOGIC_TX",
+                "The same, where the other is 0: a socket sends by the ring that it receives by.",
+                &S::ring_logic_tx, 0, 31},
+    FaceSetting{"RING_LIMIT_PER_INTERFACE", "VMA_RING_LIMIT_PER_INTERFACE",
+                "Rings of an interface, which are shared when there are as many; 0: no limit.",
+                &S::ring_limit, 0, 65'535},
+    FaceSetting{"CQ_MODERATION_COUNT", "VMA_CQ_MODERATION_COUNT",
+                "Completions that wait before a sleeping ring is interrupted; 0: one.",
+                &S::moderation_count, 0, 65'535},
+    FaceSetting{"CQ_MODERATION_PERIOD_USEC", "VMA_CQ_MODERATION_PERIOD_USEC",
+                "Microseconds that the first of them waits at most; without the one above 0.",
+                &S::moderation_us, 0, 65'535},
+    FaceSetting{"SPEC", "VMA_SPEC",
+                "What all others begin with: latency and multi_ring_latency (a ring for each "
+                "socket) never sleep; feed, throughput; dev sleeps at once. Rings have the profile "
+                "of that name.",
+                &S::spec},
 };
+
+// What a specification sets, before every other variable.
+struct Spec {
+  std::string_view name;
+  std::string_view profile;  // Of rings.
+  int64_t rx_poll;
+  int64_t select_poll_us;
+  RingLogic logic = RingLogic::kPerInterface;
+};
+constexpr std::array kSpecs = {
+    Spec{"latency", "latency", -1, -1},
+    Spec{"multi_ring_latency", "latency", -1, -1, RingLogic::kPerSocket},
+    Spec{"feed", "feed", 10'000, 1'000},
+    Spec{"throughput", "throughput", 10'000, 1'000},
+    Spec{"dev", "dev", 0, 0},
+};
+
+// A variable of VMA's that is a setting of rings.
+struct RingAlias {
+  std::string_view vma;
+  std::string_view setting;  // Of api/native/settings.h.
+  bool power_of_two = false; // The next one above is taken.
+};
+constexpr std::array kRingAliases = {
+    RingAlias{"VMA_RX_BUFS", "rx_buffers"},
+    RingAlias{"VMA_RX_WRE", "rx_queue_frames", true},
+    RingAlias{"VMA_TX_WRE", "tx_queue_frames", true},
+    RingAlias{"VMA_TX_WRE_BATCHING", "signal_every"},
+    RingAlias{"VMA_CQ_POLL_BATCH_MAX", "poll_batch"},
+    RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true},
+    RingAlias{"VMA_BF", "blueflame"},
+    RingAlias{"VMA_MEM_ALLOC_TYPE", "hugepages"},
+    RingAlias{"VMA_STATS_SHMEM_DIR", "counters_directory"},
+    RingAlias{"VMA_INTERNAL_THREAD_AFFINITY", "control_cpus"},
+};
+
+// VMA's others: what they set has no counterpart here.
+constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
+    "ALLOW_PRIVILEGED_SOCK_OPT", "AVOID_SYS_CALLS_ON_TCP_FD", "BUFFER_BATCHING_MODE",
+    "CLOSE_ON_DUP2", "CPU_USAGE_STATS", "CQ_AIM_INTERRUPTS_RATE_PER_SEC", "CQ_AIM_INTERVAL_MSEC",
+    "CQ_AIM_MAX_COUNT", "CQ_AIM_MAX_PERIOD_USEC", "CQ_KEEP_QP_FULL", "CQ_MODERATION_ENABLE",
+    "DEFERRED_CLOSE", "ETH_MC_L2_ONLY_RULES", "EXCEPTION_HANDLING", "FORK", "GRO_STREAMS_MAX",
+    "HANDLE_SIGINTR", "HANDLE_SIGSEGV", "HUGETBL", "HW_TS_CONVERSION", "INTERNAL_THREAD_ARM_CQ",
+    "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "LOG_COLORS", "LOG_DETAILS",
+    "MAX_INLINE", "MC_FORCE_FLOWTAG", "MSS", "MTU", "NEIGH_NUM_ERR_RETRIES",
+    "NEIGH_UC_ARP_DELAY_MSEC", "NEIGH_UC_ARP_QUATA", "NETLINK_TIMER", "PROGRESS_ENGINE_WCE_MAX",
+    "QP_COMPENSATION_LEVEL", "RING_MIGRATION_RATIO_RX", "RING_MIGRATION_RATIO_TX", "RX_BYTES_MIN",
+    "RX_CQ_DRAIN_RATE_NSEC", "RX_POLL_INIT", "RX_POLL_ON_TX_TCP", "RX_POLL_OS_RATIO",
+    "RX_POLL_YIELD", "RX_PREFETCH_BYTES", "RX_PREFETCH_BYTES_BEFORE_POLL", "RX_SKIP_OS",
+    "RX_UDP_POLL_OS_RATIO", "RX_WRE_BATCHING", "SELECT_POLL_OS_FORCE", "SELECT_POLL_OS_RATIO",
+    "SELECT_SKIP_OS", "SPEC_PARAM1", "SPEC_PARAM2", "STATS_FD_NUM", "STATS_FILE", "TCP_3T_RULES",
+    "TCP_CC_ALGO", "TCP_CTL_THREAD", "TCP_MAX_SYN_RATE", "TCP_QUICKACK",
+    "TCP_TIMER_RESOLUTION_MSEC", "TCP_TIMESTAMP_OPTION", "TIMER_RESOLUTION_MSEC",
+    "TIME_MEASURE_NUM_SAMPLES", "TRIGGER_DUMMY_SEND_GETSOCKNAME", "TX_BUFS", "TX_MAX_INLINE",
+    "TX_MC_LOOPBACK", "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES",
+    "VMAD_NOTIFY_DIR", "WAIT_AFTER_JOIN_MSEC"});
 
 constexpr std::array<std::string_view, 10> kLevels = {"none",    "panic", "error", "warning",
                                                       "info",    "details", "debug", "fine",
@@ -74,6 +154,21 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
+// A hexadecimal mask of CPUs, as a list.
+std::string CpusOf(std::string_view mask) {
+  std::string cpus;
+  int cpu = 0;
+  for (auto digit = mask.rbegin(); digit != mask.rend(); ++digit) {
+    int bits = 0;
+    const char* const at = &*digit;
+    if (std::from_chars(at, at + 1, bits, 16).ec != std::errc()) return std::string(mask);
+    for (int bit = 0; bit < 4; ++bit, ++cpu) {
+      if ((bits >> bit & 1) != 0) cpus += fmt::format("{}{}", cpus.empty() ? "" : ",", cpu);
+    }
+  }
+  return cpus;
+}
+
 std::optional<int64_t> Number(const FaceSetting& setting, std::string_view text) {
   if (setting.name == "LOG_LEVEL") {
     const auto level = std::find(kLevels.begin(), kLevels.end(), Lower(text));
@@ -82,6 +177,8 @@ std::optional<int64_t> Number(const FaceSetting& setting, std::string_view text)
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  const bool is_logic = setting.name.starts_with("RING_ALLOCATION_LOGIC");
+  if (is_logic && !RingLogicOf(value)) return std::nullopt;
   if (value < setting.least || value > setting.most) return std::nullopt;
   return value;
 }
@@ -115,10 +212,48 @@ std::string Value(const FaceSetting& setting, const FaceSettings& settings) {
   return fmt::format("{}", settings.*std::get<int64_t FaceSettings::*>(setting.field));
 }
 
+// VMA's spelling of a ring's setting, in ours.
+std::string OfRing(const RingAlias& alias, std::string_view value) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool is_number = error == std::errc() && end == value.data() + value.size();
+  if (alias.power_of_two && is_number && number != 0 && number <= uint64_t{1} << 32) {
+    return fmt::format("{}", std::bit_ceil(number));
+  }
+  // Contiguous pages are not asked for: they are ordinary ones here.
+  const bool pages = alias.setting == "hugepages" && is_number && number <= 2;
+  if (pages) return number == 2 ? "try" : "never";
+  const bool on_off = alias.setting == "blueflame" && is_number && number <= 1;
+  if (on_off) return number == 1 ? "on" : "off";
+  if (alias.setting != "control_cpus") return std::string(value);
+  if (value == "-1") return "";
+  return value.starts_with("0x") ? CpusOf(value.substr(2)) : std::string(value);
+}
+
+// As a variable of ours, which a profile that ours name does not undo.
+std::string ReadRingAlias(const RingAlias& alias, std::string_view value, FaceSettings* settings,
+                          std::vector<char*>* of_rings) {
+  const std::string ours = OfRing(alias, value);
+  std::string upper(alias.setting);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  settings->kept.push_back(fmt::format("XTREME_{}={}", upper, ours));
+  char* const kept = settings->kept.back().data();
+  const std::string wrong =
+      api::Set(alias.setting, kept + (settings->kept.back().size() - ours.size()), &settings->ring);
+  of_rings->push_back(kept);
+  return wrong.empty() ? "" : fmt::format("{}: {}", alias.vma, wrong);
+}
+
+bool IsOfVma(std::string_view variable) {
+  return std::ranges::find(kWithoutMeaning, variable.substr(4)) != kWithoutMeaning.end();
+}
+
 // A variable of VMA: ours, or a remark.
 std::string ReadVma(std::string_view variable, std::string_view value, FaceSettings* settings,
-                    std::vector<std::string>* remarks) {
+                    std::vector<std::string>* remarks, std::vector<char*>* of_rings) {
   if (variable == "VMA_THREAD_MODE") {
+    const bool known = value.size() == 1 && value[0] >= '0' && value[0] <= '3';
+    if (!known) return fmt::format("{}: '{}' asked, 0 to 3 possible", variable, value);
     settings->single_thread = value == "0";
     return "";
   }
@@ -127,7 +262,12 @@ std::string ReadVma(std::string_view variable, std::string_view value, FaceSetti
       return Apply(setting, variable, value, settings);
     }
   }
-  remarks->push_back(fmt::format("{} has no meaning here and no effect", variable));
+  for (const RingAlias& alias : kRingAliases) {
+    if (alias.vma == variable) return ReadRingAlias(alias, value, settings, of_rings);
+  }
+  remarks->push_back(fmt::format("{} {}", variable,
+                                 IsOfVma(variable) ? "has no meaning here and no effect"
+                                       : "is not known, and has no effect"));
   return "";
 }
 
@@ -140,26 +280,65 @@ const FaceSetting* FindOurs(std::string_view variable) {
 
 }  // namespace
 
+namespace {
+
+struct Variable {
+  std::string_view name;
+  std::string_view value;
+};
+
+Variable VariableOf(const char* entry) {
+  const std::string_view whole(entry);
+  const size_t equals = std::min(whole.find('='), whole.size());
+  return {whole.substr(0, equals), whole.substr(std::min(equals + 1, whole.size()))};
+}
+
+// VMA's, or ours; what is a ring's goes to `of_rings`.
+std::string ReadOne(char* entry, bool ours, FaceSettings* settings,
+                    std::vector<std::string>* remarks, std::vector<char*>* of_rings) {
+  const auto [name, value] = VariableOf(entry);
+  if (!ours && !name.starts_with("VMA_")) return "";
+  if (!ours) return ReadVma(name, value, settings, remarks, of_rings);
+  if (!name.starts_with("XTREME_")) return "";
+  if (const FaceSetting* setting = FindOurs(name)) return Apply(*setting, name, value, settings);
+  of_rings->push_back(entry);
+  return "";
+}
+
+// The last of the two names that is there: ours prevails.
+Variable FindSpec(char** environment) {
+  Variable found{"", ""};
+  for (char** entry = environment; *entry != nullptr; ++entry) {
+    const Variable each = VariableOf(*entry);
+    if (each.name == "XTREME_SPEC" || (each.name == "VMA_SPEC" && found.name.empty())) found = each;
+  }
+  return found;
+}
+
+std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
+  if (variable.name.empty()) return api::FillProfile("latency", &settings->ring);
+  const auto* const spec = std::ranges::find(kSpecs, Lower(variable.value), &Spec::name);
+  if (spec == kSpecs.end()) {
+    return fmt::format(
+        "{}: '{}' asked; latency, multi_ring_latency, feed, throughput, dev possible",
+        variable.name, variable.value);
+  }
+  settings->rx_poll = spec->rx_poll;
+  settings->select_poll_us = spec->select_poll_us;
+  settings->ring_logic_rx = static_cast<int64_t>(spec->logic);
+  return api::FillProfile(spec->profile, &settings->ring);
+}
+
+}  // namespace
+
 std::string ReadSettings(char** environment, FaceSettings* settings,
                          std::vector<std::string>* remarks) {
-  std::string wrong = api::FillProfile(settings->profile, &settings->ring);
+  std::string wrong = BeginBySpec(FindSpec(environment), settings);
   std::vector<char*> of_rings;
   // VMA's first, so that ours prevail.
   for (const bool ours : {false, true}) {
-    for (char** entry = environment; *entry != nullptr; ++entry) {
-      const std::string_view whole(*entry);
-      const size_t equals = std::min(whole.find('='), whole.size());
-      const std::string_view variable = whole.substr(0, equals);
-      const std::string_view value = whole.substr(std::min(equals + 1, whole.size()));
-      if (!ours && variable.starts_with("VMA_") && wrong.empty()) {
-        wrong = ReadVma(variable, value, settings, remarks);
-      }
-      if (!ours || !variable.starts_with("XTREME_") || !wrong.empty()) continue;
-      if (const FaceSetting* setting = FindOurs(variable)) {
-        wrong = Apply(*setting, variable, value, settings);
-      } else {
-        of_rings.push_back(*entry);
-      }
+    for (char** entry = environment; *entry != nullptr && wrong.empty(); ++entry) {
+      wrong = ReadOne(*entry, ours, settings, remarks, &of_rings);
     }
   }
   of_rings.push_back(nullptr);
@@ -183,6 +362,11 @@ std::string FaceReference() {
         setting.vma.empty() ? std::string() : fmt::format("`{}`", setting.vma);
     text += fmt::format("| `XTREME_{}` | {} | {} | {} |\n", setting.name, alias, setting.help,
                         Value(setting, defaults));
+  }
+  text += "\n| VMA's | setting of rings |\n|---|---|\n";
+  for (const RingAlias& alias : kRingAliases) {
+    text += fmt::format("| `{}` | `{}`{} |\n", alias.vma, alias.setting,
+                        alias.power_of_two ? ", the next power of two" : "");
   }
   return text;
 }

@@ -12,10 +12,12 @@
 #define XTREME_API_SOCKETS_SETTINGS_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/sockets/ring_choice.h"
 #include "api/xtreme.h"
 
 namespace xtreme::sockets {
@@ -29,11 +31,21 @@ struct FaceSettings {
   bool single_thread = false;     // No locks: the program has one thread that uses sockets.
   bool socketxtreme = false;      // Every socket's packets are completions.
   bool nodelay = false;           // TCP_NODELAY of new connections.
+  int64_t ring_logic_rx = 0;      // RingLogic of sockets that do not say otherwise,
+  int64_t ring_logic_tx = 0;      // where the other one is 0: a socket has one ring.
+  int64_t ring_limit = 0;         // Most rings of an interface, then they are shared; 0: no limit.
+  int64_t moderation_count = 0;   // Completions before a sleeping ring's interrupt,
+  int64_t moderation_us = 0;      // and microseconds; both 0: at once.
   std::string log_file;
   std::string config_file = "/etc/libxtreme.conf";
   std::string application_id = "XTREME_DEFAULT_APPLICATION_ID";
-  std::string profile = "latency";
+  std::string spec;               // Of kSpecs; empty: none.
   xtreme_ring_options ring{};
+  std::deque<std::string> kept;   // Texts that `ring` refers to.
+
+  RingLogic ring_logic() const {
+    return static_cast<RingLogic>(ring_logic_rx != 0 ? ring_logic_rx : ring_logic_tx);
+  }
 };
 
 // Reads `environment`, null-terminated. "" or what is wrong; `remarks`: what was not understood and

@@ -50,6 +50,89 @@ TEST(FaceSettingsTest, UnknownOrMalformedIsAnErrorThatNamesIt) {
             std::string::npos);
 }
 
+TEST(FaceSettingsTest, UnknownVariableOfVmasIsTold) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_COLOUR=red"}, &settings, &remarks), "");
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_EQ(remarks[0], "VMA_COLOUR is not known, and has no effect");
+}
+
+TEST(FaceSettingsTest, MalformedVariableOfVmasIsAnErrorThatNamesIt) {
+  for (const char* wrong : {"VMA_THREAD_MODE=4", "VMA_THREAD_MODE=", "VMA_TRACELEVEL=loud",
+                            "VMA_SPEC=fast", "VMA_RING_ALLOCATION_LOGIC_RX=2", "VMA_RX_WRE=many",
+                            "VMA_RX_BUFS=-1", "VMA_MEM_ALLOC_TYPE=3", "VMA_BF=yes",
+                            "VMA_SOCKETXTREME=2", "VMA_CQ_POLL_BATCH_MAX=0"}) {
+    FaceSettings settings;
+    std::vector<std::string> remarks;
+    const std::string name(wrong, std::string_view(wrong).find('='));
+    const std::string error = Read({wrong}, &settings, &remarks);
+    EXPECT_EQ(error.substr(0, name.size()), name) << error;
+  }
+}
+
+TEST(FaceSettingsTest, SpecificationBeginsAndEveryVariablePrevailsOverIt) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RX_POLL=7", "VMA_SPEC=latency"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.rx_poll, 7);
+  EXPECT_EQ(settings.select_poll_us, -1);
+  EXPECT_EQ(settings.ring_logic(), RingLogic::kPerInterface);
+  settings = FaceSettings();
+  EXPECT_EQ(Read({"VMA_SPEC=latency", "XTREME_SPEC=dev"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.rx_poll, 0) << "ours prevails";
+  EXPECT_EQ(settings.ring.rx_queue_frames, 512u);
+  settings = FaceSettings();
+  EXPECT_EQ(Read({"XTREME_SPEC=Multi_Ring_Latency"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring_logic(), RingLogic::kPerSocket);
+  settings = FaceSettings();
+  EXPECT_EQ(Read({"XTREME_SPEC=throughput", "XTREME_POLL_BATCH=3"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.rx_frame_bytes, 1500u);
+  EXPECT_EQ(settings.ring.poll_batch, 3u);
+}
+
+TEST(FaceSettingsTest, VmasVariablesOfRingsAreSettingsOfRings) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RX_BUFS=3000", "VMA_RX_WRE=1500", "VMA_TX_WRE=256", "VMA_TX_WRE_BATCHING=4",
+                  "VMA_CQ_POLL_BATCH_MAX=8", "VMA_RING_DEV_MEM_TX=16384", "VMA_BF=0",
+                  "VMA_MEM_ALLOC_TYPE=0", "VMA_INTERNAL_THREAD_AFFINITY=0x13",
+                  "VMA_STATS_SHMEM_DIR=/tmp", "XTREME_PROFILE=feed"},
+                 &settings, &remarks),
+            "");
+  EXPECT_TRUE(remarks.empty());
+  EXPECT_EQ(settings.ring.rx_buffers, 3'000u);
+  EXPECT_EQ(settings.ring.rx_queue_frames, 2'048u);
+  EXPECT_EQ(settings.ring.tx_queue_frames, 256u);
+  EXPECT_EQ(settings.ring.signal_every, 4u);
+  EXPECT_EQ(settings.ring.poll_batch, 8u);
+  EXPECT_EQ(settings.ring.device_memory, 16'384u);
+  EXPECT_EQ(settings.ring.blueflame, 0u);
+  EXPECT_EQ(settings.ring.hugepages, 0u);
+  EXPECT_STREQ(settings.ring.control_cpus, "0,1,4");
+  EXPECT_STREQ(settings.ring.counters_directory, "/tmp");
+  EXPECT_EQ(settings.ring.rx_burst_us, 10'000u) << "of the profile";
+}
+
+TEST(FaceSettingsTest, RingsAreDividedByWhatIsSaidOfReceivingElseOfSending) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RING_ALLOCATION_LOGIC_TX=10"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring_logic(), RingLogic::kPerSocket);
+  EXPECT_EQ(Read({"VMA_RING_ALLOCATION_LOGIC_TX=10", "VMA_RING_ALLOCATION_LOGIC_RX=20"}, &settings,
+                 &remarks),
+            "");
+  EXPECT_EQ(settings.ring_logic(), RingLogic::kPerThread);
+}
+
+TEST(FaceSettingsTest, BannerHasEverySettingWithItsVariable) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"XTREME_RX_POLL=-1"}, &settings, &remarks), "");
+  const std::vector<std::string> lines = DescribeSettings(settings);
+  EXPECT_EQ(lines[0], "rx_poll                      -1                         [XTREME_RX_POLL]");
+}
+
 TEST(FaceSettingsTest, ReferenceStandsInTheDocumentation) {
   std::ifstream file("docs/settings.md");
   const std::string text(std::istreambuf_iterator<char>(file), {});

@@ -14,6 +14,7 @@
 #define XTREME_API_SOCKETS_SOCKET_H_
 
 #include <netinet/in.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cerrno>
@@ -23,12 +24,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "api/sockets/received.h"
+#include "api/sockets/ring_choice.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/watch.h"
 #include "stack/base/time.h"
@@ -61,6 +64,8 @@ struct ReceiveRequest {
   int message_flags = 0;      // MSG_TRUNC.
 };
 
+inline constexpr int kDummySend = 0x400;  // VMA_SND_FLAGS_DUMMY.
+
 struct SendRequest {
   std::span<const iovec> from;
   int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
@@ -72,6 +77,7 @@ struct SocketCounters {
   uint64_t received_bytes = 0;
   uint64_t sent = 0;
   uint64_t sent_bytes = 0;
+  uint64_t dummies = 0;       // Sent to no wire.
   uint64_t dropped = 0;       // The queue was full.
   uint64_t by_callback = 0;   // A receive callback dropped or held it.
   uint64_t slow_path = 0;     // Came through the kernel.
@@ -155,6 +161,14 @@ class Socket final : public Pollable {
   // Whoever offers the fd to select, poll or epoll is told when the path changes.
   void TakeByCalls();
 
+  // Of sockets that have no ring yet. -EBUSY: it has one.
+  int ChooseRing(const RingChoice& choice);
+
+  // Ethernet, IPv4 and UDP or TCP of what it sends to its peer, lengths without payload, checksums
+  // 0. `length`: room at `to`, and then how many; null `to`: only that. Waits for the neighbour.
+  // -EINVAL: not offloaded. -ENOTCONN. -EHOSTUNREACH: no route, or no answer. -ENOBUFS.
+  int NetworkHeader(void* to, uint16_t* length);
+
   // --- VMA's side (inside the door) ---
 
   void SetCallback(ReceiveCallback callback) { callback_ = std::move(callback); }
@@ -191,6 +205,8 @@ class Socket final : public Pollable {
 
   // socket_path.cc; under the setup lock.
   void DecideLocked();
+  RingKey KeyOn(const std::string& interface);
+  uint64_t Separator() const;
   std::string WhyNot() const;
   bool OpenOn(RingDoor* door);
   bool JoinOnRing(const Membership& membership);
@@ -233,6 +249,7 @@ class Socket final : public Pollable {
   ssize_t ReceiveBytes(ReceiveRequest* request);
   ssize_t TakeBytes(ReceiveRequest* request);
   ssize_t SendStream(const SendRequest& request);
+  ssize_t WarmStream(const SendRequest& request);
   ssize_t PutBytes(std::span<const iovec> from, int flags);
   int ShutdownStream(int how);
   void CloseStream(RingDoor* door);
@@ -240,11 +257,24 @@ class Socket final : public Pollable {
 
   // socket_send.cc
   ssize_t SendDatagram(const SendRequest& request);
+  void CountSent(bool warm, size_t bytes) {
+    if (warm) {
+      ++counters_.dummies;
+    } else {
+      ++counters_.sent;
+      counters_.sent_bytes += bytes;
+    }
+  }
   ssize_t SendByKernel(const SendRequest& request) const;
+
+  // vma_options.cc
+  static bool IsVmaOption(int level, int name);
+  int SetVmaOption(int name, const void* value, socklen_t length);
+  int GetVmaOption(int name, void* value, const socklen_t* length) const;
+  int SetRingLogic(const void* value, socklen_t length);
 
   // socket_options.cc
   int SetIpOption(int name, const void* value, socklen_t length);
-  int SetVmaOption(int name, const void* value, socklen_t length);
   int ChangeMembership(int name, const void* value, socklen_t length);
   void CopySettings();
 
@@ -256,6 +286,9 @@ class Socket final : public Pollable {
   std::atomic<bool> nonblocking_;
 
   // The ring's side.
+  RingChoice choice_;
+  std::optional<uint64_t> separator_;  // Once its ring was asked for.
+  const pthread_t opener_ = pthread_self();
   std::atomic<RingDoor*> door_{nullptr};
   engine::Handle handle_ = 0;
   std::atomic<Taker> taker_{Taker::kUndecided};

@@ -27,12 +27,6 @@
 namespace xtreme::sockets {
 namespace {
 
-// SO_VMA_...
-constexpr int kUserData = 2801;
-constexpr int kShutdownRx = 2821;
-constexpr int kFirstVma = 2800;
-constexpr int kLastVma = 2829;
-
 int IntOf(const void* value, socklen_t length) {
   if (length >= sizeof(int)) {
     int number;
@@ -83,9 +77,7 @@ void Socket::CopySettings() {
 }
 
 int Socket::SetOption(int level, int name, const void* value, socklen_t length) {
-  if (level == SOL_SOCKET && name >= kFirstVma && name <= kLastVma) {
-    return SetVmaOption(name, value, length);
-  }
+  if (IsVmaOption(level, name)) return SetVmaOption(name, value, length);
   if (level == IPPROTO_IP && stream_ == nullptr) return SetIpOption(name, value, length);
   if (stream_ != nullptr && value != nullptr) {
     const auto* const bytes = static_cast<const uint8_t*>(value);
@@ -198,32 +190,17 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
   return 0;
 }
 
-int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
-  if (name == kShutdownRx) {
-    deaf_ = true;
-    return Shutdown(SHUT_RD);
-  }
-  if (name != kUserData) return -ENOPROTOOPT;
-  if (length != sizeof user_data) return -EINVAL;
-  memcpy(&user_data, value, sizeof user_data);
-  return 0;
-}
 
 bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
   if (level == IPPROTO_TCP && name == TCP_INFO && FillTcpInfo(value, length)) {
     *result = 0;
     return true;
   }
+  if (IsVmaOption(level, name)) {
+    *result = GetVmaOption(name, value, length);
+    return true;
+  }
   if (level != SOL_SOCKET) return false;
-  if (name == kUserData) {
-    *result = *length == sizeof user_data ? 0 : -EINVAL;
-    if (*result == 0) memcpy(value, &user_data, sizeof user_data);
-    return true;
-  }
-  if (name >= kFirstVma && name <= kLastVma) {
-    *result = -ENOPROTOOPT;
-    return true;
-  }
   if (name != SO_ERROR || path() != Path::kOffloaded) return false;
   const RingDoor::Entry entry(door());
   const int error = TakeError();

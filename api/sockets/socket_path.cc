@@ -2,6 +2,7 @@
 //
 // Which way a socket goes: onto a ring, or to the kernel and why.
 
+#include <sched.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -49,6 +50,7 @@ Socket::Socket(Faces* faces, int fd, int type, bool nonblocking)
       nonblocking_(nonblocking),
       offload_wanted_(faces->OffloadsThisThread()) {
   if (faces->settings().socketxtreme) taker_ = Taker::kCompletions;
+  choice_.logic = faces->settings().ring_logic();
   if (type == SOCK_STREAM) stream_ = std::make_unique<Stream>();
 }
 
@@ -80,6 +82,39 @@ std::string Socket::WhyNot() const {
   return "";
 }
 
+int Socket::ChooseRing(const RingChoice& choice) {
+  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  if (door() != nullptr) return -EBUSY;
+  choice_ = choice;
+  separator_.reset();
+  return 0;
+}
+
+uint64_t Socket::Separator() const {
+  switch (choice_.logic) {
+    case RingLogic::kPerAddress: return local_.address.value();
+    case RingLogic::kPerSocket: return static_cast<uint64_t>(fd_);
+    case RingLogic::kPerUserId: return choice_.user_id;
+    case RingLogic::kPerThread: return opener_;
+    case RingLogic::kPerCore:
+    case RingLogic::kPerBoundCore: return static_cast<uint64_t>(sched_getcpu());
+    default: return 0;
+  }
+}
+
+RingKey Socket::KeyOn(const std::string& interface) {
+  if (!separator_) {
+    separator_ = Separator();
+    if (choice_.logic == RingLogic::kPerBoundCore) {
+      cpu_set_t core;
+      CPU_ZERO(&core);
+      CPU_SET(*separator_, &core);
+      pthread_setaffinity_np(pthread_self(), sizeof core, &core);
+    }
+  }
+  return {interface, choice_.logic, *separator_, choice_.profile};
+}
+
 void Socket::DecideLocked() {
   std::string why = WhyNot();
   if (!why.empty()) return LeaveToKernelLocked(why);
@@ -92,8 +127,9 @@ void Socket::DecideLocked() {
     interface = departure->interface;
   }
   if (interface.empty() && !memberships_.empty()) interface = memberships_.begin()->interface;
+  const RingKey key = KeyOn(interface);
   RingDoor* const door =
-      interface.empty() ? faces_->AnyDoor(&why) : faces_->DoorOf(interface, &why);
+      interface.empty() ? faces_->AnyDoor(key, &why) : faces_->DoorOf(key, &why);
   if (door == nullptr) return LeaveToKernelLocked(why);
   if (!OpenOn(door)) return;
   Log(LogLevel::kDebug, "fd {}: offloaded on {} as {}", fd_, door->interface(),

@@ -21,8 +21,6 @@
 namespace xtreme::sockets {
 namespace {
 
-constexpr int kDummy = 0x400;  // VMA_SND_FLAGS_DUMMY.
-
 size_t LengthOf(std::span<const iovec> parts) {
   size_t length = 0;
   for (const iovec& part : parts) length += part.iov_len;
@@ -50,7 +48,7 @@ ssize_t Socket::SendByKernel(const SendRequest& request) const {
     message.msg_name = &to;
     message.msg_namelen = sizeof to;
   }
-  const ssize_t sent = Kernel().sendmsg(fd_, &message, request.flags & ~kDummy);
+  const ssize_t sent = Kernel().sendmsg(fd_, &message, request.flags);
   return sent < 0 ? -errno : sent;
 }
 
@@ -65,7 +63,7 @@ ssize_t Socket::Send(const SendRequest& request) {
       if (const int bound = Bind(any); bound != 0) return bound;
     }
   }
-  if (path() != Path::kOffloaded) return kAskKernel;
+  if (path() != Path::kOffloaded) return (request.flags & kDummySend) != 0 ? -EINVAL : kAskKernel;
   return stream_ == nullptr ? SendDatagram(request) : SendStream(request);
 }
 
@@ -80,7 +78,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
   std::vector<uint8_t> scratch;
   const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
   const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};
-  const bool warm = (request.flags & kDummy) != 0;
+  const bool warm = (request.flags & kDummySend) != 0;
   const engine::SendOptions options{.flags = warm ? uint32_t{engine::kWarm} : 0};
   const auto send_once = [&]() -> engine::SendResult {
     engine::Udp& udp = door()->ring().udp();
@@ -94,7 +92,8 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     switch (send_once()) {
       case engine::SendResult::kRefusedSqFull:
       case engine::SendResult::kRefusedBuffers: return -EAGAIN;
-      case engine::SendResult::kRefusedRoute: return SendByKernel(request);
+      // The kernel would send it.
+      case engine::SendResult::kRefusedRoute: return warm ? -EINVAL : SendByKernel(request);
       case engine::SendResult::kRefusedSize: return -EMSGSIZE;
       case engine::SendResult::kRefusedState: return -ENETDOWN;
       // A neighbour that does not answer yet, and as many datagrams as it may have wait for it: the
@@ -102,8 +101,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
       case engine::SendResult::kRefusedNeighbour:
       default: break;
     }
-    ++counters_.sent;
-    counters_.sent_bytes += length;
+    CountSent(warm, length);
     return static_cast<ssize_t>(length);
   });
 }

@@ -184,10 +184,27 @@ ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
   return sent > 0 ? static_cast<ssize_t>(sent) : -EAGAIN;
 }
 
+// Of the first part, as many bytes as go into one segment.
+ssize_t Socket::WarmStream(const SendRequest& request) {
+  const RingDoor::Entry entry(door());
+  engine::Tcp& tcp = door()->ring().tcp();
+  engine::TcpSocket* const socket = tcp.Find(handle_);
+  if (socket == nullptr || stream_->state != Stream::State::kConnected) return -ENOTCONN;
+  const iovec part = request.from.empty() ? iovec{} : request.from.front();
+  const auto length = static_cast<ssize_t>(part.iov_len);
+  const engine::SendResult result =
+      tcp.Send(socket, {.data = static_cast<const uint8_t*>(part.iov_base), .length = part.iov_len},
+               {.flags = engine::kWarm});
+  if (result == engine::SendResult::kRefusedSize) return -EMSGSIZE;
+  if (static_cast<int>(result) < 0) return -EAGAIN;
+  CountSent(/*warm=*/true, part.iov_len);
+  return length;
+}
+
 // `request.to` is ignored, as Linux does for connections.
 ssize_t Socket::SendStream(const SendRequest& request) {
-  constexpr int kDummy = 0x400;  // VMA_SND_FLAGS_DUMMY.
-  if ((request.flags & (MSG_OOB | MSG_ZEROCOPY | kDummy)) != 0) return -EOPNOTSUPP;
+  if ((request.flags & (MSG_OOB | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
+  if ((request.flags & kDummySend) != 0) return WarmStream(request);
   std::vector<iovec> left(request.from.begin(), request.from.end());
   std::erase_if(left, [](const iovec& part) { return part.iov_len == 0; });
   if (left.empty()) {

@@ -71,7 +71,8 @@ RingDoor* Socket::DoorForStream(std::string* why) {
     if (!departure || (!interface.empty() && interface != departure->interface)) return nullptr;
     interface = departure->interface;
   }
-  return interface.empty() ? faces_->AnyDoor(why) : faces_->DoorOf(interface, why);
+  const RingKey key = KeyOn(interface);
+  return interface.empty() ? faces_->AnyDoor(key, why) : faces_->DoorOf(key, why);
 }
 
 RingDoor* Socket::RingToBe() {

@@ -2,23 +2,8 @@
 
 #include "api/vma/api.h"
 
-#include <cerrno>
-
 namespace xtreme::vma {
 namespace {
-
-int NotOffered() {
-  errno = EOPNOTSUPP;
-  return -1;
-}
-
-int AddRingProfile(vma_ring_type_attr*, vma_ring_profile_key*) { return NotOffered(); }
-int GetNetworkHeader(int, void*, uint16_t*) { return NotOffered(); }
-int GetDirectDescriptors(int, vma_mlx_hw_device_data*) { return NotOffered(); }
-int RegisterMemory(int, void*, size_t, uint32_t*) { return NotOffered(); }
-int DeregisterMemory(int, void*, size_t) { return NotOffered(); }
-int ModifyRing(vma_modify_ring_attr*) { return NotOffered(); }
-int Ioctl(void*, size_t) { return NotOffered(); }
 
 constexpr uint64_t kOffered =
     VMA_EXTRA_API_REGISTER_RECV_CALLBACK | VMA_EXTRA_API_RECVFROM_ZCOPY |
@@ -26,7 +11,10 @@ constexpr uint64_t kOffered =
     VMA_EXTRA_API_DUMP_FD_STATS | VMA_EXTRA_API_SOCKETXTREME_POLL |
     VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_PACKETS | VMA_EXTRA_API_SOCKETXTREME_REF_VMA_BUFF |
     VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_BUFF | VMA_EXTRA_API_GET_SOCKET_RINGS_NUM |
-    VMA_EXTRA_API_GET_SOCKET_RINGS_FDS | VMA_EXTRA_API_GET_SOCKET_TX_RING_FD;
+    VMA_EXTRA_API_GET_SOCKET_RINGS_FDS | VMA_EXTRA_API_GET_SOCKET_TX_RING_FD |
+    VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER | VMA_EXTRA_API_GET_RING_DIRECT_DESCRIPTORS |
+    VMA_EXTRA_API_ADD_RING_PROFILE | VMA_EXTRA_API_REGISTER_MEMORY_ON_RING |
+    VMA_EXTRA_API_DEREGISTER_MEMORY_ON_RING | VMA_EXTRA_API_MODIFY_RING;
 
 }  // namespace
 

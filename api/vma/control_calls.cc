@@ -19,6 +19,11 @@ using sockets::LogLevel;
 using sockets::RingDoor;
 using sockets::Socket;
 
+int Fail(int error) {
+  errno = error;
+  return -1;
+}
+
 void DumpSocket(int fd, const Socket& socket, LogLevel level) {
   RingDoor* const door = socket.door();
   if (door == nullptr) {
@@ -29,10 +34,11 @@ void DumpSocket(int fd, const Socket& socket, LogLevel level) {
   const sockets::SocketCounters& counters = socket.counters();
   Log(level,
       "fd {}: offloaded on {} as {}; received {} packets, {} bytes ({} by the kernel), {} dropped "
-      "for a full queue, {} taken by the callback; sent {} packets, {} bytes; {} queued",
+      "for a full queue, {} taken by the callback; sent {} packets, {} bytes, {} dummies; {} "
+      "queued",
       fd, door->interface(), wire::ToString(socket.local()), counters.received,
       counters.received_bytes, counters.slow_path, counters.dropped, counters.by_callback,
-      counters.sent, counters.sent_bytes, socket.queued());
+      counters.sent, counters.sent_bytes, counters.dummies, socket.queued());
 }
 
 }  // namespace
@@ -43,8 +49,7 @@ int AddConfRule(const char* line) {
   const std::string wrong = line == nullptr ? "no rule" : faces.rules().Prepend(line);
   if (wrong.empty()) return 0;
   Log(LogLevel::kWarning, "add_conf_rule: {}", wrong);
-  errno = EINVAL;
-  return -1;
+  return Fail(EINVAL);
 }
 
 int ThreadOffload(int offload, pthread_t thread) {
@@ -52,19 +57,15 @@ int ThreadOffload(int offload, pthread_t thread) {
   return 0;
 }
 
+int Ioctl(void*, size_t) { return Fail(EOPNOTSUPP); }
+
 int DumpFdStats(int fd, int log_level) {
   const auto level = static_cast<LogLevel>(log_level);
-  if (log_level < 0 || level > LogLevel::kAll) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (log_level < 0 || level > LogLevel::kAll) return Fail(EINVAL);
   Faces& faces = Faces::The();
   if (fd != 0) {
     const auto socket = faces.descriptors().FindSocket(fd);
-    if (socket == nullptr) {
-      errno = EBADF;
-      return -1;
-    }
+    if (socket == nullptr) return Fail(EBADF);
     DumpSocket(fd, *socket, level);
     return 0;
   }

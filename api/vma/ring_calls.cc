@@ -193,4 +193,11 @@ int GetSocketTxRingFd(int fd, sockaddr*, socklen_t) {
   return door == nullptr ? Fail(EINVAL) : door->fd();
 }
 
+int GetNetworkHeader(int fd, void* to, uint16_t* length) {
+  const auto socket = Faces::The().descriptors().FindSocket(fd);
+  const int result = socket == nullptr || length == nullptr ? -EINVAL
+                                                            : socket->NetworkHeader(to, length);
+  return result == 0 ? 0 : Fail(-result);
+}
+
 }  // namespace xtreme::vma

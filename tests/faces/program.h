@@ -105,6 +105,11 @@ class FacesTest : public ::testing::Test {
                              PathOf("tools/connectx/preload/launch") + " --interface=ours -- " +
                              command);
   }
+  // On a card, and what it has of the faces it takes by itself.
+  std::unique_ptr<Program> StartOnCard(const std::string& command) {
+    return Start(*here_, PathOf("tools/connectx/preload/launch") + " --interface=ours -- " +
+                             command);
+  }
   // With the faces and without any device.
   std::unique_ptr<Program> StartWithoutDevice(const std::string& command) {
     return Start(*here_, "env LD_PRELOAD=" + PathOf("api/libxtreme.so") + " " + command);

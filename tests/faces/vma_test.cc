@@ -2,6 +2,8 @@
 //
 // Programs for VMA, compiled against mellanox/vma_extra.h alone, with the kernel on the other side.
 
+#include <fstream>
+#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -34,6 +36,100 @@ TEST_F(VmaTest, MaskTellsTheTruthAndErrorsAreTheOnesProgramsKnow) {
   EXPECT_EQ(program->Wait(), 0) << program->Output();
   EXPECT_NE(program->Output().find("offloaded on ours as 10.9.0.1:7000"), std::string::npos)
       << program->Output();
+}
+
+// A function at a time (vma_calls.c), with vma_peer on the other side.
+class VmaFunctionTest : public FacesTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    FacesTest::SetUp();
+    peer_ = StartOnKernel(PathOf("tests/faces/vma_peer") + " " + kTheirs + " 7000 7001");
+    ASSERT_TRUE(peer_->Says("ready")) << peer_->Output();
+  }
+  // What it said, once it has ended well.
+  static std::string Done(Program* program) {
+    EXPECT_EQ(program->Wait(), 0) << program->Output();
+    EXPECT_NE(program->Output().find("done\n"), std::string::npos) << program->Output();
+    return program->Output();
+  }
+  std::string Run(const std::string& program, const std::string& environment = "") {
+    return Done(StartOnXtreme(PathOf("tests/faces/" + program), environment).get());
+  }
+
+ private:
+  std::unique_ptr<Program> peer_;
+};
+
+TEST_P(VmaFunctionTest, DoesWhatItSays) { Run(std::string("vma_calls ") + GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
+                         ::testing::Values("rings", "alloc_logic", "add_ring_profile",
+                                           "modify_ring", "network_header", "dummy", "user_data",
+                                           "shutdown_rx", "timestamps", "add_conf_rule",
+                                           "thread_offload", "recvfrom_zcopy", "recv_callback",
+                                           "udp_client", "tcp_client"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_F(VmaFunctionTest, QueuesOfAnExternalRingAreTheProgramsOwn) { Run("vma_direct"); }
+
+TEST_F(VmaFunctionTest, DumpTellsOfOffloadedSocketsAndWhyOthersAreNot) {
+  const std::string said = Run("vma_calls dump_fd_stats");
+  EXPECT_NE(said.find("offloaded on ours as 10.9.0.1:5000; received 1 packets, 7 bytes"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("sent 1 packets, 7 bytes, 1 dummies"), std::string::npos) << said;
+  EXPECT_NE(said.find("not offloaded: bound to a loopback address"), std::string::npos) << said;
+}
+
+TEST_F(VmaFunctionTest, LibraryThatIsOpenedByTheProgramServesIt) {
+  Done(StartOnCard(PathOf("tests/faces/vma_loads") + " " + PathOf("api/libxtreme.so")).get());
+}
+
+TEST_F(VmaFunctionTest, LibraryThatIsLinkedServesTheProgram) {
+  Done(StartOnCard(PathOf("tests/faces/vma_linked") + " udp_client").get());
+}
+
+// The environment divides sockets among rings as the option does.
+TEST_F(VmaFunctionTest, RingForEachSocketByTheEnvironmentAndNoMoreThanTheLimit) {
+  const char* kPerSocket = "VMA_RING_ALLOCATION_LOGIC_RX=10 VMA_TRACELEVEL=4";
+  const auto rings = [this](const std::string& environment) {
+    const std::string said = Run("vma_calls three_sockets", environment);
+    size_t count = 0;
+    for (size_t at = 0; (at = said.find("ring on ours: ", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(rings("VMA_TRACELEVEL=4"), 1u);
+  EXPECT_EQ(rings(kPerSocket), 3u);
+  EXPECT_EQ(rings(std::string(kPerSocket) + " VMA_RING_LIMIT_PER_INTERFACE=2"), 2u);
+}
+
+TEST_F(VmaFunctionTest, BannerHasTheEffectiveSettings) {
+  const std::string said = Run("vma_calls user_data", "VMA_SPEC=latency VMA_RX_WRE=300");
+  EXPECT_NE(said.find("select_poll                  -1                         "
+                      "[XTREME_SELECT_POLL]"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("spec                         latency                    [XTREME_SPEC]"),
+            std::string::npos)
+      << said;
+}
+
+TEST_F(VmaFunctionTest, SettingThatIsWrongIsNamedAndNothingIsOffloaded) {
+  const auto program = StartOnXtreme(PathOf("tests/faces/vma_calls") + " user_data",
+                                     "VMA_SPEC=fast");
+  EXPECT_EQ(program->Wait(), 1);
+  EXPECT_NE(program->Output().find("VMA_SPEC: 'fast' asked; latency, multi_ring_latency"),
+            std::string::npos)
+      << program->Output();
+}
+
+TEST_F(VmaFunctionTest, RuleThatIsWrongIsNamedWithLineAndColumn) {
+  const std::string rules = std::string(std::getenv("TEST_TMPDIR")) + "/wrong_rules";
+  std::ofstream(rules) << "application-id * *\nuse os udp_reciever *:7000\n";
+  const auto program = StartOnXtreme(PathOf("tests/faces/vma_calls") + " user_data",
+                                     "VMA_CONFIG_FILE=" + rules);
+  EXPECT_EQ(program->Wait(), 1);
+  EXPECT_NE(program->Output().find(rules + ":2:8: "), std::string::npos) << program->Output();
 }
 
 }  // namespace
