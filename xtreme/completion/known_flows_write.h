@@ -44,26 +44,24 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
 [[gnu::always_inline]] inline bool KnownFlows::Write(packet::Buffer* buffer, uint8_t* frame,
                                                      uint32_t length, uint64_t hw_clock,
                                                      Completion* out) const {
-  constexpr uint32_t kHeadersBytes = wire::kIpv4MinHeaderBytes + wire::kUdpHeaderBytes;
   const Entry& entry = entries_[PlaceOf(frame)];
   if (!base::EqualUnder(kHeaderMask.data(), frame + kHeaderAt, entry.header.data())) return false;
-  const uint32_t total_bytes = base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2);
-  // Of a total length below that of the headers it wraps to more than any frame has.
-  const uint32_t payload_bytes = total_bytes - kHeadersBytes;
-  const uint32_t udp_bytes = base::LoadBe16(frame + wire::kPlainUdpOffset + 4);
-  if (udp_bytes != payload_bytes + wire::kUdpHeaderBytes ||
-      payload_bytes > length - kLeastFrameBytes) [[unlikely]] {
-    return false;
-  }
+  const uint16_t udp_bytes = base::LoadBe16(frame + wire::kPlainUdpOffset + 4);
+  const auto header_bytes = static_cast<uint16_t>(
+      base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2) - udp_bytes);
+  if (header_bytes != wire::kIpv4MinHeaderBytes) [[unlikely]] return false;
+  // Of a length below that of its header it wraps to more than any frame has.
+  const uint32_t payload_bytes = uint32_t{udp_bytes} - wire::kUdpHeaderBytes;
+  if (payload_bytes > length - kLeastFrameBytes) [[unlikely]] return false;
   uint8_t* const payload = frame + wire::kPlainPayloadOffset;
   buffer->data = payload;
   buffer->length = payload_bytes;
+  out->data = payload;
+  out->length = payload_bytes;
   entry.endpoint->CountReceived(payload_bytes);
   auto* const to = reinterpret_cast<uint8_t*>(out);
   base::Store32(to, base::Load32(entry.head.data()));
   out->buffer = buffer;
-  out->data = payload;
-  out->length = payload_bytes;
   out->count = 1;
   out->hw_time_ns = ToNanoseconds(hw_clock);
   out->poll_tsc = ticks_;

@@ -23,24 +23,28 @@ namespace {
 
 }  // namespace
 
+// Decides before anything is saved: what finds nothing ends here.
 uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   core_->CheckOwner();
   const RingCore& core = *core_;
   const bool ready = core.device.queue->ReceiveReady();
-  if (!ready && (core.attention | mailbox_->knocks()) == 0) [[likely]] return 0;
+  const uint32_t waiting = core.attention | mailbox_->knocks();
+  if (!ready) {
+    if (waiting == 0) [[likely]] return 0;
+    // A poll that has only timers to think of thinks of them once in so many.
+    if (waiting == kTimersArmed && !timers_->IsTurn()) return 0;
+    return PollBusy(out, max, stride, 0);
+  }
+  if (waiting != 0 || stride != sizeof(Completion)) [[unlikely]] {
+    return PollBusy(out, max, stride, 0);
+  }
   return PollSome(out, max, stride);
 }
 
 // Where packets are all there is to look at, and those of known flows all there is of them, this is
 // the whole poll.
-[[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max, size_t stride) {
+[[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max, size_t /*stride*/) {
   RingCore& core = *core_;
-  const uint32_t waiting = core.attention | mailbox_->knocks();
-  if (waiting != 0 || stride != sizeof(Completion)) [[unlikely]] {
-    // A poll that has only timers to think of thinks of them once in so many.
-    const bool idle = waiting == kTimersArmed && !core.device.queue->ReceiveReady();
-    return idle && !timers_->IsTurn() ? 0 : PollBusy(out, max, stride, 0);
-  }
   const uint64_t ticks = core.clock.Ticks();
   core.poll_ticks = ticks;
   const uint32_t most = std::min(core.options.poll_batch, max);
@@ -49,7 +53,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   const uint32_t taken = TakeKnown(core, static_cast<Completion*>(out), most);
   const nic::QueuePair& queue = *core.device.queue;
   if (taken != most && queue.ReceiveReady()) [[unlikely]] {
-    return PollBusy(out, max, stride, taken);
+    return PollBusy(out, max, sizeof(Completion), taken);
   }
   // What other threads returned, and a pool that runs low, is looked at with every refill.
   if (queue.RefillDue()) Refill();

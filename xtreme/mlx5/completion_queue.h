@@ -10,7 +10,6 @@
 #ifndef XTREME_XTREME_MLX5_COMPLETION_QUEUE_H_
 #define XTREME_XTREME_MLX5_COMPLETION_QUEUE_H_
 
-#include <atomic>
 #include <cstdint>
 
 #include "xtreme/mlx5/cqe.h"
@@ -30,28 +29,17 @@ struct CqeRing {
   uint32_t entries_log2;
 
   const mlx5_cqe64& At(uint32_t index) const { return cqes[index & mask]; }
-  const mlx5_cqe64* end() const { return cqes + mask + 1; }
 
   // op_own of the CQE at `index`, a free-running count, with the owner bit 0 if the device has
   // written it and 1 if not. Its other bytes are read after this: the device writes it last.
   uint8_t OpOwner(uint32_t index) const {
-    const uint8_t op_own =
-        std::atomic_ref<const uint8_t>(At(index).op_own).load(std::memory_order_acquire);
-    return op_own ^ OwnerBit(index, entries_log2);
+    return LoadOpOwn(At(index)) ^ OwnerBit(index, entries_log2);
   }
 };
 
-// A place in it that is moved on CQE by CQE.
-struct CqeCursor {
-  const mlx5_cqe64* cqe;
-  uint8_t phase;        // The owner bit of a CQE here that is written.
-  uint32_t passed = 0;  // CQEs, since it was set.
-};
-
-// The CQE whose owner bit peek() gave.
-inline const mlx5_cqe64* CqeOfOpOwn(const volatile uint8_t* op_own) {
-  return reinterpret_cast<const mlx5_cqe64*>(const_cast<const uint8_t*>(op_own) -
-                                             offsetof(mlx5_cqe64, op_own));
+// The CQE whose owner bit stands there.
+inline const mlx5_cqe64* CqeOfOpOwn(const uint8_t* op_own) {
+  return reinterpret_cast<const mlx5_cqe64*>(op_own - offsetof(mlx5_cqe64, op_own));
 }
 
 class CompletionQueue {

@@ -11,6 +11,7 @@
 
 #include <infiniband/mlx5dv.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -33,6 +34,10 @@ constexpr uint8_t OwnerBit(uint32_t index, uint32_t entries_log2) {
   return static_cast<uint8_t>(index >> entries_log2 & 1);
 }
 
+// op_own as the device wrote it last: the other bytes of a CQE that is ours are read after it.
+inline uint8_t LoadOpOwn(const mlx5_cqe64& cqe) {
+  return std::atomic_ref<const uint8_t>(cqe.op_own).load(std::memory_order_acquire);
+}
 // What CqeRing::OpOwner gives: op_own with the owner bit 0 where the CQE is written.
 inline bool IsWritten(uint8_t op_owner) { return (op_owner & 1) == 0; }
 // Written, and a received frame in one uncompressed CQE; the solicited bit may be anything.

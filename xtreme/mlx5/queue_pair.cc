@@ -31,8 +31,7 @@ void QueuePair::ShowReceiveQueue() {
     receive_phase_ = 1;
     return;
   }
-  receive_peek_ = receive_.completions().peek();
-  receive_phase_ = receive_.completions().phase();
+  ShowNextCqe();
 }
 
 uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {

@@ -105,6 +105,10 @@ class QueuePair : public nic::QueuePair {
 
  private:
   void ShowReceiveQueue();
+  void ShowNextCqe() {
+    receive_peek_ = receive_.completions().peek();
+    receive_phase_ = receive_.completions().phase();
+  }
 
   const nic::Capabilities capabilities_;
   const uint32_t pool_key_;

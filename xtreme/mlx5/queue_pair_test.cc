@@ -210,6 +210,30 @@ TEST_F(QueuePairTest, FullQueueOverwritesNothingAndFreesWithCompletions) {
   EXPECT_EQ(queues_->counters().tx_full, 2u);
 }
 
+TEST_F(QueuePairTest, AQueueThatOnlySendsDoesNotRunFull) {
+  for (uint32_t i = 0; i < 3 * kFrames; ++i) {
+    ASSERT_EQ(Post(64), nic::TxStatus::kPosted) << i;
+    if (i % 2 == 1) device_.CompleteSend(static_cast<uint16_t>(2 * i));
+  }
+  EXPECT_EQ(queues_->counters().tx_full, 0u);
+  EXPECT_THAT(Sent(), testing::ElementsAre(3 * kFrames)) << "all of them by the last";
+  EXPECT_TRUE(queues_->SendIdle());
+  for (uint32_t i = 0; i < 2; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(static_cast<uint16_t>(2 * (3 * kFrames + 1)));
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_FALSE(queues_->SendIdle()) << "what was taken ahead is still to be told";
+  EXPECT_THAT(Sent(), testing::ElementsAre(3 * kFrames + 2));
+  EXPECT_TRUE(queues_->SendIdle());
+}
+
+TEST_F(QueuePairTest, CompletionsThatWereAskedForAreLeftToWhoAsked) {
+  for (uint16_t flags : {4, 0, 0}) ASSERT_EQ(Post(64, flags), nic::TxStatus::kPosted);
+  device_.CompleteSend(0);
+  device_.CompleteSend(4);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_THAT(Sent(), testing::ElementsAre(1, 3));
+}
+
 TEST_F(QueuePairTest, WqeAcrossTheRingsEndGoesOnAtItsStart) {
   uint32_t wqebb = 0;
   // Three blocks each: the ring of 32 ends inside one.
@@ -269,6 +293,29 @@ TEST_F(QueuePairTest, ABurstEndsBeforeWhatDoesNotFitAndIsRungForOnce) {
   queues_->Flush();
   EXPECT_EQ(queues_->counters().tx_doorbells, 2u);
   EXPECT_EQ(queues_->counters().tx_bytes, kFrames * 64u);
+}
+
+TEST_F(QueuePairTest, BurstsGoOnOverSignalsAndTheRingsEnd) {
+  const nic::TxTemplate flow = Flow();
+  uint32_t sent = 0;
+  for (uint32_t burst = 0; burst < 20; ++burst) {
+    std::vector<nic::TxPayload> payloads(5, {payload_.data(), 22});
+    payloads[burst % 5].length = 21;
+    const nic::TxBurst posted = queues_->PostBurst(flow, payloads);
+    ASSERT_EQ(posted.frames, 5u) << burst;
+    ASSERT_EQ(posted.payload_bytes, 109u);
+    for (uint32_t i = 0; i < 5; ++i, ++sent) {
+      const uint8_t* const wqe = device_.wqe(2 * sent);
+      ASSERT_EQ(base::LoadBe16(wqe + 1), static_cast<uint16_t>(2 * sent));
+      ASSERT_EQ(base::LoadBe16(wqe + 28), i == burst % 5 ? 63 : 64);
+      ASSERT_EQ(wqe[11], sent % 2 == 1 ? MLX5_WQE_CTRL_CQ_UPDATE : 0) << sent;
+      if (sent % 2 == 1) device_.CompleteSend(static_cast<uint16_t>(2 * sent));
+    }
+    queues_->Flush();
+    Sent();
+  }
+  EXPECT_EQ(queues_->counters().tx_bytes, 20 * (109u + 5 * 42u));
+  EXPECT_EQ(queues_->counters().tx_frames, 100u);
 }
 
 TEST_F(QueuePairTest, ReceivesInOrderAndPublishesOnceABatch) {
@@ -363,6 +410,20 @@ TEST_F(KnownFlowsTest, LapsLoseNothingAndTheirCqesGoBackWithTheRefill) {
     ASSERT_FALSE(queues_->RefillDue());
   }
   EXPECT_EQ(queues_->TakeLowWater(), kFrames - 2);
+}
+
+TEST_F(KnownFlowsTest, WhatGoesOverTheRingsEndIsTakenInTwo) {
+  for (uint32_t i = 0; i < kFrames - 1; ++i) device_.CompleteFrame(known_, i);
+  ASSERT_EQ(Poll(kFrames), kFrames - 1);
+  ASSERT_EQ(queues_->Refill(), kFrames - 1);
+  for (uint32_t i = 0; i < 3; ++i) device_.CompleteFrame(known_, 100 + i);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(out_[0].hw_clock, 100u);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Poll(kFrames), 2u);
+  EXPECT_EQ(out_[0].hw_clock, 101u);
+  EXPECT_EQ(out_[1].hw_clock, 102u);
+  EXPECT_FALSE(queues_->ReceiveReady());
 }
 
 TEST_F(KnownFlowsTest, ArmingTellsTheDeviceWhatWasTaken) {

@@ -6,7 +6,6 @@
 // the first that is anything else is left to ReceiveQueue::Poll().
 
 #include <algorithm>
-#include <atomic>
 
 #include "xtreme/completion/known_flows_write.h"
 #include "xtreme/mlx5/cqe.h"
@@ -14,52 +13,53 @@
 
 namespace xtreme::mlx5 {
 
-[[gnu::always_inline]] inline CqeCursor ReceiveQueue::PollKnown(
-    const completion::KnownFlows& flows, CqeCursor next, completion::Completion* out,
-    uint32_t most) {
+// No further than to the ring's end, so that nothing in the loop needs to wrap. There are at least
+// as many CQEs as WQEs: their ring ends where that of the WQEs does, or not here. What is not needed
+// at every turn has no register in the loop.
+[[gnu::always_inline]] inline const uint8_t* ReceiveQueue::PollKnown(
+    const completion::KnownFlows& flows, const uint8_t* op_own, uint8_t phase,
+    completion::Completion* out, uint32_t most, uint64_t* bytes) {
+  using completion::KnownFlows;
   constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
-  constexpr uint32_t kLeast = completion::KnownFlows::kLeastFrameBytes;
-  if (most == 0) [[unlikely]] return next;
-  const completion::Completion* const first = out;
-  const completion::Completion* const end = out + most;
-  const mlx5_cqe64* cqe = next.cqe;
-  uint32_t received = ReceivedOpOwn(next.phase);
-  const Posted* posted = &posted_[completions_.consumer() & mask_];
-  uint64_t bytes = 0;
+  const uint32_t slot = completions_.consumer() & mask_;
+  uint32_t left = std::min(most, size() - slot);
+  if (left == 0) [[unlikely]] return op_own;
+  const uint32_t received = ReceivedOpOwn(phase);
+  const Posted* posted = &posted_[slot];
+  uint8_t* data = posted->data;
   for (;;) {
     // The owner bit first: the device writes it last.
-    const uint8_t op_own =
-        std::atomic_ref<const uint8_t>(cqe->op_own).load(std::memory_order_acquire);
-    if (!IsReceivedFrame(op_own, received)) break;
-    const uint32_t length = FrameBytes(*cqe);
-    const bool verified = (cqe->hds_ip_ext & kVerdicts) == known_verdicts_;
+    const mlx5_cqe64& cqe = *CqeOfOpOwn(op_own);
+    if (!IsReceivedFrame(LoadOpOwn(cqe), received)) break;
+    const uint32_t length = FrameBytes(cqe);
+    const bool verified = (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
     // In one: a frame without headers, or longer than its buffer.
-    if (!verified || length - kLeast > known_room_) [[unlikely]] break;
-    if (!flows.Write(posted->buffer, posted->data, length, HardwareClock(*cqe), out)) break;
-    bytes += length;
-    if (++posted == posted_end_) [[unlikely]] posted = posted_.get();
-    if (++cqe == cqes_end_) [[unlikely]] {
-      cqe = completions_.ring().cqes;
-      received ^= 1;
-    }
-    if (++out == end) break;
-    __builtin_prefetch(posted->data);
+    const bool fits = length - KnownFlows::kLeastFrameBytes < known_below_;
+    if (!verified || !fits) [[unlikely]] break;
+    if (!flows.Write(posted->buffer, data, length, HardwareClock(cqe), out)) [[unlikely]] break;
+    *bytes += length;
+    op_own += kCqeBytes;
+    if (--left == 0) break;
+    ++posted;
+    ++out;
+    data = posted->data;
+    __builtin_prefetch(data);
   }
-  const auto passed = static_cast<uint32_t>(out - first);
-  completions_.Pop(passed);
-  counters_->rx_frames += passed;
-  counters_->rx_bytes += bytes;
-  return {.cqe = cqe, .phase = static_cast<uint8_t>(received & 1), .passed = passed};
+  return op_own;
 }
 
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
-  const CqeCursor next = {.cqe = CqeOfOpOwn(receive_peek_), .phase = receive_phase_};
-  const CqeCursor after = receive_.PollKnown(flows, next, out, std::min(most, receive_posted_));
-  receive_peek_ = &after.cqe->op_own;
-  receive_phase_ = after.phase;
-  receive_posted_ -= after.passed;
-  return after.passed;
+  const auto first = [this] { return const_cast<const uint8_t*>(receive_peek_); };
+  const uint8_t* const after =
+      receive_.PollKnown(flows, first(), receive_phase_, out, std::min(most, receive_posted_),
+                         &counters_.rx_bytes);
+  const auto passed = static_cast<uint32_t>(after - first()) / kCqeBytes;
+  receive_peek_ = after;
+  receive_posted_ -= passed;
+  counters_.rx_frames += passed;
+  if (receive_.Pass(passed)) [[unlikely]] ShowNextCqe();
+  return passed;
 }
 
 }  // namespace xtreme::mlx5

@@ -20,8 +20,6 @@ constexpr size_t kWqeBytes = sizeof(mlx5_wqe_data_seg);
 // A refill waits for as many missing buffers: two lines of WQEs, and of a short queue little.
 constexpr uint32_t kRefillBatch = 8;
 constexpr uint32_t kRefillFraction = 64;
-// What no CQE says.
-constexpr uint32_t kNoVerdict = 1u << 8;
 
 }  // namespace
 
@@ -36,13 +34,11 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& opti
       checksum_mask_(options.checksums ? nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk : 0),
       constant_flags_(options.timestamps ? nic::kRxTimestamp : 0),
       refill_below_(size() - std::clamp(size() / kRefillFraction, 1u, kRefillBatch) + 1),
-      known_verdicts_(options.checksums && options.timestamps ? MLX5_CQE_L3_OK | MLX5_CQE_L4_OK
-                                                              : kNoVerdict),
-      known_room_(options.buffer_bytes - completion::KnownFlows::kLeastFrameBytes),
+      known_below_(options.checksums && options.timestamps
+                       ? options.buffer_bytes - completion::KnownFlows::kLeastFrameBytes + 1
+                       : 0),
       posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
-      completions_(memory.completions),
-      cqes_end_(completions_.ring().end()),
-      posted_end_(posted_.get() + size()) {
+      completions_(memory.completions) {
   for (size_t i = 0; i <= mask_; ++i) {
     uint8_t* wqe = wqes_ + i * kWqeBytes;
     base::StoreBe32(wqe + offsetof(mlx5_wqe_data_seg, byte_count), options.buffer_bytes);
@@ -114,7 +110,7 @@ void ReceiveQueue::NoteLowWater() {
   if (noted_at_ == completions_.consumer()) return;
   noted_at_ = completions_.consumer();
   low_water_ = std::min(low_water_, posted());
-  counters_->rx_empty += posted() == 0;
+  if (posted() == 0) [[unlikely]] ++counters_->rx_empty;
 }
 
 uint32_t ReceiveQueue::TakeErrors(uint32_t index, std::optional<nic::QueueError>* error) {
@@ -154,25 +150,35 @@ uint32_t ReceiveQueue::Refill() {
   // A few at a time cost hardly less than many, and a single packet need not pay for them.
   if (posted() >= refill_below_) return 0;
   NoteLowWater();
-  if (broken_) return 0;
+  if (broken_) [[unlikely]] return 0;
   const uint32_t wanted = size() - posted();
-  Posted* const posted = posted_.get();
-  uint8_t* const wqes = wqes_ + offsetof(mlx5_wqe_data_seg, addr);
-  const uint32_t mask = mask_;
-  uint32_t index = producer_;
-  const uint32_t count = pool_->AcquireEach(wanted, [=, &index](packet::Buffer* buffer) {
-    uint8_t* const data = buffer->data;
-    const size_t slot = index & mask;
-    posted[slot] = {buffer, data};
-    base::StoreBe64(wqes + slot * kWqeBytes, reinterpret_cast<uintptr_t>(data));
-    ++index;
-  });
-  counters_->rx_refill_short += count != wanted;
-  if (count == 0) return 0;
-  producer_ = index;
+  uint32_t left = wanted;
+  uint32_t run = 0;
+  // To the ring's end, and from its start on.
+  do {
+    run = PostBuffers(left);
+    left -= run;
+  } while (left != 0 && run != 0 && (producer_ & mask_) == 0);
+  if (left != 0) [[unlikely]] ++counters_->rx_refill_short;
+  if (left == wanted) [[unlikely]] return 0;
   completions_.Publish();
   OrderWqeBeforeRecord();
-  StoreRecord(record_, index & 0xffff);
+  StoreRecord(record_, producer_ & 0xffff);
+  return wanted - left;
+}
+
+[[gnu::always_inline]] inline uint32_t ReceiveQueue::PostBuffers(uint32_t most) {
+  const uint32_t slot = producer_ & mask_;
+  Posted* posted = posted_.get() + slot;
+  uint8_t* address = wqes_ + slot * kWqeBytes + offsetof(mlx5_wqe_data_seg, addr);
+  const uint32_t run = std::min(most, size() - slot);
+  const uint32_t count = pool_->AcquireEach(run, [&](packet::Buffer* buffer) {
+    uint8_t* const data = buffer->data;
+    *posted++ = {buffer, data};
+    base::StoreBe64(address, reinterpret_cast<uintptr_t>(data));
+    address += kWqeBytes;
+  });
+  producer_ += count;
   return count;
 }
 

@@ -47,11 +47,18 @@ class ReceiveQueue {
   // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
   // CQEs of no posted buffer, or of more bytes than one has, are counted and give nothing.
   uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
-  // See nic::QueuePair. From `next`, which stands at the queue's consumer; to where it stands then.
-  // `most`: not more than are posted. The CQEs go back to the device with the next refill.
-  // (receive_known.cc)
-  CqeCursor PollKnown(const completion::KnownFlows& flows, CqeCursor next,
-                      completion::Completion* out, uint32_t most);
+  // See nic::QueuePair. From the next CQE, of this `phase`, whose owner bit stands at `op_own`; to
+  // that of the first that was not taken. Adds the frames' bytes to `bytes`. `most`: not more than
+  // are posted. Pass() comes next. (receive_known.cc)
+  const uint8_t* PollKnown(const completion::KnownFlows& flows, const uint8_t* op_own,
+                           uint8_t phase, completion::Completion* out, uint32_t most,
+                           uint64_t* bytes);
+  // Done with as many CQEs, which did not go over their ring's end; they go back to the device with
+  // the next refill. Whether the ring begins anew.
+  bool Pass(uint32_t cqes) {
+    completions_.Pop(cqes);
+    return (completions_.consumer() & completions_.ring().mask) < cqes;
+  }
   uint32_t Refill();
   uint32_t TakeLowWater();
 
@@ -77,6 +84,8 @@ class ReceiveQueue {
   uint32_t TakeErrors(uint32_t index, std::optional<nic::QueueError>* error);
   void TakeStray(std::optional<nic::QueueError>* error);
   void Take(uint32_t cqes, uint32_t frames, uint64_t bytes);
+  // Posts up to `most`, no further than to the ring's end; how many.
+  uint32_t PostBuffers(uint32_t most);
   void NoteLowWater();
 
   // Constant.
@@ -89,10 +98,9 @@ class ReceiveQueue {
   const uint16_t checksum_mask_;
   const uint16_t constant_flags_;
   const uint32_t refill_below_;
-  // The verdicts that a CQE must carry for PollKnown(); more than it can where it has none or no
+  // What PollKnown() takes has fewer bytes behind its headers; 0 where CQEs have no verdicts or no
   // time.
-  const uint32_t known_verdicts_;
-  const uint32_t known_room_;  // For payload, in a buffer.
+  const uint32_t known_below_;
 
   // Both sides; ours alone.
   bool broken_ = false;
@@ -101,8 +109,6 @@ class ReceiveQueue {
   uint32_t noted_at_ = 0;              // The consumer's index when it was last looked at.
   std::unique_ptr<Posted[]> posted_;
   CompletionQueue completions_;
-  const mlx5_cqe64* const cqes_end_;
-  const Posted* const posted_end_;
 };
 
 }  // namespace xtreme::mlx5

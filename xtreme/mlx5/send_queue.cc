@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "xtreme/mlx5/queue_error.h"
 #include "xtreme/mlx5/software_checksum.h"
@@ -49,6 +50,10 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
 // whichever is first. In distances from posted_, as counts wrap. Where checksums are finished here,
 // every frame needs attention.
 void SendQueue::UpdateAttention() {
+  if (ahead_) {
+    attention_at_ = posted_;
+    return;
+  }
   const uint32_t used = posted_ - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   // Nor up to it: who needs no attention leaves the next WQE's place where it would be beyond.
@@ -62,6 +67,10 @@ nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   const uint32_t frame_bytes = frame.header_length + frame.payload_length;
   const bool plain = posted_ != attention_at_ && (frame.flags & kSpecial) == 0;
   if (plain && frame_bytes <= kMaxInlineFrameBytes) [[likely]] return PostPlain(frame, frame_bytes);
+  if (ahead_) {
+    TakeAhead();
+    return Post(frame);
+  }
   if (posted_ - completed_ >= frames_) return Refuse();
   constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
   if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
@@ -193,8 +202,14 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (ahead_) {
+    TakeAhead();
+    return PostOtherwise(prepared, flags);
+  }
   if (posted_ - completed_ >= frames_) return Refuse();
-  uint8_t* const wqe = NextWqe();
+  // Exactly its blocks are written: one that ends with the ring stands there at once.
+  const bool crosses = (producer_ & mask_) + prepared.blocks > mask_ + 1;
+  uint8_t* const wqe = crosses ? scratch_ : next_wqe_;
   CopyBlocks(wqe, prepared.image.data(), prepared.blocks);
   base::StoreBe16(wqe + 1, static_cast<uint16_t>(producer_));
   if ((flags & nic::kTxWarm) != 0) {
@@ -227,11 +242,14 @@ nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
 nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags) {
   const uint32_t slot = producer_ & mask_;
   ++posted_;
-  if (posted_ - 1 == signal_at_ || (flags & nic::kTxSignal) != 0) {
+  const bool asked = (flags & nic::kTxSignal) != 0;
+  if (posted_ - 1 == signal_at_ || asked) {
     SetCompletion(wqe, Completion::kAlways);
     frames_at_[slot] = posted_;
     signal_at_ = posted_ + options_.signal_every - 1;
     ++*completions_due_;
+    if (asked) asked_ = posted_;
+    ahead_ = !asked;
   }
   if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
   producer_ += wqebbs;
@@ -252,46 +270,58 @@ nic::TxStatus SendQueue::Refuse() {
 nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
                                   std::span<const nic::TxPayload> payloads) {
   const uint64_t bytes_before = counters_->tx_bytes;
-  size_t posted = PostRun(flow, payloads);
-  while (posted != payloads.size() && payloads[posted].length <= flow.max_payload_bytes) {
-    const nic::TxPrepared& frame = FrameOf(flow, payloads[posted].data, payloads[posted].length);
-    if (PostSpecial(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
-    ++posted;
-    posted += PostRun(flow, payloads.subspan(posted));
-  }
-  const auto frames = static_cast<uint32_t>(posted);
+  const nic::TxPayload* const first = payloads.data();
+  const nic::TxPayload* const end = first + payloads.size();
+  const nic::TxPayload* next = first;
+  const nic::TxPayload* cut = first;
+  do {
+    cut = PostRun(flow, next, end);
+    next = cut == end ? end : PostCut(flow, cut, end);
+  } while (next != cut && next != end);
+  const auto frames = static_cast<uint32_t>(next - first);
   return {frames, counters_->tx_bytes - bytes_before - uint64_t{frames} * flow.header_length};
 }
 
-uint32_t SendQueue::PostRun(const nic::TxTemplate& flow,
-                            std::span<const nic::TxPayload> payloads) {
-  const size_t most = std::min<size_t>(payloads.size(), attention_at_ - posted_);
-  FrameWriter writer(flow);
-  uint8_t* wqe = next_wqe_;
-  const uint8_t* last = unrung_;
-  uint32_t producer = producer_;
-  uint64_t payload_bytes = 0;
-  size_t count = 0;
-  for (; count != most; ++count) {
-    const nic::TxPayload payload = payloads[count];
-    if (payload.length != writer.payload_length) [[unlikely]] {
-      if (payload.length > flow.max_payload_bytes) break;
-      SetPayloadLength(flow, payload.length);
-      writer = FrameWriter(flow);
-    }
-    writer.Write(wqe, producer, payload.data);
-    last = wqe;
-    wqe += writer.blocks * kWqebbBytes;
-    producer += writer.blocks;
-    payload_bytes += payload.length;
+const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic::TxPayload* next,
+                                         const nic::TxPayload* end) {
+  for (; next != end && posted_ == attention_at_; ++next) {
+    if (next->length > flow.max_payload_bytes) break;
+    const nic::TxPrepared& frame = FrameOf(flow, next->data, next->length);
+    if (PostSpecial(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
   }
-  next_wqe_ = wqe;
-  unrung_ = last;
-  producer_ = producer;
-  posted_ += static_cast<uint32_t>(count);
-  counters_->tx_frames += count;
-  counters_->tx_bytes += payload_bytes + count * flow.header_length;
-  return static_cast<uint32_t>(count);
+  return next;
+}
+
+[[gnu::always_inline]] inline const nic::TxPayload* SendQueue::PostRun(
+    const nic::TxTemplate& flow, const nic::TxPayload* next, const nic::TxPayload* end) {
+  const auto asked = static_cast<size_t>(end - next);
+  const nic::TxPayload* const cut = next + std::min<size_t>(asked, attention_at_ - posted_);
+  // As many as have one length at a time.
+  while (next != cut) {
+    if (next->length != flow.payload_length) [[unlikely]] {
+      if (next->length > flow.max_payload_bytes) break;
+      SetPayloadLength(flow, next->length);
+    }
+    const FrameWriter writer(flow);
+    const size_t wqe_bytes = size_t{writer.blocks} * kWqebbBytes;
+    uint8_t* wqe = next_wqe_;
+    uint32_t producer = producer_;
+    const nic::TxPayload* const first = next;
+    do {
+      writer.Write(wqe, producer, next->data);
+      wqe += wqe_bytes;
+      producer += writer.blocks;
+      ++next;
+    } while (next != cut && next->length == writer.payload_length);
+    const auto count = static_cast<uint32_t>(next - first);
+    next_wqe_ = wqe;
+    unrung_ = wqe - wqe_bytes;
+    producer_ = producer;
+    posted_ += count;
+    counters_->tx_frames += count;
+    counters_->tx_bytes += uint64_t{count} * flow.frame.frame_bytes;
+  }
+  return next;
 }
 
 // All of a WQE but the frame's bytes.
@@ -323,6 +353,8 @@ nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
   return nic::TxStatus::kPosted;
 }
 
+// What TakeAhead() took is told with the next completion, or by itself: of frames that nobody asked
+// about, so with no time.
 uint32_t SendQueue::Poll(std::span<nic::TxCompletion> out,
                          std::optional<nic::QueueError>* error) {
   uint32_t taken = 0;
@@ -337,10 +369,31 @@ uint32_t SendQueue::Poll(std::span<nic::TxCompletion> out,
     }
     completions_.Pop();
   }
-  if (passed == 0) return 0;
-  completions_.Publish();
-  UpdateAttention();
+  if (passed != 0) {
+    completions_.Publish();
+    UpdateAttention();
+  }
+  if (untold_ && !out.empty()) [[unlikely]] {
+    untold_ = false;
+    if (taken == 0) out[taken++] = {completed_, 0};
+    if (frames_ != 0) --*completions_due_;
+  }
   return taken;
+}
+
+// Without a time, so only where nobody waits for one; errors are Poll()'s.
+void SendQueue::TakeAhead() {
+  ahead_ = false;
+  const mlx5_cqe64* const cqe = completions_.Peek();
+  const bool asked = static_cast<int32_t>(asked_ - completed_) > 0;
+  if (frames_ != 0 && !asked && cqe != nullptr && IsSent(cqe->op_own)) {
+    // For Poll() one is still due.
+    if (TakeSent(*cqe) && !std::exchange(untold_, true)) ++*completions_due_;
+    asked_ = completed_;  // Never so old that it seems to be ahead.
+    completions_.Pop();
+    completions_.Publish();
+  }
+  UpdateAttention();
 }
 
 bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {

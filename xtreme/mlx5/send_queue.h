@@ -79,9 +79,16 @@ class SendQueue {
   // one without; and then signals, the ring's end, refusals.
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
-  // As many as need no attention, from the first on.
-  uint32_t PostRun(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
+  // The frames of a burst that need no attention, from `next` on; the first that was not posted.
+  const nic::TxPayload* PostRun(const nic::TxTemplate& flow, const nic::TxPayload* next,
+                                const nic::TxPayload* end);
+  // Those that do; the same.
+  const nic::TxPayload* PostCut(const nic::TxTemplate& flow, const nic::TxPayload* next,
+                                const nic::TxPayload* end);
   nic::TxStatus Refuse();
+  // Takes the next completion, if there is one and no caller asked for any that is due: a queue
+  // whose user only sends so does not run full, and no single send pays for its completions.
+  void TakeAhead();
   // Post() of a frame that stands whole in its WQE and needs no attention.
   nic::TxStatus PostPlain(const nic::TxFrame& frame, uint32_t bytes);
   // Post() where there is room.
@@ -130,6 +137,7 @@ class SendQueue {
   uint32_t attention_at_ = 0;        // The count of posted frames at which PostSpecial() is due.
   uint32_t posted_ = 0;
   uint32_t signal_at_;               // The count at which the next frame is signalled.
+  bool ahead_ = false;               // The next post begins with TakeAhead().
   uintptr_t next_register_;          // For doorbells: one half of it or the other.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
   DeviceMemoryRing device_memory_;
@@ -137,6 +145,8 @@ class SendQueue {
   // Consumer side.
   uint32_t frames_;                          // The queue's size; 0 once it is broken.
   uint32_t completed_ = 0;
+  uint32_t asked_ = 0;                       // The last frame whose completion a caller asked for.
+  bool untold_ = false;                      // TakeAhead() took what Poll() has not told.
   uint32_t oldest_wqebb_ = 0;                // First block not known to be completed.
   std::unique_ptr<uint32_t[]> frames_at_;    // By block: frames up to a signalled WQE.
   CompletionQueue completions_;
@@ -162,7 +172,7 @@ class SendQueue {
     return PostOtherwise(prepared, flags);
   }
   const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
-  const HalfLine first = image[0] | HalfLine{IndexBits(producer_), 0, 0, 0};
+  const HalfLine first = image[0] | IndexBits(producer_);
   const HalfLine second = image[1];
   const HalfLine third = image[2];
   const HalfLine fourth = image[3];

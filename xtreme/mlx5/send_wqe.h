@@ -206,14 +206,18 @@ struct FrameWriter {
   }
 
   Bytes32 image[3];
-  uint32_t payload_at;
+  size_t payload_at;
   uint32_t payload_length;
   uint32_t blocks;
 };
 
-// What OR-ed into the first 8 bytes of a WQE, as they lie, gives it its index; they have 0 there.
-inline uint64_t IndexBits(uint32_t wqebb_index) {
-  return base::HostToBigEndian(uint32_t{static_cast<uint16_t>(wqebb_index)} << 8);
+// What OR-ed into the first 32 bytes of a WQE, as they lie, gives it its index; they have 0 there.
+// The index is that of bytes 1 and 2, big endian: reversed, it stands in the upper two of four.
+inline Bytes32 IndexBits(uint32_t wqebb_index) {
+  typedef uint32_t Words __attribute__((vector_size(32), may_alias));
+  const uint32_t index = static_cast<uint16_t>(wqebb_index);
+  const Words words = {base::HostToBigEndian(index) >> 8};
+  return reinterpret_cast<Bytes32>(words);
 }
 
 // --- TCP segments --------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
     EXPECT_EQ(frame.blocks, WqebbsWithInline(42 + length));
     EXPECT_EQ(frame.direct, frame.blocks == 2);
     std::copy(frame.image.begin(), frame.image.end(), wqe_.begin());
-    base::StoreNative(wqe_.data(), base::LoadNative<uint64_t>(wqe_.data()) | IndexBits(0x1fffe));
+    Store32(wqe_.data(), Load32(wqe_.data()) | IndexBits(0x1fffe));
     ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
     wqe_.fill(0xa5);
     FrameWriter(flow).Write(wqe_.data(), 0xfffe, payload.data());
