@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "xtreme/engine/kernel.h"
@@ -41,6 +42,30 @@ struct ControlSide {
   uint64_t fault_count = 0;                 // The periodic look at the owner's page faults.
 };
 
+// Rules that are held: mostly one, which then needs no memory of its own.
+class HeldRules {
+ public:
+  void Add(RuleTable::Entry* rule) {
+    if (first_ == nullptr) {
+      first_ = rule;
+      return;
+    }
+    if (others_ == nullptr) others_ = std::make_unique<std::vector<RuleTable::Entry*>>();
+    others_->push_back(rule);
+  }
+  // Gives all of them back to `table`.
+  void DropAll(RuleTable& table) {
+    table.Drop(std::exchange(first_, nullptr));
+    if (others_ == nullptr) return;
+    for (RuleTable::Entry* rule : *others_) table.Drop(rule);
+    others_.reset();
+  }
+
+ private:
+  RuleTable::Entry* first_ = nullptr;
+  std::unique_ptr<std::vector<RuleTable::Entry*>> others_;
+};
+
 // What the control thread holds for one socket.
 struct SocketHoldings {
   struct Group {
@@ -58,9 +83,18 @@ struct SocketHoldings {
   // Gives everything back. Once.
   void Release(ControlSide& side, ControlThread& control);
 
+  // Null: not joined.
+  Group* Find(wire::Ipv4Address group) {
+    if (groups == nullptr) return nullptr;
+    const auto found = groups->find(group);
+    return found == groups->end() ? nullptr : &found->second;
+  }
+
+  using Groups = std::map<wire::Ipv4Address, Group>;
+
   std::unique_ptr<KernelPort> port;
-  std::vector<RuleTable::Entry*> rules;
-  std::map<wire::Ipv4Address, Group> groups;
+  HeldRules rules;
+  std::unique_ptr<Groups> groups;  // Null: none was ever joined, as by most of many sockets.
 };
 
 }  // namespace xtreme::engine

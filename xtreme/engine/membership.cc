@@ -70,13 +70,12 @@ struct GroupWork {
   }
 
   absl::Status Join() {
-    const auto joined = holdings->groups.find(group);
-    if (joined != holdings->groups.end()) {
+    if (SocketHoldings::Group* joined = holdings->Find(group)) {
       // For its answer: a match that is shared otherwise is refused.
       auto again = side->rules.Hold(rule);
       if (!again.ok()) return again.status();
       side->rules.Drop(again->entry);
-      return Change(&joined->second);
+      return Change(joined);
     }
     auto held = side->rules.Hold(rule);
     if (!held.ok()) return held.status();
@@ -86,16 +85,18 @@ struct GroupWork {
       return membership.status();
     }
     fallback = held->fallback;
-    holdings->groups[group] = {
+    if (holdings->groups == nullptr) {
+      holdings->groups = std::make_unique<SocketHoldings::Groups>();
+    }
+    (*holdings->groups)[group] = {
         .rule = held->entry, .membership = *membership, .key = key, .filter = filter};
     side->directory->Join(side->loopback.get(), key);
     return absl::OkStatus();
   }
 
   absl::Status Narrow() {
-    const auto joined = holdings->groups.find(group);
-    if (joined == holdings->groups.end()) return absl::OkStatus();
-    return Change(&joined->second);
+    SocketHoldings::Group* joined = holdings->Find(group);
+    return joined == nullptr ? absl::OkStatus() : Change(joined);
   }
 
   absl::Status Change(SocketHoldings::Group* joined) {
@@ -105,35 +106,38 @@ struct GroupWork {
   }
 
   void Leave() {
-    const auto joined = holdings->groups.find(group);
-    if (joined == holdings->groups.end()) return;
+    const SocketHoldings::Group* joined = holdings->Find(group);
+    if (joined == nullptr) return;
     side->directory->Part(side->loopback.get(), key);
-    side->rules.Drop(joined->second.rule);
-    side->kernel->Leave(joined->second.membership);
-    holdings->groups.erase(joined);
+    side->rules.Drop(joined->rule);
+    side->kernel->Leave(joined->membership);
+    holdings->groups->erase(group);
   }
 };
 
-nic::FlowRule GroupRule(const RingCore& core, wire::Ipv4Address group, uint16_t port) {
-  nic::FlowRule rule;
-  rule.match.destination_mac = wire::MulticastMac(group);
-  if (core.device.vlan_id != 0) rule.match.vlan_id = core.device.vlan_id;
-  rule.match.destination_ip = group;
-  rule.match.protocol = wire::kIpProtocolUdp;
+// Of a rule that says nothing yet.
+void TakeGroup(const RingCore& core, wire::Ipv4Address group, uint16_t port, nic::FlowRule* rule) {
+  rule->match.destination_mac = wire::MulticastMac(group);
+  if (core.device.vlan_id != 0) rule->match.vlan_id = core.device.vlan_id;
+  rule->match.destination_ip = group;
+  rule->match.protocol = wire::kIpProtocolUdp;
   // No fragment matches a port: who reassembles takes the whole group.
-  if (core.options.fragments == Fragments::kKernel) rule.match.destination_port = port;
-  return rule;
+  if (core.options.fragments == Fragments::kKernel) rule->match.destination_port = port;
 }
 
-GroupWork MakeWork(const RingCore& core, const UdpSocket& socket, wire::Ipv4Address group,
-                   uint64_t cookie) {
-  return {.handle = socket.handle,
-          .cookie = cookie,
-          .group = group,
-          .key = udp::BindingKey(group, core.device.vlan_id, socket.local().port),
-          .rule = GroupRule(core, group, socket.local().port),
-          .side = core.host.control_side,
-          .holdings = socket.holdings};
+// Written where it stays: there is much of it.
+std::unique_ptr<RoundTrip<GroupWork>> NewWork(const RingCore& core, const UdpSocket& socket,
+                                              wire::Ipv4Address group, uint64_t cookie) {
+  auto trip = std::make_unique<RoundTrip<GroupWork>>(core.host.mailbox);
+  GroupWork& work = trip->work();
+  work.handle = socket.handle;
+  work.cookie = cookie;
+  work.group = group;
+  work.key = udp::BindingKey(group, core.device.vlan_id, socket.local().port);
+  TakeGroup(core, group, socket.local().port, &work.rule);
+  work.side = core.host.control_side;
+  work.holdings = socket.holdings;
+  return trip;
 }
 
 // `filter` with one join more; nothing when wanted and unwanted sources would be mixed.
@@ -171,7 +175,8 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
     return {ENOBUFS, absl::StrCat("join: max_groups ", core_->options.max_groups,
                                   " are joined, or the fifo is too small for one more listener")};
   }
-  GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
+  auto trip = NewWork(*core_, *socket, group.address, cookie);
+  GroupWork& work = trip->work();
   work.rule.share_with_kernel = (flags & kShareWithKernel) != 0;
   work.filter = ForKernel(*filter);
   work.first = first;
@@ -184,13 +189,14 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   } else {
     demux_->SetFilter(*socket, group.address, vlan_id, *std::move(filter));
   }
-  core_->Start(MakeRoundTrip(core_->host.mailbox, std::move(work)));
+  core_->Start(std::move(trip));
   return {};
 }
 
 absl::Status SocketHoldings::Rejoin(ControlSide& side) {
   absl::Status first;
-  for (auto& [address, group] : groups) {
+  if (groups == nullptr) return first;
+  for (auto& [address, group] : *groups) {
     const auto joined = side.kernel->Join(side.ifindex, address, group.filter);
     first.Update(joined.status());
     if (joined.ok()) side.kernel->Leave(std::exchange(group.membership, *joined));
@@ -228,7 +234,8 @@ Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
     return {EADDRNOTAVAIL, absl::StrCat("leave: ", wire::ToString(group.address),
                                         " asked, not joined with these arguments")};
   }
-  GroupWork work = MakeWork(*core_, *socket, group.address, cookie);
+  auto trip = NewWork(*core_, *socket, group.address, cookie);
+  GroupWork& work = trip->work();
   // The last wanted source takes the membership with it; the last unwanted one leaves "all".
   const bool last = whole || (filter.mode() == Mode::kInclude && filter.sources().empty());
   work.kind = last ? GroupWork::Kind::kLeave : GroupWork::Kind::kNarrow;
@@ -238,7 +245,7 @@ Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
   } else {
     demux_->SetFilter(*socket, group.address, vlan_id, std::move(filter));
   }
-  core_->Start(MakeRoundTrip(core_->host.mailbox, std::move(work)));
+  core_->Start(std::move(trip));
   return {};
 }
 

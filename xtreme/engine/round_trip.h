@@ -21,9 +21,10 @@ namespace xtreme::engine {
 template <typename Work>
 class RoundTrip final : public Operation, public RingNotice {
  public:
-  RoundTrip(std::shared_ptr<Mailbox> mailbox, Work work)
-      : mailbox_(std::move(mailbox)), work_(std::move(work)) {}
+  // Its work is filled in before it is started.
+  explicit RoundTrip(std::shared_ptr<Mailbox> mailbox) : mailbox_(std::move(mailbox)) {}
 
+  Work& work() { return work_; }
   void Run() override { work_.Run(); }
   void Pass(std::unique_ptr<Operation> self) override {
     const std::shared_ptr<Mailbox> mailbox = std::move(mailbox_);
@@ -35,11 +36,6 @@ class RoundTrip final : public Operation, public RingNotice {
   std::shared_ptr<Mailbox> mailbox_;
   Work work_;
 };
-
-template <typename Work>
-std::unique_ptr<Operation> MakeRoundTrip(std::shared_ptr<Mailbox> mailbox, Work work) {
-  return std::make_unique<RoundTrip<Work>>(std::move(mailbox), std::move(work));
-}
 
 }  // namespace xtreme::engine
 

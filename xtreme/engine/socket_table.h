@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "stack/wire/frame.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/held_buffers.h"
+#include "xtreme/engine/listener_counts.h"
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
@@ -62,8 +62,7 @@ class SocketTable {
   // `change` listeners more, or fewer, on what `key` names. Returns the most on any key, which is
   // how many completions one frame can cause.
   uint32_t CountListener(uint64_t key, int change) {
-    const uint32_t now = listeners_[key] += static_cast<uint32_t>(change);
-    if (now == 0) listeners_.erase(key);
+    const uint32_t now = listeners_.Add(key, change);
     // One key moved from the row of `before` to that of `now`: the highest row in use follows.
     const uint32_t before = now - static_cast<uint32_t>(change);
     if (keys_with_.size() <= std::max(before, now)) keys_with_.resize(std::max(before, now) + 1);
@@ -73,10 +72,7 @@ class SocketTable {
     while (most_ > 1 && keys_with_[most_] == 0) --most_;
     return most_;
   }
-  uint32_t Listeners(uint64_t key) const {
-    const auto it = listeners_.find(key);
-    return it == listeners_.end() ? 0 : it->second;
-  }
+  uint32_t Listeners(uint64_t key) const { return listeners_.Of(key); }
 
   base::IntrusiveList<UdpSocket, &UdpSocket::news>& news() { return news_; }
 
@@ -88,7 +84,7 @@ class SocketTable {
  private:
   HandleTable<UdpSocket> by_handle_;
   base::IntrusiveList<UdpSocket, &UdpSocket::news> news_;
-  std::map<uint64_t, uint32_t> listeners_;
+  ListenerCounts listeners_;
   std::vector<uint32_t> keys_with_ = std::vector<uint32_t>(2);  // By number of listeners.
   uint32_t most_ = 1;
 };

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <map>
+
 namespace xtreme::engine {
 namespace {
 
@@ -20,6 +23,24 @@ TEST(SocketTableTest, TheMostListenersOnOneKeyFollowBothWays) {
   EXPECT_EQ(table.CountListener(2, -1), 1u);
   EXPECT_EQ(table.CountListener(1, -1), 1u);
   EXPECT_EQ(table.Listeners(1), 0u);
+}
+
+// Held against a map, through growth and in runs of neighbours that come and go.
+TEST(ListenerCountsTest, EveryKeyKeepsItsCountWhateverComesAndGoes) {
+  ListenerCounts counts;
+  std::map<uint64_t, uint32_t> expected;
+  uint32_t seed = 1;
+  for (int step = 0; step < 20'000; ++step) {
+    seed = seed * 1664525 + 1013904223;
+    const uint64_t key = uint64_t{seed >> 8 & 0xff} << 32;
+    const bool more = expected[key] == 0 || (seed >> 20 & 1) != 0;
+    expected[key] += more ? 1 : -1;
+    ASSERT_EQ(counts.Add(key, more ? +1 : -1), expected[key]) << step;
+    const uint64_t other = uint64_t{seed >> 16 & 0xff} << 32;
+    ASSERT_EQ(counts.Of(other), expected[other]) << step;
+  }
+  for (const auto& [key, count] : expected) EXPECT_EQ(counts.Of(key), count);
+  EXPECT_EQ(counts.Of(7), 0u);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ struct LeaseWork {
       rule.match.destination_port = holdings->port->local().port;
       auto held = side->rules.Hold(rule);
       if (!held.ok()) return held.status();
-      holdings->rules.push_back(held->entry);
+      holdings->rules.Add(held->entry);
       *fallback |= held->fallback;
     }
     return absl::OkStatus();

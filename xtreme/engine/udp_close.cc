@@ -56,14 +56,14 @@ void Udp::StartRelease(UdpSocket& socket) {
 }
 
 void SocketHoldings::Release(ControlSide& side, ControlThread& control) {
-  for (RuleTable::Entry* rule : rules) side.rules.Drop(rule);
-  rules.clear();
-  for (auto& [address, group] : groups) {
-    side.directory->Part(side.loopback.get(), group.key);
-    side.rules.Drop(group.rule);
-    side.kernel->Leave(group.membership);
+  rules.DropAll(side.rules);
+  if (const std::unique_ptr<Groups> joined = std::move(groups)) {
+    for (auto& [address, group] : *joined) {
+      side.directory->Part(side.loopback.get(), group.key);
+      side.rules.Drop(group.rule);
+      side.kernel->Leave(group.membership);
+    }
   }
-  groups.clear();
   if (port != nullptr && port->fd() >= 0) control.Unwatch(port->fd());
   port.reset();
 }

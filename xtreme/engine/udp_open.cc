@@ -49,7 +49,7 @@ struct OpenWork {
     for (const nic::FlowRule& rule : rules) {
       auto held = side->rules.Hold(rule);
       if (!held.ok()) return held.status();
-      holdings->rules.push_back(held->entry);
+      holdings->rules.Add(held->entry);
       *fallback |= held->fallback;
     }
     return absl::OkStatus();

@@ -103,16 +103,16 @@ absl::Status SocketHoldings::ReplaceRules(ControlSide& side,
                                           const std::vector<nic::FlowRule>& wanted) {
   absl::Status first;
   // The new ones before the old ones go: what is in both stands all the time.
-  const std::vector<RuleTable::Entry*> before = std::exchange(rules, {});
+  HeldRules before = std::exchange(rules, {});
   for (const nic::FlowRule& rule : wanted) {
     auto held = side.rules.Hold(rule);
     if (held.ok()) {
-      rules.push_back(held->entry);
+      rules.Add(held->entry);
     } else {
       first.Update(held.status());
     }
   }
-  for (RuleTable::Entry* rule : before) side.rules.Drop(rule);
+  before.DropAll(side.rules);
   return first;
 }
 

@@ -13,9 +13,9 @@
 
 namespace xtreme::mlx5 {
 
-// No further than to the ring's end, so that nothing in the loop needs to wrap. There are at least
-// as many CQEs as WQEs: their ring ends where that of the WQEs does, or not here. What is not needed
-// at every turn has no register in the loop.
+// No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
+// CQEs as WQEs: their ring ends where that of the WQEs does, or not here. What is not needed at
+// every turn has no register in the loop.
 [[gnu::always_inline]] inline const uint8_t* ReceiveQueue::PollKnown(
     const completion::KnownFlows& flows, const uint8_t* op_own, uint8_t phase,
     completion::Completion* out, uint32_t most, uint64_t* bytes) {
