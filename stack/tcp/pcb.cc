@@ -260,7 +260,7 @@ void Pcb::Terminate(int status) {
   if (Has(kEnded)) return;
   Set(kEnded);
   state_ = State::kClosed;
-  status_ = status;
+  status_ = static_cast<int16_t>(status);
   retransmit_deadline_ = ack_deadline_ = idle_deadline_ = close_deadline_ = base::kNever;
   timer_ = Timer::kNone;
   reassembler_.Clear();
@@ -270,29 +270,6 @@ void Pcb::Terminate(int status) {
     }
   });
   Raise(kTerminated);
-}
-
-void Pcb::OnPathMtu(Seq sequence, uint32_t mtu, base::Nanoseconds now) {
-  if (sequence < queue_.una() || sequence >= queue_.nxt()) return;
-  const uint32_t headers = wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes +
-                           (Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0);
-  // A router that does not say: the next of RFC 1191 section 7.1's plateaus, near enough.
-  const uint32_t payload = mtu > headers ? mtu - headers : smss_ / 2;
-  if (payload >= smss_) return;
-  smss_ = static_cast<uint16_t>(std::max<uint32_t>(payload, kLeastMss));
-  congestion_.SetSmss(smss_, /*nothing_sent=*/false);
-  // What was too long did not arrive: it goes again, cut. No sign of congestion.
-  if (Segment* const first = queue_.first(); !first->Has(Segment::kLost | Segment::kSacked)) {
-    queue_.MarkLost(*first);
-  }
-  Output(now);
-}
-
-void Pcb::OnUnreachable(Seq sequence, int error) {
-  if (sequence < queue_.una() || sequence >= queue_.nxt()) return;
-  soft_error_ = error;
-  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
-  if (opening) Terminate(error);
 }
 
 ConnectionReport Pcb::Report(base::Nanoseconds now) const {

@@ -13,6 +13,7 @@
 #define XTREME_STACK_TCP_PCB_H_
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@
 #include "stack/tcp/congestion/congestion_control.h"
 #include "stack/tcp/context.h"
 #include "stack/tcp/new_reno_recovery.h"
+#include "stack/tcp/path_error.h"
 #include "stack/tcp/prr.h"
 #include "stack/tcp/rack.h"
 #include "stack/tcp/reassembler.h"
@@ -189,12 +191,10 @@ class Pcb {
   void OnRoom(base::Nanoseconds now) { Output(now); }
   // A WQE that refers to `segment` completed.
   SegmentQueue::Due OnWqeCompleted(Segment& segment) { return queue_.OnWqeCompleted(segment); }
-  // ICMP "fragmentation needed" about the segment at `sequence`: believed only if that is
-  // outstanding. RFC 5927 section 7. `mtu` of IP; 0 when the router did not say.
-  void OnPathMtu(Seq sequence, uint32_t mtu, base::Nanoseconds now);
-  // Another ICMP error about `sequence`: ends a connection that is not established yet (RFC 5461
-  // section 4.1), else only remembered as the cause should it time out.
-  void OnUnreachable(Seq sequence, int error);
+  // An ICMP error about a segment of ours (path_error.cc). A smaller MTU: what was too long goes
+  // again, cut. Another error: remembered as the cause should it time out before SND.UNA moves; a
+  // hard one ends a connection that is not established yet.
+  PathVerdict OnPathError(const PathError& error, base::Nanoseconds now);
 
   // --- Accessors ---
 
@@ -289,6 +289,13 @@ class Pcb {
   SendResult SendQueued(const SendOptions& options, base::Nanoseconds now);
   void Terminate(int status);
   void Reset(Seq sequence, int status, base::Nanoseconds now);
+
+  // path_error.cc
+  PathVerdict OnPathMtu(uint32_t mtu, base::Nanoseconds now);
+  // Why nothing came back for too long.
+  int TimeoutStatus() const {
+    return soft_error_ != 0 && soft_error_at_ == queue_.una() ? soft_error_ : ETIMEDOUT;
+  }
 
   // expected.cc
   bool IsExpected(const wire::TcpSegment& segment) const;
@@ -416,8 +423,9 @@ class Pcb {
   base::Nanoseconds close_deadline_ = base::kNever;
   uint32_t refused_bytes_ = 0;  // of the send that kWantsSpace is about
   uint32_t retransmits_ = 0;
-  int status_ = 0;
-  int soft_error_ = 0;
+  int16_t status_ = 0;      // both errnos
+  int16_t soft_error_ = 0;  // of ICMP, when SND.UNA was soft_error_at_
+  Seq soft_error_at_;
 };
 
 // --- What every segment does ---

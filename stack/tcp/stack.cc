@@ -171,16 +171,11 @@ SegmentQueue::Due Stack::OnWqeCompleted(Connection& connection, Segment& segment
   return due;
 }
 
-void Stack::OnIcmpError(const FlowKey& key, uint32_t sequence, int error, uint32_t mtu,
-                        base::Nanoseconds now) {
+void Stack::OnPathError(const FlowKey& key, const PathError& error, base::Nanoseconds now) {
   now_ = now;
   Connection* const connection = tables_->demux.Find(key);
-  if (connection == nullptr) return;
-  if (error == EMSGSIZE) {
-    connection->OnPathMtu(Seq(sequence), mtu, now);
-  } else {
-    connection->OnUnreachable(Seq(sequence), error);
-  }
+  if (connection == nullptr) return path_verdicts_.Count(PathVerdict::kNoConnection);
+  path_verdicts_.Count(connection->OnPathError(error, now));
   Schedule(*connection);
 }
 

@@ -24,6 +24,7 @@
 #include "stack/base/time.h"
 #include "stack/packet/buffer.h"
 #include "stack/tcp/context.h"
+#include "stack/tcp/path_error.h"
 #include "stack/tcp/segment_queue.h"
 #include "stack/wire/address.h"
 
@@ -256,9 +257,8 @@ class Stack final : private Sink {
   void OnRoom(base::Nanoseconds now);
   // Whether OnRoom is due when there is.
   bool WaitsForRoom() const;
-  // An ICMP error about the segment `sequence` that `local` sent to `remote`. EMSGSIZE: `mtu`.
-  void OnIcmpError(const FlowKey& key, uint32_t sequence, int error, uint32_t mtu,
-                   base::Nanoseconds now);
+  // An ICMP error about a segment that the connection of `key` sent, or is said to have.
+  void OnPathError(const FlowKey& key, const PathError& error, base::Nanoseconds now);
 
   // --- What comes out ---
 
@@ -281,6 +281,7 @@ class Stack final : private Sink {
   bool Quiescent() const { return connections() == 0; }
   const StackCounters& counters() const { return counters_; }
   const PcbCounters& pcb_counters() const { return context_.counters; }
+  const base::ReasonCounters<PathVerdict>& path_verdicts() const { return path_verdicts_; }
   const StackTables& tables() const { return *tables_; }
   size_t memory_bytes() const;
 
@@ -336,6 +337,7 @@ class Stack final : private Sink {
   base::Nanoseconds now_;  // of the call under way
   Event* first_event_ = nullptr;  // of the Input under way, if nothing is told yet and it is wanted
   StackCounters counters_;
+  base::ReasonCounters<PathVerdict> path_verdicts_;
   std::unique_ptr<StackTables> tables_;
 };
 

@@ -78,7 +78,7 @@ void Pcb::OnSenderTimer(base::Nanoseconds now) {
 
 // RFC 6298 section 5.
 void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
-  if (GaveUp(now)) return Terminate(soft_error_ != 0 ? soft_error_ : ETIMEDOUT);
+  if (GaveUp(now)) return Terminate(TimeoutStatus());
   ++context_->counters.timeouts;
   ++retries_;
   rto_base_ = now;
@@ -129,7 +129,7 @@ void Pcb::OnReorderTimer(base::Nanoseconds now) {
 // RFC 9293 section 3.8.6.1. A window that is open but small is used after this while.
 void Pcb::OnPersistTimer(base::Nanoseconds now) {
   if (Capped(base::kNever) <= now || probes_ >= options_->retransmissions) {
-    return Terminate(soft_error_ != 0 ? soft_error_ : ETIMEDOUT);
+    return Terminate(TimeoutStatus());
   }
   rtt_.BackOff();
   SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));

@@ -297,8 +297,13 @@ class Runner : public Device {
       deaf_ = verb == "deaf";
       if (!deaf_) stack_->OnRoom(now_);
     } else if (verb == "icmp") {
-      stack_->OnIcmpError(FlowKey::Of(kLocal, kPeer, 0), isn_ + static_cast<uint32_t>(number(1)),
-                          ErrorOf(words[2]), static_cast<uint32_t>(number(3)), now_);
+      const int error = ErrorOf(words[2]);
+      stack_->OnPathError(FlowKey::Of(kLocal, kPeer, 0),
+                          {.sequence = isn_ + static_cast<uint32_t>(number(1)),
+                           .error = error,
+                           .hard = error == ECONNREFUSED,
+                           .mtu = static_cast<uint32_t>(number(3))},
+                          now_);
     } else {
       return CallConnection(words, number(1));
     }

@@ -126,8 +126,13 @@ class Exercise : public Device {
       return;
     }
     const uint8_t peer = Byte() & 3;
-    stack_->OnIcmpError(KeyOf(peer), peers_[peer].next - Byte(),
-                        Byte() & 1 ? EMSGSIZE : EHOSTUNREACH, Byte() * 8u, now_);
+    const uint8_t kind = Byte();
+    stack_->OnPathError(KeyOf(peer),
+                        {.sequence = peers_[peer].next - Byte(),
+                         .error = kind & 1 ? EMSGSIZE : EHOSTUNREACH,
+                         .hard = (kind & 2) != 0,
+                         .mtu = Byte() * 8u},
+                        now_);
   }
 
   static FlowKey KeyOf(int peer) {

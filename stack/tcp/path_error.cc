@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What routers say of a connection's segments. RFC 9293 section 3.9.2.2: soft errors are remembered
+// as the cause should it time out, hard ones end it while it opens. Once it is synchronised they
+// are soft too, for anybody may forge them (RFC 5927 section 5.2).
+
+#include "stack/tcp/path_error.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "stack/tcp/pcb.h"
+#include "stack/wire/ipv4.h"
+#include "stack/wire/tcp.h"
+
+namespace xtreme::tcp {
+
+base::CounterName DescribeReason(PathVerdict verdict) {
+  static constexpr auto kNames = std::to_array<base::CounterName>({
+      {"icmp_believed", "ICMP errors about a segment that is outstanding"},
+      {"icmp_no_connection", "ICMP errors about no connection of the ring"},
+      {"icmp_not_outstanding", "ICMP errors about bytes that are not outstanding"},
+      {"icmp_mtu_known", "ICMP errors with an MTU that the segments keep to already"},
+      {"icmp_mtu_too_small", "ICMP errors with an MTU below that of any link"},
+  });
+  static_assert(kNames.size() == static_cast<size_t>(PathVerdict::kCount));
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+PathVerdict Pcb::OnPathError(const PathError& error, base::Nanoseconds now) {
+  const Seq sequence(error.sequence);
+  if (sequence < queue_.una() || sequence >= queue_.nxt()) return PathVerdict::kNotOutstanding;
+  if (error.error == EMSGSIZE) return OnPathMtu(error.mtu, now);
+  soft_error_ = static_cast<int16_t>(error.error);
+  soft_error_at_ = queue_.una();
+  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
+  if (error.hard && opening) Terminate(error.error);
+  return PathVerdict::kBelieved;
+}
+
+PathVerdict Pcb::OnPathMtu(uint32_t mtu, base::Nanoseconds now) {
+  constexpr uint32_t kLeastMtu = 68;  // RFC 791: what every link carries
+  if (mtu != 0 && mtu < kLeastMtu) return PathVerdict::kMtuTooSmall;
+  const uint32_t headers = wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes +
+                           (Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0);
+  // A router that does not say: the next of RFC 1191 section 7.1's plateaus, near enough.
+  const uint32_t fits = mtu == 0 ? smss_ / 2 : mtu > headers ? mtu - headers : 0;
+  const uint32_t payload = std::max<uint32_t>(fits, kLeastMss);
+  if (payload >= smss_) return PathVerdict::kMtuKnown;
+  smss_ = static_cast<uint16_t>(payload);
+  congestion_.SetSmss(smss_, /*nothing_sent=*/false);
+  // What was too long did not arrive: it goes again, cut. RFC 1191 section 6; no sign of
+  // congestion.
+  for (Segment* s = queue_.first(); s != queue_.first_unsent(); s = s->next) {
+    if (s->length > smss_ && !s->Has(Segment::kSacked)) queue_.MarkLost(*s);
+  }
+  Output(now);
+  return PathVerdict::kBelieved;
+}
+
+}  // namespace xtreme::tcp
