@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/loopback_queue.h"
+#include "xtreme/engine/path_errors.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/udp.h"
@@ -24,6 +25,7 @@ struct Engine::Device {
   struct Listener {
     uint32_t ifindex;
     std::weak_ptr<Mailbox> mailbox;
+    PathErrorsWay path_errors;
   };
   std::vector<Listener> listeners;
   nic::PortCounters counters;
@@ -78,7 +80,10 @@ absl::Status Engine::StartKernel() {
       control_.get(),
       {.routes_changed = [this] { RoutesChanged(); },
        .neighbour_seen = [this](uint32_t ifindex, wire::Ipv4Address address,
-                                wire::MacAddress mac) { NeighbourSeen(ifindex, address, mac); }});
+                                wire::MacAddress mac) { NeighbourSeen(ifindex, address, mac); },
+       .path_errors = [this](uint32_t ifindex, std::shared_ptr<const PathErrors> batch) {
+         PathErrorsCame(ifindex, batch);
+       }});
 }
 
 Engine::~Engine() {
@@ -131,6 +136,7 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
     }
   }
   if (absl::Status watched = kernel_->WatchNeighbours(port.ifindex); !watched.ok()) return watched;
+  if (absl::Status watched = kernel_->WatchPathErrors(port.ifindex); !watched.ok()) return watched;
   port.nic = device->nic.get();
   const RingClock clock = NewClock();
   port.clock = port.nic->SampleClock([&clock] { return clock.Now().count(); });
@@ -139,7 +145,7 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
 
 void Engine::Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox) {
   for (auto& [interface, device] : devices_) {
-    if (device->nic.get() == nic) device->listeners.push_back({ifindex, mailbox});
+    if (device->nic.get() == nic) device->listeners.push_back({ifindex, mailbox, {}});
   }
 }
 
@@ -169,6 +175,16 @@ void Engine::NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::Ma
       mailbox->Push(MakeNotice([ifindex, address, mac](Ring& ring) {
         if (ring.core().device.ifindex == ifindex) ring.udp().NeighbourSeen(address, mac);
       }));
+    }
+  }
+}
+
+void Engine::PathErrorsCame(uint32_t ifindex, const std::shared_ptr<const PathErrors>& batch) {
+  for (auto& [interface, device] : devices_) {
+    for (Device::Listener& listener : device->listeners) {
+      const auto mailbox = listener.mailbox.lock();
+      if (mailbox == nullptr || listener.ifindex != ifindex) continue;
+      listener.path_errors.HandOn(batch, *mailbox);
     }
   }
 }

@@ -34,6 +34,7 @@ namespace xtreme::engine {
 
 class ControlThread;
 class Mailbox;
+struct PathErrors;
 
 // Opens the device behind an interface. NotFound: there is none.
 using NicFactory =
@@ -91,6 +92,7 @@ class Engine {
   absl::Status StartKernel();
   void RoutesChanged();
   void NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac);
+  void PathErrorsCame(uint32_t ifindex, const std::shared_ptr<const PathErrors>& batch);
   void ServePortEvents(Device* device);
   void SampleClocks();
   void SampleCounters();

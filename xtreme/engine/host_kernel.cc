@@ -9,6 +9,8 @@
 
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/kernel_port.h"
+#include "xtreme/engine/path_errors.h"
+#include "xtreme/host/icmp_errors.h"
 #include "xtreme/host/membership.h"
 #include "xtreme/host/neighbour_probe.h"
 #include "xtreme/host/netlink_monitor.h"
@@ -42,6 +44,8 @@ void HostKernel::Stop() {
   control_->Unwatch(monitor_->fd());
   for (auto& [ifindex, probe] : probes_) control_->Unwatch(probe->fd());
   probes_.clear();
+  for (auto& [ifindex, errors] : path_errors_) control_->Unwatch(errors->fd());
+  path_errors_.clear();
   memberships_.reset();
 }
 
@@ -74,6 +78,31 @@ void HostKernel::ServeProbe(host::NeighbourProbe* probe) {
       events_.neighbour_seen(sightings[i].ifindex, sightings[i].address, sightings[i].mac);
     }
   } while (count == sightings.size());
+}
+
+absl::Status HostKernel::WatchPathErrors(uint32_t ifindex) {
+  if (path_errors_.count(ifindex) > 0) return absl::OkStatus();
+  auto opened = host::IcmpErrors::Open(ifindex);
+  if (!opened.ok()) return opened.status();
+  auto errors = std::make_unique<host::IcmpErrors>(*std::move(opened));
+  const auto serve = [this, ifindex, served = errors.get()](uint32_t) {
+    ServePathErrors(ifindex, served);
+  };
+  if (!control_->Watch(errors->fd(), EPOLLIN, serve)) {
+    return absl::ResourceExhaustedError("watch ICMP: epoll refuses the socket");
+  }
+  path_errors_[ifindex] = std::move(errors);
+  return absl::OkStatus();
+}
+
+// One batch; the socket stays readable while there are more.
+void HostKernel::ServePathErrors(uint32_t ifindex, host::IcmpErrors* errors) {
+  constexpr size_t kBatch = 64;
+  auto batch = std::make_shared<PathErrors>();
+  batch->errors.resize(kBatch);
+  batch->errors.resize(errors->Poll(batch->errors));
+  batch->refusals = errors->TakeRefusals();
+  events_.path_errors(ifindex, std::move(batch));
 }
 
 absl::StatusOr<std::unique_ptr<KernelPort>> HostKernel::LeasePort(const wire::Endpoint& local,

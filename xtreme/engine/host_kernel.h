@@ -15,6 +15,7 @@
 #include "xtreme/engine/kernel.h"
 
 namespace xtreme::host {
+class IcmpErrors;
 class MembershipMirror;
 class NeighbourProbe;
 class NetlinkMonitor;
@@ -32,6 +33,7 @@ class HostKernel final : public Kernel {
   absl::Status Start(ControlThread* control, KernelEvents events) override;
   void Stop() override;
   absl::Status WatchNeighbours(uint32_t ifindex) override;
+  absl::Status WatchPathErrors(uint32_t ifindex) override;
   absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
                                                         bool deliver) override;
   absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket, bool deliver) override;
@@ -46,6 +48,7 @@ class HostKernel final : public Kernel {
   explicit HostKernel(std::unique_ptr<host::NetlinkMonitor> monitor);
   void FollowTables();
   void ServeProbe(host::NeighbourProbe* probe);
+  void ServePathErrors(uint32_t ifindex, host::IcmpErrors* errors);
 
   const std::unique_ptr<host::NetlinkMonitor> monitor_;
 
@@ -54,6 +57,7 @@ class HostKernel final : public Kernel {
   KernelEvents events_;
   std::unique_ptr<host::MembershipMirror> memberships_;
   std::map<uint32_t, std::unique_ptr<host::NeighbourProbe>> probes_;
+  std::map<uint32_t, std::unique_ptr<host::IcmpErrors>> path_errors_;
 };
 
 }  // namespace xtreme::engine

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seam to the kernel beside us: routes, ports, group memberships, sightings of neighbours.
+// The seam to the kernel beside us: routes, ports, group memberships, sightings of neighbours,
+// ICMP errors.
 //
 // The engine asks for these through one interface, so that it runs over the real kernel
 // (host_kernel.h) and, in tests, over one in memory. Threads: Routes any; the rest the control
@@ -26,6 +27,7 @@ struct SourceFilter;
 namespace xtreme::engine {
 
 class ControlThread;
+struct PathErrors;
 
 // A datagram that came through the kernel, or the ICMP error for one of ours.
 struct KernelDatagram {
@@ -53,6 +55,7 @@ class KernelPort {
 struct KernelEvents {
   std::function<void()> routes_changed;
   std::function<void(uint32_t ifindex, wire::Ipv4Address, wire::MacAddress)> neighbour_seen;
+  std::function<void(uint32_t ifindex, std::shared_ptr<const PathErrors>)> path_errors;
 };
 
 class Kernel {
@@ -69,6 +72,8 @@ class Kernel {
   virtual void Stop() = 0;
   // Neighbours on `ifindex` are reported from here on, as they answer.
   virtual absl::Status WatchNeighbours(uint32_t ifindex) = 0;
+  // ICMP errors about TCP that come in on `ifindex` are reported from here on.
+  virtual absl::Status WatchPathErrors(uint32_t ifindex) = 0;
 
   // Port 0: the kernel chooses. `deliver`: what reaches the kernel's socket can be drained.
   // AlreadyExists: in use. FailedPrecondition: not an address of this host.

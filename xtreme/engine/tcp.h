@@ -30,12 +30,16 @@
 #include "xtreme/engine/tcp_options.h"
 
 namespace xtreme::host {
+struct IcmpRefusals;
 struct RouteResult;
-}
+}  // namespace xtreme::host
 namespace xtreme::nic {
 struct FlowRule;
 struct RxFrame;
 }  // namespace xtreme::nic
+namespace xtreme::wire {
+struct TcpFrame;
+}
 namespace xtreme::tcp {
 class Connection;
 class Stack;
@@ -51,6 +55,7 @@ class Neighbours;
 class TcpDevice;
 class TcpSockets;
 struct FrameLedger;
+struct PathErrors;
 struct PreparedSend;
 struct RingCore;
 struct RingRemains;
@@ -189,6 +194,8 @@ class Tcp {
   void OnOpened(Handle handle, const Outcome& outcome, bool fallback);
   // What `port` held is given back, which `handle` was the last to receive by.
   void OnReleased(Handle handle, uint16_t port);
+  // ICMP errors that came in on an interface of the ring, and how many did not come this far.
+  void OnPathErrors(const PathErrors& batch, uint64_t lost);
   // The block of ports for connects.
   void OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback);
   // Aborts what is open and hands over what the control thread must end. Posted frames may refer to
@@ -213,7 +220,8 @@ class Tcp {
   void Refresh(TcpSocket& socket);
   void RefreshPaths();
 
-  // Receiving (tcp_receive.cc).
+  // Receiving (tcp_receive.cc, path_errors.cc).
+  bool ReceiveIcmp(const packet::Buffer& buffer, const wire::TcpFrame& frame);
   bool Drain();
   void Tell(const TcpEvent& event);
   void TellData(TcpSocket& socket, const TcpEvent& event);
@@ -257,6 +265,7 @@ class Tcp {
   std::unique_ptr<PreparedOf<Tcp>> prepared_;
   std::unique_ptr<TcpSockets> sockets_;
   std::unique_ptr<TcpPorts> ports_;
+  std::unique_ptr<host::IcmpRefusals> icmp_refusals_;
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.
   uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
 };

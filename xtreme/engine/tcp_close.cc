@@ -17,6 +17,7 @@
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
+#include "xtreme/host/icmp_errors.h"
 
 namespace xtreme::engine {
 

@@ -21,6 +21,7 @@
 #include "xtreme/engine/tcp_options_of.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
+#include "xtreme/host/icmp_errors.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/nic/nic.h"
 
@@ -97,6 +98,7 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
   sockets_ = std::make_unique<TcpSockets>(core->options.number, core->options.max_connections);
   ports_ = std::make_unique<TcpPorts>(core->options.tcp_ports_log2);
   ports_->addresses = OwnAddresses();
+  icmp_refusals_ = std::make_unique<host::IcmpRefusals>();
   stack_ = std::make_unique<tcp::Stack>(StackOptions(core->options), *device_,
                                         *core->device.pool, core->clock.Now());
   core->device.pool->OnReturn(&Tcp::OnReturn, this);

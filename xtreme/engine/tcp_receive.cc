@@ -96,7 +96,8 @@ void Tcp::Receive(const nic::RxFrame& rx) {
       buffer->data, buffer->length, rx.flags & wire::kAllChecksumsVerified, &frame);
   if ((rx.flags & nic::kRxVlanStripped) != 0) [[unlikely]] frame.SetTag(rx.vlan);
   if (verdict != wire::FrameVerdict::kTcp) [[unlikely]] {
-    ledger_->verdicts.Count(verdict);
+    const bool icmp = verdict == wire::FrameVerdict::kNotTcp && ReceiveIcmp(*buffer, frame);
+    if (!icmp) ledger_->verdicts.Count(verdict);
     packet::BufferPool::ReleaseByOwner(buffer);
     return;
   }

@@ -13,6 +13,7 @@
 #include "xtreme/engine/tcp_options_of.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
+#include "xtreme/host/icmp_errors.h"
 
 namespace xtreme::engine {
 namespace {
@@ -189,6 +190,8 @@ void Tcp::VisitCounters(const CounterVisitor& visit) const {
   if (stack_ == nullptr) return;
   base::VisitCounters(stack_->counters(), visit);
   base::VisitCounters(stack_->pcb_counters(), visit);
+  base::VisitCounters(stack_->path_verdicts(), visit);
+  base::VisitCounters(*icmp_refusals_, visit);
 }
 
 size_t Tcp::memory_bytes() const {

@@ -135,6 +135,10 @@ void MemoryKernel::Answer(wire::Ipv4Address address, wire::MacAddress mac) {
   control_->RunAndWait([&] { events_.neighbour_seen(kIfindex, address, mac); });
 }
 
+void MemoryKernel::Complain(std::shared_ptr<const PathErrors> batch) {
+  control_->RunAndWait([&] { events_.path_errors(kIfindex, std::move(batch)); });
+}
+
 void MemoryKernel::Push(uint16_t port, const KernelDatagram& datagram,
                         const std::string& payload) {
   std::lock_guard lock(mutex_);

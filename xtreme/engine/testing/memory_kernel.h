@@ -54,6 +54,8 @@ class MemoryKernel final : public Kernel {
   void Publish();
   // As if `address` had answered our ARP request.
   void Answer(wire::Ipv4Address address, wire::MacAddress mac);
+  // As if these ICMP errors had come in on xt0.
+  void Complain(std::shared_ptr<const PathErrors> batch);
   // Something for the kernel socket behind `port`.
   void Push(uint16_t port, const KernelDatagram& datagram, const std::string& payload);
   void FailJoins(absl::Status status) { join_status_ = std::move(status); }
@@ -71,6 +73,7 @@ class MemoryKernel final : public Kernel {
   absl::Status Start(ControlThread* control, KernelEvents events) override;
   void Stop() override {}
   absl::Status WatchNeighbours(uint32_t) override { return absl::OkStatus(); }
+  absl::Status WatchPathErrors(uint32_t) override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<KernelPort>> LeasePort(const wire::Endpoint& local, bool reuse,
                                                         bool deliver) override;
   absl::StatusOr<std::unique_ptr<KernelPort>> AdoptPort(int bound_socket, bool deliver) override;
