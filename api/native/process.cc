@@ -2,13 +2,18 @@
 
 #include "api/native/process.h"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/host_kernel.h"
 #include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_exit.h"
 #include "xtreme/engine/ring_group.h"
 #include "xtreme/engine/ring_lane.h"
 #include "xtreme/host/snapshot.h"
@@ -97,8 +102,40 @@ int Process::CloseRing(uint64_t handle) {
       rings_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
   if (ring == nullptr) return EBADF;
   SetFd(ring->fd(), 0);
+  reset_at_exit_.erase(NumberOf(handle));
   if (--open_rings_ == 0) engine_.reset();
   return 0;
+}
+
+void Process::ResetAtExit(uint64_t handle) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // Handlers run before those that were registered earlier: what the program makes from here on,
+  // its own rings among it, is gone by then.
+  if (pid_ == 0) std::atexit([] { The().AtExit(); });
+  pid_ = getpid();
+  reset_at_exit_.insert(NumberOf(handle));
+}
+
+void Process::AtExit() {
+  if (getpid() != pid_) return;
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // A thread that opens or closes one is not waited for.
+  const base::Nanoseconds patience(std::chrono::nanoseconds(kExitPatience).count());
+  std::vector<std::shared_ptr<const std::atomic<bool>>> asked;
+  for (const uint16_t number : reset_at_exit_) {
+    engine::Ring& ring = *rings_[number].load(std::memory_order_acquire);
+    if (ring.OwnedByThisThread()) {
+      engine::ResetPeers(ring, patience);
+    } else {
+      asked.push_back(engine::AskToResetPeers(ring, patience));
+    }
+  }
+  const auto end = std::chrono::steady_clock::now() + kExitPatience;
+  for (const auto& done : asked) {
+    while (!done->load(std::memory_order_acquire) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
 }
 
 uint64_t Process::OpenLane(engine::Ring* ring) {

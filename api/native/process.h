@@ -11,8 +11,11 @@
 #ifndef XTREME_API_NATIVE_PROCESS_H_
 #define XTREME_API_NATIVE_PROCESS_H_
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,6 +45,9 @@ class Process {
 
   // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open.
   absl::StatusOr<uint64_t> OpenRing(engine::RingOptions options);
+  // If the process ends by exit() while the ring is open, its peers are reset (ring_exit.h): at
+  // once where the thread that exits owns it, else by its owner, for which kExitPatience is waited.
+  void ResetAtExit(uint64_t handle);
   // 0, EBADF: no such ring, or EBUSY: it is in a group.
   int CloseRing(uint64_t handle);
 
@@ -75,6 +81,7 @@ class Process {
   Polled FindByFd(int fd) const;
 
  private:
+  static constexpr std::chrono::milliseconds kExitPatience{50};
   static constexpr size_t kPlaces = size_t{1} << 16;
   // The kernel's default fs.nr_open.
   static constexpr size_t kFds = size_t{1} << 20;
@@ -85,6 +92,7 @@ class Process {
   uint16_t NextFree(const std::array<std::atomic<T*>, kPlaces>& places, uint16_t* last);
   absl::StatusOr<std::shared_ptr<engine::Engine>> AcquireEngine();
   void SetFd(int fd, uint32_t value);
+  void AtExit();
 
   // Untouched pages of these cost nothing.
   std::array<std::atomic<engine::Ring*>, kPlaces> rings_{};
@@ -99,6 +107,8 @@ class Process {
   std::map<uint16_t, std::shared_ptr<engine::RingLane>> lane_owners_;
   std::map<uint16_t, std::vector<uint16_t>> rings_of_group_;
   std::set<uint16_t> grouped_rings_;
+  std::set<uint16_t> reset_at_exit_;
+  pid_t pid_ = 0;  // Of the process that asked for that: a child's exit is its own.
   uint32_t open_rings_ = 0;
   std::shared_ptr<engine::Engine> engine_;
 };

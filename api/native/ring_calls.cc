@@ -114,6 +114,7 @@ int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring) {
   if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
   const auto opened = Process::The().OpenRing(xtreme::api::EngineOptions(asked));
   if (!opened.ok()) return Fail(opened.status());
+  Process::The().ResetAtExit(*opened);
   ring->value = *opened;
   return 0;
 }

@@ -7,6 +7,19 @@
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
+namespace {
+
+// Nagle's algorithm (RFC 9293 section 3.7.4) as Minshall mended it, and Linux has it: what holds a
+// small segment back is a small one under way; a tail behind full ones leaves with them. Where all
+// are full the walk ends with a small one sent, at which the next walk ends.
+bool SmallIsUnderWay(const SegmentQueue& queue, uint32_t smss) {
+  for (const Segment* s = queue.last_sent(); s != nullptr; s = s->previous) {
+    if (s->length != 0 && s->length < smss) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void Pcb::Output(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
@@ -70,7 +83,7 @@ bool Pcb::MayWait(const Segment& segment, uint32_t length) const {
   if (length < segment.length) return length < max_snd_wnd_ / 2;
   if (segment.next != nullptr || segment.Has(Segment::kFin)) return false;
   if (Has(kCorked)) return true;
-  return options_->nagle && !queue_.all_acknowledged();  // RFC 9293 section 3.7.4
+  return options_->nagle && SmallIsUnderWay(queue_, smss_);
 }
 
 // The first `length` bytes of `segment`; null when that takes a segment and none is free.

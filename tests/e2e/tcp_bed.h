@@ -51,6 +51,8 @@ class TcpBed {
 
   // Where kernel sockets are to be made.
   net::Namespace& kernel() { return *kernel_; }
+  // Where the ring is.
+  net::Namespace& ring() { return *ring_; }
 
  private:
   std::unique_ptr<net::Namespace> kernel_;

@@ -198,6 +198,8 @@ class Tcp {
   void OnPathErrors(const PathErrors& batch, uint64_t lost);
   // The block of ports for connects.
   void OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback);
+  // Resets every peer, also of what was closed and has not ended. Only the end may follow.
+  void AbortAll();
   // Aborts what is open and hands over what the control thread must end. Posted frames may refer to
   // buffers: those go into `remains`. Nothing may be called afterwards.
   void Bury(RingRemains* remains);

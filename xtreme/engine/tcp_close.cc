@@ -153,16 +153,21 @@ void Tcp::OnBroken() {
   core_->attention = (core_->attention & ~kRoomWanted) | kTcpNews;
 }
 
-void Tcp::Bury(RingRemains* remains) {
+void Tcp::AbortAll() {
   if (stack_ == nullptr) return;
-  core_->device.pool->OnReturn(nullptr, nullptr);
-  sockets_->ForEach([&](TcpSocket& socket) {
+  sockets_->ForEach([this](TcpSocket& socket) {
     Silence(socket);
     CancelEarly(socket);
     if (socket.state == TcpSocket::State::kOpen) {
       stack_->Abort(*socket.connection, core_->clock.Now());
     }
   });
+}
+
+void Tcp::Bury(RingRemains* remains) {
+  if (stack_ == nullptr) return;
+  core_->device.pool->OnReturn(nullptr, nullptr);
+  AbortAll();
   for (TcpPort& port : ports_->single) remains->holdings.push_back(std::move(port.holdings));
   if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));
   // The device may still read what segments refer to; the stack gives its references back.

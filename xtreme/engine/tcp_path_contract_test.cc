@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ICMP errors do to connections of a ring, by name: from the kernel, and from frames.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stack/base/byte_order.h"
+#include "stack/wire/icmp.h"
+#include "stack/wire/ipv4.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/path_errors.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+constexpr size_t kIpAt = 14;
+constexpr size_t kTcpAt = kIpAt + 20;
+
+// `error` about a frame that `from` sent.
+ip::SocketError About(const std::vector<uint8_t>& frame, int error, uint16_t mtu = 0,
+                      bool hard = false) {
+  return {.error = error,
+          .hard = hard,
+          .mtu_bytes = mtu,
+          .protocol = wire::kIpProtocolTcp,
+          .source = {wire::Ipv4Address::Load(&frame[kIpAt + 12]), base::LoadBe16(&frame[kTcpAt])},
+          .destination = {wire::Ipv4Address::Load(&frame[kIpAt + 16]),
+                          base::LoadBe16(&frame[kTcpAt + 2])},
+          .sequence = base::LoadBe32(&frame[kTcpAt + 4])};
+}
+
+class TcpPathContractTest : public TcpPairTest {
+ protected:
+  static constexpr size_t kTooLong = 1000;
+
+  // From a to b only segments below kTooLong come through; the last of the others is kept.
+  void NarrowThePath() {
+    a->lose = [this](const std::vector<uint8_t>& frame) {
+      const bool too_long = TcpPayloadOf(frame) >= kTooLong;
+      if (too_long) lost_ = frame;
+      return too_long;
+    };
+  }
+  void Complain(const ip::SocketError& error) {
+    auto batch = std::make_shared<PathErrors>();
+    batch->errors = {error};
+    a->kernel->Complain(std::move(batch));
+  }
+
+  std::vector<uint8_t> lost_;
+};
+
+TEST_F(TcpPathContractTest, WhatWasTooLongForTheNextHopArrivesInShorterSegments) {
+  OpenConnection();
+  NarrowThePath();
+  const std::string bytes(1400, 'x');
+  EXPECT_EQ(a->Send(client, bytes), SendResult::kSent);
+  Run(1'000'000);
+  ASSERT_FALSE(lost_.empty());
+  EXPECT_EQ(b->Bytes(server), "");
+  Complain(About(lost_, EMSGSIZE, 900));
+  Run(2'000'000);  // Sooner than any timer.
+  EXPECT_EQ(b->Bytes(server), bytes);
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  EXPECT_EQ(report.mss, 900u - 20 - 32);
+  EXPECT_EQ(a->Counter("tcp", "icmp_believed"), 1u);
+}
+
+TEST_F(TcpPathContractTest, ARouterOnAWireWithoutAKernelIsBelievedToo) {
+  OpenConnection();
+  NarrowThePath();
+  const std::string bytes(1400, 'x');
+  a->Send(client, bytes);
+  Run(1'000'000);
+  ASSERT_FALSE(lost_.empty());
+  std::vector<uint8_t> frame(kTcpAt + 8 + 28);
+  std::copy_n(lost_.begin() + 6, 6, frame.begin());  // Back to its sender.
+  base::StoreBe16(&frame[12], 0x0800);
+  const wire::IcmpErrorRepr icmp{wire::IcmpType::kDestinationUnreachable,
+                                 wire::kIcmpFragmentationNeeded, 900};
+  const auto quoted = std::span(lost_).subspan(kIpAt, 28);
+  ASSERT_EQ(icmp.Emit(std::span(frame).subspan(kTcpAt), quoted), 36u);
+  const wire::Ipv4Repr ip{.source = wire::Ipv4Address(10, 0, 0, 254),
+                          .destination = kA,
+                          .protocol = wire::kIpProtocolIcmp,
+                          .payload_bytes = 36};
+  ip.Emit(std::span(frame).subspan(kIpAt));
+  a->queue().Inject(frame);
+  Run(2'000'000);
+  EXPECT_EQ(b->Bytes(server), bytes);
+  EXPECT_EQ(a->Counter("tcp", "icmp_believed"), 1u);
+}
+
+TEST_F(TcpPathContractTest, WhatIsNotOutstandingIsNotBelieved) {
+  OpenConnection();
+  NarrowThePath();
+  a->Send(client, std::string(1400, 'x'));
+  Run(1'000'000);
+  ASSERT_FALSE(lost_.empty());
+  ip::SocketError error = About(lost_, EMSGSIZE, 900);
+  error.sequence -= 1;
+  Complain(error);
+  error = About(lost_, EMSGSIZE, 900);
+  error.destination.port += 1;
+  Complain(error);
+  Run(2'000'000);
+  EXPECT_EQ(b->Bytes(server), "");
+  EXPECT_EQ(a->Counter("tcp", "icmp_not_outstanding"), 1u);
+  EXPECT_EQ(a->Counter("tcp", "icmp_no_connection"), 1u);
+}
+
+TEST_F(TcpPathContractTest, AHardErrorEndsAConnectAndASoftOneExplainsItsTimeOut) {
+  for (const bool hard : {true, false}) {
+    a.reset();
+    b.reset();
+    Open();
+    a->lose = [this](const std::vector<uint8_t>& frame) { return lost_ = frame, true; };
+    client = a->Connect({kB, kPort}, {.connect_timeout = base::Milliseconds(500)});
+    Run(1'000'000);
+    Complain(About(lost_, EHOSTUNREACH, 0, hard));
+    Run(1'000'000);
+    EXPECT_EQ(a->Of(Kind::kTerminated).size(), hard ? 1u : 0u);
+    Run(600'000'000, 5'000'000);
+    ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+    EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, EHOSTUNREACH);
+  }
+}
+
+TEST_F(TcpPathContractTest, AFloodThatARingDoesNotTakeIsCountedAndGone) {
+  OpenConnection();
+  auto batch = std::make_shared<PathErrors>();
+  batch->errors.resize(10);
+  batch->refusals.checksum = 3;
+  for (uint32_t i = 0; i < PathErrorsWay::kMostWaiting + 5; ++i) a->kernel->Complain(batch);
+  Run(1'000'000);
+  a->kernel->Complain(batch);
+  Run(1'000'000);
+  EXPECT_EQ(a->Counter("tcp", "icmp_no_connection"), (PathErrorsWay::kMostWaiting + 1) * 10u);
+  EXPECT_EQ(a->Counter("tcp", "icmp_lost"), 50u);
+  EXPECT_EQ(a->Counter("tcp", "icmp_checksum"), (PathErrorsWay::kMostWaiting + 1) * 3u);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
