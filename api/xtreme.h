@@ -252,7 +252,11 @@ XTREME_API int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring*
  * called before. */
 XTREME_API int xtreme_ring_start(xtreme_ring ring);
 /* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. -EBUSY: it is
- * in a group, which is to be closed first. */
+ * in a group, which is to be closed first.
+ * Of rings that are open when the process ends by exit(), or by returning from main(), the peers of
+ * connections are reset: at once where the thread that exits owns the ring, else by the owner's
+ * next poll or wait, for which 50 ms are waited in all. A child's exit after fork() is its own.
+ * _exit() and signals send nothing: the kernel resets a peer when it sends next. */
 XTREME_API int xtreme_ring_close(xtreme_ring ring);
 /*
  * Gives the ring new queues, after BROKEN or at any time; its sockets, memberships and prepared
@@ -422,6 +426,9 @@ XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
  * TERMINATED. Then in-order bytes come as PACKETs, PEER_CLOSED after the last of them, TERMINATED
  * last: 0 when both ends closed in order, else ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH,
  * ENETUNREACH, ECONNABORTED (xtreme_abort()) or what the operation said, with a sentence.
+ * What routers say by ICMP counts only if it quotes a byte that is outstanding: an MTU makes the
+ * segments shorter, a hard error ends a connect, any other is why a connection that times out says
+ * EHOSTUNREACH or so instead of ETIMEDOUT.
  * The window that the peer may fill is what is not in the application's hands: bytes are credited
  * when their buffers are released, or by xtreme_credit(). There is no recv() and no accept().
  */

@@ -2,9 +2,10 @@
 //
 // The report: every figure beside its peer's and its goal, as a table and as JSON lines.
 //
-//   bazel run -c opt //benchmarks:report -- --json=FILE [--quick]
+//   bazel run -c opt //benchmarks:report -- --json=FILE [--quick] [--parts=tcp]
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -26,12 +27,29 @@ struct Arguments {
   std::string json;
   bool quick = false;
   uint32_t operations = kCountedOperations;
+  std::vector<std::string> parts;  // Of kParts; none: all.
   std::vector<std::string> count;  // We are the program under valgrind.
 };
+
+struct Part {
+  const char* name;
+  std::vector<Row> (*rows)(const Measurement& measurement);
+};
+constexpr const char* kOperations = "operations";  // What is counted is theirs.
+constexpr Part kParts[] = {{"resources", ResourceRows},
+                           {kOperations, OperationRows},
+                           {"two_threads", TwoThreadRows},
+                           {"stepped", SteppedRows},
+                           {"tcp", TcpRows}};
+
+bool Wants(const Arguments& arguments, const char* part) {
+  return arguments.parts.empty() || std::ranges::count(arguments.parts, part) != 0;
+}
 
 Measurement StartMeasurement(const Arguments& arguments) {
   Measurement measurement{.quick = arguments.quick};
   if (arguments.quick) measurement.timing = {.batches = 3, .operations = 1'024};
+  if (!Wants(arguments, kOperations)) return measurement;
   // Where it fails, the row of its peer says so.
   if (!arguments.quick) FetchLwip().IgnoreError();
   const ScratchDirectory scratch;
@@ -44,8 +62,9 @@ Measurement StartMeasurement(const Arguments& arguments) {
 int Report(const Arguments& arguments) {
   const Measurement measurement = StartMeasurement(arguments);
   std::vector<Row> rows;
-  for (const auto part : {ResourceRows, OperationRows, TwoThreadRows, SteppedRows, TcpRows}) {
-    for (Row& row : part(measurement)) rows.push_back(std::move(row));
+  for (const Part& part : kParts) {
+    if (!Wants(arguments, part.name)) continue;
+    for (Row& row : part.rows(measurement)) rows.push_back(std::move(row));
   }
   std::cout << ToTable(rows);
   if (arguments.json.empty()) return 0;
@@ -62,6 +81,9 @@ int Main(int argc, char** argv) {
   app.add_option("--json", arguments.json, "write JSON lines to this file");
   app.add_flag("--quick", arguments.quick, "few iterations: shows that the report works");
   app.add_option("--operations", arguments.operations, "operations of each scenario to count");
+  app.add_option("--parts", arguments.parts, "only these: resources, operations, two_threads...")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"resources", "operations", "two_threads", "stepped", "tcp"}));
   app.add_option("--count", arguments.count, "run these scenarios for valgrind and end")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);

@@ -35,6 +35,7 @@ EXPECTED = {
     ("tcp_bulk", "instructions"): (200, 10000),
     ("tcp_send_small", "instructions"): (100, 5000),
     ("tcp_fire", "instructions"): (20, 5000),
+    ("tick_to_order", "instructions"): (100, 5000),
     ("tcp_rx_one", "instructions"): (100, 5000),
     ("tcp_open_close", "instructions"): (2000, 50000),
     ("tcp_pingpong", "ns"): (10, 1e6),

@@ -17,6 +17,7 @@
 #include "benchmarks/ring_scenarios.h"
 #include "benchmarks/scenario.h"
 #include "benchmarks/tcp_scenarios.h"
+#include "benchmarks/tick_scenario.h"
 #include "benchmarks/verbs_scenarios.h"
 
 namespace xtreme::benchmarks {
@@ -79,6 +80,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"tcp_bulk/kernel", kMany, KernelTcpBulk},
       {"tcp_send_small", kConnections, TcpSendSmall},
       {"tcp_fire", kConnections, TcpFire},
+      {"tick_to_order", kConnections, TickToOrder},
       {"tcp_rx_one", kConnections, TcpReceiveOne},
       {"tcp_open_close", kConnections, TcpOpenClose},
       {"tcp_open_close/lwip", kConnections, LwipTcpOpenClose},
