@@ -144,12 +144,10 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
 
 void Pcb::GrowWindow(const Progress& progress, base::Nanoseconds now) {
   if (progress.acked == 0) return;
-  // In slow start half a window in use is enough: the next round trip doubles it.
-  const uint32_t used = progress.outstanding_before * (congestion_.InSlowStart() ? 2 : 1);
   congestion_.OnAck({.acked = progress.acked,
                      .now = now,
                      .srtt = rtt_.srtt(),
-                     .window_limited = used + smss_ > congestion_.cwnd()});
+                     .window_limited = IsWindowLimited(progress.outstanding_before)});
 }
 
 // RFC 9293 section 3.10.7.4, fifth check: what the acknowledgement of our FIN ends.

@@ -41,8 +41,13 @@ class Connection : public Pcb, private base::Timer {
   // Beside the bits of Pcb::Event, in `news_`.
   static constexpr uint8_t kAccepted = 1 << 5;
 
-  FlowKey key_;
+  // Its timer fires in time.
+  [[gnu::always_inline]] bool IsWatched() const {
+    return armed() && deadline <= NextDeadline();
+  }
+
   wire::TcpTemplate headers_;
+  FlowKey key_;  // From here to news_ lies what may be read behind the headers.
   Listener* listener_ = nullptr;
   base::ListHook news_hook_;
   base::ListHook blocked_hook_;

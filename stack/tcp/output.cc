@@ -185,16 +185,6 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
   return outgoing.segment == nullptr || outgoing.segment->length + more <= smss_;
 }
 
-// --- The window that is offered ---
-
-// Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
-// know at once.
-bool Pcb::WindowGrewEnough(uint32_t owed) const {
-  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
-  return FreeWindow(owed) >= offered + step;
-}
-
 // TX_SPACE: once after a refused send, when its length would be taken.
 void Pcb::OfferSendSpace() {
   const bool fits = Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent

@@ -200,24 +200,11 @@ SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
   return queue_.first_unsent() == nullptr ? SendResult::kSent : SendResult::kQueued;
 }
 
-void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
-  // Nothing is known of the path any more: RFC 5681 section 4.1.
-  if (now - progress_at_ > rtt_.rto()) congestion_.RestartAfterIdle();
-  progress_at_ = now;
-}
-
 void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
   owed_credit_ -= std::min(bytes, owed_credit_);
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
   if (receiving && WindowGrewEnough(owed_credit_)) SendAck(now);
-}
-
-bool Pcb::CreditQuietly(uint32_t bytes) {
-  const uint32_t owed = owed_credit_ - std::min(bytes, owed_credit_);
-  if (WindowGrewEnough(owed)) return false;
-  owed_credit_ = owed;
-  return true;
 }
 
 void Pcb::Shutdown(base::Nanoseconds now) {
@@ -261,8 +248,8 @@ void Pcb::Terminate(int status) {
   Set(kEnded);
   state_ = State::kClosed;
   status_ = static_cast<int16_t>(status);
-  retransmit_deadline_ = ack_deadline_ = idle_deadline_ = close_deadline_ = base::kNever;
-  timer_ = Timer::kNone;
+  SetSender(Timer::kNone, base::kNever);
+  ack_deadline_ = idle_deadline_ = close_deadline_ = base::kNever;
   reassembler_.Clear();
   queue_.Cancel([&](const Segment& segment) {
     if (segment.Has(Segment::kWantDone) && segment.posted == 0) {

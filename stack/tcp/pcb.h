@@ -6,8 +6,8 @@
 // whenever a segment leaves; the right edge of the receive window never moves back; every byte is
 // delivered once and in order; TERMINATED is the last event, comes once, and nothing is emitted
 // after it. The window that is offered is what the application does not owe credit for.
-// Files: pcb.cc (calls of the user), arrival.cc and its short way expected.cc, acknowledgement.cc,
-// output.cc, timers.cc.
+// Files: pcb.cc (calls of the user) and its short way fire.h, arrival.cc and its short way
+// expected.h, acknowledgement.cc, output.cc, timers.cc.
 // Units: bytes, nanoseconds. One thread.
 #ifndef XTREME_STACK_TCP_PCB_H_
 #define XTREME_STACK_TCP_PCB_H_
@@ -145,14 +145,15 @@ class Pcb {
   // How many bytes Send would take without refusing.
   uint32_t SendRoom() const;
 
-  // --- Sending a segment whose frame stands ready (fire.cc) ---
+  // --- Sending a segment that the caller posts (fire.h, inlined) ---
 
   // Whether `bytes` may leave now as one segment with no option but timestamps: nothing is queued
-  // ahead, both windows and the pool of segments have room, no loss is being repaired. If so,
-  // `outgoing` gets what its header says now. Changes nothing.
-  bool MayFire(uint32_t bytes, base::Nanoseconds now, Outgoing* outgoing) const;
+  // ahead, both windows and the pool of segments have room, no loss is being repaired, nobody waits
+  // to send; and, unless `now_or_fail`, Nagle's algorithm does not keep it. If so, `outgoing` gets
+  // what its header says now. Changes nothing.
+  bool MayFire(uint32_t bytes, bool now_or_fail, base::Nanoseconds now, Outgoing* outgoing) const;
   // It left so. `payload`, as long as asked, is kept until it is acknowledged; its reference is
-  // taken. `posts_reference`: as in SegmentQueue::MarkSent.
+  // taken. `posts_reference`: as in SegmentQueue::MarkSent. What Send would come to.
   Segment& Fired(const Outgoing& outgoing, const SegmentQueue::Payload& payload,
                  bool posts_reference, base::Nanoseconds now);
 
@@ -185,6 +186,13 @@ class Pcb {
   // `segment.payload_bytes`; null when there are none. `stamp` is handed on with the bytes.
   void Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
               base::Nanoseconds now);
+  // The same in steps, inlined (expected.h), of a segment that is expected: whether it is; all but
+  // its payload; its payload, unless it has none, which the caller took; and what is due then.
+  // `quietly`: and nobody need be told anything else, so the sink is not called but to transmit.
+  bool IsExpected(const wire::TcpSegment& segment, bool quietly) const;
+  void TakeExpected(const wire::TcpSegment& segment, base::Nanoseconds now);
+  void TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now);
+  void AfterExpected(base::Nanoseconds now);
   // `now` is at or after NextDeadline().
   void OnTimer(base::Nanoseconds now);
   // After the sink refused: it has room again.
@@ -297,11 +305,11 @@ class Pcb {
     return soft_error_ != 0 && soft_error_at_ == queue_.una() ? soft_error_ : ETIMEDOUT;
   }
 
-  // expected.cc
-  bool IsExpected(const wire::TcpSegment& segment) const;
+  // expected.cc, expected.h
   bool ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
                         base::Nanoseconds now);
   void TakeExpectedAck(Seq ack, base::Nanoseconds now);
+  bool IsWindowLimited(uint32_t outstanding_before) const;
 
   // arrival.cc
   void ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now);
@@ -358,8 +366,13 @@ class Pcb {
   void OfferSendSpace();
 
   // timers.cc
-  void SetSender(Timer timer, base::Nanoseconds deadline);
+  void SetSender(Timer timer, base::Nanoseconds deadline) {
+    timer_ = timer;
+    retransmit_deadline_ = deadline;
+  }
   void ArmSender(base::Nanoseconds now);
+  void ArmOutstanding();
+  void ArmFirst(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
   base::Nanoseconds Capped(base::Nanoseconds deadline) const;
   bool GaveUp(base::Nanoseconds now) const;
@@ -457,9 +470,24 @@ inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
   return options_->receive_window > owed ? options_->receive_window - owed : 0;
 }
 
+// Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
+// know at once.
+inline bool Pcb::WindowGrewEnough(uint32_t owed) const {
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
+  return FreeWindow(owed) >= offered + step;
+}
+
+inline bool Pcb::CreditQuietly(uint32_t bytes) {
+  const uint32_t owed = owed_credit_ - std::min(bytes, owed_credit_);
+  if (WindowGrewEnough(owed)) return false;
+  owed_credit_ = owed;
+  return true;
+}
+
 // The window field. Its right edge never moves back, and moves on in steps worth a segment: the
 // receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
-inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
+[[gnu::always_inline]] inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
   const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
   const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;
@@ -470,8 +498,21 @@ inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
   return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
 }
 
+// In slow start half a window in use is enough: the next round trip doubles it.
+inline bool Pcb::IsWindowLimited(uint32_t outstanding_before) const {
+  const uint32_t used = outstanding_before << (congestion_.InSlowStart() ? 1 : 0);
+  return used + smss_ > congestion_.cwnd();
+}
+
+// All that was sent is acknowledged, and now more is.
+[[gnu::always_inline]] inline void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
+  // Nothing is known of the path any more: RFC 5681 section 4.1.
+  if (now - progress_at_ > rtt_.rto()) congestion_.RestartAfterIdle();
+  progress_at_ = now;
+}
+
 // A segment left: what it says of this end the peer will know.
-inline void Pcb::OnOffered(const Outgoing& outgoing) {
+[[gnu::always_inline]] inline void Pcb::OnOffered(const Outgoing& outgoing) {
   const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
   const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
   rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "stack/base/time.h"
 
@@ -52,7 +53,16 @@ class RttEstimator {
   // A round trip was measured. `expected_samples` is how many samples a round trip gives, so that
   // many of them weigh as much as one: FlightSize / (2 x SMSS), at least 1 (RFC 7323 appendix G).
   // Ends backing off.
-  void Sample(base::Nanoseconds rtt, uint32_t expected_samples = 1);
+  [[gnu::always_inline]] void Sample(base::Nanoseconds rtt, uint32_t expected_samples = 1) {
+    if (expected_samples > 1 || !has_sample()) [[unlikely]] {
+      return SampleOtherwise(rtt, expected_samples);
+    }
+    // The usual case without a division. (2.3): alpha is 1/8, beta 1/4.
+    const int64_t sample = Bounded(rtt);
+    rttvar_ += (std::abs(srtt_ - sample) - rttvar_) >> 2;
+    srtt_ += (sample - srtt_) >> 3;
+    SetRto();
+  }
 
   // The timer expired: the next RTO is twice this one. RFC 6298 (5.5).
   void BackOff() { backoff_ += rto_ << backoff_ < options_->max_rto.count(); }
@@ -80,6 +90,18 @@ class RttEstimator {
 
  private:
   static constexpr int kFractionBits = 8;
+
+  void SampleOtherwise(base::Nanoseconds rtt, uint32_t expected_samples);
+  // A round trip of nothing is one below the clock's resolution. A day bounds what is shifted.
+  static int64_t Bounded(base::Nanoseconds rtt) {
+    return std::clamp<int64_t>(rtt.count(), 1, base::Seconds(86'400).count()) << kFractionBits;
+  }
+  void SetRto() {
+    const int64_t deviation =
+        std::max(options_->granularity.count(), rttvar_ * 4 >> kFractionBits);
+    rto_ = Clamp((srtt_ >> kFractionBits) + deviation);
+    backoff_ = 0;
+  }
 
   int64_t Clamp(int64_t rto) const {
     return std::clamp(rto, options_->min_rto.count(), options_->max_rto.count());

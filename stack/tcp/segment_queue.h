@@ -78,6 +78,13 @@ class SegmentPool {
     --free_count_;
     return segment;
   }
+  // The same where one is known to be free.
+  Segment& Take() {
+    Segment& segment = *free_;
+    free_ = segment.next;
+    --free_count_;
+    return segment;
+  }
   void Release(Segment* segment) {
     segment->next = free_;
     free_ = segment;
@@ -160,6 +167,31 @@ class SegmentQueue {
     return segment;
   }
 
+  // Append and MarkSent in one, of a segment that was sent at `now`: nothing is unsent, and the
+  // pool is not empty.
+  [[gnu::always_inline]] Segment& AppendSent(const Payload& payload, bool posts_reference,
+                                             base::Nanoseconds now) {
+    Segment& segment = pool_->Take();
+    segment.next = nullptr;
+    segment.previous = last_;
+    segment.bytes = payload.bytes;
+    segment.buffer = payload.buffer;
+    segment.cookie = payload.cookie;
+    segment.sent_at = now;
+    segment.sequence = end_;
+    segment.length = payload.length;
+    segment.memory_key = payload.memory_key;
+    segment.flags = payload.flags;
+    segment.posted = posts_reference;
+    segment.transmissions = 1;
+    (last_ != nullptr ? last_->next : first_) = &segment;
+    last_ = &segment;
+    const uint32_t bytes = segment.SequenceLength();
+    flight_.outstanding += bytes;
+    end_ += bytes;
+    return segment;
+  }
+
   // Copies as many of `bytes` as fit behind the payload of the last segment, if that is unsent, not
   // longer than `max_length` afterwards, in a buffer of the queue's alone, and without cookie or
   // FIN. Returns how many: 0 is a usual answer.
@@ -205,7 +237,7 @@ class SegmentQueue {
   // those with kWantDone and `posted` 0 are due TX_DONE, others wait for OnWqeCompleted. A segment
   // that is acknowledged in part is cut exactly.
   template <typename Acked>
-  void Acknowledge(Seq una, Acked&& acked) {
+  [[gnu::always_inline]] void Acknowledge(Seq una, Acked&& acked) {
     Segment* segment = first_;
     // `first_unsent_` ends the walk even if the peer is believed too much.
     while (segment != first_unsent_) {

@@ -20,18 +20,6 @@ static_assert(OutgoingFrame::kMaxHeadersBytes == wire::TcpTemplate::kMaxHeadersB
 
 namespace {
 
-// Back from the headers that it is in.
-LinkPath PathOf(const wire::TcpTemplate& headers) {
-  const uint8_t* const frame = headers.data();
-  const uint8_t* const ip = frame + headers.ip_offset();
-  LinkPath path{.local = wire::MacAddress::Load(frame + wire::MacAddress::kBytes),
-                .peer = wire::MacAddress::Load(frame),
-                .tos = ip[1],
-                .ttl = ip[8]};
-  if (headers.ip_offset() != wire::kEthernetHeaderBytes) path.vlan_tci = base::LoadBe16(frame + 14);
-  return path;
-}
-
 LinkPath PathOf(const SynRecord& record) {
   LinkPath path{.local = record.local_mac, .peer = record.peer_mac};
   if (record.key.vlan_id() != 0) path.vlan_tci = record.key.vlan_id();
@@ -186,7 +174,7 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
   // Both SYNs had timestamps, so every header has from now on, or one of them had not.
   wire::TcpTemplate& headers = connection.headers_;
   if (outgoing.options == nullptr && outgoing.has_timestamps != headers.timestamps()) [[unlikely]] {
-    SetHeaders(connection, PathOf(headers), outgoing.has_timestamps);
+    headers.UseTimestamps(outgoing.has_timestamps);
   }
   const Taken taken =
       device_->Transmit({.connection = &connection, .headers = &headers, .outgoing = &outgoing});
@@ -354,10 +342,10 @@ void Stack::OnTimers(base::Nanoseconds now) {
 // The timer is moved when it has to fire earlier; that it may fire later is seen when it fires, for
 // most deadlines move with every segment.
 void Stack::Schedule(Connection& connection) {
-  if (!connection.attached_) return;
+  if (!connection.attached_ || connection.IsWatched()) return;
   const base::Nanoseconds deadline = connection.Pcb::NextDeadline();
   base::Timer& timer = connection;
-  if (deadline == base::kNever || (timer.armed() && timer.deadline <= deadline)) return;
+  if (deadline == base::kNever) return;
   tables_->wheel.Arm(&timer, base::Later(deadline, now_ + base::Nanoseconds(1)));
 }
 

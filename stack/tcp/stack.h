@@ -212,16 +212,22 @@ class Stack final : private Sink {
   // are `send`'s.
   SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                          const Send& send, base::Nanoseconds now);
-  // The same in two steps, for a frame that was built ahead from the connection's headers: whether
-  // `bytes` may leave now as one segment, and what its header says then; and that it did. Between
-  // them nothing else may be called. What may not leave so may still be sent by SendCopy.
+  // The same in steps, inlined (fire.h), for who posts the frame himself: whether `bytes` may leave
+  // now as one segment, and what its header says then; the headers that say so, unless they were
+  // copied ahead; and that it left (`posts_reference`: as in SegmentQueue::MarkSent). Between them
+  // nothing else may be called. What may not leave so
+  // may still be sent by SendCopy.
   bool MayFire(const Connection& connection, uint32_t bytes, const Send& send,
                base::Nanoseconds now, Outgoing* outgoing) const;
+  // Right until the next call about the connection; of its data() 128 bytes are readable.
+  const wire::TcpTemplate& Headers(Connection& connection, const Outgoing& outgoing,
+                                   uint32_t payload_bytes);
   Segment& Fired(Connection& connection, const Outgoing& outgoing,
-                 const SegmentQueue::Payload& payload, const Send& send, base::Nanoseconds now);
+                 const SegmentQueue::Payload& payload, const Send& send, bool posts_reference,
+                 base::Nanoseconds now);
   void Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now);
-  // The same if the peer need not be told at once, from inside any other call too. False: Credit is
-  // due.
+  // The same if the peer need not be told at once, from inside any other call too (inlined:
+  // take_expected.h). False: Credit is due.
   bool CreditQuietly(Connection& connection, uint32_t bytes);
   void Shutdown(Connection& connection, base::Nanoseconds now);
   // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come.
@@ -250,6 +256,12 @@ class Stack final : private Sink {
   // TakeEvent had nothing to tell before.
   bool Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
              base::Nanoseconds now, Event* first);
+  // The same in two steps, inlined (take_expected.h), for who makes the completion himself: the
+  // connection that expects just this segment and would tell nothing but its payload, else null;
+  // and that it has it. The buffer, and what is in it, stays the caller's.
+  Connection* FindExpecting(const wire::TcpFrame& frame) const;
+  void TakeExpected(Connection& connection, const wire::TcpSegment& segment,
+                    base::Nanoseconds now);
   // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
   // follow.
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);

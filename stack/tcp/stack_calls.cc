@@ -81,33 +81,10 @@ SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payloa
   return After(connection, send, connection.Pcb::Send(payload, OptionsOf(send), now));
 }
 
-bool Stack::MayFire(const Connection& connection, uint32_t bytes, const Send& send,
-                    base::Nanoseconds now, Outgoing* outgoing) const {
-  return MayPromiseDone(send) && connection.Pcb::MayFire(bytes, now, outgoing);
-}
-
-Segment& Stack::Fired(Connection& connection, const Outgoing& outgoing,
-                      const SegmentQueue::Payload& payload, const Send& send,
-                      base::Nanoseconds now) {
-  now_ = now;
-  const Pcb::SendOptions options = OptionsOf(send);
-  SegmentQueue::Payload kept = payload;
-  kept.flags = static_cast<uint16_t>(options.flags | Segment::kPush);
-  kept.cookie = send.cookie;
-  tables_->dones_promised += send.want_done;
-  Segment& segment = connection.Pcb::Fired(outgoing, kept, send.want_wire, now);
-  Schedule(connection);
-  return segment;
-}
-
 void Stack::Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now) {
   now_ = now;
   connection.Pcb::Credit(bytes, now);
   Schedule(connection);
-}
-
-bool Stack::CreditQuietly(Connection& connection, uint32_t bytes) {
-  return connection.Pcb::CreditQuietly(bytes);
 }
 
 void Stack::Shutdown(Connection& connection, base::Nanoseconds now) {

@@ -57,9 +57,8 @@ SynRecord* SynQueue::NextDue(base::Nanoseconds now) {
   return nullptr;
 }
 
-base::Nanoseconds SynQueue::NextDeadline() {
+base::Nanoseconds SynQueue::EarliestDeadline() {
   base::Nanoseconds next = base::kNever;
-  if (size() == 0) [[likely]] return next;
   for (List& list : waiting_) {
     if (!list.empty()) next = base::Earlier(next, list.front().deadline);
   }

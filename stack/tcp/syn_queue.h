@@ -107,7 +107,9 @@ class SynQueue {
       resend(*record);
     }
   }
-  base::Nanoseconds NextDeadline();
+  base::Nanoseconds NextDeadline() {
+    return size() == 0 ? base::kNever : EarliestDeadline();
+  }
 
   // Removes those of which `leaves(const SynRecord&)` says so: their listener closed. Slow path.
   template <typename Leaves>
@@ -130,6 +132,7 @@ class SynQueue {
   using List = base::IntrusiveList<SynRecord, &SynRecord::hook>;
 
   static bool in_use(const SynRecord& record) { return record.deadline != base::kNever; }
+  base::Nanoseconds EarliestDeadline();  // Of some.
   SynRecord* NextDue(base::Nanoseconds now);
   void Schedule(SynRecord& record, base::Nanoseconds now);
 

@@ -90,8 +90,4 @@ void TimeWait::Expire(base::Nanoseconds now) {
   }
 }
 
-base::Nanoseconds TimeWait::NextDeadline() {
-  return by_age_.empty() ? base::kNever : by_age_.front().deadline;
-}
-
 }  // namespace xtreme::tcp

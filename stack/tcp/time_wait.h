@@ -103,7 +103,9 @@ class TimeWait {
   void Remove(TimeWaitRecord& record);
   // Removes those whose time is over.
   void Expire(base::Nanoseconds now);
-  base::Nanoseconds NextDeadline();
+  base::Nanoseconds NextDeadline() {
+    return by_age_.empty() ? base::kNever : by_age_.front().deadline;
+  }
 
   size_t size() const { return by_key_.size(); }
   const TimeWaitCounters& counters() const { return counters_; }

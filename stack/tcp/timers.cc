@@ -22,15 +22,14 @@ void Pcb::OnTimer(base::Nanoseconds now) {
 
 // --- The sender's timer: one of four at a time ---
 
-void Pcb::SetSender(Timer timer, base::Nanoseconds deadline) {
-  timer_ = timer;
-  retransmit_deadline_ = deadline;
-}
-
 void Pcb::ArmSender(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
   if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);
   if (queue_.all_acknowledged()) return ArmPersist(now);
+  ArmOutstanding();
+}
+
+void Pcb::ArmOutstanding() {
   const base::Nanoseconds expiry = Capped(base::DeadlineAfter(rto_base_, rtt_.rto()));
   if (reorder_deadline_ < expiry) return SetSender(Timer::kReorder, reorder_deadline_);
   if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery())) {

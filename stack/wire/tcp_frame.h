@@ -2,10 +2,11 @@
 //
 // The receive path of TCP: from a received frame to the segment in it, in one pass.
 //
-// `ParseTcpFrame` answers the plain frame (no VLAN, no IP options, no fragment, checksums verified
-// by the NIC, no TCP options or timestamps only) inline; every other goes to `ParseTcpFrameInFull`,
-// which decides exactly as the one-header views do and which the plain case must agree with.
-// Nothing past `length_bytes` is read. Offsets and lengths in bytes, numbers in host order.
+// `ParsePlainTcpFrame` answers the plain frame (no VLAN, no IP options, no fragment, checksums
+// verified by the NIC, no TCP options or timestamps only) inline; every other goes to
+// `ParseTcpFrameInFull`, which decides exactly as the one-header views do and which the plain case
+// must agree with. Nothing past `length_bytes` is read. Offsets and lengths in bytes, numbers in
+// host order.
 #ifndef XTREME_STACK_WIRE_TCP_FRAME_H_
 #define XTREME_STACK_WIRE_TCP_FRAME_H_
 
@@ -84,20 +85,21 @@ inline bool LooksLikeTcp(const uint8_t* frame, size_t length_bytes) {
 FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  TcpFrame* tcp);
 
-// The same, and fast for the plain frame.
-inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uint8_t verified,
-                                  TcpFrame* tcp) {
+// The same of a plain frame whose checksums are all verified; false: it is another, and `tcp` means
+// nothing.
+[[gnu::always_inline]] inline bool ParsePlainTcpFrame(const uint8_t* frame, size_t length_bytes,
+                                                      TcpFrame* tcp) {
   constexpr size_t kTcpOffset = kEthernetHeaderBytes + kIpv4MinHeaderBytes;
   constexpr size_t kHeadersBytes = kTcpOffset + kTcpMinHeaderBytes;
   const uint8_t* const ip = frame + kEthernetHeaderBytes;
   const uint8_t* const header = frame + kTcpOffset;
-  if (length_bytes < kHeadersBytes || verified != kAllChecksumsVerified ||
+  if (length_bytes < kHeadersBytes ||
       base::LoadNative<uint16_t>(frame + 12) != base::HostToBigEndian(kEtherTypeIpv4) ||
       ip[0] != 0x45 || ip[9] != kIpProtocolTcp ||
       (base::LoadNative<uint16_t>(ip + 6) &
        base::HostToBigEndian<uint16_t>(kIpv4MoreFragments | kIpv4FragmentOffsetMask)) != 0)
       [[unlikely]] {
-    return ParseTcpFrameInFull(frame, length_bytes, verified, tcp);
+    return false;
   }
   const size_t total_bytes = base::LoadBe16(ip + 2);
   const size_t option_bytes = size_t{4} * (header[12] >> 4) - kTcpMinHeaderBytes;
@@ -106,7 +108,7 @@ inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uin
       (option_bytes != 0 && option_bytes != kTcpTimestampsBytes) ||
       total_bytes < kIpv4MinHeaderBytes + kTcpMinHeaderBytes + option_bytes ||
       (option_bytes != 0 && !BeginsWithTimestamps(header + kTcpMinHeaderBytes))) [[unlikely]] {
-    return ParseTcpFrameInFull(frame, length_bytes, verified, tcp);
+    return false;
   }
   const uint64_t addresses = base::LoadBe64(ip + 12);
   const uint32_t ports = base::LoadBe32(header);
@@ -132,7 +134,16 @@ inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uin
   tcp->payload_offset = static_cast<uint8_t>(kHeadersBytes + option_bytes);
   tcp->ip_offset = kEthernetHeaderBytes;
   tcp->vlan_tci = UdpFrame::kNoVlan;
-  return FrameVerdict::kTcp;
+  return true;
+}
+
+// The same, and fast for the plain frame.
+inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uint8_t verified,
+                                  TcpFrame* tcp) {
+  if (verified == kAllChecksumsVerified && ParsePlainTcpFrame(frame, length_bytes, tcp)) {
+    return FrameVerdict::kTcp;
+  }
+  return ParseTcpFrameInFull(frame, length_bytes, verified, tcp);
 }
 
 }  // namespace xtreme::wire

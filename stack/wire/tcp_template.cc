@@ -3,31 +3,38 @@
 
 namespace xtreme::wire {
 
+// By hand: a Repr would compute the checksums, too, which are of no use.
 TcpTemplate::TcpTemplate(const Fields& fields) {
-  TcpRepr tcp{.source_port = fields.source.port,
-              .destination_port = fields.destination.port,
-              .flags = kTcpAck};
-  if (fields.timestamps) tcp.options.timestamps = TcpTimestamps{};
   const EthernetRepr ethernet{.destination = fields.destination_mac,
                               .source = fields.source_mac,
                               .vlan = fields.vlan,
                               .ether_type = kEtherTypeIpv4};
+  const size_t ip_offset = ethernet.Emit(bytes_);
+  uint8_t* const ip = &bytes_[ip_offset];
+  ip[0] = 0x45;
+  ip[1] = fields.tos;
   // What may not be fragmented needs no identification: RFC 6864 section 4.1. And path MTU
   // discovery needs the bit: RFC 1191 section 3.
-  const Ipv4Repr ip{.source = fields.source.address,
-                    .destination = fields.destination.address,
-                    .protocol = kIpProtocolTcp,
-                    .ttl = fields.ttl,
-                    .tos = fields.tos,
-                    .dont_fragment = true,
-                    .payload_bytes = static_cast<uint16_t>(tcp.header_bytes())};
-  const std::span<uint8_t> bytes(bytes_);
-  const size_t ip_offset = ethernet.Emit(bytes);
-  tcp_offset_ = static_cast<uint8_t>(ip_offset + ip.Emit(bytes.subspan(ip_offset)));
-  header_bytes_ = static_cast<uint8_t>(
-      tcp_offset_ + tcp.Emit(bytes.subspan(tcp_offset_), ip.source, ip.destination, {}));
-  base::StoreBe16(&bytes_[ip_offset + 10], 0);
-  base::StoreBe16(&bytes_[tcp_offset_ + 16], 0);
+  base::StoreBe16(ip + 6, kIpv4DontFragment);
+  ip[8] = fields.ttl;
+  ip[9] = kIpProtocolTcp;
+  fields.source.address.Store(ip + 12);
+  fields.destination.address.Store(ip + 16);
+  tcp_offset_ = static_cast<uint8_t>(ip_offset + kIpv4MinHeaderBytes);
+  uint8_t* const tcp = &bytes_[tcp_offset_];
+  base::StoreBe16(tcp, fields.source.port);
+  base::StoreBe16(tcp + 2, fields.destination.port);
+  tcp[13] = kTcpAck;
+  UseTimestamps(fields.timestamps);
+}
+
+void TcpTemplate::UseTimestamps(bool in_use) {
+  uint8_t* const tcp = &bytes_[tcp_offset_];
+  const size_t tcp_bytes = kTcpMinHeaderBytes + (in_use ? kTcpTimestampsBytes : 0);
+  if (in_use) EmitTimestamps(tcp + kTcpMinHeaderBytes, {});
+  tcp[12] = static_cast<uint8_t>(tcp_bytes / 4 << 4);
+  header_bytes_ = static_cast<uint8_t>(tcp_offset_ + tcp_bytes);
+  PatchLengths(bytes_.data(), 0);
 }
 
 void TcpTemplate::FillChecksums(uint8_t* headers, std::span<const uint8_t> payload) const {

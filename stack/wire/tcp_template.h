@@ -4,10 +4,11 @@
 // TCP with timestamps when both sides use them. A send copies them and patches there what differs
 // from segment to segment.
 //
-// The invariant: the first `header_bytes()` bytes are the headers of a segment without payload, its
-// flags ACK, its checksum fields 0. Checksum fields stay 0 where the NIC computes; `FillChecksums`
-// computes where it does not. The patches take a copy of the headers, so one template serves any
-// number of sends under way. Numbers in host order. RFC 9293 section 3.1, RFC 7323 appendix A.
+// The invariant: the first `header_bytes()` bytes are the headers of a segment, at first of one
+// without payload, its flags ACK. Checksum fields stay 0 where the NIC computes; `FillChecksums`
+// computes where it does not. What differs from segment to segment stands there as it was set last:
+// whoever copies the headers patches all of it. Numbers in host order. RFC 9293 section 3.1, RFC
+// 7323 appendix A.
 #ifndef XTREME_STACK_WIRE_TCP_TEMPLATE_H_
 #define XTREME_STACK_WIRE_TCP_TEMPLATE_H_
 
@@ -61,6 +62,9 @@ class TcpTemplate {
   // The next hop's address became known or changed.
   void SetDestinationMac(MacAddress mac) { mac.Store(&bytes_[0]); }
 
+  // Whether they have timestamps from now on: what both SYNs had became known.
+  void UseTimestamps(bool in_use);
+
   // What differs from segment to segment of one connection.
   struct Segment {
     uint32_t sequence = 0;
@@ -81,6 +85,15 @@ class TcpTemplate {
     uint8_t* const at = headers + tcp_offset_ + kTcpMinHeaderBytes + 4;
     base::StoreBe32(at, timestamps.value);
     base::StoreBe32(at + 4, timestamps.echo);
+  }
+
+  // The same in the template itself, for who sends from data() and finds no need of a copy.
+  [[gnu::always_inline]] void SetSegment(const Segment& segment, size_t payload_bytes) {
+    PatchSegment(bytes_.data(), segment);
+    PatchLengths(bytes_.data(), payload_bytes);
+  }
+  [[gnu::always_inline]] void SetTimestamps(const TcpTimestamps& timestamps) {
+    PatchTimestamps(bytes_.data(), timestamps);
   }
 
   // Replaces the options, timestamps included, and the data offset. `headers` has room for

@@ -77,6 +77,28 @@ TEST(TcpTemplate, PatchesTouchTheirFieldsInTheCopyAndNothingElse) {
   EXPECT_EQ(HeadersOf(full), before);
 }
 
+TEST(TcpTemplate, TimestampsMayComeIntoUseLater) {
+  TcpTemplate headers(Fields(false, false));
+  headers.UseTimestamps(true);
+  EXPECT_TRUE(headers.timestamps());
+  EXPECT_EQ(HeadersOf(headers), HeadersOf(TcpTemplate(Fields(true, false))));
+  headers.UseTimestamps(false);
+  EXPECT_EQ(HeadersOf(headers), HeadersOf(TcpTemplate(Fields(false, false))));
+}
+
+TEST(TcpTemplate, ASegmentSetInPlaceIsTheOnePatchedInACopy) {
+  TcpTemplate headers(Fields(true, true));
+  auto copy = HeadersOf(headers);
+  const TcpTemplate::Segment segment{
+      .sequence = 1, .acknowledgement = 2, .window = 3, .flags = kTcpAck | kTcpPsh};
+  headers.PatchSegment(copy.data(), segment);
+  headers.PatchTimestamps(copy.data(), {4, 5});
+  headers.PatchLengths(copy.data(), 64);
+  headers.SetSegment(segment, 64);
+  headers.SetTimestamps({4, 5});
+  EXPECT_EQ(HeadersOf(headers), copy);
+}
+
 TEST(TcpTemplate, TheNextHopMayChange) {
   TcpTemplate headers(Fields(false, false));
   headers.SetDestinationMac(MacAddress({2, 2, 2, 2, 2, 2}));

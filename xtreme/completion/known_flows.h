@@ -35,8 +35,32 @@ class KnownFlows {
     if (*changes_ != followed_) [[unlikely]] Forget();
   }
   void Forget();
-  // Whether any flow is known.
-  bool any() const { return any_; }
+  // Whether any flow is known, or somebody knows others.
+  bool any() const { return any_ || others_.take != nullptr; }
+
+  // What came of a frame.
+  enum class Taken : uint8_t {
+    kNot,        // Nothing was done: it is the demultiplexer's.
+    kSilently,   // It caused no completion; its buffer is gone.
+    kCompletion  // As Write().
+  };
+  // Who knows flows that stand not here: TCP's connections. Null: nobody. As Write(), of any frame.
+  struct Others {
+    Taken (*take)(void* context, packet::Buffer* buffer, uint8_t* frame, uint32_t length,
+                  uint64_t hw_clock, Completion* out) = nullptr;
+    void* context = nullptr;
+  };
+  void SetOthers(const Others& others) { others_ = others; }
+  // For a frame of which Write() said false.
+  Taken AskOthers(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
+                  Completion* out) const {
+    if (others_.take == nullptr) return Taken::kNot;
+    const Taken taken = others_.take(others_.context, buffer, frame, length, hw_clock, out);
+    silent_ += taken == Taken::kSilently;
+    return taken;
+  }
+  // Frames taken silently, free-running.
+  uint32_t silent() const { return silent_; }
 
   // Enters the flow of a plain frame. `form`: its completion, of which what each datagram has its
   // own of is not looked at.
@@ -92,6 +116,8 @@ class KnownFlows {
   int shift_ = 0;
   uint64_t ticks_ = 0;
   bool any_ = false;
+  Others others_;
+  mutable uint32_t silent_ = 0;
   uint64_t followed_ = 0;
   const uint64_t* changes_ = nullptr;
 };

@@ -35,17 +35,20 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
     if (waiting == kTimersArmed && !timers_->IsTurn()) return 0;
     return PollBusy(out, max, stride, 0);
   }
-  if (waiting != 0 || stride != sizeof(Completion)) [[unlikely]] {
+  if ((waiting & ~uint32_t{kTimersArmed}) != 0 || stride != sizeof(Completion)) [[unlikely]] {
     return PollBusy(out, max, stride, 0);
   }
   return PollSome(out, max, stride);
 }
 
 // Where packets are all there is to look at, and those of known flows all there is of them, this is
-// the whole poll.
+// the whole poll; also while timers are armed, of which none is due.
 [[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max, size_t /*stride*/) {
   RingCore& core = *core_;
   const uint64_t ticks = core.clock.Ticks();
+  if (core.attention != 0 && NextDeadline() <= core.clock.ToTime(ticks)) [[unlikely]] {
+    return PollBusy(out, max, sizeof(Completion), 0);
+  }
   core.poll_ticks = ticks;
   const uint32_t most = std::min(core.options.poll_batch, max);
   core.known.Follow();
@@ -57,6 +60,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   }
   // What other threads returned, and a pool that runs low, is looked at with every refill.
   if (queue.RefillDue()) Refill();
+  if ((core.attention & kDoorbellOwed) != 0) Flush();  // What TCP acknowledged.
   return taken;
 }
 

@@ -23,6 +23,7 @@
 
 #include "stack/base/time.h"
 #include "stack/wire/address.h"
+#include "xtreme/completion/known_flows.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/outcome.h"
@@ -44,6 +45,7 @@ namespace xtreme::tcp {
 class Connection;
 class Stack;
 struct LinkPath;
+struct Outgoing;
 enum class SendResult : uint8_t;
 }  // namespace xtreme::tcp
 
@@ -68,6 +70,8 @@ struct TcpSocket;
 
 class Tcp {
  public:
+  using KnownFlows = completion::KnownFlows;
+
   // Both outlive it. Without connections (max_connections 0) it only refuses.
   Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger);
   // Sends what resets the peers, if it still can; see also Bury().
@@ -170,6 +174,10 @@ class Tcp {
   // A frame, with its reference. Tells what it caused as far as there is room; the rest comes by
   // TellNews(), before which nothing else may be received.
   void Receive(const nic::RxFrame& rx);
+  // The same of a frame that came whole and verified, from inside the driver (KnownFlows): only if
+  // it is what its connection expects and causes no completion but a PACKET, written to `out`.
+  static KnownFlows::Taken Take(void* tcp, packet::Buffer* buffer, uint8_t* frame, uint32_t length,
+                                uint64_t hw_clock, Completion* out);
   // A frame that refers to a segment has completed: at most two completions, for which there is
   // room.
   void Settle(const SendRecord& record);
@@ -230,11 +238,16 @@ class Tcp {
   void TellAccepted(const TcpEvent& event);
   Completion* TellKind(TcpSocket& socket, Kind kind, int status = 0, uint64_t cookie = 0);
   void SetTime(uint64_t hw_clock, Completion* completion) const;
+  void WritePacket(TcpSocket& socket, packet::Buffer* buffer, uint64_t hw_clock,
+                   Completion* out) const;
   static void OnReturn(void* tcp, uint64_t loan);
   void CreditReturned(base::Nanoseconds now);
 
   // Sending (tcp_send.cc).
   bool CanSend(const TcpSocket& socket) const;
+  bool PostSegment(tcp::Connection& connection, const tcp::Outgoing& outgoing,
+                   const Payload& payload, packet::Buffer* kept, uint32_t flags, bool* gathered);
+  bool SendAtOnce(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   tcp::SendResult Hand(tcp::Connection& connection, const Payload& payload,
                        const SendOptions& options, base::Nanoseconds now);
   SendResult Refuse(TcpSocket& socket, SendResult reason);

@@ -167,6 +167,7 @@ void Tcp::AbortAll() {
 void Tcp::Bury(RingRemains* remains) {
   if (stack_ == nullptr) return;
   core_->device.pool->OnReturn(nullptr, nullptr);
+  core_->known.SetOthers({});
   AbortAll();
   for (TcpPort& port : ports_->single) remains->holdings.push_back(std::move(port.holdings));
   if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));

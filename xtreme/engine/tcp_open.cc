@@ -102,6 +102,7 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
   stack_ = std::make_unique<tcp::Stack>(StackOptions(core->options), *device_,
                                         *core->device.pool, core->clock.Now());
   core->device.pool->OnReturn(&Tcp::OnReturn, this);
+  core->known.SetOthers({.take = &Tcp::Take, .context = this});
   core->device.pool->SetBell(std::make_shared<Bell>(core->host.mailbox));
 }
 

@@ -12,8 +12,7 @@
 #include <utility>
 
 #include "stack/packet/buffer_pool.h"
-#include "stack/tcp/connection.h"
-#include "stack/tcp/stack.h"
+#include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
 #include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -102,7 +101,8 @@ SendResult Tcp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
   if (status != nic::TxStatus::kPosted) [[unlikely]] return PostOtherwise(prepared, options);
   packet::Buffer* const kept = std::exchange(prepared.kept, nullptr);
   tcp::Segment& segment = stack_->Fired(
-      connection, outgoing, {.bytes = kept->data, .length = bytes, .buffer = kept}, send, now);
+      connection, outgoing, {.bytes = kept->data, .length = bytes, .buffer = kept}, send,
+                     send.want_wire, now);
   if (send.want_wire) core.sends.newest().segment = &segment;
   prepared.built_for = PreparedSend::kNever;  // Armed again, it needs another buffer.
   core.attention |= kTimersArmed;

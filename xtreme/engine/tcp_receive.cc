@@ -10,7 +10,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
-#include "stack/tcp/stack.h"
+#include "stack/tcp/take_expected.h"
 #include "stack/wire/tcp_frame.h"
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -18,6 +18,7 @@
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_loan.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
 
@@ -27,18 +28,6 @@ namespace xtreme::engine {
 struct TcpEvent : tcp::Stack::Event {};
 
 namespace {
-
-// What a buffer tells when it is released: its socket without the number of the ring, and its
-// bytes.
-constexpr int kLoanBytesShift = 48;
-
-uint64_t LoanOf(Handle socket, uint32_t bytes) {
-  return uint64_t{bytes} << kLoanBytesShift | (socket << 16 >> 16);
-}
-
-TcpSocket* SocketOf(const tcp::Connection& connection) {
-  return reinterpret_cast<TcpSocket*>(static_cast<uintptr_t>(connection.user));
-}
 
 }  // namespace
 
@@ -147,7 +136,7 @@ void Tcp::TellNews() {
 
 void Tcp::Settle(const SendRecord& record) {
   // The socket is looked up before the segment may be the last thing that kept it.
-  TcpSocket* const socket = SocketOf(*record.connection);
+  TcpSocket* const socket = SocketOf(record.connection->user);
   const tcp::SegmentQueue::Due due = stack_->OnWqeCompleted(*record.connection, *record.segment);
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
   if (socket == nullptr || socket->detached) return;
@@ -177,7 +166,7 @@ void Tcp::OnTimers(base::Nanoseconds now) {
 void Tcp::Tell(const TcpEvent& event) {
   using EventKind = tcp::Stack::Event::Kind;
   if (event.kind == EventKind::kAccepted) return TellAccepted(event);
-  TcpSocket* const socket = SocketOf(*event.connection);
+  TcpSocket* const socket = SocketOf(event.connection->user);
   if (socket == nullptr) {  // It was accepted by nobody, and reset.
     if (event.kind == EventKind::kTerminated) stack_->Release(*event.connection);
     if (event.chain != nullptr) packet::BufferPool::ReleaseChain(event.chain);
@@ -208,7 +197,7 @@ void Tcp::Tell(const TcpEvent& event) {
 }
 
 void Tcp::TellAccepted(const TcpEvent& event) {
-  TcpSocket* const listener = SocketOf(*event.connection);
+  TcpSocket* const listener = SocketOf(event.connection->user);
   event.connection->user = 0;
   const bool wanted = event.connection->listener() != nullptr && !listener->closed;
   TcpSocket* const child = wanted ? sockets_->Take() : nullptr;

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "stack/tcp/connection.h"
-#include "stack/tcp/stack.h"
+#include "stack/packet/buffer_pool.h"
+#include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -61,8 +61,80 @@ void Tcp::EndCall(bool ring) {
   core_->attention &= ~kDoorbellOwed;
 }
 
+// Posts a segment that MayFire() let go, and copies its payload to `kept`: it leaves whole in its
+// WQE if it fits there, else gathered from that copy.
+[[gnu::always_inline]] inline bool Tcp::PostSegment(tcp::Connection& connection,
+                                                    const tcp::Outgoing& outgoing,
+                                                    const Payload& payload, packet::Buffer* kept,
+                                                    uint32_t flags, bool* gathered) {
+  RingCore& core = *core_;
+  const auto length = static_cast<uint32_t>(payload.length);
+  const wire::TcpTemplate& headers = stack_->Headers(connection, outgoing, length);
+  nic::TxFrame frame;  // Not cleared first.
+  frame.header = headers.data();
+  frame.payload = payload.data;
+  frame.header_length = static_cast<uint32_t>(headers.header_bytes());
+  frame.payload_length = length;
+  frame.key = 0;
+  frame.flags = static_cast<uint16_t>(nic::kTxIpChecksum | nic::kTxL4Checksum | flags);
+  *gathered = frame.header_length + length > core.device.max_inline_bytes;
+  if (!*gathered) [[likely]] {
+    if (core.device.queue->Post(frame) != nic::TxStatus::kPosted) return false;
+    // It is on its way; what is kept of it, until it is acknowledged, can be seen to now.
+    memcpy(kept->data, payload.data, length);
+    return true;
+  }
+  memcpy(kept->data, payload.data, length);
+  frame.payload = kept->data;
+  frame.key = core.device.pool_key;
+  SendRecord record{.wants = kWantSegment, .connection = &connection};
+  return core.Post(frame, &record) == nic::TxStatus::kPosted;
+}
+
+// Most sends: a segment that may leave now, of which nothing is told but that it is done. False: it
+// is not one, and nothing has changed.
+[[gnu::always_inline]] inline bool Tcp::SendAtOnce(TcpSocket& socket, const Payload& payload,
+                                                   const SendOptions& options) {
+  constexpr uint32_t kSeldom = kSendWantWire | kWarm | kMore;
+  RingCore& core = *core_;
+  tcp::Connection* const connection = socket.connection;
+  const bool usual = connection != nullptr && payload.buffer == nullptr &&
+                     (options.flags & kSeldom) == 0 && core.device.started &&
+                     !core.device.broken && core.device.transmit_checksum &&
+                     epoch_ == core.host.routes_version;  // Else the path may be another by now.
+  if (!usual) [[unlikely]] return false;
+  // Nor empty.
+  const uint32_t most = std::min<uint32_t>(connection->smss(), core.device.pool->payload_bytes());
+  if (payload.length - 1 >= most) return false;
+  const auto length = static_cast<uint32_t>(payload.length);
+  const tcp::Stack::Send send = StackSend(options);
+  const base::Nanoseconds now = core.clock.Now();
+  tcp::Outgoing outgoing;
+  if (!stack_->MayFire(*connection, length, send, now, &outgoing)) return false;
+  packet::Buffer* const kept = core.device.pool->Acquire();
+  if (kept == nullptr) [[unlikely]] return false;
+  const uint32_t more = (options.flags & kNoDoorbell) != 0 ? nic::kTxMore : 0;
+  bool gathered = false;
+  if (!PostSegment(*connection, outgoing, payload, kept, more, &gathered)) [[unlikely]] {
+    packet::BufferPool::ReleaseByOwner(kept);
+    return false;
+  }
+  kept->length = length;
+  tcp::Segment& segment = stack_->Fired(
+      *connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept}, send,
+      gathered, now);
+  if (gathered) core.sends.newest().segment = &segment;
+  // One doorbell rings for all that was posted before.
+  core.attention &= ~kDoorbellOwed;
+  core.attention |= kTimersArmed | (more != 0 ? uint32_t{kDoorbellOwed} : 0);
+  ++socket.counters.sends;
+  socket.counters.sent_bytes += length;
+  return true;
+}
+
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
+  if (SendAtOnce(*socket, payload, options)) [[likely]] return SendResult::kSent;
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);
   if ((options.flags & kWarm) != 0) return SendWarm(*socket, payload, options);

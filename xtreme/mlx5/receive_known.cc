@@ -36,7 +36,12 @@ namespace xtreme::mlx5 {
     // In one: a frame without headers, or longer than its buffer.
     const bool fits = length - KnownFlows::kLeastFrameBytes < known_below_;
     if (!verified || !fits) [[unlikely]] break;
-    if (!flows.Write(posted->buffer, data, length, HardwareClock(cqe), out)) [[unlikely]] break;
+    if (!flows.Write(posted->buffer, data, length, HardwareClock(cqe), out)) [[unlikely]] {
+      const KnownFlows::Taken taken =
+          flows.AskOthers(posted->buffer, data, length, HardwareClock(cqe), out);
+      if (taken == KnownFlows::Taken::kNot) break;
+      if (taken == KnownFlows::Taken::kSilently) --out;  // Its place is the next one's.
+    }
     *bytes += length;
     op_own += kCqeBytes;
     if (--left == 0) break;
@@ -50,6 +55,7 @@ namespace xtreme::mlx5 {
 
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
+  const uint32_t silent_before = flows.silent();
   const auto first = [this] { return const_cast<const uint8_t*>(receive_peek_); };
   const uint8_t* const after =
       receive_.PollKnown(flows, first(), receive_phase_, out, std::min(most, receive_posted_),
@@ -59,7 +65,7 @@ uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::C
   receive_posted_ -= passed;
   counters_.rx_frames += passed;
   if (receive_.Pass(passed)) [[unlikely]] ShowNextCqe();
-  return passed;
+  return passed - (flows.silent() - silent_before);
 }
 
 }  // namespace xtreme::mlx5

@@ -32,6 +32,11 @@ class CongestionControl {
     std::visit([&](auto& control) { control.OnAck(ack, window_); }, control_);
   }
 
+  // The same where the window was not needed (AckEvent::window_limited): nothing grows.
+  void OnUnlimitedAck() {
+    if (Cubic* const cubic = std::get_if<Cubic>(&control_)) cubic->EndEpoch();
+  }
+
   // Fast recovery begins: ssthresh() is where it goes.
   void OnLoss(const LossEvent& loss) {
     std::visit([&](auto& control) { control.OnLoss(loss, window_); }, control_);

@@ -25,12 +25,7 @@ int64_t CubeRoot(Wide value) {
 }  // namespace
 
 void Cubic::OnAck(const AckEvent& ack, CongestionWindow& window) {
-  if (!ack.window_limited) {
-    // Time without need does not count (section 5.8): a new epoch begins where the window is, which
-    // is on the same curve.
-    in_epoch_ = false;
-    return;
-  }
+  if (!ack.window_limited) return EndEpoch();
   uint32_t left = ack.acked;
   if (window.InSlowStart()) left = window.SlowStart(ack.acked);
   if (left > 0) Avoid(left, ack, window);

@@ -17,6 +17,9 @@ namespace xtreme::tcp {
 class Cubic {
  public:
   void OnAck(const AckEvent& ack, CongestionWindow& window);
+  // Time without need does not count (section 5.8): a new epoch begins where the window is, which
+  // is on the same curve.
+  void EndEpoch() { in_epoch_ = false; }
   // Fast recovery begins: sets ssthresh. The window follows it there. Section 4.6.
   void OnLoss(const LossEvent& loss, CongestionWindow& window);
   // Section 4.8. `again`: for a segment that was retransmitted already; then ssthresh stays.

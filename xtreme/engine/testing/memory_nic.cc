@@ -74,14 +74,19 @@ uint32_t MemoryQueuePair::PollReceive(std::span<nic::RxFrame> out) {
 
 uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
                                     completion::Completion* out, uint32_t most) {
+  using Taken = completion::KnownFlows::Taken;
   uint32_t count = 0;
-  for (; count < most && !received_.empty(); ++count) {
+  for (; most != 0 && !received_.empty(); --most) {
     const nic::RxFrame& rx = received_.front();
     const bool whole = rx.buffer->length >= completion::KnownFlows::kLeastFrameBytes;
     if (rx.flags != kVerified || !whole) break;
+    Taken taken = Taken::kCompletion;
     if (!flows.Write(rx.buffer, rx.buffer->data, rx.buffer->length, rx.hw_clock, out + count)) {
-      break;
+      taken = flows.AskOthers(rx.buffer, rx.buffer->data, rx.buffer->length, rx.hw_clock,
+                              out + count);
     }
+    if (taken == Taken::kNot) break;
+    count += taken == Taken::kCompletion;
     received_.pop_front();
     ++counters_.rx_frames;
   }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One segment that may leave now and that the caller posts himself: whether it may, what its header
+// says, and what that it left changes. The short way of a send: no device is called, no timer is
+// moved that need not be, and what is not plain is refused here and taken by SendCopy.
+//
+// The invariant: a connection stands as if Pcb::Send had sent the segment. Inlined into who sends,
+// so that the header goes from registers into the frame.
+// Units: bytes, nanoseconds. One thread. RFC 9293 section 3.8, RFC 6298 section 5.
+#ifndef XTREME_STACK_TCP_FIRE_H_
+#define XTREME_STACK_TCP_FIRE_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "stack/tcp/connection.h"
+#include "stack/tcp/stack.h"
+#include "stack/tcp/stack_tables.h"
+
+namespace xtreme::tcp {
+
+[[gnu::always_inline]] inline bool Pcb::MayFire(uint32_t bytes, bool now_or_fail,
+                                                base::Nanoseconds now, Outgoing* outgoing) const {
+  constexpr uint32_t kNotPlain =
+      kCorked | kSinkFull | kSendOne | kFastRecovery | kTimeoutRecovery | kWantsSpace;
+  const bool open = state_ == State::kEstablished && !Has(kNotPlain);
+  if (!open || queue_.first_unsent() != nullptr) return false;
+  const Flight& flight = queue_.flight();
+  const uint32_t window = std::min(snd_wnd_, options_->send_queue);
+  const bool fits = bytes <= smss_ && uint64_t{flight.outstanding} + bytes <= window &&
+                    uint64_t{flight.Pipe()} + bytes <= congestion_.cwnd() && flight.lost == 0;
+  if (!fits || context_->segments->free_count() == 0) return false;
+  if (flight.outstanding != 0 && !now_or_fail && options_->nagle && bytes < smss_) return false;
+  if (Has(kSack) && (duplicate_ || !reassembler_.empty())) [[unlikely]] return false;
+  outgoing->sequence = queue_.end();  // SND.NXT: nothing is unsent.
+  outgoing->acknowledgement = rcv_nxt_;
+  outgoing->window = WindowToOffer(/*is_syn=*/false);
+  outgoing->flags = wire::kTcpAck | wire::kTcpPsh;
+  outgoing->has_timestamps = Has(kTimestamps);
+  if (outgoing->has_timestamps) {
+    outgoing->timestamps = {options_->timestamp_clock.At(now), ts_recent_};
+  }
+  return true;
+}
+
+// What ArmSender comes to when a single segment is outstanding, sent at `now`.
+[[gnu::always_inline]] inline void Pcb::ArmFirst(base::Nanoseconds now) {
+  const base::Nanoseconds wait = base::Earlier(rtt_.rto(), options_->user_timeout);
+  if (tail_probe_.MayRun(queue_, Has(kSack), /*in_recovery=*/false)) {
+    const base::Nanoseconds probe =
+        TailLossProbe::Deadline(queue_, {.now = now,
+                                         .srtt = rtt_.srtt(),
+                                         .max_ack_delay = options_->peer_delayed_ack,
+                                         .rto_deadline = now + wait});
+    if (probe < now + wait) return SetSender(Timer::kProbe, probe);
+  }
+  SetSender(Timer::kRetransmit, now + wait);
+}
+
+[[gnu::always_inline]] inline Segment& Pcb::Fired(const Outgoing& outgoing,
+                                                  const SegmentQueue::Payload& payload,
+                                                  bool posts_reference, base::Nanoseconds now) {
+  const bool first_in_flight = queue_.all_acknowledged();
+  Segment& segment = queue_.AppendSent(payload, posts_reference, now);
+  OnOffered(outgoing);
+  if (!first_in_flight) {
+    ArmSender(now);
+    return segment;
+  }
+  OnSendAfterSilence(now);
+  rto_base_ = now;
+  ArmFirst(now);
+  return segment;
+}
+
+[[gnu::always_inline]] inline bool Stack::MayFire(const Connection& connection, uint32_t bytes,
+                                                  const Send& send, base::Nanoseconds now,
+                                                  Outgoing* outgoing) const {
+  // Each promise has its place, as in SendCopy; and a header of the other kind is made anew there.
+  const bool promise = !send.want_done || tables_->dones_promised < tables_->options.segments;
+  return promise && connection.Pcb::MayFire(bytes, send.now_or_fail, now, outgoing) &&
+         outgoing->has_timestamps == connection.headers_.timestamps();
+}
+
+[[gnu::always_inline]] inline const wire::TcpTemplate& Stack::Headers(Connection& connection,
+                                                                      const Outgoing& outgoing,
+                                                                      uint32_t payload_bytes) {
+  wire::TcpTemplate& headers = connection.headers_;
+  headers.SetSegment({.sequence = outgoing.sequence.value(),
+                      .acknowledgement = outgoing.acknowledgement.value(),
+                      .window = outgoing.window,
+                      .flags = outgoing.flags},
+                     payload_bytes);
+  if (outgoing.has_timestamps) headers.SetTimestamps(outgoing.timestamps);
+  return headers;
+}
+
+[[gnu::always_inline]] inline Segment& Stack::Fired(Connection& connection,
+                                                    const Outgoing& outgoing,
+                                                    const SegmentQueue::Payload& payload,
+                                                    const Send& send, bool posts_reference,
+                                                    base::Nanoseconds now) {
+  now_ = now;
+  SegmentQueue::Payload kept = payload;
+  kept.flags = static_cast<uint16_t>(Segment::kPush | (send.want_wire ? Segment::kWantWire : 0) |
+                                     (send.want_done ? Segment::kWantDone : 0));
+  kept.cookie = send.cookie;
+  tables_->dones_promised += send.want_done;
+  Segment& segment = connection.Pcb::Fired(outgoing, kept, posts_reference, now);
+  if (!connection.IsWatched()) [[unlikely]] Schedule(connection);
+  return segment;
+}
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_FIRE_H_
