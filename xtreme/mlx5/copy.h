@@ -39,7 +39,7 @@ inline void CopyOverlapping(uint8_t* to, const uint8_t* from, uint32_t bytes) {
 
 // Any length; meant for at most a few hundred bytes. The ranges do not overlap.
 [[gnu::always_inline]] inline void CopyShort(uint8_t* to, const uint8_t* from, uint32_t bytes) {
-  if (bytes - 16 <= 16) return CopyOverlapping<16>(to, from, bytes);
+  if (bytes - 16 <= 16) [[likely]] return CopyOverlapping<16>(to, from, bytes);
   if (bytes > 32) {
     uint32_t at = 0;
     do {

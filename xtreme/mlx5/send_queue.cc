@@ -204,7 +204,7 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
   if (ahead_) {
     TakeAhead();
-    return PostOtherwise(prepared, flags);
+    return PostPrepared(prepared, flags);
   }
   if (posted_ - completed_ >= frames_) return Refuse();
   // Exactly its blocks are written: one that ends with the ring stands there at once.
