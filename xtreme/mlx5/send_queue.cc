@@ -186,6 +186,10 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
 }
 
 nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (ahead_) {
+    TakeAhead();
+    return PostPrepared(prepared, flags);
+  }
   if (posted_ == attention_at_ || (flags & ~uint32_t{nic::kTxMore}) != 0) {
     return PostSpecial(prepared, flags);
   }
@@ -202,10 +206,6 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (ahead_) {
-    TakeAhead();
-    return PostPrepared(prepared, flags);
-  }
   if (posted_ - completed_ >= frames_) return Refuse();
   // Exactly its blocks are written: one that ends with the ring stands there at once.
   const bool crosses = (producer_ & mask_) + prepared.blocks > mask_ + 1;
@@ -287,7 +287,7 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
   for (; next != end && posted_ == attention_at_; ++next) {
     if (next->length > flow.max_payload_bytes) break;
     const nic::TxPrepared& frame = FrameOf(flow, next->data, next->length);
-    if (PostSpecial(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
+    if (PostOtherwise(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
   }
   return next;
 }
