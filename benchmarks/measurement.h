@@ -42,6 +42,9 @@ std::vector<Row> SteppedRows(const Measurement& measurement);
 // growth, memory_tcp, and rtt_two_cores of TCP.
 std::vector<Row> TcpRows(const Measurement& measurement);
 
+// sockperf, unchanged, on the preloaded library and on the kernel.
+std::vector<Row> SockperfRows(const Measurement& measurement);
+
 // The scenarios whose instructions OperationRows wants.
 std::vector<std::string> CountedScenarios();
 

@@ -40,7 +40,8 @@ constexpr Part kParts[] = {{"resources", ResourceRows},
                            {kOperations, OperationRows},
                            {"two_threads", TwoThreadRows},
                            {"stepped", SteppedRows},
-                           {"tcp", TcpRows}};
+                           {"tcp", TcpRows},
+                           {"sockperf", SockperfRows}};
 
 bool Wants(const Arguments& arguments, const char* part) {
   return arguments.parts.empty() || std::ranges::count(arguments.parts, part) != 0;
@@ -83,7 +84,8 @@ int Main(int argc, char** argv) {
   app.add_option("--operations", arguments.operations, "operations of each scenario to count");
   app.add_option("--parts", arguments.parts, "only these: resources, operations, two_threads...")
       ->delimiter(',')
-      ->check(CLI::IsMember({"resources", "operations", "two_threads", "stepped", "tcp"}));
+      ->check(CLI::IsMember(
+          {"resources", "operations", "two_threads", "stepped", "tcp", "sockperf"}));
   app.add_option("--count", arguments.count, "run these scenarios for valgrind and end")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);

@@ -28,6 +28,8 @@ EXPECTED = {
     ("udp_tx_dm", "ns"): (1, 1e5),
     ("udp_fire", "ns"): (1, 1e5),
     ("remote_fire", "ns, best of 5"): (20, 1e8),
+    ("sockperf udp", "us"): (1, 1e6),
+    ("sockperf tcp", "us"): (1, 1e6),
     ("udp_rx", "ns"): (1, 1e5),
     ("idle_poll", "ns"): (0.1, 1e4),
     ("udp_echo", "ns"): (10, 1e6),
