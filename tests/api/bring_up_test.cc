@@ -38,6 +38,8 @@ struct Answer {
 
 class BringUpTest : public ApiTest {
  protected:
+  static constexpr rlim_t kPoolBytes = 1024 * 1536;  // Of Options().
+
   // Opens and starts a ring and closes it.
   static Answer Try(const xtreme_ring_options& options) {
     xtreme_ring ring = {};
@@ -82,6 +84,12 @@ class BringUpTest : public ApiTest {
       sets[capability / 32].permitted &= ~bit;
     }
     syscall(SYS_capset, &header, sets);
+  }
+
+  static void LimitLockedMemory(rlim_t bytes) {
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+    setrlimit(RLIMIT_MEMLOCK, &limit);
+    DropCapabilities({CAP_IPC_LOCK});
   }
 
   static std::set<std::string> OpenFds() {
@@ -144,6 +152,21 @@ TEST_F(BringUpTest, MemoryThatTheDeviceMayNotPinIsNomemWithTheLimit) {
   EXPECT_TRUE(refused.Says("RLIMIT_MEMLOCK is")) << refused.text;
 }
 
+TEST_F(BringUpTest, MoreThanMayBePinnedIsNomemWithTheLimitAndWhatRaisesIt) {
+  const Answer refused = TryAfter([] { LimitLockedMemory(kPoolBytes / 2); });
+  EXPECT_EQ(refused.code, -ENOMEM) << refused.text;
+  EXPECT_TRUE(refused.Says("RLIMIT_MEMLOCK is 786432 bytes (ulimit -l")) << refused.text;
+}
+
+TEST_F(BringUpTest, AClosedRingPinsNothingMore) {
+  const Answer third = TryAfter([] {
+    LimitLockedMemory(kPoolBytes + (16 << 10));
+    Try();
+    Try();
+  });
+  EXPECT_EQ(third.code, 0) << third.text;
+}
+
 TEST_F(BringUpTest, HugepagesThatAreRequiredAndNotThereAreNomem) {
   xtreme_ring_options options = Options("xt0");
   options.hugepages = 2;
@@ -155,13 +178,11 @@ TEST_F(BringUpTest, HugepagesThatAreRequiredAndNotThereAreNomem) {
 
 TEST_F(BringUpTest, WhatMayNotBeLockedIsNoErrorAndInTheLineOfTheRing) {
   const Answer got = TryAfter([] {
-    const rlimit limit{.rlim_cur = 64 << 10, .rlim_max = 64 << 10};
-    setrlimit(RLIMIT_MEMLOCK, &limit);
-    DropCapabilities({CAP_IPC_LOCK});
+    LimitLockedMemory(kPoolBytes + (16 << 10));
   });
   EXPECT_EQ(got.code, 0) << got.text;
   EXPECT_EQ(got.Says("touched but not locked"), kMlockLocks) << got.text;
-  EXPECT_EQ(got.Says("RLIMIT_MEMLOCK 1 MB"), kMlockLocks) << got.text;
+  EXPECT_EQ(got.Says("RLIMIT_MEMLOCK 2 MB"), kMlockLocks) << got.text;
 }
 
 TEST_F(BringUpTest, EachCallOfTheDeviceMayFailAndLeavesNothing) {

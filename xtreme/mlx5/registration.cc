@@ -19,7 +19,8 @@ std::string LockedMemoryLimit() {
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return "RLIMIT_MEMLOCK is unlimited";
   }
-  return absl::StrCat("RLIMIT_MEMLOCK is ", limit.rlim_cur, " bytes");
+  return absl::StrCat("RLIMIT_MEMLOCK is ", limit.rlim_cur,
+                      " bytes (ulimit -l, LimitMEMLOCK= of a unit, or CAP_IPC_LOCK)");
 }
 
 // An int, because the macro ibv_reg_mr would mix enumerations.

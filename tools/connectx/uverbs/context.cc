@@ -94,8 +94,11 @@ ib_uverbs_gid_entry GidEntry(const DeviceIdentity& identity, uint32_t index) {
 
 }  // namespace
 
-Context::Context(Device* context_device, const DeviceIdentity* device_identity)
-    : device(context_device), identity(device_identity), id(context_device->OpenContext()) {}
+Context::Context(Device* context_device, const DeviceIdentity* device_identity, uint64_t* pinned)
+    : device(context_device),
+      identity(device_identity),
+      pinned_pages(pinned),
+      id(context_device->OpenContext()) {}
 
 Context::~Context() {
   if (port_events != nullptr) device->Unsubscribe(port_events.get());
@@ -105,7 +108,10 @@ Context::~Context() {
   for (auto& [handle, table] : indirection_tables) device->DestroyIndirectionTable(table.number);
   for (auto& [handle, wq] : wqs) device->DestroyWq(wq.rqn);
   for (auto& [handle, cq] : cqs) device->DestroyCq(cq.cqn, nullptr);
-  for (auto& [handle, region] : memory_regions) device->DeregisterMemory(region.lkey);
+  for (auto& [handle, region] : memory_regions) {
+    device->DeregisterMemory(region.lkey);
+    *pinned_pages -= region.pinned_pages;
+  }
   for (auto& [handle, dm] : device_memories) device->FreeDeviceMemory(dm.memory.offset);
   for (auto& [handle, uar] : uars) device->FreeUar(uar.uar.page_id);
   for (auto& [handle, rate] : rates) device->FreeRate(rate.index);

@@ -36,6 +36,7 @@ struct PdObject {
 
 struct MrObject {
   uint32_t lkey = 0;
+  uint64_t pinned_pages = 0;
   uint32_t device_memory = 0;  // Handle of the on-device memory it lies in; 0: the program's own.
 };
 
@@ -107,8 +108,9 @@ struct LiveObjects {
 };
 
 struct Context {
-  // `device` and `identity` outlive the context.
-  Context(Device* device, const DeviceIdentity* identity);
+  // All of it outlives the context. `pinned_pages`: of the process's own memory, by the regions of
+  // all its contexts.
+  Context(Device* device, const DeviceIdentity* identity, uint64_t* pinned_pages);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -117,6 +119,7 @@ struct Context {
 
   Device* const device;
   const DeviceIdentity* const identity;
+  uint64_t* const pinned_pages;
   const ContextId id;
 
   std::shared_ptr<EventChannel> async_events;

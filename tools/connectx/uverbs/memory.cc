@@ -2,9 +2,11 @@
 //
 // Protection domains and memory regions.
 
+#include <linux/capability.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,6 +32,25 @@ bool IsMapped(uint64_t start, uint64_t length) {
     at += bytes;
   }
   return true;
+}
+
+uint64_t PagesOf(uint64_t start, uint64_t length) {
+  return (start + length + kPageBytes - 1) / kPageBytes - start / kPageBytes;
+}
+
+bool MayLockAnything() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(SYS_capget, &header, sets) != 0) return false;
+  return (sets[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
+}
+
+// The kernel's ib_umem_get: what all regions of a process pin together is limited, but for
+// CAP_IPC_LOCK; the kernel asks for that of the first user namespace, we for that of the process's.
+bool MayPin(uint64_t pages) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  return pages <= limit.rlim_cur / kPageBytes || MayLockAnything();
 }
 
 // The kernel's ib_check_mr_access, and what this device has not.
@@ -71,6 +92,8 @@ int RegisterMemory(Context& context, const VerbsCall& call) {
   if (request.length == 0) return EINVAL;
   if (request.start % kPageBytes != request.hca_va % kPageBytes) return EINVAL;
   if (request.start + request.length < request.start) return EINVAL;
+  const uint64_t pages = PagesOf(request.start, request.length);
+  if (!MayPin(*context.pinned_pages + pages)) return ENOMEM;
   if (!IsMapped(request.start, request.length)) return EFAULT;
   MemoryKeys keys;
   const int error = context.device->RegisterMemory(
@@ -81,10 +104,11 @@ int RegisterMemory(Context& context, const VerbsCall& call) {
        .local_write = (request.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE) != 0},
       &keys);
   if (error != 0) return error;
-  call.Answer(UVERBS_ATTR_CORE_OUT,
-              ib_uverbs_reg_mr_resp{.mr_handle = context.memory_regions.Add({.lkey = keys.lkey}),
-                                    .lkey = keys.lkey,
-                                    .rkey = keys.rkey});
+  *context.pinned_pages += pages;
+  const uint32_t handle = context.memory_regions.Add({.lkey = keys.lkey, .pinned_pages = pages});
+  call.Answer(
+      UVERBS_ATTR_CORE_OUT,
+      ib_uverbs_reg_mr_resp{.mr_handle = handle, .lkey = keys.lkey, .rkey = keys.rkey});
   return 0;
 }
 
@@ -95,6 +119,7 @@ int DestroyMemoryRegion(Context& context, const VerbsCall& call) {
   if (const int error = context.device->DeregisterMemory(region->lkey); error != 0) return error;
   DmObject* memory = context.device_memories.Find(region->device_memory);
   if (memory != nullptr) --memory->regions;
+  *context.pinned_pages -= region->pinned_pages;
   context.memory_regions.Remove(*handle);
   return 0;
 }

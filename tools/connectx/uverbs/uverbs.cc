@@ -52,7 +52,9 @@ std::optional<int> Uverbs::Open(const char* path, int flags) {
     ::syscall(SYS_close, fd);
     return -ENXIO;
   }
-  contexts_[fd] = {.port = &port, .context = std::make_unique<Context>(port.device, port.identity)};
+  contexts_[fd] = {.port = &port,
+                   .context = std::make_unique<Context>(port.device, port.identity,
+                                                        &pinned_pages_)};
   return fd;
 }
 

@@ -94,6 +94,7 @@ class Uverbs final : public Boundary {
   const std::vector<Port> ports_;
   DeviceObserver* observer_;
   mutable std::mutex mutex_;
+  uint64_t pinned_pages_ = 0;       // By all contexts together.
   std::map<int, Opened> contexts_;  // By descriptor.
   std::map<std::string, int, std::less<>> planned_failures_;
   std::optional<std::pair<uint64_t, int>> failure_after_;  // Number of the call, errno.
