@@ -63,7 +63,7 @@ class Control {
 };
 
 void AddControl(const Socket& socket, const Received& about, msghdr* message) {
-  const Socket::Wanted& wanted = socket.wanted();
+  const Socket::Wanted wanted = socket.wanted();
   Control control(message);
   if (wanted.timestamp_ns) {
     control.Add(SOL_SOCKET, SCM_TIMESTAMPNS, &about.arrival, sizeof about.arrival);

@@ -3,12 +3,14 @@
 // Calls on any descriptor that change what it stands for: close, dup, fcntl, ioctl.
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cstdarg>
 
 #include "api/preload/preload.h"
+#include "api/sockets/descriptor_calls.h"
 
 using xtreme::preload::Faces;
 using xtreme::preload::Kernel;
@@ -20,23 +22,13 @@ using xtreme::sockets::Passage;
 namespace xtreme::preload {
 namespace {
 
-// `fd` stands for nothing of ours any more; what it stood for ends with its last descriptor. Before
-// the kernel closes it: the number may be somebody else's at once.
 void Forget(int fd) {
-  if (Passage::Inside() || !Faces().descriptors().Has(fd)) return;
-  const auto meaning = Faces().descriptors().Remove(fd);
-  if (meaning.socket != nullptr && --meaning.socket->descriptors == 0) meaning.socket->Close();
-  if (meaning.epoll != nullptr && --meaning.epoll->descriptors == 0) meaning.epoll->Close();
+  if (!Passage::Inside() && Faces().descriptors().Has(fd)) sockets::Forget(Faces(), fd);
 }
 
-// `copy` stands for what `fd` does.
 int Share(int fd, int copy) {
-  if (copy < 0 || copy == fd || Passage::Inside() || !Faces().descriptors().Has(fd)) return copy;
-  auto meaning = Faces().descriptors().Find(fd);
-  if (meaning.socket != nullptr) ++meaning.socket->descriptors;
-  if (meaning.epoll != nullptr) ++meaning.epoll->descriptors;
-  Faces().descriptors().Put(copy, std::move(meaning));
-  return copy;
+  const bool ours = !Passage::Inside() && Faces().descriptors().Has(fd);
+  return ours ? sockets::Share(Faces(), fd, copy) : copy;
 }
 
 int Control(int fd, int command, long argument) {
@@ -59,8 +51,9 @@ XTREME_CALL int close(int fd) {
 }
 
 XTREME_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
-  constexpr int kCloexec = 1 << 2;  // CLOSE_RANGE_CLOEXEC: nothing is closed yet.
-  if ((flags & kCloexec) == 0 && !Passage::Inside()) {
+  // With CLOSE_RANGE_CLOEXEC nothing is closed yet, with flags that do not exist nothing ever.
+  const bool closes = (flags & ~static_cast<int>(CLOSE_RANGE_UNSHARE)) == 0;
+  if (closes && !Passage::Inside()) {
     Faces().descriptors().ForEach([=](int fd, const auto&) {
       if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last) Forget(fd);
     });
@@ -76,7 +69,8 @@ XTREME_CALL int dup2(int fd, int copy) noexcept {
 }
 
 XTREME_CALL int dup3(int fd, int copy, int flags) noexcept {
-  if (fd != copy && Kernel().fcntl(fd, F_GETFD) >= 0) Forget(copy);
+  const bool valid = (flags & ~O_CLOEXEC) == 0;
+  if (valid && fd != copy && Kernel().fcntl(fd, F_GETFD) >= 0) Forget(copy);
   return Share(fd, Kernel().dup3(fd, copy, flags));
 }
 

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"

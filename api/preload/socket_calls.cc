@@ -2,20 +2,17 @@
 //
 // socket, bind, connect, names, options, shutdown.
 
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 
 #include "api/preload/preload.h"
+#include "api/sockets/descriptor_calls.h"
 #include "api/vma/api.h"
 
 using xtreme::preload::Faces;
 using xtreme::preload::Kernel;
 using xtreme::preload::Ours;
 using xtreme::preload::Result;
-using xtreme::sockets::kAskKernel;
 using xtreme::sockets::Path;
-using xtreme::sockets::Socket;
 
 XTREME_CALL int socket(int domain, int type, int protocol) noexcept {
   const int fd = Kernel().socket(domain, type, protocol);
@@ -25,8 +22,7 @@ XTREME_CALL int socket(int domain, int type, int protocol) noexcept {
   const bool datagrams = kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP);
   const bool stream = kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
   if ((!datagrams && !stream) || Faces().off()) return fd;
-  Faces().descriptors().Put(fd, {.socket = std::make_shared<Socket>(
-                                     &Faces(), fd, kind, (type & SOCK_NONBLOCK) != 0)});
+  xtreme::sockets::AddSocket(Faces(), fd, kind, (type & SOCK_NONBLOCK) != 0);
   return fd;
 }
 
@@ -63,34 +59,11 @@ XTREME_CALL int getpeername(int fd, sockaddr* address, socklen_t* length) noexce
                          : Result(ours->PeerName(address, length));
 }
 
-// From the ring, else from the kernel; a listener that blocks waits for both.
 XTREME_CALL int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   const auto ours = Ours(fd);
   if (ours != nullptr && ours->path() == Path::kUndecided) ours->Decide();
   if (ours == nullptr || !ours->listening()) return Kernel().accept4(fd, address, length, flags);
-  if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return Result(-EINVAL);
-  for (;;) {
-    int error = 0;
-    if (const auto child = ours->Accept(&error)) {
-      if ((flags & SOCK_CLOEXEC) != 0) Kernel().fcntl(child->fd(), F_SETFD, FD_CLOEXEC);
-      if ((flags & SOCK_NONBLOCK) != 0) {
-        Kernel().fcntl(child->fd(), F_SETFL, O_RDWR | O_NONBLOCK);
-        child->SetNonBlocking(true);
-      }
-      if (address != nullptr) child->PeerName(address, length);
-      Faces().descriptors().Put(child->fd(), {.socket = child});
-      return child->fd();
-    }
-    if (error != kAskKernel) return Result(error);
-    pollfd one{.fd = fd, .events = POLLIN};
-    const int ready = ours->nonblocking() ? 1 : poll(&one, 1, -1);
-    if (ready < 0) return -1;
-    // What the kernel has; if it has nothing, the ring has.
-    pollfd kernels{.fd = fd, .events = POLLIN};
-    if (ours->nonblocking() || Kernel().poll(&kernels, 1, 0) == 1) {
-      return Kernel().accept4(fd, address, length, flags);
-    }
-  }
+  return Result(xtreme::sockets::Accept(Faces(), ours, fd, address, length, flags));
 }
 
 XTREME_CALL int accept(int fd, sockaddr* address, socklen_t* length) {

@@ -9,6 +9,8 @@
 #include <span>
 
 #include "api/preload/preload.h"
+#include "api/sockets/descriptor_calls.h"
+#include "api/sockets/epoll_set.h"
 #include "api/sockets/poll.h"
 
 using xtreme::base::Nanoseconds;
@@ -47,18 +49,8 @@ std::shared_ptr<EpollSet> OurSet(int fd) {
 
 int NewSet(int fd) {
   if (fd < 0 || Passage::Inside() || Faces().off()) return fd;
-  Faces().descriptors().Put(fd, {.epoll = std::make_shared<EpollSet>(&Faces(), fd)});
+  sockets::AddSet(Faces(), fd);
   return fd;
-}
-
-// What an item of a set stands for; null: the kernel's. `polls`: it is to be polled from here on.
-std::shared_ptr<sockets::Pollable> Target(int fd, bool polls) {
-  if (!Faces().descriptors().Has(fd)) return nullptr;
-  auto meaning = Faces().descriptors().Find(fd);
-  if (meaning.socket == nullptr) return meaning.epoll;
-  if (polls) meaning.socket->TakeByCalls();
-  if (polls && meaning.socket->path() == sockets::Path::kUndecided) meaning.socket->Decide();
-  return meaning.socket;
 }
 
 int SelectOurs(int count, fd_set* read, fd_set* write, fd_set* except, Nanoseconds limit,
@@ -136,7 +128,7 @@ XTREME_CALL int epoll_ctl(int set, int operation, int fd, epoll_event* event) no
   if (ours == nullptr) return Kernel().epoll_ctl(set, operation, fd, event);
   if (set == fd) return Result(-EINVAL);
   const bool polls = operation != EPOLL_CTL_DEL;
-  return Result(ours->Control(operation, fd, event, xtreme::preload::Target(fd, polls)));
+  return Result(ours->Control(operation, fd, event, xtreme::sockets::Target(Faces(), fd, polls)));
 }
 
 XTREME_CALL int epoll_pwait(int set, epoll_event* events, int most, int timeout,

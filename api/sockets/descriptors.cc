@@ -37,8 +37,8 @@ RingDoor* Descriptors::FindRing(int fd) const {
   return place.meaning.ring;
 }
 
-bool Descriptors::Put(int fd, Meaning meaning) {
-  if (fd < 0 || static_cast<size_t>(fd) >= kPlaces) return false;
+Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
+  if (fd < 0 || static_cast<size_t>(fd) >= kPlaces) return {};
   if (At(fd) == nullptr) {
     Chunk* none = nullptr;
     auto chunk = std::make_unique<Chunk>();
@@ -47,7 +47,6 @@ bool Descriptors::Put(int fd, Meaning meaning) {
     }
   }
   Place& place = *At(fd);
-  // Destroyed outside the lock: the end of a socket takes its ring's.
   Meaning before;
   {
     const Hold hold(&place.lock);
@@ -57,7 +56,21 @@ bool Descriptors::Put(int fd, Meaning meaning) {
   int highest = highest_.load();
   while (highest < fd && !highest_.compare_exchange_weak(highest, fd)) {
   }
-  return true;
+  return before;
+}
+
+Descriptors::Meaning Descriptors::Share(int fd, int copy) {
+  if (!Has(fd)) return {};
+  Meaning meaning;
+  {
+    // Counted while this one still counts: else it might end in between.
+    const Place& place = *At(fd);
+    const Hold hold(&place.lock);
+    meaning = place.meaning;
+    if (meaning.socket != nullptr) ++meaning.socket->descriptors;
+    if (meaning.epoll != nullptr) ++meaning.epoll->descriptors;
+  }
+  return Put(copy, std::move(meaning));
 }
 
 Descriptors::Meaning Descriptors::Remove(int fd) {

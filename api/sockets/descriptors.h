@@ -40,8 +40,10 @@ class Descriptors {
   RingDoor* FindRing(int fd) const;
   Meaning Find(int fd) const;
 
-  // False: a descriptor that cannot be kept.
-  bool Put(int fd, Meaning meaning);
+  // What stood there: a descriptor that was closed behind our back. Above kPlaces it is not kept.
+  Meaning Put(int fd, Meaning meaning);
+  // `copy` stands for what `fd` does, and is counted; what stood there.
+  Meaning Share(int fd, int copy);
   // What stood there.
   Meaning Remove(int fd);
   // In order of descriptors; `visit` may look at the others.

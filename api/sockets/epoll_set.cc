@@ -16,29 +16,63 @@ namespace {
 
 constexpr uint32_t kAlwaysTold = EPOLLERR | EPOLLHUP;
 
+// Whether the kernel (fs/eventpoll.c of Linux) refuses these events of a new or changed item.
+bool IsWrong(int operation, uint32_t events, bool of_set) {
+  constexpr uint32_t kExclusives =
+      EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
+  if ((events & EPOLLEXCLUSIVE) == 0) return false;
+  if (operation == EPOLL_CTL_MOD) return true;
+  return operation == EPOLL_CTL_ADD && (of_set || (events & ~kExclusives) != 0);
+}
+
 }  // namespace
 
 EpollSet::EpollSet(Faces* faces, int fd) : faces_(faces), fd_(fd) {}
 
 EpollSet::~EpollSet() {
-  // Nobody else has the set any more; a target that ends meanwhile forgets us first.
-  std::vector<std::shared_ptr<Item>> items;
+  // Nobody else has the set any more, but who tells an item, until it is detached.
+  std::map<Key, std::shared_ptr<Item>> items;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [fd, item] : items_) items.push_back(item);
+    items.swap(items_);
   }
-  for (const auto& item : items) {
-    if (item->target != nullptr) item->target->Detach(item.get());
+  for (const auto& [key, item] : items) {
+    std::shared_ptr<Pollable> target;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      target = item->target;
+    }
+    if (target != nullptr) target->Detach(item.get());
   }
 }
 
+void EpollSet::Close() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+  }
+  Change(0, 0, EPOLLHUP);
+  SayGone();
+}
+
+// Which ring to poll for it.
+void EpollSet::Count(Item* item) {
+  RingDoor* const now = item->target == nullptr ? nullptr : item->target->door();
+  RingDoor* const before = std::exchange(item->door, now);
+  if (now == before) return;
+  if (now != nullptr) ++doors_[now];
+  if (before != nullptr && --doors_[before] == 0) doors_.erase(before);
+}
+
 int EpollSet::Place(Item* item) {
+  Count(item);
+  if (item->target != nullptr && item->target->Ended()) return -EBADF;
   const bool wanted = item->target == nullptr || item->target->door() == nullptr ||
                       item->target->KernelToo();
-  if (wanted == item->in_kernel) return 0;
+  if (wanted == item->in_kernel || closed_) return 0;
   item->in_kernel = wanted;
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
-  return Kernel().epoll_ctl(fd_, operation, item->fd, &item->event) == 0 ? 0 : -errno;
+  return Kernel().epoll_ctl(fd(), operation, item->fd, &item->event) == 0 ? 0 : -errno;
 }
 
 void EpollSet::QueueIfReady(Item* item) {
@@ -64,30 +98,34 @@ void EpollSet::OnTold(Item* item, uint32_t events) {
 // The descriptor is about to be closed; the kernel's set forgets it by itself.
 void EpollSet::OnGone(Item* item) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  item->target = nullptr;
+  const std::shared_ptr<Pollable> target = std::exchange(item->target, nullptr);
+  Count(item);
   if (item->queued) std::erase(ready_, item);
-  const auto found = items_.find(item->fd);
-  if (found != items_.end() && found->second.get() == item) items_.erase(found);
+  items_.erase({item->fd, target.get()});
 }
 
 int EpollSet::Control(int operation, int fd, const epoll_event* event,
                       std::shared_ptr<Pollable> target) {
+  if (target == nullptr) {
+    epoll_event copy = event == nullptr ? epoll_event{} : *event;
+    return Kernel().epoll_ctl(this->fd(), operation, fd, event == nullptr ? nullptr : &copy) == 0
+               ? 0
+               : -errno;
+  }
+  const Key key(fd, target.get());
   std::shared_ptr<Item> item;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = items_.find(fd);
+    const auto found = items_.find(key);
     if (found != items_.end()) item = found->second;
   }
-  if (target == nullptr && item == nullptr) {
-    epoll_event copy = event == nullptr ? epoll_event{} : *event;
-    return Kernel().epoll_ctl(fd_, operation, fd, event == nullptr ? nullptr : &copy) == 0 ? 0
-                                                                                         : -errno;
-  }
   if (operation != EPOLL_CTL_DEL && event == nullptr) return -EFAULT;
+  const bool of_set = dynamic_cast<EpollSet*>(target.get()) != nullptr;
+  if (event != nullptr && IsWrong(operation, event->events, of_set)) return -EINVAL;
   switch (operation) {
     case EPOLL_CTL_ADD: return item != nullptr ? -EEXIST : Add(fd, *event, target);
     case EPOLL_CTL_MOD: return item == nullptr ? -ENOENT : Modify(item.get(), *event);
-    case EPOLL_CTL_DEL: return item == nullptr ? -ENOENT : Remove(fd);
+    case EPOLL_CTL_DEL: return item == nullptr ? -ENOENT : Remove(key);
     default: return -EINVAL;
   }
 }
@@ -96,19 +134,21 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
   auto item = std::make_shared<Item>();
   item->set = this;
   item->fd = fd;
-  item->target = target.get();
+  item->target = target;
   item->event = event;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!items_.emplace(fd, item).second) return -EEXIST;
+    if (!items_.emplace(Key(fd, target.get()), item).second) return -EEXIST;
+    std::erase_if(nested_, [](const std::weak_ptr<Pollable>& each) { return each.expired(); });
+    if (dynamic_cast<EpollSet*>(target.get()) != nullptr) nested_.push_back(target);
   }
   target->Attach(item.get());
   int placed = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    placed = Place(item.get());
+    placed = item->target == nullptr ? -EBADF : Place(item.get());
     if (placed == 0) QueueIfReady(item.get());
-    if (placed != 0) items_.erase(fd);
+    if (placed != 0) items_.erase({fd, target.get()});
   }
   if (placed != 0) target->Detach(item.get());
   return placed;
@@ -116,27 +156,29 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
 
 int EpollSet::Modify(Item* item, const epoll_event& event) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if ((item->event.events & EPOLLEXCLUSIVE) != 0) return -EINVAL;
   item->event = event;
   item->disabled = false;
   if (item->in_kernel) {
-    return Kernel().epoll_ctl(fd_, EPOLL_CTL_MOD, item->fd, &item->event) == 0 ? 0 : -errno;
+    return Kernel().epoll_ctl(fd(), EPOLL_CTL_MOD, item->fd, &item->event) == 0 ? 0 : -errno;
   }
   QueueIfReady(item);
   return 0;
 }
 
-int EpollSet::Remove(int fd) {
+int EpollSet::Remove(const Key& key) {
   std::shared_ptr<Item> item;
-  Pollable* target = nullptr;
+  std::shared_ptr<Pollable> target;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = items_.find(fd);
+    const auto found = items_.find(key);
     if (found == items_.end()) return -ENOENT;
     item = found->second;
     items_.erase(found);
     if (item->queued) std::erase(ready_, item.get());
-    if (item->in_kernel) Kernel().epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr);
+    if (item->in_kernel) Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, key.first, nullptr);
     target = std::exchange(item->target, nullptr);
+    Count(item.get());
   }
   if (target != nullptr) target->Detach(item.get());
   return 0;
@@ -166,11 +208,16 @@ int EpollSet::CollectOnce(epoll_event* events, int most) {
 
 // Both halves; who comes first changes, so that neither starves.
 int EpollSet::Collect(epoll_event* events, int most) {
-  kernel_first_ = !kernel_first_;
+  bool kernel_first = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return -EBADF;
+    kernel_first = kernel_first_ = !kernel_first_;
+  }
   int count = 0;
-  for (const bool kernel : {kernel_first_, !kernel_first_}) {
+  for (const bool kernel : {kernel_first, !kernel_first}) {
     if (count == most) break;
-    const int more = kernel ? Kernel().epoll_wait(fd_, events + count, most - count, 0)
+    const int more = kernel ? Kernel().epoll_wait(fd(), events + count, most - count, 0)
                             : CollectOnce(events + count, most - count);
     if (more < 0) return -errno;
     count += more;
@@ -203,7 +250,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     Sleeper::OfThread().Rest();
     const Attachment attachment(this, &Sleeper::OfThread());
     if ((Look() & EPOLLIN) != 0) continue;
-    pollfd own[] = {{.fd = fd_, .events = POLLIN}};
+    pollfd own[] = {{.fd = fd(), .events = POLLIN}};
     const int slept = SleepOnRings(doors, own, until, signals);
     if (slept < 0) return slept;
   }
@@ -211,6 +258,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
 
 uint32_t EpollSet::Look() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) return EPOLLIN;
   const bool ready = std::any_of(ready_.begin(), ready_.end(), [](const Item* item) {
     return item->target != nullptr && !item->disabled &&
            (item->target->mask() & (item->event.events | kAlwaysTold)) != 0;
@@ -220,15 +268,18 @@ uint32_t EpollSet::Look() {
 
 void EpollSet::AddDoors(std::vector<RingDoor*>* doors) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [fd, item] : items_) {
-    if (item->target != nullptr) item->target->AddDoors(doors);
+  for (const auto& [door, items] : doors_) {
+    if (std::find(doors->begin(), doors->end(), door) == doors->end()) doors->push_back(door);
+  }
+  for (const std::weak_ptr<Pollable>& each : nested_) {
+    if (const auto set = each.lock()) set->AddDoors(doors);
   }
 }
 
-std::vector<Pollable*> EpollSet::Members() const {
+std::vector<std::shared_ptr<Pollable>> EpollSet::Members() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<Pollable*> members;
-  for (const auto& [fd, item] : items_) {
+  std::vector<std::shared_ptr<Pollable>> members;
+  for (const auto& [key, item] : items_) {
     if (item->target != nullptr) members.push_back(item->target);
   }
   return members;

@@ -4,7 +4,8 @@
 // ready items for the sockets that rings serve.
 //
 // Invariant: an item stands in the kernel's set exactly while its socket is not on a ring; it moves
-// when the socket does. A ready item is in the list at most once.
+// when the socket does. A ready item is in the list at most once. As in the kernel, an item is of a
+// number and what that stood for when it was added.
 // Lock order: a watched thing's list, then the set, never the other way.
 // Spec: epoll(7), epoll_ctl(2). Results are 0 or a count, or -errno. Threads: any.
 
@@ -19,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "api/sockets/watch.h"
@@ -38,10 +40,14 @@ class EpollSet final : public Pollable {
   // `target`: what stands behind `fd`; null: the kernel's alone.
   int Control(int operation, int fd, const epoll_event* event, std::shared_ptr<Pollable> target);
   int Wait(epoll_event* events, int most, base::Nanoseconds limit, const sigset_t* signals);
-  // The last descriptor is being closed.
-  void Close() { SayGone(); }
+  // The last descriptor is being closed. Who waits is told EBADF.
+  void Close();
+  // The descriptor it was known by is being closed, `fd` is another one.
+  void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
   // The sockets that are in it.
-  std::vector<Pollable*> Members() const;
+  std::vector<std::shared_ptr<Pollable>> Members() const;
+
+  int fd() const { return fd_.load(std::memory_order_relaxed); }
 
   // Descriptors of the program for it.
   std::atomic<int> descriptors{1};
@@ -53,7 +59,8 @@ class EpollSet final : public Pollable {
   struct Item final : Watcher {
     EpollSet* set = nullptr;
     int fd = -1;
-    Pollable* target = nullptr;   // Null: gone.
+    std::shared_ptr<Pollable> target;  // Null: gone.
+    RingDoor* door = nullptr;     // Of the target, as counted.
     epoll_event event{};
     bool queued = false;
     bool disabled = false;        // One-shot, and told.
@@ -63,22 +70,29 @@ class EpollSet final : public Pollable {
     void Gone() override { set->OnGone(this); }
   };
 
+  // Of whom: what was closed is no key any more, so a pointer is enough.
+  using Key = std::pair<int, const Pollable*>;
+
   void OnTold(Item* item, uint32_t events);
   void OnGone(Item* item);
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
   void QueueIfReady(Item* item);
+  void Count(Item* item);
   int Add(int fd, const epoll_event& event, const std::shared_ptr<Pollable>& target);
   int Modify(Item* item, const epoll_event& event);
-  int Remove(int fd);
+  int Remove(const Key& key);
   int Collect(epoll_event* events, int most);
   int CollectOnce(epoll_event* events, int most);
 
   Faces* const faces_;
-  const int fd_;
+  std::atomic<int> fd_;
   mutable std::mutex mutex_;
-  std::map<int, std::shared_ptr<Item>> items_;
+  bool closed_ = false;
+  std::map<Key, std::shared_ptr<Item>> items_;
   std::deque<Item*> ready_;
+  std::map<RingDoor*, size_t> doors_;             // Of how many items.
+  std::vector<std::weak_ptr<Pollable>> nested_;  // Sets that are, or were, in this one.
   bool kernel_first_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include "api/sockets/faces.h"
 
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "api/sockets/ring_device.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/waiting.h"
+#include "api/sockets/watch.h"
 #include "xtreme/engine/ring.h"
 
 namespace xtreme::sockets {
@@ -100,6 +102,8 @@ void Faces::OpenDoor(const RingKey& key, Place* place) {
                                                .profile = profile ? *profile : RingProfile()});
   if (opened.ok()) {
     place->door = *std::move(opened);
+    place->door->SetOlder(doors());
+    newest_door_.store(place->door.get(), std::memory_order_release);
     Moderate(place->door.get());
     descriptors_.Put(place->door->fd(), {.ring = place->door.get()});
   } else {
@@ -108,7 +112,7 @@ void Faces::OpenDoor(const RingKey& key, Place* place) {
 }
 
 RingDoor* Faces::DoorOf(const RingKey& key, std::string* why) {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   if (RingDoor* const shared = SharedDoor(key)) return shared;
   Place& place = places_[key];
   if (place.door == nullptr && place.why.empty()) OpenDoor(key, &place);
@@ -117,7 +121,7 @@ RingDoor* Faces::DoorOf(const RingKey& key, std::string* why) {
       !settings_.single_thread) {
     progressing_ = true;
     const Passage passage;
-    std::thread([this] { RunProgress(); }).detach();
+    StartProgress();
   }
   return place.door.get();
 }
@@ -132,17 +136,8 @@ RingDoor* Faces::AnyDoor(RingKey key, std::string* why) {
   return nullptr;
 }
 
-std::vector<RingDoor*> Faces::doors() {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
-  std::vector<RingDoor*> all;
-  for (const auto& [key, place] : places_) {
-    if (place.door != nullptr) all.push_back(place.door.get());
-  }
-  return all;
-}
-
 uint32_t Faces::AddProfile(const RingProfile& profile) {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   uint32_t number = 1;
   for (const RingProfile& each : profiles_) {
     if (each.external == profile.external) return number;
@@ -153,29 +148,39 @@ uint32_t Faces::AddProfile(const RingProfile& profile) {
 }
 
 const RingProfile* Faces::FindProfile(uint32_t number) {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   return number == 0 || number > profiles_.size() ? nullptr : &profiles_[number - 1];
 }
 
 void Faces::SetThreadOffload(pthread_t thread, bool offload) {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   thread_offload_[thread] = offload;
 }
 
 bool Faces::OffloadsThisThread() {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   const auto said = thread_offload_.find(pthread_self());
   return said == thread_offload_.end() ? settings_.offloaded_sockets : said->second;
 }
 
 void Faces::CountLeft(const std::string& reason) {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   ++left_[reason];
 }
 
 std::map<std::string, uint64_t> Faces::left() {
-  const std::lock_guard<std::recursive_mutex> lock(setup_);
+  const std::lock_guard lock(setup_);
   return left_;
+}
+
+// Without the program's signals, which are to interrupt its own threads.
+void Faces::StartProgress() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([this] { RunProgress(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // Polls rings that nobody polled for a while: acknowledgements and timers do not wait for the
@@ -186,7 +191,7 @@ void Faces::RunProgress() {
                        .tv_nsec = settings_.progress_ms % 1'000 * 1'000'000};
   for (;;) {
     nanosleep(&pause, nullptr);
-    for (RingDoor* door : doors()) {
+    for (RingDoor* door = doors(); door != nullptr; door = door->older()) {
       if (SteadyNow().count() - door->last_progress() >= interval_ns) door->TryProgress();
     }
   }
@@ -198,7 +203,7 @@ void Faces::End() {
   descriptors_.ForEach([](int, const Descriptors::Meaning& meaning) {
     if (meaning.socket != nullptr) meaning.socket->Close();
   });
-  for (RingDoor* door : doors()) door->CloseForExit();
+  for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit();
 }
 
 void Faces::Fork() {
@@ -209,8 +214,10 @@ void Faces::Fork() {
 }
 
 void Faces::Forked() {
+  Sleeper::AfterFork();
   // Anew: it is locked by a thread of the parent's, and a recursive mutex knows its owner.
-  std::construct_at(&setup_);
+  std::construct_at(&setup_, &newest_door_);
+  newest_door_.store(nullptr, std::memory_order_relaxed);
   bool had_rings = false;
   for (auto& [key, place] : places_) {
     if (place.door == nullptr) continue;

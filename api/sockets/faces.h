@@ -5,7 +5,7 @@
 //
 // The one table that a preloaded library has: made at the first call, never destroyed.
 // Invariant: a ring is opened when the first socket needs it and stays.
-// Threads: any; `setup` is taken before any ring's door.
+// Threads: any.
 
 #ifndef XTREME_API_SOCKETS_FACES_H_
 #define XTREME_API_SOCKETS_FACES_H_
@@ -24,6 +24,7 @@
 #include "api/sockets/ring_choice.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/rules.h"
+#include "api/sockets/setup_lock.h"
 #include "api/sockets/settings.h"
 
 namespace xtreme::sockets {
@@ -41,15 +42,15 @@ class Faces {
 
   const FaceSettings& settings() const { return settings_; }
   Descriptors& descriptors() { return descriptors_; }
-  // Of deciding sockets' paths, of rings and rules.
-  std::recursive_mutex& setup() { return setup_; }
+  SetupLock& setup() { return setup_; }
 
   // The ring of that key, or the one it shares because the interface has as many as it may. Null:
   // `why` says why there is none.
   RingDoor* DoorOf(const RingKey& key, std::string* why);
   // On the first interface that has one.
   RingDoor* AnyDoor(RingKey key, std::string* why);
-  std::vector<RingDoor*> doors();
+  // The newest of all, each with the next older one.
+  RingDoor* doors() const { return newest_door_.load(std::memory_order_acquire); }
 
   // Its number, from 1 on, by which choices name it; equal ones have one.
   uint32_t AddProfile(const RingProfile& profile);
@@ -86,6 +87,7 @@ class Faces {
   void Moderate(RingDoor* door);
   RingDoor* SharedDoor(const RingKey& key);
   void OpenDoor(const RingKey& key, Place* place);
+  void StartProgress();
   void RunProgress();
 
   FaceSettings settings_;
@@ -95,7 +97,8 @@ class Faces {
   std::atomic<bool> off_{false};
   Descriptors descriptors_;
 
-  std::recursive_mutex setup_;
+  std::atomic<RingDoor*> newest_door_{nullptr};
+  SetupLock setup_{&newest_door_};
   std::map<RingKey, Place> places_;
   std::vector<RingProfile> profiles_;
   Rules rules_;

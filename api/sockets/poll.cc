@@ -32,18 +32,24 @@ class Looks {
       if (ours_[i] == nullptr) continue;
       ours_[i]->AddDoors(&doors_);
       // The kernel's half of an epoll set still counts.
-      if (ours_[i]->door() != nullptr && !ours_[i]->KernelToo()) kernel_[i].fd = -1;
+      const bool on_ring = ours_[i]->door() != nullptr && !ours_[i]->KernelToo();
+      if (on_ring || ours_[i]->Ended()) kernel_[i].fd = -1;
     }
   }
 
-  // How many are ready now; their revents.
-  int Once() {
+  // How many are ready now; their revents. -EINTR: none, and one of the signals that `signals` lets
+  // through was waiting.
+  int Once(const sigset_t* signals) {
     for (RingDoor* door : doors_) {
       const RingDoor::Entry entry(door);
       door->Progress();
     }
     if (Kernel().poll(kernel_.data(), kernel_.size(), 0) < 0) return -errno;
-    return Merge();
+    const int ready = Merge();
+    constexpr timespec kNow{};
+    const bool interrupted =
+        ready == 0 && signals != nullptr && Kernel().ppoll(nullptr, 0, &kNow, signals) < 0;
+    return interrupted ? -errno : ready;
   }
   int Sleep(base::Nanoseconds until, const sigset_t* signals) {
     Sleeper::OfThread().Rest();
@@ -62,7 +68,7 @@ class Looks {
     if (auto socket = faces.descriptors().FindSocket(fd)) {
       socket->TakeByCalls();
       if (socket->path() == Path::kUndecided) socket->Decide();
-      if (socket->path() == Path::kOffloaded) return socket;
+      if (socket->path() == Path::kOffloaded || socket->Ended()) return socket;
     }
     return faces.descriptors().FindEpoll(fd);
   }
@@ -71,7 +77,7 @@ class Looks {
     for (size_t i = 0; i < fds_.size(); ++i) {
       fds_[i].revents = kernel_[i].fd < 0 ? int16_t{0} : kernel_[i].revents;
       if (ours_[i] != nullptr) {
-        const auto wanted = static_cast<uint32_t>(fds_[i].events) | POLLERR | POLLHUP;
+        const auto wanted = static_cast<uint32_t>(fds_[i].events) | POLLERR | POLLHUP | POLLNVAL;
         fds_[i].revents |= static_cast<int16_t>(ours_[i]->Look() & wanted);
       }
       ready += fds_[i].revents != 0;
@@ -101,7 +107,7 @@ int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sig
   const base::Nanoseconds poll_until =
       poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
   for (;;) {
-    const int ready = looks.Once();
+    const int ready = looks.Once(signals);
     if (ready != 0 || !waits) return ready;
     const base::Nanoseconds now = SteadyNow();
     if (now >= until) return 0;

@@ -83,34 +83,79 @@ void RingDoor::Leave() {
   mutex_.unlock();
 }
 
+bool RingDoor::IsInside() const {
+  return !single_ && inside_.load(std::memory_order_relaxed) == packet::ThreadToken();
+}
+
+uint32_t RingDoor::StepOut() {
+  const uint32_t depth = std::exchange(depth_, 1);
+  Leave();
+  return depth;
+}
+
+void RingDoor::StepIn(uint32_t depth) {
+  Enter();
+  depth_ = depth;
+}
+
 RingDoor::Entry::Entry(RingDoor* door) : door_(door) { door_->Enter(); }
 RingDoor::Entry::~Entry() { door_->Leave(); }
 
 void RingDoor::Progress() {
   if (polling_) return;
   polling_ = true;
+  Turn();
+  polling_ = false;
+  if (!claims_.empty() && ring_->tcp().sockets() == 0) EndClaims();
+  last_progress_.store(ring_->Now().count(), std::memory_order_relaxed);
+}
+
+void RingDoor::Turn() {
   std::array<engine::Completion, kBatch> completions;
   uint32_t count = 0;
   do {
     count = ring_->Poll(completions.data(), kBatch, sizeof(engine::Completion));
     for (uint32_t i = 0; i < count; ++i) Give(completions[i]);
+    while (!later_.empty()) {
+      const engine::Completion next = later_.front();
+      later_.pop_front();
+      Give(next);
+    }
   } while (count == kBatch);
-  polling_ = false;
-  if (!lingering_.empty() && ring_->tcp().sockets() == lingering_.size()) EndLingering();
-  last_progress_.store(ring_->Now().count(), std::memory_order_relaxed);
 }
 
-void RingDoor::EndLingering() {
-  for (const auto& [listener, claim] : lingering_) {
-    ring_->tcp().Detach(listener);
-    Kernel().close(claim);
+// While somebody gives what they polled: newer than the rest of it.
+void RingDoor::PollForLater() {
+  std::array<engine::Completion, kBatch> completions;
+  const uint32_t count = ring_->Poll(completions.data(), kBatch, sizeof(engine::Completion));
+  for (uint32_t i = 0; i < count; ++i) {
+    if (completions[i].kind == engine::Kind::kOpDone) {
+      Give(completions[i]);
+    } else {
+      later_.push_back(completions[i]);
+    }
   }
-  lingering_.clear();
 }
 
-void RingDoor::Abandon() {
-  for (const Lingering& each : lingering_) Kernel().close(each.claim);
+void RingDoor::KeepClaim(const wire::Endpoint& local, int claim) {
+  if (claim >= 0) claims_.push_back({local, claim});
 }
+
+int RingDoor::TakeClaim(const wire::Endpoint& local) {
+  const auto kept = std::find_if(claims_.begin(), claims_.end(),
+                                 [&](const KeptClaim& each) { return each.local == local; });
+  if (kept == claims_.end()) return -1;
+  const int claim = kept->claim;
+  claims_.erase(kept);
+  return claim;
+}
+
+void RingDoor::EndClaims() {
+  for (const KeptClaim& each : claims_) Kernel().close(each.claim);
+  claims_.clear();
+}
+
+void RingDoor::Abandon() { EndClaims(); }
 
 bool RingDoor::TryProgress() {
   if (single_ || !mutex_.try_lock()) return false;
@@ -157,9 +202,7 @@ engine::Outcome RingDoor::Await(engine::Handle handle, uint64_t cookie) {
       const Passage passage;
       ring_->core().host.control->RunAndWait([] {});
     }
-    const bool was_polling = std::exchange(polling_, false);
-    Progress();
-    polling_ = was_polling;
+    polling_ ? PollForLater() : Progress();
     const auto found = std::find_if(done_.begin(), done_.end(), [&](const Done& done) {
       return done.handle == handle && done.cookie == cookie;
     });

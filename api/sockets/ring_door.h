@@ -4,7 +4,8 @@
 //
 // Invariant: the ring and everything that hangs on it (sockets' queues, pending happenings,
 // references of its buffers) is touched inside an Entry only. Entries nest on one thread, so that a
-// receive callback may send; a poll does not happen inside another.
+// receive callback may send. What comes while such a callback awaits an operation is given when it
+// has returned, in order.
 // Buffers are counted by the owner inside, so every count of references is exact.
 // Threads: any.
 
@@ -24,6 +25,7 @@
 #include "api/sockets/received.h"
 #include "api/sockets/ring_choice.h"
 #include "api/xtreme.h"
+#include "stack/wire/address.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/outcome.h"
@@ -83,11 +85,11 @@ class RingDoor {
   // Nothing is told of it any more; what waits for completions of it is released.
   void Forget(engine::Handle handle, Socket* socket);
 
-  // A listener that the program closed: its connections receive by its rule, so it stays until they
-  // have ended, and resets whoever connects meanwhile. `claim`: as ClaimListener(), until then.
-  void Linger(engine::Handle listener, int claim) { lingering_.push_back({listener, claim}); }
-  // Ends those now.
-  void EndLingering();
+  // A listener's claim (ClaimListener()) once it is closed: the connections that it accepted
+  // receive by its rule, so no other process is to have one like it before they have ended.
+  void KeepClaim(const wire::Endpoint& local, int claim);
+  // Back from there; -1: there is none.
+  int TakeClaim(const wire::Endpoint& local);
   // In a child after fork(), instead of a destructor: the ring is the parent's.
   void Abandon();
 
@@ -110,6 +112,15 @@ class RingDoor {
   const Counters& counters() const { return counters_; }
   // Nanoseconds of CLOCK_MONOTONIC of the last Progress().
   int64_t last_progress() const { return last_progress_.load(std::memory_order_relaxed); }
+  // Whether the calling thread is inside.
+  bool IsInside() const;
+  // Out, however deep inside, and back in as deep as before: for who has to wait meanwhile. Others
+  // are inside then: what was looked up before may be gone.
+  uint32_t StepOut();
+  void StepIn(uint32_t depth);
+  // The door that was made before this one.
+  RingDoor* older() const { return older_; }
+  void SetOlder(RingDoor* older) { older_ = older; }
   // Inside, if nobody else is; then leaves. False: somebody is.
   bool TryProgress();
   // The process ends: what was sent leaves. Nobody enters any more; who tries waits until the end.
@@ -121,14 +132,17 @@ class RingDoor {
     uint64_t cookie;
     engine::Outcome outcome;
   };
-  struct Lingering {
-    engine::Handle listener;
+  struct KeptClaim {
+    wire::Endpoint local;
     int claim;
   };
 
   RingDoor() = default;
   void Enter();
   void Leave();
+  void Turn();
+  void PollForLater();
+  void EndClaims();
   void Give(const engine::Completion& completion);
 
   std::string interface_;
@@ -138,6 +152,7 @@ class RingDoor {
   uint32_t ifindex_ = 0;
   bool single_ = false;
   std::unique_ptr<RingDevice> device_;
+  RingDoor* older_ = nullptr;
   std::unique_ptr<LinkView[]> views_;  // By index of the buffer.
 
   std::mutex mutex_;
@@ -147,12 +162,13 @@ class RingDoor {
   Counters counters_;
 
   bool polling_ = false;
+  std::deque<engine::Completion> later_;  // Polled while others were given.
   bool completions_ = false;  // TakeByCompletions() was called.
   std::atomic<int64_t> last_progress_{0};
   std::unordered_map<engine::Handle, Socket*> sockets_;
   std::deque<Happening> happenings_;
   std::vector<Done> done_;
-  std::vector<Lingering> lingering_;
+  std::vector<KeptClaim> claims_;
 };
 
 }  // namespace xtreme::sockets

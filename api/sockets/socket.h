@@ -8,7 +8,8 @@
 // Invariant: the kernel's socket has every option, name, membership and flag that the program set,
 // so that going to the kernel needs no replay.
 // Results are 0 or a count, or -errno. Threads: any; what hangs on the ring inside its door, what
-// decides the path under the setup lock, which is taken first.
+// decides the path under the setup lock, which is taken first. A call that another thread's close()
+// overtakes fails with EBADF: it never asks the kernel by a number that may be another file's.
 
 #ifndef XTREME_API_SOCKETS_SOCKET_H_
 #define XTREME_API_SOCKETS_SOCKET_H_
@@ -23,7 +24,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -45,7 +45,7 @@ struct Stream;
 // A result: the call is the kernel's to answer.
 inline constexpr int kAskKernel = -EREMOTEIO;
 
-enum class Path : uint8_t { kUndecided, kOffloaded, kKernel, kParents };
+enum class Path : uint8_t { kUndecided, kOffloaded, kKernel, kParents, kClosed };
 
 // Who takes what comes: calls like recv(), or socketxtreme_poll(). The first use decides.
 enum class Taker : uint8_t { kUndecided, kCalls, kCompletions };
@@ -83,10 +83,11 @@ struct SocketCounters {
   uint64_t slow_path = 0;     // Came through the kernel.
 };
 
-class Socket final : public Pollable {
+class Socket final : public Pollable, public std::enable_shared_from_this<Socket> {
  public:
-  // Of the program's socket() call; `fd` is the kernel's socket.
-  Socket(Faces* faces, int fd, int type, bool nonblocking);
+  // Of the program's socket() call, or what came of it; `fd` is the kernel's socket, `offload`: by
+  // the thread's word.
+  Socket(Faces* faces, int fd, int type, bool nonblocking, bool offload);
   ~Socket() override;
 
   // --- Naming (socket_naming.cc) ---
@@ -114,6 +115,8 @@ class Socket final : public Pollable {
   const std::string& reason() const { return reason_; }
   // The last descriptor is being closed.
   void Close();
+  // The descriptor it was known by is being closed, `fd` is another one.
+  void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
   // Before fork(): the child will have the kernel's socket, too.
   void BecomeShared();
   // In a child after fork(), of a socket on a ring, which is the parent's: datagrams are the
@@ -134,6 +137,9 @@ class Socket final : public Pollable {
   int SetOption(int level, int name, const void* value, socklen_t length);
   // False: the kernel's answer is right.
   bool GetOption(int level, int name, void* value, socklen_t* length, int* result);
+  base::Nanoseconds receive_timeout() const {
+    return receive_timeout_.load(std::memory_order_relaxed);
+  }
   void SetNonBlocking(bool on) { nonblocking_.store(on, std::memory_order_relaxed); }
   bool nonblocking() const { return nonblocking_.load(std::memory_order_relaxed); }
   // SO_TIMESTAMP..., IP_PKTINFO: what a message carries.
@@ -143,7 +149,7 @@ class Socket final : public Pollable {
     bool timestamp_ns = false;
     uint32_t timestamping = 0;  // SOF_TIMESTAMPING_...
   };
-  const Wanted& wanted() const { return wanted_; }
+  Wanted wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
   // --- What the ring tells: inside the door ---
 
@@ -155,6 +161,7 @@ class Socket final : public Pollable {
   // Listeners listen on the kernel's side too, for what comes by other ways than the ring's.
   bool KernelToo() const override { return listening(); }
   bool ServedHere() const override { return door() != nullptr; }
+  bool Ended() const override { return path() == Path::kClosed; }
   // The ring it is on or, bound, will be on; null: none.
   RingDoor* RingToBe();
   uint32_t Look() override;
@@ -180,7 +187,7 @@ class Socket final : public Pollable {
   int Free(packet::Buffer* packet);
   uint64_t user_data = 0;
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.load(std::memory_order_relaxed); }
   bool bound() const { return bound_; }
   // Of the socket() call: SOCK_DGRAM or SOCK_STREAM.
   int type() const { return type_; }
@@ -214,18 +221,27 @@ class Socket final : public Pollable {
   void TakeDown();
 
   // socket_naming.cc
+  struct Ends {
+    wire::Endpoint local;
+    wire::Endpoint peer;
+  };
+  std::optional<Ends> EndsOnRing() const;
   int ConnectDatagram(const sockaddr_in& peer);
   int Dissolve();
   void LearnLocal();
+
+  // What a call says that finds it on no ring.
+  ssize_t Elsewhere() const;
 
   // socket_receive.cc; inside the door.
   void OnPacket(const engine::Completion& completion);
   void Queue(const Received& packet);
   ssize_t TakeDatagram(ReceiveRequest* request);
   ssize_t TakeOne(ReceiveRequest* request);
-  // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say.
-  ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events,
-                   const std::function<ssize_t()>& take);
+  // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say
+  // (blocking.h).
+  template <typename Take>
+  ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take);
   // Takes the pending error.
   int TakeError();
   void Mark();
@@ -234,6 +250,7 @@ class Socket final : public Pollable {
   int ConnectStream(const sockaddr_in& peer);
   int WaitForConnect();
   int LearnOfFailure();
+  int Claim();
   RingDoor* DoorForStream(std::string* why);
   void ServeListener();
   void EndClaim();
@@ -279,7 +296,7 @@ class Socket final : public Pollable {
   void CopySettings();
 
   Faces* const faces_;
-  const int fd_;
+  std::atomic<int> fd_;
   const int type_;
   std::atomic<Path> path_{Path::kUndecided};
   std::string reason_;
@@ -295,7 +312,7 @@ class Socket final : public Pollable {
   ReceiveCallback callback_;
   std::deque<Received> queue_;
   uint32_t queued_bytes_ = 0;
-  uint32_t queue_limit_ = 212'992;
+  std::atomic<uint32_t> queue_limit_{212'992};
   std::set<packet::Buffer*> held_;
   SocketCounters counters_;
   std::unique_ptr<Stream> stream_;  // Null: datagrams.
@@ -304,7 +321,7 @@ class Socket final : public Pollable {
   bool bound_ = false;
   bool bound_to_device_ = false;
   bool reuse_port_ = false;
-  bool offload_wanted_;
+  const bool offload_wanted_;
   wire::Endpoint local_;
   wire::Endpoint peer_;      // Port 0: not connected.
   std::set<Membership> memberships_;
@@ -314,9 +331,9 @@ class Socket final : public Pollable {
   bool read_shut_ = false;
   bool deaf_ = false;        // SO_VMA_SHUTDOWN_RX.
   bool write_shut_ = false;
-  Wanted wanted_;
-  base::Nanoseconds receive_timeout_ = base::kNever;
-  base::Nanoseconds send_timeout_ = base::kNever;
+  std::atomic<Wanted> wanted_{};
+  std::atomic<base::Nanoseconds> receive_timeout_{base::kNever};
+  std::atomic<base::Nanoseconds> send_timeout_{base::kNever};
 };
 
 }  // namespace xtreme::sockets

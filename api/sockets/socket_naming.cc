@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
@@ -19,19 +20,19 @@ namespace xtreme::sockets {
 void Socket::LearnLocal() {
   sockaddr_in name{};
   socklen_t length = sizeof name;
-  if (Kernel().getsockname(fd_, reinterpret_cast<sockaddr*>(&name), &length) == 0) {
+  if (Kernel().getsockname(fd(), reinterpret_cast<sockaddr*>(&name), &length) == 0) {
     local_ = FromSockaddr(name);
   }
 }
 
 int Socket::Bind(const sockaddr_in& local) {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   if (stream_ != nullptr && path() == Path::kOffloaded) {
     // It has a name already, of which the kernel's socket may not know.
     const wire::Ipv4Address address = FromSockaddr(local).address;
     return address.IsAny() || !InterfaceOf(address).empty() ? -EINVAL : -EADDRNOTAVAIL;
   }
-  if (Kernel().bind(fd_, reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0) {
+  if (Kernel().bind(fd(), reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0) {
     return -errno;
   }
   bound_ = true;
@@ -48,21 +49,25 @@ int Socket::Connect(const sockaddr* peer, socklen_t length) {
     } else if (path() == Path::kOffloaded) {
       return -EOPNOTSUPP;
     }
-    return Kernel().connect(fd_, peer, length) == 0 ? 0 : -errno;
+    return Kernel().connect(fd(), peer, length) == 0 ? 0 : -errno;
   }
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
-  if (Kernel().connect(fd_, peer, length) != 0) return -errno;
+  const std::lock_guard lock(faces_->setup());
+  if (Kernel().connect(fd(), peer, length) != 0) return -errno;
   if (peer->sa_family == AF_UNSPEC) return Dissolve();
   return ConnectDatagram(*reinterpret_cast<const sockaddr_in*>(peer));
 }
 
 int Socket::ConnectDatagram(const sockaddr_in& peer) {
-  peer_ = FromSockaddr(peer);
   const bool was_any = local_.address.IsAny();
-  if (!bound_) LearnLocal();
+  {
+    std::optional<RingDoor::Entry> entry;
+    if (door() != nullptr) entry.emplace(door());
+    peer_ = FromSockaddr(peer);
+    if (!bound_) LearnLocal();
+  }
   bound_ = true;
-  if (path() == Path::kKernel) return 0;
-  const auto departure = DepartureTo(fd_, peer_);
+  if (path() != Path::kUndecided && path() != Path::kOffloaded) return 0;
+  const auto departure = DepartureTo(fd(), peer_);
   if (!departure) {
     LeaveToKernelLocked("its peer is in this host, or has no route");
     return 0;
@@ -84,11 +89,12 @@ int Socket::ConnectDatagram(const sockaddr_in& peer) {
 
 // A ring's socket stays connected: another one takes its place.
 int Socket::Dissolve() {
+  const bool was_on_ring = path() == Path::kOffloaded;
+  if (was_on_ring) path_.store(Path::kUndecided, std::memory_order_release);
+  TakeDown();
   peer_ = {};
   LearnLocal();
-  if (path() != Path::kOffloaded) return 0;
-  TakeDown();
-  path_.store(Path::kUndecided, std::memory_order_release);
+  if (!was_on_ring) return 0;
   // The kernel took the port too, if it had chosen it.
   bound_ = local_.port != 0;
   if (bound_) DecideLocked();
@@ -107,19 +113,25 @@ int Give(const wire::Endpoint& endpoint, sockaddr* to, socklen_t* length) {
 }  // namespace
 
 // A connection's ends are the ring's.
+std::optional<Socket::Ends> Socket::EndsOnRing() const {
+  RingDoor* const ring = door();
+  if (stream_ == nullptr || ring == nullptr) return std::nullopt;
+  const RingDoor::Entry entry(ring);
+  if (path() != Path::kOffloaded || peer_.port == 0) return std::nullopt;
+  return Ends{local_, peer_};
+}
+
 int Socket::Name(sockaddr* to, socklen_t* length) const {
-  if (stream_ != nullptr && peer_.port != 0 && path() == Path::kOffloaded) {
-    return Give(local_, to, length);
-  }
-  return Kernel().getsockname(fd_, to, length) == 0 ? 0 : -errno;
+  if (const auto ends = EndsOnRing()) return Give(ends->local, to, length);
+  return Kernel().getsockname(fd(), to, length) == 0 ? 0 : -errno;
 }
 
 int Socket::PeerName(sockaddr* to, socklen_t* length) const {
-  if (stream_ != nullptr && peer_.port != 0 && path() == Path::kOffloaded) {
+  if (const auto ends = EndsOnRing()) {
     const bool there = stream_->established && stream_->state != Stream::State::kEnded;
-    return there ? Give(peer_, to, length) : -ENOTCONN;
+    return there ? Give(ends->peer, to, length) : -ENOTCONN;
   }
-  return Kernel().getpeername(fd_, to, length) == 0 ? 0 : -errno;
+  return Kernel().getpeername(fd(), to, length) == 0 ? 0 : -errno;
 }
 
 }  // namespace xtreme::sockets

@@ -63,14 +63,14 @@ void Socket::CopySettings() {
   if (ring == nullptr || type_ != SOCK_DGRAM) return;
   int broadcast = 0;
   socklen_t length = sizeof broadcast;
-  Kernel().getsockopt(fd_, SOL_SOCKET, SO_BROADCAST, &broadcast, &length);
+  Kernel().getsockopt(fd(), SOL_SOCKET, SO_BROADCAST, &broadcast, &length);
   const RingDoor::Entry entry(ring);
   engine::UdpSocket* const socket = ring->ring().udp().Find(handle_);
   if (socket == nullptr) return;
-  socket->settings.ttl = static_cast<uint8_t>(KernelInt(fd_, IP_TTL, 64));
-  socket->settings.tos = static_cast<uint8_t>(KernelInt(fd_, IP_TOS, 0));
-  socket->settings.multicast_ttl = static_cast<uint8_t>(KernelInt(fd_, IP_MULTICAST_TTL, 1));
-  socket->settings.multicast_loop = KernelInt(fd_, IP_MULTICAST_LOOP, 1) != 0;
+  socket->settings.ttl = static_cast<uint8_t>(KernelInt(fd(), IP_TTL, 64));
+  socket->settings.tos = static_cast<uint8_t>(KernelInt(fd(), IP_TOS, 0));
+  socket->settings.multicast_ttl = static_cast<uint8_t>(KernelInt(fd(), IP_MULTICAST_TTL, 1));
+  socket->settings.multicast_loop = KernelInt(fd(), IP_MULTICAST_LOOP, 1) != 0;
   socket->settings.broadcast = broadcast != 0;
   // Flows that were resolved with the old ones are resolved anew.
   ++ring->ring().core().host.routes_version;
@@ -81,20 +81,22 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   if (level == IPPROTO_IP && stream_ == nullptr) return SetIpOption(name, value, length);
   if (stream_ != nullptr && value != nullptr) {
     const auto* const bytes = static_cast<const uint8_t*>(value);
+    const std::lock_guard lock(stream_->options_mutex);
     stream_->options[{level, name}].assign(bytes, bytes + length);
   }
   const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE);
   if (stream_ != nullptr && of_stream) CopyStreamSettings();
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;
+  Wanted asked = wanted();
   switch (name) {
     case SO_RCVTIMEO: receive_timeout_ = TimeOf(value, length); break;
     case SO_SNDTIMEO: send_timeout_ = TimeOf(value, length); break;
     case SO_REUSEPORT: reuse_port_ = on; break;
     case SO_BROADCAST: CopySettings(); break;
-    case SO_TIMESTAMP: wanted_.timestamp_us = on; break;
-    case SO_TIMESTAMPNS: wanted_.timestamp_ns = on; break;
-    case SO_TIMESTAMPING: wanted_.timestamping = static_cast<uint32_t>(IntOf(value, length)); break;
+    case SO_TIMESTAMP: asked.timestamp_us = on; break;
+    case SO_TIMESTAMPNS: asked.timestamp_ns = on; break;
+    case SO_TIMESTAMPING: asked.timestamping = static_cast<uint32_t>(IntOf(value, length)); break;
     case SO_RCVBUF:
     case SO_RCVBUFFORCE:
       queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));
@@ -104,6 +106,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_ZEROCOPY: LeaveToKernel("SO_ZEROCOPY"); break;
     default: break;
   }
+  wanted_.store(asked, std::memory_order_relaxed);
   return 0;
 }
 
@@ -113,7 +116,12 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
     case IP_TOS:
     case IP_MULTICAST_TTL:
     case IP_MULTICAST_LOOP: CopySettings(); return 0;
-    case IP_PKTINFO: wanted_.packet_info = IntOf(value, length) != 0; return 0;
+    case IP_PKTINFO: {
+      Wanted asked = wanted();
+      asked.packet_info = IntOf(value, length) != 0;
+      wanted_.store(asked, std::memory_order_relaxed);
+      return 0;
+    }
     case IP_ADD_MEMBERSHIP:
     case IP_DROP_MEMBERSHIP:
     case IP_ADD_SOURCE_MEMBERSHIP:
@@ -168,10 +176,10 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
     change.interface = InterfaceNamed(index);
   } else if (!AddressOf(interface).IsAny()) {
     change.interface = InterfaceOf(AddressOf(interface));
-  } else if (const auto departure = DepartureTo(fd_, {change.group, 9})) {
+  } else if (const auto departure = DepartureTo(fd(), {change.group, 9})) {
     change.interface = departure->interface;
   }
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   const bool joins = name == IP_ADD_MEMBERSHIP || name == IP_ADD_SOURCE_MEMBERSHIP ||
                      name == IP_BLOCK_SOURCE;
   if (joins) {
@@ -202,7 +210,9 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
   }
   if (level != SOL_SOCKET) return false;
   if (name != SO_ERROR || path() != Path::kOffloaded) return false;
-  const RingDoor::Entry entry(door());
+  RingDoor* const ring = door();
+  if (ring == nullptr) return false;
+  const RingDoor::Entry entry(ring);
   const int error = TakeError();
   if (error == 0) return false;
   *length = std::min<socklen_t>(*length, sizeof error);

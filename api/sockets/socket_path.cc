@@ -2,6 +2,7 @@
 //
 // Which way a socket goes: onto a ring, or to the kernel and why.
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 
@@ -42,13 +43,13 @@ std::string DeviceOf(int fd) {
 
 }  // namespace
 
-Socket::Socket(Faces* faces, int fd, int type, bool nonblocking)
+Socket::Socket(Faces* faces, int fd, int type, bool nonblocking, bool offload)
     : user_data(static_cast<uint64_t>(fd)),
       faces_(faces),
       fd_(fd),
       type_(type),
       nonblocking_(nonblocking),
-      offload_wanted_(faces->OffloadsThisThread()) {
+      offload_wanted_(offload) {
   if (faces->settings().socketxtreme) taker_ = Taker::kCompletions;
   choice_.logic = faces->settings().ring_logic();
   if (type == SOCK_STREAM) stream_ = std::make_unique<Stream>();
@@ -62,7 +63,7 @@ void Socket::EndClaim() {
 }
 
 void Socket::Decide() {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   if (path() != Path::kUndecided) return;
   if (stream_ == nullptr && bound_) DecideLocked();
   if (stream_ != nullptr && stream_->state == Stream::State::kOffered) ServeListener();
@@ -83,7 +84,7 @@ std::string Socket::WhyNot() const {
 }
 
 int Socket::ChooseRing(const RingChoice& choice) {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   if (door() != nullptr) return -EBUSY;
   choice_ = choice;
   separator_.reset();
@@ -93,7 +94,7 @@ int Socket::ChooseRing(const RingChoice& choice) {
 uint64_t Socket::Separator() const {
   switch (choice_.logic) {
     case RingLogic::kPerAddress: return local_.address.value();
-    case RingLogic::kPerSocket: return static_cast<uint64_t>(fd_);
+    case RingLogic::kPerSocket: return static_cast<uint64_t>(fd());
     case RingLogic::kPerUserId: return choice_.user_id;
     case RingLogic::kPerThread: return opener_;
     case RingLogic::kPerCore:
@@ -118,11 +119,11 @@ RingKey Socket::KeyOn(const std::string& interface) {
 void Socket::DecideLocked() {
   std::string why = WhyNot();
   if (!why.empty()) return LeaveToKernelLocked(why);
-  std::string interface = DeviceOf(fd_);
+  std::string interface = DeviceOf(fd());
   const bool own_address = !local_.address.IsAny() && !local_.address.IsMulticast();
   if (interface.empty() && own_address) interface = InterfaceOf(local_.address);
   if (interface.empty() && peer_.port != 0) {
-    const auto departure = DepartureTo(fd_, peer_);
+    const auto departure = DepartureTo(fd(), peer_);
     if (!departure) return LeaveToKernelLocked("its peer is in this host, or has no route");
     interface = departure->interface;
   }
@@ -132,15 +133,15 @@ void Socket::DecideLocked() {
       interface.empty() ? faces_->AnyDoor(key, &why) : faces_->DoorOf(key, &why);
   if (door == nullptr) return LeaveToKernelLocked(why);
   if (!OpenOn(door)) return;
-  Log(LogLevel::kDebug, "fd {}: offloaded on {} as {}", fd_, door->interface(),
+  Log(LogLevel::kDebug, "fd {}: offloaded on {} as {}", fd(), door->interface(),
       wire::ToString(local_));
 }
 
 bool Socket::OpenOn(RingDoor* door) {
   const RingDoor::Entry entry(door);
   engine::UdpOptions options{.local = local_,
-                             .reuse = IntOption(fd_, SOL_SOCKET, SO_REUSEADDR) != 0,
-                             .kernel_socket = fd_};
+                             .reuse = IntOption(fd(), SOL_SOCKET, SO_REUSEADDR) != 0,
+                             .kernel_socket = fd()};
   engine::Udp& udp = door->ring().udp();
   engine::Outcome outcome = udp.Open(options, &handle_);
   if (outcome.ok()) {
@@ -187,18 +188,19 @@ bool Socket::JoinOnRing(const Membership& membership) {
 }
 
 void Socket::LeaveToKernel(const std::string& reason) {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   LeaveToKernelLocked(reason);
 }
 
 void Socket::LeaveToKernelLocked(const std::string& reason) {
-  if (path() == Path::kKernel) return;
+  if (path() == Path::kKernel || path() == Path::kClosed) return;
   reason_ = reason;
+  // First: who is inside the door finds either both path and ring, or neither.
+  path_.store(Path::kKernel, std::memory_order_release);
   TakeDown();
   EndClaim();
-  path_.store(Path::kKernel, std::memory_order_release);
   faces_->CountLeft(reason);
-  Log(LogLevel::kDetails, "fd {} is left to the kernel: {}", fd_, reason);
+  Log(LogLevel::kDetails, "fd {} is left to the kernel: {}", fd(), reason);
   // Who waits on the ring's side goes on at the kernel's.
   Change(0, ~uint32_t{0}, EPOLLHUP);
 }
@@ -206,34 +208,40 @@ void Socket::LeaveToKernelLocked(const std::string& reason) {
 void Socket::TakeDown() {
   RingDoor* const ring = door();
   if (ring == nullptr) return;
-  {
-    const RingDoor::Entry entry(ring);
-    if (stream_ == nullptr) ring->ring().udp().Close(handle_, /*detach=*/true);
-    if (stream_ != nullptr) CloseStream(ring);
-    ring->Forget(handle_, this);
-    for (Received& packet : queue_) Release(&packet);
-    queue_.clear();
-    queued_bytes_ = 0;
-    for (packet::Buffer* held : held_) packet::BufferPool::ReleaseChain(held);
-    held_.clear();
-    // The port is the kernel socket's alone again when this returns. One that a connect took for
-    // itself was never its.
-    const Passage passage;
-    if (bound_) ring->ring().core().host.control->RunAndWait([] {});
-  }
+  const RingDoor::Entry entry(ring);
+  if (stream_ == nullptr) ring->ring().udp().Close(handle_, /*detach=*/true);
+  if (stream_ != nullptr) CloseStream(ring);
+  ring->Forget(handle_, this);
+  for (Received& packet : queue_) Release(&packet);
+  queue_.clear();
+  queued_bytes_ = 0;
+  for (packet::Buffer* held : held_) packet::BufferPool::ReleaseChain(held);
+  held_.clear();
+  // The port is the kernel socket's alone again when this returns. One that a connect took for
+  // itself was never its.
+  const Passage passage;
+  if (bound_) ring->ring().core().host.control->RunAndWait([] {});
   door_.store(nullptr, std::memory_order_release);
   handle_ = 0;
   Change(0, ~uint32_t{0}, 0);
 }
 
+ssize_t Socket::Elsewhere() const {
+  switch (path()) {
+    case Path::kParents: return -EOPNOTSUPP;
+    case Path::kClosed: return -EBADF;
+    default: return kAskKernel;
+  }
+}
+
 void Socket::Close() {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   // Others may listen here again, whatever of this process still has the kernel's socket.
-  if (listening() && !stream_->shared) Kernel().shutdown(fd_, SHUT_RDWR);
+  if (listening() && !stream_->shared) Kernel().shutdown(fd(), SHUT_RDWR);
+  path_.store(Path::kClosed, std::memory_order_release);
   TakeDown();
-  path_.store(Path::kKernel, std::memory_order_release);
   // A sleeper looks, and finds it gone.
-  Change(0, ~uint32_t{0}, EPOLLHUP);
+  Change(POLLNVAL, ~uint32_t{0}, EPOLLHUP);
   SayGone();
 }
 

@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <ctime>
 
+#include "api/sockets/blocking.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
-#include "api/sockets/waiting.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/tcp.h"
@@ -47,7 +47,8 @@ void Socket::OnPacket(const engine::Completion& completion) {
   ++counters_.received;
   counters_.received_bytes += packet.length;
   counters_.slow_path += (completion.flags & engine::kSlowPath) != 0;
-  if (wanted_.timestamp_us || wanted_.timestamp_ns || wanted_.timestamping != 0 || callback_) {
+  const Wanted asked = wanted();
+  if (asked.timestamp_us || asked.timestamp_ns || asked.timestamping != 0 || callback_) {
     clock_gettime(CLOCK_REALTIME, &packet.arrival);
   }
   if (deaf_) return Release(&packet);
@@ -58,11 +59,12 @@ void Socket::OnPacket(const engine::Completion& completion) {
     return EndStream(ECONNRESET);
   }
   if (callback_) {
-    // In a copy: the callback may take itself off.
+    // In a copy: the callback may take itself off, or close the socket.
     const ReceiveCallback callback = callback_;
+    const std::shared_ptr<Socket> self = shared_from_this();
     const Verdict verdict = callback(*this, packet);
     counters_.by_callback += verdict != Verdict::kQueue;
-    if (verdict == Verdict::kDrop) return Release(&packet);
+    if (verdict == Verdict::kDrop || path() != Path::kOffloaded) return Release(&packet);
     if (verdict == Verdict::kHold) return Hold(packet);
   }
   if (taker_ == Taker::kCompletions) {
@@ -97,9 +99,11 @@ void Socket::Mark() {
 
 uint32_t Socket::Look() { return mask(); }
 
+// Inside the door.
 int Socket::TakeError() {
+  if (error_.load(std::memory_order_relaxed) == 0) return 0;
   const int error = error_.exchange(0, std::memory_order_relaxed);
-  if (error != 0) Mark();
+  Mark();
   return error;
 }
 
@@ -138,7 +142,7 @@ ssize_t Socket::TakeOne(ReceiveRequest* request) {
 }
 
 ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
-  if (path() != Path::kOffloaded) return path() == Path::kParents ? -EOPNOTSUPP : kAskKernel;
+  if (path() != Path::kOffloaded) return Elsewhere();
   // Another's completions are not stolen.
   if (taker_ == Taker::kCompletions) return -EOPNOTSUPP;
   if (const int error = TakeError(); error != 0) return -error;
@@ -150,8 +154,7 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
   if (path() == Path::kUndecided && stream_ == nullptr) Decide();
-  if (path() == Path::kParents) return -EOPNOTSUPP;
-  if (path() != Path::kOffloaded) return kAskKernel;
+  if (path() != Path::kOffloaded) return Elsewhere();
   if (stream_ != nullptr) return ReceiveBytes(request);
   if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
   return Blocking(request->flags, receive_timeout_, EPOLLIN, [this, request] {
@@ -159,31 +162,10 @@ ssize_t Socket::Receive(ReceiveRequest* request) {
   });
 }
 
-ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events,
-                         const std::function<ssize_t()>& take) {
-  const bool waits = !nonblocking() && (flags & MSG_DONTWAIT) == 0;
-  Waiting waiting(waits ? limit : base::Nanoseconds(0), faces_->settings().rx_poll);
-  for (;;) {
-    RingDoor* const ring = door();
-    if (ring == nullptr) return kAskKernel;
-    {
-      const RingDoor::Entry entry(ring);
-      ssize_t result = take();
-      if (result == -EAGAIN) {
-        ring->Progress();
-        result = take();
-      }
-      if (result != -EAGAIN || !waits) return result;
-    }
-    const int waited = waiting.Once(this, ring, events);
-    if (waited != 0) return waited;
-  }
-}
-
 int Socket::ReadableBytes() {
   if (path() == Path::kUndecided && stream_ == nullptr) Decide();
   RingDoor* const ring = door();
-  if (ring == nullptr) return kAskKernel;
+  if (ring == nullptr) return static_cast<int>(Elsewhere());
   const RingDoor::Entry entry(ring);
   ring->Progress();
   if (stream_ == nullptr) return queue_.empty() ? 0 : static_cast<int>(queue_.front().length);
@@ -194,10 +176,10 @@ int Socket::ReadableBytes() {
 
 int Socket::Shutdown(int how) {
   if (how < SHUT_RD || how > SHUT_RDWR) return -EINVAL;
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   if (listening()) LeaveToKernelLocked("shutdown() of a listener");
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
-  const int result = Kernel().shutdown(fd_, how) == 0 ? 0 : -errno;
+  const int result = Kernel().shutdown(fd(), how) == 0 ? 0 : -errno;
   RingDoor* const ring = door();
   if (ring == nullptr) return result;
   // As the kernel does, of a socket without a peer too, though it says ENOTCONN.

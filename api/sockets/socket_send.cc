@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "api/sockets/blocking.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
@@ -48,33 +49,31 @@ ssize_t Socket::SendByKernel(const SendRequest& request) const {
     message.msg_name = &to;
     message.msg_namelen = sizeof to;
   }
-  const ssize_t sent = Kernel().sendmsg(fd_, &message, request.flags);
+  const ssize_t sent = Kernel().sendmsg(fd(), &message, request.flags);
   return sent < 0 ? -errno : sent;
 }
 
 ssize_t Socket::Send(const SendRequest& request) {
   if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
-    const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+    const std::lock_guard lock(faces_->setup());
     // As the kernel does at the first send: any address, a port of its choice.
-    if (!DepartureTo(fd_, *request.to)) {
+    if (!DepartureTo(fd(), *request.to)) {
       LeaveToKernelLocked("its first datagram stays in this host, or has no route");
     } else if (!bound_) {
       sockaddr_in any = ToSockaddr({});
       if (const int bound = Bind(any); bound != 0) return bound;
     }
   }
-  if (path() != Path::kOffloaded) return (request.flags & kDummySend) != 0 ? -EINVAL : kAskKernel;
+  if (path() != Path::kOffloaded) {
+    return (request.flags & kDummySend) != 0 ? -EINVAL : Elsewhere();
+  }
   return stream_ == nullptr ? SendDatagram(request) : SendStream(request);
 }
 
 ssize_t Socket::SendDatagram(const SendRequest& request) {
   if ((request.flags & (MSG_OOB | MSG_MORE | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
-  if (request.to == nullptr && peer_.port == 0) return -EDESTADDRREQ;
   if (request.to != nullptr && request.to->port == 0) return -EINVAL;
   const size_t length = LengthOf(request.from);
-  if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
-  if (const int error = TakeError(); error != 0) return -error;
-  if (write_shut_) return -EPIPE;
   std::vector<uint8_t> scratch;
   const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
   const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};
@@ -88,7 +87,11 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
                                  : udp.SendTo(socket, *request.to, payload, options);
   };
   return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
-    if (path() != Path::kOffloaded) return kAskKernel;
+    if (path() != Path::kOffloaded) return Elsewhere();
+    if (request.to == nullptr && peer_.port == 0) return -EDESTADDRREQ;
+    if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
+    if (const int error = TakeError(); error != 0) return -error;
+    if (write_shut_) return -EPIPE;
     switch (send_once()) {
       case engine::SendResult::kRefusedSqFull:
       case engine::SendResult::kRefusedBuffers: return -EAGAIN;
@@ -102,6 +105,8 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
       default: break;
     }
     CountSent(warm, length);
+    // Linux: a datagram that has left is an edge.
+    if (!warm) Change(0, 0, EPOLLOUT | EPOLLWRNORM);
     return static_cast<ssize_t>(length);
   });
 }

@@ -3,7 +3,7 @@
 // Stream: what a socket of the program has beyond a datagram socket's when it is a connection or a
 // listener of a ring.
 //
-// Threads: inside the ring's door; `state` is read anywhere.
+// Threads: inside the ring's door; what is atomic is read anywhere.
 
 #ifndef XTREME_API_SOCKETS_STREAM_H_
 #define XTREME_API_SOCKETS_STREAM_H_
@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,12 @@ struct Stream {
   enum class State : uint8_t { kIdle, kOffered, kListening, kConnecting, kConnected, kEnded };
 
   std::atomic<State> state{State::kIdle};
-  bool established = false;   // It was, at some time.
+  std::atomic<bool> established{false};  // It was, at some time.
   bool peer_closed = false;   // FIN came, after what is queued.
   bool writable = true;       // No send was refused since there was space.
   int backlog = 128;
-  bool connect_told = false;  // connect() has said that it is established.
+  std::atomic<bool> connect_told{false};  // connect() has said that it is established.
+  std::mutex options_mutex;   // Taken last.
   // What the program set, by level and name: a listener's children begin with it.
   std::map<std::pair<int, int>, std::vector<uint8_t>> options;
   int claim = -1;             // Of a listener: as ClaimListener().

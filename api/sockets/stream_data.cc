@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/sockets/blocking.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
@@ -76,8 +77,9 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
 void Socket::EndStream(int status) {
   if (stream_->state == Stream::State::kEnded) return;
   const bool orderly = status == 0;
-  // Linux: a reset after the peer's FIN is what becomes of bytes that were sent too late.
-  if (status == ECONNRESET && stream_->peer_closed) status = EPIPE;
+  // Linux: a reset in CLOSE-WAIT is what becomes of bytes that were sent too late.
+  const bool close_wait = stream_->peer_closed && !write_shut_;
+  if (status == ECONNRESET && close_wait) status = EPIPE;
   stream_->state = Stream::State::kEnded;
   if (!orderly) error_.store(status, std::memory_order_relaxed);
   if (taker_ == Taker::kCompletions && !(orderly && stream_->peer_closed)) {
@@ -91,7 +93,7 @@ void Socket::EndStream(int status) {
 // --- Receiving ---
 
 ssize_t Socket::TakeBytes(ReceiveRequest* request) {
-  if (path() != Path::kOffloaded) return kAskKernel;
+  if (path() != Path::kOffloaded) return Elsewhere();
   if (queue_.empty()) {
     const bool over = read_shut_ || stream_->state == Stream::State::kEnded;
     // Linux: after FIN there is nothing to read, and no error to learn by reading.
@@ -139,6 +141,8 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   std::vector<iovec> left(request->to.begin(), request->to.end());
   ssize_t done = 0;
   const ssize_t result = Blocking(request->flags, receive_timeout_, EPOLLIN, [&]() -> ssize_t {
+    // An error is the next call's, if this one has something.
+    if (done > 0 && queue_.empty() && error_.load(std::memory_order_relaxed) != 0) return done;
     ReceiveRequest part{.to = left, .flags = request->flags};
     const ssize_t got = TakeBytes(&part);
     if (got <= 0) return got;
@@ -152,7 +156,7 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
 // --- Sending ---
 
 ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
-  if (path() != Path::kOffloaded) return kAskKernel;
+  if (path() != Path::kOffloaded) return Elsewhere();
   if (const int error = TakeError(); error != 0) return -error;
   if (write_shut_ || stream_->state == Stream::State::kEnded) return -EPIPE;
   if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
@@ -208,13 +212,16 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   std::vector<iovec> left(request.from.begin(), request.from.end());
   std::erase_if(left, [](const iovec& part) { return part.iov_len == 0; });
   if (left.empty()) {
-    const RingDoor::Entry entry(door());
+    RingDoor* const ring = door();
+    if (ring == nullptr) return Elsewhere();
+    const RingDoor::Entry entry(ring);
     const ssize_t sent = PutBytes({}, request.flags);
     return sent == -EAGAIN ? 0 : sent;
   }
   const bool waits = !nonblocking() && (request.flags & MSG_DONTWAIT) == 0;
   ssize_t done = 0;
   const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+    if (done > 0 && error_.load(std::memory_order_relaxed) != 0) return done;
     const ssize_t sent = PutBytes(left, request.flags);
     if (sent <= 0) return sent;
     done += sent;
@@ -228,7 +235,7 @@ ssize_t Socket::SendStream(const SendRequest& request) {
 
 int Socket::ShutdownStream(int how) {
   RingDoor* const ring = door();
-  if (ring == nullptr) return kAskKernel;
+  if (ring == nullptr) return static_cast<int>(Elsewhere());
   const RingDoor::Entry entry(ring);
   stream_->connect_told = true;
   if (stream_->state != Stream::State::kConnected) {
@@ -250,12 +257,11 @@ void Socket::CloseStream(RingDoor* ring) {
   engine::Tcp& tcp = ring->ring().tcp();
   linger lingers{};
   socklen_t length = sizeof lingers;
-  Kernel().getsockopt(fd_, SOL_SOCKET, SO_LINGER, &lingers, &length);
+  Kernel().getsockopt(fd(), SOL_SOCKET, SO_LINGER, &lingers, &length);
   const bool resets = (lingers.l_onoff != 0 && lingers.l_linger == 0) || !queue_.empty();
+  if (listening()) ring->KeepClaim(local_, std::exchange(stream_->claim, -1));
   if (resets && stream_->state == Stream::State::kConnected) {
     tcp.Abort(handle_);
-  } else if (listening()) {
-    ring->Linger(handle_, std::exchange(stream_->claim, -1));
   } else {
     tcp.Detach(handle_);
   }
@@ -263,7 +269,7 @@ void Socket::CloseStream(RingDoor* ring) {
     tcp.Abort(child->handle_);
     ring->Forget(child->handle_, child.get());
     child->door_.store(nullptr);
-    Kernel().close(child->fd_);
+    Kernel().close(child->fd());
   }
   stream_->accepted.clear();
 }

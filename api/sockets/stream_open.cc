@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "api/sockets/blocking.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
@@ -57,7 +58,7 @@ void Socket::CopyStreamSettings() {
   RingDoor* const ring = door();
   if (ring == nullptr) return;
   const RingDoor::Entry entry(ring);
-  ring->ring().tcp().SetSettings(handle_, SettingsOf(fd_, faces_->settings().nodelay));
+  ring->ring().tcp().SetSettings(handle_, SettingsOf(fd(), faces_->settings().nodelay));
 }
 
 RingDoor* Socket::DoorForStream(std::string* why) {
@@ -66,7 +67,7 @@ RingDoor* Socket::DoorForStream(std::string* why) {
   std::string interface;
   if (!local_.address.IsAny()) interface = InterfaceOf(local_.address);
   if (peer_.port != 0) {
-    const auto departure = DepartureTo(fd_, peer_);
+    const auto departure = DepartureTo(fd(), peer_);
     *why = "its peer is in this host, or has no route";
     if (!departure || (!interface.empty() && interface != departure->interface)) return nullptr;
     interface = departure->interface;
@@ -76,7 +77,7 @@ RingDoor* Socket::DoorForStream(std::string* why) {
 }
 
 RingDoor* Socket::RingToBe() {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   Decide();
   if (stream_ == nullptr || !bound_ || path() != Path::kUndecided) return door();
   std::string why;
@@ -86,9 +87,9 @@ RingDoor* Socket::RingToBe() {
 // --- Listening ---
 
 int Socket::Listen(int backlog) {
-  const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+  const std::lock_guard lock(faces_->setup());
   if (stream_ != nullptr && path() == Path::kOffloaded && !listening()) return -EINVAL;
-  if (Kernel().listen(fd_, backlog) != 0) return -errno;
+  if (Kernel().listen(fd(), backlog) != 0) return -errno;
   if (path() != Path::kUndecided || stream_ == nullptr) return 0;
   bound_ = true;
   LearnLocal();
@@ -102,17 +103,26 @@ int Socket::Listen(int backlog) {
   return 0;
 }
 
+// The name of it, or what an earlier listener of this process left. -1: another process has it.
+int Socket::Claim() {
+  for (RingDoor* each = faces_->doors(); each != nullptr; each = each->older()) {
+    const RingDoor::Entry entry(each);
+    if (const int claim = each->TakeClaim(local_); claim >= 0) return claim;
+  }
+  return ClaimListener(local_);
+}
+
 // A connection that the kernel began is a stranger to the ring: with one, it goes on as it began.
 // Looked at when the ring is up, which takes a while, and once more when the rule stands.
 void Socket::ServeListener() {
   stream_->state = Stream::State::kIdle;
-  stream_->claim = ClaimListener(local_);
+  stream_->claim = Claim();
   if (stream_->claim < 0) return LeaveToKernelLocked("another process serves its address");
   std::string why;
   RingDoor* const ring = DoorForStream(&why);
   if (ring == nullptr) return LeaveToKernelLocked(why);
   constexpr const char* kTooLate = "connections came before it was first polled";
-  pollfd waits{.fd = fd_, .events = POLLIN};
+  pollfd waits{.fd = fd(), .events = POLLIN};
   if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
   OpenListener(ring);
   const bool begun = path() == Path::kOffloaded && Kernel().poll(&waits, 1, 0) == 1;
@@ -124,15 +134,10 @@ void Socket::OpenListener(RingDoor* ring) {
   const engine::TcpListenerOptions options{
       .local = local_,
       .backlog = static_cast<uint32_t>(stream_->backlog),
-      .settings = SettingsOf(fd_, faces_->settings().nodelay),
-      .kernel_socket = fd_};
+      .settings = SettingsOf(fd(), faces_->settings().nodelay),
+      .kernel_socket = fd()};
   engine::Tcp& tcp = ring->ring().tcp();
   engine::Outcome outcome = tcp.OpenListener(options, &handle_);
-  if (outcome.error == EADDRINUSE) {
-    // An earlier one that lingers for its connections.
-    ring->EndLingering();
-    outcome = tcp.OpenListener(options, &handle_);
-  }
   if (outcome.ok()) {
     ring->Register(handle_, this);
     outcome = ring->Await(handle_, 0);
@@ -145,7 +150,7 @@ void Socket::OpenListener(RingDoor* ring) {
   stream_->state = Stream::State::kListening;
   door_.store(ring, std::memory_order_release);
   path_.store(Path::kOffloaded, std::memory_order_release);
-  Log(LogLevel::kDebug, "fd {}: offloaded on {}, listens as {}", fd_, ring->interface(),
+  Log(LogLevel::kDebug, "fd {}: offloaded on {}, listens as {}", fd(), ring->interface(),
       wire::ToString(local_));
   // Who watches it learns of the ring.
   Change(0, 0, EPOLLHUP);
@@ -159,12 +164,12 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   }
   RingDoor* const ring = door();
   if (fd < 0) {
-    Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", fd_);
+    Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", this->fd());
     ring->ring().tcp().Abort(completion.socket);
     return;
   }
   Kernel().fcntl(fd, F_SETFD, 0);
-  auto child = std::make_shared<Socket>(faces_, fd, SOCK_STREAM, false);
+  auto child = std::make_shared<Socket>(faces_, fd, SOCK_STREAM, false, offload_wanted_);
   const Received ends = ReceivedFrom(completion);
   child->handle_ = completion.socket;
   child->local_ = ends.destination;
@@ -172,7 +177,10 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   child->stream_->state = Stream::State::kConnected;
   child->stream_->established = true;
   child->stream_->connect_told = true;
-  child->Inherit(stream_->options);
+  {
+    const std::lock_guard lock(stream_->options_mutex);
+    child->Inherit(stream_->options);
+  }
   child->taker_ = taker_.load();
   child->door_.store(ring, std::memory_order_release);
   child->path_.store(Path::kOffloaded, std::memory_order_release);
@@ -184,7 +192,7 @@ void Socket::OnAccepted(const engine::Completion& completion) {
     return ring->Tell({.socket = told,
                        .events = kAcceptedHappened,
                        .packet = {.source = ends.source, .destination = ends.destination},
-                       .listen_fd = fd_});
+                       .listen_fd = this->fd()});
   }
   stream_->accepted.push_back(std::move(child));
   Mark();
@@ -194,7 +202,7 @@ void Socket::OnAccepted(const engine::Completion& completion) {
 void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options) {
   for (const auto& [option, value] : options) {
     const auto length = static_cast<socklen_t>(value.size());
-    Kernel().setsockopt(fd_, option.first, option.second, value.data(), length);
+    Kernel().setsockopt(fd(), option.first, option.second, value.data(), length);
     SetOption(option.first, option.second, value.data(), length);
   }
 }
@@ -202,6 +210,7 @@ void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& 
 std::shared_ptr<Socket> Socket::Accept(int* error) {
   *error = kAskKernel;
   RingDoor* const ring = door();
+  if (path() == Path::kClosed) *error = -EBADF;
   if (ring == nullptr || !listening()) return nullptr;
   if (taker_ == Taker::kCompletions) {
     *error = -EOPNOTSUPP;
@@ -220,13 +229,14 @@ std::shared_ptr<Socket> Socket::Accept(int* error) {
 
 int Socket::ConnectStream(const sockaddr_in& peer) {
   {
-    const std::lock_guard<std::recursive_mutex> lock(faces_->setup());
+    const std::lock_guard lock(faces_->setup());
+    if (path() == Path::kClosed) return -EBADF;
     switch (stream_->state) {
       case Stream::State::kIdle: break;
       case Stream::State::kConnecting: return -EALREADY;
       case Stream::State::kConnected:
         // The call after one that was going on learns that it succeeded (connect(2)).
-        return std::exchange(stream_->connect_told, true) ? -EISCONN : 0;
+        return stream_->connect_told.exchange(true) ? -EISCONN : 0;
       case Stream::State::kEnded:
         if (stream_->connect_told) return -EISCONN;
         return LearnOfFailure();
@@ -243,8 +253,8 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
     const engine::TcpConnectOptions options{
         .peer = peer_,
         .local = local_,
-        .settings = SettingsOf(fd_, faces_->settings().nodelay),
-        .kernel_socket = local_.port != 0 ? fd_ : -1};
+        .settings = SettingsOf(fd(), faces_->settings().nodelay),
+        .kernel_socket = local_.port != 0 ? fd() : -1};
     const engine::Outcome outcome = ring->ring().tcp().Connect(options, &handle_);
     if (!outcome.ok()) {
       LeaveToKernelLocked(outcome.text);
@@ -254,7 +264,7 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
     ring->Register(handle_, this);
     door_.store(ring, std::memory_order_release);
     path_.store(Path::kOffloaded, std::memory_order_release);
-    Log(LogLevel::kDebug, "fd {}: offloaded on {}, connects to {}", fd_, ring->interface(),
+    Log(LogLevel::kDebug, "fd {}: offloaded on {}, connects to {}", fd(), ring->interface(),
         wire::ToString(peer_));
     Change(0, 0, EPOLLHUP);
   }
@@ -263,20 +273,26 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
 
 int Socket::WaitForConnect() {
   const auto result = Blocking(0, send_timeout_, EPOLLOUT, [this]() -> ssize_t {
+    if (path() != Path::kOffloaded) return Elsewhere();
     if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
-    return -TakeError();
+    const int error = TakeError();
+    if (error == 0) stream_->connect_told = true;
+    return -error;
   });
-  if (result == 0) stream_->connect_told = true;
   return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
 }
 
 // The socket may connect again, on whatever path.
 int Socket::LearnOfFailure() {
-  const int error = TakeError();
+  int error = 0;
+  if (RingDoor* const ring = door()) {
+    const RingDoor::Entry entry(ring);
+    error = TakeError();
+  }
+  path_.store(Path::kUndecided, std::memory_order_release);
   TakeDown();
   peer_ = {};
   stream_->state = Stream::State::kIdle;
-  path_.store(Path::kUndecided, std::memory_order_release);
   return error != 0 ? -error : -ECONNABORTED;
 }
 

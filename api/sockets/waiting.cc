@@ -84,7 +84,8 @@ int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
   if (watched->door() != door) return 0;
   RingDoor* const doors[] = {door};
   const int slept = SleepOnRings(doors, {}, until_, nullptr);
-  if (slept == -EINTR) return CallsAreRestarted() ? 0 : -EINTR;
+  // With a time limit a call is never begun anew (signal(7)).
+  if (slept == -EINTR) return until_ == base::kNever && CallsAreRestarted() ? 0 : -EINTR;
   return 0;
 }
 

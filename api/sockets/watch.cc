@@ -12,19 +12,23 @@ namespace xtreme::sockets {
 
 void Pollable::Attach(Watcher* watcher) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (gone_) return watcher->Gone();
   watchers_.push_back(watcher);
+  watched_by_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 void Pollable::Detach(Watcher* watcher) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = std::find(watchers_.begin(), watchers_.end(), watcher);
-  if (found != watchers_.end()) watchers_.erase(found);
+  if (found == watchers_.end()) return;
+  watchers_.erase(found);
+  watched_by_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Pollable::Change(uint32_t begin, uint32_t end, uint32_t happened) {
-  mask_.fetch_and(~end, std::memory_order_seq_cst);
-  mask_.fetch_or(begin, std::memory_order_seq_cst);
-  if (happened == 0) return;
+  if (end != 0) mask_.fetch_and(~end, std::memory_order_seq_cst);
+  if (begin != 0) mask_.fetch_or(begin, std::memory_order_seq_cst);
+  if (happened == 0 || watched_by_.load(std::memory_order_seq_cst) == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Watcher* watcher : watchers_) watcher->Told(happened);
 }
@@ -38,18 +42,38 @@ void Pollable::AddDoors(std::vector<RingDoor*>* doors) const {
 void Pollable::SayGone() {
   std::vector<Watcher*> watchers;
   const std::lock_guard<std::mutex> lock(mutex_);
+  gone_ = true;
   watchers.swap(watchers_);
+  watched_by_.store(0, std::memory_order_relaxed);
   for (Watcher* watcher : watchers) watcher->Gone();
 }
 
-Sleeper::Sleeper() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+namespace {
+
+// Of this process' ancestors, since there is a library.
+std::atomic<uint32_t> forks{0};
+
+}  // namespace
+
+Sleeper::Sleeper() { Open(); }
 
 Sleeper::~Sleeper() { Kernel().close(fd_); }
 
+void Sleeper::Open() {
+  fd_ = HighDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  forks_ = forks.load(std::memory_order_relaxed);
+}
+
 Sleeper& Sleeper::OfThread() {
   static thread_local Sleeper sleeper;
+  if (sleeper.forks_ != forks.load(std::memory_order_relaxed)) {
+    Kernel().close(sleeper.fd_);
+    sleeper.Open();
+  }
   return sleeper;
 }
+
+void Sleeper::AfterFork() { forks.fetch_add(1, std::memory_order_relaxed); }
 
 void Sleeper::Told(uint32_t) {
   const uint64_t one = 1;

@@ -44,9 +44,12 @@ class Pollable {
   virtual bool KernelToo() const { return false; }
   // Whether its mask counts: a socket of no ring is the kernel's to watch.
   virtual bool ServedHere() const { return true; }
+  // Whether its last descriptor is being closed: the kernel is not to be asked by its number.
+  virtual bool Ended() const { return false; }
   // Adds the rings that can make it ready and are not in `doors` yet.
   virtual void AddDoors(std::vector<RingDoor*>* doors) const;
 
+  // If this has ended, it is told so at once.
   void Attach(Watcher* watcher);
   void Detach(Watcher* watcher);
 
@@ -58,8 +61,10 @@ class Pollable {
 
  private:
   std::atomic<uint32_t> mask_{0};
+  std::atomic<uint32_t> watched_by_{0};  // As many as `watchers_`: nobody is told without the lock.
   std::mutex mutex_;
   std::vector<Watcher*> watchers_;
+  bool gone_ = false;
 };
 
 // The calling thread's: an fd that is readable from Told() to Rest().
@@ -71,13 +76,18 @@ class Sleeper final : public Watcher {
   Sleeper& operator=(const Sleeper&) = delete;
 
   static Sleeper& OfThread();
+  // In a child after fork(): the parent's thread sleeps on the same eventfd as its copy here.
+  static void AfterFork();
 
   void Told(uint32_t events) override;
   void Rest();
   int fd() const { return fd_; }
 
  private:
-  const int fd_;
+  void Open();
+
+  int fd_ = -1;
+  uint32_t forks_ = 0;  // Before it was opened.
 };
 
 // For the time of a wait.

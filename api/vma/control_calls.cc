@@ -45,7 +45,7 @@ void DumpSocket(int fd, const Socket& socket, LogLevel level) {
 
 int AddConfRule(const char* line) {
   Faces& faces = Faces::The();
-  const std::lock_guard<std::recursive_mutex> lock(faces.setup());
+  const std::lock_guard lock(faces.setup());
   const std::string wrong = line == nullptr ? "no rule" : faces.rules().Prepend(line);
   if (wrong.empty()) return 0;
   Log(LogLevel::kWarning, "add_conf_rule: {}", wrong);

@@ -96,9 +96,9 @@ unsigned PollDoor(RingDoor* door, Socket* only, vma_completion_t* completions, u
 // The sockets of an epoll set, in turn.
 unsigned PollSet(const sockets::EpollSet& set, vma_completion_t* completions, unsigned most) {
   unsigned count = 0;
-  for (sockets::Pollable* member : set.Members()) {
+  for (const std::shared_ptr<sockets::Pollable>& member : set.Members()) {
     if (count == most) break;
-    auto* const socket = dynamic_cast<Socket*>(member);
+    auto* const socket = dynamic_cast<Socket*>(member.get());
     RingDoor* const door = member->door();
     if (socket == nullptr || door == nullptr) continue;
     count += PollDoor(door, socket, completions + count, most - count);

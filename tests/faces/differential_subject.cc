@@ -5,21 +5,18 @@
 //
 //   differential_subject SOCKET OWN-ADDRESS PEER-ADDRESS SEED RUNS
 //
-// Invariant: after each call whatever is under way has arrived (Settle), so that nothing depends on
-// time; numbers that the host chooses are not written. Calls never block. Threads: one.
+// Calls never block. Threads: one.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,81 +24,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <span>
 #include <string>
 
-#include "tests/faces/differential.h"
+#include "tests/faces/transcript.h"
 
 namespace xtreme::faces {
 namespace {
-
-volatile sig_atomic_t broken_pipes = 0;
-
-struct Run {
-  std::mt19937 random;
-  int control = -1;  // To the peer.
-  int fence = -1;
-  sockaddr_in own{};
-  sockaddr_in peer{};
-  int fd = -1;   // Of whom the calls are.
-  int set = -1;  // An epoll set.
-  int listener = -1;
-  bool stream = false;
-
-  int Pick(int below) { return static_cast<int>(random() % static_cast<uint32_t>(below)); }
-  template <typename T, size_t n>
-  T Of(const T (&values)[n]) {
-    return values[random() % n];
-  }
-};
-
-sockaddr* Generic(sockaddr_in* address) { return reinterpret_cast<sockaddr*>(address); }
-
-// A call: its result, and its error.
-void Say(const char* what, ssize_t result, const std::string& more = "") {
-  const int error = errno;
-  printf("%s = %zd%s%s %s", what, result, result < 0 ? " " : "",
-         result < 0 ? strerrorname_np(error) : "", more.c_str());
-  if (broken_pipes != 0) printf(" SIGPIPE x%d", static_cast<int>(broken_pipes));
-  broken_pipes = 0;
-  puts("");
-}
-
-std::string Sum(const char* bytes, ssize_t count) {
-  uint32_t sum = 0;
-  for (ssize_t i = 0; i < count; ++i) sum = sum * 31 + static_cast<uint8_t>(bytes[i]);
-  return " of " + std::to_string(sum);
-}
-
-void PassFence(Run& run) {
-  static int number = 0;
-  ++number;
-  for (int tries = 0; tries < 5; ++tries) {
-    send(run.fence, &number, sizeof number, 0);
-    int echo = 0;
-    do {
-      if (recv(run.fence, &echo, sizeof echo, 0) != sizeof echo) echo = -1;
-    } while (echo != number && echo != -1);
-    if (echo == number) return;
-  }
-  puts("the fence does not answer");
-  exit(1);
-}
-
-// Once for what the peer sent to have arrived here, and once more for what answers it (an
-// acknowledgement, a reset) to have arrived there.
-void Settle(Run& run) {
-  PassFence(run);
-  PassFence(run);
-}
-
-void Tell(Run& run, const std::string& command) {
-  char answer[256] = "";
-  send(run.control, command.data(), command.size(), MSG_NOSIGNAL);
-  if (recv(run.control, answer, sizeof answer - 1, 0) <= 0) exit(1);
-  printf("peer: %s: %s\n", command.c_str(), answer);
-}
 
 // --- Calls ---
 
@@ -358,29 +287,8 @@ constexpr Call kCalls[] = {Send,   Send,      SendTo,  Receive, Receive, Receive
 
 // --- Sequences ---
 
-int NewSocket(const Run& run, int type, int port) {
-  const int fd = socket(AF_INET, type | SOCK_NONBLOCK, 0);
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in local = run.own;
-  local.sin_port = htons(static_cast<uint16_t>(port));
-  if (port != 0) Say("bind", bind(fd, Generic(&local), sizeof local));
-  return fd;
-}
-
-void WaitUntil(int fd, int16_t events) {
-  pollfd one{.fd = fd, .events = events};
-  poll(&one, 1, 5'000);
-}
-
-// Without Nagle's algorithm, of which there are variants.
-void SendAtOnce(const Run& run) {
-  const int on = 1;
-  setsockopt(run.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 // How a sequence begins; what it is about is in `run.fd` then.
-void Begin(Run& run) {
+void BeginSequence(Run& run) {
   const int kind = run.Pick(5);
   run.stream = kind >= 2;
   run.peer.sin_port = htons(run.stream ? kPeerTcpPort : kPeerUdpPort);
@@ -389,16 +297,10 @@ void Begin(Run& run) {
       run.fd = NewSocket(run, SOCK_DGRAM, kSubjectUdpPort);
       return;
     case 1:
-      run.fd = NewSocket(run, SOCK_DGRAM, kSubjectUdpPort);
-      return Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+      return ConnectDatagrams(run);
     case 2:
     case 3:
-      run.fd = NewSocket(run, SOCK_STREAM, 0);
-      Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
-      WaitUntil(run.fd, POLLOUT);
-      Settle(run);
-      SendAtOnce(run);
-      return Tell(run, "accept");
+      return ConnectStream(run);
     default:
       Tell(run, "connect");
       WaitUntil(run.listener, POLLIN);
@@ -411,7 +313,7 @@ void Begin(Run& run) {
 void Sequence(Run& run) {
   constexpr int kLength = 14;
   run.set = epoll_create1(0);
-  Begin(run);
+  BeginSequence(run);
   for (int i = 0; i < kLength; ++i) {
     Settle(run);
     run.Of(kCalls)(run);
@@ -425,32 +327,9 @@ void Sequence(Run& run) {
   Settle(run);
 }
 
-int ConnectToPeer(const char* path) {
-  const int control = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-  sockaddr_un name{.sun_family = AF_UNIX};
-  strncpy(name.sun_path, path, sizeof name.sun_path - 1);
-  if (connect(control, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) exit(1);
-  return control;
-}
-
 int Main(char** argv) {
-  setvbuf(stdout, nullptr, _IOFBF, 1 << 16);
-  signal(SIGPIPE, [](int) { broken_pipes = broken_pipes + 1; });
   Run run;
-  run.control = ConnectToPeer(argv[1]);
-  run.own.sin_family = run.peer.sin_family = AF_INET;
-  inet_pton(AF_INET, argv[2], &run.own.sin_addr);
-  inet_pton(AF_INET, argv[3], &run.peer.sin_addr);
-  run.fence = socket(AF_INET, SOCK_DGRAM, 0);
-  sockaddr_in fence = run.peer;
-  fence.sin_port = htons(kFencePort);
-  const timeval limit{.tv_sec = 1, .tv_usec = 0};
-  setsockopt(run.fence, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  if (connect(run.fence, Generic(&fence), sizeof fence) != 0) return 1;
-  run.listener = NewSocket(run, SOCK_STREAM, kSubjectTcpPort);
-  listen(run.listener, 64);
-  pollfd one{.fd = run.listener, .events = POLLIN};
-  poll(&one, 1, 0);
+  if (!Begin(argv, &run)) return 1;
   const auto seed = static_cast<uint32_t>(strtoul(argv[4], nullptr, 10));
   for (uint32_t i = 0; i < strtoul(argv[5], nullptr, 10); ++i) {
     printf("-- seed %u\n", seed + i);

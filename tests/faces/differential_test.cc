@@ -27,16 +27,17 @@ uint32_t g_seed = 1;
 
 class DifferentialTest : public FacesTest {
  protected:
-  // The transcript of `runs` sequences from `seed` on; ends with "done".
-  std::string TranscriptOf(bool on_xtreme, uint32_t seed, uint32_t runs) {
+  // What `subject` writes, which is given the peer's socket and both addresses, and `arguments`;
+  // ends with "done".
+  std::string TranscriptOf(bool on_xtreme, const std::string& subject_name,
+                           const std::string& arguments = "") {
     // TEST_TMPDIR is too long for the name of a socket.
     const std::string socket = "/tmp/xtreme-differential-" + std::to_string(getpid());
     const auto peer = StartOnKernel(PathOf("tests/faces/differential_peer ") + socket + " " +
                                     kTheirs + " " + kOurs);
     EXPECT_TRUE(peer->Says("ready")) << peer->Output();
-    const std::string command = PathOf("tests/faces/differential_subject ") + socket + " " + kOurs +
-                                " " + kTheirs + " " + std::to_string(seed) + " " +
-                                std::to_string(runs);
+    const std::string command = PathOf("tests/faces/" + subject_name) + " " + socket + " " + kOurs +
+                                " " + kTheirs + " " + arguments;
     const auto subject =
         on_xtreme ? StartOnXtreme(command, "XTREME_LOG_LEVEL=debug XTREME_LOG_FILE=" + log())
                   : StartBeside(command);
@@ -45,6 +46,10 @@ class DifferentialTest : public FacesTest {
     return subject->Output();
   }
   std::string log() const { return Temporary("log"); }
+  std::string Log() const {
+    std::ifstream in(log());
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
   static std::string Temporary(const std::string& name) {
     return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
   }
@@ -66,19 +71,42 @@ std::string FirstDifference(const std::string& kernel, const std::string& rings)
   return "";
 }
 
+// Of each part that begins with "--", the first.
+std::string Differences(const std::string& kernel, const std::string& rings) {
+  const auto part = [](const std::string& all, size_t from) {
+    return all.substr(from, all.find("\n--", from + 1) - from);
+  };
+  std::string found;
+  for (size_t at = 0; at != std::string::npos; at = kernel.find("\n--", at + 1)) {
+    const std::string ours = part(kernel, at);
+    const std::string title = ours.substr(0, ours.find('\n', 1) + 1);
+    const size_t theirs = rings.find(title);
+    found += FirstDifference(ours, theirs == std::string::npos ? "" : part(rings, theirs));
+  }
+  return found;
+}
+
 TEST_F(DifferentialTest, RingsAnswerEachCallAsTheKernelDoes) {
   constexpr uint32_t kAtOnce = 250;
   for (uint32_t done = 0; done < g_runs; done += kAtOnce) {
     const uint32_t runs = std::min(kAtOnce, g_runs - done);
-    const std::string kernel = TranscriptOf(false, g_seed + done, runs);
+    const std::string which = std::to_string(g_seed + done) + " " + std::to_string(runs);
+    const std::string kernel = TranscriptOf(false, "differential_subject", which);
     ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
-    const std::string rings = TranscriptOf(true, g_seed + done, runs);
-    EXPECT_EQ(FirstDifference(kernel, rings), "");
-    std::ifstream in(log());
-    const std::string told(std::istreambuf_iterator<char>(in), {});
+    EXPECT_EQ(FirstDifference(kernel, TranscriptOf(true, "differential_subject", which)), "");
+    const std::string told = Log();
     EXPECT_NE(told.find("offloaded on ours, connects to"), std::string::npos) << told;
     EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
   }
+}
+
+TEST_F(DifferentialTest, RingsLetWaitCopyCloseAndFailAsTheKernelDoes) {
+  const std::string kernel = TranscriptOf(false, "waiting_subject");
+  ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+  EXPECT_EQ(Differences(kernel, TranscriptOf(true, "waiting_subject")), "");
+  const std::string told = Log();
+  EXPECT_NE(told.find("offloaded on ours, connects to"), std::string::npos) << told;
+  EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
 }
 
 bool TakeNumber(std::string_view argument, std::string_view name, uint32_t* number) {

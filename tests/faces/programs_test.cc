@@ -218,6 +218,69 @@ TEST_F(ProgramsTest, HttpServerOfPythonServesCurl) {
   EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
 }
 
+// --- Java ---
+
+// Java opens IPv6 sockets, which are the kernel's, unless it is told not to.
+TEST_F(ProgramsTest, SelectorOfJavaServesManyConnections) {
+  Needs("java"), Needs("javac"), Needs("python3");
+  Write("Echo.java", R"(
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.*;
+
+public class Echo {
+  public static void main(String[] arguments) throws Exception {
+    Selector selector = Selector.open();
+    ServerSocketChannel server = ServerSocketChannel.open();
+    server.bind(new InetSocketAddress(arguments[0], 8000));
+    server.configureBlocking(false);
+    server.register(selector, SelectionKey.OP_ACCEPT);
+    System.out.println("ready");
+    ByteBuffer bytes = ByteBuffer.allocate(65536);
+    while (true) {
+      selector.select();
+      for (SelectionKey key : selector.selectedKeys()) {
+        if (key.isAcceptable()) {
+          SocketChannel child = server.accept();
+          if (child == null) continue;
+          child.configureBlocking(false);
+          child.register(selector, SelectionKey.OP_READ);
+          continue;
+        }
+        SocketChannel channel = (SocketChannel) key.channel();
+        bytes.clear();
+        if (channel.read(bytes) < 0) {
+          channel.close();
+          continue;
+        }
+        bytes.flip();
+        while (bytes.hasRemaining()) channel.write(bytes);
+      }
+      selector.selectedKeys().clear();
+    }
+  }
+}
+)");
+  ASSERT_EQ(system(("cd " + Temporary("") + " && javac Echo.java").c_str()), 0);
+  const auto server = StartOnXtreme(
+      "java -Djava.net.preferIPv4Stack=true -cp " + Temporary("") + " Echo " + kOurs, kDebug);
+  ASSERT_TRUE(server->Says("ready") || server->Says("ready")) << server->Output();
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  const std::string script = Write("echo_client.py", R"(
+import os, socket, sys
+connections = [socket.create_connection((sys.argv[1], 8000), timeout=10) for each in range(20)]
+for size in (1, 1000, 50000):
+    for c in connections:
+        sent = os.urandom(size)
+        c.sendall(sent)
+        got = b''
+        while len(got) < size: got += c.recv(size - len(got))
+        assert got == sent
+)");
+  const auto client = StartOnKernel("python3 " + script + " " + kOurs);
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+}
+
 // --- Stores ---
 
 TEST_F(ProgramsTest, RedisServesItsBenchmark) {

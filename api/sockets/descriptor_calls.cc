@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/descriptor_calls.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "api/sockets/descriptors.h"
+#include "api/sockets/epoll_set.h"
+#include "api/sockets/faces.h"
+#include "api/sockets/kernel_calls.h"
+#include "api/sockets/poll.h"
+#include "api/sockets/socket.h"
+#include "api/sockets/waiting.h"
+
+namespace xtreme::sockets {
+namespace {
+
+// One descriptor of `what` is gone, which was `fd`.
+template <typename T>
+void Drop(Faces& faces, int fd, const std::shared_ptr<T>& what) {
+  if (what == nullptr) return;
+  if (--what->descriptors == 0) return what->Close();
+  if (what->fd() != fd) return;
+  // The others are as good to call the kernel by.
+  faces.descriptors().ForEach([&](int other, const Descriptors::Meaning& meaning) {
+    const bool same = static_cast<const Pollable*>(meaning.socket.get()) == what.get() ||
+                      static_cast<const Pollable*>(meaning.epoll.get()) == what.get();
+    if (same) what->Rename(other);
+  });
+}
+
+void Drop(Faces& faces, int fd, const Descriptors::Meaning& meaning) {
+  Drop(faces, fd, meaning.socket);
+  Drop(faces, fd, meaning.epoll);
+}
+
+// A child of the listener becomes a descriptor of the program.
+int HandOut(Faces& faces, const std::shared_ptr<Socket>& child, sockaddr* address,
+            socklen_t* length, int flags) {
+  const int fd = child->fd();
+  if ((flags & SOCK_CLOEXEC) != 0) Kernel().fcntl(fd, F_SETFD, FD_CLOEXEC);
+  if ((flags & SOCK_NONBLOCK) != 0) {
+    Kernel().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+    child->SetNonBlocking(true);
+  }
+  if (address != nullptr) child->PeerName(address, length);
+  Drop(faces, fd, faces.descriptors().Put(fd, {.socket = child}));
+  return fd;
+}
+
+// Waits for either side. 0; -EAGAIN: SO_RCVTIMEO is over; -EINTR.
+int AwaitConnection(Faces& faces, int fd, base::Nanoseconds until) {
+  for (;;) {
+    const base::Nanoseconds left =
+        until == base::kNever ? until
+                              : base::Later(until - SteadyNow(), base::Nanoseconds(0));
+    pollfd one{.fd = fd, .events = POLLIN};
+    const int ready = Poll(faces, {&one, 1}, left, nullptr);
+    if (ready > 0) return 0;
+    if (ready == 0) return -EAGAIN;
+    if (ready != -EINTR || until != base::kNever || !CallsAreRestarted()) return ready;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Socket> AddSocket(Faces& faces, int fd, int type, bool nonblocking) {
+  auto socket =
+      std::make_shared<Socket>(&faces, fd, type, nonblocking, faces.OffloadsThisThread());
+  Drop(faces, fd, faces.descriptors().Put(fd, {.socket = socket}));
+  return socket;
+}
+
+std::shared_ptr<EpollSet> AddSet(Faces& faces, int fd) {
+  auto set = std::make_shared<EpollSet>(&faces, fd);
+  Drop(faces, fd, faces.descriptors().Put(fd, {.epoll = set}));
+  return set;
+}
+
+int Share(Faces& faces, int fd, int copy) {
+  if (copy < 0 || copy == fd) return copy;
+  Drop(faces, copy, faces.descriptors().Share(fd, copy));
+  return copy;
+}
+
+void Forget(Faces& faces, int fd) { Drop(faces, fd, faces.descriptors().Remove(fd)); }
+
+int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockaddr* address,
+           socklen_t* length, int flags) {
+  if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return -EINVAL;
+  const bool waits = !listener->nonblocking();
+  const base::Nanoseconds limit = listener->receive_timeout();
+  const base::Nanoseconds until =
+      !waits || limit == base::kNever ? base::kNever : SteadyNow() + limit;
+  for (;;) {
+    int error = 0;
+    if (const auto child = listener->Accept(&error)) {
+      return HandOut(faces, child, address, length, flags);
+    }
+    if (error != kAskKernel) return error;
+    const int waited = waits ? AwaitConnection(faces, fd, until) : 0;
+    if (waited != 0) return waited;
+    // What the kernel has; if it has nothing, the ring has.
+    pollfd kernels{.fd = fd, .events = POLLIN};
+    if (waits && listener->listening() && Kernel().poll(&kernels, 1, 0) != 1) continue;
+    const int accepted = Kernel().accept4(fd, address, length, flags);
+    return accepted >= 0 ? accepted : -errno;
+  }
+}
+
+std::shared_ptr<Pollable> Target(Faces& faces, int fd, bool polls) {
+  auto meaning = faces.descriptors().Find(fd);
+  if (meaning.socket == nullptr) return meaning.epoll;
+  if (polls) meaning.socket->TakeByCalls();
+  if (polls && meaning.socket->path() == Path::kUndecided) meaning.socket->Decide();
+  return meaning.socket;
+}
+
+}  // namespace xtreme::sockets

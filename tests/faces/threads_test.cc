@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads that share sockets, sets, rings and descriptors: nothing is torn, lost or waited for for
+// ever. The faces are linked, not preloaded, so that sanitizers see them; on a software ConnectX
+// that is an interface, against the kernel in another namespace.
+//
+// Threads: many; whoever is blocked is to go on by what is tested, and a watchdog ends who is not.
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/faces/linked_faces.h"
+
+namespace xtreme::faces {
+namespace {
+
+using sockets::Received;
+using sockets::Socket;
+using sockets::Verdict;
+
+// Threads that end within 20 s: else what they wait for does not come, and the test with them.
+class Threads {
+ public:
+  ~Threads() { Join(); }
+  void Start(std::function<void()> body) {
+    ++running_;
+    threads_.emplace_back([this, body = std::move(body)] {
+      body();
+      --running_;
+    });
+  }
+  void Join() {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (running_ > 0 && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (running_ > 0) {
+      fprintf(stderr, "%d threads do not end\n", running_.load());
+      abort();
+    }
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  std::atomic<int> running_{0};
+  std::vector<std::thread> threads_;
+};
+
+class ThreadsTest : public LinkedFacesTest {};
+
+// Serves as epoll servers with several threads do: one set, one-shot connections, one listener.
+void ServeOnSet(int set, int listener, const std::atomic<bool>& over) {
+  char bytes[4096];
+  while (!over) {
+    epoll_event event{};
+    if (WaitSet(set, &event, 1, 20) != 1) continue;
+    if (event.data.fd == listener) {
+      const int fd = Accept(listener, SOCK_NONBLOCK);
+      if (fd >= 0) ControlSet(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLONESHOT);
+      continue;
+    }
+    const int fd = event.data.fd;
+    ssize_t got = 0;
+    while ((got = Receive(fd, bytes, sizeof bytes)) > 0) Send(fd, bytes, static_cast<size_t>(got));
+    if (got == -EAGAIN) {
+      ControlSet(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT);
+    } else {
+      Close(fd);
+    }
+  }
+}
+
+TEST_F(ThreadsTest, ThreadsThatPollOneSetEchoEveryConnection) {
+  const int listener = Listener(8000);
+  const int set = NewSet();
+  ASSERT_EQ(ControlSet(set, EPOLL_CTL_ADD, listener, EPOLLIN), 0);
+  std::atomic<bool> over{false};
+  std::atomic<int> equal{0};
+  Threads servers;
+  for (int i = 0; i < 3; ++i) servers.Start([&] { ServeOnSet(set, listener, over); });
+  Threads clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.Start([&] {
+      for (int turn = 0; turn < 15; ++turn) equal += TheirEcho(8000, 300 * turn + 1);
+    });
+  }
+  clients.Join();
+  over = true;
+  servers.Join();
+  EXPECT_EQ(equal, 45);
+  Close(set);
+  Close(listener);
+}
+
+TEST_F(ThreadsTest, DatagramsOfOneSocketReachWhoeverReceives) {
+  constexpr int kCount = 600;
+  const int fd = BoundDatagramSocket(8001);
+  SetReceiveTimeout(fd, 200);
+  std::atomic<int> received{0};
+  std::atomic<bool> over{false};
+  Threads receivers;
+  for (int i = 0; i < 2; ++i) {
+    receivers.Start([&] {
+      char bytes[64];
+      while (!over) received += Receive(fd, bytes, sizeof bytes) == 5;
+    });
+  }
+  // Beside them sockets come and go, which takes both locks.
+  Threads others;
+  others.Start([&] {
+    for (int i = 0; i < 30; ++i) Close(BoundDatagramSocket(8100 + i % 3));
+  });
+  const auto echo = TheirUdpEcho(7001);
+  for (int i = 0; i < kCount; ++i) {
+    EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+    if (i % 50 != 49) continue;
+    EXPECT_TRUE(Eventually([&] { return received > i; })) << received;
+  }
+  EXPECT_TRUE(Eventually([&] { return received == kCount; })) << received;
+  over = true;
+  receivers.Join();
+  others.Join();
+  Close(fd);
+}
+
+// --- close() of what another thread waits for ---
+
+TEST_F(ThreadsTest, ReceiveOfAClosedSocketEndsWithEbadf) {
+  for (int i = 0; i < 20; ++i) {
+    const int fd = BoundDatagramSocket(8002);
+    std::atomic<bool> begun{false};
+    Threads receiver;
+    receiver.Start([&] {
+      char bytes[64];
+      begun = true;
+      EXPECT_EQ(Receive(fd, bytes, sizeof bytes), -EBADF);
+    });
+    EXPECT_TRUE(Eventually([&] { return begun.load(); }));
+    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    Close(fd);
+    receiver.Join();
+  }
+}
+
+TEST_F(ThreadsTest, PollOfAClosedSocketEndsWithPollnval) {
+  for (int i = 0; i < 20; ++i) {
+    const int fd = BoundDatagramSocket(8002);
+    std::atomic<bool> begun{false};
+    Threads poller;
+    poller.Start([&] {
+      pollfd one{.fd = fd, .events = POLLIN};
+      begun = true;
+      EXPECT_EQ(Poll(&one, 1, 10'000), 1);
+      EXPECT_EQ(one.revents, POLLNVAL);
+    });
+    EXPECT_TRUE(Eventually([&] { return begun.load(); }));
+    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    Close(fd);
+    poller.Join();
+  }
+}
+
+TEST_F(ThreadsTest, AcceptOfAClosedListenerEnds) {
+  for (int i = 0; i < 10; ++i) {
+    const int listener = Listener(8003);
+    pollfd one{.fd = listener, .events = POLLIN};
+    ASSERT_EQ(Poll(&one, 1, 0), 0);
+    Threads acceptor;
+    acceptor.Start([&] { EXPECT_LT(Accept(listener, 0), 0); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    Close(listener);
+    acceptor.Join();
+  }
+}
+
+TEST_F(ThreadsTest, WaitForAClosedSetEndsWithEbadfAndAClosedMemberIsNoMore) {
+  for (int i = 0; i < 20; ++i) {
+    const int fd = BoundDatagramSocket(8002);
+    const int set = NewSet();
+    ASSERT_EQ(ControlSet(set, EPOLL_CTL_ADD, fd, EPOLLIN), 0);
+    Threads waiter;
+    waiter.Start([&] {
+      epoll_event event{};
+      EXPECT_EQ(WaitSet(set, &event, 1, -1), -EBADF);
+    });
+    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    Close(fd);
+    Close(set);
+    waiter.Join();
+  }
+}
+
+// A member is closed, and its number taken again, while another thread puts it in and out.
+TEST_F(ThreadsTest, MembersOfASetComeAndGoWhileTheyAreClosed) {
+  const int set = NewSet();
+  std::atomic<int> current{BoundDatagramSocket(8002)};
+  std::atomic<bool> over{false};
+  Threads threads;
+  threads.Start([&] {
+    while (!over) {
+      ControlSet(set, EPOLL_CTL_ADD, current, EPOLLIN | EPOLLOUT);
+      ControlSet(set, EPOLL_CTL_DEL, current, 0);
+    }
+  });
+  threads.Start([&] {
+    epoll_event events[4];
+    while (!over) EXPECT_GE(WaitSet(set, events, 4, 5), 0);
+  });
+  for (int i = 0; i < 50; ++i) {
+    Close(current);
+    current = BoundDatagramSocket(8002);
+  }
+  over = true;
+  threads.Join();
+  Close(current);
+  Close(set);
+}
+
+TEST_F(ThreadsTest, CopyIsReceivedFromWhenTheNumberItWasMadeOfIsAnothers) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8004);
+  SetReceiveTimeout(fd, 10'000);
+  const int copy = Duplicate(fd);
+  std::atomic<int> received{0};
+  Threads receiver;
+  receiver.Start([&] {
+    char bytes[64];
+    for (int i = 0; i < 20; ++i) received += Receive(copy, bytes, sizeof bytes) == 5;
+  });
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+  Close(fd);
+  const int other = BoundDatagramSocket(8005);
+  EXPECT_EQ(other, fd);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(SendTo(copy, "12345", kTheirs, 7001), 5);
+  receiver.Join();
+  EXPECT_EQ(received, 20);
+  EXPECT_EQ(PortOf(copy), 8004);
+  EXPECT_EQ(PortOf(other), 8005);
+  Close(copy);
+  Close(other);
+}
+
+// --- Receive callbacks, which run inside the ring's door ---
+
+TEST_F(ThreadsTest, CallbackOpensBindsAndClosesWhileOthersDo) {
+  const int fd = BoundDatagramSocket(8006);
+  std::atomic<int> calls{0};
+  Behind(fd)->SetCallback([&](Socket&, const Received&) {
+    Close(BoundDatagramSocket(8110));
+    ++calls;
+    return Verdict::kDrop;
+  });
+  std::atomic<bool> over{false};
+  Threads threads;
+  threads.Start([&] {
+    while (!over) Close(BoundDatagramSocket(8111));
+  });
+  threads.Start([&] {
+    while (!over) Poke(fd);
+  });
+  const auto echo = TheirUdpEcho(7001);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+    EXPECT_TRUE(Eventually([&] { return calls > i; }));
+  }
+  over = true;
+  threads.Join();
+  Close(fd);
+}
+
+TEST_F(ThreadsTest, CallbackClosesItsOwnSocket) {
+  const auto echo = TheirUdpEcho(7001);
+  for (int i = 0; i < 10; ++i) {
+    const int fd = BoundDatagramSocket(8006);
+    std::atomic<bool> closed{false};
+    Behind(fd)->SetCallback([&](Socket&, const Received&) {
+      Close(fd);
+      closed = true;
+      return Verdict::kQueue;
+    });
+    const int other = BoundDatagramSocket(8007);
+    EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+    EXPECT_TRUE(Eventually([&] {
+      Poke(other);
+      return closed.load();
+    }));
+    Close(other);
+  }
+}
+
+// What was polled before a callback binds comes before what its bind polls.
+TEST_F(ThreadsTest, BytesKeepTheirOrderWhileACallbackBinds) {
+  const int fd = BoundDatagramSocket(8006);
+  std::atomic<int> calls{0};
+  Behind(fd)->SetCallback([&](Socket&, const Received&) {
+    Close(BoundDatagramSocket(8110));
+    ++calls;
+    return Verdict::kDrop;
+  });
+  const auto echo = TheirUdpEcho(7001);
+  const int listener = Listener(8008);
+  Poke(listener);
+  std::atomic<bool> over{false};
+  Threads threads;
+  threads.Start([&] {
+    for (int i = 0; !over; ++i) {
+      SendTo(fd, "12345", kTheirs, 7001);
+      EXPECT_TRUE(Eventually([&] { return over || calls > i; }));
+    }
+  });
+  std::atomic<bool> equal{false};
+  threads.Start([&] { equal = TheirEcho(8008, 20'000); });
+  const int connection = Accept(listener, 0);
+  ASSERT_GE(connection, 0);
+  char bytes[4096];
+  ssize_t got = 0;
+  while ((got = Receive(connection, bytes, sizeof bytes)) > 0) {
+    EXPECT_EQ(Send(connection, bytes, static_cast<size_t>(got)), got);
+  }
+  EXPECT_EQ(got, 0);
+  Close(connection);
+  EXPECT_TRUE(Eventually([&] { return calls > 3; }));
+  over = true;
+  threads.Join();
+  EXPECT_TRUE(equal);
+  Close(listener);
+  Close(fd);
+}
+
+// --- One connection, both ways, by several threads ---
+
+TEST_F(ThreadsTest, OneThreadSendsWhileAnotherReceivesAndAThirdAsks) {
+  const int listener = Listener(8009);
+  Poke(listener);
+  std::atomic<bool> equal{false};
+  Threads threads;
+  threads.Start([&] { equal = TheirEcho(8009, 20'000); });
+  const int fd = Accept(listener, 0);
+  ASSERT_GE(fd, 0);
+  std::atomic<bool> over{false};
+  threads.Start([&] {
+    while (!over) AskAboutAll(fd);
+  });
+  char bytes[8192];
+  ssize_t got = 0;
+  while ((got = Receive(fd, bytes, sizeof bytes)) > 0) {
+    Threads sender;
+    sender.Start([&] { EXPECT_EQ(Send(fd, bytes, static_cast<size_t>(got)), got); });
+  }
+  EXPECT_EQ(got, 0);
+  over = true;
+  // The asker still has it: its numbers are asked for until it ends.
+  threads.Start([&] { Close(fd); });
+  threads.Join();
+  EXPECT_TRUE(equal);
+  Close(listener);
+}
+
+}  // namespace
+}  // namespace xtreme::faces

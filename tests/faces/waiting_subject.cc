@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that waits in every way there is, copies and closes descriptors, is interrupted and
+// asks for errors, and writes down what each call said: run by the kernel and by rings, its
+// transcripts are to be the same.
+//
+//   waiting_subject SOCKET OWN-ADDRESS PEER-ADDRESS
+//
+// A case is a line of kCases. It finds `fd`, a datagram socket that is connected to the peer, or a
+// connection (kConnection), and `set`, an empty epoll set. Threads: one, but for Later().
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "tests/faces/transcript.h"
+
+namespace xtreme::faces {
+namespace {
+
+volatile sig_atomic_t alarms = 0;
+
+// --- Calls, written down ---
+
+void Datagram(Run& run, int size = 5) {
+  Tell(run, "datagram " + std::to_string(size));
+  Settle(run);
+}
+
+void Bytes(Run& run, int size = 5) {
+  Tell(run, "send " + std::to_string(size));
+  Settle(run);
+}
+
+void Read(int fd, const char* what = "recv", int flags = MSG_DONTWAIT, size_t size = 100) {
+  char bytes[4096];
+  Say(what, recv(fd, bytes, size, flags));
+}
+
+void Control(Run& run, int operation, int fd, uint32_t events, uint64_t tag = 1) {
+  epoll_event event{.events = events, .data = {.u64 = tag}};
+  char what[64];
+  snprintf(what, sizeof what, "epoll_ctl %d %#x", operation, events);
+  Say(what, epoll_ctl(run.set, operation, fd, &event));
+}
+
+// Events in the order of their tags.
+std::string Told(std::span<const epoll_event> events, int count) {
+  std::map<uint64_t, uint32_t> by_tag;
+  for (int i = 0; i < count; ++i) {
+    by_tag[events[static_cast<size_t>(i)].data.u64] = events[static_cast<size_t>(i)].events;
+  }
+  std::string told;
+  for (const auto& [tag, bits] : by_tag) {
+    char one[64];
+    snprintf(one, sizeof one, "%llx: %#x, ", static_cast<unsigned long long>(tag), bits);
+    told += one;
+  }
+  return told;
+}
+
+void Wait(int set, int milliseconds = 0) {
+  std::array<epoll_event, 8> events{};
+  const int count = epoll_wait(set, events.data(), 8, milliseconds);
+  Say("epoll_wait", count, Told(events, count));
+}
+
+void PollOne(int fd, int16_t events, int milliseconds = 0) {
+  pollfd one{.fd = fd, .events = events};
+  const int ready = poll(&one, 1, milliseconds);
+  char told[32];
+  snprintf(told, sizeof told, "%#x", one.revents);
+  Say("poll", ready, told);
+}
+
+void AskError(int fd) {
+  int error = -1;
+  socklen_t length = sizeof error;
+  const int result = getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  Say("SO_ERROR", result, error == 0 ? "none" : strerrorname_np(error));
+}
+
+void Blocks(int fd, bool blocks) {
+  fcntl(fd, F_SETFL, blocks ? O_RDWR : O_RDWR | O_NONBLOCK);
+}
+
+// SIGALRM in 50 ms, whose handler is installed with `flags`.
+void Alarm(int flags) {
+  struct sigaction action{};
+  action.sa_handler = [](int) { alarms = alarms + 1; };
+  action.sa_flags = flags;
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 50'000}};
+  setitimer(ITIMER_REAL, &soon, nullptr);
+}
+
+void SayAlarms() {
+  Say("alarms", alarms);
+  alarms = 0;
+  signal(SIGALRM, SIG_IGN);
+}
+
+// The peer does it in 150 ms.
+std::thread Later(Run& run, const std::string& command) {
+  return std::thread([&run, command] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    usleep(150'000);
+    Tell(run, command, /*quietly=*/true);
+  });
+}
+
+void SetReceiveTimeout(int fd, int milliseconds) {
+  const timeval time{.tv_sec = 0, .tv_usec = milliseconds * 1'000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
+// --- epoll ---
+
+void Level(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  Wait(run.set), Datagram(run), Wait(run.set), Wait(run.set), Read(run.fd), Wait(run.set);
+}
+
+void Edge(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLET);
+  Datagram(run), Wait(run.set), Wait(run.set), Datagram(run), Wait(run.set), Wait(run.set);
+}
+
+void EdgeOfWriting(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT | EPOLLET);
+  Wait(run.set), Wait(run.set);
+  Say("send", send(run.fd, "12345", 5, 0));
+  Settle(run);
+  Wait(run.set), Wait(run.set);
+}
+
+void EdgeIsArmedByModification(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLET);
+  Datagram(run), Wait(run.set), Wait(run.set);
+  Control(run, EPOLL_CTL_MOD, run.fd, EPOLLIN | EPOLLET, 2);
+  Wait(run.set), Wait(run.set);
+}
+
+void OneShot(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLONESHOT);
+  Datagram(run), Wait(run.set), Datagram(run), Wait(run.set);
+  Control(run, EPOLL_CTL_MOD, run.fd, EPOLLIN | EPOLLONESHOT);
+  Wait(run.set), Wait(run.set);
+}
+
+void Exclusive(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLONESHOT | EPOLLEXCLUSIVE);
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLRDHUP | EPOLLEXCLUSIVE);
+  Control(run, EPOLL_CTL_ADD, run.set, EPOLLIN | EPOLLEXCLUSIVE);
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLEXCLUSIVE);
+  Control(run, EPOLL_CTL_MOD, run.fd, EPOLLIN | EPOLLEXCLUSIVE);
+  Control(run, EPOLL_CTL_MOD, run.fd, EPOLLIN);
+  Datagram(run), Wait(run.set), Wait(run.set);
+  Control(run, EPOLL_CTL_DEL, run.fd, 0);
+  Wait(run.set);
+}
+
+void TwoSets(Run& run) {
+  const int first = run.set;
+  const int other = epoll_create1(0);
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  run.set = other;
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLET, 2);
+  run.set = first;
+  Datagram(run), Wait(first), Wait(other), Wait(first), Wait(other);
+  close(other);
+  Wait(first);
+}
+
+void Nested(Run& run) {
+  const int inner = run.set;
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  run.set = epoll_create1(0);
+  Control(run, EPOLL_CTL_ADD, inner, EPOLLIN, 2);
+  Wait(run.set), Datagram(run), PollOne(run.set, POLLIN), PollOne(inner, POLLIN);
+  Wait(run.set), Wait(run.set), Wait(inner), Read(run.fd), Wait(run.set), PollOne(run.set, POLLIN);
+  Datagram(run), Wait(run.set, 1'000);
+  close(inner);
+  Wait(run.set);
+}
+
+void SetsInCircles(Run& run) {
+  const int first = run.set;
+  const int other = epoll_create1(0);
+  Control(run, EPOLL_CTL_ADD, first, EPOLLIN);
+  Control(run, EPOLL_CTL_ADD, other, EPOLLIN);
+  run.set = other;
+  Control(run, EPOLL_CTL_ADD, first, EPOLLIN);
+  run.set = first;
+  close(other);
+}
+
+void WrongControl(Run& run) {
+  Control(run, EPOLL_CTL_MOD, run.fd, EPOLLIN), Control(run, EPOLL_CTL_DEL, run.fd, 0);
+  Control(run, EPOLL_CTL_ADD, 900, EPOLLIN), Control(run, EPOLL_CTL_ADD, -1, EPOLLIN);
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN), Control(run, EPOLL_CTL_ADD, run.fd, EPOLLOUT);
+  Control(run, 7, run.fd, EPOLLIN);
+  std::array<epoll_event, 8> events{};
+  Say("epoll_wait of none", epoll_wait(run.set, events.data(), 0, 0));
+  Say("epoll_wait of a socket", epoll_wait(run.fd, events.data(), 8, 0));
+}
+
+void WaitByTimespec(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  std::array<epoll_event, 8> events{};
+  for (const timespec& time : {timespec{0, 0}, timespec{0, 20'000'000}, timespec{0, 1'000'000'000},
+                               timespec{-1, 0}}) {
+    Say("epoll_pwait2", epoll_pwait2(run.set, events.data(), 8, &time, nullptr));
+  }
+  Datagram(run);
+  const int count = epoll_pwait2(run.set, events.data(), 8, nullptr, nullptr);
+  Say("epoll_pwait2", count, Told(events, count));
+}
+
+void CopyStaysInASet(Run& run) {
+  const int copy = dup(run.fd);
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN, 1), Control(run, EPOLL_CTL_ADD, copy, EPOLLIN, 2);
+  Datagram(run), Wait(run.set);
+  Say("close", close(run.fd));
+  Wait(run.set);
+  // The number is another socket's, which may be added beside what has it no more.
+  const int other = NewSocket(run, SOCK_DGRAM, 7100);
+  Say("the same number", other == run.fd);
+  Control(run, EPOLL_CTL_ADD, other, EPOLLIN, 3);
+  Wait(run.set);
+  Say("close", close(copy));
+  Wait(run.set);
+  run.fd = other;
+}
+
+void EventsOfAConnection(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  Wait(run.set), Bytes(run), Wait(run.set), Wait(run.set);
+  Read(run.fd), Wait(run.set);
+  Tell(run, "shutdown"), Settle(run), Wait(run.set), Wait(run.set), Read(run.fd);
+  Say("shutdown", shutdown(run.fd, SHUT_WR));
+  Settle(run), Wait(run.set), Wait(run.set);
+}
+
+// --- poll and select ---
+
+void PollOfAnything(Run& run) {
+  int ends[2];
+  Say("pipe", pipe(ends));
+  pollfd all[] = {{run.fd, POLLIN | POLLOUT, 0}, {-1, POLLIN, 7}, {ends[0], POLLIN, 0},
+                  {ends[1], POLLOUT, 0},         {900, POLLIN, 0}};
+  const int ready = poll(all, 5, 0);
+  std::string told;
+  for (const pollfd& each : all) told += std::to_string(each.revents) + " ";
+  Say("poll", ready, told);
+  const int gone = dup(run.fd);
+  close(gone);
+  fd_set read{};
+  FD_SET(gone, &read), FD_SET(run.fd, &read);
+  timeval now{};
+  Say("select of a closed one", select(gone + 1, &read, nullptr, nullptr, &now));
+  timespec wrong{0, 1'000'000'000};
+  Say("ppoll", ppoll(all, 1, &wrong, nullptr));
+  close(ends[0]), close(ends[1]);
+}
+
+// A signal that is blocked but while the call waits.
+template <typename Call>
+void WithPendingAlarm(const Call& call) {
+  sigset_t block;
+  sigset_t before;
+  sigemptyset(&block), sigaddset(&block, SIGALRM);
+  sigprocmask(SIG_BLOCK, &block, &before);
+  Alarm(0);
+  usleep(60'000);
+  call(&before);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  SayAlarms();
+}
+
+void MasksOfSignals(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  for (const long wait_ns : {0L, 100'000'000L}) {
+    const timespec time{0, wait_ns};
+    WithPendingAlarm([&](const sigset_t* mask) {
+      pollfd one{run.fd, POLLIN, 0};
+      Say("ppoll", ppoll(&one, 1, &time, mask));
+    });
+    WithPendingAlarm([&](const sigset_t* mask) {
+      fd_set read{};
+      FD_SET(run.fd, &read);
+      Say("pselect", pselect(run.fd + 1, &read, nullptr, nullptr, &time, mask));
+    });
+    WithPendingAlarm([&](const sigset_t* mask) {
+      std::array<epoll_event, 8> events{};
+      Say("epoll_pwait", epoll_pwait(run.set, events.data(), 8, wait_ns == 0 ? 0 : 100, mask));
+    });
+  }
+}
+
+// --- Interruption ---
+
+void Interrupted(Run& run, int flags) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  Alarm(flags), PollOne(run.fd, POLLIN, 5'000), SayAlarms();
+  Alarm(flags), Wait(run.set, 5'000), SayAlarms();
+  fd_set read{};
+  FD_SET(run.fd, &read);
+  timeval time{.tv_sec = 5, .tv_usec = 0};
+  Alarm(flags);
+  Say("select", select(run.fd + 1, &read, nullptr, nullptr, &time));
+  SayAlarms();
+  // With a time limit a receive is never begun anew (signal(7)).
+  Blocks(run.fd, true);
+  SetReceiveTimeout(run.fd, 500);
+  Alarm(flags), Read(run.fd, "recv", 0), SayAlarms();
+  Read(run.fd, "recv", 0);
+}
+
+void InterruptedForGood(Run& run) {
+  Interrupted(run, 0);
+  SetReceiveTimeout(run.fd, 0);
+  Alarm(0), Read(run.fd, "recv", 0), SayAlarms();
+}
+
+void InterruptedAndBegunAnew(Run& run) {
+  Interrupted(run, SA_RESTART);
+  SetReceiveTimeout(run.fd, 0);
+  std::thread later = Later(run, "datagram 7");
+  Alarm(SA_RESTART), Read(run.fd, "recv", 0), SayAlarms();
+  later.join();
+}
+
+void AcceptIsInterrupted(Run& run) {
+  Blocks(run.listener, true);
+  Alarm(0);
+  Say("accept", accept(run.listener, nullptr, nullptr));
+  SayAlarms();
+  SetReceiveTimeout(run.listener, 100);
+  Say("accept", accept(run.listener, nullptr, nullptr));
+  SetReceiveTimeout(run.listener, 0);
+  Blocks(run.listener, false);
+}
+
+// --- Descriptors ---
+
+void CopiesOfOne(Run& run) {
+  const int copy = dup(run.fd);
+  Say("O_NONBLOCK of both", fcntl(copy, F_GETFL) == fcntl(run.fd, F_GETFL));
+  Bytes(run), Read(copy, "recv of the copy", MSG_DONTWAIT, 2), Read(run.fd);
+  Say("close", close(run.fd));
+  Bytes(run), Read(copy);
+  Read(run.fd, "recv of what is closed");
+  Say("send", send(copy, "12345", 5, MSG_NOSIGNAL));
+  Settle(run), Tell(run, "receive");
+  run.fd = fcntl(copy, F_DUPFD, 40);
+  Say("F_DUPFD", run.fd >= 40);
+  Say("close", close(copy));
+  Say("send", send(run.fd, "12345", 5, MSG_NOSIGNAL));
+  Settle(run), Tell(run, "receive");
+  Say("close", close(run.fd));
+  Settle(run), Tell(run, "receive");
+}
+
+void CopyOverAnother(Run& run) {
+  const int other = open("/dev/null", O_RDWR);
+  Say("dup2 of nothing", dup2(900, run.fd));
+  Say("dup2 of itself", dup2(run.fd, run.fd) == run.fd);
+  Say("dup3 of itself", dup3(run.fd, run.fd, 0));
+  Say("dup3 with no flag of its", dup3(other, run.fd, 7));
+  Bytes(run), Read(run.fd);
+  Say("dup2", dup2(other, run.fd) == run.fd);
+  Settle(run), Tell(run, "receive");
+  Read(run.fd, "recv of /dev/null");
+  close(other);
+}
+
+void RangeIsClosed(Run& run) {
+  const auto fd = static_cast<unsigned>(run.fd);
+  Say("close_range", close_range(fd + 1, fd, 0));
+  Say("close_range", close_range(fd, fd, 64));
+  Say("close_range", close_range(fd, fd, CLOSE_RANGE_CLOEXEC));
+  Say("F_GETFD", fcntl(run.fd, F_GETFD));
+  Bytes(run), Read(run.fd);
+  Say("close_range", close_range(fd, fd, 0));
+  Read(run.fd);
+  Settle(run), Tell(run, "receive");
+}
+
+// --- Errors that come later ---
+
+void RefusedConnection(Run& run) {
+  close(run.fd);
+  run.fd = NewSocket(run, SOCK_STREAM, 0);
+  sockaddr_in nobody = run.peer;
+  nobody.sin_port = htons(7999);
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT | EPOLLET);
+  Say("connect", connect(run.fd, Generic(&nobody), sizeof nobody));
+  WaitUntil(run.fd, POLLOUT);
+  PollOne(run.fd, POLLIN | POLLOUT), Wait(run.set);
+  AskError(run.fd), AskError(run.fd), PollOne(run.fd, POLLIN | POLLOUT);
+  Say("send", send(run.fd, "12345", 5, MSG_NOSIGNAL));
+  Read(run.fd);
+}
+
+void RefusedDatagram(Run& run) {
+  Tell(run, "deaf");
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  for (const bool asks : {true, false}) {
+    Say("send", send(run.fd, "12345", 5, 0));
+    Settle(run), PollOne(run.fd, POLLIN | POLLOUT), Wait(run.set);
+    asks ? AskError(run.fd) : Read(run.fd);
+    Read(run.fd), PollOne(run.fd, POLLIN | POLLOUT);
+  }
+  Tell(run, "hearing");
+}
+
+void Reset(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLRDHUP);
+  Bytes(run), Tell(run, "reset"), Settle(run);
+  PollOne(run.fd, POLLIN | POLLOUT), Wait(run.set), AskError(run.fd), AskError(run.fd);
+  Read(run.fd), Read(run.fd), PollOne(run.fd, POLLIN | POLLOUT);
+  Say("send", send(run.fd, "12345", 5, 0));
+}
+
+void ResetAfterFin(Run& run) {
+  Tell(run, "shutdown"), Settle(run);
+  Say("shutdown", shutdown(run.fd, SHUT_WR));
+  Settle(run), Tell(run, "reset"), Settle(run);
+  PollOne(run.fd, POLLIN | POLLOUT), AskError(run.fd), Read(run.fd);
+}
+
+void PeerClosesWithUnread(Run& run) {
+  Say("send", send(run.fd, "12345", 5, 0));
+  Bytes(run, 100), Tell(run, "close"), Settle(run);
+  PollOne(run.fd, POLLIN | POLLOUT | POLLRDHUP);
+  Read(run.fd, "recv", MSG_DONTWAIT, 10), PollOne(run.fd, POLLIN | POLLOUT | POLLRDHUP);
+  AskError(run.fd), Read(run.fd);
+  Say("send", send(run.fd, "12345", 5, 0));
+}
+
+// --- Flags ---
+
+void FlagsOfReceiving(Run& run) {
+  Bytes(run, 13);
+  Read(run.fd, "peek", MSG_DONTWAIT | MSG_PEEK, 4), Read(run.fd, "peek", MSG_PEEK, 100);
+  Read(run.fd, "all", MSG_WAITALL, 13);
+  Bytes(run, 13);
+  Blocks(run.fd, true);
+  std::thread later = Later(run, "send 13");
+  Read(run.fd, "all", MSG_WAITALL, 26);
+  later.join();
+  later = Later(run, "shutdown");
+  Bytes(run, 13);
+  Read(run.fd, "all, and the end", MSG_WAITALL, 26);
+  later.join();
+  Read(run.fd, "recv", 0);
+}
+
+void FlagsOfSending(Run& run) {
+  Say("more", send(run.fd, "12345", 5, MSG_MORE));
+  Settle(run), Tell(run, "receive");
+  Say("and last", send(run.fd, "67890", 5, 0));
+  Settle(run), Tell(run, "receive");
+  Say("shutdown", shutdown(run.fd, SHUT_WR));
+  Say("send", send(run.fd, "1", 1, MSG_NOSIGNAL));
+  Say("send", send(run.fd, "1", 1, 0));
+  Settle(run), Tell(run, "receive");
+}
+
+void FlagsOfDatagrams(Run& run) {
+  Datagram(run, 100);
+  char bytes[200];
+  Say("peek", recv(run.fd, bytes, 10, MSG_PEEK | MSG_TRUNC));
+  iovec part{.iov_base = bytes, .iov_len = 10};
+  msghdr message{.msg_iov = &part, .msg_iovlen = 1};
+  Say("recvmsg", recvmsg(run.fd, &message, MSG_DONTWAIT),
+      std::to_string((message.msg_flags & MSG_TRUNC) != 0));
+  Read(run.fd);
+  Datagram(run, 0), Read(run.fd), Read(run.fd);
+  Blocks(run.fd, true);
+  Read(run.fd, "recv", MSG_DONTWAIT);
+  SetReceiveTimeout(run.fd, 50);
+  Read(run.fd, "recv", 0);
+  std::thread later = Later(run, "datagram 9");
+  SetReceiveTimeout(run.fd, 900);
+  Read(run.fd, "recv", MSG_WAITALL);
+  later.join();
+}
+
+// --- The table ---
+
+constexpr bool kConnection = true;
+
+struct Case {
+  const char* name;
+  bool connection;
+  void (*run)(Run&);
+};
+
+constexpr Case kCases[] = {
+    {"level", false, Level},
+    {"edge", false, Edge},
+    {"edge of writing", false, EdgeOfWriting},
+    {"edge is armed by modification", false, EdgeIsArmedByModification},
+    {"one-shot", false, OneShot},
+    {"exclusive", false, Exclusive},
+    {"two sets", false, TwoSets},
+    {"nested", false, Nested},
+    {"sets in circles", false, SetsInCircles},
+    {"wrong control", false, WrongControl},
+    {"wait by timespec", false, WaitByTimespec},
+    {"copy stays in a set", false, CopyStaysInASet},
+    {"events of a connection", kConnection, EventsOfAConnection},
+    {"poll of anything", false, PollOfAnything},
+    {"masks of signals", false, MasksOfSignals},
+    {"interrupted for good", false, InterruptedForGood},
+    {"interrupted and begun anew", false, InterruptedAndBegunAnew},
+    {"accept is interrupted", false, AcceptIsInterrupted},
+    {"copies of one", kConnection, CopiesOfOne},
+    {"copy over another", kConnection, CopyOverAnother},
+    {"range is closed", kConnection, RangeIsClosed},
+    {"refused connection", kConnection, RefusedConnection},
+    {"refused datagram", false, RefusedDatagram},
+    {"reset", kConnection, Reset},
+    {"reset after FIN", kConnection, ResetAfterFin},
+    {"peer closes with unread bytes", kConnection, PeerClosesWithUnread},
+    {"flags of receiving", kConnection, FlagsOfReceiving},
+    {"flags of sending", kConnection, FlagsOfSending},
+    {"flags of datagrams", false, FlagsOfDatagrams},
+};
+
+int Main(char** argv) {
+  Run run;
+  if (!Begin(argv, &run)) return 1;
+  for (const Case& each : kCases) {
+    printf("-- %s\n", each.name);
+    run.set = epoll_create1(0);
+    each.connection ? ConnectStream(run) : ConnectDatagrams(run);
+    Settle(run);
+    each.run(run);
+    close(run.fd);
+    close(run.set);
+    if (each.connection) Tell(run, "reset", /*quietly=*/true);
+    Settle(run);
+    // Of datagrams that nobody took.
+    Tell(run, "datagrams", /*quietly=*/true);
+    fflush(stdout);
+  }
+  puts("done");
+  return 0;
+}
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) { return argc == 4 ? xtreme::faces::Main(argv) : 2; }
