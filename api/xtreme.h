@@ -656,6 +656,22 @@ enum xtreme_close_flag {
 XTREME_API int xtreme_socket_close(xtreme_socket socket, uint32_t flags);
 XTREME_API int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data);
 XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
+/*
+ * Has the device send the frames of a UDP socket or connection at `bytes_per_second` of them and
+ * never more than `burst_bytes` ahead of that; 0 bytes a second: no more a rate. A burst of 0 is
+ * the device's own; `packet_bytes`, typical, helps it to keep the burst, 0: not said. Sockets of
+ * the ring with the same three numbers share one send queue, and the rate; it is beside the ring's
+ * own, so that nothing else waits for it. A send is still SENT when it is posted, and SQ_FULL when
+ * tx_queue_frames are. What was posted before the rate changes may leave after what is posted then.
+ * A queue that stops is BROKEN's; a reset, or a move to the backup, makes them again, and says in
+ * its OP_DONE or MOVED when it cannot: sends are refused (STATE) then.
+ * Started: OP_DONE with `cookie`, from which on it holds: EINVAL, the text has the device's range;
+ * ENOSPC, its table of rates is full. -EOPNOTSUPP: the device paces nothing. -EINVAL: packets of
+ * more than 65,535 bytes. -ENOTCONN: a listener.
+ */
+XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_second,
+                                      uint32_t burst_bytes, uint32_t packet_bytes,
+                                      uint64_t cookie);
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 

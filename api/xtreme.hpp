@@ -401,6 +401,12 @@ class Socket {
     return local;
   }
   void SetUserData(uint64_t user_data) { xtreme_socket_set_user_data(handle_, user_data); }
+  // Started: ends as OP_DONE with `cookie`; 0 bytes a second: no rate any more.
+  Status SetRate(uint64_t bytes_per_second, uint32_t burst_bytes = 0, uint32_t packet_bytes = 0,
+                 uint64_t cookie = 0) {
+    return ToStatus(xtreme_socket_set_rate(handle_, bytes_per_second, burst_bytes, packet_bytes,
+                                           cookie));
+  }
 
   // Afterwards only its TX_DONEs and TERMINATED come.
   void Close(uint32_t flags = 0) {

@@ -14,6 +14,7 @@
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/engine/udp_socket.h"
+#include "xtreme/nic/nic.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::api {
@@ -171,6 +172,18 @@ int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data) {
   return ToResult(xtreme::engine::IsTcp(socket.value)
                       ? ring->tcp().SetUserData(socket.value, user_data)
                       : ring->udp().SetUserData(socket.value, user_data));
+}
+
+int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_second, uint32_t burst_bytes,
+                           uint32_t packet_bytes, uint64_t cookie) {
+  xtreme::engine::Ring* ring;
+  if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
+  const xtreme::nic::RateLimit rate{.bytes_per_second = bytes_per_second,
+                                    .burst_bytes = burst_bytes,
+                                    .typical_packet_bytes = packet_bytes};
+  return ToResult(xtreme::engine::IsTcp(socket.value)
+                      ? ring->tcp().SetRate(socket.value, rate, cookie)
+                      : ring->udp().SetRate(socket.value, rate, cookie));
 }
 
 int xtreme_socket_local(xtreme_socket socket, xtreme_address* local) {

@@ -140,12 +140,17 @@ bool Stack::WaitsForRoom() const { return !tables_->blocked.empty(); }
 
 void Stack::OnRoom(base::Nanoseconds now) {
   now_ = now;
+  const Connection* refused = nullptr;  // The first of this call.
   while (Connection* const connection = tables_->blocked.PopFront()) {
+    if (connection == refused) return tables_->blocked.PushBack(*connection);
     connection->OnRoom(now);
     Schedule(*connection);
     const bool waits = !connection->blocked_hook_.linked() && connection->WaitsForSink();
     if (waits) tables_->blocked.PushBack(*connection);
-    if (connection->blocked_hook_.linked()) return;
+    if (!connection->blocked_hook_.linked()) continue;
+    // With room left it is a queue of its own that refused: the others do not wait for it.
+    if (device_->Room() == 0) return;
+    if (refused == nullptr) refused = connection;
   }
 }
 

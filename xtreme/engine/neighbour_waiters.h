@@ -9,12 +9,15 @@
 
 namespace xtreme::engine {
 
+struct PacedQueue;
 struct WaitingConnect;
 struct WaitingFrame;
 
 class NeighbourWaiters {
  public:
   virtual ~NeighbourWaiters() = default;
+  // The queue with a rate that the frame goes by; null: the ring's own.
+  virtual PacedQueue* PaceOf(const WaitingFrame& frame) const = 0;
   // The frame is in the send queue.
   virtual void OnPosted(const WaitingFrame& frame) = 0;
   // It never will be, because of `error`. The callee releases its buffer.

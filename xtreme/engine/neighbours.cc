@@ -153,7 +153,7 @@ void Neighbours::Post(Waiting& waiting, wire::MacAddress mac) {
                   .key = core_->device.pool_key,
                   .flags = frame.tx_flags};
   frame.record.buffer = frame.buffer;
-  if (core_->Post(tx, &frame.record) == nic::TxStatus::kPosted) {
+  if (core_->Post(tx, &frame.record, waiters_->PaceOf(frame)) == nic::TxStatus::kPosted) {
     waiters_->OnPosted(frame);
   } else {
     core_->CountLoss(Drop::kSendFailed);

@@ -17,6 +17,7 @@
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/loopback_queue.h"
 #include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/poll_times.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -195,6 +196,7 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptio
 Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox)
     : core_(std::move(core)),
       prepared_(std::make_unique<PreparedSends>(core_.get())),
+      paced_(std::make_unique<PacedQueues>(core_.get())),
       udp_(std::make_unique<Udp>(core_.get())),
       tcp_(std::make_unique<Tcp>(core_.get(), &udp_->neighbours(), &udp_->ledger())),
       mailbox_(std::move(mailbox)),
@@ -204,6 +206,7 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       engine_(engine) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
   core_->prepared = prepared_.get();
+  core_->paced = paced_.get();
   if (const host::Interface* interface = InterfaceOf(*core_)) mtu_seen_ = interface->mtu;
   // Ports in stock from the first socket on: this once their leases are waited for.
   udp_->StockPorts();
@@ -278,9 +281,10 @@ void Ring::Bury() {
   tcp_.reset();
   udp_.reset();
   if (core_->device.queue->fd() >= 0) mailbox_->waiter().Remove(core_->device.queue->fd());
-  remains->queue = std::move(core_->device.taken != nullptr ? core_->device.taken
-                                                            : core_->device.queue);
-  remains->frames_completed = core_->sends.completed();
+  paced_->Bury(remains.get());
+  remains->queues.push_back({std::move(core_->device.taken != nullptr ? core_->device.taken
+                                                                      : core_->device.queue),
+                             core_->sends.completed()});
   remains->side = core_->host.control_side;
   remains->mailbox = mailbox_;
   remains->publisher = std::move(publisher_);
@@ -304,9 +308,12 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
   base::VisitCounters(core_->tally.refusals, in("ring"));
   nic::QueueCounters queues = core_->tally.queues_before;
   base::AddCounters(core_->device.queue->counters(), queues);
+  paced_->AddCounters(queues);
   base::VisitCounters(queues, in("queue"));
   visit("queue", "device_memory_bytes", "on-device memory that the send queue has",
         core_->device.queue->capabilities().device_memory_bytes);
+  visit("queue", "paced_queues", "send queues with a rate, beside the ring's own",
+        paced_->size());
   visit("queue", "rx_low_water", "least number of posted receive buffers seen",
         core_->device.started ? core_->tally.queue_low_water : 0);
   const packet::BufferPool& pool = *core_->device.pool;

@@ -47,8 +47,10 @@ class Publisher;
 namespace xtreme::engine {
 
 class Engine;
+class PacedQueues;
 class PreparedSends;
 class RingLane;
+class SendLog;
 class Tcp;
 class TimerTable;
 class Udp;
@@ -201,6 +203,7 @@ class Ring {
   // Of the wheel and of TCP.
   base::Nanoseconds NextDeadline() const;
   void SettleSends();
+  bool SettleLog(SendLog& log);
   void TakeNotices();
   // False: a lane, or another ring's loopback, has more than there was room for.
   bool DrainLanes();
@@ -241,6 +244,7 @@ class Ring {
   // Data path.
   std::unique_ptr<RingCore> core_;
   std::unique_ptr<PreparedSends> prepared_;
+  std::unique_ptr<PacedQueues> paced_;
   std::unique_ptr<Udp> udp_;
   std::unique_ptr<Tcp> tcp_;
   std::shared_ptr<Mailbox> mailbox_;

@@ -7,29 +7,31 @@
 #include <span>
 
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/paced_queues.h"
 
 namespace xtreme::engine {
 
 namespace {
 
-// Posts by `post(flags)`, reaping once when the queue is full, and notes what is wanted of it.
+// Posts to `queue` by `post(flags)`, reaping once when it is full, and notes what is wanted of it.
 template <typename PostFrame>
-nic::TxStatus PostNoted(RingCore& core, uint32_t flags, SendRecord* record, PostFrame post) {
+nic::TxStatus PostNoted(RingCore& core, nic::QueuePair& queue, SendLog& log, uint32_t flags,
+                        SendRecord* record, PostFrame post) {
   if (record != nullptr) {
-    if (core.sends.full()) core.Reap();
-    if (core.sends.full()) return nic::TxStatus::kFull;
+    if (log.full()) core.ReapInto(queue, log, ~uint32_t{0});
+    if (log.full()) return nic::TxStatus::kFull;
     if (record->wants != kWantNothing) flags |= nic::kTxSignal;
   }
   nic::TxStatus status = post(flags);
   if (status == nic::TxStatus::kFull) {
-    core.Reap(1);
+    core.ReapInto(queue, log, 1);
     status = post(flags);
   }
   if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
   if ((flags & nic::kTxMore) != 0) core.attention |= kDoorbellOwed;
   if (record != nullptr) {
-    record->frame = core.device.queue->posted_frames();
-    core.sends.Add(*record);
+    record->frame = queue.posted_frames();
+    log.Add(*record);
     if (record->wants != kWantNothing) core.attention |= kSendsWanted;
   }
   return status;
@@ -38,7 +40,7 @@ nic::TxStatus PostNoted(RingCore& core, uint32_t flags, SendRecord* record, Post
 }  // namespace
 
 nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
-  return PostNoted(*this, frame.flags, record, [&](uint32_t flags) {
+  return PostNoted(*this, *device.queue, sends, frame.flags, record, [&](uint32_t flags) {
     frame.flags = static_cast<uint16_t>(flags);
     return device.queue->Post(frame);
   });
@@ -46,34 +48,59 @@ nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
 
 nic::TxStatus RingCore::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags,
                                      SendRecord* record) {
-  return PostNoted(*this, flags, record, [&](uint32_t with) {
+  return PostNoted(*this, *device.queue, sends, flags, record, [&](uint32_t with) {
     return device.queue->PostPrepared(prepared, with);
   });
 }
 
 nic::TxStatus RingCore::PostSegments(nic::TxSegments& segments, SendRecord* record) {
-  return PostNoted(*this, segments.flags, record, [&](uint32_t flags) {
+  return PostNoted(*this, *device.queue, sends, segments.flags, record, [&](uint32_t flags) {
     segments.flags = static_cast<uint16_t>(flags);
     return device.queue->PostSegments(segments);
   });
 }
 
-void RingCore::Reap(uint32_t most) {
+nic::TxStatus RingCore::PostPaced(nic::TxFrame& frame, SendRecord* record, PacedQueue& by) {
+  if (by.queue == nullptr) return nic::TxStatus::kBroken;
+  if (frame.key == device.pool_key) frame.key = by.queue->pool_key();
+  const nic::TxStatus status =
+      PostNoted(*this, *by.queue, by.sends, frame.flags, record, [&](uint32_t flags) {
+        frame.flags = static_cast<uint16_t>(flags);
+        return by.queue->Post(frame);
+      });
+  const bool owed = status == nic::TxStatus::kPosted && (frame.flags & nic::kTxMore) != 0;
+  if (owed) attention |= kPacedDoorbellOwed;
+  by.owed |= owed;
+  return status;
+}
+
+void RingCore::FlushPaced() {
+  paced->Flush();
+  attention &= ~uint32_t{kPacedDoorbellOwed};
+}
+
+const nic::QueuePair* RingCore::BrokenQueue() const {
+  return device.queue->error() ? device.queue.get() : paced->Broken();
+}
+
+void RingCore::Reap(uint32_t most) { ReapInto(*device.queue, sends, most); }
+
+void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
   std::array<nic::TxCompletion, 16> done;
-  while (most != 0 && !device.queue->SendIdle()) {
+  while (most != 0 && !queue.SendIdle()) {
     const size_t room = std::min<size_t>(most, done.size());
-    const uint32_t count = device.queue->PollSend(std::span(done).first(room));
-    for (uint32_t i = 0; i < count; ++i) sends.Complete(done[i].frames, done[i].hw_clock);
+    const uint32_t count = queue.PollSend(std::span(done).first(room));
+    for (uint32_t i = 0; i < count; ++i) log.Complete(done[i].frames, done[i].hw_clock);
     if (count < room) break;
     most -= count;
   }
   // A queue that stopped is told by the next poll, also when nobody waits for a send.
-  if (!device.broken && device.queue->error()) [[unlikely]] attention |= kSendsWanted;
+  if (!device.broken && queue.error()) [[unlikely]] attention |= kSendsWanted;
   // What nobody waits for settles here: buffers go back to the pool without a completion.
-  while (SendRecord* record = sends.Settled()) {
+  while (SendRecord* record = log.Settled()) {
     if (record->wants != kWantNothing) return;
     if (record->buffer != nullptr) packet::BufferPool::ReleaseByOwner(record->buffer);
-    sends.Pop();
+    log.Pop();
   }
 }
 

@@ -41,10 +41,12 @@ namespace xtreme::engine {
 class ControlThread;
 class LoopbackQueue;
 class Mailbox;
+class PacedQueues;
 class PreparedSends;
 class Tcp;
 struct ControlSide;
 struct Operation;
+struct PacedQueue;
 struct RingPorts;
 
 // Why a poll has more to do than to look.
@@ -62,6 +64,7 @@ enum Attention : uint32_t {
   kTcpNews = 1 << 9,          // TCP has something to tell, or to do.
   kFramesWait = 1 << 10,      // Taken from the receive queue, and the FIFO had no room.
   kRoomWanted = 1 << 11,      // The send queue refused what TCP has to send.
+  kPacedDoorbellOwed = 1 << 12,  // Under kDoorbellOwed: of a queue with a rate too.
 };
 
 // The device's side. Written at bring-up.
@@ -175,12 +178,28 @@ struct RingCore {
   // Posts one frame, reaping once when the queue is full, and notes what is wanted of it
   // (`record`, whose frame number is filled in here; null: nothing).
   nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record);
+  // The same by a queue with a rate; null: by the ring's own.
+  nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record, PacedQueue* by) {
+    return by == nullptr ? Post(frame, record) : PostPaced(frame, record, *by);
+  }
+  nic::TxStatus PostPaced(nic::TxFrame& frame, SendRecord* record, PacedQueue& by);
   // The same of a frame that was built ahead, and of TCP segments in one send.
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags, SendRecord* record);
   nic::TxStatus PostSegments(nic::TxSegments& segments, SendRecord* record);
   // Takes send completions into the log: all, or `most` of them for who only needs room, so that no
   // single send pays for a whole queue.
   void Reap(uint32_t most = ~uint32_t{0});
+  // The same of one queue and its log.
+  void ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most);
+  // Rings for what was posted without a doorbell.
+  void Flush() {
+    device.queue->Flush();
+    if ((attention & kPacedDoorbellOwed) != 0) [[unlikely]] FlushPaced();
+    attention &= ~uint32_t{kDoorbellOwed};
+  }
+  void FlushPaced();
+  // The queue that stopped, if any did.
+  const nic::QueuePair* BrokenQueue() const;
   // Has the control thread run `operation`. No system call.
   void Start(std::unique_ptr<Operation> operation);
 
@@ -202,7 +221,8 @@ struct RingCore {
   RingHost host;
   std::shared_ptr<RingPorts> ports;  // Those that `device` may be.
   RingTally tally;
-  PreparedSends* prepared = nullptr;  // The ring's.
+  PreparedSends* prepared = nullptr;  // The ring's, both.
+  PacedQueues* paced = nullptr;
 
   uintptr_t owner = packet::ThreadToken();  // The thread that may call.
   Tcp* tcp = nullptr;           // The ring's.

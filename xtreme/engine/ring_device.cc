@@ -5,10 +5,10 @@
 //
 // Invariant: queues that were taken are touched by nobody here until a reset ends them.
 
-#include <array>
 #include <cerrno>
 #include <utility>
 
+#include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
@@ -61,14 +61,7 @@ Outcome Ring::TakeQueues(nic::QueueAddresses* addresses) {
 }
 
 void Ring::PostBarrier() {
-  static constexpr std::array<uint8_t, 64> kNothing{};
-  const nic::TxFrame frame{.header = kNothing.data(),
-                           .payload = nullptr,
-                           .header_length = 60,
-                           .payload_length = 0,
-                           .key = 0,
-                           .flags = nic::kTxWarm | nic::kTxSignal};
-  if (core_->device.queue->Post(frame) == nic::TxStatus::kPosted) {
+  if (engine::PostBarrier(*core_->device.queue) == nic::TxStatus::kPosted) {
     barrier_ = core_->device.queue->posted_frames();
   }
 }

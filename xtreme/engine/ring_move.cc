@@ -10,6 +10,7 @@
 
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/neighbours.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_port.h"
@@ -83,7 +84,8 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
       if (!IsInUse(port)) return;
       // Of some queue of the port: ours says so itself, once its completions are looked at.
       core_->Reap();
-      if (core_->device.queue->error()) OnBroken();
+      paced_->Reap();
+      if (core_->BrokenQueue() != nullptr) OnBroken();
       return;
   }
 }

@@ -11,6 +11,7 @@
 
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_port.h"
@@ -150,12 +151,15 @@ void Ring::OnBroken() {
   core.device.broken = true;
   ++core.host.routes_version;  // Flows can send no more.
   core.Reap();  // What has left has left.
-  core.sends.Abandon();
+  paced_->Reap();
+  if (core.device.queue->error()) core.sends.Abandon();
+  paced_->AbandonBroken();
   core.attention |= kSendsWanted;
   tcp_->OnBroken();
   Completion completion = RingCompletion(core, RingEvent::kBroken);
-  completion.status = core.device.queue->error()->syndrome;
-  completion.text = core.device.queue->error()->text.c_str();
+  const nic::QueueError& error = *core.BrokenQueue()->error();
+  completion.status = error.syndrome;
+  completion.text = error.text.c_str();
   core.Tell(completion);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -167,21 +168,30 @@ bool Ring::TakeFrames(uint32_t max) {
 void Ring::SettleSends() {
   RingCore& core = *core_;
   core.Reap();
-  if (core.device.queue->error() && !core.device.broken) OnBroken();
-  while (SendRecord* record = core.sends.Settled()) {
-    if (core.fifo.Room() < 2) return;
+  if (paced_->any()) [[unlikely]] paced_->Reap();
+  if (!core.device.broken && core.BrokenQueue() != nullptr) OnBroken();
+  if (!SettleLog(core.sends)) return;
+  if (!paced_->ForEachLog([this](SendLog& log) { return SettleLog(log); })) return;
+  const bool room = core.SendRoom() > 0 && !core.sends.full();
+  if ((core.attention & kRoomWanted) != 0 && room) tcp_->OnRoom();
+  const bool paced_wait = paced_->any() && paced_->Retire();
+  if (core.sends.wanted() == 0 && !paced_wait) core.attention &= ~kSendsWanted;
+}
+
+// False: there is no room for what a send has to tell.
+bool Ring::SettleLog(SendLog& log) {
+  while (SendRecord* record = log.Settled()) {
+    if (core_->fifo.Room() < 2) return false;
     if (record->buffer != nullptr) packet::BufferPool::ReleaseByOwner(record->buffer);
     const SendRecord settled = *record;
-    core.sends.Pop();
+    log.Pop();
     if ((settled.wants & kWantSegment) != 0) {
       tcp_->Settle(settled);
     } else if (settled.wants != kWantNothing) {
       udp_->Settle(settled);
     }
   }
-  const bool room = core.SendRoom() > 0 && !core.sends.full();
-  if ((core.attention & kRoomWanted) != 0 && room) tcp_->OnRoom();
-  if (core.sends.wanted() == 0) core.attention &= ~kSendsWanted;
+  return true;
 }
 
 void Ring::TakeNotices() {
@@ -205,8 +215,7 @@ void Ring::TakeNotices() {
 
 void Ring::Flush() {
   core_->CheckOwner();
-  core_->device.queue->Flush();
-  core_->attention &= ~kDoorbellOwed;
+  core_->Flush();
 }
 
 // Buffers for the receive queue, and news of a pool or queue that runs low.

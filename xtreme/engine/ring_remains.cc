@@ -2,10 +2,11 @@
 
 #include "xtreme/engine/ring_remains.h"
 
-#include <array>
 #include <chrono>
+#include <span>
 #include <thread>
 
+#include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/loopback_directory.h"
@@ -19,31 +20,34 @@ namespace xtreme::engine {
 RingRemains::RingRemains() = default;
 RingRemains::~RingRemains() = default;
 
-// A device forgets the frames of a queue that is destroyed. Frames behind the last signalled one
-// complete with the next, so a signalled NOP goes behind them all.
-void RingRemains::AwaitSends(base::Nanoseconds patience) {
-  static constexpr std::array<uint8_t, 64> kHeader{};
+namespace {
+
+using std::chrono::steady_clock;
+
+void AwaitSends(nic::QueuePair& queue, uint32_t completed, steady_clock::time_point deadline) {
   constexpr std::chrono::microseconds kPause{20};
-  const nic::TxFrame nop{.header = kHeader.data(),
-                         .payload = nullptr,
-                         .header_length = kHeader.size(),
-                         .payload_length = 0,
-                         .key = 0,
-                         .flags = nic::kTxWarm | nic::kTxSignal};
-  using std::chrono::steady_clock;
-  const auto deadline = steady_clock::now() + std::chrono::nanoseconds(patience.count());
   bool posted = false;
-  queue->Flush();
-  while (frames_completed != queue->posted_frames() && !queue->error().has_value()) {
-    if (!posted) posted = queue->Post(nop) == nic::TxStatus::kPosted;
+  queue.Flush();
+  while (completed != queue.posted_frames() && !queue.error().has_value()) {
+    if (!posted) posted = PostBarrier(queue) == nic::TxStatus::kPosted;
     nic::TxCompletion done;
-    if (queue->PollSend(std::span(&done, 1)) == 1) {
-      frames_completed = done.frames;
+    if (queue.PollSend(std::span(&done, 1)) == 1) {
+      completed = done.frames;
     } else if (steady_clock::now() >= deadline) {
       return;
     } else {
       std::this_thread::sleep_for(kPause);
     }
+  }
+}
+
+}  // namespace
+
+// A device forgets the frames of a queue that is destroyed.
+void RingRemains::AwaitSends(base::Nanoseconds patience) {
+  const auto deadline = steady_clock::now() + std::chrono::nanoseconds(patience.count());
+  for (const Posted& posted : queues) {
+    engine::AwaitSends(*posted.queue, posted.frames_completed, deadline);
   }
 }
 
@@ -55,7 +59,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});
   ports.clear();
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
-  queue.reset();
+  queues.clear();
   tap.reset();
   side->fresh_queue.reset();
   publisher.reset();

@@ -3,8 +3,8 @@
 // RingRemains: what a closed ring leaves to the control thread, because ending it needs the kernel
 // or the device.
 //
-// Invariant: the queue goes last of what the device may write to or read from; its buffers are
-// given back after it. Threads: filled by the ring's owner, buried by the control thread.
+// Invariant: the queues go last of what the device may write to or read from; their buffers are
+// given back after them. Threads: filled by the ring's owner, buried by the control thread.
 
 #ifndef XTREME_XTREME_ENGINE_RING_REMAINS_H_
 #define XTREME_XTREME_ENGINE_RING_REMAINS_H_
@@ -39,8 +39,12 @@ struct RingRemains {
   // Sends what is posted, for at most `patience`, then ends all of it.
   void Bury(ControlThread& control, base::Nanoseconds patience);
 
-  std::unique_ptr<nic::QueuePair> queue;
-  uint32_t frames_completed = 0;  // Of those posted to `queue`.
+  struct Posted {
+    std::unique_ptr<nic::QueuePair> queue;
+    uint32_t frames_completed;  // Of those posted to it.
+  };
+
+  std::vector<Posted> queues;  // The ring's own last.
   std::shared_ptr<ControlSide> side;
   std::vector<std::shared_ptr<SocketHoldings>> holdings;
   std::vector<std::unique_ptr<KernelPort>> ports;

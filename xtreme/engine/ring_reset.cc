@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -130,13 +131,16 @@ void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
                  .nic = device.nic,
                  .ifindex = device.ifindex,
                  .holdings = {}};
+  paced_->Replace();
   udp_->sockets().ForEach([&work](UdpSocket& socket) {
     if (socket.holdings != nullptr) work.holdings.push_back(socket.holdings);
   });
   core.Start(MakeOperation([work = std::move(work), done = std::move(done)]() mutable {
     const Outcome outcome = OutcomeOf(work.Run());
-    work.mailbox->Push(
-        MakeNotice([done = std::move(done), outcome](Ring& ring) { done(ring, outcome); }));
+    work.mailbox->Push(MakeNotice([done = std::move(done), told = outcome](Ring& ring) mutable {
+      if (told.ok()) told = ring.core().paced->Failure();
+      done(ring, told);
+    }));
   }));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/timer_table.h"
@@ -32,12 +33,16 @@ bool Ring::Arm() {
   }
   const bool for_send = (core.attention & (kSendsWanted | kRoomWanted)) != 0;
   core.device.queue->AcknowledgeEvents();
+  if (paced_->any()) paced_->AcknowledgeEvents();
   mailbox_->waiter().Arm(deadline);
   core.device.queue->Arm(for_send);
+  if (for_send && paced_->any()) paced_->Arm();
   // Whatever came between the first look and the arming raised no event: look once more.
   if (for_send) {
     core.Reap();
-    if (core.sends.Settled() != nullptr) return false;
+    paced_->Reap();
+    const auto waits = [](SendLog& log) { return log.Settled() == nullptr; };
+    if (!waits(core.sends) || !paced_->ForEachLog(waits)) return false;
   }
   return !More();
 }

@@ -36,6 +36,7 @@ struct RouteResult;
 }  // namespace xtreme::host
 namespace xtreme::nic {
 struct FlowRule;
+struct RateLimit;
 struct RxFrame;
 }  // namespace xtreme::nic
 namespace xtreme::wire {
@@ -120,6 +121,9 @@ class Tcp {
   // connection is established too. Fired, it is a send that may not queue. EBADF; ENOTCONN: a
   // listener; EINVAL: no bytes; EMSGSIZE: more than the send queue holds; ENOBUFS: kMost there are.
   Outcome PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared);
+
+  // As Udp::SetRate; ENOTCONN: a listener. (socket_rate.cc)
+  Outcome SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie);
 
   // --- Receiving (tcp_receive.cc) ---
 

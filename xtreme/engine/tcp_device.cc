@@ -5,14 +5,23 @@
 #include <algorithm>
 #include <array>
 
+#include "stack/tcp/connection.h"
 #include "stack/wire/tcp_template.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::engine {
 namespace {
 
 constexpr size_t kHeaderRoom = 128;  // What nic::TxFrame has readable.
 static_assert(kHeaderRoom >= tcp::OutgoingFrame::kMaxHeadersBytes);
+
+// Resets of what is no connection have none.
+PacedQueue* PaceOf(const tcp::Connection* connection) {
+  if (connection == nullptr || connection->user == 0) return nullptr;
+  return reinterpret_cast<TcpSocket*>(static_cast<uintptr_t>(connection->user))->pace.get();
+}
 
 }  // namespace
 
@@ -43,7 +52,8 @@ tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
   SendRecord record{.wants = kWantSegment,
                     .connection = outgoing.connection,
                     .segment = segment};
-  const nic::TxStatus status = core.Post(frame, referred ? &record : nullptr);
+  PacedQueue* const by = core.paced->any() ? PaceOf(outgoing.connection) : nullptr;
+  const nic::TxStatus status = core.Post(frame, referred ? &record : nullptr, by);
   if (status != nic::TxStatus::kPosted) [[unlikely]] {
     core.attention |= kRoomWanted;
     return tcp::Sink::Taken::kRefused;
@@ -52,6 +62,10 @@ tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
 }
 
 uint32_t TcpDevice::Room() const {
+  if (room_of != nullptr) [[unlikely]] {
+    if (room_of->Room() == 0) core_->paced->Reap();
+    return room_of->Room();
+  }
   if (core_->SendRoom() == 0 || core_->sends.full()) core_->Reap();
   return std::min(core_->SendRoom(), core_->sends.room());
 }

@@ -15,6 +15,7 @@
 
 namespace xtreme::engine {
 
+struct PacedQueue;
 struct RingCore;
 
 class TcpDevice final : public tcp::Device {
@@ -26,6 +27,8 @@ class TcpDevice final : public tcp::Device {
 
   // While true frames are posted without a doorbell: more follow, or a poll ends with one.
   bool defer = true;
+  // The queue with a rate whose room counts; null: the ring's own.
+  PacedQueue* room_of = nullptr;
 
  private:
   RingCore* const core_;

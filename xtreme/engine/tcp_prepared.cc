@@ -42,7 +42,7 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   prepared.sent = &socket.counters.sends;
   prepared.sent_bytes = &socket.counters.sent_bytes;
   const RingDevice& device = core_->device;
-  if (!CanSend(socket) || !device.transmit_checksum) return;
+  if (!CanSend(socket) || !device.transmit_checksum || socket.pace != nullptr) return;
   if (epoch_ != core_->host.routes_version) RefreshPaths();
   const tcp::Connection& connection = *socket.connection;
   const auto bytes = static_cast<uint32_t>(prepared.payload.size());

@@ -57,8 +57,7 @@ void Tcp::EndCall(bool ring) {
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
   if (epoch_ != core_->host.routes_version) core_->attention |= kTcpNews;
   if (!ring || (core_->attention & kDoorbellOwed) == 0) return;
-  core_->device.queue->Flush();
-  core_->attention &= ~kDoorbellOwed;
+  core_->Flush();
 }
 
 // Posts a segment that MayFire() let go, and copies its payload to `kept`: it leaves whole in its
@@ -143,8 +142,10 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
   const base::Nanoseconds now = core_->clock.Now();
   // A single frame rings for itself, by BlueFlame if it may; several by one doorbell.
   device_->defer = !ring || payload.length > connection.smss();
+  device_->room_of = socket->pace.get();
   const tcp::SendResult result = Hand(connection, payload, options, now);
   device_->defer = true;
+  device_->room_of = nullptr;
   EndCall(ring);
   if (result == tcp::SendResult::kDevice) core_->attention |= kRoomWanted;
   if (tcp::IsRefused(result)) return Refuse(*socket, ResultOf(result));

@@ -20,6 +20,7 @@
 #include "stack/tcp/pcb_options.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/engine/paced_use.h"
 #include "xtreme/engine/tcp_options.h"
 
 namespace xtreme::tcp {
@@ -72,6 +73,7 @@ struct TcpSocket {
   tcp::Listener* listener = nullptr;
   std::shared_ptr<EarlySends> early;  // Sent before its SYN left; null: nothing.
   TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
+  PacedUse pace;               // The queue that it sends by; null: the ring's.
 
   // Credit: see tcp.h.
   uint32_t early_credit = 0;   // Credited by Credit() and not released yet.

@@ -30,6 +30,7 @@ struct ReassembledDatagram;
 }  // namespace xtreme::ip
 namespace xtreme::nic {
 struct FlowRule;
+struct RateLimit;
 enum class TxStatus : uint8_t;
 struct RxFrame;
 struct TxPayload;
@@ -119,6 +120,9 @@ class Udp : public NeighbourWaiters {
   // Builds a datagram to the default destination ahead (prepared_sends.h). EBADF, ENOTCONN,
   // EMSGSIZE, ENOBUFS.
   Outcome PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared);
+  // Has the socket's sends paced by the device from the OP_DONE on; a rate of 0: no more. EBADF,
+  // EOPNOTSUPP (the device paces nothing), EINVAL (the packet size). (socket_rate.cc)
+  Outcome SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie);
   // Resolves the flows of connected sockets and runs a warm send on each.
   void Warm();
 
@@ -212,6 +216,8 @@ class Udp : public NeighbourWaiters {
   // From `first` on, but for one reference to `callers` (null: to none).
   void ReleaseUnposted(const WaitingFrame* first, const packet::Buffer* callers);
   uint32_t FramesOf(const SendFlow& flow, size_t length) const;
+  // Of the send queue that the socket sends by; reaps it if not.
+  bool HasRoom(const UdpSocket& socket, uint32_t frames);
   SendResult Refuse(UdpSocket& socket, SendResult reason);
   SendResult ResultOf(UdpSocket& socket, nic::TxStatus status);
   void Resolve(UdpSocket& socket, SendFlow& flow);
@@ -242,6 +248,7 @@ class Udp : public NeighbourWaiters {
   void OnFailed(const WaitingFrame& frame, int error) override;
   void OnConnected(const WaitingConnect& connect, int error) override;
   void OnLost(wire::Ipv4Address next_hop) override;
+  PacedQueue* PaceOf(const WaitingFrame& frame) const override;
 
   RingCore* const core_;
   std::unique_ptr<udp::Demux> demux_;

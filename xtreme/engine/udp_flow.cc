@@ -102,8 +102,8 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
                     {.at = static_cast<uint16_t>(udp + wire::kUdpLengthAt),
                      .constant = wire::kUdpHeaderBytes}}}},
       &flow.prepared);
-  const bool is_short =
-      device.started && !device.broken && device.transmit_checksum && !flow.loopback;
+  const bool is_short = device.started && !device.broken && device.transmit_checksum &&
+                        !flow.loopback && socket.pace == nullptr;
   flow.short_below =
       is_short ? std::min(flow.max_payload, flow.prepared.max_payload_bytes) + 1 : 0;
 }

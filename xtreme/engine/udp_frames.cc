@@ -87,8 +87,7 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
   }
   const uint32_t count = FramesOf(flow, payload.length);
   // All or nothing: once the first is posted the others must fit.
-  if (core_->SendRoom() < count || core_->sends.room() < count) core_->Reap();
-  if (core_->SendRoom() < count || core_->sends.room() < count) {
+  if (!HasRoom(socket, count)) {
     return Refuse(socket, SendResult::kRefusedSqFull);
   }
   if (payload.buffer == nullptr && core_->device.pool->free_count() < count) {
@@ -105,7 +104,7 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
                        .flags = waiting.tx_flags};
     if (!last || (options.flags & kNoDoorbell) != 0) frame.flags |= nic::kTxMore;
     waiting.record.buffer = waiting.buffer;
-    const nic::TxStatus status = core_->Post(frame, &waiting.record);
+    const nic::TxStatus status = core_->Post(frame, &waiting.record, socket.pace.get());
     if (status != nic::TxStatus::kPosted) {
       // The queue broke under us: what was posted is lost with it, and a refused caller keeps the
       // reference that it has.

@@ -28,10 +28,10 @@ bool IsStored(const RingCore& core, const SendFlow& flow, const Payload& payload
 
 // Posts a frame whose payload is copied on the way, into its WQE or to on-device memory. kTooLong:
 // neither has room for it.
-nic::TxStatus PostCopy(RingCore& core, nic::TxFrame frame, SendRecord* record) {
+nic::TxStatus PostCopy(RingCore& core, nic::TxFrame frame, SendRecord* record, PacedQueue* by) {
   frame.key = 0;
-  const nic::TxStatus status = core.Post(frame, record);
-  if (status != nic::TxStatus::kTooLong) return status;
+  const nic::TxStatus status = core.Post(frame, record, by);
+  if (status != nic::TxStatus::kTooLong || by != nullptr) return status;
   core.Reap(1);  // Gives room on the device back.
   return core.Post(frame, record);
 }
@@ -128,8 +128,7 @@ uint32_t Udp::SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> paylo
   }
   core_->attention |= kDoorbellOwed;
   if ((flags & kNoDoorbell) != 0) return sent;
-  core_->device.queue->Flush();
-  core_->attention &= ~kDoorbellOwed;
+  core_->Flush();
   return sent;
 }
 
@@ -168,7 +167,8 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
   const bool in_wqe = flow.header_bytes + payload.length <= core_->device.max_inline_bytes;
   nic::TxStatus status = nic::TxStatus::kTooLong;
   if (payload.buffer == nullptr && (in_wqe || core_->device.device_memory)) {
-    status = PostCopy(*core_, frame, record.wants != kWantNothing ? &record : nullptr);
+    status = PostCopy(*core_, frame, record.wants != kWantNothing ? &record : nullptr,
+                      socket.pace.get());
   }
   if (status == nic::TxStatus::kTooLong) {
     if (payload.buffer == nullptr) {
@@ -177,7 +177,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
       memcpy(record.buffer->data, payload.data, payload.length);
       frame.payload = record.buffer->data;
     }
-    status = core_->Post(frame, &record);
+    status = core_->Post(frame, &record, socket.pace.get());
   }
   if (status != nic::TxStatus::kPosted) [[unlikely]] {
     if (record.buffer != payload.buffer) packet::BufferPool::ReleaseByOwner(record.buffer);
@@ -204,8 +204,7 @@ SendResult Udp::WouldSend(UdpSocket* socket, size_t length) {
     return neighbours_->HasRoom(flow.next_hop, frames) ? SendResult::kQueued
                                                        : SendResult::kRefusedNeighbour;
   }
-  if (core_->SendRoom() < frames || core_->sends.full()) core_->Reap();
-  if (core_->SendRoom() < frames || core_->sends.full()) return SendResult::kRefusedSqFull;
+  if (!HasRoom(*socket, frames)) return SendResult::kRefusedSqFull;
   const bool gathered = flow.header_bytes + length > core_->device.max_inline_bytes;
   if (gathered && core_->device.pool->free_count() < frames) return SendResult::kRefusedBuffers;
   return SendResult::kSent;
@@ -214,7 +213,8 @@ SendResult Udp::WouldSend(UdpSocket* socket, size_t length) {
 void Udp::Warm() {
   static constexpr uint8_t kNothing[64] = {};
   sockets_->ForEach([this](UdpSocket& socket) {
-    if (socket.state != UdpSocket::State::kOpen || !socket.connected()) return;
+    const bool sends = socket.state == UdpSocket::State::kOpen && socket.connected();
+    if (!sends || socket.pace != nullptr) return;
     SendFlow& flow = socket.flows->connected;
     Resolve(socket, flow);
     if (flow.state != SendFlow::State::kReady) return;

@@ -18,6 +18,7 @@
 #include "stack/base/intrusive_list.h"
 #include "stack/udp/endpoint.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/engine/paced_use.h"
 
 namespace xtreme::engine {
 
@@ -72,6 +73,7 @@ struct UdpSocket : udp::Endpoint {
   UdpCounters sends;
   base::ListHook news;            // In the list of sockets with something to tell.
   std::unique_ptr<SendFlows> flows;
+  PacedUse pace;                  // The queue that it sends by; null: the ring's.
   std::unique_ptr<HeldBuffers> held;
   std::shared_ptr<SocketHoldings> holdings;
 };

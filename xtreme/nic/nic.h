@@ -117,6 +117,8 @@ struct RateLimit {
   uint64_t bytes_per_second = 0;      // Of frames, without preamble and gap; 0: no limit.
   uint32_t burst_bytes = 0;           // 0: the device's own.
   uint32_t typical_packet_bytes = 0;  // Helps the device to keep the burst; 0: not said.
+
+  bool operator==(const RateLimit&) const = default;
 };
 
 // When a queue pair interrupts: once so many completions wait, or the first has waited so long.
