@@ -17,6 +17,7 @@
 
 #include "gtest/gtest.h"
 #include "tools/connectx/connectx_rig.h"
+#include "tools/connectx/device/personality.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/ring.h"
@@ -108,6 +109,9 @@ struct TwoRingsSetup {
   // Not 0: the ring is on a VLAN interface.
   uint16_t vlan_a = 0;
   uint16_t vlan_b = 0;
+  // What both devices cannot do; empty: nothing (connectx::CapabilityNames()).
+  std::string without;
+  uint32_t tx_queue_frames = 512;
 };
 
 class TwoRingsTest : public ::testing::Test {
@@ -117,8 +121,9 @@ class TwoRingsTest : public ::testing::Test {
   static constexpr wire::Ipv4Address kGroup{239, 1, 2, 3};
 
   explicit TwoRingsTest(const TwoRingsSetup& setup = {})
-      : rig(connectx::SoftwareConnectX::Mode::kStep, {}, {.mtu = setup.mtu}) {
+      : rig(connectx::SoftwareConnectX::Mode::kStep, {}, DeviceOf(setup)) {
     RingOptions options;
+    options.tx_queue_frames = setup.tx_queue_frames;
     options.fragments = setup.fragments;
     options.rx_buffers = 2048;
     options.hugepages = Hugepages::kNever;
@@ -143,6 +148,13 @@ class TwoRingsTest : public ::testing::Test {
     rig.ExpectClean();
   }
 
+  static connectx::Device::Options DeviceOf(const TwoRingsSetup& setup) {
+    connectx::Device::Options device{.mtu = setup.mtu};
+    if (!setup.without.empty()) {
+      EXPECT_TRUE(connectx::TakeCapability(setup.without, &device)) << setup.without;
+    }
+    return device;
+  }
   static std::string InterfaceName(uint16_t vlan_id) {
     const std::string below = MemoryKernel::kInterface;
     return vlan_id == 0 ? below : below + "." + std::to_string(vlan_id);
