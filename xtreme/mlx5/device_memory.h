@@ -4,7 +4,8 @@
 //
 // Invariant: tail <= head <= tail + size (free-running counts of bytes); what lies between belongs
 // to frames that are not known to have completed. A payload lies in one piece, on whole cache
-// lines: the rest of a lap that is too short for it is passed over.
+// lines: the rest of a lap that is too short for it is passed over. What may be written from head
+// on is known ahead, so that one comparison decides.
 // Units: bytes, free-running counts of frames. Written by us, read by the device. Thread: the
 // ring's owner. Allocates only when it is made.
 
@@ -15,6 +16,8 @@
 #include <memory>
 #include <optional>
 
+#include "xtreme/mlx5/copy.h"
+#include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_memory.h"
 
 namespace xtreme::mlx5 {
@@ -40,20 +43,60 @@ class DeviceMemoryRing {
     uint32_t end;
   };
 
-  // Where `bytes` would lie in one piece: the count of their first byte.
-  uint32_t PlaceFor(uint32_t bytes) const;
-  bool HasRoom(uint32_t bytes) const { return PlaceFor(bytes) + bytes - tail_ <= size_; }
+  static constexpr uint32_t kLineBytes = 64;
+
+  // Takes back what frames have left, and finds `bytes` in one piece from head_ on. False: there
+  // are none.
+  bool MakeRun(uint32_t bytes, uint32_t completed);
   void Reclaim(uint32_t completed);
+  static void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes);
 
   const DeviceMemory memory_;
   const uint32_t size_;
   const uint32_t piece_mask_;
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
+  uint32_t run_ = 0;     // Bytes that are free from head_ on, in one piece.
   uint32_t newest_ = 0;  // Free-running counts of pieces.
   uint32_t oldest_ = 0;
   std::unique_ptr<Piece[]> pieces_;
 };
+
+// Whole lines in ascending order, each with two stores: write-combining buffers then leave full.
+// Of `from` no byte beyond `bytes` is read.
+[[gnu::always_inline]] inline void DeviceMemoryRing::CopyLines(uint8_t* to, const uint8_t* from,
+                                                               uint32_t bytes) {
+  const auto copy = [&]<int kLines>() {
+    for (int i = 0; i < kLines; ++i) Copy64(to + i * kLineBytes, from + i * kLineBytes);
+    to += kLines * kLineBytes;
+    from += kLines * kLineBytes;
+  };
+  uint32_t left = bytes;
+  for (; left >= 8 * kLineBytes; left -= 8 * kLineBytes) copy.template operator()<8>();
+  if ((left & 4 * kLineBytes) != 0) copy.template operator()<4>();
+  if ((left & 2 * kLineBytes) != 0) copy.template operator()<2>();
+  if ((left & kLineBytes) != 0) copy.template operator()<1>();
+  left &= kLineBytes - 1;
+  if (left == 0) return;
+  alignas(32) uint8_t rest[kLineBytes];
+  Store32(rest, Bytes32{});
+  Store32(rest + 32, Bytes32{});
+  CopyShort(rest, from, left);
+  Copy64(to, rest);
+}
+
+[[gnu::always_inline]] inline std::optional<uint32_t> DeviceMemoryRing::Write(
+    const uint8_t* payload, uint32_t length, uint32_t frame, uint32_t completed) {
+  const uint32_t bytes = (length + kLineBytes - 1) & ~(kLineBytes - 1);
+  if (bytes > run_ && !MakeRun(bytes, completed)) [[unlikely]] return std::nullopt;
+  const uint32_t address = head_ & (size_ - 1);
+  head_ += bytes;
+  run_ -= bytes;
+  pieces_[newest_++ & piece_mask_] = {.frame = frame, .end = head_};
+  CopyLines(memory_.bytes + address, payload, length);
+  FlushDeviceMemory();
+  return address;
+}
 
 }  // namespace xtreme::mlx5
 
