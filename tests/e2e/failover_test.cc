@@ -228,6 +228,83 @@ TEST_F(FailoverTest, NoPacketIsLostOrCountedTwice) {
   EXPECT_EQ(Counter("queue", "rx_frames"), sent.size());
 }
 
+TEST_F(FailoverTest, ItComesBackUnderTrafficThatNeverEndsAndLosesNoneOfIt) {
+  Open();
+  Listen(7000);
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  Plug(0, false);
+  std::vector<std::string> sent;
+  std::vector<std::string> got;
+  News news;
+  const auto take = [&](const std::vector<Completion>& completions) {
+    for (const Completion& completion : completions) {
+      if (completion.kind == Kind::kRing) {
+        news.emplace_back(completion.event, completion.interface_index);
+      }
+      if (completion.kind != Kind::kPacket) continue;
+      got.emplace_back(reinterpret_cast<const char*>(completion.data), completion.length);
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+  };
+  ends[0]->SetPlugged(true);
+  const uint64_t notices = Counter("ring", "notices");
+  for (int round = 0; round < 16; ++round) {
+    for (int i = 0; i < 50; ++i) {  // More than a poll takes.
+      sent.push_back(std::to_string(sent.size()));
+      ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, sent.back()), SendResult::kSent);
+    }
+    card->Step();
+    us->engine->control().RunAndWait([] {});
+    take(us->Poll(/*max=*/40));
+  }
+  EXPECT_EQ(news, (News{{RingEvent::kLinkUp, kHome}, {RingEvent::kMoved, kHome}}));
+  EXPECT_LE(Counter("ring", "notices") - notices, 4u);
+  for (int i = 0; i < 16; ++i) take(us->Poll());
+  EXPECT_EQ(got, sent);
+}
+
+TEST_F(FailoverTest, AMoveThatFailsSaysWhyAndAResetTriesAgain) {
+  Open();
+  Listen(7000);
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  card->FailNext("CREATE_QP", ENOMEM);
+  bool told = false;
+  for (const Completion& completion : Plug(0, false)) {
+    if (completion.kind != Kind::kRing || completion.event != RingEvent::kMoved) continue;
+    told = true;
+    EXPECT_EQ(completion.status, ENOSPC);
+  }
+  EXPECT_TRUE(told);
+  ASSERT_TRUE(us->ring->Reset(1).ok());
+  us->Settle();
+  ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "again"), SendResult::kSent);
+  card->Step();
+  uint32_t ifindex = 0;
+  EXPECT_EQ(Take(*us, &ifindex), std::vector<std::string>{"again"});
+  EXPECT_EQ(ifindex, kAway);
+}
+
+TEST_F(FailoverTest, APacedSocketKeepsItsRateAtTheBackup) {
+  Open();
+  const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});
+  peer->OpenSocket({.local = {kPeer, 6000}});
+  const Outcome asked = us->ring->udp().SetRate(
+      ours, {.bytes_per_second = 1'000'000, .burst_bytes = 1'000}, 1);
+  ASSERT_TRUE(asked.ok()) << asked.text;
+  us->Settle();
+  EXPECT_EQ(Events(Plug(0, false)),
+            (News{{RingEvent::kLinkDown, kHome}, {RingEvent::kMoved, kAway}}));
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(us->SendTo(ours, {kPeer, 6000}, std::string(958, 'p')), SendResult::kSent);
+  }
+  card->Step();
+  EXPECT_EQ(Take(*peer).size(), 2u) << "one, and the burst";
+  for (int i = 0; i < 3; ++i) {
+    card->Step(/*advance_ns=*/1'000'000);
+    EXPECT_EQ(Take(*peer).size(), 1u);
+  }
+}
+
 TEST_F(FailoverTest, TheNetworkIsToldWhereTheAddressIsNow) {
   struct Listener final : connectx::FrameSink {
     void OnFrame(std::span<const uint8_t> frame, int64_t) override {
@@ -261,9 +338,8 @@ TEST_F(FailoverTest, AConnectionGoesOnAtTheBackup) {
   Handle child = 0;
   std::string at_peer;
   std::string at_us;
-  const auto run = [&] {
-    // Long enough for a retransmission: a segment may have left before the path was looked up anew.
-    for (int i = 0; i < 4'000; ++i) {
+  const auto run = [&](int milliseconds) {
+    for (int i = 0; i < milliseconds; ++i) {
       now += 1'000'000;
       card->Step();
       for (const std::string& bytes : Take(*us)) at_us += bytes;
@@ -282,13 +358,15 @@ TEST_F(FailoverTest, AConnectionGoesOnAtTheBackup) {
                      .length = bytes.size()},
                     {});
   };
-  run();
+  run(10);
   ASSERT_NE(child, 0u);
   Plug(0, false);
   TellPeer(kBackupMac);
   EXPECT_EQ(send(*us, client, "request"), SendResult::kSent);
+  run(2);
+  EXPECT_EQ(at_peer, "request") << "from the new port, and not only when it is sent again";
   EXPECT_EQ(send(*peer, child, "reply"), SendResult::kSent);
-  run();
+  run(4'000);
   EXPECT_EQ(at_peer, "request");
   EXPECT_EQ(at_us, "reply");
 }

@@ -19,6 +19,7 @@
 #include "xtreme/engine/kernel.h"
 #include "xtreme/engine/rule_table.h"
 #include "xtreme/host/membership.h"
+#include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::engine {
 
@@ -35,6 +36,8 @@ struct ControlSide {
   RuleTable rules;
   // Made by a reset; the ring's owner takes it when it is told, else it ends with the ring.
   std::unique_ptr<nic::QueuePair> fresh_queue;
+  // What the queue before had received and nobody had taken, with its references; also the owner's.
+  std::vector<nic::RxFrame> left_behind;
   nic::Moderation moderation;  // Of interrupts: what new queues get.
   std::set<int> watched;  // Fds of the application.
   LoopbackDirectory* directory = nullptr;   // The engine's.

@@ -254,6 +254,7 @@ Ring::~Ring() {
   for (; frames_at_ != frames_end_; ++frames_at_) {
     packet::BufferPool::Release(frames_[frames_at_].buffer);
   }
+  for (const nic::RxFrame& frame : left_behind_) packet::BufferPool::Release(frame.buffer);
   Bury();
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -200,6 +201,7 @@ class Ring {
   void TellKept();
   void Receive(uint32_t max);
   bool TakeFrames(uint32_t max);
+  uint32_t TakeLeftBehind(std::span<nic::RxFrame> out);
   // Of the wheel and of TCP.
   base::Nanoseconds NextDeadline() const;
   void SettleSends();
@@ -251,6 +253,7 @@ class Ring {
   std::unique_ptr<nic::RxFrame[]> frames_;
   uint32_t frames_at_ = 0;   // Of those taken from the queue: the first not looked at,
   uint32_t frames_end_ = 0;  // and how many there are.
+  std::vector<nic::RxFrame> left_behind_;  // Of the queue before, to be looked at first.
   std::unique_ptr<TimerTable> timers_;
   std::vector<std::shared_ptr<RingLane>> lanes_;
 

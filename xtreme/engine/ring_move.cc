@@ -3,7 +3,8 @@
 // The ports of a ring: news of them as completions, and the move to the other one when the ring's
 // goes down, with its sockets, rules and memberships.
 //
-// What had arrived is handed out first; then it is a reset whose new queues are another port's.
+// It is a reset whose new queues are another port's; what had arrived at the old one is handed out
+// before what comes to the new.
 // Invariant: rules and memberships are on one port at a time, so no packet is counted twice.
 
 #include <utility>
@@ -98,11 +99,6 @@ void Ring::ConsiderMove() {
   const bool homesick = ports.in_use != 0 && !core.options.backup_stays;
   const bool better = !ports.current().link.up() || homesick;
   if (!better || !ports.all[other].link.up()) return;
-  if (!core.device.broken && core.device.queue->ReceiveReady()) {
-    // What arrived before is handed out first: once more, after the next poll's look at the queue.
-    mailbox_->Push(MakeNotice([](Ring& ring) { ring.ConsiderMove(); }));
-    return;
-  }
   Move(other);
 }
 
@@ -129,6 +125,7 @@ void Ring::OnMoved(const Outcome& outcome) {
   ++core.tally.counters.moves;
   udp_->AdoptRoutes();
   tcp_->OnRoutes();
+  tcp_->OnMoved();
   if (core.device.started && !core.device.broken) udp_->neighbours().Announce();
   Completion* moved = core.EmitRing(RingEvent::kMoved);
   moved->status = outcome.error;

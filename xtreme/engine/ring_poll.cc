@@ -80,7 +80,8 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
 
   if ((core.attention & kToldLater) != 0) TellKept();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
-  if (core.device.queue->ReceiveReady() || frames_at_ != frames_end_) Receive(max - taken);
+  const bool frames_wait = (core.attention & kFramesWait) != 0;
+  if (core.device.queue->ReceiveReady() || frames_wait) Receive(max - taken);
   if ((core.attention & (kSendsWanted | kRoomWanted)) != 0) SettleSends();
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();
@@ -130,20 +131,21 @@ void Ring::Receive(uint32_t max) {
     const auto room = static_cast<uint32_t>(direct.size());
     // Of timed polls the first frame is looked at afterwards.
     const bool timed = (core.attention & kPollsTimed) != 0;
-    if (core.known.any() && !timed) {
+    if (core.known.any() && !timed && left_behind_.empty()) {
       const uint32_t most = std::min({room, max, core.options.poll_batch});
       const uint32_t known = TakeKnown(core, direct.data(), most);
       core.fifo.EmittedDirect(known);
       timers_->CountReceived(known);
       max -= known;
     }
-    if (!core.device.queue->ReceiveReady() || !TakeFrames(max)) return;
+    const bool any = !left_behind_.empty() || core.device.queue->ReceiveReady();
+    if (!any || !TakeFrames(max)) return;
   }
   const uint32_t room = core.fifo.Room() / core.fanout;
   const uint32_t count = std::min(frames_end_ - frames_at_, room);
   frames_at_ += udp_->Receive({frames_.get() + frames_at_, count});
-  core.attention = frames_at_ == frames_end_ ? core.attention & ~kFramesWait
-                                             : core.attention | kFramesWait;
+  const bool all = frames_at_ == frames_end_ && left_behind_.empty();
+  core.attention = all ? core.attention & ~kFramesWait : core.attention | kFramesWait;
 }
 
 // Takes as many CQEs as there is room for all that they can cause: a completion each, or one for
@@ -153,7 +155,9 @@ bool Ring::TakeFrames(uint32_t max) {
   const uint32_t room = core.fifo.Room() / core.fanout;
   const uint32_t most = std::min({core.options.poll_batch, max, room});
   if (most == 0) return false;
-  const uint32_t count = core.device.queue->PollReceive({frames_.get(), most});
+  const std::span<nic::RxFrame> out(frames_.get(), most);
+  const uint32_t count = left_behind_.empty() ? core.device.queue->PollReceive(out)
+                                              : TakeLeftBehind(out);
   if (count == 0) {
     if (core.device.queue->error()) OnBroken();
     return false;
@@ -162,6 +166,13 @@ bool Ring::TakeFrames(uint32_t max) {
   frames_at_ = 0;
   frames_end_ = count;
   return true;
+}
+
+uint32_t Ring::TakeLeftBehind(std::span<nic::RxFrame> out) {
+  const size_t count = std::min(out.size(), left_behind_.size());
+  std::copy_n(left_behind_.begin(), count, out.begin());
+  left_behind_.erase(left_behind_.begin(), left_behind_.begin() + static_cast<ptrdiff_t>(count));
+  return static_cast<uint32_t>(count);
 }
 
 // TX_WIRE and TX_DONE, in the order of the sends.

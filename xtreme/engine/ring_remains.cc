@@ -62,6 +62,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   queues.clear();
   tap.reset();
   side->fresh_queue.reset();
+  for (const nic::RxFrame& frame : side->left_behind) packet::BufferPool::Release(frame.buffer);
   publisher.reset();
   for (packet::Buffer* buffer : sending) packet::BufferPool::Release(buffer);
   packet::BufferPool::Release(guard);

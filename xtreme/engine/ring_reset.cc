@@ -5,7 +5,9 @@
 // new ones and steers to them; the owner takes them with OP_DONE.
 // Invariant: at any time one thread holds the queues, and rules steer to queues that exist.
 
+#include <array>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct ResetWork {
   RingOptions options;
   packet::BufferPool* pool;  // Outlives the ring's operations.
   std::unique_ptr<nic::QueuePair> old;
+  bool taken;  // By the application: what is in it is unknown here.
   std::shared_ptr<ControlSide> side;
   std::shared_ptr<Mailbox> mailbox;
   std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown.
@@ -40,6 +43,7 @@ struct ResetWork {
 
   absl::Status Run() {
     side->rules.Suspend();
+    if (!taken) TakeLeft();
     old.reset();
     absl::Status joined;
     if (ifindex != side->ifindex) joined = Follow();
@@ -52,6 +56,18 @@ struct ResetWork {
     }
     absl::Status steered = side->rules.Resume(side->fresh_queue.get());
     return steered.ok() ? joined : steered;
+  }
+
+  // No rule steers to the old queue any more: what it has is all that it will have. Times of
+  // another port's clock would be wrong on this one's.
+  void TakeLeft() {
+    std::array<nic::RxFrame, 64> taken;
+    while (const uint32_t count = old->PollReceive(taken)) {
+      for (nic::RxFrame& frame : std::span(taken).first(count)) {
+        if (nic != side->nic) frame.flags &= static_cast<uint16_t>(~nic::kRxTimestamp);
+        side->left_behind.push_back(frame);
+      }
+    }
   }
 
   absl::Status Follow() {
@@ -124,13 +140,15 @@ void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
   resetting_ = true;
   ResetWork work{.options = core.options,
                  .pool = device.pool.get(),
-                 .old = GiveQueues(),
+                 .old = nullptr,
+                 .taken = device.taken != nullptr,
                  .side = core.host.control_side,
                  .mailbox = mailbox_,
                  .tap = device.tap,
                  .nic = device.nic,
                  .ifindex = device.ifindex,
                  .holdings = {}};
+  work.old = GiveQueues();
   paced_->Replace();
   udp_->sockets().ForEach([&work](UdpSocket& socket) {
     if (socket.holdings != nullptr) work.holdings.push_back(socket.holdings);
@@ -150,6 +168,14 @@ void Ring::TakeFreshQueues() {
   // The device is done with them, sent or not.
   core.sends.Abandon();
   core.attention |= kSendsWanted;
+  // They come before what the new queue brings.
+  for (const nic::RxFrame& frame : core.host.control_side->left_behind) {
+    ++core.tally.queues_before.rx_frames;
+    core.tally.queues_before.rx_bytes += frame.buffer->length;
+    left_behind_.push_back(frame);
+    core.attention |= kFramesWait;
+  }
+  core.host.control_side->left_behind.clear();
   if (core.host.control_side->fresh_queue != nullptr) OnFreshQueues();
 }
 

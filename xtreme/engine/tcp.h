@@ -200,6 +200,8 @@ class Tcp {
   void OnBroken();
   // The kernel's addresses, routes or neighbours changed.
   void OnRoutes();
+  // The ring is on another port: what is sent from here on comes from there.
+  void OnMoved();
   // The next hop of a connect is known; or `error`.
   void OnResolved(Handle handle, int error);
   // The port and rules of a socket stand, or why not.

@@ -150,19 +150,25 @@ void Tcp::RefreshPaths() {
   epoch_ = core_->host.routes_version;
 }
 
+void Tcp::OnMoved() {
+  if (stack_ != nullptr) RefreshPaths();
+}
+
 void Tcp::Refresh(TcpSocket& socket) {
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
   if (!route.reachable()) return;  // It may come back before the connection gives up.
   socket.next_hop = route.next_hop;
-  const std::optional<wire::MacAddress> mac = MacOf(*core_, *neighbours_, route.next_hop);
-  if (!mac) return;
-  // Both ends of the path: a ring may have moved to another port.
+  // Both ends of the path: a ring may have moved to another port, of the same networks, where the
+  // next hop's address is the same until it is known better.
   const uint8_t* ethernet = socket.connection->headers().data();
-  if (*mac == wire::MacAddress::Load(ethernet) &&
+  const auto before = wire::MacAddress::Load(ethernet);
+  const wire::MacAddress mac =
+      MacOf(*core_, *neighbours_, route.next_hop).value_or(before);
+  if (mac == before &&
       core_->device.nic->mac() == wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes)) {
     return;
   }
-  stack_->SetPath(*socket.connection, PathTo(*mac, core_->device, socket.settings));
+  stack_->SetPath(*socket.connection, PathTo(mac, core_->device, socket.settings));
 }
 
 }  // namespace xtreme::engine
