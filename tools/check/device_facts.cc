@@ -20,12 +20,14 @@ namespace {
 // One for each of 32 rings, and one to see that there are more.
 constexpr uint32_t kRegistersTried = 33;
 
-// QUERY_HCA_CAP, of the receive side's flow tables. PRM, "Flow Table Capabilities".
+// QUERY_HCA_CAP, of the receive side's flow tables. PRM, "Flow Table Capabilities"; the places of
+// its fields as the kernel's include/linux/mlx5/mlx5_ifc.h has them.
 constexpr uint16_t kQueryHcaCap = 0x100;
 constexpr uint16_t kFlowTableNow = 0x7 << 1 | 1;
 constexpr size_t kCapabilityBytes = 4'096;
-// log_max_flow of flow_table_properties_nic_receive, behind the output's head of 16 bytes.
-constexpr size_t kLogMaxFlowAt = 16 + 0x40 + 0x0C + 3;
+// log_max_flow, bits 0xB8 to 0xBF of flow_table_properties_nic_receive, which begins 0x200 bits
+// into the capabilities; those follow the output's head of 16 bytes.
+constexpr size_t kLogMaxFlowAt = 16 + 0x200 / 8 + 0xB8 / 8;
 
 void CountRegisters(ibv_context* context, DeviceFacts* facts) {
   std::vector<mlx5dv_devx_uar*> taken;
