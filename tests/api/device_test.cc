@@ -117,6 +117,24 @@ TEST_F(DeviceTest, ModerationThatTheDeviceCannotDoIsRefusedWithItsRange) {
   EXPECT_EQ(xtreme_ring_moderate({}, 0, 0, 0), -EBADF);
 }
 
+TEST_F(DeviceTest, ASocketsRateIsSetByACallThatEndsAsOpDone) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  ASSERT_EQ(xtreme_socket_set_rate(socket, 1'000'000, 1'000, 1'000, 7), 0) << xtreme_error();
+  const xtreme_completion done = Await(ring, XTREME_OP_DONE);
+  EXPECT_EQ(done.cookie, 7u);
+  EXPECT_EQ(done.socket.value, socket.value);
+  EXPECT_EQ(done.status, 0) << done.text;
+  EXPECT_EQ(xtreme_send(socket, "paced", 5, nullptr), XTREME_SENT);
+
+  ASSERT_EQ(xtreme_socket_set_rate(socket, 1, 0, 0, 8), 0);
+  const xtreme_completion refused = Await(ring, XTREME_OP_DONE);
+  EXPECT_EQ(refused.status, EINVAL) << "less than the device can";
+  EXPECT_EQ(xtreme_socket_set_rate(socket, 1'000'000, 0, 65'536, 9), -EINVAL);
+  EXPECT_EQ(xtreme_socket_set_rate({}, 0, 0, 0, 0), -EBADF);
+}
+
 TEST_F(DeviceTest, AProgramsOwnWqeLeavesByTheAddressesOfTheQueue) {
   const xtreme_ring ring = OpenRing();
   const xtreme_socket socket = OpenSocket(ring, ":9000");
