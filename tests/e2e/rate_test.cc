@@ -144,6 +144,7 @@ TEST_F(RateTest, SocketsOfOneRateShareAQueueAndThoseOfAnotherDoNot) {
   SendMany(one, 10);
   SendMany(two, 10);
   SendMany(half, 10);
+  rig->Step();
   EXPECT_EQ(Arrived(kPaced, 8 * kMillisecond), 10u) << "ahead of those of the other";
   EXPECT_EQ(Arrived(kOther), 0u);
   EXPECT_EQ(Arrived(kFree), kAtOnce + 4) << "two milliseconds each";
@@ -160,7 +161,7 @@ TEST_F(RateTest, AQueueWithoutSocketsGoesWhenAllHasLeft) {
   EXPECT_EQ(PacedQueues(), 1u);
   for (int i = 0; i < 6; ++i) Told(kMillisecond);
   EXPECT_EQ(Arrived(kPaced), 6u);
-  Told();
+  Told(kMillisecond);  // What says so is behind the last of them.
   EXPECT_EQ(PacedQueues(), 0u);
 }
 

@@ -154,9 +154,8 @@ void PacedQueues::Reap() {
 
 // Frames behind the last signalled one complete with the barrier.
 bool PacedQueues::HasLeft(PacedQueue& paced) {
-  if (!paced.sends.empty()) return false;
   const uint32_t posted = paced.queue->posted_frames();
-  if (paced.sends.completed() == posted || paced.HasFailed()) return true;
+  if (paced.sends.completed() == posted || paced.HasFailed()) return paced.sends.empty();
   const bool behind_all = paced.barrier == posted;
   if (!behind_all && PostBarrier(*paced.queue) == nic::TxStatus::kPosted) {
     paced.barrier = paced.queue->posted_frames();

@@ -90,7 +90,11 @@ void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
   while (most != 0 && !queue.SendIdle()) {
     const size_t room = std::min<size_t>(most, done.size());
     const uint32_t count = queue.PollSend(std::span(done).first(room));
-    for (uint32_t i = 0; i < count; ++i) log.Complete(done[i].frames, done[i].hw_clock);
+    for (uint32_t i = 0; i < count; ++i) {
+      // An error completes what it refers to without a time; what is behind it never leaves.
+      if (done[i].hw_clock == 0 && queue.error()) [[unlikely]] log.Abandon();
+      log.Complete(done[i].frames, done[i].hw_clock);
+    }
     if (count < room) break;
     most -= count;
   }

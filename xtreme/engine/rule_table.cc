@@ -85,6 +85,8 @@ absl::StatusOr<RuleTable::Held> RuleTable::Install(const nic::FlowRule& asked) {
 }
 
 absl::StatusOr<std::unique_ptr<nic::Rule>> RuleTable::Add(nic::FlowRule* rule) {
+  // Suspended: it is put on a queue with the others.
+  if (queue_pair_ == nullptr) return nullptr;
   auto added = nic_->AddRule(*rule, queue_pair_);
   // An equal match stands with another tag, perhaps another process's: without one we join it.
   if (!absl::IsAlreadyExists(added.status()) || rule->tag == 0) return added;
@@ -93,6 +95,7 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> RuleTable::Add(nic::FlowRule* rule) {
 }
 
 void RuleTable::Suspend() {
+  queue_pair_ = nullptr;
   for (auto& [match, entry] : entries_) entry->installed.reset();
 }
 

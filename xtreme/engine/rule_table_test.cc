@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "xtreme/engine/testing/memory_nic.h"
+#include "xtreme/nic/absent_queue_pair.h"
 
 namespace xtreme::engine {
 namespace {
@@ -25,7 +26,8 @@ class RuleTableTest : public ::testing::Test {
   }
 
   MemoryNic nic_{{.max_rules = 20'000}};
-  RuleTable table_{&nic_, nullptr};
+  nic::AbsentQueuePair queue_{nic_.capabilities()};
+  RuleTable table_{&nic_, &queue_};
 };
 
 TEST_F(RuleTableTest, AnEqualMatchIsOneRuleUntilItsLastHolderDropsIt) {
@@ -39,6 +41,19 @@ TEST_F(RuleTableTest, AnEqualMatchIsOneRuleUntilItsLastHolderDropsIt) {
   table_.Drop(second->entry);
   EXPECT_TRUE(nic_.rules().empty());
   EXPECT_EQ(table_.size(), 0u);
+}
+
+TEST_F(RuleTableTest, WhatIsHeldWhileThereIsNoQueueStandsOnTheNextOne) {
+  const auto before = table_.Hold(Rule(0));
+  table_.Suspend();
+  EXPECT_TRUE(nic_.rules().empty());
+  const auto meanwhile = table_.Hold(Rule(1));
+  ASSERT_TRUE(before.ok() && meanwhile.ok());
+  EXPECT_TRUE(nic_.rules().empty());
+  ASSERT_TRUE(table_.Resume(&queue_).ok());
+  EXPECT_EQ(nic_.rules().size(), 2u);
+  table_.Drop(before->entry);
+  table_.Drop(meanwhile->entry);
 }
 
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
