@@ -64,7 +64,8 @@ enum Attention : uint32_t {
   kTcpNews = 1 << 9,          // TCP has something to tell, or to do.
   kFramesWait = 1 << 10,      // Taken from the receive queue, and the FIFO had no room.
   kRoomWanted = 1 << 11,      // The send queue refused what TCP has to send.
-  kPacedDoorbellOwed = 1 << 12,  // Under kDoorbellOwed: of a queue with a rate too.
+  kPacedDoorbellOwed = 1 << 12,  // The same of a queue with a rate.
+  kAnyDoorbellOwed = kDoorbellOwed | kPacedDoorbellOwed,
 };
 
 // The device's side. Written at bring-up.

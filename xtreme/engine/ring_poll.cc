@@ -89,7 +89,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
   RefillIfDue();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
-  if ((core.attention & kDoorbellOwed) != 0) Flush();
+  if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
   if ((core.attention & kPollsTimed) != 0) [[unlikely]] TimePoll();
 
   const uint32_t handed_out = core.fifo.EndPoll(resolve);

@@ -21,7 +21,7 @@ constexpr base::Nanoseconds kLookForReturns = base::Milliseconds(1);
 bool Ring::Arm() {
   core_->CheckOwner();
   RingCore& core = *core_;
-  if ((core.attention & kDoorbellOwed) != 0) Flush();
+  if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
   if (More()) return false;
   base::Nanoseconds deadline = NextDeadline();
   const base::Nanoseconds now = core.clock.Now();

@@ -86,7 +86,7 @@ TEST_F(RuleTableTest, SharingWithTheKernelIsOneForAllHoldersOfAMatch) {
 
 TEST_F(RuleTableTest, AskedAgainWhereTheDeviceRefusesToShareItIsTheSameRule) {
   MemoryNic refusing({.share_with_kernel = false});
-  RuleTable table(&refusing, nullptr);
+  RuleTable table(&refusing, &queue_);
   nic::FlowRule shared = Rule(0);
   shared.share_with_kernel = true;
   const auto first = table.Hold(shared);

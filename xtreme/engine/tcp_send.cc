@@ -56,7 +56,7 @@ void Tcp::EndCall(bool ring) {
   core_->attention |= kTimersArmed;
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
   if (epoch_ != core_->host.routes_version) core_->attention |= kTcpNews;
-  if (!ring || (core_->attention & kDoorbellOwed) == 0) return;
+  if (!ring || (core_->attention & kAnyDoorbellOwed) == 0) return;
   core_->Flush();
 }
 
@@ -98,6 +98,7 @@ void Tcp::EndCall(bool ring) {
   RingCore& core = *core_;
   tcp::Connection* const connection = socket.connection;
   const bool usual = connection != nullptr && payload.buffer == nullptr &&
+                     socket.pace == nullptr &&
                      (options.flags & kSeldom) == 0 && core.device.started &&
                      !core.device.broken && core.device.transmit_checksum &&
                      epoch_ == core.host.routes_version;  // Else the path may be another by now.
