@@ -89,10 +89,12 @@ void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
   std::array<nic::TxCompletion, 16> done;
   while (most != 0 && !queue.SendIdle()) {
     const size_t room = std::min<size_t>(most, done.size());
+    const bool worked = !queue.error();
     const uint32_t count = queue.PollSend(std::span(done).first(room));
+    const bool stopped = worked && queue.error();
     for (uint32_t i = 0; i < count; ++i) {
       // An error completes what it refers to without a time; what is behind it never leaves.
-      if (done[i].hw_clock == 0 && queue.error()) [[unlikely]] log.Abandon();
+      if (stopped && done[i].hw_clock == 0) [[unlikely]] log.Abandon();
       log.Complete(done[i].frames, done[i].hw_clock);
     }
     if (count < room) break;
