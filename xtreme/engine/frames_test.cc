@@ -87,8 +87,8 @@ const Dropped kSpoilt[] = {
     {"ip_checksum", [](Frame* f) { (*f)[kIp + 8] ^= 1; }, false},
     {"fragment_end", [](Frame* f) { base::StoreBe16(&(*f)[kIp + 6], 0x1FFF); }},
     {"fragment", [](Frame* f) { base::StoreBe16(&(*f)[kIp + 6], wire::kIpv4MoreFragments); }},
-    // Neither; TCP was asked last.
-    {"not_tcp", [](Frame* f) { (*f)[kIp + 9] = 1; }},
+    // GRE, which is neither these two nor ICMP; TCP was asked last.
+    {"not_tcp", [](Frame* f) { (*f)[kIp + 9] = 47; }},
     {"udp_length", [](Frame* f) { base::StoreBe16(&(*f)[kUdp + 4], 7); }},
     {"udp_length", [](Frame* f) { base::StoreBe16(&(*f)[kUdp + 4], 1'000); }},
     {"udp_checksum", [](Frame* f) { f->back() ^= 1; }},
