@@ -56,6 +56,13 @@ class SendQueue {
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostSegments(const nic::TxSegments& segments);
   void Flush();
+  // Whether PostDirectly() would do what PostPrepared() does: two blocks for the register, behind
+  // nothing that waits for a doorbell, and nothing is due. Then it calls nothing.
+  bool MayPostDirectly(const nic::TxPrepared& prepared, uint32_t flags) const {
+    const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;
+    return prepared.direct && alone && posted_ != attention_at_;
+  }
+  void PostDirectly(const nic::TxPrepared& prepared);
 
   // Takes completions; see nic::QueuePair::PollSend. An error CQE ends the queue: its frames count
   // as completed, with no time, and `error` gets the cause if it is the first. One that names no
@@ -163,14 +170,16 @@ class SendQueue {
   return PostPrepared(flow.frame, flags);
 }
 
-// Two blocks are a frame of up to 98 bytes: between loading them and BlueFlame they stay in
-// registers.
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPrepared(
     const nic::TxPrepared& prepared, uint32_t flags) {
-  const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;
-  if (!prepared.direct || !alone || posted_ == attention_at_) [[unlikely]] {
-    return PostOtherwise(prepared, flags);
-  }
+  if (!MayPostDirectly(prepared, flags)) [[unlikely]] return PostOtherwise(prepared, flags);
+  PostDirectly(prepared);
+  return nic::TxStatus::kPosted;
+}
+
+// Two blocks are a frame of up to 98 bytes: between loading them and BlueFlame they stay in
+// registers.
+[[gnu::always_inline]] inline void SendQueue::PostDirectly(const nic::TxPrepared& prepared) {
   const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
   const HalfLine first = image[0] | IndexBits(producer_);
   const HalfLine second = image[1];
@@ -192,7 +201,6 @@ class SendQueue {
   ++counters_->tx_frames;
   ++counters_->tx_blueflame;
   counters_->tx_bytes += prepared.frame_bytes;
-  return nic::TxStatus::kPosted;
 }
 
 // BlueFlame carries one WQE: the only one that the device does not know of.

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "xtreme/mlx5/copy.h"
 #include "xtreme/mlx5/send_wqe.h"
 
 namespace xtreme::mlx5 {
@@ -40,15 +41,33 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
 }
 
 // The flow's frame is what was written into the WQE.
-nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
-                                          uint32_t payload_length, uint32_t flags) {
-  const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
-  if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
+[[gnu::always_inline]] inline void TappedQueuePair::TapFrameOf(const nic::TxTemplate& flow) {
   FrameTap& tap = *tap_;
   tap.Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
             FrameTap::Now());
   tap.Publish(1);
+}
+
+// Most call nothing here, and save nothing.
+nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
+                                          uint32_t payload_length, uint32_t flags) {
+  const bool same = payload_length == flow.payload_length;
+  if (!same || !send().MayPostDirectly(flow.frame, flags)) [[unlikely]] {
+    return PostOtherwise(flow, payload, payload_length, flags);
+  }
+  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
+  send().PostDirectly(flow.frame);
+  TapFrameOf(flow);
   return nic::TxStatus::kPosted;
+}
+
+[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherwise(const nic::TxTemplate& flow,
+                                                               const uint8_t* payload,
+                                                               uint32_t payload_length,
+                                                               uint32_t flags) {
+  const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
+  if (status == nic::TxStatus::kPosted) TapFrameOf(flow);
+  return status;
 }
 
 nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
