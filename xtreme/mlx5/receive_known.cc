@@ -56,7 +56,7 @@ namespace xtreme::mlx5 {
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
   const uint32_t silent_before = flows.silent();
-  const auto first = [this] { return const_cast<const uint8_t*>(receive_peek_); };
+  const auto first = [this] { return receive_peek_; };
   const uint8_t* const after =
       receive_.PollKnown(flows, first(), receive_phase_, out, std::min(most, receive_posted_),
                          &counters_.rx_bytes);

@@ -282,7 +282,9 @@ class QueuePair {
   // --- Receive ---
 
   // Whether PollReceive would find a completion: one load of device-written memory.
-  bool ReceiveReady() const { return (*receive_peek_ & 1) == receive_phase_; }
+  bool ReceiveReady() const {
+    return (__atomic_load_n(receive_peek_, __ATOMIC_RELAXED) & 1) == receive_phase_;
+  }
 
   // Takes up to out.size() frames in completion order; the number taken. Error CQEs are counted and
   // end the queue (see error()): frames that came before are taken first, by a call of their own.
@@ -372,7 +374,7 @@ class QueuePair {
  protected:
   // Where the next receive completion will show, and the value of bit 0 that says it is there.
   // Written by the queue after each PollReceive.
-  const volatile uint8_t* receive_peek_ = nullptr;
+  const uint8_t* receive_peek_ = nullptr;
   uint8_t receive_phase_ = 0;
   // Buffers posted and not yet taken, and the number below which a refill is due. A queue that
   // leaves them alone is asked each time.
