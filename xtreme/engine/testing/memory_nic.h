@@ -107,7 +107,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint32_t visible_ = 0;
   bool armed_ = false;
   int fd_ = -1;
-  volatile uint8_t shown_ = 0;
+  uint8_t shown_ = 0;
 };
 
 class MemoryNic final : public nic::Nic {
