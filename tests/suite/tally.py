@@ -3,11 +3,13 @@
 """Counts the test cases of one Bazel run, from its build events.
 
 Usage: tally.py EVENTS_JSON BAZEL_EXIT_CODE
+       tally.py --failed-tests EVENTS_JSON
 
-Prints a line for every failed or skipped case and for every target that did not build, then one
-line `PASSED FAILED SKIPPED` of three numbers. A case is a <testcase> of the test.xml that the test
-wrote, else the whole test. Whatever the events say, a Bazel run that failed counts at least one
-failure.
+Prints a line for every failed or skipped case, for every target that did not build and for every
+test that passed only when it ran again, then one line `PASSED FAILED SKIPPED` of three numbers;
+with --failed-tests, the labels of the tests that ran and failed. A case is a <testcase> of the
+test.xml that the test wrote, else the whole test. Whatever the events say, a Bazel run that failed
+counts at least one failure.
 """
 
 import dataclasses
@@ -23,11 +25,12 @@ BAZEL_NO_TESTS = 4
 
 @dataclasses.dataclass
 class Tally:
-    """What came of the cases; `failed` and `skipped` name them."""
+    """What came of the cases; `failed` and `skipped` name them, `again` tests that passed late."""
 
     passed: int = 0
     failed: list[str] = dataclasses.field(default_factory=list)
     skipped: list[str] = dataclasses.field(default_factory=list)
+    again: list[str] = dataclasses.field(default_factory=list)
 
 
 def _output(result, name):
@@ -47,6 +50,10 @@ def _cases(path):
         return []
 
 
+def _succeeded(result):
+    return result["status"] in ("PASSED", "FLAKY")
+
+
 def _count_result(label, result, tally):
     failed = []
     for case in _cases(_output(result, "test.xml")):
@@ -58,7 +65,7 @@ def _count_result(label, result, tally):
         else:
             tally.passed += 1
     # A test that crashed, or that failed outside its cases, fails as a whole.
-    succeeded = result["status"] in ("PASSED", "FLAKY")
+    succeeded = _succeeded(result)
     if not succeeded and not failed:
         failed.append(f"{label} ({result['status']})")
     tally.failed += failed
@@ -75,7 +82,11 @@ def Count(events, exit_code):
         if "testResult" in kind and "testResult" in event:
             # Of several attempts of one shard the last one counts.
             key = kind["testResult"]
-            last_attempts[key["label"], key.get("shard"), key.get("run")] = event["testResult"]
+            attempt = key["label"], key.get("shard"), key.get("run")
+            result = event["testResult"]
+            if _succeeded(result) and not _succeeded(last_attempts.get(attempt, result)):
+                tally.again.append(key["label"])
+            last_attempts[attempt] = result
         elif "targetCompleted" in kind and not event.get("completed", {}).get("success"):
             if "aborted" not in event:
                 tally.failed.append(f"{kind['targetCompleted']['label']} (did not build)")
@@ -88,18 +99,34 @@ def Count(events, exit_code):
     return tally
 
 
-def main():
-    path, exit_code = sys.argv[1:]
+def FailedTests(events):
+    """The labels of the tests that ran and did not pass, sorted."""
+    results = [(event["id"]["testResult"]["label"], event["testResult"])
+               for event in events if "testResult" in event]
+    return sorted({label for label, result in results
+                   if result["status"] != "NO_STATUS" and not _succeeded(result)})
+
+
+def _events(path):
     lines = []
     if pathlib.Path(path).exists():
         lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
     # A Bazel that was killed leaves half a line.
-    events = [json.loads(line) for line in lines if line.endswith("}")]
-    tally = Count(events, int(exit_code))
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def main():
+    if sys.argv[1] == "--failed-tests":
+        print("\n".join(FailedTests(_events(sys.argv[2]))))
+        return
+    path, exit_code = sys.argv[1:]
+    tally = Count(_events(path), int(exit_code))
     for name in tally.failed:
         print(f"FAILED  {name}")
     for name in tally.skipped:
         print(f"SKIPPED {name}")
+    for name in tally.again:
+        print(f"AGAIN   {name} (failed, and passed when it ran again by itself)")
     print(tally.passed, len(tally.failed), len(tally.skipped))
 
 

@@ -75,6 +75,22 @@ class CountTest(unittest.TestCase):
         count = tally.Count(events, 0)
         self.assertEqual((count.passed, count.failed), (2, []))
 
+    def test_one_that_passed_only_again_is_named(self):
+        events = [self._result("FAILED", more=""), self._result("PASSED", more="", label="//a:u"),
+                  self._result("PASSED", more="")]
+        self.assertEqual(tally.Count(events, 0).again, ["//a:t"])
+
+    def test_one_that_failed_again_is_a_failure(self):
+        events = [self._result("TIMEOUT"), self._result("FAILED", more="")]
+        count = tally.Count(events, 3)
+        self.assertEqual((count.failed, count.again), (["//a:t (FAILED)"], []))
+
+    def test_tests_to_run_again_are_those_that_ran_and_failed(self):
+        events = [self._result("TIMEOUT", label="//a:u"), self._result("PASSED", label="//a:v"),
+                  self._result("NO_STATUS", label="//a:w"), self._result("FAILED"),
+                  {"id": {"targetCompleted": {"label": "//a:x"}}, "completed": {}}]
+        self.assertEqual(tally.FailedTests(events), ["//a:t", "//a:u"])
+
 
 if __name__ == "__main__":
     unittest.main()
