@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by tools/test and tools/demo: where their outputs go, and the namespaces in which they run
-# so that nothing is left behind.
+# Sourced by tools/test and tools/demo: where their outputs go, with what they compile, and the
+# namespaces in which they run so that nothing is left behind.
 
 # A folder for Bazel's outputs that this user may write: XTREME_TEST_CACHE, ~/.cache/xtreme, or one
 # of the user's in /tmp.
@@ -12,6 +12,19 @@ output_root() {
     mkdir -p "$root"
   fi
   echo "$root"
+}
+
+# A startup option of Bazel: it compiles with tools/compiler/gcc. Its path is part of every action, so
+# that it has one of its own rather than the clone's; precompiled headers of a day ago are removed.
+compiler_option() {
+  local folder
+  folder="$(output_root)/compiler"
+  mkdir -p "$folder/headers"
+  find "$folder/headers" -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} +
+  install -C -m 755 tools/compiler/gcc "$folder/gcc"
+  install -C -m 644 tools/compiler/common.h "$folder/common.h"
+  echo "build --repo_env=CC=$folder/gcc" > "$folder/bazelrc"
+  echo "--bazelrc=$folder/bazelrc"
 }
 
 # Options of unshare, one a line: network and mount namespaces of our own, in which an ordinary user

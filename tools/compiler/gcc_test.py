@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Objects are those of gcc, whether headers were precompiled or could not be."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+_WRAPPER = pathlib.Path(__file__).resolve().parent / "gcc"
+_SOURCES = 5  # more than are compiled without precompiled headers
+
+
+class GccTest(unittest.TestCase):
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(scratch.cleanup)
+        self._folder = pathlib.Path(scratch.name)
+        shutil.copy(_WRAPPER, self._folder / "gcc")
+        (self._folder / "common.h").write_text("#include <cstdint>\n#include <utility>\n")
+        (self._folder / "ours.h").write_text("#include <utility>\nint Ours(int);\n")
+        for i in range(_SOURCES):
+            (self._folder / f"s{i}.cc").write_text(
+                f'#include "ours.h"\nint Ours(int x) {{ return std::exchange(x, {i}); }}\n')
+
+    def _compile(self, compiler, source, *more):
+        done = subprocess.run(
+            [compiler, "-std=c++20", "-O2", "-frandom-seed=s", "-MD", "-MF", "out.d", *more, "-c",
+             source, "-o", "out.o"], cwd=self._folder, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return (self._folder / "out.o").read_bytes(), (self._folder / "out.d").read_text()
+
+    def _precompiled(self):
+        return sorted((self._folder / "headers").glob("*/common.h.gch"))
+
+    def test_objects_are_those_of_gcc(self):
+        for i in range(_SOURCES):
+            ours, _ = self._compile("./gcc", f"s{i}.cc")
+            theirs, _ = self._compile("gcc", f"s{i}.cc")
+            self.assertEqual(ours, theirs)
+        self.assertEqual(len(self._precompiled()), 1)
+
+    def test_what_was_read_is_told_without_what_is_precompiled(self):
+        for i in range(_SOURCES):
+            _, read = self._compile("./gcc", f"s{i}.cc")
+        self.assertIn("ours.h", read)
+        self.assertIn("s4.cc", read)
+        self.assertNotIn("common.h", read)
+
+    def test_other_flags_have_headers_of_their_own(self):
+        for i in range(_SOURCES):
+            self._compile("./gcc", f"s{i}.cc")
+            self._compile("./gcc", f"s{i}.cc", "-DOTHER=1")
+        self.assertEqual(len(self._precompiled()), 2)
+
+    def test_headers_that_do_not_compile_cost_only_time(self):
+        (self._folder / "common.h").write_text("#error no\n")
+        for i in range(_SOURCES):
+            ours, _ = self._compile("./gcc", f"s{i}.cc")
+            theirs, _ = self._compile("gcc", f"s{i}.cc")
+            self.assertEqual(ours, theirs)
+        self.assertEqual(self._precompiled(), [])
+
+    def test_a_source_that_does_not_compile_fails(self):
+        for i in range(_SOURCES):
+            self._compile("./gcc", f"s{i}.cc")
+        (self._folder / "bad.cc").write_text("int f() { return }\n")
+        done = subprocess.run(["./gcc", "-std=c++20", "-O2", "-c", "bad.cc", "-o", "bad.o"],
+                              cwd=self._folder, capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("bad.cc:1", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
