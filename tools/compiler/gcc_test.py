@@ -38,37 +38,41 @@ class GccTest(unittest.TestCase):
 
     def test_objects_are_those_of_gcc(self):
         for i in range(_SOURCES):
-            ours, _ = self._compile("./gcc", f"s{i}.cc")
+            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
             theirs, _ = self._compile("gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
         self.assertEqual(len(self._precompiled()), 1)
 
-    def test_what_was_read_is_told_without_what_is_precompiled(self):
+    def test_what_gcc_refuses_is_not_told_as_read(self):
         for i in range(_SOURCES):
-            _, read = self._compile("./gcc", f"s{i}.cc")
+            self._compile(self._folder / "gcc", f"s{i}.cc")
+        self._precompiled()[0].write_text("not a precompiled header")
+        ours, read = self._compile(self._folder / "gcc", "s4.cc")
+        theirs, _ = self._compile("gcc", "s4.cc")
+        self.assertEqual(ours, theirs)
         self.assertIn("ours.h", read)
         self.assertIn("s4.cc", read)
         self.assertNotIn("common.h", read)
 
     def test_other_flags_have_headers_of_their_own(self):
         for i in range(_SOURCES):
-            self._compile("./gcc", f"s{i}.cc")
-            self._compile("./gcc", f"s{i}.cc", "-DOTHER=1")
+            self._compile(self._folder / "gcc", f"s{i}.cc")
+            self._compile(self._folder / "gcc", f"s{i}.cc", "-DOTHER=1")
         self.assertEqual(len(self._precompiled()), 2)
 
     def test_headers_that_do_not_compile_cost_only_time(self):
         (self._folder / "common.h").write_text("#error no\n")
         for i in range(_SOURCES):
-            ours, _ = self._compile("./gcc", f"s{i}.cc")
+            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
             theirs, _ = self._compile("gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
         self.assertEqual(self._precompiled(), [])
 
     def test_a_source_that_does_not_compile_fails(self):
         for i in range(_SOURCES):
-            self._compile("./gcc", f"s{i}.cc")
+            self._compile(self._folder / "gcc", f"s{i}.cc")
         (self._folder / "bad.cc").write_text("int f() { return }\n")
-        done = subprocess.run(["./gcc", "-std=c++20", "-O2", "-c", "bad.cc", "-o", "bad.o"],
+        done = subprocess.run([self._folder / "gcc", "-std=c++20", "-O2", "-c", "bad.cc"],
                               cwd=self._folder, capture_output=True, text=True, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("bad.cc:1", done.stderr)
