@@ -68,6 +68,14 @@ class GccTest(unittest.TestCase):
             self.assertEqual(ours, theirs)
         self.assertEqual(self._precompiled(), [])
 
+    def test_what_fails_with_precompiled_headers_is_compiled_without(self):
+        (self._folder / "common.h").write_text("#define Ours(x) no\n")
+        for i in range(_SOURCES):
+            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
+            theirs, _ = self._compile("gcc", f"s{i}.cc")
+            self.assertEqual(ours, theirs)
+        self.assertEqual(len(self._precompiled()), 1)
+
     def test_a_source_that_does_not_compile_fails(self):
         for i in range(_SOURCES):
             self._compile(self._folder / "gcc", f"s{i}.cc")
