@@ -61,10 +61,10 @@ absl::StatusOr<BufferPool::Handle> BufferPool::Create(const Options& options) {
     Buffer* buffer = &pool->buffers_[i];
     buffer->index = i;
     buffer->pool = pool.get();
-    buffer->start = pool->slot(buffer) + options.headroom;
+    buffer->data = buffer->start = pool->slot(buffer) + options.headroom;
     pool->Free(buffer);
   }
-  pool->counters_.low_water = pool->free_count_;
+  pool->free_low_ = pool->free_end_;
   return pool;
 }
 
@@ -94,6 +94,7 @@ absl::Status BufferPool::MapMemory() {
   }
   buffers_ = std::make_unique<Buffer[]>(options_.buffers);
   free_ = std::make_unique<Buffer*[]>(options_.buffers);
+  free_end_ = free_.get();
   description_ = absl::StrFormat("%d buffers of %d B = %.1f MB in %s", options_.buffers,
                                  options_.buffer_bytes, memory_bytes_ / 1e6,
                                  hugepages_ ? std::string("hugepages")
@@ -107,7 +108,6 @@ BufferPool::~BufferPool() {
 
 Buffer* BufferPool::AcquireExhausted() {
   ++counters_.exhausted;
-  counters_.low_water = 0;
   return nullptr;
 }
 

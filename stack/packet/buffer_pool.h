@@ -4,7 +4,8 @@
 //
 // Invariant: after Create() the pool never allocates; every buffer is free, or held by somebody.
 // One thread owns a pool (its ring's thread) and takes and returns without a locked instruction;
-// any thread may add and drop references. A pool outlives its ring: Retire() gives up ownership,
+// any thread may add and drop references. A buffer is emptied when it is taken: what stands in a
+// free one means nothing. A pool outlives its ring: Retire() gives up ownership,
 // and the last release, on whatever thread, frees the memory.
 // Units: bytes and buffers. Threads: said per function.
 
@@ -81,26 +82,30 @@ class BufferPool {
   // A free buffer with one reference, empty, `data` behind the headroom, no next; null when there
   // is none (counted).
   Buffer* Acquire() {
-    if (free_count_ == 0) [[unlikely]] return AcquireExhausted();
-    Buffer* buffer = free_[--free_count_];
-    if (free_count_ < counters_.low_water) counters_.low_water = free_count_;
+    if (free_end_ == free_.get()) [[unlikely]] return AcquireExhausted();
+    Buffer* const buffer = *--free_end_;
+    if (free_end_ < free_low_) free_low_ = free_end_;
+    buffer->data = buffer->start;
+    buffer->length = 0;
+    buffer->next = nullptr;
     buffer->owner_references = 1;
     return buffer;
   }
 
-  // The same, up to `most` of them, each handed to `take`. Returns how many.
+  // The same, up to `most` of them, each handed to `take`, for a device: `data` and `length` are
+  // whatever they were, until what it wrote is known. Returns how many.
   template <typename Take>
   uint32_t AcquireEach(uint32_t most, Take&& take) {
-    const uint32_t count = most < free_count_ ? most : free_count_;
-    Buffer* const* next = free_.get() + free_count_;
-    Buffer* const* const last = next - count;
+    const uint32_t count = most < free_count() ? most : free_count();
+    Buffer* const* next = free_end_;
+    Buffer* const* const last = free_end_ -= count;
     while (next != last) {
-      Buffer* buffer = *--next;
+      Buffer* const buffer = *--next;
+      buffer->next = nullptr;
       buffer->owner_references = 1;
       take(buffer);
     }
-    free_count_ -= count;
-    if (free_count_ < counters_.low_water) counters_.low_water = free_count_;
+    if (free_end_ < free_low_) free_low_ = free_end_;
     if (count != most) [[unlikely]] AcquireExhausted();
     return count;
   }
@@ -167,7 +172,7 @@ class BufferPool {
   // --- Accessors --------------------------------------------------------------------------------
 
   uint32_t capacity() const { return options_.buffers; }
-  uint32_t free_count() const { return free_count_; }
+  uint32_t free_count() const { return static_cast<uint32_t>(free_end_ - free_.get()); }
   uint32_t buffer_bytes() const { return options_.buffer_bytes; }
   // Most bytes that fit behind the headroom.
   uint32_t payload_bytes() const { return options_.buffer_bytes - options_.headroom; }
@@ -182,7 +187,11 @@ class BufferPool {
   bool hugepages() const { return hugepages_; }
   // One line: number and size of buffers, kind of pages and, if not huge, why not.
   const std::string& description() const { return description_; }
-  const Counters& counters() const { return counters_; }
+  Counters counters() const {
+    Counters counters = counters_;
+    counters.low_water = static_cast<uint32_t>(free_low_ - free_.get());
+    return counters;
+  }
 
  private:
   explicit BufferPool(const Options& options) : options_(options) {}
@@ -202,20 +211,14 @@ class BufferPool {
   bool PushReturn(Buffer* buffer);
 
   void Free(Buffer* buffer) {
-    Reset(buffer);
-    free_[free_count_++] = buffer;
-  }
-  // The same for one that may be lent.
-  void EndLoan(Buffer* buffer);
-  void Reset(Buffer* buffer) {
-    buffer->data = buffer->start;
-    buffer->length = 0;
-    buffer->next = nullptr;
     buffer->owner_references = 0;
 #if XTREME_DEBUG
     Poison(buffer);
 #endif
+    *free_end_++ = buffer;
   }
+  // The same for one that may be lent.
+  void EndLoan(Buffer* buffer);
   void Poison(Buffer* buffer);
 
   // Constant after Create().
@@ -227,9 +230,10 @@ class BufferPool {
   std::unique_ptr<Buffer[]> buffers_;
 
   // Owner thread.
-  std::unique_ptr<Buffer*[]> free_;
-  uint32_t free_count_ = 0;
-  Counters counters_;
+  std::unique_ptr<Buffer*[]> free_;   // A stack.
+  Buffer** free_end_ = nullptr;       // Behind the one that is taken next.
+  Buffer** free_low_ = nullptr;       // The lowest that it stood.
+  Counters counters_;                 // But low_water, which free_low_ says.
   void (*returned_)(void* context, uint64_t loan) = nullptr;
   void* return_context_ = nullptr;
   std::shared_ptr<ReturnBell> bell_;  // Read by any thread once a buffer is lent.

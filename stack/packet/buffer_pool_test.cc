@@ -57,6 +57,46 @@ TEST(BufferPoolTest, AcquiredBufferIsEmptyBehindTheHeadroom) {
   BufferPool::ReleaseByOwner(buffer);
 }
 
+TEST(BufferPoolTest, WhatWasInABufferIsGoneWhenItIsTakenAgain) {
+  auto pool = MakePool(1);
+  Buffer* const buffer = pool->Acquire();
+  uint8_t* const empty = buffer->data;
+  const auto use = [&] {
+    buffer->data += 14;
+    buffer->length = 60;
+    buffer->next = buffer;
+    BufferPool::ReleaseByOwner(buffer);
+  };
+  use();
+  ASSERT_EQ(pool->Acquire(), buffer);
+  EXPECT_EQ(buffer->data, empty);
+  EXPECT_EQ(buffer->length, 0u);
+  EXPECT_EQ(buffer->next, nullptr);
+  use();
+  const uint32_t taken = pool->AcquireEach(1, [](Buffer* one) {
+    EXPECT_EQ(one->next, nullptr);
+    EXPECT_EQ(one->owner_references, 1u);
+  });
+  EXPECT_EQ(taken, 1u);
+  BufferPool::ReleaseByOwner(buffer);
+}
+
+TEST(BufferPoolTest, RemembersHowFewWereFree) {
+  auto pool = MakePool(4);
+  EXPECT_EQ(pool->counters().low_water, 4u);
+  std::vector<Buffer*> taken;
+  EXPECT_EQ(pool->AcquireEach(3, [&](Buffer* buffer) { taken.push_back(buffer); }), 3u);
+  EXPECT_EQ(pool->counters().low_water, 1u);
+  for (Buffer* buffer : taken) BufferPool::ReleaseByOwner(buffer);
+  EXPECT_EQ(pool->free_count(), 4u);
+  EXPECT_EQ(pool->counters().low_water, 1u);
+  taken.clear();
+  EXPECT_EQ(pool->AcquireEach(9, [&](Buffer* buffer) { taken.push_back(buffer); }), 4u);
+  EXPECT_EQ(pool->counters().low_water, 0u);
+  EXPECT_EQ(pool->counters().exhausted, 1u);
+  for (Buffer* buffer : taken) BufferPool::ReleaseByOwner(buffer);
+}
+
 TEST(BufferPoolTest, EmptyPoolIsAResultAndCounted) {
   auto pool = MakePool(2);
   Buffer* first = pool->Acquire();

@@ -68,12 +68,14 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
   // No more than were posted, whatever the device wrote.
   nic::RxFrame* const end = frame + std::min<size_t>(out.size(), producer_ - first);
   packet::Buffer* buffer = posted[index & mask].buffer;
+  uint8_t* data = posted[index & mask].data;
   while (frame != end) {
     const uint8_t op_owner = cqes.OpOwner(index);
     const mlx5_cqe64& cqe = cqes.At(index);
     const Posted& next = posted[(index + 1) & mask];
     const uint32_t length = FrameBytes(cqe);
     if (!IsReceivedFrame(op_owner) || length > buffer_bytes) [[unlikely]] break;
+    buffer->data = data;
     buffer->length = length;
     bytes += length;
     frame->buffer = buffer;
@@ -81,8 +83,9 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
     frame->tag = FlowTag(cqe);
     frame->flags = static_cast<uint16_t>((ChecksumFlags(cqe) & checksum_mask) | constant_flags);
     frame->vlan = 0;  // Tags stay in the frame: stripping is not asked for.
-    __builtin_prefetch(next.data);
     buffer = next.buffer;
+    data = next.data;
+    __builtin_prefetch(data);
     __builtin_prefetch(buffer, /*write=*/1);
     ++index;
     ++frame;
@@ -173,7 +176,7 @@ uint32_t ReceiveQueue::Refill() {
   uint8_t* address = wqes_ + slot * kWqeBytes + offsetof(mlx5_wqe_data_seg, addr);
   const uint32_t run = std::min(most, size() - slot);
   const uint32_t count = pool_->AcquireEach(run, [&](packet::Buffer* buffer) {
-    uint8_t* const data = buffer->data;
+    uint8_t* const data = buffer->start;
     *posted++ = {buffer, data};
     base::StoreBe64(address, reinterpret_cast<uintptr_t>(data));
     address += kWqeBytes;
