@@ -5,15 +5,14 @@
 // Invariant: tail <= head <= tail + size (free-running counts of bytes); what lies between belongs
 // to frames that are not known to have completed. A payload lies in one piece, on whole cache
 // lines: the rest of a lap that is too short for it is passed over. What may be written from head
-// on is known ahead, so that one comparison decides.
-// Units: bytes, free-running counts of frames. Written by us, read by the device. Thread: the
-// ring's owner. Allocates only when it is made.
+// on is known ahead, so that one comparison decides. Frames complete in order, so the ring
+// remembers none of them: who is told of a completion says how far the head was then.
+// Units: bytes. Written by us, read by the device. Thread: the ring's owner. Never allocates.
 
 #ifndef XTREME_XTREME_MLX5_DEVICE_MEMORY_H_
 #define XTREME_XTREME_MLX5_DEVICE_MEMORY_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "xtreme/mlx5/copy.h"
@@ -24,42 +23,37 @@ namespace xtreme::mlx5 {
 
 class DeviceMemoryRing {
  public:
-  // `frames`: of the send queue, a power of two.
-  DeviceMemoryRing(const DeviceMemory& memory, uint32_t frames);
+  explicit DeviceMemoryRing(const DeviceMemory& memory)
+      : memory_(memory), size_(memory.bytes_log2 == 0 ? 0 : 1u << memory.bytes_log2) {}
 
   bool present() const { return size_ != 0; }
   uint32_t key() const { return memory_.key; }
 
-  // Copies a payload for the frame that is posted as number `frame`, and flushes it towards the
-  // device. Its address under key(); nothing when there is no room. `completed`: how many frames
-  // have, whose room is free again.
-  std::optional<uint32_t> Write(const uint8_t* payload, uint32_t length, uint32_t frame,
-                                uint32_t completed);
+  // Copies a payload and flushes it towards the device. Its address under key(); nothing when
+  // there is no room.
+  std::optional<uint32_t> Write(const uint8_t* payload, uint32_t length);
+
+  // Where what was written so far ends.
+  uint32_t mark() const { return head_; }
+  // Every frame has completed whose payload was written before mark() said `mark`; marks come back
+  // in order.
+  void Release(uint32_t mark) {
+    // When it was empty the head went on to the next lap: beyond older marks.
+    if (static_cast<int32_t>(mark - tail_) > 0) tail_ = mark;
+  }
 
  private:
-  // What one frame holds: up to `end`.
-  struct Piece {
-    uint32_t frame;
-    uint32_t end;
-  };
-
   static constexpr uint32_t kLineBytes = 64;
 
-  // Takes back what frames have left, and finds `bytes` in one piece from head_ on. False: there
-  // are none.
-  bool MakeRun(uint32_t bytes, uint32_t completed);
-  void Reclaim(uint32_t completed);
+  // Finds `bytes` in one piece from head_ on. False: there are none.
+  bool MakeRun(uint32_t bytes);
   static void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes);
 
   const DeviceMemory memory_;
   const uint32_t size_;
-  const uint32_t piece_mask_;
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
-  uint32_t run_ = 0;     // Bytes that are free from head_ on, in one piece.
-  uint32_t newest_ = 0;  // Free-running counts of pieces.
-  uint32_t oldest_ = 0;
-  std::unique_ptr<Piece[]> pieces_;
+  uint32_t run_ = 0;  // Bytes that are free from head_ on, in one piece.
 };
 
 // Whole lines in ascending order, each with two stores: write-combining buffers then leave full.
@@ -67,6 +61,7 @@ class DeviceMemoryRing {
 [[gnu::always_inline]] inline void DeviceMemoryRing::CopyLines(uint8_t* to, const uint8_t* from,
                                                                uint32_t bytes) {
   const auto copy = [&]<int kLines>() {
+#pragma GCC unroll 8
     for (int i = 0; i < kLines; ++i) Copy64(to + i * kLineBytes, from + i * kLineBytes);
     to += kLines * kLineBytes;
     from += kLines * kLineBytes;
@@ -86,13 +81,12 @@ class DeviceMemoryRing {
 }
 
 [[gnu::always_inline]] inline std::optional<uint32_t> DeviceMemoryRing::Write(
-    const uint8_t* payload, uint32_t length, uint32_t frame, uint32_t completed) {
+    const uint8_t* payload, uint32_t length) {
   const uint32_t bytes = (length + kLineBytes - 1) & ~(kLineBytes - 1);
-  if (bytes > run_ && !MakeRun(bytes, completed)) [[unlikely]] return std::nullopt;
+  if (bytes > run_ && !MakeRun(bytes)) [[unlikely]] return std::nullopt;
   const uint32_t address = head_ & (size_ - 1);
   head_ += bytes;
   run_ -= bytes;
-  pieces_[newest_++ & piece_mask_] = {.frame = frame, .end = head_};
   CopyLines(memory_.bytes + address, payload, length);
   FlushDeviceMemory();
   return address;

@@ -15,23 +15,26 @@ namespace xtreme::mlx5 {
 namespace {
 
 constexpr uint32_t kBytesLog2 = 10;
-constexpr uint32_t kFrames = 16;
 
 class DeviceMemoryTest : public testing::Test {
  protected:
   DeviceMemoryTest() { std::iota(payload_.begin(), payload_.end(), uint8_t{1}); }
 
-  std::optional<uint32_t> Write(uint32_t length, uint32_t completed = 0) {
-    return ring_.Write(payload_.data(), length, ++frame_, completed);
+  std::optional<uint32_t> Write(uint32_t length) {
+    const auto address = ring_.Write(payload_.data(), length);
+    if (address.has_value()) marks_.push_back(ring_.mark());
+    return address;
   }
+  // The payload that was written as number `count`, from 1 on, and those before.
+  void Complete(size_t count) { ring_.Release(marks_[count - 1]); }
   bool Holds(uint32_t address, uint32_t length) const {
     return std::memcmp(&memory_[address], payload_.data(), length) == 0;
   }
 
   alignas(64) std::array<uint8_t, 1 << kBytesLog2> memory_{};
   std::vector<uint8_t> payload_ = std::vector<uint8_t>(2048);
-  DeviceMemoryRing ring_{{.bytes = memory_.data(), .bytes_log2 = kBytesLog2, .key = 7}, kFrames};
-  uint32_t frame_ = 0;
+  DeviceMemoryRing ring_{{.bytes = memory_.data(), .bytes_log2 = kBytesLog2, .key = 7}};
+  std::vector<uint32_t> marks_;
 };
 
 TEST_F(DeviceMemoryTest, PayloadsOfAnyLengthLieWholeOnLinesOfTheirOwn) {
@@ -47,7 +50,7 @@ TEST_F(DeviceMemoryTest, PayloadsOfAnyLengthLieWholeOnLinesOfTheirOwn) {
 
 TEST_F(DeviceMemoryTest, NothingBeyondThePayloadIsRead) {
   const std::vector<uint8_t> exact(65, 0x5a);  // The address sanitizer looks.
-  ASSERT_EQ(ring_.Write(exact.data(), 65, 1, 0), 0u);
+  ASSERT_EQ(ring_.Write(exact.data(), 65), 0u);
   EXPECT_EQ(memory_[64], 0x5a);
   EXPECT_EQ(memory_[65], 0);
 }
@@ -56,49 +59,73 @@ TEST_F(DeviceMemoryTest, FullUntilTheOldestFrameHasCompleted) {
   ASSERT_EQ(Write(512), 0u);
   ASSERT_EQ(Write(512), 512u);
   EXPECT_EQ(Write(1), std::nullopt);
-  EXPECT_EQ(Write(512, /*completed=*/1), 0u);
-  EXPECT_EQ(Write(64, /*completed=*/1), std::nullopt);
-  EXPECT_EQ(Write(64, /*completed=*/2), 512u);
+  Complete(1);
+  EXPECT_EQ(Write(512), 0u);
+  EXPECT_EQ(Write(64), std::nullopt);
+  Complete(2);
+  EXPECT_EQ(Write(64), 512u);
 }
 
 TEST_F(DeviceMemoryTest, WhatDoesNotFitTheRestOfALapBeginsTheNext) {
   ASSERT_EQ(Write(256), 0u);
   ASSERT_EQ(Write(512), 256u);
-  EXPECT_EQ(Write(320, /*completed=*/1), std::nullopt) << "256 bytes at each end are no 320";
-  EXPECT_EQ(Write(256, /*completed=*/1), 768u);
-  EXPECT_EQ(Write(256, /*completed=*/1), 0u);
-  EXPECT_EQ(Write(64, /*completed=*/1), std::nullopt);
+  Complete(1);
+  EXPECT_EQ(Write(320), std::nullopt) << "256 bytes at each end are no 320";
+  EXPECT_EQ(Write(256), 768u);
+  EXPECT_EQ(Write(256), 0u);
+  EXPECT_EQ(Write(64), std::nullopt);
 }
 
 TEST_F(DeviceMemoryTest, EmptyItTakesAPayloadOfItsWholeSize) {
   ASSERT_EQ(Write(600), 0u);
-  EXPECT_EQ(Write(1024, /*completed=*/1), 0u);
+  Complete(1);
+  EXPECT_EQ(Write(1024), 0u);
   EXPECT_TRUE(Holds(0, 1024));
-  EXPECT_EQ(Write(1025, /*completed=*/99), std::nullopt);
+  Complete(2);
+  EXPECT_EQ(Write(1025), std::nullopt);
+}
+
+TEST_F(DeviceMemoryTest, AMarkFromBeforeItWasEmptyGivesNothingBack) {
+  ASSERT_EQ(Write(64), 0u);
+  const uint32_t later = ring_.mark();  // Of a frame behind it that has its payload elsewhere.
+  Complete(1);
+  ASSERT_EQ(Write(1024), 0u);
+  ring_.Release(later);
+  EXPECT_EQ(Write(64), std::nullopt);
+}
+
+TEST(NoDeviceMemoryTest, HasNoRoom) {
+  DeviceMemoryRing none{{}};
+  const std::vector<uint8_t> payload(64);
+  EXPECT_FALSE(none.present());
+  EXPECT_EQ(none.Write(payload.data(), 64), std::nullopt);
 }
 
 TEST_F(DeviceMemoryTest, ManyLapsNeverOverwriteWhatHasNotCompleted) {
   struct Held {
-    uint32_t frame, address, length;
+    uint32_t mark, address, length;
   };
+  constexpr size_t kFrames = 16;
   std::vector<Held> held;
-  uint32_t completed = 0;
+  const auto complete = [&] {
+    ring_.Release(held.front().mark);
+    held.erase(held.begin());
+  };
   for (uint32_t i = 0; i < 5'000; ++i) {
     const uint32_t length = 1 + i * 37 % 400;
     std::fill(payload_.begin(), payload_.end(), static_cast<uint8_t>(i));
-    while (held.size() == kFrames) completed = held.front().frame, held.erase(held.begin());
-    const auto address = Write(length, completed);
+    if (held.size() == kFrames) complete();
+    const auto address = Write(length);
     if (address.has_value()) {
       for (const Held& other : held) {
         const bool apart = *address + length <= other.address ||
                            other.address + other.length <= *address;
         ASSERT_TRUE(apart) << i;
       }
-      held.push_back({frame_, *address, length});
+      held.push_back({ring_.mark(), *address, length});
     } else {
       ASSERT_FALSE(held.empty());
-      completed = held.front().frame;
-      held.erase(held.begin());
+      complete();
     }
   }
 }

@@ -669,6 +669,13 @@ TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
   EXPECT_EQ(queues_->counters().tx_bytes, 4 * 42u + 4002u);
   EXPECT_EQ(queues_->counters().tx_device_memory_bytes, 4002u);
   EXPECT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
+  device_.CompleteSend(2);
+  for (uint32_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kPosted)
+        << "nobody polled, and the completion of two gave room back";
+    EXPECT_EQ(base::LoadBe64(device_.wqe(8 + 2 * i) + 88), 1024u * i);
+  }
+  EXPECT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
 }
 
 TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {

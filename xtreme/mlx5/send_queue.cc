@@ -39,9 +39,9 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       next_wqe_(memory.wqebbs),
       signal_at_(options.signal_every - 1),
       next_register_(reinterpret_cast<uintptr_t>(memory.doorbell_register)),
-      device_memory_(memory.device_memory, (mask_ + 1) / kMaxWqebbs),
+      device_memory_(memory.device_memory),
       frames_((mask_ + 1) / kMaxWqebbs),
-      frames_at_(std::make_unique<uint32_t[]>(size_t{mask_} + 1)),
+      marks_(std::make_unique<Mark[]>(size_t{mask_} + 1)),
       completions_(memory.completions) {
   UpdateAttention();
 }
@@ -136,8 +136,7 @@ nic::TxStatus SendQueue::PostLong(const nic::TxFrame& frame) {
 Gather SendQueue::PlaceOf(const nic::TxFrame& frame) {
   const Gather here = {reinterpret_cast<uintptr_t>(frame.payload), frame.key};
   if (device_memory_.present()) {
-    const auto address = device_memory_.Write(frame.payload, frame.payload_length, posted_ + 1,
-                                              completed_);
+    const auto address = device_memory_.Write(frame.payload, frame.payload_length);
     if (address.has_value()) {
       ++counters_->tx_device_memory;
       counters_->tx_device_memory_bytes += frame.payload_length;
@@ -173,16 +172,29 @@ nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint
 
 nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                                     uint32_t payload_length, uint32_t flags) {
-  if (!device_memory_.present() || !options_.checksums) return nic::TxStatus::kTooLong;
-  if (posted_ - completed_ >= frames_) [[unlikely]] return Refuse();
-  const auto address = device_memory_.Write(payload, payload_length, posted_ + 1, completed_);
-  if (!address.has_value()) [[unlikely]] return nic::TxStatus::kTooLong;
+  if (!options_.checksums) [[unlikely]] return nic::TxStatus::kTooLong;
+  if (posted_ == attention_at_) [[unlikely]] {
+    // Before there is need of the room that a completion gives back.
+    if (ahead_) TakeAhead();
+    if (posted_ - completed_ >= frames_) return Refuse();
+  }
+  std::optional<uint32_t> address = device_memory_.Write(payload, payload_length);
+  if (!address.has_value()) [[unlikely]] {
+    address = StoreAgain(payload, payload_length);
+    if (!address.has_value()) return nic::TxStatus::kTooLong;
+  }
   ++counters_->tx_device_memory;
   counters_->tx_device_memory_bytes += payload_length;
   if (payload_length != flow.stored_length) [[unlikely]] SetStoredLength(flow, payload_length);
   base::StoreBe64(flow.stored.image.data() + flow.data_at + offsetof(mlx5_wqe_data_seg, addr),
                   *address);
   return PostPrepared(flow.stored, flags);
+}
+
+[[gnu::noinline]] std::optional<uint32_t> SendQueue::StoreAgain(const uint8_t* payload,
+                                                                uint32_t payload_length) {
+  TakeAhead();
+  return device_memory_.Write(payload, payload_length);
 }
 
 nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {
@@ -245,7 +257,7 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
   const bool asked = (flags & nic::kTxSignal) != 0;
   if (posted_ - 1 == signal_at_ || asked) {
     SetCompletion(wqe, Completion::kAlways);
-    frames_at_[slot] = posted_;
+    marks_[slot] = {posted_, device_memory_.mark()};
     signal_at_ = posted_ + options_.signal_every - 1;
     ++*completions_due_;
     if (asked) asked_ = posted_;
@@ -398,7 +410,7 @@ void SendQueue::TakeAhead() {
 
 bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
   const uint32_t wqebb = WqeCounter(cqe);
-  const uint32_t frames = frames_at_[wqebb & mask_];
+  const auto [frames, memory] = marks_[wqebb & mask_];
   // Blocks that hold no signalled frame still have the count of one that completed in an earlier
   // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
   if (frames - completed_ - 1 >= posted_ - completed_) [[unlikely]] {
@@ -406,6 +418,7 @@ bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
     return false;
   }
   completed_ = frames;
+  device_memory_.Release(memory);
   oldest_wqebb_ = wqebb + WqebbsOfSegments(SegmentsOf(WqeAt(wqebb)));
   --*completions_due_;
   return true;

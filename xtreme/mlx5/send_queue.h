@@ -5,7 +5,8 @@
 // Invariant: completed <= posted <= completed + frames (free-running counts of frames). The ring
 // has four blocks for each frame, so a queue that is not full in frames has room for any WQE, and
 // one comparison decides. A WQE that would cross the ring's end is written elsewhere and spread.
-// A signalled block remembers the count of frames up to it: its CQE names it, and so the count.
+// A signalled block remembers the count of frames up to it, and how far on-device memory was
+// written: its CQE names it, and so both.
 // Units: frames, WQEBBs, bytes. Thread: the ring's owner. Allocates only when it is made.
 
 #ifndef XTREME_XTREME_MLX5_SEND_QUEUE_H_
@@ -96,6 +97,8 @@ class SendQueue {
   // Takes the next completion, if there is one and no caller asked for any that is due: a queue
   // whose user only sends so does not run full, and no single send pays for its completions.
   void TakeAhead();
+  // Writes a payload that found no room on the device, if the next completion gives it some.
+  std::optional<uint32_t> StoreAgain(const uint8_t* payload, uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
   nic::TxStatus PostPlain(const nic::TxFrame& frame, uint32_t bytes);
   // Post() where there is room.
@@ -120,6 +123,12 @@ class SendQueue {
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
   uint8_t* TakeRegister();
+
+  // What stands up to a signalled block.
+  struct Mark {
+    uint32_t frames;
+    uint32_t memory;
+  };
 
   // False: it names no signalled frame that waits.
   bool TakeSent(const mlx5_cqe64& cqe);
@@ -155,7 +164,7 @@ class SendQueue {
   uint32_t asked_ = 0;                       // The last frame whose completion a caller asked for.
   bool untold_ = false;                      // TakeAhead() took what Poll() has not told.
   uint32_t oldest_wqebb_ = 0;                // First block not known to be completed.
-  std::unique_ptr<uint32_t[]> frames_at_;    // By block: frames up to a signalled WQE.
+  std::unique_ptr<Mark[]> marks_;            // By block, of signalled WQEs.
   CompletionQueue completions_;
 };
 
