@@ -55,9 +55,10 @@ TEST_F(XtremeCheckTest, SaysThatADeviceIsSoftwareAndWhatItOffers) {
     return "absent";
   };
   for (const char* name : {"device", "rdma_core", "firmware", "uverbs", "bond", "function", "pcie",
-                           "blueflame", "uars", "checksums", "timestamps"}) {
+                           "blueflame", "uars", "checksums", "timestamps", "rules"}) {
     EXPECT_EQ(verdict(name), "PASS") << output;
   }
+  EXPECT_THAT(output, HasSubstr("65536 rules"));
   EXPECT_GE(report["checks"].size(), 26u);
 }
 

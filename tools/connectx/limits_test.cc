@@ -106,6 +106,35 @@ TEST_F(LimitsTest, RuleTableIsFull) {
   }
 }
 
+TEST_F(LimitsTest, TheFirmwareTellsHowManyRulesThereMayBe) {
+  constexpr uint8_t kReceiveFlowTables = 0x7 << 1 | 1;
+  constexpr uint8_t kOfSomethingElse = 0x3f << 1 | 1;
+  mlx5dv_context_attr attributes{.flags = MLX5DV_CONTEXT_FLAGS_DEVX};
+  int count = 0;
+  ibv_device** const devices = ibv_get_device_list(&count);
+  ASSERT_GT(count, 0);
+  ibv_context* const context = mlx5dv_open_device(devices[0], &attributes);
+  ibv_free_device_list(devices);
+  ASSERT_NE(context, nullptr);
+  std::vector<uint8_t> command(16), answer(16 + 4096, 0xA5);
+  const auto run = [&] {
+    return mlx5dv_devx_general_cmd(context, command.data(), command.size(), answer.data(),
+                                   answer.size());
+  };
+  command[0] = 1;  // QUERY_HCA_CAP.
+  command[7] = kReceiveFlowTables;
+  ASSERT_EQ(run(), 0);
+  EXPECT_EQ(answer[0], 0) << "status";
+  EXPECT_EQ(answer[16 + 0x40], 0x80) << "ft_support";
+  EXPECT_EQ(answer[16 + 0x40 + 0x17], 2) << "log_max_flow: six rules are four and some";
+  command[7] = kOfSomethingElse;
+  EXPECT_EQ(run(), EREMOTEIO);
+  EXPECT_EQ(answer[0], 3) << "bad parameter";
+  command[0] = 5;  // CREATE_QP: not a general command.
+  EXPECT_EQ(run(), EINVAL);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 TEST_F(LimitsTest, RateTableIsFullForAnotherRateAndNotForTheSame) {
   Endpoint a("mlx5_0");
   Endpoint b("mlx5_0");

@@ -50,6 +50,8 @@ constexpr std::array kMethods = {
     MethodEntry{UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY, {"DESTROY_FLOW", &DestroyFlow}},
     MethodEntry{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, {"ALLOC_UAR", &AllocUar}},
     MethodEntry{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, {"DESTROY_UAR", &DestroyUar}},
+    MethodEntry{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER,
+                {"DEVX_GENERAL", &RunGeneralCommand}},
     MethodEntry{MLX5_IB_OBJECT_PP, MLX5_IB_METHOD_PP_OBJ_ALLOC, {"ALLOC_PP", &AllocRate}},
     MethodEntry{MLX5_IB_OBJECT_PP, MLX5_IB_METHOD_PP_OBJ_DESTROY, {"DESTROY_PP", &FreeRate}},
 };

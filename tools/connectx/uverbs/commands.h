@@ -2,7 +2,7 @@
 //
 // The verbs commands by name, one table: which message each is and which function answers it.
 //
-// What is not in the table (SRQs, RC, DevX...) is EOPNOTSUPP.
+// What is not in the table (SRQs, RC, objects of DevX...) is EOPNOTSUPP.
 // Spec: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/mlx5_user_ioctl_cmds.h>.
 
 #ifndef XTREME_TOOLS_CONNECTX_UVERBS_COMMANDS_H_

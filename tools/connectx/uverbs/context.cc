@@ -135,6 +135,8 @@ void Context::CountObjects(LiveObjects& live) const {
 
 int GetContext(Context& context, const VerbsCall& call) {
   const Device::Options& options = context.device->options();
+  const auto asked = call.GetPrefix<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
+  context.devx = (asked.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0;
   call.Answer(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
   call.Answer(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT,
               uint64_t{IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS});

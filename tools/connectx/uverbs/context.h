@@ -121,6 +121,7 @@ struct Context {
   const DeviceIdentity* const identity;
   uint64_t* const pinned_pages;
   const ContextId id;
+  bool devx = false;  // It asked for commands to the firmware when it was opened.
 
   std::shared_ptr<EventChannel> async_events;
   std::unique_ptr<AsyncEvents> port_events;  // Of the port and of the device.
@@ -182,6 +183,9 @@ int CreateIndirectionTable(Context& context, const VerbsCall& call);
 int DestroyIndirectionTable(Context& context, const VerbsCall& call);
 // The part of CreateQp that makes a QP over an indirection table.
 int CreateSpreadingQp(Context& context, const VerbsCall& call, uint64_t user_handle);
+
+// devx.cc
+int RunGeneralCommand(Context& context, const VerbsCall& call);
 
 // pacing.cc
 int AllocRate(Context& context, const VerbsCall& call);
