@@ -9,12 +9,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/hardware/bench_ring.h"
+#include "benchmarks/hardware/phc.h"
 #include "fmt/format.h"
 
 namespace xtreme::hardware {
@@ -257,7 +258,28 @@ struct Ages {
   uint64_t outside = 0;  // Of what the host's clock allows.
   int64_t least_ns = INT64_MAX;
   int64_t error_ns = 0;  // The most that the clock said of itself.
+  int64_t newest_ns = 0;  // The last one that had a time; 0: none since it was cleared.
 };
+
+// The NIC's own clock, where the kernel shows one that may be read.
+std::optional<Phc> OpenPhc(const std::string& interface) {
+  const std::string name = PhcOf(interface);
+  return name.empty() ? std::nullopt : Phc::Open("/dev/" + name);
+}
+
+// What of the host's times the NIC's clock says.
+ordered_json PhcFigures(const std::string& interface, const std::vector<PhcSample>& samples,
+                        const PhcComparison& comparison) {
+  const std::string name = PhcOf(interface);
+  if (name.empty()) return "no PHC";
+  if (samples.empty()) return name + " cannot be read, or no packet had a time";
+  return {{"name", name},
+          {"packets", comparison.packets},
+          {"outside", comparison.outside},
+          {"worst_ns", comparison.worst_ns},
+          {"offset_ns", comparison.offset_ns},
+          {"drift_ppm", comparison.drift_ppm}};
+}
 
 // One packet, asked for at `asked_ns`; false: none was there yet.
 bool TakeAge(Ring* ring, int64_t asked_ns, Ages* ages) {
@@ -273,37 +295,47 @@ bool TakeAge(Ring* ring, int64_t asked_ns, Ages* ages) {
     ages->outside += completion.hw_time_ns < asked_ns - error_ns ||
                      completion.hw_time_ns > now_ns + error_ns;
     ages->least_ns = std::min(ages->least_ns, now_ns - completion.hw_time_ns);
+    ages->newest_ns = completion.hw_time_ns;
   }
   return seen;
 }
 
-// A packet's time lies between the question and the poll that saw it, on the host's clock and
-// within the error that the device's clock admits.
+// A packet's time lies between the question and the poll that saw it, on the host's clock and on
+// the NIC's, within the error that the device's clock admits.
 Outcome Timestamps(const Bench& bench) {
   BenchRing ring;
   if (auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring)) return Failed(*wrong);
   Outcome outcome;
   Ages ages;
+  const std::optional<Phc> phc = OpenPhc(bench.interface);
+  std::vector<PhcSample> samples;
   // The clocks are compared once a second, and are not in sync before that was done a few times.
   const uint32_t asks = std::min(bench.asks, 200u);
   const int64_t end_ns = ring.ring().now_ns() + 30'000'000'000;
   while (ages.timed < asks && ring.ring().now_ns() < end_ns) {
-    const int64_t asked_ns = ring.ring().now_ns();
+    PhcSample sample{.asked_phc_ns = phc ? phc->Now() : 0};
+    const int64_t asked_ns = sample.asked_host_ns = ring.ring().now_ns();
+    ages.newest_ns = 0;
     ring.Tell({.kind = Command::kBurst, .count = 1});
     while (!TakeAge(&ring.ring(), asked_ns, &ages) &&
            ring.ring().now_ns() < asked_ns + 1'000'000'000) {
     }
+    if (!phc || ages.newest_ns == 0) continue;
+    sample.packet_ns = ages.newest_ns;
+    sample.seen_host_ns = ring.ring().now_ns();
+    sample.seen_phc_ns = phc->Now();
+    samples.push_back(sample);
   }
-  const std::string ptp = fmt::format("/sys/class/net/{}/device/ptp", bench.interface);
-  std::error_code error;
+  const PhcComparison comparison = CompareWithPhc(samples, ages.error_ns);
   outcome.figures = {{"asked", asks},
                      {"timed", ages.timed},
                      {"outside", ages.outside},
                      {"least_age_ns", ages.timed == 0 ? 0 : ages.least_ns},
                      {"error_bound_ns", ages.error_ns},
-                     {"phc", std::filesystem::exists(ptp, error)}};
+                     {"phc", PhcFigures(bench.interface, samples, comparison)}};
   if (ages.timed == 0) return {Verdict::kNotTried, "no packet had a time", outcome.figures};
-  if (ages.outside != 0) outcome.verdict = Verdict::kFailed;
+  const bool wrong = ages.outside != 0 || comparison.outside != 0;
+  if (wrong) outcome.verdict = Verdict::kFailed;
   return outcome;
 }
 
@@ -318,7 +350,7 @@ constexpr Item kItems[] = {
     {"starvation", "more than the receive queue holds, and who counts the loss", &Starvation},
     {"cable_pull", "link down and up are told, and it goes on", &CablePull},
     {"rings", "32 rings in 32 threads", &ManyRings},
-    {"timestamps", "hardware times on the host's clock", &Timestamps},
+    {"timestamps", "hardware times on the host's clock and on the NIC's own", &Timestamps},
 };
 
 }  // namespace
