@@ -80,12 +80,22 @@ void PreparedSends::Build(PreparedSend& prepared) {
   const uint64_t now = core_->host.routes_version;
   if (prepared.built_for != now) prepared.owner->BuildPrepared(prepared);
   const bool one_look = prepared.constant && prepared.armed();
-  if (one_look && prepared.built_for == now) prepared.armed_for = now;
+  if (!one_look || prepared.built_for != now) return;
+  prepared.armed_for = now;
+  prepared.front = core_->device.queue->FrontFor(prepared.frame);
 }
 
 SendResult PreparedSends::FireOtherwise(PreparedSend& prepared, const SendOptions& options) {
   if (!prepared.armed()) {
     return prepared.owner->RefusePrepared(prepared, SendResult::kRefusedState);
+  }
+  // More is due with this post, or the queue takes all by a call.
+  const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
+  const bool current = plain && prepared.armed_for == core_->host.routes_version;
+  if (current &&
+      core_->device.queue->PostPrepared(prepared.frame, 0) == nic::TxStatus::kPosted) {
+    prepared.CountFired();
+    return SendResult::kSent;
   }
   Build(prepared);
   const SendResult result = prepared.owner->PostPrepared(prepared, options);

@@ -7,7 +7,8 @@
 // when it is discarded or its socket is closed.
 // Invariant: `armed_for` equals the ring's epoch only when it is armed and `frame` is constant and
 // right for the state of the world which that epoch names: then one comparison decides, and nothing
-// else is looked at. Protocols build and post behind PreparedOwner; this file knows none of them.
+// else is looked at but whether `front`, the queue's, has more to do than to post it. Protocols
+// build and post behind PreparedOwner; this file knows none of them.
 // Threads: the ring's owner. Others fire through their lane (ring_lane.h).
 
 #ifndef XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
@@ -22,6 +23,7 @@
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/prepared_owner.h"
 #include "xtreme/engine/send_flow.h"
+#include "xtreme/nic/doorbell.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::tcp {
@@ -39,10 +41,12 @@ struct PreparedSend {
 
   nic::TxPrepared frame;
   uint64_t armed_for = kNever;
-  uint64_t built_for = kNever;
+  // Of the queue if it takes `frame` directly, else one that is never ready.
+  nic::TxFront* front = nullptr;
   // The socket's counters.
   uint64_t* sent = nullptr;
   uint64_t* sent_bytes = nullptr;
+  uint64_t built_for = kNever;
   PreparedOwner* owner = nullptr;
   // Of a stream, for the next fire: whose header fields change from fire to fire, and a copy of the
   // payload that is kept until it is acknowledged.
@@ -54,6 +58,12 @@ struct PreparedSend {
   std::vector<uint8_t> payload;
 
   bool armed() const { return armed_for != kNever; }
+  // Of one with a built frame: it has left.
+  void CountFired() {
+    armed_for = kNever;
+    ++*sent;
+    *sent_bytes += frame.frame_bytes - frame.header_bytes;
+  }
   Payload whole() const { return {.data = payload.data(), .length = payload.size()}; }
 };
 
@@ -73,7 +83,7 @@ class PreparedSends {
   PreparedSend* Find(Handle handle) const;
   // Changes bytes of the payload. EBADF; EINVAL: beyond its end.
   Outcome Patch(Handle handle, size_t at, std::span<const uint8_t> bytes);
-  // The rest of a fire behind the short way below. kRefusedState: not armed.
+  // A fire whenever it is not the short way below. kRefusedState: not armed.
   SendResult FireOtherwise(PreparedSend& prepared, const SendOptions& options);
   // A fire that another thread asked for: what it cannot return is told as ERROR with the cookie,
   // and a TX_DONE that was wanted is ECANCELED.
@@ -103,15 +113,13 @@ template <typename Core>
                                               const SendOptions& options) {
   core.CheckOwner();
   const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
-  const bool ready = plain && prepared.armed_for == core.host.routes_version;
-  if (!ready ||
-      core.device.queue->PostPrepared(prepared.frame, 0) != nic::TxStatus::kPosted) [[unlikely]] {
+  const bool current = plain && prepared.armed_for == core.host.routes_version;
+  if (!current || !prepared.front->Ready()) [[unlikely]] {
     const SendOptions otherwise = options;  // Only here do they need an address.
     return core.prepared->FireOtherwise(prepared, otherwise);
   }
-  prepared.armed_for = PreparedSend::kNever;
-  ++*prepared.sent;
-  *prepared.sent_bytes += prepared.frame.frame_bytes - prepared.frame.header_bytes;
+  nic::PostReady(*prepared.front, prepared.frame);
+  prepared.CountFired();
   return SendResult::kSent;
 }
 

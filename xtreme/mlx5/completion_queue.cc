@@ -21,11 +21,11 @@ void PrepareCqes(const CompletionQueueMemory& memory) {
 void CompletionQueue::Arm() {
   const uint32_t word = (arm_sequence_ & kSequenceMask) << kSequenceShift | kAnyCompletion |
                         (consumer_ & kIndexMask);
-  StoreRecord(&memory_.record[1], word);
-  OrderRecordBeforeDoorbell();
+  nic::StoreRecord(&memory_.record[1], word);
+  nic::OrderRecordBeforeDoorbell();
   const uint64_t doorbell = uint64_t{word} << 32 | memory_.cqn;
-  RingDoorbell(memory_.uar + kArmOffset, base::HostToBigEndian(doorbell));
-  FlushBlueFlame();
+  nic::RingDoorbell(memory_.uar + kArmOffset, base::HostToBigEndian(doorbell));
+  nic::FlushBlueFlame();
 }
 
 }  // namespace xtreme::mlx5

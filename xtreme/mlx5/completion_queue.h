@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "xtreme/mlx5/cqe.h"
-#include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_memory.h"
+#include "xtreme/nic/doorbell.h"
 
 namespace xtreme::mlx5 {
 
@@ -66,7 +66,7 @@ class CompletionQueue {
 
   // Gives popped CQEs back to the device. Before the work queue's own record: only then can the
   // device not run out of CQEs for what it is allowed to do.
-  void Publish() { StoreRecord(&memory_.record[0], consumer_ & kIndexMask); }
+  void Publish() { nic::StoreRecord(&memory_.record[0], consumer_ & kIndexMask); }
 
   // Asks for one event at the next completion after those popped. Publish() first.
   void Arm();

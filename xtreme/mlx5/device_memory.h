@@ -16,8 +16,8 @@
 #include <optional>
 
 #include "xtreme/mlx5/copy.h"
-#include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_memory.h"
+#include "xtreme/nic/doorbell.h"
 
 namespace xtreme::mlx5 {
 
@@ -88,7 +88,7 @@ class DeviceMemoryRing {
   head_ += bytes;
   run_ -= bytes;
   CopyLines(memory_.bytes + address, payload, length);
-  FlushDeviceMemory();
+  nic::FlushDeviceMemory();
   return address;
 }
 

@@ -17,6 +17,7 @@ QueuePair::QueuePair(const QueuePairMemory& memory, const SendQueue::Options& se
       memory_(memory),
       objects_(std::move(objects)) {
   refill_below_ = receive_.refill_below();
+  front_ = send_.front();
   ShowReceiveQueue();
 }
 

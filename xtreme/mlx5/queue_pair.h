@@ -88,7 +88,10 @@ class QueuePair : public nic::QueuePair {
 
   const std::optional<nic::QueueError>& error() const override { return error_; }
   const nic::Capabilities& capabilities() const override { return capabilities_; }
-  const nic::QueueCounters& counters() const override { return counters_; }
+  const nic::QueueCounters& counters() const override {
+    send_.SettleCounters();
+    return counters_;
+  }
   uint32_t pool_key() const override { return pool_key_; }
 
   std::optional<nic::QueueAddresses> Addresses() const override;

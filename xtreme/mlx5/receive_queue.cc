@@ -10,8 +10,8 @@
 #include "stack/base/byte_order.h"
 #include "xtreme/completion/known_flows.h"
 #include "xtreme/mlx5/cqe.h"
-#include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_error.h"
+#include "xtreme/nic/doorbell.h"
 
 namespace xtreme::mlx5 {
 namespace {
@@ -165,8 +165,8 @@ uint32_t ReceiveQueue::Refill() {
   if (left != 0) [[unlikely]] ++counters_->rx_refill_short;
   if (left == wanted) [[unlikely]] return 0;
   completions_.Publish();
-  OrderWqeBeforeRecord();
-  StoreRecord(record_, producer_ & 0xffff);
+  nic::OrderWqeBeforeRecord();
+  nic::StoreRecord(record_, producer_ & 0xffff);
   return wanted - left;
 }
 

@@ -32,13 +32,13 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       qpn_(memory.qpn),
       blueflame_wqebbs_(memory.blueflame_bytes / kWqebbBytes),
       options_(options),
-      record_(memory.record),
-      half_bytes_(memory.blueflame_bytes),
       counters_(counters),
       completions_due_(completions_due),
-      next_wqe_(memory.wqebbs),
+      front_{.next_wqe = memory.wqebbs,
+             .record = memory.record,
+             .next_register = reinterpret_cast<uintptr_t>(memory.doorbell_register),
+             .half_bytes = memory.blueflame_bytes},
       signal_at_(options.signal_every - 1),
-      next_register_(reinterpret_cast<uintptr_t>(memory.doorbell_register)),
       device_memory_(memory.device_memory),
       frames_((mask_ + 1) / kMaxWqebbs),
       marks_(std::make_unique<Mark[]>(size_t{mask_} + 1)),
@@ -47,31 +47,31 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
 }
 
 // The queue is full, a signal is due, or a WQE of the longest kind might cross the ring's end:
-// whichever is first. In distances from posted_, as counts wrap. Where checksums are finished here,
-// every frame needs attention.
+// whichever is first. In distances from the frames posted, as counts wrap. Where checksums are
+// finished here, every frame needs attention.
 void SendQueue::UpdateAttention() {
   if (ahead_) {
-    attention_at_ = posted_;
+    front_.attention_at = front_.posted;
     return;
   }
-  const uint32_t used = posted_ - completed_;
+  const uint32_t used = front_.posted - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   // Nor up to it: who needs no attention leaves the next WQE's place where it would be beyond.
-  const uint32_t before_end = (mask_ - (producer_ & mask_)) / kMaxWqebbs;
+  const uint32_t before_end = (mask_ - (front_.producer & mask_)) / kMaxWqebbs;
   const uint32_t most = options_.checksums ? room : 0;
-  attention_at_ = posted_ + std::min({most, signal_at_ - posted_, before_end});
+  front_.attention_at = front_.posted + std::min({most, signal_at_ - front_.posted, before_end});
 }
 
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   constexpr uint32_t kSpecial = nic::kTxSignal | nic::kTxWarm;
   const uint32_t frame_bytes = frame.header_length + frame.payload_length;
-  const bool plain = posted_ != attention_at_ && (frame.flags & kSpecial) == 0;
+  const bool plain = front_.posted != front_.attention_at && (frame.flags & kSpecial) == 0;
   if (plain && frame_bytes <= kMaxInlineFrameBytes) [[likely]] return PostPlain(frame, frame_bytes);
   if (ahead_) {
     TakeAhead();
     return Post(frame);
   }
-  if (posted_ - completed_ >= frames_) return Refuse();
+  if (front_.posted - completed_ >= frames_) return Refuse();
   constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
   if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
   return PostAsked(frame);
@@ -79,16 +79,16 @@ nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
 
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPlain(const nic::TxFrame& frame,
                                                                  uint32_t bytes) {
-  uint8_t* const wqe = next_wqe_;
+  uint8_t* const wqe = front_.next_wqe;
   const uint32_t segments = SegmentsWithInline(bytes);
   const uint32_t wqebbs = WqebbsOfSegments(segments);
-  WriteControl(wqe, static_cast<uint16_t>(producer_), MLX5_OPCODE_SEND, qpn_, segments,
+  WriteControl(wqe, static_cast<uint16_t>(front_.producer), MLX5_OPCODE_SEND, qpn_, segments,
                Completion::kOnError);
   WriteEthernet(wqe, frame.flags, bytes);
   WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
-  next_wqe_ = wqe + wqebbs * kWqebbBytes;
-  producer_ += wqebbs;
-  ++posted_;
+  front_.next_wqe = wqe + wqebbs * kWqebbBytes;
+  front_.producer += wqebbs;
+  ++front_.posted;
   ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
   return Ring(wqe, wqebbs, frame.flags);
@@ -173,10 +173,10 @@ nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint
 nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                                     uint32_t payload_length, uint32_t flags) {
   if (!options_.checksums) [[unlikely]] return nic::TxStatus::kTooLong;
-  if (posted_ == attention_at_) [[unlikely]] {
+  if (front_.posted == front_.attention_at) [[unlikely]] {
     // Before there is need of the room that a completion gives back.
     if (ahead_) TakeAhead();
-    if (posted_ - completed_ >= frames_) return Refuse();
+    if (front_.posted - completed_ >= frames_) return Refuse();
   }
   std::optional<uint32_t> address = device_memory_.Write(payload, payload_length);
   if (!address.has_value()) [[unlikely]] {
@@ -202,28 +202,28 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
     TakeAhead();
     return PostPrepared(prepared, flags);
   }
-  if (posted_ == attention_at_ || (flags & ~uint32_t{nic::kTxMore}) != 0) {
+  if (front_.posted == front_.attention_at || (flags & ~uint32_t{nic::kTxMore}) != 0) {
     return PostSpecial(prepared, flags);
   }
-  uint8_t* const wqe = next_wqe_;
+  uint8_t* const wqe = front_.next_wqe;
   const uint32_t wqebbs = prepared.blocks;
   CopyBlocks(wqe, prepared.image.data(), wqebbs);
-  base::StoreBe16(wqe + 1, static_cast<uint16_t>(producer_));
-  next_wqe_ = wqe + wqebbs * kWqebbBytes;
-  producer_ += wqebbs;
-  ++posted_;
+  base::StoreBe16(wqe + 1, static_cast<uint16_t>(front_.producer));
+  front_.next_wqe = wqe + wqebbs * kWqebbBytes;
+  front_.producer += wqebbs;
+  ++front_.posted;
   ++counters_->tx_frames;
   counters_->tx_bytes += prepared.frame_bytes;
   return Ring(wqe, wqebbs, flags);
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (posted_ - completed_ >= frames_) return Refuse();
+  if (front_.posted - completed_ >= frames_) return Refuse();
   // Exactly its blocks are written: one that ends with the ring stands there at once.
-  const bool crosses = (producer_ & mask_) + prepared.blocks > mask_ + 1;
-  uint8_t* const wqe = crosses ? scratch_ : next_wqe_;
+  const bool crosses = (front_.producer & mask_) + prepared.blocks > mask_ + 1;
+  uint8_t* const wqe = crosses ? scratch_ : front_.next_wqe;
   CopyBlocks(wqe, prepared.image.data(), prepared.blocks);
-  base::StoreBe16(wqe + 1, static_cast<uint16_t>(producer_));
+  base::StoreBe16(wqe + 1, static_cast<uint16_t>(front_.producer));
   if ((flags & nic::kTxWarm) != 0) {
     SetOpcode(wqe, MLX5_OPCODE_NOP);
     ++counters_->tx_warm;
@@ -235,7 +235,7 @@ nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t f
 }
 
 nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
-  if (posted_ - completed_ >= frames_) return Refuse();
+  if (front_.posted - completed_ >= frames_) return Refuse();
   uint32_t bytes = 0;
   for (const nic::TxGather& piece : segments.payload) bytes += piece.length;
   const bool fits = bytes != 0 && bytes <= options_.max_segmented_bytes &&
@@ -245,31 +245,31 @@ nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
   if (!fits) return nic::TxStatus::kTooLong;
   uint8_t* const wqe = NextWqe();
   const uint32_t count = WriteSegments(wqe, segments);
-  WriteControl(wqe, static_cast<uint16_t>(producer_), MLX5_OPCODE_TSO, qpn_, count,
+  WriteControl(wqe, static_cast<uint16_t>(front_.producer), MLX5_OPCODE_TSO, qpn_, count,
                Completion::kOnError);
   ++counters_->tx_segmented;
   return Commit(wqe, WqebbsOfSegments(count), segments.header_length + bytes, segments.flags);
 }
 
 nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags) {
-  const uint32_t slot = producer_ & mask_;
-  ++posted_;
+  const uint32_t slot = front_.producer & mask_;
+  ++front_.posted;
   const bool asked = (flags & nic::kTxSignal) != 0;
-  if (posted_ - 1 == signal_at_ || asked) {
+  if (front_.posted - 1 == signal_at_ || asked) {
     SetCompletion(wqe, Completion::kAlways);
-    marks_[slot] = {posted_, device_memory_.mark()};
-    signal_at_ = posted_ + options_.signal_every - 1;
+    marks_[slot] = {front_.posted, device_memory_.mark()};
+    signal_at_ = front_.posted + options_.signal_every - 1;
     ++*completions_due_;
-    if (asked) asked_ = posted_;
+    if (asked) asked_ = front_.posted;
     ahead_ = !asked;
   }
   if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
-  producer_ += wqebbs;
-  next_wqe_ = wqebbs_ + size_t{producer_ & mask_} * kWqebbBytes;
+  front_.producer += wqebbs;
+  front_.next_wqe = wqebbs_ + size_t{front_.producer & mask_} * kWqebbBytes;
   ++counters_->tx_frames;
   counters_->tx_bytes += bytes;
   // Where it was due; an attention that comes too early costs less than one made anew each time.
-  if (posted_ - 1 == attention_at_) UpdateAttention();
+  if (front_.posted - 1 == front_.attention_at) UpdateAttention();
   return Ring(wqe, wqebbs, flags);
 }
 
@@ -296,7 +296,7 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
 
 const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                          const nic::TxPayload* end) {
-  for (; next != end && posted_ == attention_at_; ++next) {
+  for (; next != end && front_.posted == front_.attention_at; ++next) {
     if (next->length > flow.max_payload_bytes) break;
     const nic::TxPrepared& frame = FrameOf(flow, next->data, next->length);
     if (PostOtherwise(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
@@ -307,7 +307,8 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
 [[gnu::always_inline]] inline const nic::TxPayload* SendQueue::PostRun(
     const nic::TxTemplate& flow, const nic::TxPayload* next, const nic::TxPayload* end) {
   const auto asked = static_cast<size_t>(end - next);
-  const nic::TxPayload* const cut = next + std::min<size_t>(asked, attention_at_ - posted_);
+  const size_t plain = front_.attention_at - front_.posted;
+  const nic::TxPayload* const cut = next + std::min(asked, plain);
   // As many as have one length at a time.
   while (next != cut) {
     if (next->length != flow.payload_length) [[unlikely]] {
@@ -316,8 +317,8 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     }
     const FrameWriter writer(flow);
     const size_t wqe_bytes = size_t{writer.blocks} * kWqebbBytes;
-    uint8_t* wqe = next_wqe_;
-    uint32_t producer = producer_;
+    uint8_t* wqe = front_.next_wqe;
+    uint32_t producer = front_.producer;
     const nic::TxPayload* const first = next;
     do {
       writer.Write(wqe, producer, next->data);
@@ -326,10 +327,10 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
       ++next;
     } while (next != cut && next->length == writer.payload_length);
     const auto count = static_cast<uint32_t>(next - first);
-    next_wqe_ = wqe;
-    unrung_ = wqe - wqe_bytes;
-    producer_ = producer;
-    posted_ += count;
+    front_.next_wqe = wqe;
+    front_.unrung = wqe - wqe_bytes;
+    front_.producer = producer;
+    front_.posted += count;
     counters_->tx_frames += count;
     counters_->tx_bytes += uint64_t{count} * flow.frame.frame_bytes;
   }
@@ -340,7 +341,7 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
 void SendQueue::WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
                            uint32_t segments) {
   const uint32_t opcode = frame.flags & nic::kTxWarm ? MLX5_OPCODE_NOP : MLX5_OPCODE_SEND;
-  WriteControl(wqe, static_cast<uint16_t>(producer_), opcode, qpn_, segments,
+  WriteControl(wqe, static_cast<uint16_t>(front_.producer), opcode, qpn_, segments,
                Completion::kOnError);
   WriteEthernet(wqe, frame.flags, inline_bytes);
   counters_->tx_warm += opcode == MLX5_OPCODE_NOP;
@@ -355,12 +356,12 @@ void SendQueue::SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs) {
 }
 
 nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
-  OrderWqeBeforeRecord();
-  StoreRecord(record_, producer_ & 0xffff);
-  OrderRecordBeforeDoorbell();
-  RingDoorbell(TakeRegister(), DoorbellBytes(wqe));
-  FlushBlueFlame();
-  unrung_ = nullptr;
+  nic::OrderWqeBeforeRecord();
+  nic::StoreRecord(front_.record, front_.producer & 0xffff);
+  nic::OrderRecordBeforeDoorbell();
+  nic::RingDoorbell(nic::TakeRegister(front_), DoorbellBytes(wqe));
+  nic::FlushBlueFlame();
+  front_.unrung = nullptr;
   ++counters_->tx_doorbells;
   return nic::TxStatus::kPosted;
 }
@@ -413,7 +414,7 @@ bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
   const auto [frames, memory] = marks_[wqebb & mask_];
   // Blocks that hold no signalled frame still have the count of one that completed in an earlier
   // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
-  if (frames - completed_ - 1 >= posted_ - completed_) [[unlikely]] {
+  if (frames - completed_ - 1 >= front_.posted - completed_) [[unlikely]] {
     ++counters_->tx_malformed;
     return false;
   }
@@ -430,7 +431,7 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
                                        std::optional<nic::QueueError>* error) {
   const uint16_t failed = WqeCounter(cqe);
   bool found = false;
-  while (!found && completed_ != posted_) {
+  while (!found && completed_ != front_.posted) {
     found = static_cast<uint16_t>(oldest_wqebb_) == failed;
     oldest_wqebb_ += WqebbsOfSegments(SegmentsOf(WqeAt(oldest_wqebb_)));
     ++completed_;
@@ -438,7 +439,7 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
   frames_ = 0;
   ++counters_->tx_errors;
   NoteError(ParseError(cqe), /*receive=*/false, error);
-  *completions_due_ = posted_ - completed_;
+  *completions_due_ = front_.posted - completed_;
   return {completed_, 0};
 }
 

@@ -19,9 +19,9 @@
 
 #include "xtreme/mlx5/completion_queue.h"
 #include "xtreme/mlx5/device_memory.h"
-#include "xtreme/mlx5/doorbell.h"
 #include "xtreme/mlx5/queue_memory.h"
 #include "xtreme/mlx5/send_wqe.h"
+#include "xtreme/nic/doorbell.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::mlx5 {
@@ -57,13 +57,16 @@ class SendQueue {
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostSegments(const nic::TxSegments& segments);
   void Flush();
-  // Whether PostDirectly() would do what PostPrepared() does: two blocks for the register, behind
+  // Whether PostReady() would do what PostPrepared() does: two blocks for the register, behind
   // nothing that waits for a doorbell, and nothing is due. Then it calls nothing.
   bool MayPostDirectly(const nic::TxPrepared& prepared, uint32_t flags) const {
-    const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;
-    return prepared.direct && alone && posted_ != attention_at_;
+    const bool alone = (flags | reinterpret_cast<uintptr_t>(front_.unrung)) == 0;
+    return prepared.direct && alone && front_.posted != front_.attention_at;
   }
-  void PostDirectly(const nic::TxPrepared& prepared);
+  void PostDirectly(const nic::TxPrepared& prepared) { nic::PostReady(front_, prepared); }
+  nic::TxFront* front() { return &front_; }
+  // Brings the counters up to what was posted directly.
+  void SettleCounters() const;
 
   // Takes completions; see nic::QueuePair::PollSend. An error CQE ends the queue: its frames count
   // as completed, with no time, and `error` gets the cause if it is the first. One that names no
@@ -71,13 +74,13 @@ class SendQueue {
   uint32_t Poll(std::span<nic::TxCompletion> out, std::optional<nic::QueueError>* error);
 
   // Free-running counts of frames.
-  uint32_t posted_frames() const { return posted_; }
+  uint32_t posted_frames() const { return front_.posted; }
   uint32_t completed_frames() const { return completed_; }
   CompletionQueue& completions() { return completions_; }
   const CompletionQueue& completions() const { return completions_; }
   // Blocks posted so far, free-running; the half of the register that is due.
-  uint32_t producer() const { return producer_; }
-  uint8_t* next_register() const { return reinterpret_cast<uint8_t*>(next_register_); }
+  uint32_t producer() const { return front_.producer; }
+  uint8_t* next_register() const { return reinterpret_cast<uint8_t*>(front_.next_register); }
 
  private:
   // PostCopied() of another length than the flow's last.
@@ -112,9 +115,9 @@ class SendQueue {
 
   // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
   // and rings for it.
-  uint8_t* NextWqe() { return AtRingEnd() ? scratch_ : next_wqe_; }
+  uint8_t* NextWqe() { return AtRingEnd() ? scratch_ : front_.next_wqe; }
   nic::TxStatus Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
-  bool AtRingEnd() const { return (producer_ & mask_) + kMaxWqebbs > mask_ + 1; }
+  bool AtRingEnd() const { return (front_.producer & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
   void UpdateAttention();
 
@@ -122,7 +125,6 @@ class SendQueue {
   nic::TxStatus Ring(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags);
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
-  uint8_t* TakeRegister();
 
   // What stands up to a signalled block.
   struct Mark {
@@ -141,20 +143,13 @@ class SendQueue {
   const uint32_t qpn_;
   const uint32_t blueflame_wqebbs_;  // The longest WQE for BlueFlame; 0: none.
   const Options options_;
-  uint32_t* const record_;
-  const uintptr_t half_bytes_;  // Between the two halves of the register.
   nic::QueueCounters* const counters_;
   uint32_t* const completions_due_;
 
   // Producer side.
-  uint8_t* next_wqe_;
-  const uint8_t* unrung_ = nullptr;  // The last WQE that waits for Flush.
-  uint32_t producer_ = 0;            // WQEBBs, free-running.
-  uint32_t attention_at_ = 0;        // The count of posted frames at which PostSpecial() is due.
-  uint32_t posted_ = 0;
-  uint32_t signal_at_;               // The count at which the next frame is signalled.
-  bool ahead_ = false;               // The next post begins with TakeAhead().
-  uintptr_t next_register_;          // For doorbells: one half of it or the other.
+  mutable nic::TxFront front_;  // Mutable: what is counted there goes to the counters.
+  uint32_t signal_at_;          // The count at which the next frame is signalled.
+  bool ahead_ = false;          // The next post begins with TakeAhead().
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
   DeviceMemoryRing device_memory_;
 
@@ -186,63 +181,38 @@ class SendQueue {
   return nic::TxStatus::kPosted;
 }
 
-// Two blocks are a frame of up to 98 bytes: between loading them and BlueFlame they stay in
-// registers.
-[[gnu::always_inline]] inline void SendQueue::PostDirectly(const nic::TxPrepared& prepared) {
-  const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
-  const HalfLine first = image[0] | IndexBits(producer_);
-  const HalfLine second = image[1];
-  const HalfLine third = image[2];
-  const HalfLine fourth = image[3];
-  auto* const wqe = reinterpret_cast<HalfLine*>(next_wqe_);
-  wqe[0] = first;
-  wqe[1] = second;
-  wqe[2] = third;
-  wqe[3] = fourth;
-  next_wqe_ += 2 * kWqebbBytes;
-  producer_ += 2;
-  ++posted_;
-  OrderWqeBeforeRecord();
-  StoreRecord(record_, producer_ & 0xffff);
-  OrderRecordBeforeDoorbell();
-  WriteBlueFlame(TakeRegister(), first, second, third, fourth);
-  FlushBlueFlame();
-  ++counters_->tx_frames;
-  ++counters_->tx_blueflame;
-  counters_->tx_bytes += prepared.frame_bytes;
-}
-
 // BlueFlame carries one WQE: the only one that the device does not know of.
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::Ring(const uint8_t* wqe, uint32_t wqebbs,
                                                             uint32_t flags) {
   if ((flags & nic::kTxMore) != 0) {
-    unrung_ = wqe;
+    front_.unrung = wqe;
     return nic::TxStatus::kPosted;
   }
-  if (unrung_ != nullptr || wqebbs > blueflame_wqebbs_) return RingByDoorbell(wqe);
+  if (front_.unrung != nullptr || wqebbs > blueflame_wqebbs_) return RingByDoorbell(wqe);
   return RingByBlueFlame(wqe, wqebbs);
 }
 
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe,
                                                                        uint32_t wqebbs) {
-  OrderWqeBeforeRecord();
-  StoreRecord(record_, producer_ & 0xffff);
-  OrderRecordBeforeDoorbell();
-  WriteBlueFlame(TakeRegister(), wqe, wqebbs);
-  FlushBlueFlame();
+  nic::OrderWqeBeforeRecord();
+  nic::StoreRecord(front_.record, front_.producer & 0xffff);
+  nic::OrderRecordBeforeDoorbell();
+  nic::WriteBlueFlame(nic::TakeRegister(front_), wqe, wqebbs);
+  nic::FlushBlueFlame();
   ++counters_->tx_blueflame;
   return nic::TxStatus::kPosted;
 }
 
-// The other half than last time: the device may still take what was written there.
-inline uint8_t* SendQueue::TakeRegister() {
-  const uintptr_t taken = next_register_;
-  next_register_ = taken ^ half_bytes_;
-  return reinterpret_cast<uint8_t*>(taken);
+inline void SendQueue::SettleCounters() const {
+  if (front_.direct_frames == 0) return;
+  counters_->tx_frames += front_.direct_frames;
+  counters_->tx_blueflame += front_.direct_frames;
+  counters_->tx_bytes += front_.direct_bytes;
+  front_.direct_frames = front_.direct_bytes = 0;
 }
 
 inline void SendQueue::Flush() {
-  if (unrung_ != nullptr) RingByDoorbell(unrung_);
+  if (front_.unrung != nullptr) RingByDoorbell(front_.unrung);
 }
 
 }  // namespace xtreme::mlx5

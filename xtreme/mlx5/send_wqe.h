@@ -211,15 +211,6 @@ struct FrameWriter {
   uint32_t blocks;
 };
 
-// What OR-ed into the first 32 bytes of a WQE, as they lie, gives it its index; they have 0 there.
-// The index is that of bytes 1 and 2, big endian: reversed, it stands in the upper two of four.
-inline Bytes32 IndexBits(uint32_t wqebb_index) {
-  typedef uint32_t Words __attribute__((vector_size(32), may_alias));
-  const uint32_t index = static_cast<uint16_t>(wqebb_index);
-  const Words words = {base::HostToBigEndian(index) >> 8};
-  return reinterpret_cast<Bytes32>(words);
-}
-
 // --- TCP segments --------------------------------------------------------------------------------
 
 inline constexpr uint32_t kMaxTcpHeaderBytes = 98;  // Ethernet, VLAN tag, IPv4, TCP with options.

@@ -117,6 +117,25 @@ struct alignas(64) TxPrepared {
   uint8_t* payload() { return image.data() + frame_at + header_bytes; }
 };
 
+// The words of a send queue that change with each post: who posts frames that were built ahead
+// does so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
+struct TxFront {
+  uint8_t* next_wqe = nullptr;      // Where the next WQE is written.
+  uint32_t* record = nullptr;       // Of the producer index, big endian.
+  uintptr_t next_register = 0;      // For doorbells: one half of it or the other.
+  uintptr_t half_bytes = 0;         // Between the two.
+  const uint8_t* unrung = nullptr;  // The last WQE that waits for Flush().
+  uint32_t producer = 0;            // Blocks, free-running.
+  uint32_t posted = 0;              // Frames, free-running.
+  uint32_t attention_at = 0;        // The count of frames at which more than a post is due.
+  // Posted by PostReady() and not yet in the queue's counters.
+  uint64_t direct_frames = 0;
+  uint64_t direct_bytes = 0;
+
+  // Whether nothing but the post itself is due.
+  bool Ready() const { return posted != attention_at && unrung == nullptr; }
+};
+
 // The header of a flow in the device's own form: a send writes its payload behind it, and the
 // lengths where they have changed. The driver's, but for max_payload_bytes.
 struct TxTemplate {
@@ -336,6 +355,10 @@ class QueuePair {
   // Posts it. Of `flags` kTxMore, kTxSignal and kTxWarm count.
   virtual TxStatus PostPrepared(const TxPrepared& prepared, uint32_t flags) = 0;
 
+  // For PostReady() of frames that PrepareFrame() made `direct`, as long as the queue lives; never
+  // ready where every post takes a call.
+  TxFront* FrontFor(const TxPrepared& prepared) { return prepared.direct ? front_ : NoFront(); }
+
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
   // above the port's MTU, or too many pieces.
   virtual TxStatus PostSegments(const TxSegments& segments) = 0;
@@ -382,6 +405,13 @@ class QueuePair {
   uint32_t refill_below_ = 1;
   // Signalled frames posted and not completed. Written by Post and PollSend.
   uint32_t send_completions_due_ = 0;
+  TxFront* front_ = NoFront();
+
+  // One that is never ready, for all: nobody writes it.
+  static TxFront* NoFront() {
+    static TxFront none;
+    return &none;
+  }
 };
 
 }  // namespace xtreme::nic
