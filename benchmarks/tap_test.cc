@@ -63,6 +63,13 @@ class Rig {
     for (uint32_t i = 0; i < count; ++i) packet::BufferPool::ReleaseByOwner(frames[i].buffer);
     queue_->Refill();
   }
+  // The device sends what was posted, and the ring polls for it.
+  void Complete() {
+    device_.CompleteSends();
+    std::array<nic::TxCompletion, kPackets> done;
+    while (queue_->PollSend(done) != 0) {
+    }
+  }
   void Send() {
     for (uint32_t i = 0; i < kPackets; ++i) {
       queue_->PostCopied(flow_, payload_.data(), kPayloadBytes, 0);
@@ -149,6 +156,21 @@ TEST_F(TapTest, WhatIsSentIsKeptAsTheDeviceGetsIt) {
   ASSERT_EQ(bytes.size(), kUdpHeadersBytes + kPayloadBytes);
   EXPECT_EQ(bytes[16] << 8 | bytes[17], static_cast<int>(bytes.size()) - 14) << "IP's length";
   EXPECT_EQ(bytes[38] << 8 | bytes[39], static_cast<int>(kPayloadBytes) + 8) << "UDP's length";
+}
+
+TEST_F(TapTest, TheDevicesTimeOfACompletionFollowsTheFrameThatItNames) {
+  // One in 32 is signalled.
+  for (int i = 0; i < 4; ++i) tapped_->Send();
+  tapped_->Complete();
+  const auto reader = stats::FrameReader::Open(tap_->path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  auto frames = (*reader)->Take(1'000);
+  ASSERT_EQ(frames->size(), 4 * kPackets + 2);
+  stats::ApplySendTimes(&*frames, frames->size());
+  ASSERT_EQ(frames->size(), 4 * kPackets);
+  for (const stats::TappedFrame& frame : *frames) {
+    EXPECT_EQ(frame.order, frame.number + 1) << "in the order of the send queue";
+  }
 }
 
 }  // namespace

@@ -136,6 +136,16 @@ TEST_F(PcapngTest, SaysWhoseFramesAndWhichTimes) {
   EXPECT_THAT(Bytes(), HasSubstr("xtreme_dump"));
 }
 
+TEST_F(PcapngTest, ASentFrameWithTheDevicesTimeSaysSo) {
+  const std::string comment = "sent then by the device";
+  TappedFrame frame = UdpFrame(FrameKind::kSent);
+  Open()->Add(0, frame, 0);
+  EXPECT_EQ(Bytes().find(comment), std::string::npos) << "the time of posting";
+  frame.timed_by_device = true;
+  Open()->Add(0, frame, 0);
+  EXPECT_THAT(Bytes(), HasSubstr(comment));
+}
+
 TEST_F(PcapngTest, ANoteIsTheCommentOfTheNextFrameAndOfNoOther) {
   {
     const auto output = Open();

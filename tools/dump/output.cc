@@ -25,7 +25,8 @@ class TextOutput final : public Output {
   }
   void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) override {
     const char* way = frame.kind == FrameKind::kSent ? "out" : "in";
-    Line(time_ns, fmt::format("{} {} {}", names_[ring], way, Describe(frame)));
+    const char* by = frame.timed_by_device ? ", sent then by the device" : "";
+    Line(time_ns, fmt::format("{} {} {}{}", names_[ring], way, Describe(frame), by));
   }
   void Note(std::string_view text) override { fmt::print("-- {}\n", text); }
   bool Flush() override { return std::fflush(stdout) == 0; }
@@ -53,13 +54,14 @@ class PcapngOutput final : public Output {
   uint32_t AddRing(const stats::FrameReader& ring) override {
     return file_->AddInterface(
         ring.interface(),
-        fmt::format("{} {} ring {}; received frames have the device's time, sent ones that of "
-                    "posting",
+        fmt::format("{} {} ring {}; received frames have the device's time, sent ones too where "
+                    "a comment says so, else that of posting",
                     ring.program(), ring.pid(), ring.ring()));
   }
   void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) override {
     const auto direction = frame.kind == FrameKind::kSent ? CaptureFile::Direction::kOut
                                                           : CaptureFile::Direction::kIn;
+    if (frame.timed_by_device) Note("sent then by the device");
     Write(ring, direction, frame.bytes, frame.frame_bytes, time_ns);
   }
   void Note(std::string_view text) override {

@@ -5,9 +5,11 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <thread>
@@ -64,6 +66,8 @@ struct Source {
   uint32_t number = 0;      // In the output.
   uint64_t missed = 0;      // As noted.
   bool ended = false;
+  // For a turn: the device's times of those that were sent may follow.
+  std::vector<TappedFrame> held;
 };
 
 class Dump {
@@ -107,18 +111,28 @@ class Dump {
     return interrupted != 0 || (command_.count != 0 && written_ >= command_.count);
   }
 
+  // Shows what came a turn before, with the times that came since.
   size_t Take(Source* source) {
-    const auto frames = source->reader->Take(kFramesATurn);
-    if (!frames.ok()) {
-      source->ended = true;
-      return 0;
+    auto frames = source->reader->Take(kFramesATurn);
+    if (!frames.ok()) source->ended = true;
+    const size_t taken = frames.ok() ? frames->size() : 0;
+    std::vector<TappedFrame>& held = source->held;
+    const size_t before = held.size();
+    if (taken != 0) {
+      std::move(frames->begin(), frames->end(), std::back_inserter(held));
     }
+    const size_t shown = stats::ApplySendTimes(&held, before);
+    for (size_t i = 0; i < shown; ++i) Show(source->number, held[i]);
+    held.erase(held.begin(), held.begin() + static_cast<ptrdiff_t>(shown));
+    NoteMissed(source);
+    return taken + shown;
+  }
+
+  void NoteMissed(Source* source) {
     const uint64_t missed = source->reader->missed();
     if (const uint64_t more = missed - std::exchange(source->missed, missed); more != 0) {
       output_->Note(fmt::format("{} frames were overwritten before they were read", more));
     }
-    for (const TappedFrame& frame : *frames) Show(source->number, frame);
-    return frames->size();
   }
 
   void Show(uint32_t ring, const TappedFrame& frame) {

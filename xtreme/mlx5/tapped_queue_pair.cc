@@ -37,7 +37,7 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   const nic::TxStatus status = QueuePair::Post(frame);
   if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
   tap_->WriteParts(FrameKind::kSent, frame.header, frame.header_length, frame.payload,
-                   frame.payload_length, FrameTap::Now());
+                   frame.payload_length, FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
 }
@@ -46,7 +46,7 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
 [[gnu::always_inline]] inline void TappedQueuePair::TapFrameOf(const nic::TxTemplate& flow) {
   FrameTap& tap = *tap_;
   tap.Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
-            FrameTap::Now());
+            FrameTap::Now(), send().posted_frames());
   tap.Publish(1);
 }
 
@@ -90,7 +90,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
   tap_->Write(FrameKind::kSent, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
-              FrameTap::Now());
+              FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
 }
@@ -100,9 +100,22 @@ nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
   if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
   tap_->WriteParts(FrameKind::kSent, segments.header, segments.header_length, first.data,
-                   first.length, FrameTap::Now());
+                   first.length, FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
+}
+
+// A completion is of the frame that was signalled, with its time, and of those before it.
+uint32_t TappedQueuePair::PollSend(std::span<nic::TxCompletion> out) {
+  const uint32_t taken = QueuePair::PollSend(out);
+  uint32_t timed = 0;
+  for (const nic::TxCompletion& done : out.first(taken)) {
+    if (done.hw_clock == 0) continue;
+    tap_->WriteSendTime(done.frames, done.hw_clock);
+    ++timed;
+  }
+  tap_->Publish(timed);
+  return taken;
 }
 
 }  // namespace xtreme::mlx5

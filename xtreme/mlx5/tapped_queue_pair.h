@@ -3,7 +3,8 @@
 // TappedQueuePair: a queue pair that copies every frame it takes and posts to a frame tap.
 //
 // Invariant: what is not posted is not copied; warm sends, which reach no wire, are not either. A
-// frame that stands whole in its WQE is copied as the device gets it.
+// frame that stands whole in its WQE is copied as the device gets it, with the time of posting; the
+// device's follows, of those whose completion is polled.
 // Thread: the ring's owner.
 
 #ifndef XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_
@@ -44,6 +45,7 @@ class TappedQueuePair final : public QueuePair {
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
+  uint32_t PollSend(std::span<nic::TxCompletion> out) override;
 
  private:
   // PostCopied() that is more than to copy and to ring.

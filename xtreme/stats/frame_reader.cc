@@ -12,6 +12,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <map>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -40,7 +41,7 @@ bool ReadAt(int fd, uint64_t place, void* to, size_t bytes) {
   return pread(fd, to, bytes, static_cast<off_t>(place)) == static_cast<ssize_t>(bytes);
 }
 
-bool IsKind(FrameKind kind) { return kind >= FrameKind::kReceived && kind <= FrameKind::kNote; }
+bool IsKind(FrameKind kind) { return kind >= FrameKind::kReceived && kind <= FrameKind::kSendTime; }
 
 bool IsScale(const TickScale& scale) { return scale.unused_bits < 64; }
 
@@ -72,14 +73,38 @@ std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number
   if (slot.size() < sizeof head + header.snap_bytes) return std::nullopt;
   memcpy(&head, slot.data(), sizeof head);
   if (!IsKind(head.kind)) return std::nullopt;
-  TappedFrame frame{.kind = head.kind, .number = number, .frame_bytes = head.frame_bytes};
-  const TickScale& clock = head.kind == FrameKind::kReceived ? header.device : header.host;
+  TappedFrame frame{.kind = head.kind,
+                    .number = number,
+                    .order = head.order,
+                    .frame_bytes = head.frame_bytes};
+  const bool by_device =
+      head.kind == FrameKind::kReceived || head.kind == FrameKind::kSendTime;
+  const TickScale& clock = by_device ? header.device : header.host;
   if (clock.ns_per_tick_q32 > 0 && head.kind != FrameKind::kReceivedUntimed) {
     frame.time_ns = clock.ToNanoseconds(head.ticks);
   }
   const auto bytes = slot.subspan(sizeof head, std::min(head.frame_bytes, header.snap_bytes));
   frame.bytes.assign(bytes.begin(), bytes.end());
   return frame;
+}
+
+size_t ApplySendTimes(std::vector<TappedFrame>* frames, size_t first) {
+  std::map<uint16_t, TappedFrame*> sent;  // The last of each order, up to where we are.
+  for (TappedFrame& frame : *frames) {
+    if (frame.kind == FrameKind::kSent) sent[frame.order] = &frame;
+    if (frame.kind != FrameKind::kSendTime || !frame.time_ns) continue;
+    const auto found = sent.find(frame.order);
+    if (found == sent.end()) continue;
+    found->second->time_ns = frame.time_ns;
+    found->second->timed_by_device = true;
+  }
+  const auto is_time = [](const TappedFrame& frame) {
+    return frame.kind == FrameKind::kSendTime;
+  };
+  const auto end = frames->begin() + static_cast<ptrdiff_t>(std::min(first, frames->size()));
+  const auto times = static_cast<size_t>(std::count_if(frames->begin(), end, is_time));
+  std::erase_if(*frames, is_time);
+  return std::min(first, frames->size() + times) - times;
 }
 
 absl::StatusOr<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& path) {

@@ -28,6 +28,8 @@ inline constexpr std::string_view kFramesPrefix = "xtreme-frames.";
 struct TappedFrame {
   FrameKind kind = FrameKind::kNote;
   uint64_t number = 0;             // Of the tap, from 0.
+  uint16_t order = 0;              // Of a sent frame, and of a send time: whose it is.
+  bool timed_by_device = false;    // Else a sent frame's time is that of posting.
   std::optional<int64_t> time_ns;  // Nothing: neither clock tells.
   uint32_t frame_bytes = 0;        // On the wire.
   std::vector<uint8_t> bytes;      // Up to snap_bytes of them; of a note its text.
@@ -39,6 +41,10 @@ struct TappedFrame {
 
 // Whether `header` describes a file of `bytes` bytes. InvalidArgument: what of it is wrong.
 absl::Status CheckFramesHeader(const FramesHeader& header, uint64_t bytes);
+// Gives sent frames among `frames`, as they came from one tap, the times of the device that came
+// after them, and takes those out; also what is about none of them. How many of the first `first`
+// are left.
+size_t ApplySendTimes(std::vector<TappedFrame>* frames, size_t first);
 // The frame in a slot of `header`; nothing for one that is malformed.
 std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number,
                                      std::span<const uint8_t> slot);

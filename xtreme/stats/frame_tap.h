@@ -43,17 +43,23 @@ class FrameTap {
   FrameTap(const FrameTap&) = delete;
   FrameTap& operator=(const FrameTap&) = delete;
 
-  // Copies one frame. kLeastSnapBytes are readable at `frame`, however short it is.
+  // Copies one frame. kLeastSnapBytes are readable at `frame`, however short it is. `order`: of a
+  // sent one, by which WriteSendTime() names it.
   [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                    uint64_t ticks) {
+                                    uint64_t ticks, uint32_t order = 0) {
     uint8_t* const slot = TakeSlot();
-    WriteHead(slot, kind, length, ticks);
+    WriteHead(slot, kind, length, ticks, order);
     CopyFirst(slot + sizeof(FrameSlot), frame);
     if (snap_bytes_ != kLeastSnapBytes) [[unlikely]] CopyRest(slot, frame, length);
   }
   // The same in two parts, as long as they are; a few more instructions.
   void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
-                  const uint8_t* payload, uint32_t payload_length, uint64_t ticks);
+                  const uint8_t* payload, uint32_t payload_length, uint64_t ticks,
+                  uint32_t order = 0);
+  // The device's time of the last frame that was written with this `order`.
+  void WriteSendTime(uint32_t order, uint64_t ticks) {
+    WriteHead(TakeSlot(), FrameKind::kSendTime, 0, ticks, order);
+  }
   // Shows readers the last `frames` that were written, all there are that they do not know of. One
   // instruction, so that none of it is seen half; stores stay in order (Intel SDM volume 3, 9.2.2).
   [[gnu::always_inline]] void Publish(uint32_t frames) {
@@ -80,11 +86,13 @@ class FrameTap {
     next_slot_ = next == end_ ? slots_ : next;
     return slot;
   }
-  static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length, uint64_t ticks) {
+  static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length, uint64_t ticks,
+                        uint32_t order) {
     auto* const head = reinterpret_cast<FrameSlot*>(slot);
     head->ticks = ticks;
     head->frame_bytes = length;
     head->kind = kind;
+    head->order = static_cast<uint16_t>(order);
   }
   static void CopyFirst(uint8_t* to, const uint8_t* from) {
     static_assert(kLeastSnapBytes == 3 * sizeof(Bytes32));

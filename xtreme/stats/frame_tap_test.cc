@@ -148,6 +148,32 @@ TEST_F(FrameTapTest, ANoteStandsBetweenTheFramesWhereItWasMade) {
   EXPECT_EQ(frames[1].text(), "3 dropped");
 }
 
+TEST_F(FrameTapTest, ASentFrameGetsTheTimeOfTheDeviceThatCameAfterIt) {
+  const auto tap = Open();
+  tap->SetClocks({.base_ticks = 0, .base_ns = 1'000, .ns_per_tick_q32 = int64_t{1} << 32},
+                 {.base_ticks = 0, .base_ns = 0, .ns_per_tick_q32 = int64_t{1} << 32});
+  const Bytes frame = MakeFrame(1, 64);
+  for (const uint32_t order : {0x1'0001u, 0x1'0002u, 0x1'0003u}) {
+    tap->Write(FrameKind::kSent, frame.data(), 64, order & 0xF, order);
+  }
+  tap->WriteSendTime(0x1'0002, 50);
+  tap->WriteSendTime(0x1'0009, 60);  // Of none that is here.
+  tap->Write(FrameKind::kSent, frame.data(), 64, 9, 0x2'0003);  // A lap later.
+  tap->WriteSendTime(0x2'0003, 70);
+  tap->Publish(7);
+  auto frames = TakeAll(Read(tap->path()).get());
+  ASSERT_EQ(frames.size(), 7u);
+  EXPECT_EQ(ApplySendTimes(&frames, 6), 4u) << "of the first six two are times";
+  ASSERT_EQ(frames.size(), 4u);
+  EXPECT_EQ(frames[0].time_ns, 1) << "when it was posted";
+  EXPECT_FALSE(frames[0].timed_by_device);
+  EXPECT_EQ(frames[1].time_ns, 1'050);
+  EXPECT_TRUE(frames[1].timed_by_device);
+  EXPECT_EQ(frames[2].time_ns, 3) << "another frame of that number was meant";
+  EXPECT_EQ(frames[3].time_ns, 1'070);
+  EXPECT_EQ(ApplySendTimes(&frames, 9), 4u);
+}
+
 TEST_F(FrameTapTest, WhatIsNotPublishedIsNotRead) {
   const auto tap = Open();
   Write(tap.get(), 1);
@@ -245,7 +271,7 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
   };
   const Row rows[] = {
       {0, 0, "read frames: this is not a frame tap"},
-      {offsetof(FramesHeader, version), 2, "read frames: layout 2, 1 is known"},
+      {offsetof(FramesHeader, version), 3, "read frames: layout 3, 2 is known"},
       {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 112 bytes for 96"},
       {offsetof(FramesHeader, snap_bytes), 97, "read frames: 1024 slots of 112 bytes for 97"},
       {offsetof(FramesHeader, slots), 2'048,
