@@ -55,6 +55,7 @@ class Connection : public Pcb, private base::Timer {
   bool attached_ = false;
   bool closed_ = false;    // it tells only what was done, and its end
   bool detached_ = false;  // the user let it go: it tells nothing more
+  bool departed_ = false;  // another stack's goes on: it tells what it knows, and that
 };
 
 }  // namespace xtreme::tcp

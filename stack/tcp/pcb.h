@@ -7,7 +7,7 @@
 // delivered once and in order; TERMINATED is the last event, comes once, and nothing is emitted
 // after it. The window that is offered is what the application does not owe credit for.
 // Files: pcb.cc (calls of the user) and its short way fire.h, arrival.cc and its short way
-// expected.h, acknowledgement.cc, output.cc, timers.cc.
+// expected.h, acknowledgement.cc, output.cc, timers.cc; departure.cc (to another stack).
 // Units: bytes, nanoseconds. One thread.
 #ifndef XTREME_STACK_TCP_PCB_H_
 #define XTREME_STACK_TCP_PCB_H_
@@ -37,6 +37,8 @@
 #include "stack/wire/tcp_options.h"
 
 namespace xtreme::tcp {
+
+class Departure;
 
 // RFC 9293 section 3.3.2. LISTEN is not one of them: a listener is no connection.
 enum class State : uint8_t {
@@ -180,6 +182,21 @@ class Pcb {
   // Ends it with `error` and tells the peer nothing: there is no way to it.
   void Fail(int error) { Terminate(error); }
 
+  // --- Moving to another context (departure.cc) ---
+
+  // Whether it can: established, at least one way is open, and all its payload stands in buffers.
+  bool MayDepart() const;
+  // Becomes what `from` is, in state kClosed. Payload is copied to the context's buffers; a context
+  // that has none holds what `from` does. What `from` held after holes is taken, and dropped where
+  // there is no room for it: the peer still has it. False, and nothing is taken: the context has
+  // too few segments or buffers, or these are too short.
+  bool TakeOver(Pcb& from);
+  // Another goes on: ends it as far as this context goes, with kTerminated, and tells the peer
+  // nothing.
+  void Leave();
+  // It is another's continuation, in its place from now on.
+  void Resume(base::Nanoseconds now);
+
   // --- What comes in ---
 
   // A segment of this connection. Takes the reference of `payload`, whose chain has
@@ -240,8 +257,12 @@ class Pcb {
   uint32_t smss() const { return smss_; }
   // Bytes delivered and not credited.
   uint32_t owed_credit() const { return owed_credit_; }
+  // Those that hold what came after a hole.
+  uint32_t held_buffers() const { return reassembler_.held_buffers(); }
 
  private:
+  friend class Departure;
+
   enum Flag : uint32_t {
     kScaling = 1 << 0,
     kTimestamps = 1 << 1,
@@ -297,6 +318,12 @@ class Pcb {
   SendResult SendQueued(const SendOptions& options, base::Nanoseconds now);
   void Terminate(int status);
   void Reset(Seq sequence, int status, base::Nanoseconds now);
+
+  // departure.cc
+  bool TakeQueue(const Pcb& from);
+  void TakeHeld(Pcb& from);
+  void TakeState(const Pcb& from);
+  bool HasBuffersFor(const Pcb& from) const;
 
   // path_error.cc
   PathVerdict OnPathMtu(uint32_t mtu, base::Nanoseconds now);

@@ -327,6 +327,11 @@ std::optional<Run> Reassembler::Take(Seq next) {
   return run;
 }
 
+std::optional<Run> Reassembler::TakeFirst() {
+  if (empty()) return std::nullopt;
+  return Take(state_->first->run.sequence);
+}
+
 // No acknowledgement names ranges that it covers itself.
 void Reassembler::ForgetBefore(Seq next) {
   State& state = *state_;

@@ -155,6 +155,9 @@ class Reassembler {
   // is its end, and there may be another one.
   std::optional<Run> Take(Seq next);
 
+  // The first of all that is held, wherever it begins: the caller's from now on.
+  std::optional<Run> TakeFirst();
+
   // The blocks for an acknowledgement: `duplicate`, if there is one (RFC 2883 section 4), then the
   // range that the last arrival lies in, then those that grew before it. Returns how many; at most
   // as many as `to` has room for.

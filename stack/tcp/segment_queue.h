@@ -272,6 +272,44 @@ class SegmentQueue {
     end_ = una_;
   }
 
+  // --- Moving to another queue ---
+
+  // Becomes what `from` is, in a queue where nothing was queued yet; but no posted WQE refers to
+  // the copies. Calls `keep(Segment&)` for each, which makes its payload and buffer this queue's;
+  // false, and nothing is queued: `keep` said so, or the pool has too few segments.
+  template <typename Keep>
+  bool CopyFrom(const SegmentQueue& from, Keep&& keep) {
+    for (const Segment* segment = from.first_; segment != nullptr; segment = segment->next) {
+      Segment* const copy = pool_->Acquire();
+      if (copy == nullptr) return DropCopies();
+      *copy = *segment;
+      copy->posted = 0;
+      if (!keep(*copy)) {
+        pool_->Release(copy);
+        return DropCopies();
+      }
+      copy->next = nullptr;
+      copy->previous = last_;
+      (last_ != nullptr ? last_->next : first_) = copy;
+      last_ = copy;
+      if (segment == from.first_unsent_) first_unsent_ = copy;
+      if (segment == from.highest_sacked_) highest_sacked_ = copy;
+      if (segment == from.first_lost_) first_lost_ = copy;
+    }
+    flight_ = from.flight_;
+    una_ = from.una_;
+    end_ = from.end_;
+    return true;
+  }
+
+  // Another queue goes on with what is queued: no TX_DONE of it is due here.
+  void Leave() {
+    for (Segment* segment = first_; segment != nullptr; segment = segment->next) {
+      segment->flags &= static_cast<uint16_t>(~Segment::kWantDone);
+    }
+    Cancel([](const Segment&) {});
+  }
+
   // --- What is known of what was sent; each keeps the sums ---
 
   // The peer holds it. It is sent and not marked so yet.
@@ -310,6 +348,10 @@ class SegmentQueue {
   // What makes a segment count in more than `outstanding`.
   static constexpr uint16_t kKnown = Segment::kSacked | Segment::kLost | Segment::kRetransmitted;
 
+  bool DropCopies() {
+    Cancel([](const Segment&) {});
+    return false;
+  }
   void CutFront(Segment& segment, Seq una);
   void MarkSentAgain(Segment& segment);
   // Takes the first `bytes` of `segment`, or all, out of the sums.

@@ -52,6 +52,7 @@ StackTables::StackTables(const Stack::Options& options, base::Nanoseconds now)
       slots(std::make_unique<Slot[]>(options.connections)),
       demux(options.connections, options.secret[0]),
       places(16),
+      departed(0),
       syns({.capacity = options.syn_queue}),
       cookie(options.secret),
       initial_sequence(options.secret),
@@ -68,6 +69,7 @@ StackTables::StackTables(const Stack::Options& options, base::Nanoseconds now)
 size_t StackTables::memory_bytes() const {
   return segments.memory_bytes() + reassembly.memory_bytes() + demux.memory_bytes() +
          options.connections * (sizeof(Slot) + sizeof(Slot*)) + places.memory_bytes() +
+         departed.memory_bytes() +
          syns.memory_bytes() + time_wait.memory_bytes() + deliveries.memory_bytes() +
          dones.memory_bytes() + sizeof(*this);
 }
@@ -318,7 +320,10 @@ bool Stack::TakeNews(Connection& connection, Event* event) {
     default:
       break;
   }
-  *event = {.kind = order->kind, .status = connection.status(), .connection = &connection};
+  const bool departed = connection.departed_ && order->kind == Kind::kTerminated;
+  *event = {.kind = departed ? Kind::kDeparted : order->kind,
+            .status = connection.status(),
+            .connection = &connection};
   return true;
 }
 

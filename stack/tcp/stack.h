@@ -37,6 +37,7 @@ struct TcpSegment;
 namespace xtreme::tcp {
 
 class Connection;
+class Departure;
 struct FlowKey;
 struct Handshake;
 struct Listener;
@@ -74,6 +75,17 @@ class Device {
   ~Device() = default;
 };
 
+// Where frames go that come for a connection which departed: the user's, one for each.
+class Onward {
+ public:
+  // `frame` was parsed from `buffer`, which begins with the Ethernet header, one reference of which
+  // is taken. May not call the stack.
+  virtual void PassOn(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp) = 0;
+
+ protected:
+  ~Onward() = default;
+};
+
 // How a peer is reached: from the neighbour cache, or the way its frames came.
 struct LinkPath {
   wire::MacAddress local;
@@ -95,6 +107,11 @@ struct StackCounters {
   uint64_t backlog_full = 0;
   uint64_t connections_exhausted = 0;
   uint64_t answers_refused = 0;
+  uint64_t departed = 0;
+  uint64_t admitted = 0;
+  uint64_t strays_passed_on = 0;
+  uint64_t strays_taken = 0;
+  uint64_t strays_lost = 0;
 
   static constexpr auto Table() {
     using C = StackCounters;
@@ -115,6 +132,13 @@ struct StackCounters {
          &C::connections_exhausted},
         {"answers_refused", "answers of no connection that the device had no room for",
          &C::answers_refused},
+        {"departed", "connections that moved to another ring", &C::departed},
+        {"admitted", "connections that moved here from another ring", &C::admitted},
+        {"strays_passed_on", "segments of connections that moved, passed on to their new ring",
+         &C::strays_passed_on},
+        {"strays_taken", "segments that a connection's old ring passed on", &C::strays_taken},
+        {"strays_lost", "segments that were passed on and are of no connection any more",
+         &C::strays_lost},
     });
   }
 };
@@ -146,6 +170,7 @@ class Stack final : private Sink {
       kPeerClosed,  // after the last kData
       kSendSpace,
       kTerminated,  // `status`: errno, 0 for an orderly end. Release is due
+      kDeparted,    // in its place: it is another stack's. Release is due
     };
     Kind kind = Kind::kData;
     bool cancelled = false;
@@ -245,6 +270,35 @@ class Stack final : private Sink {
   void UseOptions(Connection& connection, const PcbOptions& options);
   // The peer is reached by another way from now on.
   void SetPath(Connection& connection, const LinkPath& path);
+
+  // --- Moving a connection to another stack (stack_moving.cc) ---
+
+  // Whether it can: Pcb::MayDepart, and the user has not closed it.
+  bool MayDepart(const Connection& connection) const;
+  // Packs it up. What it has still to tell comes, kDeparted last: when no posted WQE refers to it.
+  // Nothing else may be called about it but Release. What comes for it from here on goes to `to`,
+  // which stays until Forget.
+  std::unique_ptr<Departure> Depart(Connection& connection, Onward& to, base::Nanoseconds now);
+  // Makes it a connection of this stack, with `options`, which outlive it; as if it had always been
+  // one, so kEstablished does not come. EADDRINUSE: the flow is taken; ENOBUFS: no connection, or
+  // too few segments or buffers are free. The departure is done with only if it is admitted.
+  Opened Admit(Departure& departure, const PcbOptions& options, uint64_t user,
+               base::Nanoseconds now);
+  // Resets its peer: nobody admits it.
+  void Refuse(const Departure& departure, base::Nanoseconds now);
+  // As Input of a frame that another stack passed on: for a connection, or to be passed on again;
+  // else it is dropped, and nobody is answered.
+  void InputStray(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
+                  base::Nanoseconds now);
+  // Null: none is known of that key, here or departed.
+  Connection* Find(const FlowKey& key) const;
+  Onward* FindDeparted(const FlowKey& key) const;
+  // Nothing comes for it any more, or it is back here.
+  void Forget(const FlowKey& key);
+  // The record of a connection that ended in TIME-WAIT in a stack that it moved to is also for the
+  // one that gets its frames from here on. Null: there is none.
+  const TimeWaitRecord* FindTimeWait(const FlowKey& key) const;
+  void EnterTimeWait(const TimeWaitRecord& record, base::Nanoseconds now);
 
   // --- What comes in ---
 

@@ -26,7 +26,8 @@ Pcb::SendOptions OptionsOf(const Stack::Send& send) {
 Stack::Opened Stack::Open(const Connect& connect, base::Nanoseconds now) {
   now_ = now;
   const FlowKey key = FlowKey::Of(connect.local, connect.remote, connect.vlan_id);
-  if (tables_->demux.Find(key) != nullptr || tables_->syns.Find(key) != nullptr) {
+  if (tables_->demux.Find(key) != nullptr || tables_->syns.Find(key) != nullptr ||
+      tables_->departed.Find(key) != nullptr) {
     return {.error = EADDRINUSE};
   }
   Seq iss = tables_->initial_sequence.For(key, now).iss;

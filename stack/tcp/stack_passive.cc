@@ -90,6 +90,10 @@ Listener* Stack::FindListener(const FlowKey& key) const {
 
 void Stack::ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& frame,
                                     packet::Buffer* buffer, uint64_t stamp, base::Nanoseconds now) {
+  if (Onward* const to = tables_->departed.Find(key)) [[unlikely]] {
+    ++counters_.strays_passed_on;
+    return to->PassOn(frame, buffer, stamp);
+  }
   const LinkPath path = BackTo(frame, buffer->data);
   std::optional<Seq> after;
   Connection* child = nullptr;

@@ -78,6 +78,7 @@ struct StackTables {
   Demux<Connection> demux;
   std::vector<std::unique_ptr<Listener>> listeners;
   base::SmallHashMap<Place, Listener> places;
+  base::SmallHashMap<FlowKey, Onward> departed;  // of connections that moved away
   SynQueue syns;
   SynCookie cookie;
   InitialSequence initial_sequence;

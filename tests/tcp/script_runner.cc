@@ -207,6 +207,7 @@ class Runner : public Device {
       case Kind::kSendSpace:
         return "send_space";
       case Kind::kTerminated:
+      case Kind::kDeparted:
         break;
     }
     stack_->Release(*event.connection);

@@ -7,23 +7,83 @@
 #include <utility>
 
 #include "stack/tcp/connection.h"
+#include "stack/tcp/departure.h"
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_template.h"
 
 namespace xtreme::tcp::testing {
 
 Host::Host(World& world, int index, const Stack::Options& options, uint32_t send_queue)
-    : world_(world), index_(index), send_queue_(send_queue) {
-  using packet::BufferPool;
-  auto pool = BufferPool::Create(
-      {.buffers = 16'384, .buffer_bytes = 2048, .hugepages = BufferPool::Hugepages::kNever});
-  pool_ = *std::move(pool);
-  Stack::Options own = options;
-  own.secret = {world.options().seed, static_cast<uint64_t>(index) + 77};
-  stack_ = std::make_unique<Stack>(own, *this, *pool_, world.now());
+    : world_(world), index_(index), options_(options), send_queue_(send_queue) {
+  AddStack(16'384);
 }
 
-Host::~Host() { stack_.reset(); }
+Host::~Host() {
+  for (const auto& place : places_) place->stack.reset();
+}
+
+void Host::AddStack(uint32_t buffers) {
+  using packet::BufferPool;
+  auto place = std::make_unique<Place>();
+  place->host = this;
+  auto pool = BufferPool::Create(
+      {.buffers = buffers, .buffer_bytes = 2048, .hugepages = BufferPool::Hugepages::kNever});
+  place->pool = *std::move(pool);
+  Stack::Options own = options_;
+  own.secret = {world_.options().seed, static_cast<uint64_t>(index_) + 77};
+  place->stack = std::make_unique<Stack>(own, *place, *place->pool, world_.now());
+  places_.push_back(std::move(place));
+}
+
+uint32_t Host::free_buffers() const {
+  uint32_t free = 0;
+  for (const auto& place : places_) free += place->pool->free_count();
+  return free;
+}
+
+void Host::Move(Connection& connection, size_t to, base::Nanoseconds way,
+                base::Nanoseconds steering, std::function<void(Connection*)> moved) {
+  places_[at_]->to = to;
+  const std::shared_ptr<Departure> departure =
+      stack().Depart(connection, *places_[at_], world_.now());
+  Drain();
+  at_ = to;
+  const PcbOptions* const options = &connection.options();
+  world_.At(world_.now() + way, [this, to, departure, options, moved] {
+    moved(stack(to).Admit(*departure, *options, 0, world_.now()).connection);
+    Drain();
+  });
+  world_.At(world_.now() + way + steering, [this, to] { steered_ = to; });
+}
+
+// As rings do: what is received stands in the pool of its own ring.
+void Host::Place::PassOn(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp) {
+  const std::vector<uint8_t> bytes(buffer->data, buffer->data + buffer->length);
+  packet::BufferPool::ReleaseByOwner(buffer);
+  World& world = host->world_;
+  world.At(world.now() + base::Microseconds(30), [this, frame, bytes, stamp] {
+    Place& next = *host->places_[to];
+    packet::Buffer* const copy = next.pool->Acquire();
+    if (copy == nullptr) return;
+    std::memcpy(copy->data, bytes.data(), bytes.size());
+    copy->length = static_cast<uint32_t>(bytes.size());
+    next.stack->InputStray(frame, copy, stamp, host->world_.now());
+    host->Drain();
+  });
+}
+
+base::Nanoseconds Host::NextDeadline() {
+  base::Nanoseconds next = base::kNever;
+  for (const auto& place : places_) next = base::Earlier(next, place->stack->NextDeadline());
+  return next;
+}
+
+void Host::RunTimers() {
+  for (const auto& place : places_) {
+    if (place->stack->NextDeadline() <= world_.now()) place->stack->OnTimers(world_.now());
+  }
+  Drain();
+}
 
 wire::Endpoint Host::At(uint16_t port) const {
   return {wire::Ipv4Address(10, 0, 0, static_cast<uint8_t>(index_ + 1)), port};
@@ -36,7 +96,7 @@ LinkPath Host::path() const {
   return path;
 }
 
-Sink::Taken Host::Transmit(const OutgoingFrame& frame) {
+Sink::Taken Host::Transmit(const OutgoingFrame& frame, Stack& of) {
   if (deaf || posted_ == send_queue_) {
     refused_ = true;
     return Sink::Taken::kRefused;
@@ -54,26 +114,31 @@ Sink::Taken Host::Transmit(const OutgoingFrame& frame) {
   if (segment == nullptr || segment->length < 200) return Sink::Taken::kCopied;
   ++posted_;
   world_.At(world_.now() + world_.options().wqe_delay,
-            [this, segment, connection = frame.connection] { CompleteWqe(connection, segment); });
+            [this, &of, segment, connection = frame.connection] {
+              CompleteWqe(of, connection, segment);
+            });
   return Sink::Taken::kReferenced;
 }
 
-void Host::CompleteWqe(Connection* connection, Segment* segment) {
+void Host::CompleteWqe(Stack& of, Connection* connection, Segment* segment) {
   --posted_;
-  const SegmentQueue::Due due = stack_->OnWqeCompleted(*connection, *segment);
+  const SegmentQueue::Due due = of.OnWqeCompleted(*connection, *segment);
   if (due.done && on_event) {
     on_event({.kind = Stack::Event::Kind::kDone,
               .cancelled = due.cancelled,
               .connection = connection,
               .cookie = due.cookie});
   }
-  if (std::exchange(refused_, false)) stack_->OnRoom(world_.now());
+  if (std::exchange(refused_, false)) {
+    for (const auto& place : places_) place->stack->OnRoom(world_.now());
+  }
   Drain();
 }
 
 void Host::Receive(const std::vector<uint8_t>& frame) {
   wire::TcpFrame tcp;
-  packet::Buffer* const buffer = pool_->Acquire();
+  packet::Buffer* const buffer = places_[steered_]->pool->Acquire();
+  if (buffer == nullptr) return;
   std::memcpy(buffer->data, frame.data(), frame.size());
   buffer->length = static_cast<uint32_t>(frame.size());
   if (wire::ParseTcpFrame(buffer->data, frame.size(), wire::kNoChecksumVerified, &tcp) !=
@@ -82,18 +147,26 @@ void Host::Receive(const std::vector<uint8_t>& frame) {
     packet::BufferPool::ReleaseByOwner(buffer);
     return;
   }
-  stack_->Input(tcp, buffer, static_cast<uint64_t>(world_.now().count()), world_.now());
+  places_[steered_]->stack->Input(tcp, buffer, static_cast<uint64_t>(world_.now().count()),
+                                  world_.now());
   Drain();
 }
 
 void Host::Drain() {
+  for (const auto& place : places_) Drain(*place->stack);
+}
+
+void Host::Drain(Stack& stack) {
+  using Kind = Stack::Event::Kind;
   Stack::Event event;
-  while (stack_->TakeEvent(&event)) {
-    if (on_event) {
+  while (stack.TakeEvent(&event)) {
+    if (event.kind == Kind::kDeparted) {
+      stack.Release(*event.connection);
+    } else if (on_event) {
       on_event(event);
     } else {
       packet::BufferPool::ReleaseChain(event.chain);
-      if (event.kind == Stack::Event::Kind::kTerminated) stack_->Release(*event.connection);
+      if (event.kind == Kind::kTerminated) stack.Release(*event.connection);
     }
   }
 }
@@ -142,14 +215,12 @@ void World::CarryOne(int to, std::vector<uint8_t> frame) {
 }
 
 base::Nanoseconds World::NextDeadline() {
-  return base::Earlier(host(0).stack().NextDeadline(), host(1).stack().NextDeadline());
+  return base::Earlier(host(0).NextDeadline(), host(1).NextDeadline());
 }
 
 void World::RunTimers() {
   for (const auto& host : hosts_) {
-    if (host->stack().NextDeadline() > now_) continue;
-    host->stack().OnTimers(now_);
-    host->Drain();
+    if (host->NextDeadline() <= now_) host->RunTimers();
   }
 }
 
@@ -205,6 +276,9 @@ void Party::OnEvent(const Stack::Event& event) {
       status = event.status;
       world_.host(host_).stack().Release(*event.connection);
       connection_ = nullptr;
+      break;
+    case Kind::kDeparted:
+      ++out_of_order_events;  // Its host keeps that.
       break;
   }
 }

@@ -37,19 +37,30 @@ struct Impairments {
 class World;
 
 // One end of the link.
-class Host final : public Device {
+class Host {
  public:
   Host(World& world, int index, const Stack::Options& options, uint32_t send_queue);
   ~Host();
 
-  Sink::Taken Transmit(const OutgoingFrame& frame) override;
   void Receive(const std::vector<uint8_t>& frame);
-  void CompleteWqe(Connection* connection, Segment* segment);
   // Runs the events, calling `on_event` for each.
   void Drain();
 
-  Stack& stack() { return *stack_; }
-  packet::BufferPool& buffers() { return *pool_; }
+  // Has one stack more, with a pool of its own, as a process has rings; frames go to the first.
+  void AddStack(uint32_t buffers);
+  // Moves a connection of stack() to stack `to`, which becomes stack() then; `moved` is called with
+  // it, or null where it is not admitted, after `way`. Frames are steered there after `steering`
+  // more; what comes before is passed on.
+  void Move(Connection& connection, size_t to, base::Nanoseconds way, base::Nanoseconds steering,
+            std::function<void(Connection*)> moved);
+
+  Stack& stack() { return *places_[at_]->stack; }
+  Stack& stack(size_t index) { return *places_[index]->stack; }
+  packet::BufferPool& buffers() { return *places_[at_]->pool; }
+  // Of all stacks.
+  uint32_t free_buffers() const;
+  base::Nanoseconds NextDeadline();
+  void RunTimers();
   wire::Endpoint At(uint16_t port) const;
   LinkPath path() const;
   uint64_t bad_frames() const { return bad_frames_; }
@@ -62,14 +73,33 @@ class Host final : public Device {
   bool deaf = false;
 
  private:
+  // A stack, and where strays of what moved away from it go.
+  struct Place final : Onward, Device {
+    Sink::Taken Transmit(const OutgoingFrame& frame) override {
+      return host->Transmit(frame, *stack);
+    }
+    void PassOn(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp) override;
+
+    Host* host = nullptr;
+    size_t to = 0;
+    packet::BufferPool::Handle pool;
+    std::unique_ptr<Stack> stack;
+  };
+
+  Sink::Taken Transmit(const OutgoingFrame& frame, Stack& of);
+  void Drain(Stack& stack);
+  void CompleteWqe(Stack& of, Connection* connection, Segment* segment);
+
   World& world_;
   const int index_;
-  packet::BufferPool::Handle pool_;
+  const Stack::Options options_;
   uint32_t send_queue_;
   uint32_t posted_ = 0;
   bool refused_ = false;
   uint64_t bad_frames_ = 0;
-  std::unique_ptr<Stack> stack_;
+  std::vector<std::unique_ptr<Place>> places_;
+  size_t at_ = 0;       // Of stack().
+  size_t steered_ = 0;  // That gets the frames.
 };
 
 class World {

@@ -35,6 +35,8 @@ enum class Kind : uint8_t {
   kRing = 12,
   kError = 13,
   kTerminated = 14,
+  kDeparted = 15,
+  kArrived = 16,
 };
 
 enum CompletionFlag : uint16_t {

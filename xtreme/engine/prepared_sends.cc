@@ -162,6 +162,12 @@ void PreparedSends::ForEachOf(Handle socket, Act act) {
   }
 }
 
+bool PreparedSends::AnyOf(Handle socket) {
+  bool any = false;
+  ForEachOf(socket, [&any](PreparedSend&) { any = true; });
+  return any;
+}
+
 void PreparedSends::DiscardOf(Handle socket) {
   ForEachOf(socket, [this](PreparedSend& prepared) { Discard(prepared.handle); });
 }

@@ -93,6 +93,8 @@ class PreparedSends {
   Outcome Rearm(Handle handle);
   Outcome Discard(Handle handle);
 
+  // Whether the socket has any.
+  bool AnyOf(Handle socket);
   // Of one socket: it is closed; its flow has changed; it has just become able to send.
   void DiscardOf(Handle socket);
   void Outdate(Handle socket);

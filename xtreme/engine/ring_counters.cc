@@ -18,6 +18,7 @@ base::CounterName DescribeReason(Drop reason) {
       {"send_failed", "queued sends that could not be posted in the end"},
       {"tcp_port", "segments to a TCP port that is not the ring's"},
       {"tcp_rule", "times that TCP's rules could not follow the interface's addresses"},
+      {"stray_buffers", "segments that a connection's old ring passed on, and no buffer was free"},
   });
   static_assert(kNames.size() == static_cast<size_t>(Drop::kCount));
   return kNames[static_cast<size_t>(reason)];

@@ -26,6 +26,7 @@ enum class Drop : uint8_t {
   kSendFailed,       // A queued send that could not be posted in the end.
   kTcpPort,          // A segment to a port that no listener or connection of the ring has.
   kTcpRule,          // Rules that could not follow the addresses of the interface.
+  kStrayBuffers,     // A segment that a connection's old ring passed on, and no buffer for it.
   kCount,
 };
 

@@ -59,6 +59,8 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});
   ports.clear();
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
+  // Of connections that were on their way here; rules that are still asked for stand on nothing.
+  side->rules.Suspend();
   queues.clear();
   tap.reset();
   side->fresh_queue.reset();

@@ -10,8 +10,11 @@
 namespace xtreme::engine {
 namespace {
 
-// Lower wins: the exact rules stand before the shared one.
-constexpr uint16_t kFallbackPriority = 1;
+// Lower wins: those of connections that moved stand before the exact rules of the rings that they
+// moved from, and these before the shared one.
+constexpr uint16_t kMovedPriority = 0;
+constexpr uint16_t kExactPriority = 1;
+constexpr uint16_t kFallbackPriority = 2;
 
 nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
   match.source_ip.reset();
@@ -58,7 +61,7 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
           rule.share_with_kernel ? "without" : "with", " it"));
     }
   } else {
-    absl::StatusOr<Held> installed = Install(rule);
+    absl::StatusOr<Held> installed = Install(rule, kExactPriority);
     if (absl::IsResourceExhausted(installed.status())) {
       installed = FallBack(rule, installed.status());
     }
@@ -70,8 +73,21 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
   return held;
 }
 
-absl::StatusOr<RuleTable::Held> RuleTable::Install(const nic::FlowRule& asked) {
+absl::StatusOr<RuleTable::Held> RuleTable::HoldBefore(const nic::FlowRule& rule) {
+  Held held{.entry = Find(rule.match)};
+  if (held.entry == nullptr) {
+    absl::StatusOr<Held> installed = Install(rule, kMovedPriority);
+    if (!installed.ok()) return installed;
+    held = *installed;
+  }
+  ++held.entry->holders;
+  return held;
+}
+
+absl::StatusOr<RuleTable::Held> RuleTable::Install(const nic::FlowRule& asked,
+                                                   uint16_t priority) {
   nic::FlowRule rule = asked;
+  rule.priority = priority;
   Held held;
   auto installed = Add(&rule);
   if (absl::IsUnimplemented(installed.status()) && rule.share_with_kernel) {

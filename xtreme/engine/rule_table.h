@@ -47,6 +47,9 @@ class RuleTable {
   // one for all holders of a match. ResourceExhausted: not even the shared rule found room. Else
   // the error of Nic::AddRule. The same work however many rules there are.
   absl::StatusOr<Held> Hold(const nic::FlowRule& rule);
+  // Holds a rule that stands before every other that takes the same frames, of whatever ring: so a
+  // connection moves from ring to ring. Nothing stands in for it: ResourceExhausted.
+  absl::StatusOr<Held> HoldBefore(const nic::FlowRule& rule);
   void Drop(Entry* entry);
 
   // Takes every rule off its queue pair, to be put on another one.
@@ -74,7 +77,7 @@ class RuleTable {
   static constexpr size_t kFirstBuckets = 64;
 
   Entry* Find(const nic::FlowMatch& match);
-  absl::StatusOr<Held> Install(const nic::FlowRule& rule);
+  absl::StatusOr<Held> Install(const nic::FlowRule& rule, uint16_t priority);
   // Adds it, without its tag where an equal match stands with another, as `rule` then says.
   absl::StatusOr<std::unique_ptr<nic::Rule>> Add(nic::FlowRule* rule);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);

@@ -45,8 +45,10 @@ struct TcpFrame;
 namespace xtreme::tcp {
 class Connection;
 class Stack;
+struct FlowKey;
 struct LinkPath;
 struct Outgoing;
+struct TimeWaitRecord;
 enum class SendResult : uint8_t;
 }  // namespace xtreme::tcp
 
@@ -64,7 +66,12 @@ struct RingCore;
 struct RingRemains;
 struct SendRecord;
 struct SocketHoldings;
+struct StrayNotice;
+struct TcpDoor;
 struct TcpEvent;
+struct TcpForward;
+struct TcpForwards;
+struct TcpMove;
 struct TcpPort;
 struct TcpPorts;
 struct TcpSocket;
@@ -145,6 +152,22 @@ class Tcp {
   // RST; TERMINATED with ECONNABORTED. Of a listener: as Close. EBADF.
   Outcome Abort(Handle handle);
 
+  // --- Moving to another ring (tcp_move.cc, tcp_arrive.cc) ---
+
+  // The way to this ring, for Move() of another; any thread may keep it. Null: the ring has no TCP.
+  const std::shared_ptr<TcpDoor>& door() const { return door_; }
+  // Hands the connection over to the ring of `to`, with all that it has sent, received and not
+  // told. Here only what was told before comes, TX_DONE of what the peer has acknowledged, TX_WIRE
+  // of what has left, and DEPARTED last, in place of TERMINATED. There, ARRIVED (`cookie`; the user
+  // data of now) with a new handle, or TERMINATED without one: EMFILE, EADDRINUSE, ENOBUFS,
+  // ENETDOWN; its peer is reset then. What was still due is told there.
+  // The ring it came from passes on frames that still come to it, and the credit of what was handed
+  // out there; its port and its listener's rule stay until the connection has ended.
+  // All or nothing: EBADF; EOPNOTSUPP: no TCP there; EINVAL: it is there; EPIPE: that ring is
+  // closed; EXDEV: it is on another interface; ENETDOWN: this one is not started, or broken;
+  // ENOTCONN: not established, or closing both ways; EBUSY: prepared sends, or a rate; EMFILE.
+  Outcome Move(Handle handle, const std::shared_ptr<TcpDoor>& to, uint64_t cookie);
+
   // --- Settings and reports (tcp_settings.cc) ---
 
   // EBADF.
@@ -208,6 +231,16 @@ class Tcp {
   void OnOpened(Handle handle, const Outcome& outcome, bool fallback);
   // What `port` held is given back, which `handle` was the last to receive by.
   void OnReleased(Handle handle, uint16_t port);
+  // From other rings: a connection; a frame or credit of one; where one is now; that it is gone,
+  // and its record if it is in TIME-WAIT; one that this ring sent and nobody took; that one could
+  // get no rule of its own.
+  void OnArrival(std::unique_ptr<TcpMove> move);
+  void OnStray(const StrayNotice& stray);
+  void OnCredit(const tcp::FlowKey& key, uint32_t bytes);
+  void OnElsewhere(const tcp::FlowKey& key, const std::shared_ptr<TcpDoor>& where);
+  void OnGone(const tcp::FlowKey& key, const tcp::TimeWaitRecord* time_wait);
+  void OnUndelivered(const TcpMove& move);
+  void OnUnsteered();
   // ICMP errors that came in on an interface of the ring, and how many did not come this far.
   void OnPathErrors(const PathErrors& batch, uint64_t lost);
   // The block of ports for connects.
@@ -227,6 +260,7 @@ class Tcp {
   void StartOpen(TcpSocket& socket, int kernel_socket);
   void StartLease(TcpSocket& socket, int kernel_socket);
   void LeavePort(TcpSocket& socket);
+  void GiveBack(TcpPort* port, Handle user);
   void StartRules(const std::shared_ptr<SocketHoldings>& holdings,
                   std::vector<nic::FlowRule> rules);
   void StartPorts();
@@ -272,6 +306,16 @@ class Tcp {
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
   SendResult PostOtherwise(PreparedSend& prepared, const SendOptions& options);
 
+  // Moving (tcp_move.cc, tcp_arrive.cc).
+  Outcome MayMove(const TcpSocket& socket, const TcpDoor* to) const;
+  TcpForward& AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& to);
+  void StartSteering(TcpMove& move, TcpForward& forward);
+  void PassCredit(Handle handle, uint32_t bytes);
+  void PassCredits();
+  void TakePort(TcpSocket& socket, TcpMove& move);
+  void RefuseArrival(const TcpMove& move, int error);
+  void EndTrail(TcpSocket& socket);
+
   // Closing (tcp_close.cc).
   void Silence(TcpSocket& socket);
   void CloseListener(TcpSocket& socket);
@@ -287,6 +331,8 @@ class Tcp {
   std::unique_ptr<TcpSockets> sockets_;
   std::unique_ptr<TcpPorts> ports_;
   std::unique_ptr<host::IcmpRefusals> icmp_refusals_;
+  std::shared_ptr<TcpDoor> door_;          // Null: the ring has no TCP.
+  std::unique_ptr<TcpForwards> forwards_;  // Null: no connection has left.
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.
   uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
 };

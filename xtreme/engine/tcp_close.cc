@@ -14,6 +14,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_move.h"
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
@@ -93,6 +94,7 @@ void Tcp::End(TcpSocket& socket, int status) {
   socket.state = TcpSocket::State::kEnded;
   socket.termination = status;
   CancelEarly(socket);
+  if (socket.trail != nullptr) EndTrail(socket);
   LeavePort(socket);
   TellEnd(socket);
 }
@@ -108,7 +110,7 @@ void Tcp::TellEnd(TcpSocket& socket) {
     return;
   }
   if (socket.detached) return Erase(socket);
-  TellKind(socket, Kind::kTerminated, socket.termination);
+  TellKind(socket, socket.departing ? Kind::kDeparted : Kind::kTerminated, socket.termination);
   // In the caller's array already, nothing of the socket can wait any more.
   if (core_->fifo.waiting() == 0) Erase(socket);
 }
@@ -116,14 +118,18 @@ void Tcp::TellEnd(TcpSocket& socket) {
 void Tcp::Erase(TcpSocket& socket) {
   if (socket.prepares) core_->prepared->DiscardOf(socket.handle);
   if (socket.connection != nullptr) stack_->Release(*socket.connection);
+  if (socket.departing) PassCredit(socket.handle, socket.returned);
   sockets_->Put(&socket);
 }
 
 bool Tcp::Resolve(Completion* completion) {
   TcpSocket* socket = sockets_->Find(completion->socket);
-  const bool last_words =
-      completion->kind == Kind::kTxDone || completion->kind == Kind::kTerminated;
-  if (socket == nullptr || socket->detached || (socket->closed && !last_words)) {
+  const bool last =
+      completion->kind == Kind::kTerminated || completion->kind == Kind::kDeparted;
+  const bool last_words = last || completion->kind == Kind::kTxDone;
+  const bool silent = socket == nullptr || socket->detached ||
+                      (socket->closed && !socket->departing && !last_words);
+  if (silent) {
     if (completion->kind == Kind::kPacket) {
       packet::BufferPool::ReleaseChain(completion->buffer);
       core_->tally.drops.Count(Drop::kClosed);
@@ -138,7 +144,7 @@ bool Tcp::Resolve(Completion* completion) {
     Abort(socket->handle);
     return false;
   }
-  if (completion->kind == Kind::kTerminated) Erase(*socket);
+  if (last) Erase(*socket);
   return true;
 }
 
@@ -169,7 +175,12 @@ void Tcp::Bury(RingRemains* remains) {
   core_->device.pool->OnReturn(nullptr, nullptr);
   core_->known.SetOthers({});
   AbortAll();
-  for (TcpPort& port : ports_->single) remains->holdings.push_back(std::move(port.holdings));
+  sockets_->ForEach([this](TcpSocket& socket) {
+    if (socket.trail != nullptr) EndTrail(socket);
+  });
+  for (TcpPort& port : ports_->single) {
+    if (port.holdings != nullptr) remains->holdings.push_back(std::move(port.holdings));
+  }
   if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));
   // The device may still read what segments refer to; the stack gives its references back.
   core_->sends.ForEach([&](const SendRecord& record) {

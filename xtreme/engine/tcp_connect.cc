@@ -15,6 +15,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_move.h"
 #include "xtreme/engine/tcp_options_of.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
@@ -151,7 +152,9 @@ void Tcp::RefreshPaths() {
 }
 
 void Tcp::OnMoved() {
-  if (stack_ != nullptr) RefreshPaths();
+  if (stack_ == nullptr) return;
+  door_->ifindex.store(core_->device.ifindex, std::memory_order_relaxed);
+  RefreshPaths();
 }
 
 void Tcp::Refresh(TcpSocket& socket) {

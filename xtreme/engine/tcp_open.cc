@@ -18,6 +18,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_move.h"
 #include "xtreme/engine/tcp_options_of.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
@@ -104,6 +105,13 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
   core->device.pool->OnReturn(&Tcp::OnReturn, this);
   core->known.SetOthers({.take = &Tcp::Take, .context = this});
   core->device.pool->SetBell(std::make_shared<Bell>(core->host.mailbox));
+  door_ = std::make_shared<TcpDoor>();
+  door_->mailbox = core->host.mailbox;
+  door_->side = core->host.control_side;
+  door_->vlan_id = core->device.vlan_id;
+  door_->capacity = sockets_->capacity();
+  door_->ifindex = core->device.ifindex;
+  door_->open = sockets_->open;
 }
 
 Outcome Tcp::Admit(const char* action, const TcpSettings& settings) const {
@@ -232,15 +240,20 @@ void Tcp::OnOpened(Handle handle, const Outcome& outcome, bool fallback) {
 // The last one that receives by it has the control thread give it back.
 void Tcp::LeavePort(TcpSocket& socket) {
   TcpPort* const port = std::exchange(socket.port, nullptr);
-  if (port == nullptr || --port->users > 0) return;
-  socket.released = false;
-  core_->Start(MakeOperation([handle = socket.handle, number = port->local.port,
-                              side = core_->host.control_side,
+  if (port == nullptr) return;
+  socket.released = port->users > 1;
+  GiveBack(port, socket.handle);
+}
+
+// `user`, or 0: one that has moved away, receives by it no more.
+void Tcp::GiveBack(TcpPort* port, Handle user) {
+  if (--port->users > 0) return;
+  core_->Start(MakeOperation([user, number = port->local.port, side = core_->host.control_side,
                               holdings = std::move(port->holdings),
                               control = core_->host.control, mailbox = core_->host.mailbox] {
-    holdings->Release(*side, *control);
-    mailbox->Push(MakeNotice(
-        [handle, number](Ring& ring) { ring.tcp().OnReleased(handle, number); }));
+    if (holdings != nullptr) holdings->Release(*side, *control);
+    mailbox->Push(
+        MakeNotice([user, number](Ring& ring) { ring.tcp().OnReleased(user, number); }));
   }));
   ports_->Remove(*port);
 }

@@ -51,6 +51,10 @@ struct TcpPorts {
     ours.set(local.port);
     return &single.emplace_back(TcpPort{.local = local});
   }
+  // Of one connection that moved here: another ring has leased the port, and answers for it.
+  TcpPort* AddMoved(const wire::Endpoint& local) {
+    return &single.emplace_back(TcpPort{.local = local});
+  }
   // One that stands for `local` exactly; null: none does.
   TcpPort* Find(const wire::Endpoint& local) {
     for (TcpPort& port : single) {

@@ -19,6 +19,7 @@
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_loan.h"
+#include "xtreme/engine/tcp_move.h"
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
 
@@ -90,13 +91,22 @@ void Tcp::Receive(const nic::RxFrame& rx) {
     packet::BufferPool::ReleaseByOwner(buffer);
     return;
   }
-  if (!ports_->ours.test(frame.flow.destination_port)) [[unlikely]] {
-    // By a shared rule, which gives the kernel a copy: it answers.
-    core_->tally.drops.Count(Drop::kTcpPort);
-    packet::BufferPool::ReleaseByOwner(buffer);
-    return;
-  }
   const uint64_t stamp = (rx.flags & nic::kRxTimestamp) != 0 ? rx.hw_clock : 0;
+  if (!ports_->ours.test(frame.flow.destination_port)) [[unlikely]] {
+    const tcp::FlowKey key = tcp::FlowKey::Of(frame.flow);
+    const bool known = stack_->Find(key) != nullptr || stack_->FindDeparted(key) != nullptr;
+    if (!known && core_->host.mailbox->knocked()) {
+      // Perhaps the connection is there, and its rule was faster: the frame queues behind it.
+      core_->host.mailbox->Push(std::make_unique<StrayNotice>(frame, buffer, stamp));
+      return;
+    }
+    if (!known) {
+      // By a shared rule, which gives the kernel a copy: it answers.
+      core_->tally.drops.Count(Drop::kTcpPort);
+      packet::BufferPool::ReleaseByOwner(buffer);
+      return;
+    }
+  }
   core_->attention |= kTimersArmed;
   // There is room for one.
   TcpEvent first;
@@ -123,6 +133,7 @@ void Tcp::TellNews() {
   core_->attention &= ~kTcpNews;
   if (epoch_ != core_->host.routes_version) RefreshPaths();
   if (!sockets_->credit.empty()) CreditReturned(core_->clock.ToTime(core_->poll_ticks));
+  if (forwards_ != nullptr && forwards_->credit_due) PassCredits();
   if (!Drain()) return;
   while (TcpSocket* socket = sockets_->news.PopFront()) {
     if (core_->fifo.Room() == 0) {
@@ -140,7 +151,7 @@ void Tcp::Settle(const SendRecord& record) {
   const tcp::SegmentQueue::Due due = stack_->OnWqeCompleted(*record.connection, *record.segment);
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
   if (socket == nullptr || socket->detached) return;
-  if (due.wire && !socket->closed && record.error == 0) {
+  if (due.wire && (!socket->closed || socket->departing) && record.error == 0) {
     SetTime(record.hw_clock, TellKind(*socket, Kind::kTxWire, 0, due.cookie));
   }
   if (due.done) TellKind(*socket, Kind::kTxDone, due.cancelled ? ECANCELED : 0, due.cookie);
@@ -193,6 +204,9 @@ void Tcp::Tell(const TcpEvent& event) {
       return;
     case EventKind::kTerminated:
       return End(*socket, event.status);
+    case EventKind::kDeparted:
+      stack_->Release(*event.connection);
+      return End(*socket, 0);
   }
 }
 
@@ -226,8 +240,8 @@ void Tcp::OnReturn(void* context, uint64_t loan) {
   Tcp* const tcp = static_cast<Tcp*>(context);
   const Handle handle = loan << 16 >> 16;
   TcpSocket* const socket = tcp->sockets_->Find(handle);
-  if (socket == nullptr) return;
   const auto bytes = static_cast<uint32_t>(loan >> kLoanBytesShift);
+  if (socket == nullptr) [[unlikely]] return tcp->PassCredit(handle, bytes);
   const bool nothing_before = socket->returned == 0 && socket->early_credit == 0;
   if (nothing_before && socket->connection != nullptr &&
       tcp->stack_->CreditQuietly(*socket->connection, bytes)) [[likely]] {
@@ -241,6 +255,10 @@ void Tcp::OnReturn(void* context, uint64_t loan) {
 void Tcp::CreditReturned(base::Nanoseconds now) {
   while (TcpSocket* socket = sockets_->credit.PopFront()) {
     const uint32_t returned = std::exchange(socket->returned, 0);
+    if (socket->departing) {
+      PassCredit(socket->handle, returned);
+      continue;
+    }
     const uint32_t early = std::min(returned, socket->early_credit);
     socket->early_credit -= early;
     if (returned == early || socket->connection == nullptr) continue;

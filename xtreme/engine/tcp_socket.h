@@ -12,8 +12,10 @@
 #define XTREME_XTREME_ENGINE_TCP_SOCKET_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
@@ -31,7 +33,11 @@ struct Listener;
 namespace xtreme::engine {
 
 struct EarlySends;
+struct TcpDoor;
 struct TcpPort;
+
+// The rings that a connection was on and has left, its home first (tcp_move.h).
+using TcpTrail = std::vector<std::shared_ptr<TcpDoor>>;
 
 struct TcpCounters {
   uint64_t received = 0;
@@ -65,6 +71,7 @@ struct TcpSocket {
   State state = State::kOpening;
   bool closed = false;         // By the application: it is told of TX_DONEs and its end only,
   bool detached = false;       // or of nothing.
+  bool departing = false;      // To another ring: it is told of what it was, then DEPARTED.
   bool prepares = false;       // Sends of it are, or were, prepared.
   bool released = true;        // Nothing of it is being given back by the control thread.
   int termination = 0;         // Status of TERMINATED.
@@ -73,6 +80,7 @@ struct TcpSocket {
   tcp::Listener* listener = nullptr;
   std::shared_ptr<EarlySends> early;  // Sent before its SYN left; null: nothing.
   TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
+  std::shared_ptr<TcpTrail> trail;  // Null: it has always been here.
   PacedUse pace;               // The queue that it sends by; null: the ring's.
 
   // Credit: see tcp.h.
@@ -106,10 +114,12 @@ class TcpSockets {
     if (handle == 0) return nullptr;
     TcpSocket* socket = &sockets_[PlaceOf(handle) - kFirstTcpPlace];
     socket->handle = handle;
+    open->store(by_handle_.size(), std::memory_order_relaxed);
     return socket;
   }
   void Put(TcpSocket* socket) {
     by_handle_.Erase(socket->handle);
+    open->store(by_handle_.size(), std::memory_order_relaxed);
     std::destroy_at(socket);
     std::construct_at(socket);
   }
@@ -134,6 +144,8 @@ class TcpSockets {
 
   base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
   base::IntrusiveList<TcpSocket, &TcpSocket::credit> credit;
+  // size(), for other threads.
+  const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 
  private:
   HandleTable<TcpSocket> by_handle_;

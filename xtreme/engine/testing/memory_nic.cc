@@ -297,9 +297,15 @@ bool Matches(const nic::FlowMatch& match, std::span<const uint8_t> frame) {
 
 int MemoryNic::Deliver(std::span<const uint8_t> frame, uint64_t hw_clock) {
   std::lock_guard lock(mutex_);
+  // The first that keeps it for itself decides: rules behind it get nothing.
+  uint16_t last = UINT16_MAX;
+  for (const Installed& installed : rules_) {
+    const nic::FlowRule& rule = installed.rule;
+    if (!rule.share_with_kernel && Matches(rule.match, frame)) last = std::min(last, rule.priority);
+  }
   std::vector<const nic::QueuePair*> got;
   for (const Installed& installed : rules_) {
-    if (!Matches(installed.rule.match, frame)) continue;
+    if (installed.rule.priority > last || !Matches(installed.rule.match, frame)) continue;
     if (std::find(got.begin(), got.end(), installed.queue) != got.end()) continue;
     got.push_back(installed.queue);
     static_cast<MemoryQueuePair*>(installed.queue)->Inject(frame, installed.rule.tag, hw_clock);

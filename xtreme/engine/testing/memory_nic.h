@@ -3,7 +3,8 @@
 // A NIC in memory for tests: frames are injected and sent ones looked at, step by step.
 //
 // It steers by rules as the seam says: an equal match with another tag is refused, and every queue
-// that holds a matching rule gets a copy. Nothing completes by itself: the test says when.
+// that holds a matching rule gets a copy, if no rule before it, by priority, keeps the frame.
+// Nothing completes by itself: the test says when.
 // Threads: rules the control thread, the rest the test's (the two do not meet: the test waits for
 // the control thread before it injects).
 
@@ -130,6 +131,7 @@ class MemoryNic final : public nic::Nic {
   // Steers a frame to every queue pair with a matching rule; how many got it.
   int Deliver(std::span<const uint8_t> frame, uint64_t hw_clock = 0);
   MemoryQueuePair* queue(size_t index) { return queues_[index]; }
+  size_t queues() const { return queues_.size(); }
   // The rules as they stand.
   std::vector<nic::FlowRule> rules();
   void SetClock(const nic::ClockConversion& clock);

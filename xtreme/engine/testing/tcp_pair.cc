@@ -42,6 +42,17 @@ TcpEnd::TcpEnd(const MemoryKernel::Link& link, const RingOptions& options,
   EXPECT_TRUE(ring->Start().ok());
 }
 
+TcpEnd::TcpEnd(TcpEnd& beside, const RingOptions& options)
+    : first_queue(static_cast<uint32_t>(beside.nic->queues())),
+      kernel(beside.kernel),
+      nic(beside.nic),
+      engine(beside.engine) {
+  auto opened = Ring::Open(engine.get(), options);
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  ring = *std::move(opened);
+  EXPECT_TRUE(ring->Start().ok());
+}
+
 TcpEnd::~TcpEnd() {
   Clear();
   ring.reset();

@@ -30,10 +30,12 @@ class TcpEnd {
  public:
   TcpEnd(const MemoryKernel::Link& link, const RingOptions& options,
          const MemoryNic::Options& nic_options, std::atomic<uint64_t>* now);
+  // Another ring of the same process on the same NIC.
+  TcpEnd(TcpEnd& beside, const RingOptions& options);
   ~TcpEnd();
 
   Tcp& tcp() { return ring->tcp(); }
-  MemoryQueuePair& queue() { return *nic->queue(resets); }
+  MemoryQueuePair& queue() { return *nic->queue(first_queue + resets); }
 
   // Polls often enough for timers, `max` completions a time; they stand in `got`.
   void Poll(uint32_t max = 64);
@@ -57,12 +59,13 @@ class TcpEnd {
   // The wire's: whether a frame is lost; null: none is.
   std::function<bool(const std::vector<uint8_t>& frame)> lose;
   bool complete_sends = true;
+  uint32_t first_queue = 0;  // Of the ring, on its NIC.
   uint32_t resets = 0;  // Of the ring: each gave it another queue.
   uint32_t carried = 0;  // Frames of `queue().sent()` that left.
 
   MemoryKernel* kernel = nullptr;
   MemoryNic* nic = nullptr;
-  std::unique_ptr<Engine> engine;
+  std::shared_ptr<Engine> engine;
   std::unique_ptr<Ring> ring;
 };
 
