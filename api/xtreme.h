@@ -85,7 +85,10 @@ enum xtreme_kind {
   XTREME_FD_EVENT = 11,   /* A watched fd is ready: `fd`, `events` (EPOLLIN...). */
   XTREME_RING = 12,       /* Of the ring or port: `event`, `count`, `layer`, `text`. */
   XTREME_ERROR = 13,      /* Non-fatal, of a socket: `status`, the offending destination. */
-  XTREME_TERMINATED = 14  /* The last one a handle ever produces: `status` says why. */
+  XTREME_TERMINATED = 14, /* The last one a handle ever produces: `status` says why. */
+  XTREME_DEPARTED = 15,   /* Streams, in its place: the connection is on another ring. */
+  XTREME_ARRIVED = 16     /* Streams: one came from another ring; `socket` is new, `cookie` that of
+                             xtreme_socket_move(). */
 };
 
 enum xtreme_flag {
@@ -111,7 +114,8 @@ enum xtreme_ring_event {
   XTREME_REMOVED = 5,        /* The device or interface is gone. */
   XTREME_CLOCK_LOST = 6,
   XTREME_CLOCK_SYNCED_EVENT = 7,
-  XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out. */
+  XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out, or
+                                the ring that a connection moved from passes on what comes. */
   XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
   XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. */
   XTREME_POOL_OK = 11,
@@ -159,7 +163,7 @@ typedef struct xtreme_completion {
     uint64_t events;     /* FD_EVENT. */
   };
   union {
-    uint64_t cookie;     /* TX_*, OP_DONE, TIMER. */
+    uint64_t cookie;     /* TX_*, OP_DONE, TIMER, ARRIVED. */
     uint64_t value;      /* POSTED. */
     int64_t fd;          /* FD_EVENT. */
   };
@@ -672,6 +676,27 @@ XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
 XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_second,
                                       uint32_t burst_bytes, uint32_t packet_bytes,
                                       uint64_t cookie);
+
+/*
+ * Hands an established connection over to another ring of the process on the same interface; the
+ * calling thread owns the ring that it is on. The peer does not notice. All or nothing:
+ * From here on the handle is stale (-EBADF), though completions still come by it: what had been
+ * received and told by then, TX_DONE of what the peer has acknowledged, TX_WIRE of what has left,
+ * and DEPARTED last, in place of TERMINATED. On the other ring comes ARRIVED, with a new handle,
+ * the user data and `cookie`, then everything else in order: bytes received from then on, and
+ * TX_DONE, TX_WIRE and TX_SPACE that were still due. If that ring cannot take it after all,
+ * TERMINATED comes there instead, with `socket` 0 and `cookie` (ENOBUFS: no buffer or segment for
+ * what is not acknowledged; EMFILE; ENETDOWN), and the peer is reset; so it is, without a word,
+ * when that ring is closed first. What the peer said before the move (PEER_CLOSED) is not said
+ * again. Buffers that were handed out stay readable, and credit their bytes as before. The ring
+ * that it leaves goes on being polled, for it passes on what still comes there, and that which
+ * listened or connected, where the local port stays, is not closed before the connection has ended.
+ * -EBADF: a stale handle, or no such ring. -EINVAL: it is on that ring. -EPIPE: that is closed.
+ * -EOPNOTSUPP: it has no TCP. -EXDEV: it is on another interface. -ENETDOWN: this ring is not
+ * started, or broken. -ENOTCONN: not established, or closing both ways. -EBUSY: sends of it are
+ * prepared, or it has a rate. -EMFILE: max_connections are open there.
+ */
+XTREME_API int xtreme_socket_move(xtreme_socket socket, xtreme_ring to, uint64_t cookie);
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 

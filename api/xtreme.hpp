@@ -94,6 +94,8 @@ enum Kind : uint8_t {
   kRing = XTREME_RING,
   kError = XTREME_ERROR,
   kTerminated = XTREME_TERMINATED,
+  kDeparted = XTREME_DEPARTED,
+  kArrived = XTREME_ARRIVED,
 };
 
 // A reference to a received packet that outlives its poll. Any thread.
@@ -474,7 +476,7 @@ class UdpSocket : public Socket {
 class TcpSocket : public Socket {
  public:
   TcpSocket() = default;
-  // Owns a handle: that of an ACCEPTED, or one that was released.
+  // Owns a handle: that of an ACCEPTED or ARRIVED, or one that was released.
   explicit TcpSocket(xtreme_socket handle) : Socket(handle) {}
 
   // As many bytes as are taken; how many. `result` is of these, or says why there are none.
@@ -487,6 +489,12 @@ class TcpSocket : public Socket {
   }
   Status Credit(uint32_t bytes) { return ToStatus(xtreme_credit(handle(), bytes)); }
   Status Shutdown() { return ToStatus(xtreme_shutdown(handle())); }
+  // To another ring, where ARRIVED brings the new handle: this has none from then on.
+  Status MoveTo(xtreme_ring to, uint64_t cookie = 0) {
+    const Status moved = ToStatus(xtreme_socket_move(handle(), to, cookie));
+    if (moved) Release();
+    return moved;
+  }
   // RST, instead of Close().
   void Abort() {
     if (is_open()) xtreme_abort(Release());

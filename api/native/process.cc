@@ -16,6 +16,7 @@
 #include "xtreme/engine/ring_exit.h"
 #include "xtreme/engine/ring_group.h"
 #include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/mlx5/device.h"
 #include "xtreme/mlx5/nic.h"
@@ -89,6 +90,10 @@ absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
   }
   ++open_rings_;
   SetFd((*ring)->fd(), number);
+  {
+    const std::lock_guard<std::mutex> doors_lock(doors_mutex_);
+    doors_[number] = (*ring)->tcp().door();
+  }
   rings_[number].store(ring->release(), std::memory_order_release);
   return uint64_t{number} << 48 | 1;
 }
@@ -102,9 +107,21 @@ int Process::CloseRing(uint64_t handle) {
       rings_[NumberOf(handle)].exchange(nullptr, std::memory_order_acq_rel));
   if (ring == nullptr) return EBADF;
   SetFd(ring->fd(), 0);
+  {
+    const std::lock_guard<std::mutex> doors_lock(doors_mutex_);
+    doors_.erase(NumberOf(handle));
+  }
   reset_at_exit_.erase(NumberOf(handle));
   if (--open_rings_ == 0) engine_.reset();
   return 0;
+}
+
+bool Process::FindDoor(uint64_t handle, std::shared_ptr<engine::TcpDoor>* door) {
+  const std::lock_guard<std::mutex> lock(doors_mutex_);
+  const auto found = doors_.find(NumberOf(handle));
+  if (found == doors_.end()) return false;
+  *door = found->second;
+  return true;
 }
 
 void Process::ResetAtExit(uint64_t handle) {

@@ -32,6 +32,7 @@ class Engine;
 class Ring;
 class RingGroup;
 class RingLane;
+struct TcpDoor;
 }  // namespace xtreme::engine
 
 namespace xtreme::api {
@@ -55,6 +56,10 @@ class Process {
   engine::Ring* FindRing(uint64_t handle) const {
     return rings_[NumberOf(handle)].load(std::memory_order_acquire);
   }
+
+  // The way into a ring's TCP, from any thread, also if it closes meanwhile. False: no such ring;
+  // null: it has no TCP.
+  bool FindDoor(uint64_t handle, std::shared_ptr<engine::TcpDoor>* door);
 
   // 0: the ring has no room for another lane. A lane may be posted to after its ring closed; who
   // closes it knows that its poster has stopped.
@@ -99,6 +104,9 @@ class Process {
   std::array<std::atomic<engine::RingGroup*>, kPlaces> groups_{};
   std::array<std::atomic<engine::RingLane*>, kPlaces> lanes_{};
   std::array<std::atomic<uint32_t>, kFds> by_fd_{};
+
+  std::mutex doors_mutex_;  // Of doors_; held for a moment only.
+  std::map<uint16_t, std::shared_ptr<engine::TcpDoor>> doors_;
 
   std::mutex mutex_;  // Of what follows.
   uint16_t last_ring_ = 0;

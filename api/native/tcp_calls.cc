@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "api/native/address.h"
 #include "api/native/calls.h"
@@ -223,4 +224,14 @@ int xtreme_tcp_get_info(xtreme_socket socket, xtreme_tcp_info* info) {
   if (!ring->tcp().Report(socket.value, &report)) return xtreme::api::NoSuch("stream");
   xtreme::api::GiveSized(xtreme::api::ToC(report), info, info->size);
   return 0;
+}
+
+int xtreme_socket_move(xtreme_socket socket, xtreme_ring to, uint64_t cookie) {
+  xtreme::engine::Ring* ring;
+  if (const int failed = Reach(socket.value, &ring)) return failed;
+  std::shared_ptr<xtreme::engine::TcpDoor> door;
+  if (!xtreme::api::Process::The().FindDoor(to.value, &door)) {
+    return xtreme::api::NoSuch("ring");
+  }
+  return ToResult(ring->tcp().Move(socket.value, door, cookie));
 }
