@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "api/sockets/descriptors.h"
 #include "api/sockets/epoll_set.h"
@@ -29,13 +30,21 @@ void Drop(Faces& faces, int fd, const std::shared_ptr<T>& what) {
   faces.descriptors().ForEach([&](int other, const Descriptors::Meaning& meaning) {
     const bool same = static_cast<const Pollable*>(meaning.socket.get()) == what.get() ||
                       static_cast<const Pollable*>(meaning.epoll.get()) == what.get();
-    if (same) what->Rename(other);
+    if (same && !meaning.closing) what->Rename(other);
   });
 }
 
 void Drop(Faces& faces, int fd, const Descriptors::Meaning& meaning) {
   Drop(faces, fd, meaning.socket);
   Drop(faces, fd, meaning.epoll);
+}
+
+// Whether what wakes its sleepers is not the kernel's.
+bool IsOnRings(const Descriptors::Meaning& meaning) {
+  std::vector<RingDoor*> doors;
+  if (meaning.socket != nullptr) meaning.socket->AddDoors(&doors);
+  if (meaning.epoll != nullptr) meaning.epoll->AddDoors(&doors);
+  return !doors.empty();
 }
 
 // A child of the listener becomes a descriptor of the program.
@@ -87,7 +96,16 @@ int Share(Faces& faces, int fd, int copy) {
   return copy;
 }
 
-void Forget(Faces& faces, int fd) { Drop(faces, fd, faces.descriptors().Remove(fd)); }
+void Forget(Faces& faces, int fd) {
+  const Descriptors::Meaning meaning = faces.descriptors().BeginClose(fd);
+  if (meaning.socket == nullptr && meaning.epoll == nullptr && meaning.ring == nullptr) return;
+  const bool on_rings = IsOnRings(meaning);
+  Drop(faces, fd, meaning);
+  // Who found nothing here would ask the kernel, which would let it sleep for ever on what nothing
+  // comes to any more.
+  if (on_rings) Deaden(fd);
+  faces.descriptors().EndClose(fd);
+}
 
 int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockaddr* address,
            socklen_t* length, int flags) {
@@ -107,6 +125,7 @@ int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockad
     // What the kernel has; if it has nothing, the ring has.
     pollfd kernels{.fd = fd, .events = POLLIN};
     if (waits && listener->listening() && Kernel().poll(&kernels, 1, 0) != 1) continue;
+    if (listener->Ended()) return -EBADF;
     const int accepted = Kernel().accept4(fd, address, length, flags);
     return accepted >= 0 ? accepted : -errno;
   }

@@ -26,7 +26,9 @@ std::shared_ptr<EpollSet> AddSet(Faces& faces, int fd);
 
 // `copy`, the kernel's copy of `fd`, stands for what `fd` does. -1 stays -1.
 int Share(Faces& faces, int fd, int copy);
-// `fd` stands for nothing of ours any more.
+// `fd` stands for nothing of ours any more. If that was on a ring, it does not stand for the
+// kernel's side of it either: until the caller closes it or puts something in its place, every call
+// by it fails with EBADF.
 void Forget(Faces& faces, int fd);
 
 // As accept4(2), from the ring, else from the kernel; a listener that blocks waits for both.

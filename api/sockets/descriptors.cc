@@ -56,7 +56,8 @@ Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
   int highest = highest_.load();
   while (highest < fd && !highest_.compare_exchange_weak(highest, fd)) {
   }
-  return before;
+  // Who closes it counts it.
+  return before.closing ? Meaning() : before;
 }
 
 Descriptors::Meaning Descriptors::Share(int fd, int copy) {
@@ -66,11 +67,31 @@ Descriptors::Meaning Descriptors::Share(int fd, int copy) {
     // Counted while this one still counts: else it might end in between.
     const Place& place = *At(fd);
     const Hold hold(&place.lock);
+    if (place.meaning.closing) return {};
     meaning = place.meaning;
     if (meaning.socket != nullptr) ++meaning.socket->descriptors;
     if (meaning.epoll != nullptr) ++meaning.epoll->descriptors;
   }
   return Put(copy, std::move(meaning));
+}
+
+Descriptors::Meaning Descriptors::BeginClose(int fd) {
+  if (!Has(fd)) return {};
+  Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  if (place.meaning.closing) return {};
+  Meaning meaning = place.meaning;
+  place.meaning.closing = true;
+  return meaning;
+}
+
+void Descriptors::EndClose(int fd) {
+  Meaning meaning;  // Ends outside the lock.
+  Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  if (!place.meaning.closing) return;  // It is another's already.
+  place.taken.store(false, std::memory_order_release);
+  meaning = std::exchange(place.meaning, Meaning());
 }
 
 Descriptors::Meaning Descriptors::Remove(int fd) {

@@ -23,11 +23,12 @@ class Descriptors {
  public:
   static constexpr size_t kPlaces = size_t{1} << 20;
 
-  // What one stands for; nothing: the kernel's.
+  // What one stands for; nothing: the kernel's. `closing`: from BeginClose() to EndClose().
   struct Meaning {
     std::shared_ptr<Socket> socket;
     std::shared_ptr<EpollSet> epoll;
     RingDoor* ring = nullptr;
+    bool closing = false;
   };
 
   // Whether there may be something: one load.
@@ -44,6 +45,10 @@ class Descriptors {
   Meaning Put(int fd, Meaning meaning);
   // `copy` stands for what `fd` does, and is counted; what stood there.
   Meaning Share(int fd, int copy);
+  // What stands there, to whom closes it: nothing, if another thread does already. Calls find it
+  // until EndClose(), so that none asks the kernel by a number that is about to be nobody's.
+  Meaning BeginClose(int fd);
+  void EndClose(int fd);
   // What stood there.
   Meaning Remove(int fd);
   // In order of descriptors; `visit` may look at the others.

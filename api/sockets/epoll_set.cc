@@ -101,6 +101,7 @@ void EpollSet::OnGone(Item* item) {
   const std::shared_ptr<Pollable> target = std::exchange(item->target, nullptr);
   Count(item);
   if (item->queued) std::erase(ready_, item);
+  Unnest(target.get());
   items_.erase({item->fd, target.get()});
 }
 
@@ -139,8 +140,6 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!items_.emplace(Key(fd, target.get()), item).second) return -EEXIST;
-    std::erase_if(nested_, [](const std::weak_ptr<Pollable>& each) { return each.expired(); });
-    if (dynamic_cast<EpollSet*>(target.get()) != nullptr) nested_.push_back(target);
   }
   target->Attach(item.get());
   int placed = 0;
@@ -149,6 +148,8 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
     placed = item->target == nullptr ? -EBADF : Place(item.get());
     if (placed == 0) QueueIfReady(item.get());
     if (placed != 0) items_.erase({fd, target.get()});
+    // Not before the kernel found no circle in it.
+    if (placed == 0 && dynamic_cast<EpollSet*>(target.get()) != nullptr) nested_.push_back(target);
   }
   if (placed != 0) target->Detach(item.get());
   return placed;
@@ -178,10 +179,20 @@ int EpollSet::Remove(const Key& key) {
     if (item->queued) std::erase(ready_, item.get());
     if (item->in_kernel) Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, key.first, nullptr);
     target = std::exchange(item->target, nullptr);
+    Unnest(target.get());
     Count(item.get());
   }
   if (target != nullptr) target->Detach(item.get());
   return 0;
+}
+
+// One that is no member any more, and those that are gone: sets that were each other's one after the
+// other would be looked through in circles.
+void EpollSet::Unnest(const Pollable* member) {
+  std::erase_if(nested_, [member](const std::weak_ptr<Pollable>& each) {
+    const auto still = each.lock();
+    return still == nullptr || still.get() == member;
+  });
 }
 
 int EpollSet::CollectOnce(epoll_event* events, int most) {

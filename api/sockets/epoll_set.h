@@ -78,6 +78,7 @@ class EpollSet final : public Pollable {
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
   void QueueIfReady(Item* item);
+  void Unnest(const Pollable* member);
   void Count(Item* item);
   int Add(int fd, const epoll_event& event, const std::shared_ptr<Pollable>& target);
   int Modify(Item* item, const epoll_event& event);
@@ -92,7 +93,7 @@ class EpollSet final : public Pollable {
   std::map<Key, std::shared_ptr<Item>> items_;
   std::deque<Item*> ready_;
   std::map<RingDoor*, size_t> doors_;             // Of how many items.
-  std::vector<std::weak_ptr<Pollable>> nested_;  // Sets that are, or were, in this one.
+  std::vector<std::weak_ptr<Pollable>> nested_;  // Sets that are in this one.
   bool kernel_first_ = false;
 };
 

@@ -227,6 +227,10 @@ void Faces::Forked() {
     of_parent->Abandon();
   }
   places_.clear();
+  // By a thread that is not here.
+  descriptors_.ForEach([this](int fd, const Descriptors::Meaning& meaning) {
+    if (meaning.closing) descriptors_.Remove(fd);
+  });
   if (!had_rings) return;
   enabled_.store(false, std::memory_order_relaxed);
   off_.store(true, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace xtreme::sockets {
 namespace {
@@ -55,6 +56,29 @@ int HighDescriptor(int fd) {
   if (high < 0) return fd;
   Kernel().close(fd);
   return high;
+}
+
+namespace {
+
+// A file that is opened for its path alone; -1: none could be. Programs close what they do not
+// know: then there is a new one.
+int PathFile() {
+  static std::atomic<int> kept{-1};
+  const int fd = kept.load(std::memory_order_relaxed);
+  const int flags = fd < 0 ? -1 : Kernel().fcntl(fd, F_GETFL);
+  if (flags >= 0 && (flags & O_PATH) != 0) return fd;
+  const int made = HighDescriptor(open("/", O_PATH | O_CLOEXEC));
+  int before = fd;
+  if (made < 0 || kept.compare_exchange_strong(before, made)) return made;
+  Kernel().close(made);
+  return before;
+}
+
+}  // namespace
+
+void Deaden(int fd) {
+  const int file = PathFile();
+  if (file >= 0) Kernel().dup3(file, fd, O_CLOEXEC);
 }
 
 }  // namespace xtreme::sockets

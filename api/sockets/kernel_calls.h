@@ -75,6 +75,10 @@ const KernelCalls& Kernel();
 // they expect. Within select()'s 1,024, by which libraries below us wait. -1 stays -1.
 int HighDescriptor(int fd);
 
+// Puts a file in place of `fd`'s of which the kernel says EBADF to every call, and POLLNVAL to
+// poll(): the number stays taken, what it stood for is closed. Nothing, where none can be opened.
+void Deaden(int fd);
+
 // While one stands, the calls of this thread are the kernel's.
 class Passage {
  public:

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -197,9 +198,11 @@ ssize_t SendTo(int fd, std::string_view bytes, const char* address, uint16_t por
 }
 
 int Close(int fd) {
-  sockets::Forget(Faces::The(), fd);
+  BeginClose(fd);
   return close(fd);
 }
+
+void BeginClose(int fd) { sockets::Forget(Faces::The(), fd); }
 
 int Duplicate(int fd) { return sockets::Share(Faces::The(), fd, dup(fd)); }
 
@@ -311,6 +314,19 @@ bool TheirEcho(uint16_t port, size_t size) {
   }
   close(fd);
   return equal;
+}
+
+void Threads::Join() {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (running_ > 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (running_ > 0) {
+    fprintf(stderr, "%d threads do not end\n", running_.load());
+    abort();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 UdpEcho::UdpEcho(uint16_t port) : fd_(TheirSocket(SOCK_DGRAM)) {

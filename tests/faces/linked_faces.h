@@ -20,6 +20,8 @@
 #include <memory>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "api/sockets/socket.h"
 #include "gtest/gtest.h"
@@ -40,6 +42,8 @@ ssize_t Receive(int fd, char* bytes, size_t size);
 ssize_t Send(int fd, const char* bytes, size_t size);
 ssize_t SendTo(int fd, std::string_view bytes, const char* address, uint16_t port);
 int Close(int fd);
+// What close() does before it asks the kernel.
+void BeginClose(int fd);
 int Duplicate(int fd);
 void SetReceiveTimeout(int fd, int milliseconds);
 int PortOf(int fd);
@@ -91,6 +95,24 @@ bool Eventually(Predicate holds) {
   }
   return false;
 }
+
+// Threads that end within a minute: else what they wait for does not come, and the test with them.
+class Threads {
+ public:
+  ~Threads() { Join(); }
+  void Start(std::function<void()> body) {
+    ++running_;
+    threads_.emplace_back([this, body = std::move(body)] {
+      body();
+      --running_;
+    });
+  }
+  void Join();
+
+ private:
+  std::atomic<int> running_{0};
+  std::vector<std::thread> threads_;
+};
 
 class LinkedFacesTest : public ::testing::Test {
  protected:

@@ -6,16 +6,10 @@
 //
 // Threads: many; whoever is blocked is to go on by what is tested, and a watchdog ends who is not.
 
-#include <poll.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
@@ -26,35 +20,6 @@ namespace {
 using sockets::Received;
 using sockets::Socket;
 using sockets::Verdict;
-
-// Threads that end within 20 s: else what they wait for does not come, and the test with them.
-class Threads {
- public:
-  ~Threads() { Join(); }
-  void Start(std::function<void()> body) {
-    ++running_;
-    threads_.emplace_back([this, body = std::move(body)] {
-      body();
-      --running_;
-    });
-  }
-  void Join() {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (running_ > 0 && std::chrono::steady_clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    if (running_ > 0) {
-      fprintf(stderr, "%d threads do not end\n", running_.load());
-      abort();
-    }
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-  }
-
- private:
-  std::atomic<int> running_{0};
-  std::vector<std::thread> threads_;
-};
 
 class ThreadsTest : public LinkedFacesTest {};
 
@@ -131,99 +96,6 @@ TEST_F(ThreadsTest, DatagramsOfOneSocketReachWhoeverReceives) {
   receivers.Join();
   others.Join();
   Close(fd);
-}
-
-// --- close() of what another thread waits for ---
-
-TEST_F(ThreadsTest, ReceiveOfAClosedSocketEndsWithEbadf) {
-  for (int i = 0; i < 20; ++i) {
-    const int fd = BoundDatagramSocket(8002);
-    std::atomic<bool> begun{false};
-    Threads receiver;
-    receiver.Start([&] {
-      char bytes[64];
-      begun = true;
-      EXPECT_EQ(Receive(fd, bytes, sizeof bytes), -EBADF);
-    });
-    EXPECT_TRUE(Eventually([&] { return begun.load(); }));
-    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i));
-    Close(fd);
-    receiver.Join();
-  }
-}
-
-TEST_F(ThreadsTest, PollOfAClosedSocketEndsWithPollnval) {
-  for (int i = 0; i < 20; ++i) {
-    const int fd = BoundDatagramSocket(8002);
-    std::atomic<bool> begun{false};
-    Threads poller;
-    poller.Start([&] {
-      pollfd one{.fd = fd, .events = POLLIN};
-      begun = true;
-      EXPECT_EQ(Poll(&one, 1, 10'000), 1);
-      EXPECT_EQ(one.revents, POLLNVAL);
-    });
-    EXPECT_TRUE(Eventually([&] { return begun.load(); }));
-    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i));
-    Close(fd);
-    poller.Join();
-  }
-}
-
-TEST_F(ThreadsTest, AcceptOfAClosedListenerEnds) {
-  for (int i = 0; i < 10; ++i) {
-    const int listener = Listener(8003);
-    pollfd one{.fd = listener, .events = POLLIN};
-    ASSERT_EQ(Poll(&one, 1, 0), 0);
-    Threads acceptor;
-    acceptor.Start([&] { EXPECT_LT(Accept(listener, 0), 0); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(i));
-    Close(listener);
-    acceptor.Join();
-  }
-}
-
-TEST_F(ThreadsTest, WaitForAClosedSetEndsWithEbadfAndAClosedMemberIsNoMore) {
-  for (int i = 0; i < 20; ++i) {
-    const int fd = BoundDatagramSocket(8002);
-    const int set = NewSet();
-    ASSERT_EQ(ControlSet(set, EPOLL_CTL_ADD, fd, EPOLLIN), 0);
-    Threads waiter;
-    waiter.Start([&] {
-      epoll_event event{};
-      EXPECT_EQ(WaitSet(set, &event, 1, -1), -EBADF);
-    });
-    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(i));
-    Close(fd);
-    Close(set);
-    waiter.Join();
-  }
-}
-
-// A member is closed, and its number taken again, while another thread puts it in and out.
-TEST_F(ThreadsTest, MembersOfASetComeAndGoWhileTheyAreClosed) {
-  const int set = NewSet();
-  std::atomic<int> current{BoundDatagramSocket(8002)};
-  std::atomic<bool> over{false};
-  Threads threads;
-  threads.Start([&] {
-    while (!over) {
-      ControlSet(set, EPOLL_CTL_ADD, current, EPOLLIN | EPOLLOUT);
-      ControlSet(set, EPOLL_CTL_DEL, current, 0);
-    }
-  });
-  threads.Start([&] {
-    epoll_event events[4];
-    while (!over) EXPECT_GE(WaitSet(set, events, 4, 5), 0);
-  });
-  for (int i = 0; i < 50; ++i) {
-    Close(current);
-    current = BoundDatagramSocket(8002);
-  }
-  over = true;
-  threads.Join();
-  Close(current);
-  Close(set);
 }
 
 TEST_F(ThreadsTest, CopyIsReceivedFromWhenTheNumberItWasMadeOfIsAnothers) {
@@ -335,35 +207,6 @@ TEST_F(ThreadsTest, BytesKeepTheirOrderWhileACallbackBinds) {
   EXPECT_TRUE(equal);
   Close(listener);
   Close(fd);
-}
-
-// --- One connection, both ways, by several threads ---
-
-TEST_F(ThreadsTest, OneThreadSendsWhileAnotherReceivesAndAThirdAsks) {
-  const int listener = Listener(8009);
-  Poke(listener);
-  std::atomic<bool> equal{false};
-  Threads threads;
-  threads.Start([&] { equal = TheirEcho(8009, 20'000); });
-  const int fd = Accept(listener, 0);
-  ASSERT_GE(fd, 0);
-  std::atomic<bool> over{false};
-  threads.Start([&] {
-    while (!over) AskAboutAll(fd);
-  });
-  char bytes[8192];
-  ssize_t got = 0;
-  while ((got = Receive(fd, bytes, sizeof bytes)) > 0) {
-    Threads sender;
-    sender.Start([&] { EXPECT_EQ(Send(fd, bytes, static_cast<size_t>(got)), got); });
-  }
-  EXPECT_EQ(got, 0);
-  over = true;
-  // The asker still has it: its numbers are asked for until it ends.
-  threads.Start([&] { Close(fd); });
-  threads.Join();
-  EXPECT_TRUE(equal);
-  Close(listener);
 }
 
 }  // namespace
