@@ -99,8 +99,8 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   if (ours != nullptr && request == FIONREAD) {
     const int bytes = ours->ReadableBytes();
     if (bytes != kAskKernel) {
-      *static_cast<int*>(argument) = bytes;
-      return 0;
+      if (bytes >= 0) *static_cast<int*>(argument) = bytes;
+      return Result(std::min(bytes, 0));
     }
   }
   const int result = Kernel().ioctl(fd, request, argument);

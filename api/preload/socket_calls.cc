@@ -37,7 +37,9 @@ XTREME_CALL int connect(int fd, const sockaddr* address, socklen_t length) {
   const auto ours = Ours(fd);
   const bool known = length >= sizeof(sa_family_t) &&
                      (address->sa_family == AF_UNSPEC ||
-                      (address->sa_family == AF_INET && length >= sizeof(sockaddr_in)));
+                      (address->sa_family == AF_INET && length >= sizeof(sockaddr_in)) ||
+                      // Of a connection its state is looked at before the address.
+                      (address->sa_family == AF_INET && ours != nullptr && ours->HasConnected()));
   if (ours == nullptr || !known) return Kernel().connect(fd, address, length);
   return Result(ours->Connect(address, length));
 }
@@ -78,7 +80,8 @@ XTREME_CALL int shutdown(int fd, int how) noexcept {
 XTREME_CALL int setsockopt(int fd, int level, int name, const void* value,
                            socklen_t length) noexcept {
   const auto ours = Ours(fd);
-  const bool of_vma = level == SOL_SOCKET && name >= 2800 && name < 2830;
+  const bool paces = name == SO_MAX_PACING_RATE && length == xtreme::sockets::kVmaRateBytes;
+  const bool of_vma = level == SOL_SOCKET && ((name >= 2800 && name < 2830) || paces);
   if (ours == nullptr || !of_vma) {
     const int result = Kernel().setsockopt(fd, level, name, value, length);
     if (result != 0 || ours == nullptr) return result;

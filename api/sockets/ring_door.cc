@@ -105,23 +105,82 @@ void RingDoor::Progress() {
   if (polling_) return;
   polling_ = true;
   Turn();
+  FinishPoll();
+}
+
+void RingDoor::FinishPoll() {
   polling_ = false;
   if (!claims_.empty() && ring_->tcp().sockets() == 0) EndClaims();
   last_progress_.store(ring_->Now().count(), std::memory_order_relaxed);
 }
 
+void RingDoor::GiveLater() {
+  while (!later_.empty()) {
+    const engine::Completion next = later_.front();
+    later_.pop_front();
+    Give(next);
+  }
+}
+
 void RingDoor::Turn() {
-  std::array<engine::Completion, kBatch> completions;
   uint32_t count = 0;
   do {
-    count = ring_->Poll(completions.data(), kBatch, sizeof(engine::Completion));
-    for (uint32_t i = 0; i < count; ++i) Give(completions[i]);
-    while (!later_.empty()) {
-      const engine::Completion next = later_.front();
-      later_.pop_front();
-      Give(next);
-    }
+    count = ring_->Poll(polled_.data(), kBatch, sizeof(engine::Completion));
+    for (uint32_t i = 0; i < count; ++i) Give(polled_[i]);
+    GiveLater();
   } while (count == kBatch);
+}
+
+uint32_t RingDoor::PollPackets(uint32_t most, Arrival* packets) {
+  if (polling_ || !happenings_.empty()) return 0;
+  polling_ = true;
+  const uint32_t taken = TurnForPackets(std::min(most, kBatch), packets);
+  FinishPoll();
+  return taken;
+}
+
+uint32_t RingDoor::TurnForPackets(uint32_t most, Arrival* packets) {
+  const uint32_t count = ring_->Poll(polled_.data(), most, sizeof(engine::Completion));
+  uint32_t taken = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const engine::Completion& completion = polled_[i];
+    // Behind what waits it would be out of order.
+    Socket* const socket = completion.kind == engine::Kind::kPacket && happenings_.empty()
+                               ? Find(completion.socket)
+                               : nullptr;
+    if (socket != nullptr && socket->HandsOn()) {
+      socket->CountReceived(completion);
+      packets[taken++] = {socket->user_data, &completion};
+    } else {
+      Give(completion);
+    }
+  }
+  GiveLater();
+  return taken;
+}
+
+int64_t RingDoor::RealTimeOffset() {
+  constexpr int64_t kAge = 1'000'000;
+  const int64_t now = ring_->Now().count();
+  if (now < real_offset_until_ns_) return real_offset_ns_;
+  timespec real{};
+  timespec monotonic{};
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  constexpr int64_t kSecond = 1'000'000'000;
+  real_offset_ns_ =
+      (real.tv_sec - monotonic.tv_sec) * kSecond + real.tv_nsec - monotonic.tv_nsec;
+  real_offset_until_ns_ = now + kAge;
+  return real_offset_ns_;
+}
+
+Socket* RingDoor::Find(engine::Handle handle) {
+  if (found_ != nullptr && found_handle_ == handle) return found_;
+  const auto found = sockets_.find(handle);
+  if (found == sockets_.end()) return nullptr;
+  found_handle_ = handle;
+  found_ = found->second;
+  return found_;
 }
 
 // While somebody gives what they polled: newer than the rest of it.
@@ -228,20 +287,22 @@ void RingDoor::Give(const engine::Completion& completion) {
     return;
   }
   // Of a connection that is new it is the listener that is known.
-  const auto found = sockets_.find(completion.kind == engine::Kind::kAccepted ? completion.cookie
-                                                                              : completion.socket);
-  if (found != sockets_.end()) return found->second->OnCompletion(completion);
+  Socket* const socket = Find(
+      completion.kind == engine::Kind::kAccepted ? completion.cookie : completion.socket);
+  if (socket != nullptr) return socket->OnCompletion(completion);
   if (completion.kind == engine::Kind::kAccepted) ring_->tcp().Abort(completion.socket);
   packet::BufferPool::ReleaseChain(completion.buffer);
 }
 
 void RingDoor::Register(engine::Handle handle, Socket* socket) {
   sockets_[handle] = socket;
+  found_ = nullptr;
   if (completions_ && socket->taker() == Taker::kUndecided) socket->TakeByCompletions();
 }
 
 void RingDoor::Forget(engine::Handle handle, Socket* socket) {
   sockets_.erase(handle);
+  found_ = nullptr;
   for (Happening& happening : happenings_) {
     if (happening.socket == socket) Release(&happening.packet);
   }

@@ -12,6 +12,7 @@
 #ifndef XTREME_API_SOCKETS_RING_DOOR_H_
 #define XTREME_API_SOCKETS_RING_DOOR_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -98,7 +99,19 @@ class RingDoor {
   // From here on, packets of sockets whose taker nobody decided are completions.
   void TakeByCompletions();
   void Tell(const Happening& happening) { happenings_.push_back(happening); }
+  bool HasWaiting() const { return !happenings_.empty(); }
   uint32_t Take(Socket* socket, Happening* happenings, uint32_t most);
+  // The short way of a poll for every socket's completions, when TakeByCompletions() was called:
+  // polls for at most `most`, at most kBatch, and gives what came. Packets that would only have
+  // waited to be taken are not: they are in `packets`, before whatever waits now. How many.
+  // Until the next poll; 0 if something waits already.
+  struct Arrival {
+    uint64_t user_data;  // The socket's: a callback that ran since may have closed it.
+    const engine::Completion* packet;
+  };
+  uint32_t PollPackets(uint32_t most, Arrival* packets);
+  // CLOCK_REALTIME less CLOCK_MONOTONIC, in nanoseconds, not older than a millisecond.
+  int64_t RealTimeOffset();
 
   // The face of a link of a packet that was handed out.
   LinkView* ViewOf(packet::Buffer* buffer) { return &views_[buffer->index]; }
@@ -141,6 +154,10 @@ class RingDoor {
   void Enter();
   void Leave();
   void Turn();
+  uint32_t TurnForPackets(uint32_t most, Arrival* packets);
+  void GiveLater();
+  void FinishPoll();
+  Socket* Find(engine::Handle handle);
   void PollForLater();
   void EndClaims();
   void Give(const engine::Completion& completion);
@@ -162,10 +179,16 @@ class RingDoor {
   Counters counters_;
 
   bool polling_ = false;
+  std::array<engine::Completion, kBatch> polled_;  // Of who is `polling_`.
   std::deque<engine::Completion> later_;  // Polled while others were given.
   bool completions_ = false;  // TakeByCompletions() was called.
   std::atomic<int64_t> last_progress_{0};
   std::unordered_map<engine::Handle, Socket*> sockets_;
+  // The one that was looked up last; null: none.
+  engine::Handle found_handle_ = 0;
+  Socket* found_ = nullptr;
+  int64_t real_offset_ns_ = 0;
+  int64_t real_offset_until_ns_ = 0;  // CLOCK_MONOTONIC.
   std::deque<Happening> happenings_;
   std::vector<Done> done_;
   std::vector<KeptClaim> claims_;

@@ -65,6 +65,8 @@ struct ReceiveRequest {
 };
 
 inline constexpr int kDummySend = 0x400;  // VMA_SND_FLAGS_DUMMY.
+// Length of VMA's value of SO_MAX_PACING_RATE, which the kernel does not know.
+inline constexpr socklen_t kVmaRateBytes = 12;
 
 struct SendRequest {
   std::span<const iovec> from;
@@ -104,6 +106,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // kAskKernel says that the kernel has one or is to be asked.
   std::shared_ptr<Socket> Accept(int* error);
   bool listening() const;
+  // A connection of a ring, however far it is.
+  bool HasConnected() const;
 
   // --- The path (socket_path.cc) ---
 
@@ -154,6 +158,16 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // --- What the ring tells: inside the door ---
 
   void OnCompletion(const engine::Completion& completion);
+  // Whether a packet does nothing but become a completion.
+  bool HandsOn() const {
+    return taker_.load(std::memory_order_relaxed) == Taker::kCompletions && !callback_ &&
+           !deaf_ && !(read_shut_ && write_shut_);
+  }
+  void CountReceived(const engine::Completion& packet) {
+    ++counters_.received;
+    counters_.received_bytes += packet.length;
+    counters_.slow_path += (packet.flags & engine::kSlowPath) != 0;
+  }
 
   // --- Watching ---
 
@@ -290,8 +304,22 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int GetVmaOption(int name, void* value, const socklen_t* length) const;
   int SetRingLogic(const void* value, socklen_t length);
 
+  // socket_pace.cc; under the setup lock, but for connections that were accepted.
+  struct Pace {
+    uint64_t bytes_per_second = 0;  // 0: no limit.
+    uint32_t burst_bytes = 0;
+    uint16_t typical_packet_bytes = 0;
+  };
+  static constexpr uint64_t kPaceCookie = ~uint64_t{0};
+  int SetPace(const void* value, socklen_t length);
+  // On the ring. Without `waits`, what the device says is logged.
+  engine::Outcome StartPace(bool waits);
+  // False: the kernel knows.
+  bool TellPace(void* value, const socklen_t* length) const;
+
   // socket_options.cc
   int SetIpOption(int name, const void* value, socklen_t length);
+  bool GetIpOption(int name, void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
   void CopySettings();
 
@@ -325,6 +353,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   wire::Endpoint local_;
   wire::Endpoint peer_;      // Port 0: not connected.
   std::set<Membership> memberships_;
+  Pace pace_;
 
   // State that calls ask for.
   std::atomic<int> error_{0};

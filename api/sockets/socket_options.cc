@@ -101,6 +101,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_RCVBUFFORCE:
       queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));
       break;
+    case SO_MAX_PACING_RATE: return SetPace(value, length);
     case SO_ATTACH_FILTER:
     case SO_ATTACH_BPF: LeaveToKernel("a filter of packets is attached"); break;
     case SO_ZEROCOPY: LeaveToKernel("SO_ZEROCOPY"); break;
@@ -198,6 +199,23 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
   return 0;
 }
 
+// Of what the kernel's socket does not know, or is asked for by the ring itself.
+bool Socket::GetIpOption(int name, void* value, socklen_t* length) {
+  RingDoor* const ring = door();
+  int answer = 0;
+  if (ring == nullptr || value == nullptr) return false;
+  if (name == IP_PKTINFO && stream_ == nullptr) {
+    answer = wanted().packet_info ? 1 : 0;
+  } else if (name == IP_MTU && HasConnected()) {
+    const RingDoor::Entry entry(ring);
+    answer = static_cast<int>(ring->ring().core().device.mtu);
+  } else {
+    return false;
+  }
+  *length = std::min<socklen_t>(*length, sizeof answer);
+  memcpy(value, &answer, *length);
+  return true;
+}
 
 bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
   if (level == IPPROTO_TCP && name == TCP_INFO && FillTcpInfo(value, length)) {
@@ -208,7 +226,15 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
     *result = GetVmaOption(name, value, length);
     return true;
   }
+  if (level == IPPROTO_IP && path() == Path::kOffloaded && GetIpOption(name, value, length)) {
+    *result = 0;
+    return true;
+  }
   if (level != SOL_SOCKET) return false;
+  if (name == SO_MAX_PACING_RATE && TellPace(value, length)) {
+    *result = 0;
+    return true;
+  }
   if (name != SO_ERROR || path() != Path::kOffloaded) return false;
   RingDoor* const ring = door();
   if (ring == nullptr) return false;

@@ -163,6 +163,13 @@ bool Socket::OpenOn(RingDoor* door) {
     if (!JoinOnRing(each)) return false;
   }
   if (peer_.port != 0) udp.Connect(handle_, peer_, kOpenCookie);
+  if (pace_.bytes_per_second != 0) {
+    const engine::Outcome paced = StartPace(/*waits=*/true);
+    if (!paced.ok()) {
+      LeaveToKernelLocked(paced.text);
+      return false;
+    }
+  }
   Mark();
   return true;
 }

@@ -44,9 +44,7 @@ void Socket::OnCompletion(const engine::Completion& completion) {
 
 void Socket::OnPacket(const engine::Completion& completion) {
   Received packet = ReceivedFrom(completion);
-  ++counters_.received;
-  counters_.received_bytes += packet.length;
-  counters_.slow_path += (completion.flags & engine::kSlowPath) != 0;
+  CountReceived(completion);
   const Wanted asked = wanted();
   if (asked.timestamp_us || asked.timestamp_ns || asked.timestamping != 0 || callback_) {
     clock_gettime(CLOCK_REALTIME, &packet.arrival);
@@ -166,6 +164,7 @@ int Socket::ReadableBytes() {
   if (path() == Path::kUndecided && stream_ == nullptr) Decide();
   RingDoor* const ring = door();
   if (ring == nullptr) return static_cast<int>(Elsewhere());
+  if (listening()) return -EINVAL;
   const RingDoor::Entry entry(ring);
   ring->Progress();
   if (stream_ == nullptr) return queue_.empty() ? 0 : static_cast<int>(queue_.front().length);

@@ -13,6 +13,7 @@
 
 #include "api/sockets/blocking.h"
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/log.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
 #include "stack/packet/buffer_pool.h"
@@ -70,6 +71,10 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
       if (completions) door()->Tell({.socket = this, .events = EPOLLOUT});
       return Change(kWritable, 0, kWritable);
     case engine::Kind::kTerminated: return EndStream(completion.status);
+    case engine::Kind::kOpDone:
+      if (completion.status == 0 || completion.cookie != kPaceCookie) return;
+      return Log(LogLevel::kDetails, "fd {} is not paced: {}", fd(),
+                 completion.text == nullptr ? "" : completion.text);
     default: return;
   }
 }
@@ -131,7 +136,9 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
 }
 
 ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
-  if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
+  if ((request->flags & MSG_ERRQUEUE) != 0) return -EOPNOTSUPP;
+  // As Linux says where there are no urgent bytes: a ring has them among the others.
+  if ((request->flags & MSG_OOB) != 0) return listening() ? -ENOTCONN : -EINVAL;
   request->about.source = peer_;
   const bool all = (request->flags & MSG_WAITALL) != 0 && (request->flags & MSG_PEEK) == 0;
   if (!all) {
@@ -160,7 +167,7 @@ ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
   if (const int error = TakeError(); error != 0) return -error;
   if (write_shut_ || stream_->state == Stream::State::kEnded) return -EPIPE;
   if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
-  if (stream_->state != Stream::State::kConnected) return -ENOTCONN;
+  if (stream_->state != Stream::State::kConnected) return -EPIPE;
   engine::Tcp& tcp = door()->ring().tcp();
   engine::TcpSocket* const socket = tcp.Find(handle_);
   if (socket == nullptr) return -EPIPE;
@@ -212,11 +219,11 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   std::vector<iovec> left(request.from.begin(), request.from.end());
   std::erase_if(left, [](const iovec& part) { return part.iov_len == 0; });
   if (left.empty()) {
-    RingDoor* const ring = door();
-    if (ring == nullptr) return Elsewhere();
-    const RingDoor::Entry entry(ring);
-    const ssize_t sent = PutBytes({}, request.flags);
-    return sent == -EAGAIN ? 0 : sent;
+    return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+      const ssize_t sent = PutBytes({}, request.flags);
+      const bool connecting = stream_->state == Stream::State::kConnecting;
+      return sent == -EAGAIN && !connecting ? 0 : sent;
+    });
   }
   const bool waits = !nonblocking() && (request.flags & MSG_DONTWAIT) == 0;
   ssize_t done = 0;
@@ -238,6 +245,12 @@ int Socket::ShutdownStream(int how) {
   if (ring == nullptr) return static_cast<int>(Elsewhere());
   const RingDoor::Entry entry(ring);
   stream_->connect_told = true;
+  if (stream_->state == Stream::State::kConnecting) {
+    // Linux: whichever way is shut, the attempt is over.
+    ring->ring().tcp().Abort(handle_);
+    EndStream(ECONNABORTED);
+    return 0;
+  }
   if (stream_->state != Stream::State::kConnected) {
     // Who waits is woken all the same.
     Change(0, 0, mask());

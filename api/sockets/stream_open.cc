@@ -24,6 +24,7 @@
 #include "stack/wire/address_text.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -52,6 +53,10 @@ engine::TcpSettings SettingsOf(int fd, bool nodelay) {
 
 bool Socket::listening() const {
   return stream_ != nullptr && stream_->state == Stream::State::kListening;
+}
+
+bool Socket::HasConnected() const {
+  return stream_ != nullptr && path() == Path::kOffloaded && !listening();
 }
 
 void Socket::CopyStreamSettings() {
@@ -185,6 +190,7 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   child->door_.store(ring, std::memory_order_release);
   child->path_.store(Path::kOffloaded, std::memory_order_release);
   ring->Register(child->handle_, child.get());
+  if (child->pace_.bytes_per_second != 0) child->StartPace(/*waits=*/false);
   child->Mark();
   if (taker_ == Taker::kCompletions) {
     Socket* const told = child.get();
@@ -261,9 +267,12 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
       return kAskKernel;
     }
     stream_->state = Stream::State::kConnecting;
+    // Its address is known from the route; its port, if not chosen, when it is open.
+    local_.address = ring->ring().tcp().Find(handle_)->local.address;
     ring->Register(handle_, this);
     door_.store(ring, std::memory_order_release);
     path_.store(Path::kOffloaded, std::memory_order_release);
+    if (pace_.bytes_per_second != 0) StartPace(/*waits=*/false);
     Log(LogLevel::kDebug, "fd {}: offloaded on {}, connects to {}", fd(), ring->interface(),
         wire::ToString(peer_));
     Change(0, 0, EPOLLHUP);
@@ -292,6 +301,7 @@ int Socket::LearnOfFailure() {
   path_.store(Path::kUndecided, std::memory_order_release);
   TakeDown();
   peer_ = {};
+  LearnLocal();
   stream_->state = Stream::State::kIdle;
   return error != 0 ? -error : -ECONNABORTED;
 }

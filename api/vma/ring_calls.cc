@@ -10,7 +10,6 @@
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
-#include "api/sockets/real_time.h"
 #include "api/sockets/socket.h"
 #include "api/vma/api.h"
 #include "stack/packet/buffer_pool.h"
@@ -36,27 +35,38 @@ int Fail(int error) {
   return -1;
 }
 
-// The links of a packet as the application sees them.
-void Describe(RingDoor* door, const Received& packet, vma_packet_desc_t* description) {
-  description->total_len = static_cast<uint16_t>(packet.length);
-  description->hw_timestamp = sockets::RealTime(packet.hw_time_ns);
-  uint32_t left = packet.length;
-  void* payload = packet.data;
-  uint32_t there = sockets::FirstLinkBytes(packet);
-  LinkView** next = reinterpret_cast<LinkView**>(&description->buff_lst);
-  for (packet::Buffer* link = packet.buffer; link != nullptr; link = link->next) {
-    LinkView* const view = door->ViewOf(link);
-    view->payload = payload;
-    view->length = static_cast<uint16_t>(std::min(left, there));
-    left -= view->length;
-    *next = view;
-    next = &view->next;
-    ++description->num_bufs;
-    if (link->next == nullptr) break;
-    payload = link->next->data;
-    there = link->next->length;
+timespec ToTimespec(int64_t time_ns) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  return {.tv_sec = time_ns / kSecond, .tv_nsec = time_ns % kSecond};
+}
+
+// The links of a packet of `length` bytes from `data` on, as the application sees them.
+void Describe(RingDoor* door, packet::Buffer* buffer, uint8_t* data, uint32_t length,
+              int64_t hw_time_ns, vma_packet_desc_t* description) {
+  description->total_len = static_cast<uint16_t>(length);
+  description->hw_timestamp =
+      hw_time_ns == 0 ? timespec{} : ToTimespec(hw_time_ns + door->RealTimeOffset());
+  LinkView* view = door->ViewOf(buffer);
+  description->buff_lst = reinterpret_cast<vma_buff_t*>(view);
+  description->num_bufs = 1;
+  view->payload = data;
+  if (buffer->next == nullptr) [[likely]] {
+    view->length = static_cast<uint16_t>(length);
+    view->next = nullptr;
+    return;
   }
-  *next = nullptr;
+  auto there = static_cast<uint32_t>(buffer->data + buffer->length - data);
+  for (packet::Buffer* link = buffer;;) {
+    view->length = static_cast<uint16_t>(std::min(length, there));
+    length -= view->length;
+    link = link->next;
+    view->next = link == nullptr ? nullptr : door->ViewOf(link);
+    if (link == nullptr) return;
+    view = view->next;
+    view->payload = link->data;
+    there = link->length;
+    ++description->num_bufs;
+  }
 }
 
 void Describe(RingDoor* door, const Happening& happening, vma_completion_t* completion) {
@@ -64,32 +74,61 @@ void Describe(RingDoor* door, const Happening& happening, vma_completion_t* comp
   completion->events = happening.events;
   completion->user_data = happening.socket->user_data;
   completion->listen_fd = happening.listen_fd;
-  completion->src = sockets::ToSockaddr(happening.packet.source);
-  if ((happening.events & sockets::kPacketHappened) != 0) {
-    Describe(door, happening.packet, &completion->packet);
-  }
+  const Received& packet = happening.packet;
+  completion->src = sockets::ToSockaddr(packet.source);
+  if ((happening.events & sockets::kPacketHappened) == 0) return;
+  Describe(door, packet.buffer, packet.data, packet.length, packet.hw_time_ns,
+           &completion->packet);
 }
 
-// Of one ring: every socket's, or one's. Inside nothing.
+// What did not have to wait.
+void Describe(RingDoor* door, const RingDoor::Arrival& arrival, vma_completion_t* completion) {
+  constexpr size_t kOfIpv4 = 12;  // Behind ::ffff:0:0/96.
+  const engine::Completion& packet = *arrival.packet;
+  completion->events = sockets::kPacketHappened;
+  completion->user_data = arrival.user_data;
+  completion->listen_fd = -1;
+  completion->src.sin_family = AF_INET;
+  completion->src.sin_port = htons(packet.source_port);
+  memcpy(&completion->src.sin_addr, packet.source_ip.data() + kOfIpv4, sizeof(in_addr));
+  memset(completion->src.sin_zero, 0, sizeof completion->src.sin_zero);
+  Describe(door, packet.buffer, packet.data, packet.length, packet.hw_time_ns,
+           &completion->packet);
+}
+
+// What waits to be taken: every socket's, or one's.
+unsigned TakeWaiting(RingDoor* door, Socket* only, vma_completion_t* completions, unsigned most) {
+  unsigned count = 0;
+  Happening happening;
+  while (count < most && door->Take(only, &happening, 1) != 0) {
+    Describe(door, happening, &completions[count++]);
+  }
+  return count;
+}
+
+// Of one ring: one socket's. Inside nothing.
 unsigned PollDoor(RingDoor* door, Socket* only, vma_completion_t* completions, unsigned most) {
   const RingDoor::Entry entry(door);
-  if (only != nullptr) {
-    only->TakeByCompletions();
-  } else {
-    door->TakeByCompletions();
-  }
-  std::array<Happening, RingDoor::kBatch> happenings;
-  unsigned count = 0;
-  bool polled = false;
-  while (count < most) {
-    const auto room = std::min<uint32_t>(most - count, RingDoor::kBatch);
-    const uint32_t taken = door->Take(only, happenings.data(), room);
-    for (uint32_t i = 0; i < taken; ++i) Describe(door, happenings[i], &completions[count++]);
-    if (taken == room) continue;
-    if (polled) break;
-    polled = true;
-    door->Progress();
-  }
+  only->TakeByCompletions();
+  const unsigned count = TakeWaiting(door, only, completions, most);
+  if (count == most) return count;
+  door->Progress();
+  return count + TakeWaiting(door, only, completions + count, most - count);
+}
+
+// Every socket's.
+unsigned PollDoor(RingDoor* door, vma_completion_t* completions, unsigned most) {
+  const RingDoor::Entry entry(door);
+  door->TakeByCompletions();
+  unsigned count = door->HasWaiting() ? TakeWaiting(door, nullptr, completions, most) : 0;
+  std::array<RingDoor::Arrival, RingDoor::kBatch> arrivals;
+  uint32_t arrived = 0;
+  do {
+    if (count == most) return count;
+    arrived = door->PollPackets(most - count, arrivals.data());
+    for (uint32_t i = 0; i < arrived; ++i) Describe(door, arrivals[i], &completions[count++]);
+  } while (arrived == RingDoor::kBatch);
+  if (door->HasWaiting()) count += TakeWaiting(door, nullptr, completions + count, most - count);
   return count;
 }
 
@@ -114,22 +153,17 @@ int References(const packet::Buffer& buffer) {
          packet::ForeignCount(buffer.foreign.load(std::memory_order_acquire));
 }
 
-// One less; how many are left.
-int Drop(LinkView* view) {
-  const int before = References(*view->buffer);
-  packet::BufferPool::Release(view->buffer);
-  return before - 1;
-}
-
 }  // namespace
 
 int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) {
   if (completions == nullptr || most == 0) return Fail(EINVAL);
-  const auto meaning = Faces::The().descriptors().Find(fd);
+  const sockets::Descriptors& descriptors = Faces::The().descriptors();
+  if (RingDoor* const ring = descriptors.FindRing(fd)) {
+    return static_cast<int>(PollDoor(ring, completions, most));
+  }
+  const auto meaning = descriptors.Find(fd);
   unsigned count = 0;
-  if (meaning.ring != nullptr) {
-    count = PollDoor(meaning.ring, nullptr, completions, most);
-  } else if (meaning.socket != nullptr) {
+  if (meaning.socket != nullptr) {
     RingDoor* const door = meaning.socket->door();
     if (door != nullptr) count = PollDoor(door, meaning.socket.get(), completions, most);
   } else if (meaning.epoll != nullptr) {
@@ -149,7 +183,7 @@ int FreeVmaPackets(vma_packet_desc_t* packets, int count) {
     while (view != nullptr) {
       // Read before it is free: whoever gets the buffer next writes it.
       LinkView* const next = view->next;
-      Drop(view);
+      packet::BufferPool::ReleaseByOwner(view->buffer);
       view = next;
     }
   }
@@ -160,7 +194,7 @@ int RefVmaBuff(vma_buff_t* buff) {
   if (buff == nullptr) return Fail(EINVAL);
   LinkView* const view = ViewOf(buff);
   const RingDoor::Entry entry(view->door);
-  packet::BufferPool::AddReference(view->buffer);
+  packet::BufferPool::AddReferenceByOwner(view->buffer);
   return References(*view->buffer);
 }
 
@@ -168,7 +202,9 @@ int FreeVmaBuff(vma_buff_t* buff) {
   if (buff == nullptr) return Fail(EINVAL);
   LinkView* const view = ViewOf(buff);
   const RingDoor::Entry entry(view->door);
-  return Drop(view);
+  const int before = References(*view->buffer);
+  packet::BufferPool::ReleaseByOwner(view->buffer);
+  return before - 1;
 }
 
 int GetSocketRingsNum(int fd) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SO_MAX_PACING_RATE through the socket faces: the device holds a socket to it, whenever it was
+// set, in the kernel's form and in VMA's.
+//
+// A time is a lower bound: it holds however slow the host is.
+
+#include <mellanox/vma_extra.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/faces/linked_faces.h"
+
+namespace xtreme::faces {
+namespace {
+
+constexpr uint16_t kPort = 8030;
+constexpr uint32_t kRate = 1'000'000;  // Bytes a second.
+constexpr uint32_t kPackets = 400;
+constexpr uint32_t kBytes = 1'000;
+// What a device may send above the rate, at first: a generous one.
+constexpr double kBurst = 100'000;
+
+int SetRate(int fd, const void* value, socklen_t length) {
+  return Behind(fd)->SetOption(SOL_SOCKET, SO_MAX_PACING_RATE, value, length);
+}
+
+class PacingTest : public LinkedFacesTest {
+ protected:
+  // Seconds in which the other side got all.
+  double SecondsOf(int fd) {
+    const auto echo = TheirUdpEcho(7001);
+    SetReceiveTimeout(fd, 10'000);
+    const std::string bytes(kBytes, 'x');
+    char answer[kBytes];
+    // The neighbour is known then.
+    EXPECT_EQ(SendTo(fd, bytes, kTheirs, 7001), kBytes);
+    EXPECT_EQ(Receive(fd, answer, sizeof answer), kBytes);
+    const auto begin = std::chrono::steady_clock::now();
+    for (uint32_t sent = 0; sent < kPackets; ++sent) {
+      EXPECT_EQ(SendTo(fd, bytes, kTheirs, 7001), kBytes);
+      if (sent % 10 == 9) {
+        for (int i = 0; i < 10; ++i) EXPECT_EQ(Receive(fd, answer, sizeof answer), kBytes);
+      }
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  const double least_ = (kPackets * kBytes - kBurst) / kRate;
+};
+
+TEST_F(PacingTest, DatagramsKeepToARateThatWasSetOnABoundSocket) {
+  const int fd = BoundDatagramSocket(kPort);
+  ASSERT_EQ(SetRate(fd, &kRate, sizeof kRate), 0);
+  EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded) << Behind(fd)->reason();
+  EXPECT_GE(SecondsOf(fd), least_);
+  Close(fd);
+}
+
+TEST_F(PacingTest, RateThatWasSetBeforeBindHoldsInVmasForm) {
+  const int fd = NewSocket(SOCK_DGRAM);
+  const vma_rate_limit_t limit{.rate = kRate / 125, .max_burst_sz = 3'000, .typical_pkt_sz = 1'042};
+  static_assert(sizeof limit == sockets::kVmaRateBytes);
+  ASSERT_EQ(SetRate(fd, &limit, sizeof limit), 0);
+  ASSERT_EQ(Bind(fd, kPort), 0);
+  EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded) << Behind(fd)->reason();
+  vma_rate_limit_t told{};
+  socklen_t length = sizeof told;
+  int result = -1;
+  EXPECT_TRUE(Behind(fd)->GetOption(SOL_SOCKET, SO_MAX_PACING_RATE, &told, &length, &result));
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(told.rate, limit.rate);
+  EXPECT_EQ(told.max_burst_sz, limit.max_burst_sz);
+  EXPECT_EQ(told.typical_pkt_sz, limit.typical_pkt_sz);
+  EXPECT_GE(SecondsOf(fd), least_);
+  Close(fd);
+}
+
+TEST_F(PacingTest, RateThatNoDeviceHasIsRefusedOrTheKernels) {
+  const int fd = BoundDatagramSocket(kPort);
+  constexpr uint64_t kTooMuch = ~uint64_t{0} / 16;
+  EXPECT_EQ(SetRate(fd, &kTooMuch, sizeof kTooMuch), 0);
+  EXPECT_EQ(Behind(fd)->path(), sockets::Path::kKernel);
+  EXPECT_NE(Behind(fd)->reason(), "");
+  Close(fd);
+}
+
+}  // namespace
+}  // namespace xtreme::faces

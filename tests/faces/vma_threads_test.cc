@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SocketXtreme from several threads at once, which VMA's is not made for: each packet reaches one
+// of the pollers, once; they send meanwhile; buffers are counted and freed on any thread.
+//
+// The faces are linked, not preloaded, so that sanitizers see them. Threads: many; a watchdog ends
+// who does not go on.
+
+#include <arpa/inet.h>
+#include <mellanox/vma_extra.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "api/vma/api.h"
+#include "gtest/gtest.h"
+#include "tests/faces/linked_faces.h"
+
+namespace xtreme::faces {
+namespace {
+
+constexpr uint16_t kPort = 8020;
+constexpr uint32_t kCount = 600;
+// Fewer on their way than any queue holds, that of a neighbour who is not known yet among them.
+constexpr uint32_t kWindow = 8;
+constexpr int kPollers = 3;
+constexpr unsigned kMost = 8;
+
+uint32_t NumberIn(const vma_completion_t& completion) {
+  uint32_t number = kCount;
+  const vma_buff_t* const link = completion.packet.buff_lst;
+  if (link->len >= sizeof number) memcpy(&number, link->payload, sizeof number);
+  return number;
+}
+
+class VmaThreadsTest : public LinkedFacesTest {
+ protected:
+  void SetUp() override {
+    fd_ = BoundDatagramSocket(kPort);
+    ASSERT_EQ(vma_.get_socket_rings_fds(fd_, &ring_, 1), 1);
+  }
+  void TearDown() override { Close(fd_); }
+
+  // Polls until `over`, and calls `on` for each packet.
+  template <typename On>
+  void Poll(const std::atomic<bool>& over, const On& on) {
+    vma_completion_t completions[kMost];
+    while (!over) {
+      const int count = vma_.socketxtreme_poll(ring_, completions, kMost, 0);
+      ASSERT_GE(count, 0);
+      for (int i = 0; i < count; ++i) {
+        if ((completions[i].events & VMA_SOCKETXTREME_PACKET) == 0) continue;
+        EXPECT_EQ(completions[i].user_data, static_cast<uint64_t>(fd_));
+        on(completions[i]);
+      }
+    }
+  }
+  // The kernel's side sends numbers from 0 on, at most kWindow that `taken` has not counted.
+  void SendNumbers(int from, const std::atomic<uint32_t>& taken) {
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort)};
+    inet_pton(AF_INET, kOurs, &to.sin_addr);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(sendto(from, &i, sizeof i, 0, reinterpret_cast<sockaddr*>(&to), sizeof to),
+                static_cast<ssize_t>(sizeof i));
+      EXPECT_TRUE(Eventually([&] { return taken + kWindow > i; })) << i;
+    }
+    EXPECT_TRUE(Eventually([&] { return taken == kCount; })) << taken;
+  }
+
+  const vma_api_t& vma_ = *vma::Api();
+  int fd_ = -1;
+  int ring_ = -1;
+};
+
+TEST_F(VmaThreadsTest, PacketsOfARingReachOneOfItsPollersOnceEachAndAreAnswered) {
+  const int theirs = TheirSocket(SOCK_DGRAM);
+  std::vector<std::atomic<int>> seen(kCount);
+  std::atomic<uint32_t> taken{0};
+  std::atomic<bool> over{false};
+  Threads pollers;
+  for (int i = 0; i < kPollers; ++i) {
+    pollers.Start([&] {
+      Poll(over, [&](vma_completion_t& completion) {
+        const uint32_t number = NumberIn(completion);
+        if (number < kCount) ++seen[number];
+        const std::string_view bytes(static_cast<char*>(completion.packet.buff_lst->payload),
+                                     completion.packet.total_len);
+        EXPECT_EQ(SendTo(fd_, bytes, kTheirs, ntohs(completion.src.sin_port)),
+                  static_cast<ssize_t>(bytes.size()));
+        EXPECT_EQ(vma_.socketxtreme_free_vma_packets(&completion.packet, 1), 0);
+        ++taken;
+      });
+    });
+  }
+  // Beside them sockets come and go.
+  Threads others;
+  others.Start([&] {
+    while (!over) Close(BoundDatagramSocket(kPort + 1));
+  });
+  std::atomic<uint32_t> answers{0};
+  others.Start([&] {
+    char bytes[64];
+    while (answers < kCount) {
+      pollfd one{.fd = theirs, .events = POLLIN};
+      if (poll(&one, 1, 20'000) != 1) break;
+      answers += recv(theirs, bytes, sizeof bytes, 0) == sizeof(uint32_t);
+    }
+  });
+  SendNumbers(theirs, taken);
+  EXPECT_TRUE(Eventually([&] { return answers == kCount; })) << answers;
+  over = true;
+  pollers.Join();
+  others.Join();
+  for (uint32_t i = 0; i < kCount; ++i) EXPECT_EQ(seen[i], 1) << i;
+  close(theirs);
+}
+
+TEST_F(VmaThreadsTest, BuffersAreCountedAndFreedByOtherThreadsThanPolled) {
+  const int theirs = TheirSocket(SOCK_DGRAM);
+  std::mutex mutex;
+  std::deque<vma_buff_t*> held;  // Twice: by its packet, and by socketxtreme_ref_vma_buff.
+  std::atomic<uint32_t> freed{0};
+  std::atomic<bool> over{false};
+  Threads pollers;
+  for (int i = 0; i < kPollers; ++i) {
+    pollers.Start([&] {
+      Poll(over, [&](vma_completion_t& completion) {
+        vma_buff_t* const buffer = completion.packet.buff_lst;
+        EXPECT_EQ(vma_.socketxtreme_ref_vma_buff(buffer), 2);
+        const std::lock_guard lock(mutex);
+        held.push_back(buffer);
+      });
+    });
+  }
+  Threads freers;
+  for (int i = 0; i < 2; ++i) {
+    freers.Start([&] {
+      while (!over) {
+        vma_buff_t* buffer = nullptr;
+        {
+          const std::lock_guard lock(mutex);
+          if (!held.empty()) {
+            buffer = held.front();
+            held.pop_front();
+          }
+        }
+        if (buffer == nullptr) continue;
+        EXPECT_EQ(vma_.socketxtreme_free_vma_buff(buffer), 1);
+        EXPECT_EQ(vma_.socketxtreme_free_vma_buff(buffer), 0);
+        ++freed;
+      }
+    });
+  }
+  SendNumbers(theirs, freed);
+  over = true;
+  pollers.Join();
+  freers.Join();
+  close(theirs);
+}
+
+}  // namespace
+}  // namespace xtreme::faces
