@@ -186,8 +186,8 @@ int EpollSet::Remove(const Key& key) {
   return 0;
 }
 
-// One that is no member any more, and those that are gone: sets that were each other's one after the
-// other would be looked through in circles.
+// One that is no member any more, and those that are gone: sets that were each other's one after
+// the other would be looked through in circles.
 void EpollSet::Unnest(const Pollable* member) {
   std::erase_if(nested_, [member](const std::weak_ptr<Pollable>& each) {
     const auto still = each.lock();

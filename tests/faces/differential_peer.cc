@@ -128,7 +128,7 @@ class Peer {
 int Serve(Peer& peer, int control) {
   for (;;) {
     pollfd waits[] = {{control, POLLIN, 0}, {peer.fence(), POLLIN, 0}};
-    if (poll(waits, 2, 20'000) <= 0) return 1;
+    if (poll(waits, 2, 100'000) <= 0) return 1;
     char text[2048];
     sockaddr_in from{};
     socklen_t length = sizeof from;

@@ -45,6 +45,10 @@ class DifferentialTest : public FacesTest {
     unlink(socket.c_str());
     return subject->Output();
   }
+  void SetUp() override {
+    FacesTest::SetUp();
+    unlink(log().c_str());  // Of the test before.
+  }
   std::string log() const { return Temporary("log"); }
   std::string Log() const {
     std::ifstream in(log());
@@ -107,6 +111,15 @@ TEST_F(DifferentialTest, RingsLetWaitCopyCloseAndFailAsTheKernelDoes) {
   const std::string told = Log();
   EXPECT_NE(told.find("offloaded on ours, connects to"), std::string::npos) << told;
   EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
+}
+
+TEST_F(DifferentialTest, RingsAnswerEveryCallInEveryStateAsTheKernelDoes) {
+  // Nobody has it, and nobody is asked for it: SYNs get no answer.
+  constexpr const char* kSilent = "10.9.0.99";
+  ASSERT_TRUE(here().AddNeighbour("ours", kSilent, {2, 0, 0, 0, 0, 99}).ok());
+  const std::string kernel = TranscriptOf(false, "calls_subject", kSilent);
+  ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+  EXPECT_EQ(Differences(kernel, TranscriptOf(true, "calls_subject", kSilent)), "");
 }
 
 bool TakeNumber(std::string_view argument, std::string_view name, uint32_t* number) {

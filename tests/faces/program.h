@@ -40,11 +40,11 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Its exit code; 128 and the signal's number if one ended it, as happens after 20 s.
-  int Wait() {
+  // Its exit code; 128 and the signal's number if one ended it, as happens after `seconds`.
+  int Wait(int seconds = 100) {
     int status = 0;
     bool ended = false;
-    for (int tries = 0; tries < 2'000 && !ended; ++tries) {
+    for (int tries = 0; tries < 100 * seconds && !ended; ++tries) {
       ended = waitpid(pid_, &status, WNOHANG) == pid_;
       if (!ended) usleep(10'000);
     }
@@ -60,9 +60,9 @@ class Program {
     std::ifstream in(output_);
     return std::string(std::istreambuf_iterator<char>(in), {});
   }
-  // Until its output has `text`; false: it did not come in 5 s.
+  // Until its output has `text`; false: it did not come in a minute.
   bool Says(const std::string& text) const {
-    for (int tries = 0; tries < 500; ++tries) {
+    for (int tries = 0; tries < 6'000; ++tries) {
       if (Output().find(text) != std::string::npos) return true;
       usleep(10'000);
     }
@@ -91,6 +91,9 @@ class FacesTest : public ::testing::Test {
     ASSERT_TRUE(there_->AddAddress("theirs", std::string(kTheirs) + "/24").ok());
     ASSERT_TRUE(here_->AddRoute("224.0.0.0/4", "ours").ok());
     ASSERT_TRUE(there_->AddRoute("224.0.0.0/4", "theirs").ok());
+    // Else whether an error comes depends on how many came in the last second (icmp(7)).
+    ASSERT_TRUE(here_->SetSysctl("net.ipv4.icmp_ratemask", "0").ok());
+    ASSERT_TRUE(there_->SetSysctl("net.ipv4.icmp_ratemask", "0").ok());
   }
 
   static std::string PathOf(const std::string& target) {
@@ -121,6 +124,9 @@ class FacesTest : public ::testing::Test {
   std::unique_ptr<Program> StartBeside(const std::string& command) {
     return Start(*here_, command);
   }
+
+  net::Namespace& here() { return *here_; }
+  net::Namespace& there() { return *there_; }
 
  private:
   std::unique_ptr<Program> Start(const net::Namespace& space, const std::string& command) {

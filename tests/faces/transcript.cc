@@ -107,7 +107,7 @@ int NewSocket(const Run& run, int type, int port) {
 
 void WaitUntil(int fd, int16_t events) {
   pollfd one{.fd = fd, .events = events};
-  poll(&one, 1, 5'000);
+  poll(&one, 1, 60'000);
 }
 
 void SendAtOnce(const Run& run) {

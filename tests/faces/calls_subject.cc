@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that makes each call there is on a socket in each state that a socket may be in, and
+// writes down what it said: run by the kernel and by rings, its transcripts are to be the same.
+//
+//   calls_subject SOCKET OWN-ADDRESS PEER-ADDRESS SILENT-ADDRESS
+//
+// Each pair is a part of the transcript, on a socket of its own, which never blocks. A state is a
+// line of kStates, a call one of the tables. SYNs to SILENT-ADDRESS are not answered.
+// Not among the calls, for they are known to differ: MSG_ERRQUEUE and MSG_MORE of datagrams, which
+// rings refuse; pointers to nowhere; what only the kernel's socket answers (sizes of buffers,
+// TCP_MAXSEG, TCP_INFO, SIOCOUTQ); bind() of a connection that has ended. Threads: one.
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "tests/faces/transcript.h"
+
+namespace xtreme::faces {
+namespace {
+
+constexpr int kOtherTcpPort = 7006;
+sockaddr_in silent{};
+
+// --- States ---
+
+void Connected(Run& run) { ConnectStream(run); }
+void HalfClosed(Run& run) {
+  ConnectStream(run);
+  shutdown(run.fd, SHUT_WR);
+}
+void DeafHalf(Run& run) {
+  ConnectStream(run);
+  shutdown(run.fd, SHUT_RD);
+}
+void PeerHalfClosed(Run& run) {
+  ConnectStream(run);
+  Tell(run, "send 10", /*quietly=*/true);
+  Tell(run, "shutdown", /*quietly=*/true);
+}
+void BothClosed(Run& run) {
+  ConnectStream(run);
+  shutdown(run.fd, SHUT_WR);
+  Tell(run, "shutdown", /*quietly=*/true);
+}
+void ConnectedWithBytes(Run& run) {
+  ConnectStream(run);
+  Tell(run, "send 100", /*quietly=*/true);
+}
+void ResetByPeer(Run& run) {
+  ConnectStream(run);
+  Tell(run, "reset", /*quietly=*/true);
+}
+void Refused(Run& run) {
+  run.fd = NewSocket(run, SOCK_STREAM, 0);
+  sockaddr_in nobody = run.peer;
+  nobody.sin_port = htons(9);
+  connect(run.fd, Generic(&nobody), sizeof nobody);
+  WaitUntil(run.fd, POLLOUT);
+}
+void Connecting(Run& run) {
+  run.fd = NewSocket(run, SOCK_STREAM, 0);
+  connect(run.fd, Generic(&silent), sizeof silent);
+}
+void Unbound(Run& run) { run.fd = NewSocket(run, SOCK_STREAM, 0); }
+void Bound(Run& run) { run.fd = NewSocket(run, SOCK_STREAM, kOtherTcpPort); }
+void Listening(Run& run) {
+  run.fd = NewSocket(run, SOCK_STREAM, kOtherTcpPort);
+  listen(run.fd, 4);
+  pollfd one{.fd = run.fd, .events = POLLIN};
+  poll(&one, 1, 0);
+}
+void UnboundDatagrams(Run& run) { run.fd = NewSocket(run, SOCK_DGRAM, 0); }
+void BoundDatagrams(Run& run) { run.fd = NewSocket(run, SOCK_DGRAM, kSubjectUdpPort); }
+void DatagramsWithOne(Run& run) {
+  run.fd = NewSocket(run, SOCK_DGRAM, kSubjectUdpPort);
+  Tell(run, "datagram 100", /*quietly=*/true);
+}
+void ConnectedDatagrams(Run& run) { ConnectDatagrams(run); }
+void ShutDatagrams(Run& run) {
+  ConnectDatagrams(run);
+  shutdown(run.fd, SHUT_RDWR);
+}
+void RefusedDatagrams(Run& run) {
+  ConnectDatagrams(run);
+  Tell(run, "deaf", /*quietly=*/true);
+  send(run.fd, "x", 1, 0);
+  WaitUntil(run.fd, POLLERR);
+}
+void Closed(Run& run) {
+  ConnectStream(run);
+  close(run.fd);
+}
+
+struct State {
+  const char* name;
+  bool stream;
+  void (*reach)(Run&);
+  bool ended = false;
+};
+constexpr State kStates[] = {
+    {"new stream", true, Unbound},
+    {"bound stream", true, Bound},
+    {"listener", true, Listening},
+    {"connecting", true, Connecting},
+    {"refused", true, Refused, /*ended=*/true},
+    {"connected", true, Connected},
+    {"connected, bytes wait", true, ConnectedWithBytes},
+    {"shut for writing", true, HalfClosed},
+    {"shut for reading", true, DeafHalf},
+    {"peer has shut", true, PeerHalfClosed},
+    {"both have shut", true, BothClosed, /*ended=*/true},
+    {"reset", true, ResetByPeer, /*ended=*/true},
+    {"closed", true, Closed},
+    {"new datagrams", false, UnboundDatagrams},
+    {"bound datagrams", false, BoundDatagrams},
+    {"bound datagrams, one waits", false, DatagramsWithOne},
+    {"connected datagrams", false, ConnectedDatagrams},
+    {"shut datagrams", false, ShutDatagrams},
+    {"refused datagrams", false, RefusedDatagrams},
+};
+
+// --- Calls that send and receive: a result ---
+
+char buffer[256];
+volatile int no_number = -1;  // The compiler would see through a constant.
+iovec parts[2] = {{buffer, 60}, {buffer + 60, 60}};
+
+msghdr Message() { return {.msg_iov = parts, .msg_iovlen = 2}; }
+ssize_t SendMany(Run& run) {
+  mmsghdr messages[2] = {{.msg_hdr = Message()}, {.msg_hdr = Message()}};
+  return sendmmsg(run.fd, messages, 2, MSG_NOSIGNAL);
+}
+ssize_t ReceiveMany(Run& run) {
+  mmsghdr messages[2] = {{.msg_hdr = Message()}, {.msg_hdr = Message()}};
+  return recvmmsg(run.fd, messages, 2, MSG_DONTWAIT, nullptr);
+}
+ssize_t SendAFile(Run& run) {
+  const int file = memfd_create("calls", MFD_CLOEXEC);
+  if (write(file, Pattern(100), 100) != 100) return -1;
+  lseek(file, 0, SEEK_SET);
+  const ssize_t sent = sendfile(run.fd, file, nullptr, 100);
+  const int error = errno;
+  printf("at %ld ", static_cast<long>(lseek(file, 0, SEEK_CUR)));
+  close(file);
+  errno = error;
+  return sent;
+}
+ssize_t ReceiveMessage(Run& run, int flags) {
+  sockaddr_in from{};
+  msghdr message = Message();
+  message.msg_name = &from;
+  message.msg_namelen = sizeof from;
+  const ssize_t got = recvmsg(run.fd, &message, flags);
+  if (got >= 0) {
+    printf("name of %u, flags %#x ", message.msg_namelen, message.msg_flags & ~MSG_CMSG_CLOEXEC);
+  }
+  return got;
+}
+ssize_t ReceiveFrom(Run& run) {
+  sockaddr_in from{};
+  socklen_t length = sizeof from;
+  const ssize_t got = recvfrom(run.fd, buffer, 50, 0, Generic(&from), &length);
+  if (got >= 0) printf("from %d in %u ", ntohs(from.sin_port), length);
+  return got;
+}
+sockaddr_in ToPort(const sockaddr_in& host, int port) {
+  sockaddr_in address = host;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return address;
+}
+ssize_t SendTo(Run& run, sockaddr_in to, socklen_t length, size_t bytes = 20) {
+  return sendto(run.fd, buffer, bytes, MSG_NOSIGNAL, Generic(&to), length);
+}
+
+// --- Calls on names, options and descriptors ---
+
+int Bind(Run& run, sockaddr_in to, socklen_t length = sizeof(sockaddr_in)) {
+  return bind(run.fd, Generic(&to), length);
+}
+int Connect(Run& run, sockaddr_in to, socklen_t length = sizeof(sockaddr_in)) {
+  return connect(run.fd, Generic(&to), length);
+}
+int Dissolve(Run& run) {
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  return connect(run.fd, &nobody, sizeof nobody);
+}
+int NameOf(Run& run, int (*call)(int, sockaddr*, socklen_t*), socklen_t length) {
+  sockaddr_in name{};
+  const int result = call(run.fd, Generic(&name), &length);
+  if (result == 0) printf("%s in %u ", inet_ntoa(name.sin_addr), length);
+  return result;
+}
+int Poll(Run& run, int16_t events) {
+  pollfd one{.fd = run.fd, .events = events};
+  const timespec now{};
+  const int ready = ppoll(&one, 1, &now, nullptr);
+  printf("%#x ", one.revents);
+  return ready;
+}
+int Select(Run& run) {
+  fd_set sets[3] = {};
+  for (fd_set& each : sets) FD_SET(run.fd, &each);
+  const timespec now{};
+  const int ready = pselect(run.fd + 1, &sets[0], &sets[1], &sets[2], &now, nullptr);
+  for (const fd_set& each : sets) printf("%d", ready >= 0 && FD_ISSET(run.fd, &each));
+  printf(" ");
+  return ready;
+}
+int Watch(Run& run) {
+  epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP, .data = {.u64 = 7}};
+  const int added = epoll_ctl(run.set, EPOLL_CTL_ADD, run.fd, &event);
+  Say("add", added);
+  Say("add again", epoll_ctl(run.set, EPOLL_CTL_ADD, run.fd, &event));
+  epoll_event told{};
+  const int ready = epoll_wait(run.set, &told, 1, 0);
+  printf("%#x ", ready == 1 ? told.events : 0);
+  Say("wait", ready);
+  Say("modify", epoll_ctl(run.set, EPOLL_CTL_MOD, run.fd, &event));
+  return epoll_ctl(run.set, EPOLL_CTL_DEL, run.fd, nullptr);
+}
+int Number(Run& run, unsigned long request, int number) {
+  const int result = ioctl(run.fd, request, &number);
+  if (result == 0) printf("%d ", number);
+  return result;
+}
+int Kind(Run& run) {
+  struct stat about{};
+  const int result = fstat(run.fd, &about);
+  if (result == 0) printf("%d ", S_ISSOCK(about.st_mode));
+  return result;
+}
+int Copied(int copy) {
+  if (copy < 0) return copy;
+  char none = 0;
+  Say("send on the copy", send(copy, &none, 0, MSG_NOSIGNAL));
+  return close(copy);
+}
+int Listen(Run& run, int backlog) { return listen(run.fd, backlog); }
+// Accepted or not: the number is the host's.
+int Accepted(int fd) { return fd < 0 ? fd : close(fd); }
+
+struct Call {
+  const char* name;
+  ssize_t (*make)(Run&);
+};
+
+constexpr Call kCalls[] = {
+    {"send", [](Run& r) { return send(r.fd, buffer, 20, MSG_NOSIGNAL); }},
+    {"send nothing", [](Run& r) { return send(r.fd, buffer, 0, MSG_NOSIGNAL); }},
+    {"send, SIGPIPE", [](Run& r) { return send(r.fd, buffer, 20, 0); }},
+    {"send at once", [](Run& r) { return send(r.fd, buffer, 20, MSG_DONTWAIT | MSG_NOSIGNAL); }},
+    {"sendto the peer", [](Run& r) { return SendTo(r, ToPort(r.peer, kPeerUdpPort), 16); }},
+    {"sendto port 0", [](Run& r) { return SendTo(r, ToPort(r.peer, 0), 16); }},
+    {"sendto, short address", [](Run& r) { return SendTo(r, r.peer, 7); }},
+    {"sendto, too long", [](Run& r) {
+       return r.stream ? 0 : sendto(r.fd, Pattern(0), 65'508, MSG_NOSIGNAL, Generic(&r.peer), 16);
+     }},
+    {"sendmsg", [](Run& r) {
+       const msghdr message = Message();
+       return sendmsg(r.fd, &message, MSG_NOSIGNAL);
+     }},
+    {"sendmmsg", SendMany},
+    {"write", [](Run& r) { return write(r.fd, buffer, 20); }},
+    {"write nothing", [](Run& r) { return write(r.fd, buffer, 0); }},
+    {"writev", [](Run& r) { return writev(r.fd, parts, 2); }},
+    {"writev, -1 parts", [](Run& r) { return writev(r.fd, parts, no_number); }},
+    {"pwrite", [](Run& r) { return pwrite(r.fd, buffer, 20, 0); }},
+    {"sendfile", SendAFile},
+    {"recv", [](Run& r) { return recv(r.fd, buffer, 50, 0); }},
+    {"recv nothing", [](Run& r) { return recv(r.fd, buffer, 0, 0); }},
+    {"recv at once", [](Run& r) { return recv(r.fd, buffer, 50, MSG_DONTWAIT); }},
+    {"recv all", [](Run& r) { return recv(r.fd, buffer, 200, MSG_WAITALL | MSG_DONTWAIT); }},
+    {"peek", [](Run& r) { return recv(r.fd, buffer, 50, MSG_PEEK); }},
+    {"recv, true length", [](Run& r) {
+       return r.stream ? 0 : recv(r.fd, buffer, 50, MSG_TRUNC);
+     }},
+    {"recv of urgent bytes", [](Run& r) {
+       return r.stream ? recv(r.fd, buffer, 1, MSG_OOB) : 0;
+     }},
+    {"recvfrom", ReceiveFrom},
+    {"recvmsg", [](Run& r) { return ReceiveMessage(r, 0); }},
+    {"recvmsg, peek", [](Run& r) { return ReceiveMessage(r, MSG_PEEK); }},
+    {"recvmmsg", ReceiveMany},
+    {"read", [](Run& r) { return read(r.fd, buffer, 50); }},
+    {"read nothing", [](Run& r) { return read(r.fd, buffer, 0); }},
+    {"readv", [](Run& r) { return readv(r.fd, parts, 2); }},
+    {"readv, -1 parts", [](Run& r) { return readv(r.fd, parts, no_number); }},
+    {"pread", [](Run& r) { return pread(r.fd, buffer, 20, 0); }},
+    {"accept", [](Run& r) -> ssize_t { return Accepted(accept(r.fd, nullptr, nullptr)); }},
+    {"accept4, wrong flags", [](Run& r) -> ssize_t {
+       return Accepted(accept4(r.fd, nullptr, nullptr, 1));
+     }},
+    {"listen", [](Run& r) -> ssize_t { return Listen(r, 4); }},
+    {"listen, -1", [](Run& r) -> ssize_t { return Listen(r, -1); }},
+    {"bind to any port", [](Run& r) -> ssize_t { return Bind(r, ToPort(r.own, 0)); }},
+    {"bind elsewhere", [](Run& r) -> ssize_t { return Bind(r, ToPort(r.peer, 0)); }},
+    {"bind, short address", [](Run& r) -> ssize_t { return Bind(r, r.own, 7); }},
+    {"bind to what is taken", [](Run& r) -> ssize_t {
+       return Bind(r, ToPort(r.own, r.stream ? kSubjectTcpPort : 1)) == 0 ? 0 : -1;
+     }},
+    {"connect", [](Run& r) -> ssize_t {
+       return r.stream ? 0 : Connect(r, ToPort(r.peer, kPeerUdpPort));
+     }},
+    {"connect again", [](Run& r) -> ssize_t {
+       return r.fd >= 0 && r.stream ? Connect(r, silent) : 0;
+     }},
+    {"connect, short address", [](Run& r) -> ssize_t { return Connect(r, r.peer, 7); }},
+    {"connect to nobody", [](Run& r) -> ssize_t { return r.stream ? 0 : Dissolve(r); }},
+    {"shutdown, receiving", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_RD); }},
+    {"shutdown, sending", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_WR); }},
+    {"shutdown", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_RDWR); }},
+    {"shutdown, wrong", [](Run& r) -> ssize_t { return shutdown(r.fd, 3); }},
+    {"getsockname", [](Run& r) -> ssize_t { return NameOf(r, getsockname, 16); }},
+    {"getsockname, little room", [](Run& r) -> ssize_t { return NameOf(r, getsockname, 8); }},
+    {"getpeername", [](Run& r) -> ssize_t { return NameOf(r, getpeername, 16); }},
+    {"poll to read", [](Run& r) -> ssize_t { return Poll(r, POLLIN | POLLRDNORM | POLLPRI); }},
+    {"poll to write", [](Run& r) -> ssize_t { return Poll(r, POLLOUT | POLLWRNORM); }},
+    {"poll for all", [](Run& r) -> ssize_t { return Poll(r, POLLIN | POLLOUT | POLLRDHUP); }},
+    {"poll for nothing", [](Run& r) -> ssize_t { return Poll(r, 0); }},
+    {"pselect", [](Run& r) -> ssize_t { return Select(r); }},
+    {"epoll", [](Run& r) -> ssize_t { return Watch(r); }},
+    {"epoll of a descriptor that is no set", [](Run& r) -> ssize_t {
+       epoll_event event{};
+       return epoll_ctl(r.fd, EPOLL_CTL_ADD, r.listener, &event);
+     }},
+    {"FIONREAD", [](Run& r) -> ssize_t { return Number(r, FIONREAD, -1); }},
+    {"SIOCATMARK", [](Run& r) -> ssize_t { return Number(r, SIOCATMARK, -1); }},
+    {"FIONBIO", [](Run& r) -> ssize_t { return Number(r, FIONBIO, 1); }},
+    {"an ioctl of terminals", [](Run& r) -> ssize_t { return Number(r, TIOCGPGRP, 0); }},
+    {"F_GETFL", [](Run& r) -> ssize_t { return fcntl(r.fd, F_GETFL); }},
+    {"F_SETFL", [](Run& r) -> ssize_t { return fcntl(r.fd, F_SETFL, O_NONBLOCK); }},
+    {"F_GETFD", [](Run& r) -> ssize_t { return fcntl(r.fd, F_GETFD); }},
+    {"F_DUPFD", [](Run& r) -> ssize_t { return Copied(fcntl(r.fd, F_DUPFD, 100)); }},
+    {"F_GETLK", [](Run& r) -> ssize_t {
+       struct flock lock{.l_type = F_WRLCK};
+       return fcntl(r.fd, F_GETLK, &lock);
+     }},
+    {"dup", [](Run& r) -> ssize_t { return Copied(dup(r.fd)); }},
+    {"dup2 over itself", [](Run& r) -> ssize_t { return dup2(r.fd, r.fd) < 0 ? -1 : 0; }},
+    {"dup3 over itself", [](Run& r) -> ssize_t { return dup3(r.fd, r.fd, 0); }},
+    {"dup2 to nowhere", [](Run& r) -> ssize_t { return dup2(r.fd, -1); }},
+    {"fstat", [](Run& r) -> ssize_t { return Kind(r); }},
+    {"lseek", [](Run& r) -> ssize_t { return lseek(r.fd, 0, SEEK_SET); }},
+    {"ftruncate", [](Run& r) -> ssize_t { return ftruncate(r.fd, 0); }},
+    {"fsync", [](Run& r) -> ssize_t { return fsync(r.fd); }},
+    {"close twice", [](Run& r) -> ssize_t {
+       Say("first", close(r.fd));
+       return close(r.fd);
+     }},
+};
+
+// --- Options: read, set to 1, and set with too little ---
+
+struct Option {
+  const char* name;
+  int level;
+  int number;
+};
+constexpr Option kOptions[] = {
+    {"SO_ERROR", SOL_SOCKET, SO_ERROR},
+    {"SO_TYPE", SOL_SOCKET, SO_TYPE},
+    {"SO_DOMAIN", SOL_SOCKET, SO_DOMAIN},
+    {"SO_PROTOCOL", SOL_SOCKET, SO_PROTOCOL},
+    {"SO_ACCEPTCONN", SOL_SOCKET, SO_ACCEPTCONN},
+    {"SO_REUSEADDR", SOL_SOCKET, SO_REUSEADDR},
+    {"SO_KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE},
+    {"SO_BROADCAST", SOL_SOCKET, SO_BROADCAST},
+    {"SO_OOBINLINE", SOL_SOCKET, SO_OOBINLINE},
+    {"SO_PRIORITY", SOL_SOCKET, SO_PRIORITY},
+    {"SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT},
+    {"SO_TIMESTAMP", SOL_SOCKET, SO_TIMESTAMP},
+    {"SO_TIMESTAMPNS", SOL_SOCKET, SO_TIMESTAMPNS},
+    {"SO_DONTROUTE", SOL_SOCKET, SO_DONTROUTE},
+    {"SO_MARK", SOL_SOCKET, SO_MARK},
+    {"IP_TTL", IPPROTO_IP, IP_TTL},
+    {"IP_TOS", IPPROTO_IP, IP_TOS},
+    {"IP_MTU", IPPROTO_IP, IP_MTU},
+    {"IP_PKTINFO", IPPROTO_IP, IP_PKTINFO},
+    {"IP_FREEBIND", IPPROTO_IP, IP_FREEBIND},
+    {"IP_MULTICAST_TTL", IPPROTO_IP, IP_MULTICAST_TTL},
+    {"IP_MULTICAST_LOOP", IPPROTO_IP, IP_MULTICAST_LOOP},
+    {"TCP_NODELAY", IPPROTO_TCP, TCP_NODELAY},
+    {"TCP_CORK", IPPROTO_TCP, TCP_CORK},
+    {"TCP_KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE},
+    {"TCP_KEEPINTVL", IPPROTO_TCP, TCP_KEEPINTVL},
+    {"TCP_KEEPCNT", IPPROTO_TCP, TCP_KEEPCNT},
+    {"TCP_USER_TIMEOUT", IPPROTO_TCP, TCP_USER_TIMEOUT},
+    {"TCP_SYNCNT", IPPROTO_TCP, TCP_SYNCNT},
+    {"TCP_DEFER_ACCEPT", IPPROTO_TCP, TCP_DEFER_ACCEPT},
+    {"no option", SOL_SOCKET, 9999},
+};
+
+void ReadOption(Run& run, const Option& option) {
+  int value = -1;
+  socklen_t length = sizeof value;
+  const int result = getsockopt(run.fd, option.level, option.number, &value, &length);
+  Say("get", result, result == 0 ? std::to_string(value) + " in " + std::to_string(length) : "");
+}
+
+void TryOption(Run& run, const Option& option) {
+  ReadOption(run, option);
+  const int one = 1;
+  Say("set", setsockopt(run.fd, option.level, option.number, &one, sizeof one));
+  Say("set little", setsockopt(run.fd, option.level, option.number, &one, 0));
+  ReadOption(run, option);
+}
+
+// --- The table ---
+
+template <typename Make>
+void Part(Run& run, const State& state, const char* name, const Make& make) {
+  printf("-- %s: %s\n", state.name, name);
+  run.stream = state.stream;
+  run.peer.sin_port = htons(state.stream ? kPeerTcpPort : kPeerUdpPort);
+  run.set = epoll_create1(0);
+  state.reach(run);
+  Settle(run);
+  make();
+  close(run.fd);
+  close(run.set);
+  if (state.stream) Tell(run, "reset", /*quietly=*/true);
+  if (state.reach == RefusedDatagrams) Tell(run, "hearing", /*quietly=*/true);
+  Settle(run);
+  // Of datagrams that nobody took.
+  if (!state.stream) Tell(run, "datagrams", /*quietly=*/true);
+}
+
+int Main(char** argv) {
+  Run run;
+  if (!Begin(argv, &run)) return 1;
+  silent = ToPort(run.peer, kPeerTcpPort);
+  inet_pton(AF_INET, argv[4], &silent.sin_addr);
+  for (const State& state : kStates) {
+    for (const Call& each : kCalls) {
+      // Linux gives up the port that it had chosen.
+      if (state.ended && std::string_view(each.name).starts_with("bind to")) continue;
+      Part(run, state, each.name, [&] { Say("result", each.make(run)); });
+    }
+    for (const Option& each : kOptions) {
+      Part(run, state, each.name, [&] { TryOption(run, each); });
+    }
+    fflush(stdout);
+  }
+  puts("done");
+  return 0;
+}
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) { return argc == 5 ? xtreme::faces::Main(argv) : 2; }
