@@ -77,12 +77,15 @@ Counts ReadOutput(const std::string& output, const std::map<std::string, double>
 
 absl::StatusOr<Counts> CountInstructions(const std::string& program,
                                          const std::vector<std::string>& scenarios,
-                                         uint32_t operations, const std::string& directory) {
+                                         uint32_t operations, const std::string& directory,
+                                         const std::vector<std::string>& environment) {
   std::vector<std::string> command = {
       "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no",
       "--toggle-collect=xtreme_benchmark_measured", "--toggle-collect=xtreme_benchmark_device",
       absl::StrCat("--callgrind-out-file=", directory, "/profile"), program,
       absl::StrCat("--operations=", operations), "--count", absl::StrJoin(scenarios, ",")};
+  command.insert(command.begin(), environment.begin(), environment.end());
+  command.insert(command.begin(), "env");
   auto output = RunProgram(command);
   if (!output.ok()) return output.status();
   std::map<std::string, double> instructions;

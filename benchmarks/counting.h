@@ -24,11 +24,13 @@ namespace xtreme::benchmarks {
 // Instructions an operation, or why there is no count, by scenario.
 using Counts = std::map<std::string, absl::StatusOr<double>, std::less<>>;
 
-// Runs `program --count NAME...` under valgrind and reads what it left in `directory`.
+// Runs `program --count NAME...` under valgrind and reads what it left in `directory`;
+// `environment`: what is set for it, each as "NAME=VALUE".
 // NotFound: no valgrind. Internal: it failed; its output is in the message.
 absl::StatusOr<Counts> CountInstructions(const std::string& program,
                                          const std::vector<std::string>& scenarios,
-                                         uint32_t operations, const std::string& directory);
+                                         uint32_t operations, const std::string& directory,
+                                         const std::vector<std::string>& environment = {});
 
 // The other side: does `operations` of each scenario and has valgrind write a profile after each.
 // A scenario that cannot be made is said on standard output.

@@ -42,6 +42,9 @@ std::vector<Row> SteppedRows(const Measurement& measurement);
 // growth, memory_tcp, and rtt_two_cores of TCP.
 std::vector<Row> TcpRows(const Measurement& measurement);
 
+// face_vma, face_posix: what the faces cost over the engine.
+std::vector<Row> FaceRows(const Measurement& measurement);
+
 // sockperf, unchanged, on the preloaded library and on the kernel.
 std::vector<Row> SockperfRows(const Measurement& measurement);
 

@@ -41,6 +41,7 @@ constexpr Part kParts[] = {{"resources", ResourceRows},
                            {"two_threads", TwoThreadRows},
                            {"stepped", SteppedRows},
                            {"tcp", TcpRows},
+                           {"faces", FaceRows},
                            {"sockperf", SockperfRows}};
 
 bool Wants(const Arguments& arguments, const char* part) {
@@ -85,7 +86,8 @@ int Main(int argc, char** argv) {
   app.add_option("--parts", arguments.parts, "only these: resources, operations, two_threads...")
       ->delimiter(',')
       ->check(CLI::IsMember(
-          {"resources", "operations", "two_threads", "stepped", "tcp", "sockperf"}));
+          {"resources", "operations", "two_threads", "stepped", "tcp", "faces",
+           "sockperf"}));
   app.add_option("--count", arguments.count, "run these scenarios for valgrind and end")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "benchmarks/driver_scenarios.h"
+#include "benchmarks/face_scenarios.h"
 #include "benchmarks/kernel_scenario.h"
 #include "benchmarks/kernel_tcp_scenario.h"
 #include "benchmarks/lwip_scenario.h"
@@ -87,6 +88,12 @@ std::vector<NamedScenario> AllScenarios() {
       {"growth_1", kMany, [](uint32_t n) { return TcpPingPong(n, 1, kStillClock); }},
       {"growth_1000", kMany, [](uint32_t n) { return TcpPingPong(n, 1'000, kStillClock); }},
       {"growth_100000", kMany, [](uint32_t n) { return TcpPingPong(n, 100'000, kStillClock); }},
+      {"face_vma_send", kMany, FaceSend},
+      {"face_vma_poll", kMany, [](uint32_t n) { return FacePoll(n, kBurst); }},
+      {"face_posix_udp", kMany, FaceUdp},
+      {"engine_udp", kMany, EngineUdp},
+      {"face_posix_tcp", kMany, FaceTcp},
+      {"engine_tcp", kMany, EngineTcp},
       {"driver_tx_post", kMany, [](uint32_t n) { return DriverTransmit(n, 1); }},
       {"driver_tx_burst", kMany, [](uint32_t n) { return DriverTransmit(n, kBurst); }},
       {"driver_rx", kMany, [](uint32_t n) { return DriverReceive(n); }},

@@ -67,6 +67,11 @@ absl::StatusOr<std::shared_ptr<engine::Engine>> Process::AcquireEngine() {
   return engine_;
 }
 
+void Process::UseEngine(std::shared_ptr<engine::Engine> engine) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  engine_ = std::move(engine);
+}
+
 template <typename T>
 uint16_t Process::NextFree(const std::array<std::atomic<T*>, kPlaces>& places, uint16_t* last) {
   for (size_t tries = 0; tries < kPlaces; ++tries) {

@@ -44,6 +44,9 @@ class Process {
   // The library's.
   static Process& The();
 
+  // Rings are opened on `engine` from here on, until the last of them closes, instead of on the
+  // host's kernel and devices: for who measures over devices of its own. No ring is open.
+  void UseEngine(std::shared_ptr<engine::Engine> engine);
   // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open.
   absl::StatusOr<uint64_t> OpenRing(engine::RingOptions options);
   // If the process ends by exit() while the ring is open, its peers are reset (ring_exit.h): at

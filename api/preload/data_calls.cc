@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstring>
-#include <optional>
 
 #include "api/preload/preload.h"
+#include "api/preload/transfer.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/real_time.h"
 
@@ -27,14 +26,6 @@ using xtreme::sockets::Socket;
 
 namespace xtreme::preload {
 namespace {
-
-// Cut where there is no room, as the kernel does.
-void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {
-  if (to == nullptr || length == nullptr) return;
-  const sockaddr_in address = sockets::ToSockaddr(endpoint);
-  memcpy(to, &address, std::min<size_t>(*length, sizeof address));
-  *length = sizeof address;
-}
 
 // Appends control messages to what the program gave room for.
 class Control {
@@ -91,20 +82,6 @@ void AddControl(const Socket& socket, const Received& about, msghdr* message) {
   }
 }
 
-ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, sockaddr* from,
-                    socklen_t* from_length) {
-  ReceiveRequest request{.to = parts, .flags = flags};
-  const ssize_t got = socket.Receive(&request);
-  if (got < 0) return got;
-  // Connections have no source to tell (recv(2)).
-  if (socket.type() == SOCK_DGRAM) {
-    GiveAddress(request.about.source, from, from_length);
-  } else if (from_length != nullptr) {
-    *from_length = 0;
-  }
-  return got;
-}
-
 ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
   ReceiveRequest request{.to = {message->msg_iov, message->msg_iovlen}, .flags = flags};
   const ssize_t got = socket.Receive(&request);
@@ -115,25 +92,6 @@ ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
   if (!tells) message->msg_namelen = 0;
   AddControl(socket, request.about, message);
   return got;
-}
-
-// The address of a send; false: not one that a ring can reach.
-bool TakeAddress(const sockaddr* to, socklen_t length, std::optional<wire::Endpoint>* endpoint) {
-  if (to == nullptr || length == 0) return true;
-  if (length < sizeof(sockaddr_in) || to->sa_family != AF_INET) return false;
-  *endpoint = sockets::FromSockaddr(*reinterpret_cast<const sockaddr_in*>(to));
-  return true;
-}
-
-ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
-                 socklen_t length) {
-  std::optional<wire::Endpoint> endpoint;
-  const bool datagrams = socket.type() == SOCK_DGRAM;
-  if (datagrams && !TakeAddress(to, length, &endpoint)) return kAskKernel;
-  const ssize_t sent =
-      socket.Send({.from = parts, .flags = flags, .to = endpoint ? &*endpoint : nullptr});
-  if (sent == -EPIPE && !datagrams && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
-  return sent;
 }
 
 // A file read and sent in parts: a ring sends bytes, not pages of the kernel. Where it goes on is
@@ -178,37 +136,26 @@ int64_t NanosecondsOf(const timespec& time) {
 }  // namespace
 }  // namespace xtreme::preload
 
-using xtreme::preload::ReceiveInto;
 using xtreme::preload::ReceiveMessage;
+using xtreme::preload::ReceiveOurs;
 using xtreme::preload::SendFrom;
+using xtreme::preload::SendOurs;
 
 XTREME_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockaddr* from,
                              socklen_t* from_length) {
-  const iovec part{.iov_base = to, .iov_len = size};
-  if (const auto ours = Ours(fd)) {
-    const ssize_t got = ReceiveInto(*ours, {&part, 1}, flags, from, from_length);
-    if (got != kAskKernel) return Result(got);
-  }
-  return Kernel().recvfrom(fd, to, size, flags, from, from_length);
+  const ssize_t got = ReceiveOurs(fd, to, size, flags, from, from_length);
+  return got != kAskKernel ? Result(got)
+                           : Kernel().recvfrom(fd, to, size, flags, from, from_length);
 }
 
 XTREME_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
-  const iovec part{.iov_base = to, .iov_len = size};
-  if (const auto ours = Ours(fd)) {
-    const ssize_t got = ReceiveInto(*ours, {&part, 1}, flags, nullptr, nullptr);
-    if (got != kAskKernel) return Result(got);
-  }
-  return Kernel().recv(fd, to, size, flags);
+  const ssize_t got = ReceiveOurs(fd, to, size, flags, nullptr, nullptr);
+  return got != kAskKernel ? Result(got) : Kernel().recv(fd, to, size, flags);
 }
 
 XTREME_CALL ssize_t read(int fd, void* to, size_t size) {
-  const iovec part{.iov_base = to, .iov_len = size};
-  const auto ours = size == 0 ? nullptr : Ours(fd);
-  if (ours != nullptr) {
-    const ssize_t got = ReceiveInto(*ours, {&part, 1}, 0, nullptr, nullptr);
-    if (got != kAskKernel) return Result(got);
-  }
-  return Kernel().read(fd, to, size);
+  const ssize_t got = size == 0 ? kAskKernel : ReceiveOurs(fd, to, size, 0, nullptr, nullptr);
+  return got != kAskKernel ? Result(got) : Kernel().read(fd, to, size);
 }
 
 XTREME_CALL ssize_t readv(int fd, const iovec* parts, int count) {
@@ -216,7 +163,7 @@ XTREME_CALL ssize_t readv(int fd, const iovec* parts, int count) {
   if (ours != nullptr) {
     const auto number = static_cast<size_t>(count);
     if (xtreme::preload::IsNothing({parts, number})) return 0;
-    const ssize_t got = ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
+    const ssize_t got = xtreme::preload::ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
     if (got != kAskKernel) return Result(got);
   }
   return Kernel().readv(fd, parts, count);
@@ -256,30 +203,18 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
 
 XTREME_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, const sockaddr* to,
                            socklen_t length) {
-  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
-  if (const auto ours = Ours(fd)) {
-    const ssize_t sent = SendFrom(*ours, {&part, 1}, flags, to, length);
-    if (sent != kAskKernel) return Result(sent);
-  }
-  return Kernel().sendto(fd, from, size, flags, to, length);
+  const ssize_t sent = SendOurs(fd, from, size, flags, to, length);
+  return sent != kAskKernel ? Result(sent) : Kernel().sendto(fd, from, size, flags, to, length);
 }
 
 XTREME_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
-  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
-  if (const auto ours = Ours(fd)) {
-    const ssize_t sent = SendFrom(*ours, {&part, 1}, flags, nullptr, 0);
-    if (sent != kAskKernel) return Result(sent);
-  }
-  return Kernel().send(fd, from, size, flags);
+  const ssize_t sent = SendOurs(fd, from, size, flags, nullptr, 0);
+  return sent != kAskKernel ? Result(sent) : Kernel().send(fd, from, size, flags);
 }
 
 XTREME_CALL ssize_t write(int fd, const void* from, size_t size) {
-  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
-  if (const auto ours = Ours(fd)) {
-    const ssize_t sent = SendFrom(*ours, {&part, 1}, 0, nullptr, 0);
-    if (sent != kAskKernel) return Result(sent);
-  }
-  return Kernel().write(fd, from, size);
+  const ssize_t sent = SendOurs(fd, from, size, 0, nullptr, 0);
+  return sent != kAskKernel ? Result(sent) : Kernel().write(fd, from, size);
 }
 
 XTREME_CALL ssize_t writev(int fd, const iovec* parts, int count) {
