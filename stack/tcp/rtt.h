@@ -3,10 +3,11 @@
 // The retransmission time-out from measured round-trip times: RFC 6298, and RFC 7323 sections 4 and
 // appendix G for timestamps.
 //
-// The invariant: `min_rto` <= rto() <= `max_rto`, whatever was measured. A round trip of a segment
-// that was sent more than once is never taken unless timestamps say which copy was answered
-// (Karn's algorithm, RFC 6298 section 3). Time in nanoseconds; the estimates keep eight fractional
-// bits, so that small gains are not lost. One thread.
+// The invariant: SRTT + `min_rto` <= rto() <= `max_rto`, whatever was measured, so that a peer's own
+// timers of `min_rto` come before ours. A round trip of a segment that was sent more than once is
+// never taken unless timestamps say which copy was answered (Karn's algorithm, RFC 6298 section 3).
+// Time in nanoseconds; the estimates keep eight fractional bits, so that small gains are not lost.
+// One thread.
 #ifndef XTREME_STACK_TCP_RTT_H_
 #define XTREME_STACK_TCP_RTT_H_
 
@@ -38,12 +39,12 @@ class RttEstimator {
  public:
   struct Options {
     base::Nanoseconds initial_rto = base::Seconds(1);  // RFC 6298 (2.1)
-    // RFC 6298 (2.4) asks for 1 s; on a LAN a loss costs this much, so it can go below 1 ms. Peers
-    // may delay an acknowledgement: what they wait (up to 500 ms, RFC 9293 section 3.8.6.3) should
-    // be less.
+    // In the place of G in (2.3), which it is at least: RTO = SRTT + max(min_rto, 4 x RTTVAR). RFC
+    // 6298 (2.4) asks for 1 s; on a LAN a loss costs this much, so it can go below 1 ms. Peers may
+    // delay an acknowledgement: what they wait (up to 500 ms, RFC 9293 section 3.8.6.3) should be
+    // less.
     base::Nanoseconds min_rto = base::Milliseconds(200);
     base::Nanoseconds max_rto = base::Seconds(60);            // RFC 6298 (2.5): at least 60 s
-    base::Nanoseconds granularity = base::Microseconds(1);    // G of RFC 6298 (2.3): of the timers
     base::Nanoseconds after_lost_syn_rto = base::Seconds(3);  // RFC 6298 (5.7)
   };
 
@@ -97,8 +98,7 @@ class RttEstimator {
     return std::clamp<int64_t>(rtt.count(), 1, base::Seconds(86'400).count()) << kFractionBits;
   }
   void SetRto() {
-    const int64_t deviation =
-        std::max(options_->granularity.count(), rttvar_ * 4 >> kFractionBits);
+    const int64_t deviation = std::max(options_->min_rto.count(), rttvar_ * 4 >> kFractionBits);
     rto_ = Clamp((srtt_ >> kFractionBits) + deviation);
     backoff_ = 0;
   }

@@ -12,8 +12,7 @@ using base::Nanoseconds;
 using base::Seconds;
 
 constexpr RttEstimator::Options kDefaults;
-constexpr RttEstimator::Options kLan{
-    .min_rto = Microseconds(300), .max_rto = Seconds(60), .granularity = Microseconds(10)};
+constexpr RttEstimator::Options kLan{.min_rto = Microseconds(300), .max_rto = Seconds(60)};
 
 TEST(RttEstimator, BeginsWithOneSecond) {
   const RttEstimator rtt(kDefaults);
@@ -39,18 +38,29 @@ TEST(RttEstimator, LaterSamplesWeighAnEighthAndAQuarter) {
   EXPECT_EQ(rtt.rto(), Milliseconds(29));
 }
 
-TEST(RttEstimator, ASteadyLanEndsAtTheMinimumBelowOneMillisecond) {
+TEST(RttEstimator, ASteadyLanEndsTheMinimumAfterItsRoundTripBelowOneMillisecond) {
   RttEstimator rtt(kLan);
   for (int i = 0; i < 200; ++i) rtt.Sample(Microseconds(20));
   EXPECT_EQ(rtt.srtt(), Microseconds(20));
   EXPECT_LT(rtt.rttvar(), Nanoseconds(100));
-  EXPECT_EQ(rtt.rto(), Microseconds(300));
+  EXPECT_EQ(rtt.rto(), Microseconds(320));
 }
 
-TEST(RttEstimator, TheGranularityBoundsTheDeviationFromBelow) {
-  RttEstimator rtt(kLan);
+// A peer that answers after 200 ms of its own, or sends again after 200 ms and a round trip, does so
+// before this end repeats itself: RFC 6298 (2.3), the minimum in the place of G.
+TEST(RttEstimator, TheMinimumBoundsTheDeviationFromBelow) {
+  RttEstimator rtt(kDefaults);
   for (int i = 0; i < 200; ++i) rtt.Sample(Milliseconds(2));
-  EXPECT_EQ(rtt.rto(), Milliseconds(2) + Microseconds(10));
+  EXPECT_EQ(rtt.rto(), Milliseconds(202));
+  RttEstimator far(kDefaults);
+  for (int i = 0; i < 200; ++i) far.Sample(Milliseconds(500));
+  EXPECT_EQ(far.rto(), Milliseconds(700));
+}
+
+TEST(RttEstimator, ADeviationAboveTheMinimumCountsAlone) {
+  RttEstimator rtt(kDefaults);
+  rtt.Sample(Milliseconds(200));
+  EXPECT_EQ(rtt.rto(), Milliseconds(200 + 4 * 100));
 }
 
 TEST(RttEstimator, ManySamplesARoundTripWeighAsMuchAsOne) {
@@ -93,7 +103,7 @@ TEST(RttEstimator, ALostSynMakesDataBeginWithThreeSeconds) {
   RttEstimator measured(kDefaults);
   measured.Sample(Milliseconds(1));
   measured.SynTimedOut();
-  EXPECT_EQ(measured.rto(), Milliseconds(200));
+  EXPECT_EQ(measured.rto(), Milliseconds(201));
 }
 
 TEST(RttEstimator, NoSampleLeavesTheLimits) {
