@@ -155,9 +155,11 @@ void Pcb::TakeState(const Pcb& from) {
   retransmits_ = from.retransmits_;
   soft_error_ = from.soft_error_;
   soft_error_at_ = from.soft_error_at_;
+  path_mtu_deadline_ = from.path_mtu_deadline_;
+  agreed_smss_ = from.agreed_smss_;
 }
 // One member more is one more to take along.
-static_assert(sizeof(Pcb) == 512);
+static_assert(sizeof(Pcb) == 528);
 
 void Pcb::Leave() {
   queue_.Leave();

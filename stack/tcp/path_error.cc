@@ -50,6 +50,8 @@ PathVerdict Pcb::OnPathMtu(uint32_t mtu, base::Nanoseconds now) {
   if (payload >= smss_) return PathVerdict::kMtuKnown;
   smss_ = static_cast<uint16_t>(payload);
   congestion_.SetSmss(smss_, /*nothing_sent=*/false);
+  path_mtu_deadline_ = base::DeadlineAfter(now, options_->path_mtu_timeout);
+  idle_deadline_ = base::Earlier(idle_deadline_, path_mtu_deadline_);
   // What was too long did not arrive: it goes again, cut. RFC 1191 section 6; no sign of
   // congestion.
   for (Segment* s = queue_.first(); s != queue_.first_unsent(); s = s->next) {
@@ -57,6 +59,14 @@ PathVerdict Pcb::OnPathMtu(uint32_t mtu, base::Nanoseconds now) {
   }
   Output(now);
   return PathVerdict::kBelieved;
+}
+
+// The path may have changed: the next segments are as long as the handshake allows. Where it has
+// not, a router says so again.
+void Pcb::ForgetPathMtu() {
+  path_mtu_deadline_ = base::kNever;
+  smss_ = agreed_smss_;
+  congestion_.SetSmss(smss_, /*nothing_sent=*/false);
 }
 
 }  // namespace xtreme::tcp

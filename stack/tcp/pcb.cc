@@ -85,6 +85,7 @@ void Pcb::SetPeerMss(uint32_t mss) {
   const uint32_t options = Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0;
   smss_ = static_cast<uint16_t>(
       std::max<uint32_t>(std::min<uint32_t>(mss, options_->mss), kLeastMss + options) - options);
+  agreed_smss_ = smss_;
   congestion_.SetSmss(smss_, queue_.all_acknowledged());
 }
 

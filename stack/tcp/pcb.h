@@ -217,7 +217,7 @@ class Pcb {
   // A WQE that refers to `segment` completed.
   SegmentQueue::Due OnWqeCompleted(Segment& segment) { return queue_.OnWqeCompleted(segment); }
   // An ICMP error about a segment of ours (path_error.cc). A smaller MTU: what was too long goes
-  // again, cut. Another error: remembered as the cause should it time out before SND.UNA moves; a
+  // again, cut; after path_mtu_timeout segments are tried as long as they were. Another error: remembered as the cause should it time out before SND.UNA moves; a
   // hard one ends a connection that is not established yet.
   PathVerdict OnPathError(const PathError& error, base::Nanoseconds now);
 
@@ -327,6 +327,7 @@ class Pcb {
 
   // path_error.cc
   PathVerdict OnPathMtu(uint32_t mtu, base::Nanoseconds now);
+  void ForgetPathMtu();
   // Why nothing came back for too long.
   int TimeoutStatus() const {
     return soft_error_ != 0 && soft_error_at_ == queue_.una() ? soft_error_ : ETIMEDOUT;
@@ -429,7 +430,7 @@ class Pcb {
   uint32_t owed_credit_ = 0;
   uint32_t ts_recent_ = 0;
   uint32_t flags_ = 0;
-  uint16_t smss_ = 536;
+  uint16_t smss_ = kDefaultMss;
   State state_ = State::kClosed;
   uint8_t events_ = 0;
   uint8_t snd_scale_ = 0;
@@ -466,6 +467,8 @@ class Pcb {
   int16_t status_ = 0;      // both errnos
   int16_t soft_error_ = 0;  // of ICMP, when SND.UNA was soft_error_at_
   Seq soft_error_at_;
+  base::Nanoseconds path_mtu_deadline_ = base::kNever;  // when a lowered smss_ is
+  uint16_t agreed_smss_ = kDefaultMss;                  // again, as the handshake said
 };
 
 // --- What every segment does ---

@@ -44,6 +44,10 @@ struct PcbOptions {
   base::Nanoseconds keepalive_interval = base::Seconds(75);
   uint8_t keepalive_probes = 9;
 
+  // After the path's MTU was lowered, segments as long as the handshake agreed on are tried again
+  // (RFC 1191 section 6.3: not before 10 minutes). kNever: they stay short.
+  base::Nanoseconds path_mtu_timeout = base::Seconds(600);
+
   // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.
   base::Nanoseconds close_timeout = base::Seconds(60);
 };

@@ -139,7 +139,7 @@ void Pcb::OnPersistTimer(base::Nanoseconds now) {
   EmitControl(wire::kTcpAck, queue_.una() - 1, now);
 }
 
-// --- The idle timer: keepalive, and the end of a close that nobody answers ---
+// --- The idle timer: keepalive, an old path MTU, and the end of a close that nobody answers ---
 
 void Pcb::ArmIdle(base::Nanoseconds now) {
   base::Nanoseconds keepalive = base::kNever;
@@ -147,10 +147,14 @@ void Pcb::ArmIdle(base::Nanoseconds now) {
     keepalive = base::DeadlineAfter(heard_at_, options_->keepalive_idle);
     if (probes_ != 0) keepalive = base::DeadlineAfter(now, options_->keepalive_interval);
   }
-  idle_deadline_ = base::Earlier(keepalive, close_deadline_);
+  idle_deadline_ = base::Earlier(base::Earlier(keepalive, close_deadline_), path_mtu_deadline_);
 }
 
 void Pcb::OnIdleTimer(base::Nanoseconds now) {
+  if (path_mtu_deadline_ <= now) {
+    ForgetPathMtu();
+    return ArmIdle(now);  // what else is due is due at once
+  }
   if (close_deadline_ <= now) {
     // Everything of ours arrived; the peer's FIN is its own affair.
     if (state_ == State::kFinWait2) return Terminate(0);

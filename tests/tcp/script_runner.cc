@@ -276,6 +276,7 @@ class Runner : public Device {
     if (name == "min_rto") return options_.rto.min_rto = time, true;
     if (name == "user_timeout") return options_.user_timeout = time, true;
     if (name == "connect_timeout") return options_.connect_timeout = time, true;
+    if (name == "path_mtu_timeout") return options_.path_mtu_timeout = time, true;
     if (name == "keepalive_idle") return options_.keepalive_idle = time, true;
     if (name == "keepalive_interval") return options_.keepalive_interval = time, true;
     if (name == "keepalive_probes") {
