@@ -147,6 +147,9 @@ void Pcb::GrowWindow(const Progress& progress, base::Nanoseconds now) {
   congestion_.OnAck({.acked = progress.acked,
                      .now = now,
                      .srtt = rtt_.srtt(),
+                     .rtt = progress.rtt.value_or(base::Nanoseconds(-1)),
+                     .una = queue_.una(),
+                     .nxt = queue_.nxt(),
                      .window_limited = IsWindowLimited(progress.outstanding_before)});
 }
 

@@ -87,13 +87,16 @@ namespace xtreme::tcp {
   const bool all = queue_.all_acknowledged();
   if (rtt >= base::Nanoseconds(0)) rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
   if (!all || !Has(kSack)) [[unlikely]] {
-    const Progress progress{.acked = acked, .outstanding_before = outstanding};
+    Progress progress{.acked = acked, .outstanding_before = outstanding};
+    if (rtt >= base::Nanoseconds(0)) progress.rtt = rtt;
     return Has(kSack) ? RecoverBySack(progress, now) : RecoverByDuplicates(progress, now);
   }
   rack_.OnAck(/*dsack=*/false, queue_.una(), queue_.nxt());
   reorder_deadline_ = base::kNever;
   if (IsWindowLimited(outstanding)) {
-    GrowWindow({.acked = acked, .outstanding_before = outstanding}, now);
+    Progress progress{.acked = acked, .outstanding_before = outstanding};
+    if (rtt >= base::Nanoseconds(0)) progress.rtt = rtt;
+    GrowWindow(progress, now);
   } else {
     congestion_.OnUnlimitedAck();
   }

@@ -86,7 +86,8 @@ void Pcb::SetPeerMss(uint32_t mss) {
   smss_ = static_cast<uint16_t>(
       std::max<uint32_t>(std::min<uint32_t>(mss, options_->mss), kLeastMss + options) - options);
   agreed_smss_ = smss_;
-  congestion_.SetSmss(smss_, queue_.all_acknowledged());
+  // A SYN may be on the way: it says nothing of the window (RFC 6928 section 2).
+  congestion_.SetSmss(smss_, /*nothing_sent=*/true);
 }
 
 SendResult Pcb::WouldSend(uint32_t bytes) const {

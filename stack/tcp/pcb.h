@@ -217,8 +217,9 @@ class Pcb {
   // A WQE that refers to `segment` completed.
   SegmentQueue::Due OnWqeCompleted(Segment& segment) { return queue_.OnWqeCompleted(segment); }
   // An ICMP error about a segment of ours (path_error.cc). A smaller MTU: what was too long goes
-  // again, cut; after path_mtu_timeout segments are tried as long as they were. Another error: remembered as the cause should it time out before SND.UNA moves; a
-  // hard one ends a connection that is not established yet.
+  // again, cut; after path_mtu_timeout segments are tried as long as they were. Another error:
+  // remembered as the cause should it time out before SND.UNA moves; a hard one ends a connection
+  // that is not established yet.
   PathVerdict OnPathError(const PathError& error, base::Nanoseconds now);
 
   // --- Accessors ---

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "stack/base/time.h"
-#include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/congestion/algorithm.h"
 #include "stack/tcp/rtt.h"
 
 namespace xtreme::tcp {
@@ -18,7 +18,7 @@ namespace xtreme::tcp {
 struct PcbOptions {
   RttEstimator::Options rto;
   TimestampClock timestamp_clock;
-  CongestionControl::Algorithm congestion = CongestionControl::Algorithm::kCubic;
+  CongestionAlgorithm congestion = CongestionAlgorithm::kCubic;
 
   uint16_t mss = 1460;                   // the most payload this end takes in a segment
   uint32_t receive_window = 256 * 1024;  // bytes that the application may owe credit for

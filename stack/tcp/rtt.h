@@ -3,11 +3,11 @@
 // The retransmission time-out from measured round-trip times: RFC 6298, and RFC 7323 sections 4 and
 // appendix G for timestamps.
 //
-// The invariant: SRTT + `min_rto` <= rto() <= `max_rto`, whatever was measured, so that a peer's own
-// timers of `min_rto` come before ours. A round trip of a segment that was sent more than once is
-// never taken unless timestamps say which copy was answered (Karn's algorithm, RFC 6298 section 3).
-// Time in nanoseconds; the estimates keep eight fractional bits, so that small gains are not lost.
-// One thread.
+// The invariant: SRTT + `min_rto` <= rto() <= `max_rto`, whatever was measured, so that a peer's
+// own timers of `min_rto` come before ours. A round trip of a segment that was sent more than once
+// is never taken unless timestamps say which copy was answered (Karn's algorithm, RFC 6298 section
+// 3). Time in nanoseconds; the estimates keep eight fractional bits, so that small gains are not
+// lost. One thread.
 #ifndef XTREME_STACK_TCP_RTT_H_
 #define XTREME_STACK_TCP_RTT_H_
 

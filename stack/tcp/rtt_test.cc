@@ -46,8 +46,8 @@ TEST(RttEstimator, ASteadyLanEndsTheMinimumAfterItsRoundTripBelowOneMillisecond)
   EXPECT_EQ(rtt.rto(), Microseconds(320));
 }
 
-// A peer that answers after 200 ms of its own, or sends again after 200 ms and a round trip, does so
-// before this end repeats itself: RFC 6298 (2.3), the minimum in the place of G.
+// A peer that answers after 200 ms of its own, or sends again after 200 ms and a round trip, does
+// so before this end repeats itself: RFC 6298 (2.3), the minimum in the place of G.
 TEST(RttEstimator, TheMinimumBoundsTheDeviationFromBelow) {
   RttEstimator rtt(kDefaults);
   for (int i = 0; i < 200; ++i) rtt.Sample(Milliseconds(2));

@@ -202,9 +202,11 @@ void World::CarryOne(int to, std::vector<uint8_t> frame) {
     const auto takes =
         static_cast<int64_t>(frame.size() * 8 * 1'000'000'000 / link.bits_per_second);
     base::Nanoseconds& free = line_free_[to];
-    free = base::Later(free, now_);
-    if (link.queue_frames != 0 && (free - now_).count() > takes * link.queue_frames) return;
-    free += base::Nanoseconds(takes);
+    std::deque<base::Nanoseconds>& waiting = departures_[to];
+    while (!waiting.empty() && waiting.front() <= now_) waiting.pop_front();
+    if (link.queue_frames != 0 && waiting.size() >= link.queue_frames) return;
+    free = base::Later(free, now_) + base::Nanoseconds(takes);
+    waiting.push_back(free);
     arrival = free + link.delay;
   }
   if (Chance(link.reorder)) {

@@ -10,6 +10,7 @@
 #define XTREME_TESTS_TCP_WORLD_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,7 +32,7 @@ struct Impairments {
   base::Nanoseconds delay = base::Microseconds(50);
   base::Nanoseconds reorder_by = base::Microseconds(500);
   uint64_t bits_per_second = 0;  // 0: no limit
-  uint32_t queue_frames = 0;     // at that rate; more are dropped. 0: no limit
+  uint32_t queue_frames = 0;     // that wait for it; more are dropped. 0: no limit
 };
 
 class World;
@@ -150,6 +151,7 @@ class World {
   uint64_t order_ = 0;
   uint64_t frames_ = 0;
   base::Nanoseconds line_free_[2];
+  std::deque<base::Nanoseconds> departures_[2];  // of the frames that wait for the line
   std::unique_ptr<Host> hosts_[2];
 };
 

@@ -20,8 +20,8 @@ namespace {
 
 constexpr uint32_t kMaxQueueBytes = 1u << 30;  // The largest window: RFC 7323 section 2.3.
 
-tcp::CongestionControl::Algorithm AlgorithmOf(TcpCongestion congestion) {
-  using Algorithm = tcp::CongestionControl::Algorithm;
+tcp::CongestionAlgorithm AlgorithmOf(TcpCongestion congestion) {
+  using Algorithm = tcp::CongestionAlgorithm;
   switch (congestion) {
     case TcpCongestion::kCubic: return Algorithm::kCubic;
     case TcpCongestion::kNewReno: return Algorithm::kNewReno;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "stack/tcp/congestion/algorithm.h"
 #include "stack/tcp/congestion/cubic.h"
 #include "stack/tcp/congestion/new_reno.h"
 #include "stack/tcp/congestion/none.h"
@@ -21,7 +22,7 @@ namespace xtreme::tcp {
 
 class CongestionControl {
  public:
-  enum class Algorithm : uint8_t { kNewReno, kCubic, kNone };
+  using Algorithm = CongestionAlgorithm;
 
   CongestionControl(Algorithm algorithm, uint32_t smss) : window_(smss), control_(Make(algorithm)) {
     if (algorithm == Algorithm::kNone) NoCongestionControl::Open(window_);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace xtreme::tcp {
@@ -158,6 +159,114 @@ TEST(NoCongestionControl, NeverHoldsBack) {
   control.SetSmss(500, true);
   EXPECT_EQ(control.cwnd(), kMaxCongestionWindow);
 }
+
+// RFC 9406. A path of `kRtt`, seen in rounds.
+class SlowStartRounds : public testing::TestWithParam<Algorithm> {
+ protected:
+  static constexpr Nanoseconds kRtt = Milliseconds(20);
+
+  // All that was sent when the last round ended is acknowledged, each segment after `rtt`, and the
+  // window always used. Returns how many bytes.
+  uint32_t Round(Nanoseconds rtt) {
+    const Seq begin = una_;
+    for (const Seq end = sent_; una_ < end;) Acknowledge(std::min(kSmss, Distance(una_, end)), rtt);
+    return Distance(begin, una_);
+  }
+  uint32_t Rounds(int count, Nanoseconds rtt) {
+    uint32_t bytes = 0;
+    for (int i = 0; i < count; ++i) bytes += Round(rtt);
+    return bytes;
+  }
+  void Acknowledge(uint32_t bytes, Nanoseconds rtt) {
+    sent_ = una_ + control_.cwnd();
+    AckEvent ack = Ack(bytes);
+    ack.rtt = rtt;
+    ack.una = una_ += bytes;
+    ack.nxt = sent_;
+    control_.OnAck(ack);
+  }
+
+  CongestionControl control_{GetParam(), kSmss};
+  Seq una_{UINT32_MAX - 15'000};
+  Seq sent_ = una_ + 10 * kSmss;
+};
+
+TEST_P(SlowStartRounds, ThatKeepTheirTimeGrowByWhatIsAcknowledged) {
+  const uint32_t acknowledged = Rounds(6, kRtt);
+  EXPECT_GT(acknowledged, 300 * kSmss);
+  EXPECT_EQ(control_.cwnd(), 10 * kSmss + acknowledged);
+  EXPECT_TRUE(control_.InSlowStart());
+}
+
+// Section 4.2: an eighth of a round trip, but 4 ms at least and 16 at most.
+TEST_P(SlowStartRounds, ThatGrowByLessThanTheThresholdAreNoSign) {
+  for (const auto& [rtt, threshold] : {std::pair(Milliseconds(8), Milliseconds(4)),
+                                       std::pair(Milliseconds(80), Milliseconds(10)),
+                                       std::pair(Milliseconds(800), Milliseconds(16))}) {
+    for (const bool reached : {false, true}) {
+      control_ = CongestionControl(GetParam(), kSmss);
+      sent_ = una_ + control_.cwnd();
+      Rounds(2, rtt);
+      const uint32_t before = control_.cwnd();
+      const uint32_t bytes = Round(rtt + threshold - Nanoseconds(reached ? 0 : 1));
+      EXPECT_EQ(control_.cwnd() < before + bytes, reached) << rtt.count();
+    }
+  }
+}
+
+// Eight samples find it; from then on the window grows by a quarter of what is acknowledged, five
+// rounds long with the one in which that began, and then slow start is over.
+TEST_P(SlowStartRounds, ThatTakeLongerGrowByAQuarterForFiveRoundsAndEndSlowStart) {
+  Rounds(2, kRtt);
+  uint32_t before = control_.cwnd();
+  const uint32_t first = Round(kRtt + Milliseconds(4));
+  EXPECT_EQ(control_.cwnd(), before + 8 * kSmss + (first - 8 * kSmss) / 4);
+  for (int round = 2; round <= 5; ++round) {
+    EXPECT_TRUE(control_.InSlowStart()) << round;
+    before = control_.cwnd();
+    const uint32_t bytes = Round(kRtt + Milliseconds(4));
+    EXPECT_NEAR(control_.cwnd(), before + bytes / 4, 2) << round;
+  }
+  EXPECT_FALSE(control_.InSlowStart());
+  before = control_.cwnd();
+  Round(kRtt + Milliseconds(4));
+  EXPECT_NEAR(control_.cwnd(), before + kSmss, 2 * kSmss);
+}
+
+TEST_P(SlowStartRounds, ThatTookLongerOnceGoOnAsBefore) {
+  Rounds(2, kRtt);
+  Round(kRtt + Milliseconds(4));
+  Round(kRtt);
+  const uint32_t before = control_.cwnd();
+  const uint32_t bytes = Rounds(6, kRtt);
+  EXPECT_TRUE(control_.InSlowStart());
+  EXPECT_EQ(control_.cwnd(), before + bytes);
+}
+
+TEST_P(SlowStartRounds, WithFewSamplesAreNotJudged) {
+  Rounds(2, kRtt);
+  const uint32_t before = control_.cwnd();
+  for (int i = 0; i < 8; ++i) Acknowledge(kSmss, Seconds(1));
+  EXPECT_EQ(control_.cwnd(), before + 8 * kSmss);
+  Acknowledge(kSmss, Seconds(1));
+  EXPECT_EQ(control_.cwnd(), before + 8 * kSmss + kSmss / 4);
+}
+
+// Section 4.3: the first slow start only.
+TEST_P(SlowStartRounds, AfterALossAreNotWatched) {
+  control_.OnTimeout({.flight = 400 * kSmss, .now = Seconds(1)}, false);
+  control_.SetDuringRecovery(10 * kSmss);
+  Rounds(2, kRtt);
+  const uint32_t before = control_.cwnd();
+  const uint32_t bytes = Round(2 * kRtt);
+  EXPECT_EQ(control_.cwnd(), before + bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(, SlowStartRounds,
+                         testing::Values(Algorithm::kNewReno, Algorithm::kCubic),
+                         [](const auto& param) {
+                           return param.param == Algorithm::kCubic ? "Cubic" : "NewReno";
+                         });
 
 // RFC 9438 section 5.1's functions in floating point, against the integers.
 TEST(Cubic, FollowsTheCurveOfTheRfc) {

@@ -27,7 +27,7 @@ int64_t CubeRoot(Wide value) {
 void Cubic::OnAck(const AckEvent& ack, CongestionWindow& window) {
   if (!ack.window_limited) return EndEpoch();
   uint32_t left = ack.acked;
-  if (window.InSlowStart()) left = window.SlowStart(ack.acked);
+  if (window.InSlowStart()) left = slow_start_.OnAck(ack, window);
   if (left > 0) Avoid(left, ack, window);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "stack/base/time.h"
+#include "stack/tcp/congestion/hystart.h"
 #include "stack/tcp/congestion/window.h"
 
 namespace xtreme::tcp {
@@ -44,6 +45,7 @@ class Cubic {
   void Avoid(uint32_t acked, const AckEvent& ack, CongestionWindow& window);
   void Reduce(const LossEvent& loss, CongestionWindow& window);
 
+  HyStart slow_start_;
   Curve curve_;
   uint64_t w_est_ = 0;   // the window NewReno would have, bytes x 256
   uint32_t credit_ = 0;  // of growth: below one byte, times the window

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stack/tcp/congestion/hystart.h"
 #include "stack/tcp/congestion/window.h"
 
 namespace xtreme::tcp {
@@ -16,7 +17,7 @@ class NewReno {
  public:
   void OnAck(const AckEvent& ack, CongestionWindow& window) {
     if (!ack.window_limited) return;
-    const uint32_t left = window.InSlowStart() ? window.SlowStart(ack.acked) : ack.acked;
+    const uint32_t left = window.InSlowStart() ? slow_start_.OnAck(ack, window) : ack.acked;
     // Byte counting, as RFC 5681 recommends over equation (3): a segment a window of bytes.
     counted_ += left;
     while (counted_ >= window.cwnd) {
@@ -53,6 +54,7 @@ class NewReno {
     window.ssthresh = std::max(loss.flight / 2, 2 * window.smss);
   }
 
+  HyStart slow_start_;
   uint32_t counted_ = 0;  // bytes acknowledged since the window grew last
   Before before_;
 };

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "stack/base/time.h"
+#include "stack/tcp/sequence.h"
 
 namespace xtreme::tcp {
 
@@ -48,7 +49,10 @@ struct CongestionWindow {
 struct AckEvent {
   uint32_t acked = 0;  // bytes that it newly acknowledges
   base::Nanoseconds now;
-  base::Nanoseconds srtt;  // 0: unknown
+  base::Nanoseconds srtt;     // 0: unknown
+  base::Nanoseconds rtt{-1};  // of a segment that it acknowledges; negative: unknown
+  Seq una;                    // SND.UNA after it
+  Seq nxt;                    // SND.NXT
   // Whether the window was what held the sender back: one that is not used does not grow (RFC 9438
   // section 5.8, RFC 7661 section 4).
   bool window_limited = true;
