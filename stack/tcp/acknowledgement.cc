@@ -126,7 +126,8 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
         Set(kFastRecovery);
         congestion_.OnLoss({.flight = queue_.flight().outstanding, .now = now});
       }
-      queue_.MarkLost(*queue_.first());
+      Segment* const first = CutTo(*queue_.first(), smss_);
+      queue_.MarkLost(first != nullptr ? *first : *queue_.first());
       congestion_.SetDuringRecovery(
           verdict.entered ? NewRenoRecovery::WindowAtEntry(congestion_.ssthresh(), smss_)
                           : NewRenoRecovery::Deflated(congestion_.cwnd(), progress.acked, smss_));

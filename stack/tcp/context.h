@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "stack/base/counters.h"
 #include "stack/base/time.h"
@@ -28,6 +29,7 @@ class Pcb;
 struct PcbCounters {
   uint64_t segments_in = 0;
   uint64_t segments_out = 0;
+  uint64_t runs = 0;
   uint64_t retransmits = 0;
   uint64_t timeouts = 0;
   uint64_t tail_probes = 0;
@@ -50,6 +52,7 @@ struct PcbCounters {
     return std::to_array<base::CounterDescriptor<C>>({
         {"segments_in", "segments that reached a connection", &C::segments_in},
         {"segments_out", "segments that connections emitted", &C::segments_out},
+        {"runs", "sends of several segments that the device cuts", &C::runs},
         {"retransmits", "segments emitted again", &C::retransmits},
         {"timeouts", "expiries of the retransmission timer", &C::timeouts},
         {"tail_probes", "tail loss probes (RFC 8985)", &C::tail_probes},
@@ -100,6 +103,18 @@ class Sink {
   virtual ~Sink() = default;
 
   virtual Taken Transmit(Pcb& pcb, const Outgoing& outgoing) = 0;
+
+  // Of the segments queued, so many at most make a run.
+  static constexpr size_t kMaxRun = 8;
+  // Bytes of payload that the device would take of `pcb` as one send and cut; 0: none.
+  virtual uint32_t RunBytes(const Pcb&) const { return 0; }
+  // Transmit of a run: of pieces of `segment_bytes`, but the last may be shorter. Each of `run`
+  // holds whole pieces, but the last may not; `outgoing` is the header of the first piece, and its
+  // segment the first of `run`. All or none: kReferenced, once for each of `run`, or kRefused.
+  virtual Taken TransmitRun(Pcb&, const Outgoing& /*outgoing*/, std::span<Segment* const> /*run*/,
+                            uint32_t /*segment_bytes*/) {
+    return Taken::kRefused;
+  }
 
   // Segments that Transmit would take now, one after the other.
   virtual uint32_t Room() const { return UINT32_MAX; }

@@ -14,7 +14,7 @@ namespace {
 // are full the walk ends with a small one sent, at which the next walk ends.
 bool SmallIsUnderWay(const SegmentQueue& queue, uint32_t smss) {
   for (const Segment* s = queue.last_sent(); s != nullptr; s = s->previous) {
-    if (s->length != 0 && s->length < smss) return true;
+    if (s->length % smss != 0) return true;  // of a run the last piece
   }
   return false;
 }
@@ -25,6 +25,7 @@ void Pcb::Output(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
   Clear(kSinkFull);
   if (queue_.first_unsent() != nullptr || queue_.flight().lost != 0) {
+    if (MaySendRuns()) SendRuns(now);
     while (Segment* const segment = NextToSend()) {
       if (!SendSegment(*segment, now)) break;
     }
@@ -137,14 +138,8 @@ void Pcb::EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now) {
 }
 
 std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) {
+  FillHeader(outgoing, now);
   const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
-  const bool has_ack = (outgoing.flags & wire::kTcpAck) != 0;
-  outgoing.window = WindowToOffer(is_syn);
-  if (has_ack) outgoing.acknowledgement = rcv_nxt_;
-  if (Has(kTimestamps) || (is_syn && options_->timestamps)) {
-    outgoing.has_timestamps = true;
-    outgoing.timestamps = {options_->timestamp_clock.At(now), has_ack ? ts_recent_ : 0};
-  }
   const bool more = is_syn || (Has(kSack) && (duplicate_ || !reassembler_.empty()));
   if (more) [[unlikely]] return EmitWithOptions(outgoing);
   const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);

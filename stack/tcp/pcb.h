@@ -7,7 +7,7 @@
 // delivered once and in order; TERMINATED is the last event, comes once, and nothing is emitted
 // after it. The window that is offered is what the application does not owe credit for.
 // Files: pcb.cc (calls of the user) and its short way fire.h, arrival.cc and its short way
-// expected.h, acknowledgement.cc, output.cc, timers.cc; departure.cc (to another stack).
+// expected.h, acknowledgement.cc, output.cc, runs.cc, timers.cc; departure.cc (to another stack).
 // Units: bytes, nanoseconds. One thread.
 #ifndef XTREME_STACK_TCP_PCB_H_
 #define XTREME_STACK_TCP_PCB_H_
@@ -381,6 +381,7 @@ class Pcb {
   bool MayWait(const Segment& segment, uint32_t length) const;
   Segment* CutTo(Segment& segment, uint32_t length);
   bool SendSegment(Segment& segment, base::Nanoseconds now);
+  void FillHeader(Outgoing& outgoing, base::Nanoseconds now) const;
   uint8_t FlagsOf(const Segment& segment) const;
   void SendAck(base::Nanoseconds now);
   void EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now);
@@ -393,6 +394,12 @@ class Pcb {
   void OnSendAfterSilence(base::Nanoseconds now);
   bool WindowGrewEnough(uint32_t owed) const;
   void OfferSendSpace();
+
+  // runs.cc
+  bool MaySendRuns() const;
+  void SendRuns(base::Nanoseconds now);
+  bool SendRun(base::Nanoseconds now);
+  uint32_t TakenByRun(const Segment& segment, uint32_t room) const;
 
   // timers.cc
   void SetSender(Timer timer, base::Nanoseconds deadline) {
@@ -410,6 +417,7 @@ class Pcb {
   void MarkAllLost(base::Nanoseconds now);
   Rack::Context RackContext(base::Nanoseconds now) const;
   void OnProbeTimer(base::Nanoseconds now);
+  Segment* LastPiece();
   void OnReorderTimer(base::Nanoseconds now);
   void OnPersistTimer(base::Nanoseconds now);
   void ArmIdle(base::Nanoseconds now);
@@ -485,6 +493,16 @@ inline void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
   snd_wl2_ = ack;
 }
 
+// Whether more waits than a segment, and no loss, no selective acknowledgement and no handshake has
+// to be thought of.
+inline bool Pcb::MaySendRuns() const {
+  const bool bulk = queue_.unsent_bytes() >= 2u * smss_;
+  if (!bulk || Has(kFastRecovery | kTimeoutRecovery | kSendOne)) [[likely]] return false;
+  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
+  const bool selects = Has(kSack) && (duplicate_ || !reassembler_.empty());
+  return !opening && !selects && queue_.flight().lost == 0;
+}
+
 // At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
 inline void Pcb::ScheduleAck(base::Nanoseconds now) {
   const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
@@ -527,6 +545,19 @@ inline bool Pcb::CreditQuietly(uint32_t bytes) {
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
   if (free >= offered + step) window = std::max(floor_of_old, free >> scale);
   return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
+}
+
+// What a segment says of this end.
+[[gnu::always_inline]] inline void Pcb::FillHeader(Outgoing& outgoing,
+                                                   base::Nanoseconds now) const {
+  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
+  const bool has_ack = (outgoing.flags & wire::kTcpAck) != 0;
+  outgoing.window = WindowToOffer(is_syn);
+  if (has_ack) outgoing.acknowledgement = rcv_nxt_;
+  if (Has(kTimestamps) || (is_syn && options_->timestamps)) {
+    outgoing.has_timestamps = true;
+    outgoing.timestamps = {options_->timestamp_clock.At(now), has_ack ? ts_recent_ : 0};
+  }
 }
 
 // In slow start half a window in use is enough: the next round trip doubles it.

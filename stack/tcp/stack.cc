@@ -191,6 +191,22 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
   return taken;
 }
 
+uint32_t Stack::RunBytes(const Pcb& pcb) const {
+  return device_->RunBytes(static_cast<const Connection&>(pcb));
+}
+
+// One that is refused leaves segment by segment, or is refused again.
+Sink::Taken Stack::TransmitRun(Pcb& pcb, const Outgoing& outgoing, std::span<Segment* const> run,
+                               uint32_t segment_bytes) {
+  auto& connection = static_cast<Connection&>(pcb);
+  wire::TcpTemplate& headers = connection.headers_;
+  if (outgoing.has_timestamps != headers.timestamps()) [[unlikely]] {
+    headers.UseTimestamps(outgoing.has_timestamps);
+  }
+  return device_->TransmitRun(
+      {.connection = &connection, .headers = &headers, .outgoing = &outgoing}, run, segment_bytes);
+}
+
 bool Stack::Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) {
   if (first_event_ != nullptr && !HasEvents()) [[likely]] {
     *std::exchange(first_event_, nullptr) = {.kind = Event::Kind::kData,

@@ -68,6 +68,12 @@ class Device {
   // kReferenced also when the bytes were copied but the segment has Segment::kWantWire. After
   // kRefused, Stack::OnRoom is due when there is room.
   virtual Sink::Taken Transmit(const OutgoingFrame& frame) = 0;
+  // Segments that the device cuts itself: as Sink's of the same names.
+  virtual uint32_t RunBytes(const Connection& /*connection*/) const { return 0; }
+  virtual Sink::Taken TransmitRun(const OutgoingFrame& /*first*/,
+                                  std::span<Segment* const> /*run*/, uint32_t /*segment_bytes*/) {
+    return Sink::Taken::kRefused;
+  }
   // Frames that Transmit would take now: a send with now_or_fail asks before it takes any byte.
   virtual uint32_t Room() const { return UINT32_MAX; }
 
@@ -354,6 +360,9 @@ class Stack final : private Sink {
  private:
   // Sink.
   Taken Transmit(Pcb& pcb, const Outgoing& outgoing) override;
+  uint32_t RunBytes(const Pcb& pcb) const override;
+  Taken TransmitRun(Pcb& pcb, const Outgoing& outgoing, std::span<Segment* const> run,
+                    uint32_t segment_bytes) override;
   uint32_t Room() const override { return device_->Room(); }
   bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
   void OnEvents(Pcb& pcb) override;

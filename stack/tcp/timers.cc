@@ -113,11 +113,18 @@ void Pcb::OnProbeTimer(base::Nanoseconds now) {
   Segment* segment = queue_.first_unsent();
   if (segment != nullptr && (segment->length == 0 || UsableWindow() == 0)) segment = nullptr;
   const bool again = segment == nullptr;
-  segment = again ? queue_.last_sent() : CutTo(*segment, std::min<uint32_t>(UsableWindow(), smss_));
+  segment = again ? LastPiece() : CutTo(*segment, std::min<uint32_t>(UsableWindow(), smss_));
   rto_base_ = now;
   if (segment == nullptr || !SendSegment(*segment, now)) return;
   ++context_->counters.tail_probes;
   tail_probe_.OnSent(queue_.nxt(), again);
+}
+
+// Of what was sent last as much as one segment carries; null when that takes one and none is free.
+Segment* Pcb::LastPiece() {
+  Segment* const last = queue_.last_sent();
+  if (last == nullptr || last->length <= smss_) return last;
+  return queue_.Split(*last, last->length - smss_) != nullptr ? last : nullptr;
 }
 
 void Pcb::OnReorderTimer(base::Nanoseconds now) {

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "stack/tcp/connection.h"
 #include "tests/tcp/world.h"
@@ -142,6 +144,77 @@ INSTANTIATE_TEST_SUITE_P(
                               {.lose = 300, .duplicate = 300, .reorder = 300, .corrupt = 300}},
                       Weather{"slow", {.bits_per_second = 10'000'000, .queue_frames = 20}}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// The device cuts what leaves; a payload is one run, or several, or begins and ends within one.
+TEST_P(AnyWeather, EveryByteOfRunsArrivesOnceInOrderAndBothEnd) {
+  uint64_t runs = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario run;
+    run.world.seed = seed;
+    run.world.link = GetParam().link;
+    run.world.run_bytes = seed % 4 == 0 ? 5000 : 64'000;
+    run.client.sack = run.server.sack = seed % 3 != 0;
+    run.client.timestamps = seed % 4 != 1;
+    run.client.nagle = seed % 2 == 0;
+    run.client_plan.chunk = 1 + static_cast<uint32_t>(seed * 9779 % 60'000);
+    run.client_plan.in_place = seed % 2 != 0;
+    run.server_plan.chunk = 20'000;
+    run.client_plan.want_done = run.server_plan.want_done = true;
+    Session session(run);
+    session.Go();
+    session.ExpectWholeAndClean();
+    runs += session.world().host(0).runs();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(runs, 20u);
+}
+
+TEST(Simulation, OnACleanLinkRunsBringWhatSegmentsBring) {
+  for (const bool in_place : {false, true}) {
+    uint64_t frames[2];
+    for (const bool runs : {false, true}) {
+      Scenario run;
+      run.world.run_bytes = runs ? 64'000 : 0;
+      run.client_plan = {.to_send = 1'000'000, .chunk = 100'000, .in_place = in_place};
+      run.server_plan.to_send = 0;
+      Session session(run);
+      session.Go();
+      session.ExpectWholeAndClean();
+      const PcbCounters& counters = session.world().host(0).stack().pcb_counters();
+      EXPECT_EQ(counters.retransmits, 0u);
+      EXPECT_EQ(counters.runs, session.world().host(0).runs());
+      EXPECT_EQ(counters.runs != 0, runs);
+      frames[runs] = counters.segments_out;
+      // Many of two segments, which is what an acknowledgement lets go.
+      EXPECT_LT(5 * counters.runs, 2 * counters.segments_out);
+    }
+    EXPECT_NEAR(static_cast<double>(frames[1]), static_cast<double>(frames[0]), 30);
+  }
+}
+
+// A tail of several segments that is lost is probed by one of them, and repaired.
+TEST(Simulation, ALostRunIsProbedByASegment) {
+  Scenario run;
+  run.world.run_bytes = 64'000;
+  run.client_plan = {.to_send = 8 * 1448, .chunk = 8 * 1448, .closes_first = false,
+                     .in_place = true};
+  run.server_plan.to_send = 0;
+  run.server_plan.closes_first = false;
+  run.limit = base::Seconds(5);
+  Session session(run);
+  uint32_t data = 0, longest = 0;
+  session.world().host(0).on_frame = [&](const std::vector<uint8_t>& frame) {
+    data += frame.size() > 200;
+    longest = std::max(longest, static_cast<uint32_t>(frame.size()));
+    session.world().link().lose = data >= 3 && data <= 8 ? 10'000 : 0;
+  };
+  session.Go();
+  EXPECT_EQ(session.server().received, 8u * 1448);
+  EXPECT_GT(session.world().host(0).runs(), 0u);
+  EXPECT_GT(session.world().host(0).stack().pcb_counters().tail_probes, 0u);
+  EXPECT_LE(longest, 1514u);
+}
 
 TEST(Simulation, TinyWindowsAndSlowReaders) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {

@@ -8,6 +8,7 @@
 
 #include "stack/tcp/connection.h"
 #include "stack/tcp/departure.h"
+#include "stack/wire/tcp.h"
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_template.h"
 
@@ -117,6 +118,44 @@ Sink::Taken Host::Transmit(const OutgoingFrame& frame, Stack& of) {
             [this, &of, segment, connection = frame.connection] {
               CompleteWqe(of, connection, segment);
             });
+  return Sink::Taken::kReferenced;
+}
+
+uint32_t Host::Place::RunBytes(const Connection&) const {
+  return host->world_.options().run_bytes;
+}
+
+// As the NIC cuts it: sequence numbers are counted on, FIN and PSH are the last piece's.
+Sink::Taken Host::TransmitRun(const OutgoingFrame& first, std::span<Segment* const> run,
+                              uint32_t segment_bytes, Stack& of) {
+  if (deaf || posted_ + run.size() > send_queue_) return Sink::Taken::kRefused;
+  ++runs_;
+  std::vector<uint8_t> payload;
+  for (Segment* const segment : run) {
+    payload.insert(payload.end(), segment->bytes, segment->bytes + segment->length);
+    ++posted_;
+    world_.At(world_.now() + world_.options().wqe_delay,
+              [this, &of, segment, connection = first.connection] {
+                CompleteWqe(of, connection, segment);
+              });
+  }
+  for (size_t at = 0; at < payload.size(); at += segment_bytes) {
+    const bool last = at + segment_bytes >= payload.size();
+    Segment piece{.length = static_cast<uint32_t>(
+                      std::min<size_t>(segment_bytes, payload.size() - at))};
+    Outgoing outgoing = *first.outgoing;
+    outgoing.sequence += static_cast<uint32_t>(at);
+    outgoing.segment = &piece;
+    if (!last) outgoing.flags &= static_cast<uint8_t>(~(wire::kTcpFin | wire::kTcpPsh));
+    uint8_t headers[OutgoingFrame::kMaxHeadersBytes];
+    const OutgoingFrame frame{.headers = first.headers, .outgoing = &outgoing};
+    const size_t bytes = frame.WriteHeaders(headers);
+    first.headers->FillChecksums(headers, std::span(payload).subspan(at, piece.length));
+    std::vector<uint8_t> whole(headers, headers + bytes);
+    whole.insert(whole.end(), &payload[at], &payload[at] + piece.length);
+    if (on_frame) on_frame(whole);
+    world_.Carry(index_, std::move(whole));
+  }
   return Sink::Taken::kReferenced;
 }
 
@@ -309,7 +348,16 @@ void Party::Pump() {
     bytes.resize(length);
     for (size_t i = 0; i < length; ++i) bytes[i] = ByteAt(plan_.stream, sent + i);
     const Stack::Send send{.want_done = plan_.want_done, .cookie = sent};
-    if (IsRefused(stack.SendCopy(*connection_, bytes, send, world_.now()))) return;
+    const SendResult result =
+        plan_.in_place
+            ? stack.SendInPlace(*connection_,
+                                {.bytes = bytes.data(),
+                                 .length = static_cast<uint32_t>(length),
+                                 .memory_key = 1},
+                                send, world_.now())
+            : stack.SendCopy(*connection_, bytes, send, world_.now());
+    if (IsRefused(result)) return;
+    if (plan_.in_place) memory_.push_back(std::exchange(bytes, {}));
     promised += plan_.want_done;
     sent += length;
   }

@@ -16,6 +16,7 @@
 #include <memory>
 #include <queue>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "stack/base/time.h"
@@ -65,6 +66,7 @@ class Host {
   wire::Endpoint At(uint16_t port) const;
   LinkPath path() const;
   uint64_t bad_frames() const { return bad_frames_; }
+  uint64_t runs() const { return runs_; }
 
   // Called for every event; returns nothing, owns `chain`.
   std::function<void(const Stack::Event&)> on_event;
@@ -79,6 +81,11 @@ class Host {
     Sink::Taken Transmit(const OutgoingFrame& frame) override {
       return host->Transmit(frame, *stack);
     }
+    uint32_t RunBytes(const Connection&) const override;
+    Sink::Taken TransmitRun(const OutgoingFrame& first, std::span<Segment* const> run,
+                            uint32_t segment_bytes) override {
+      return host->TransmitRun(first, run, segment_bytes, *stack);
+    }
     void PassOn(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp) override;
 
     Host* host = nullptr;
@@ -88,6 +95,8 @@ class Host {
   };
 
   Sink::Taken Transmit(const OutgoingFrame& frame, Stack& of);
+  Sink::Taken TransmitRun(const OutgoingFrame& first, std::span<Segment* const> run,
+                          uint32_t segment_bytes, Stack& of);
   void Drain(Stack& stack);
   void CompleteWqe(Stack& of, Connection* connection, Segment* segment);
 
@@ -101,6 +110,7 @@ class Host {
   std::vector<std::unique_ptr<Place>> places_;
   size_t at_ = 0;       // Of stack().
   size_t steered_ = 0;  // That gets the frames.
+  uint64_t runs_ = 0;
 };
 
 class World {
@@ -110,6 +120,7 @@ class World {
     Impairments link;
     Stack::Options stack;
     uint32_t send_queue = 256;  // WQEs of each host
+    uint32_t run_bytes = 0;     // of one send that a host's device cuts; 0: none
     base::Nanoseconds start = base::Seconds(1000);
     base::Nanoseconds wqe_delay = base::Microseconds(3);
   };
@@ -173,6 +184,7 @@ class Party {
     bool closes_first = true;
     base::Nanoseconds credit_delay;  // from delivery to credit
     bool want_done = false;
+    bool in_place = false;  // by memory of its own, which the stack does not copy
   };
   Party(World& world, int host, const Plan& plan) : world_(world), host_(host), plan_(plan) {}
 
@@ -202,6 +214,7 @@ class Party {
   Plan plan_;
   Connection* connection_ = nullptr;
   bool shut_ = false;
+  std::vector<std::vector<uint8_t>> memory_;  // sent in place
 };
 
 }  // namespace xtreme::tcp::testing
