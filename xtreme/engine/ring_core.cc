@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 
+#include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/paced_queues.h"
 
@@ -14,21 +15,31 @@ namespace xtreme::engine {
 namespace {
 
 // Posts to `queue` by `post(flags)`, reaping once when it is full, and notes what is wanted of it.
+// Of segments that only give their memory back the last before the ring's doorbell asks for all.
 template <typename PostFrame>
 nic::TxStatus PostNoted(RingCore& core, nic::QueuePair& queue, SendLog& log, uint32_t flags,
                         SendRecord* record, PostFrame post) {
+  const bool own = &log == &core.sends;
+  const bool rings = (flags & nic::kTxMore) == 0;
+  const bool later = own && !rings && record != nullptr && record->wants == kWantSegment;
   if (record != nullptr) {
     if (log.full()) core.ReapInto(queue, log, ~uint32_t{0});
     if (log.full()) return nic::TxStatus::kFull;
-    if (record->wants != kWantNothing) flags |= nic::kTxSignal;
+    if (record->wants != kWantNothing && !later) flags |= nic::kTxSignal;
   }
+  if (own && rings && (core.attention & kCompletionOwed) != 0) flags |= nic::kTxSignal;
   nic::TxStatus status = post(flags);
   if (status == nic::TxStatus::kFull) {
     core.ReapInto(queue, log, 1);
     status = post(flags);
   }
   if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
-  if ((flags & nic::kTxMore) != 0) core.attention |= kDoorbellOwed;
+  if (!rings) core.attention |= kDoorbellOwed;
+  if (later) {
+    core.attention |= kCompletionOwed;
+  } else if (own && (flags & nic::kTxSignal) != 0) {
+    core.attention &= ~uint32_t{kCompletionOwed};
+  }
   if (record != nullptr) {
     record->frame = queue.posted_frames();
     log.Add(*record);
@@ -72,6 +83,14 @@ nic::TxStatus RingCore::PostPaced(nic::TxFrame& frame, SendRecord* record, Paced
   if (owed) attention |= kPacedDoorbellOwed;
   by.owed |= owed;
   return status;
+}
+
+// By what waits for the doorbell, else by a frame that reaches no wire; where that finds no room,
+// with the next Flush().
+void RingCore::AskForCompletion() {
+  const bool asked = sends.wanted() == 0 || device.queue->SignalLast() ||
+                     PostBarrier(*device.queue) != nic::TxStatus::kFull;
+  if (asked) attention &= ~uint32_t{kCompletionOwed};
 }
 
 void RingCore::FlushPaced() {

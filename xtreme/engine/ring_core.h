@@ -65,7 +65,8 @@ enum Attention : uint32_t {
   kFramesWait = 1 << 10,      // Taken from the receive queue, and the FIFO had no room.
   kRoomWanted = 1 << 11,      // The send queue refused what TCP has to send.
   kPacedDoorbellOwed = 1 << 12,  // The same of a queue with a rate.
-  kAnyDoorbellOwed = kDoorbellOwed | kPacedDoorbellOwed,
+  kCompletionOwed = 1 << 13,  // Of a posted frame that nobody asked for yet: Flush() does.
+  kAnyDoorbellOwed = kDoorbellOwed | kPacedDoorbellOwed | kCompletionOwed,
 };
 
 // The device's side. Written at bring-up.
@@ -81,6 +82,7 @@ struct RingDevice {
   uint32_t pool_key = 0;
   uint32_t send_queue_frames = 0;
   uint32_t max_inline_bytes = 0;
+  uint32_t max_segmented_bytes = 0;  // Of TCP segments that the device cuts; 0: it does not.
   uint32_t mtu = 0;              // Of the port at bring-up: what a buffer of the pool holds.
   bool transmit_checksum = false;
   bool device_memory = false;    // The queue has some: what is too long for a WQE may go there.
@@ -194,10 +196,12 @@ struct RingCore {
   void ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most);
   // Rings for what was posted without a doorbell.
   void Flush() {
+    if ((attention & kCompletionOwed) != 0) AskForCompletion();
     device.queue->Flush();
     if ((attention & kPacedDoorbellOwed) != 0) [[unlikely]] FlushPaced();
     attention &= ~uint32_t{kDoorbellOwed};
   }
+  void AskForCompletion();
   void FlushPaced();
   // The queue that stopped, if any did.
   const nic::QueuePair* BrokenQueue() const;

@@ -108,6 +108,7 @@ void AdoptQueues(std::unique_ptr<nic::QueuePair> queue, RingDevice* device) {
   device->pool_key = queue->pool_key();
   device->send_queue_frames = got.send_queue_frames;
   device->max_inline_bytes = got.max_inline_bytes;
+  device->max_segmented_bytes = got.max_segmented_bytes;
   device->transmit_checksum = got.transmit_checksum;
   device->device_memory = got.device_memory_bytes != 0;
   device->sends_timed_at_port = got.transmit_time == nic::TimeSource::kPort;

@@ -30,7 +30,9 @@ enum Want : uint8_t {
   kWantNothing = 0,
   kWantWire = 1 << 0,
   kWantDone = 1 << 1,
-  kWantSegment = 1 << 2,  // TCP is told that its segment is referred to no more.
+  // TCP is told that its segment is referred to no more; with kWantWire if the time counts. Alone
+  // it waits for the completion of what is posted behind it, up to the doorbell.
+  kWantSegment = 1 << 2,
 };
 
 struct SendRecord {

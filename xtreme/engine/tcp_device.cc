@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kHeaderRoom = 128;  // What nic::TxFrame has readable.
 static_assert(kHeaderRoom >= tcp::OutgoingFrame::kMaxHeadersBytes);
+static_assert(tcp::Sink::kMaxRun <= nic::kMaxTxGathers);
 
 // Resets of what is no connection have none.
 PacedQueue* PaceOf(const tcp::Connection* connection) {
@@ -47,9 +48,9 @@ tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
     outgoing.headers->FillChecksums(headers.data(), {frame.payload, frame.payload_length});
   }
   const bool gathered = header_bytes + frame.payload_length > core.device.max_inline_bytes;
-  const bool referred =
-      segment != nullptr && (gathered || segment->Has(tcp::Segment::kWantWire));
-  SendRecord record{.wants = kWantSegment,
+  const bool timed = segment != nullptr && segment->Has(tcp::Segment::kWantWire);
+  const bool referred = segment != nullptr && (gathered || timed);
+  SendRecord record{.wants = static_cast<uint8_t>(kWantSegment | (timed ? kWantWire : 0)),
                     .connection = outgoing.connection,
                     .segment = segment};
   PacedQueue* const by = core.paced->any() ? PaceOf(outgoing.connection) : nullptr;
@@ -59,6 +60,43 @@ tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
     return tcp::Sink::Taken::kRefused;
   }
   return referred ? tcp::Sink::Taken::kReferenced : tcp::Sink::Taken::kCopied;
+}
+
+uint32_t TcpDevice::RunBytes(const tcp::Connection& connection) const {
+  const RingCore& core = *core_;
+  const bool can = core.device.transmit_checksum &&
+                   (!core.paced->any() || PaceOf(&connection) == nullptr);
+  return can ? core.device.max_segmented_bytes : 0;
+}
+
+tcp::Sink::Taken TcpDevice::TransmitRun(const tcp::OutgoingFrame& first,
+                                        std::span<tcp::Segment* const> run,
+                                        uint32_t segment_bytes) {
+  RingCore& core = *core_;
+  if (core.sends.room() < run.size()) core.Reap();
+  if (core.sends.room() < run.size()) return tcp::Sink::Taken::kRefused;
+  alignas(64) std::array<uint8_t, kHeaderRoom> headers;
+  std::array<nic::TxGather, tcp::Sink::kMaxRun> pieces;
+  for (size_t i = 0; i < run.size(); ++i) {
+    const tcp::Segment& segment = *run[i];
+    pieces[i] = {segment.bytes, segment.length,
+                 segment.memory_key != 0 ? segment.memory_key : core.device.pool_key};
+  }
+  nic::TxSegments segments{
+      .header = headers.data(),
+      .header_length = static_cast<uint32_t>(first.WriteHeaders(headers.data())),
+      .segment_bytes = segment_bytes,
+      .payload = std::span(pieces).first(run.size()),
+      .flags = static_cast<uint16_t>(defer ? nic::kTxMore : 0)};
+  SendRecord record{.wants = kWantSegment, .connection = first.connection, .segment = run[0]};
+  if (core.PostSegments(segments, &record) != nic::TxStatus::kPosted) {
+    return tcp::Sink::Taken::kRefused;
+  }
+  for (tcp::Segment* const segment : run.subspan(1)) {
+    record.segment = segment;
+    core.sends.Add(record);
+  }
+  return tcp::Sink::Taken::kReferenced;
 }
 
 uint32_t TcpDevice::Room() const {

@@ -10,6 +10,7 @@
 #define XTREME_XTREME_ENGINE_TCP_DEVICE_H_
 
 #include <cstdint>
+#include <span>
 
 #include "stack/tcp/stack.h"
 
@@ -24,6 +25,11 @@ class TcpDevice final : public tcp::Device {
 
   tcp::Sink::Taken Transmit(const tcp::OutgoingFrame& frame) override;
   uint32_t Room() const override;
+  // None of a connection with a rate, whose queue is another, nor where frames are summed here.
+  uint32_t RunBytes(const tcp::Connection& connection) const override;
+  tcp::Sink::Taken TransmitRun(const tcp::OutgoingFrame& first,
+                               std::span<tcp::Segment* const> run,
+                               uint32_t segment_bytes) override;
 
   // While true frames are posted without a doorbell: more follow, or a poll ends with one.
   bool defer = true;

@@ -78,6 +78,7 @@ class QueuePair : public nic::QueuePair {
   }
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
+  bool SignalLast() override { return send_.SignalLast(); }
   void Flush() override { send_.Flush(); }
   uint32_t posted_frames() const override { return send_.posted_frames(); }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;

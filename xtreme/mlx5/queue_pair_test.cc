@@ -198,6 +198,36 @@ TEST_F(QueuePairTest, CompletionTellsTheFramesUpToIt) {
   EXPECT_TRUE(queues_->SendIdle()) << "an unsignalled frame has no completion to wait for";
 }
 
+TEST_F(QueuePairTest, TheLastThatWaitsForTheDoorbellMayBeAskedForAfterItWasPosted) {
+  EXPECT_FALSE(queues_->SignalLast()) << "nothing waits";
+  uint32_t frames = 0;
+  uint32_t begin = 0;
+  // At every place of the ring, over its end too; signalled by itself, or not.
+  for (uint32_t lap = 0; lap < 60; ++lap) {
+    const uint32_t bytes = 50 + 50 * (lap % 4);
+    const uint32_t count = 2 + lap % 2;
+    for (uint32_t i = 0; i < count; ++i) {
+      ASSERT_EQ(Post(bytes, nic::kTxMore), nic::TxStatus::kPosted);
+    }
+    ASSERT_TRUE(queues_->SignalLast());
+    ASSERT_TRUE(queues_->SignalLast()) << "once more is nothing";
+    queues_->Flush();
+    EXPECT_FALSE(queues_->SignalLast()) << "it is the device's";
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t at = begin + i * WqebbsWithInline(bytes);
+      const bool asked = device_.wqe(at)[11] == 8;
+      if (asked) device_.CompleteSend(static_cast<uint16_t>(at));
+      EXPECT_TRUE(asked || i + 1 != count) << lap;
+    }
+    begin += count * WqebbsWithInline(bytes);
+    frames += count;
+    const std::vector<uint32_t> told = Sent();
+    ASSERT_FALSE(told.empty());
+    EXPECT_EQ(told.back(), frames);
+    EXPECT_TRUE(queues_->SendIdle());
+  }
+}
+
 TEST_F(QueuePairTest, FullQueueOverwritesNothingAndFreesWithCompletions) {
   for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(226), nic::TxStatus::kPosted);
   const std::vector<uint8_t> first(device_.wqe(0), device_.wqe(0) + 64);

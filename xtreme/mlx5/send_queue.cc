@@ -273,6 +273,22 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
   return Ring(wqe, wqebbs, flags);
 }
 
+// The device reads no WQE before it was rung for.
+bool SendQueue::SignalLast() {
+  if (front_.unrung == nullptr || frames_ == 0) return false;
+  // It begins in its place even if it was written elsewhere and spread over the ring's end.
+  const uint32_t wqebbs = WqebbsOfSegments(SegmentsOf(front_.unrung));
+  const uint32_t slot = (front_.producer - wqebbs) & mask_;
+  uint8_t* const wqe = wqebbs_ + size_t{slot} * kWqebbBytes;
+  asked_ = front_.posted;
+  if (HasCompletion(wqe)) return true;
+  SetCompletion(wqe, Completion::kAlways);
+  marks_[slot] = {front_.posted, device_memory_.mark()};
+  signal_at_ = front_.posted + options_.signal_every - 1;  // attention_at may come too early
+  ++*completions_due_;
+  return true;
+}
+
 nic::TxStatus SendQueue::Refuse() {
   if (frames_ == 0) return nic::TxStatus::kBroken;
   ++counters_->tx_full;

@@ -56,6 +56,7 @@ class SendQueue {
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostSegments(const nic::TxSegments& segments);
+  bool SignalLast();
   void Flush();
   // Whether PostReady() would do what PostPrepared() does: two blocks for the register, behind
   // nothing that waits for a doorbell, and nothing is due. Then it calls nothing.

@@ -73,6 +73,10 @@ inline void SetCompletion(uint8_t* wqe, Completion completion) {
   wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] = static_cast<uint8_t>(completion);
 }
 
+inline bool HasCompletion(const uint8_t* wqe) {
+  return wqe[offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)] == static_cast<uint8_t>(Completion::kAlways);
+}
+
 inline void SetOpcode(uint8_t* wqe, uint8_t opcode) { wqe[3] = opcode; }
 inline void SetChecksums(uint8_t* wqe, uint32_t flags) {
   wqe[20] = static_cast<uint8_t>((flags & (nic::kTxIpChecksum | nic::kTxL4Checksum)) << 6);

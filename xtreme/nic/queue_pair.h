@@ -363,6 +363,9 @@ class QueuePair {
   // above the port's MTU, or too many pieces.
   virtual TxStatus PostSegments(const TxSegments& segments) = 0;
 
+  // Has the last frame that was posted with kTxMore and not rung for complete for itself, as if it
+  // had been posted with kTxSignal. False: none waits, or the queue is in error.
+  virtual bool SignalLast() { return false; }
   // Rings for everything posted with kTxMore, by one doorbell.
   virtual void Flush() = 0;
 

@@ -209,12 +209,40 @@ nic::TxStatus MemoryQueuePair::PostSegments(const nic::TxSegments& segments) {
     payload.insert(payload.end(), piece.data, piece.data + piece.length);
   }
   if (payload.size() > capabilities_.max_segmented_bytes) return nic::TxStatus::kTooLong;
-  return Post({.header = segments.header,
-               .payload = payload.data(),
-               .header_length = segments.header_length,
-               .payload_length = static_cast<uint32_t>(payload.size()),
-               .key = pool_key(),
-               .flags = segments.flags});
+  const nic::TxStatus status = Post({.header = segments.header,
+                                     .payload = payload.data(),
+                                     .header_length = segments.header_length,
+                                     .payload_length = static_cast<uint32_t>(payload.size()),
+                                     .key = pool_key(),
+                                     .flags = segments.flags});
+  if (status == nic::TxStatus::kPosted) sent_.back().segment_bytes = segments.segment_bytes;
+  return status;
+}
+
+// Of frames without tag and IP options; checksums are not looked at here.
+std::vector<std::vector<uint8_t>> SentFrame::Cut() const {
+  if (segment_bytes == 0) return {bytes};
+  constexpr size_t kIpAt = 14, kTcpAt = kIpAt + 20;
+  constexpr uint8_t kFinPsh = 0x09;
+  const size_t header_bytes = kTcpAt + size_t{bytes[kTcpAt + 12]} / 16 * 4;
+  std::vector<std::vector<uint8_t>> frames;
+  for (size_t at = header_bytes; at < bytes.size(); at += segment_bytes) {
+    const size_t length = std::min<size_t>(segment_bytes, bytes.size() - at);
+    std::vector<uint8_t> frame(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(header_bytes));
+    frame.insert(frame.end(), &bytes[at], &bytes[at] + length);
+    base::StoreBe16(&frame[kIpAt + 2], static_cast<uint16_t>(frame.size() - kIpAt));
+    base::StoreBe32(&frame[kTcpAt + 4], base::LoadBe32(&bytes[kTcpAt + 4]) +
+                                            static_cast<uint32_t>(at - header_bytes));
+    if (at + length < bytes.size()) frame[kTcpAt + 13] &= static_cast<uint8_t>(~kFinPsh);
+    frames.push_back(std::move(frame));
+  }
+  return frames;
+}
+
+bool MemoryQueuePair::SignalLast() {
+  if (visible_ == posted_frames_ || sent_.empty()) return false;
+  sent_.back().flags |= nic::kTxSignal;
+  return true;
 }
 
 void MemoryQueuePair::Flush() {
@@ -260,6 +288,7 @@ class MemoryNic::MemoryRule final : public nic::Rule {
 MemoryNic::MemoryNic(const Options& options)
     : options_(options), event_fd_(eventfd(0, EFD_NONBLOCK)) {
   capabilities_.max_inline_bytes = options.max_inline_bytes;
+  capabilities_.max_segmented_bytes = options.max_segmented_bytes;
   capabilities_.device_memory_bytes = options.device_memory_bytes;
   capabilities_.transmit_checksum = options.transmit_checksum;
   capabilities_.receive_checksum = true;

@@ -28,6 +28,10 @@ namespace xtreme::engine::testing {
 struct SentFrame {
   std::vector<uint8_t> bytes;
   uint16_t flags = 0;
+  // Of payload, of TCP segments that the device cuts: `bytes` are a header and all of it. Else 0.
+  uint32_t segment_bytes = 0;
+  // As they reach the wire.
+  std::vector<std::vector<uint8_t>> Cut() const;
 };
 
 class MemoryQueuePair final : public nic::QueuePair {
@@ -74,6 +78,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
+  bool SignalLast() override;
   void Flush() override;
   uint32_t posted_frames() const override { return posted_frames_; }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
@@ -116,6 +121,7 @@ class MemoryNic final : public nic::Nic {
   struct Options {
     uint32_t max_rules = 1'000;
     uint32_t max_inline_bytes = 256;
+    uint32_t max_segmented_bytes = 0;
     uint32_t device_memory_bytes = 0;
     uint32_t mtu = 1'500;
     bool transmit_checksum = true;

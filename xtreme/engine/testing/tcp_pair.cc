@@ -184,8 +184,10 @@ void TcpPairTest::Carry(TcpEnd& from, TcpEnd& to) {
   for (; from.carried < queue.visible(); ++from.carried) {
     const SentFrame& frame = queue.sent()[from.carried];
     if ((frame.flags & nic::kTxWarm) != 0) continue;
-    if (from.lose != nullptr && from.lose(frame.bytes)) continue;
-    to.nic->Deliver(frame.bytes, now);
+    for (const std::vector<uint8_t>& bytes : frame.Cut()) {
+      if (from.lose != nullptr && from.lose(bytes)) continue;
+      to.nic->Deliver(bytes, now);
+    }
   }
   if (from.complete_sends) queue.CompleteSends(now);
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Much that is sent at once: one completion stands for many segments, and the device cuts what
+// leaves.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class TcpBulkContractTest : public TcpPairTest {
+ protected:
+  // Of the frames of `a` from `from` on, those that asked for a completion; by their place.
+  std::vector<size_t> Asked(size_t from) {
+    std::vector<size_t> asked;
+    const std::vector<SentFrame>& sent = a->queue().sent();
+    for (size_t i = from; i < sent.size(); ++i) {
+      if ((sent[i].flags & nic::kTxSignal) != 0) asked.push_back(i - from);
+    }
+    return asked;
+  }
+  static std::string Text(size_t length) {
+    std::string text(length, ' ');
+    for (size_t i = 0; i < length; ++i) text[i] = static_cast<char>('a' + i / 7 % 26);
+    return text;
+  }
+};
+
+TEST_F(TcpBulkContractTest, OfManySegmentsTheLastAloneAsksForACompletion) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  const uint32_t free = a->ring->core().device.pool->free_count();
+  a->complete_sends = false;
+  ASSERT_EQ(a->Send(client, Text(10'000), {.flags = kSendWantDone, .cookie = 7}),
+            SendResult::kSent);
+  ASSERT_EQ(a->queue().sent().size(), before + 7);
+  EXPECT_EQ(Asked(before), std::vector<size_t>{6});
+  Run();
+  EXPECT_TRUE(a->Of(Kind::kTxDone).empty()) << "their WQEs still refer to the bytes";
+  a->complete_sends = true;
+  Run();
+  ASSERT_EQ(a->Of(Kind::kTxDone).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kTxDone)[0].cookie, 7u);
+  EXPECT_EQ(a->ring->core().device.pool->free_count(), free);
+}
+
+TEST_F(TcpBulkContractTest, SendsThatShareADoorbellShareACompletionWhoeverRings) {
+  OpenConnection();
+  const std::string big = Text(1'000);
+  for (int how = 0; how < 3; ++how) {
+    const size_t before = a->queue().sent().size();
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_EQ(a->Send(client, big, {.flags = kNoDoorbell}), SendResult::kSent);
+    }
+    EXPECT_TRUE(Asked(before).empty());
+    if (how == 0) a->Send(client, big);  // rings, and asks
+    if (how == 1) a->ring->Flush();
+    if (how == 2) a->Poll();
+    EXPECT_EQ(Asked(before), std::vector<size_t>{how == 0 ? 4u : 3u}) << how;
+    EXPECT_EQ(a->queue().visible(), a->queue().posted_frames());
+    Run();
+  }
+}
+
+// A short one, which needs no completion, rings for those before it: the next poll asks.
+TEST_F(TcpBulkContractTest, WhatWasRungForWithoutACompletionIsAskedForByTheNextPoll) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "short"), SendResult::kSent);
+  EXPECT_TRUE(Asked(before).empty());
+  a->Poll();
+  ASSERT_EQ(Asked(before), std::vector<size_t>{2});
+  EXPECT_NE(a->queue().sent().back().flags & nic::kTxWarm, 0);
+  Run();
+  EXPECT_EQ(Asked(before).size(), 1u) << "once";
+  EXPECT_EQ(b->Bytes(server), Text(1'000) + "short");
+}
+
+TEST_F(TcpBulkContractTest, AConnectionThatEndsWaitsForNoMore) {
+  OpenConnection();
+  const uint32_t free = a->ring->core().device.pool->free_count();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_TRUE(a->tcp().Abort(client).ok());
+  Run(1'000'000);
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->ring->core().device.pool->free_count(), free);
+}
+
+TEST_F(TcpBulkContractTest, ATimeThatIsWantedIsAskedForByItself) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(a->Send(client, Text(1'000),
+                      {.flags = kNoDoorbell | (i == 1 ? kSendWantWire : 0u), .cookie = 9}),
+              SendResult::kSent);
+  }
+  a->Poll();
+  EXPECT_EQ(Asked(before), (std::vector<size_t>{1, 2}));
+  Run();
+  EXPECT_EQ(a->Of(Kind::kTxWire).size(), 1u);
+}
+
+// --- Segments that the device cuts ---
+
+class TcpRunContractTest : public TcpBulkContractTest {
+ protected:
+  TcpRunContractTest() { nic_options.max_segmented_bytes = 64'000; }
+};
+
+TEST_F(TcpRunContractTest, MuchThatIsSentAtOnceLeavesAsOneSend) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  const uint32_t free = a->ring->core().device.pool->free_count();
+  const uint64_t out = a->Counter("tcp", "segments_out");
+  const std::string text = Text(7'000);
+  ASSERT_EQ(a->Send(client, text, {.flags = kSendWantDone, .cookie = 3}), SendResult::kSent);
+  ASSERT_EQ(a->queue().sent().size(), before + 1) << "five segments are half the window";
+  EXPECT_NE(a->queue().sent()[before].segment_bytes, 0u);
+  EXPECT_EQ(a->Counter("tcp", "runs"), 1u);
+  EXPECT_EQ(a->Counter("tcp", "segments_out"), out + 5);
+  EXPECT_EQ(Asked(before), std::vector<size_t>{0});
+  Run();
+  EXPECT_EQ(b->Bytes(server), text);
+  EXPECT_EQ(a->Of(Kind::kTxDone).size(), 1u);
+  EXPECT_EQ(a->Counter("tcp", "retransmits"), 0u);
+  b->Clear();
+  EXPECT_EQ(a->ring->core().device.pool->free_count(), free);
+}
+
+TEST_F(TcpRunContractTest, WhatIsLostOfARunGoesAgainSegmentBySegment) {
+  OpenConnection();
+  const std::string text = Text(100'000);
+  int data = 0;
+  a->lose = [&data](const std::vector<uint8_t>& frame) {
+    return TcpPayloadOf(frame) > 0 && ++data % 9 == 3;
+  };
+  ASSERT_NE(a->Send(client, text), SendResult::kRefusedState);
+  Run(3'000'000'000, 1'000'000);
+  std::string received = b->Bytes(server);
+  EXPECT_EQ(received.size(), text.size());
+  EXPECT_EQ(received, text);
+  EXPECT_GT(a->Counter("tcp", "retransmits"), 0u);
+  for (const SentFrame& frame : a->queue().sent()) {
+    EXPECT_TRUE(frame.segment_bytes != 0 || frame.bytes.size() <= 1'514);
+  }
+}
+
+TEST_F(TcpRunContractTest, ASegmentWhoseTimeIsWantedIsNotOfARun) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(a->Send(client, Text(7'000), {.flags = kSendWantWire, .cookie = 3}),
+            SendResult::kSent);
+  EXPECT_EQ(a->queue().sent().size(), before + 2) << "a run, and the last segment";
+  EXPECT_EQ(a->queue().sent()[before + 1].segment_bytes, 0u);
+  Run();
+  ASSERT_EQ(a->Of(Kind::kTxWire).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kTxWire)[0].cookie, 3u);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
