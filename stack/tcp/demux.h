@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "stack/base/small_hash_map.h"
@@ -106,6 +107,9 @@ class Demux {
   // At most two of three slots are used, so a lookup seldom sees a second bucket.
   size_t capacity() const { return (mask_ + 1) * kSlots * 2 / 3; }
   size_t memory_bytes() const { return (mask_ + 1) * sizeof(Bucket); }
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(buckets_.get(), mask_ + 1));
+  }
 
  private:
   static constexpr size_t kSlots = 6;

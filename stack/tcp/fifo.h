@@ -4,8 +4,10 @@
 #ifndef XTREME_STACK_TCP_FIFO_H_
 #define XTREME_STACK_TCP_FIFO_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "stack/base/ring_index.h"
 
@@ -23,6 +25,9 @@ class Fifo {
   bool full() const { return indices_.full(); }
   uint32_t size() const { return indices_.used(); }
   size_t memory_bytes() const { return indices_.size().entries() * sizeof(T); }
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(entries_.get(), indices_.size().entries()));
+  }
 
   // It is not full.
   void Push(const T& entry) {

@@ -87,6 +87,10 @@ class ReassemblyStore {
   size_t memory_bytes() const {
     return options_.segments * sizeof(Held) + options_.connections * sizeof(State);
   }
+  std::array<std::span<std::byte>, 2> memory() {
+    return {std::as_writable_bytes(std::span(segments_.get(), options_.segments)),
+            std::as_writable_bytes(std::span(states_.get(), options_.connections))};
+  }
 
  private:
   friend class Reassembler;

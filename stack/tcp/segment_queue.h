@@ -96,6 +96,9 @@ class SegmentPool {
   // How often Acquire found none.
   uint64_t exhausted() const { return exhausted_; }
   size_t memory_bytes() const { return capacity_ * sizeof(Segment); }
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(segments_.get(), capacity_));
+  }
 
  private:
   const uint32_t capacity_;

@@ -74,6 +74,21 @@ size_t StackTables::memory_bytes() const {
          dones.memory_bytes() + sizeof(*this);
 }
 
+std::vector<std::span<std::byte>> StackTables::memory() {
+  const std::array<std::span<std::byte>, 2> held = reassembly.memory();
+  return {segments.memory(),
+          held[0],
+          held[1],
+          std::as_writable_bytes(std::span(slots.get(), options.connections)),
+          std::as_writable_bytes(std::span(free_slots.data(), free_slots.capacity())),
+          demux.memory(),
+          syns.memory(),
+          time_wait.memory(),
+          deliveries.memory(),
+          dones.memory(),
+          std::as_writable_bytes(std::span(this, 1))};
+}
+
 std::vector<Connection*> StackTables::InUse() {
   std::vector<bool> is_free(options.connections);
   for (const Slot* slot : free_slots) is_free[static_cast<size_t>(slot - slots.get())] = true;
@@ -104,6 +119,12 @@ uint32_t Stack::connections() const {
 }
 
 size_t Stack::memory_bytes() const { return sizeof(*this) + tables_->memory_bytes(); }
+
+std::vector<std::span<std::byte>> Stack::memory() {
+  std::vector<std::span<std::byte>> all = tables_->memory();
+  all.push_back(std::as_writable_bytes(std::span(this, 1)));
+  return all;
+}
 
 // --- What comes in ---
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "stack/base/counters.h"
 #include "stack/base/time.h"
@@ -356,6 +357,8 @@ class Stack final : private Sink {
   const base::ReasonCounters<PathVerdict>& path_verdicts() const { return path_verdicts_; }
   const StackTables& tables() const { return *tables_; }
   size_t memory_bytes() const;
+  // Of its tables and itself, to be touched and locked.
+  std::vector<std::span<std::byte>> memory();
 
  private:
   // Sink.

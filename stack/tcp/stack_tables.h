@@ -66,6 +66,8 @@ struct StackTables {
   };
 
   size_t memory_bytes() const;
+  // Of what was allocated for the tables, all but the indices of SYNs and TIME-WAIT by flow.
+  std::vector<std::span<std::byte>> memory();
 
   // Every connection that is not released. Slow path.
   std::vector<Connection*> InUse();

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <optional>
 
 #include "stack/base/counters.h"
@@ -126,6 +127,10 @@ class SynQueue {
   const SynQueueCounters& counters() const { return counters_; }
   size_t memory_bytes() const {
     return options_.capacity * sizeof(SynRecord) + by_key_.memory_bytes();
+  }
+  // Of the records.
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(records_.get(), options_.capacity));
   }
 
  private:

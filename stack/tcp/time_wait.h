@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <optional>
 
 #include "stack/base/counters.h"
@@ -111,6 +112,10 @@ class TimeWait {
   const TimeWaitCounters& counters() const { return counters_; }
   size_t memory_bytes() const {
     return options_.capacity * sizeof(TimeWaitRecord) + by_key_.memory_bytes();
+  }
+  // Of the records.
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(records_.get(), options_.capacity));
   }
 
  private:

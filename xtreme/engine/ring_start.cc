@@ -11,6 +11,7 @@
 #endif
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/control_side.h"
@@ -71,6 +72,7 @@ void Ring::MakeResident() {
   residency_->Keep("frames", BytesOf(frames_.get(), core.options.poll_batch));
   residency_->Keep("timers", timers_->memory());
   residency_->Keep("sockets", udp_->memory());
+  for (const std::span<std::byte> piece : tcp_->memory()) residency_->Keep("TCP", piece);
   residency_->KeepUntilUnmapped("stack", host::TouchStack(kStackBytes));
   absl::StrAppend(&description_, "; ", residency_->ToString());
 }

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 
 namespace xtreme::engine::testing {
@@ -17,6 +20,7 @@ namespace {
 using RingStartTest = RingTest;
 
 constexpr size_t kPages = 512;
+constexpr size_t kPageBytes = 4'096;
 
 // Faults once a page.
 void TouchFreshPages() {
@@ -35,6 +39,28 @@ TEST_F(RingStartTest, TheLineOfTheRingSaysWhatWasLockedAndWhyNotMore) {
   EXPECT_NE(line.find("; memory: "), std::string::npos) << line;
   EXPECT_NE(line.find(" MB locked"), std::string::npos) << line;
   EXPECT_NE(line.find("NUMA node of the device not known"), std::string::npos) << line;
+}
+
+// A system that refuses to says of what.
+TEST_F(RingStartTest, TheTablesOfTcpAreLockedToo) {
+  options.max_connections = 4'096;
+  Open();
+  const std::string& line = ring->description();
+  const size_t at = line.find("; memory: ");
+  ASSERT_NE(at, std::string::npos) << line;
+  if (line.find("TCP of ") != std::string::npos) GTEST_SKIP() << line;
+  size_t bytes = 0;
+  for (const std::span<std::byte> piece : ring->tcp().memory()) {
+    bytes += piece.size();
+    const auto begin = reinterpret_cast<uintptr_t>(piece.data()) / kPageBytes * kPageBytes;
+    const auto end = reinterpret_cast<uintptr_t>(piece.data()) + piece.size();
+    std::vector<unsigned char> present((end - begin + kPageBytes - 1) / kPageBytes);
+    ASSERT_EQ(mincore(reinterpret_cast<void*>(begin), end - begin, present.data()), 0);
+    for (const unsigned char page : present) EXPECT_NE(page & 1, 0);
+  }
+  // All but the indices by flow of SYNs and TIME-WAIT.
+  EXPECT_GT(bytes, ring->tcp().memory_bytes() * 3 / 4);
+  EXPECT_GE(std::stod(line.substr(at + 10)) * 1e6, static_cast<double>(bytes)) << line;
 }
 
 TEST_F(RingStartTest, APageFaultOfTheOwnerAfterStartIsCounted) {

@@ -193,6 +193,8 @@ class Tcp {
   void VisitCounters(const CounterVisitor& visit) const;
   // Of its tables, the pool's buffers not included.
   size_t memory_bytes() const;
+  // The same, piece by piece, to be touched and locked; nothing when the ring has no TCP.
+  std::vector<std::span<std::byte>> memory();
   // Null when the ring has no TCP.
   const tcp::Stack* stack() const { return stack_.get(); }
 

@@ -200,6 +200,14 @@ size_t Tcp::memory_bytes() const {
          sockets_->capacity() * sizeof(TcpSocket);
 }
 
+std::vector<std::span<std::byte>> Tcp::memory() {
+  if (stack_ == nullptr) return {};
+  std::vector<std::span<std::byte>> all = stack_->memory();
+  for (const std::span<std::byte> piece : sockets_->memory()) all.push_back(piece);
+  all.push_back(std::as_writable_bytes(std::span(this, 1)));
+  return all;
+}
+
 TcpSocket* Tcp::Find(Handle handle) const {
   TcpSocket* socket = sockets_ == nullptr ? nullptr : sockets_->Find(handle);
   return socket == nullptr || socket->closed ? nullptr : socket;

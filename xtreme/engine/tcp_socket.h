@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "stack/base/counters.h"
@@ -130,6 +131,9 @@ class TcpSockets {
   }
   uint32_t size() const { return by_handle_.size(); }
   uint32_t capacity() const { return by_handle_.capacity(); }
+  std::array<std::span<std::byte>, 2> memory() {
+    return {by_handle_.memory(), std::as_writable_bytes(std::span(sockets_.get(), capacity()))};
+  }
 
   // Slow path. `visit` may Put what it is called with.
   template <typename Visit>
