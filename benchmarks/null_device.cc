@@ -28,6 +28,7 @@ constexpr uint32_t kDeviceMemoryLog2 = 18;  // As many long frames as a scenario
 // 42 bytes of headers and what the MTU leaves.
 constexpr uint32_t kMtu = 1500;
 constexpr uint32_t kFrameBytes = kMtu + 18;
+constexpr uint32_t kSegmentedBytes = 256 << 10;
 
 uint32_t LoadRecord(const uint32_t& record) {
   return base::HostToBigEndian(
@@ -131,14 +132,50 @@ uint32_t NullDevice::CarryTo(NullDevice* to, uint32_t most) {
   const auto end = static_cast<uint16_t>(LoadRecord(rings_->send_record.words[1]));
   uint32_t frames = 0;
   for (; sent_ != end && frames != most; ++frames) {
-    if (to->posted_receives() != 0) {
-      const uint32_t slot = to->received_ & ((1u << to->options_.receive_frames_log2) - 1);
-      const uint64_t address = base::HostToBigEndian<uint64_t>(to->rings_->receive[slot].addr);
-      to->WriteReceiveCqe(WriteHeaders(sent_, reinterpret_cast<uint8_t*>(address)));
-    }
+    Arrive(sent_, to);
     FinishSend();
   }
   return frames;
+}
+
+uint8_t* NullDevice::NextBuffer() const {
+  const uint32_t slot = received_ & ((1u << options_.receive_frames_log2) - 1);
+  const uint64_t address = base::HostToBigEndian<uint64_t>(rings_->receive[slot].addr);
+  return posted_receives() == 0 ? nullptr : reinterpret_cast<uint8_t*>(address);
+}
+
+void NullDevice::Arrive(uint16_t wqebb, NullDevice* to) const {
+  const uint32_t mask = (kWqebbsOfFrame << options_.send_frames_log2) - 1;
+  if (rings_->send[wqebb & mask].bytes[3] == MLX5_OPCODE_TSO) return ArriveCut(wqebb, to);
+  uint8_t* const frame = to->NextBuffer();
+  if (frame != nullptr) to->WriteReceiveCqe(WriteHeaders(wqebb, frame));
+}
+
+// TCP over IPv4 without tag and options of IP: the only ones that rigs send so.
+void NullDevice::ArriveCut(uint16_t wqebb, NullDevice* to) const {
+  constexpr size_t kIpAt = 14, kTcpAt = 34;
+  constexpr uint8_t kFinPsh = 0x09;
+  const uint32_t mask = (kWqebbsOfFrame << options_.send_frames_log2) - 1;
+  const auto segment = [&](uint32_t i) {
+    return rings_->send[(wqebb + i / kSegmentsOfWqebb) & mask].bytes +
+           i % kSegmentsOfWqebb * mlx5::kSegmentBytes;
+  };
+  const uint32_t cut = base::LoadBe16(segment(1) + 6);
+  const uint32_t header_bytes = mlx5::InlineBytesOf(segment(0));
+  uint32_t payload_bytes = 0;
+  for (uint32_t i = mlx5::SegmentsWithInline(header_bytes); i < mlx5::SegmentsOf(segment(0)); ++i) {
+    payload_bytes += base::LoadBe32(segment(i));
+  }
+  for (uint32_t at = 0; at < payload_bytes; at += cut) {
+    uint8_t* const frame = to->NextBuffer();
+    if (frame == nullptr) return;
+    WriteHeaders(wqebb, frame);
+    const uint32_t length = std::min(cut, payload_bytes - at);
+    base::StoreBe16(frame + kIpAt + 2, static_cast<uint16_t>(header_bytes - kIpAt + length));
+    base::StoreBe32(frame + kTcpAt + 4, base::LoadBe32(frame + kTcpAt + 4) + at);
+    if (at + length < payload_bytes) frame[kTcpAt + 13] &= static_cast<uint8_t>(~kFinPsh);
+    to->WriteReceiveCqe(header_bytes + length);
+  }
 }
 
 // The first of what stands inline in a WQE, which may go over the ring's end. Returns the length of
@@ -208,6 +245,7 @@ nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
           .send_queue_frames = 1u << options.send_frames_log2,
           .receive_queue_frames = 1u << options.receive_frames_log2,
           .device_memory_bytes = options.device_memory ? 1u << kDeviceMemoryLog2 : 0,
+          .max_segmented_bytes = options.cuts_segments ? kSegmentedBytes : 0,
           .mtu = kMtu,
           .link_bits_per_second = 25'000'000'000,
           .device = "null device",
@@ -219,7 +257,10 @@ std::unique_ptr<mlx5::PlainQueuePair> MakeQueuePair(const NullDevice& device,
                                                uint32_t signal_every, packet::BufferPool* pool) {
   return std::make_unique<mlx5::PlainQueuePair>(
       device.memory(),
-      mlx5::SendQueue::Options{.signal_every = signal_every, .max_frame_bytes = kFrameBytes},
+      mlx5::SendQueue::Options{
+          .signal_every = signal_every,
+          .max_frame_bytes = kFrameBytes,
+          .max_segmented_bytes = options.cuts_segments ? kSegmentedBytes : 0},
       mlx5::ReceiveQueue::Options{}, NullCapabilities(options), pool, nullptr);
 }
 

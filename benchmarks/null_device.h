@@ -29,6 +29,7 @@ class NullDevice {
     uint32_t send_frames_log2 = 10;
     uint32_t receive_frames_log2 = 10;
     bool device_memory = true;
+    bool cuts_segments = true;
   };
 
   explicit NullDevice(const Options& options);
@@ -54,6 +55,11 @@ class NullDevice {
 
   void WriteSendCqe(uint16_t wqebb);
   uint32_t WriteHeaders(uint16_t wqebb, uint8_t* frame) const;
+  // That the next frame comes to; null: none is posted.
+  uint8_t* NextBuffer() const;
+  // What the WQE sends arrives in `to`'s buffers; cut, if it says so.
+  void Arrive(uint16_t wqebb, NullDevice* to) const;
+  void ArriveCut(uint16_t wqebb, NullDevice* to) const;
   // The WQE at `sent_` is done with.
   void FinishSend();
   uint32_t posted_receives() const;

@@ -38,6 +38,7 @@ struct Host;
 
 inline constexpr uint32_t kMessageBytes = 64;
 inline constexpr uint32_t kFullSegmentBytes = 1460;  // Ethernet's MTU, no TCP options.
+inline constexpr uint32_t kLongSendBytes = 16 * kFullSegmentBytes;
 
 class TcpRig {
  public:
@@ -62,7 +63,7 @@ class TcpRig {
 
   // --- What an application does ---
 
-  // `length` bytes, at most a full segment.
+  // `length` bytes, at most kLongSendBytes.
   engine::SendResult Send(engine::Handle connection, uint32_t length, uint32_t flags = 0) {
     return tcp().Send(tcp().Find(connection), {.data = payload_.data(), .length = length},
                       {.flags = flags});
@@ -94,7 +95,7 @@ class TcpRig {
   NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<engine::Ring> ring_;
-  alignas(64) std::array<uint8_t, kFullSegmentBytes> payload_{};
+  alignas(64) std::array<uint8_t, kLongSendBytes> payload_{};
   std::array<engine::Completion, kBatch> completions_{};
 };
 

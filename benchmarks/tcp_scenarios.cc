@@ -86,6 +86,23 @@ class BulkScenario : public PairScenario {
   const uint32_t burst_;
 };
 
+class RunsScenario : public PairScenario {
+ public:
+  using PairScenario::PairScenario;
+
+  void Run() override {
+    TcpRig& client = pair_->client();
+    TcpRig& server = pair_->server();
+    for (uint32_t done = 0; done < operations_; done += kLongSendBytes / kFullSegmentBytes) {
+      client.Send(pair_->connection(0), kLongSendBytes);
+      pair_->CarryToServer();
+      server.Poll(TcpRig::kBatch);
+      pair_->CarryToClient();
+      client.Poll(TcpRig::kBatch);
+    }
+  }
+};
+
 class SendScenario : public PairScenario {
  public:
   using PairScenario::PairScenario;
@@ -261,6 +278,14 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t 
   auto pair = TcpPair::Make({.connections = 1, .settings = settings});
   if (!pair.ok()) return pair.status();
   return std::make_unique<BulkScenario>(*std::move(pair), operations, burst);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> TcpBulkRuns(uint32_t operations) {
+  engine::TcpSettings settings;
+  settings.timestamps = false;
+  auto pair = TcpPair::Make({.connections = 1, .settings = settings});
+  if (!pair.ok()) return pair.status();
+  return std::make_unique<RunsScenario>(*std::move(pair), operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> TcpSendSmall(uint32_t operations) {

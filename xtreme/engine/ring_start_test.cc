@@ -48,7 +48,7 @@ TEST_F(RingStartTest, TheTablesOfTcpAreLockedToo) {
   const std::string& line = ring->description();
   const size_t at = line.find("; memory: ");
   ASSERT_NE(at, std::string::npos) << line;
-  if (line.find("TCP of ") != std::string::npos) GTEST_SKIP() << line;
+  const bool refused = line.find("TCP of ") != std::string::npos;
   size_t bytes = 0;
   for (const std::span<std::byte> piece : ring->tcp().memory()) {
     bytes += piece.size();
@@ -56,11 +56,12 @@ TEST_F(RingStartTest, TheTablesOfTcpAreLockedToo) {
     const auto end = reinterpret_cast<uintptr_t>(piece.data()) + piece.size();
     std::vector<unsigned char> present((end - begin + kPageBytes - 1) / kPageBytes);
     ASSERT_EQ(mincore(reinterpret_cast<void*>(begin), end - begin, present.data()), 0);
-    for (const unsigned char page : present) EXPECT_NE(page & 1, 0);
+    for (const unsigned char page : present) EXPECT_TRUE(refused || (page & 1) != 0);
   }
   // All but the indices by flow of SYNs and TIME-WAIT.
   EXPECT_GT(bytes, ring->tcp().memory_bytes() * 3 / 4);
-  EXPECT_GE(std::stod(line.substr(at + 10)) * 1e6, static_cast<double>(bytes)) << line;
+  const double locked = std::stod(line.substr(at + 10)) * 1e6;
+  EXPECT_TRUE(refused || locked >= static_cast<double>(bytes)) << line;
 }
 
 TEST_F(RingStartTest, APageFaultOfTheOwnerAfterStartIsCounted) {
