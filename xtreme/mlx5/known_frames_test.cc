@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frames of known flows, taken from the receive queue straight into completions.
+
+#include <array>
+
+#include "gtest/gtest.h"
+#include "stack/udp/endpoint.h"
+#include "xtreme/completion/known_flows.h"
+#include "xtreme/mlx5/queue_pair_testing.h"
+
+namespace xtreme::mlx5::testing {
+namespace {
+
+// A datagram of ten bytes to `port`.
+std::array<uint8_t, 60> Datagram(uint16_t port) {
+  std::array<uint8_t, 60> frame{};
+  base::StoreBe32(&frame[12], 0x08004500);
+  base::StoreBe16(&frame[16], 38);
+  base::StoreBe16(&frame[22], 0x4011);
+  base::StoreBe32(&frame[26], 0x0a000002);
+  base::StoreBe32(&frame[30], 0x0a000001);
+  base::StoreBe16(&frame[34], 4000);
+  base::StoreBe16(&frame[36], port);
+  base::StoreBe16(&frame[38], 18);
+  return frame;
+}
+
+class KnownFlowsTest : public QueuePairTest {
+ protected:
+  KnownFlowsTest() {
+    flows_.Watch(&changes_);
+    flows_.SetScale(0, 0, int64_t{1} << 32, 0);
+    completion::Completion form;
+    completion::Clear(&form, completion::Kind::kPacket);
+    form.destination_port = 5000;
+    flows_.Learn(known_.data(), form, &endpoint_);
+    queues_->Refill();
+  }
+  uint32_t Poll(uint32_t most) {
+    const uint32_t taken = queues_->PollKnown(flows_, out_.data(), most);
+    for (uint32_t i = 0; i < taken; ++i) packet::BufferPool::ReleaseByOwner(out_[i].buffer);
+    return taken;
+  }
+
+  const std::array<uint8_t, 60> known_ = Datagram(5000);
+  const std::array<uint8_t, 60> other_ = Datagram(5001);
+  uint64_t changes_ = 1;
+  udp::Endpoint endpoint_{{}};
+  completion::KnownFlows flows_;
+  std::array<completion::Completion, kFrames> out_;
+};
+
+TEST_F(KnownFlowsTest, TheirFramesAreTakenUpToTheFirstThatIsAnyOther) {
+  device_.CompleteFrame(known_, 1);
+  device_.CompleteFrame(known_, 2);
+  device_.CompleteFrame(other_, 3);
+  device_.CompleteFrame(known_, 4);
+  EXPECT_EQ(Poll(1), 1u) << "no more than asked for";
+  EXPECT_EQ(out_[0].hw_clock, 1u);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(out_[0].hw_clock, 2u);
+  EXPECT_EQ(out_[0].length, 10u);
+  EXPECT_EQ(out_[0].destination_port, 5000);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_EQ(Receive(1), 1u);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_FALSE(queues_->ReceiveReady());
+  EXPECT_EQ(queues_->counters().rx_frames, 4u);
+  EXPECT_EQ(queues_->counters().rx_bytes, 240u);
+  EXPECT_EQ(endpoint_.counters().datagrams, 3u);
+}
+
+TEST_F(KnownFlowsTest, LapsLoseNothingAndTheirCqesGoBackWithTheRefill) {
+  for (uint32_t i = 0; i < 50; ++i) {
+    device_.CompleteFrame(known_, 2 * i);
+    device_.CompleteFrame(known_, 2 * i + 1);
+    ASSERT_EQ(Poll(kFrames), 2u) << i;
+    ASSERT_EQ(out_[0].hw_clock, 2 * i);
+    ASSERT_EQ(out_[1].hw_clock, 2 * i + 1);
+    EXPECT_EQ(device_.receive_cq_record(0), 2 * i);
+    ASSERT_TRUE(queues_->RefillDue());
+    ASSERT_EQ(queues_->Refill(), 2u) << i;
+    EXPECT_EQ(device_.receive_cq_record(0), 2 * i + 2);
+    ASSERT_FALSE(queues_->RefillDue());
+  }
+  EXPECT_EQ(queues_->TakeLowWater(), kFrames - 2);
+}
+
+TEST_F(KnownFlowsTest, WhatGoesOverTheRingsEndIsTakenInTwo) {
+  for (uint32_t i = 0; i < kFrames - 1; ++i) device_.CompleteFrame(known_, i);
+  ASSERT_EQ(Poll(kFrames), kFrames - 1);
+  ASSERT_EQ(queues_->Refill(), kFrames - 1);
+  for (uint32_t i = 0; i < 3; ++i) device_.CompleteFrame(known_, 100 + i);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(out_[0].hw_clock, 100u);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Poll(kFrames), 2u);
+  EXPECT_EQ(out_[0].hw_clock, 101u);
+  EXPECT_EQ(out_[1].hw_clock, 102u);
+  EXPECT_FALSE(queues_->ReceiveReady());
+}
+
+TEST_F(KnownFlowsTest, ArmingTellsTheDeviceWhatWasTaken) {
+  device_.CompleteFrame(known_, 1);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  queues_->Arm(false);
+  EXPECT_EQ(device_.receive_cq_record(0), 1u);
+}
+
+TEST_F(KnownFlowsTest, AnEmptiedQueueIsCounted) {
+  for (uint32_t i = 0; i < kFrames; ++i) device_.CompleteFrame(known_, i);
+  EXPECT_EQ(Poll(kFrames), kFrames);
+  queues_->Refill();
+  EXPECT_EQ(queues_->counters().rx_empty, 1u);
+  EXPECT_EQ(queues_->TakeLowWater(), 0u);
+}
+
+TEST_F(KnownFlowsTest, FramesNotVerifiedOrTooShortAndErrorsAreLeft) {
+  for (const uint8_t verdicts : {uint8_t{MLX5_CQE_L3_OK}, uint8_t{MLX5_CQE_L4_OK}}) {
+    device_.CompleteFrame(known_, 1, verdicts);
+    EXPECT_EQ(Poll(kFrames), 0u);
+    EXPECT_EQ(Receive(), 1u);
+  }
+  device_.CompleteFrame(std::span(known_).first(41), 1);
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_EQ(Receive(), 1u);
+  device_.CompleteFrame(known_, 1);
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_FALSE(queues_->error().has_value());
+  EXPECT_EQ(Receive(), 0u);
+  EXPECT_TRUE(queues_->error().has_value());
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5::testing
