@@ -39,7 +39,7 @@ class GccTest(unittest.TestCase):
     def test_objects_are_those_of_gcc(self):
         for i in range(_SOURCES):
             ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
-            theirs, _ = self._compile("gcc", f"s{i}.cc")
+            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
         self.assertEqual(len(self._precompiled()), 1)
 
@@ -48,7 +48,7 @@ class GccTest(unittest.TestCase):
             self._compile(self._folder / "gcc", f"s{i}.cc")
         self._precompiled()[0].write_text("not a precompiled header")
         ours, read = self._compile(self._folder / "gcc", "s4.cc")
-        theirs, _ = self._compile("gcc", "s4.cc")
+        theirs, _ = self._compile("/usr/bin/gcc", "s4.cc")
         self.assertEqual(ours, theirs)
         self.assertIn("ours.h", read)
         self.assertIn("s4.cc", read)
@@ -64,7 +64,7 @@ class GccTest(unittest.TestCase):
         (self._folder / "common.h").write_text("#error no\n")
         for i in range(_SOURCES):
             ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
-            theirs, _ = self._compile("gcc", f"s{i}.cc")
+            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
         self.assertEqual(self._precompiled(), [])
 
@@ -72,7 +72,7 @@ class GccTest(unittest.TestCase):
         (self._folder / "common.h").write_text("#define Ours(x) no\n")
         for i in range(_SOURCES):
             ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
-            theirs, _ = self._compile("gcc", f"s{i}.cc")
+            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
         self.assertEqual(len(self._precompiled()), 1)
 
