@@ -42,24 +42,18 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   return status;
 }
 
-// The flow's frame is what was written into the WQE.
-[[gnu::always_inline]] inline void TappedQueuePair::TapFrameOf(const nic::TxTemplate& flow) {
-  FrameTap& tap = *tap_;
-  tap.Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
-            FrameTap::Now(), send().posted_frames());
-  tap.Publish(1);
-}
-
-// Most call nothing here, and save nothing.
+// The flow's frame is what was written into the WQE. Most call nothing here, and save nothing.
 nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
   const bool same = payload_length == flow.payload_length;
-  if (!same || !send().MayPostDirectly(flow.frame, flags)) [[unlikely]] {
+  if (!same || !send().MayPostDirectly(flow.frame, flags) || !tap_->KeepsLeast()) [[unlikely]] {
     return PostOtherwise(flow, payload, payload_length, flags);
   }
   CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
   send().PostDirectly(flow.frame);
-  TapFrameOf(flow);
+  tap_->WriteLeast(FrameKind::kSent, flow.frame.image.data() + kInlineOffset,
+                   flow.frame.frame_bytes, FrameTap::Now(), send().posted_frames());
+  tap_->Publish(1);
   return nic::TxStatus::kPosted;
 }
 
@@ -68,7 +62,10 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
                                                                uint32_t payload_length,
                                                                uint32_t flags) {
   const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
-  if (status == nic::TxStatus::kPosted) TapFrameOf(flow);
+  if (status != nic::TxStatus::kPosted) return status;
+  tap_->Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
+              FrameTap::Now(), send().posted_frames());
+  tap_->Publish(1);
   return status;
 }
 

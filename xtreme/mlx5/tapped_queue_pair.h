@@ -51,8 +51,6 @@ class TappedQueuePair final : public QueuePair {
   // PostCopied() that is more than to copy and to ring.
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags);
-  // Shows the frame that was sent last on a flow.
-  void TapFrameOf(const nic::TxTemplate& flow);
 
   stats::FrameTap* const tap_;
   const stats::FrameKind received_;

@@ -47,10 +47,17 @@ class FrameTap {
   // sent one, by which WriteSendTime() names it.
   [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
                                     uint64_t ticks, uint32_t order = 0) {
+    uint8_t* const slot = WriteLeast(kind, frame, length, ticks, order);
+    if (!KeepsLeast()) [[unlikely]] CopyRest(slot, frame, length);
+  }
+  // Whether no more than kLeastSnapBytes of a frame are kept: then this is all that Write() does.
+  bool KeepsLeast() const { return snap_bytes_ == kLeastSnapBytes; }
+  [[gnu::always_inline]] uint8_t* WriteLeast(FrameKind kind, const uint8_t* frame, uint32_t length,
+                                             uint64_t ticks, uint32_t order) {
     uint8_t* const slot = TakeSlot();
     WriteHead(slot, kind, length, ticks, order);
     CopyFirst(slot + sizeof(FrameSlot), frame);
-    if (snap_bytes_ != kLeastSnapBytes) [[unlikely]] CopyRest(slot, frame, length);
+    return slot;
   }
   // The same in two parts, as long as they are; a few more instructions.
   void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
