@@ -95,7 +95,7 @@ void Tcp::OnArrival(std::unique_ptr<TcpMove> move) {
     door->mailbox->Push(
         MakeNotice([key, here = door_](Ring& ring) { ring.tcp().OnElsewhere(key, here); }));
   }
-  socket->trail = std::make_shared<TcpTrail>(std::move(move->trail));
+  socket->trail = std::make_unique<TcpTrail>(std::move(move->trail));
   TellKind(*socket, Kind::kArrived, 0, move->cookie);
   EndCall(/*ring=*/false);
 }
@@ -185,7 +185,7 @@ void Tcp::OnUnsteered() {
 
 // It has ended here: the rings it came by forget it.
 void Tcp::EndTrail(TcpSocket& socket) {
-  const std::shared_ptr<TcpTrail> trail = std::exchange(socket.trail, nullptr);
+  const std::unique_ptr<TcpTrail> trail = std::exchange(socket.trail, nullptr);
   const tcp::FlowKey key = tcp::FlowKey::Of(socket.local, socket.peer, core_->device.vlan_id);
   TellGone(*trail, door_.get(), key, stack_->FindTimeWait(key));
   if (forwards_ == nullptr) return;

@@ -240,8 +240,11 @@ void Tcp::OnReturn(void* context, uint64_t loan) {
   Tcp* const tcp = static_cast<Tcp*>(context);
   const Handle handle = loan << 16 >> 16;
   TcpSocket* const socket = tcp->sockets_->Find(handle);
+  if (socket == nullptr) [[unlikely]] {
+    // Of what its upper bits say a handle's key knows nothing.
+    return tcp->PassCredit(loan, static_cast<uint32_t>(loan >> kLoanBytesShift));
+  }
   const auto bytes = static_cast<uint32_t>(loan >> kLoanBytesShift);
-  if (socket == nullptr) [[unlikely]] return tcp->PassCredit(handle, bytes);
   const bool nothing_before = socket->returned == 0 && socket->early_credit == 0;
   if (nothing_before && socket->connection != nullptr &&
       tcp->stack_->CreditQuietly(*socket->connection, bytes)) [[likely]] {

@@ -81,7 +81,7 @@ struct TcpSocket {
   tcp::Listener* listener = nullptr;
   std::shared_ptr<EarlySends> early;  // Sent before its SYN left; null: nothing.
   TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
-  std::shared_ptr<TcpTrail> trail;  // Null: it has always been here.
+  std::unique_ptr<TcpTrail> trail;  // Null: it has always been here.
   PacedUse pace;               // The queue that it sends by; null: the ring's.
 
   // Credit: see tcp.h.
