@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,7 @@ using sockets::Faces;
 constexpr const char* kInterface = "xt0";
 // The clock and the port's counters are sampled seldom enough to stay out of what is measured.
 constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
-constexpr int kTries = 100'000;
+constexpr std::chrono::seconds kPatience{60};
 
 // The faces ask once whether there is a device, and by libibverbs: a software one answers.
 absl::Status Enable() {
@@ -146,7 +148,10 @@ absl::StatusOr<int> FaceRig::Connect(TcpRig& server, uint16_t port) {
   const auto ours = Faces::The().descriptors().FindSocket(*fd);
   const sockaddr_in peer = ToSockaddr({HostB().endpoint.address, port});
   ours->Connect(reinterpret_cast<const sockaddr*>(&peer), sizeof peer);
-  for (int tries = 0; tries < kTries && ours->path() == sockets::Path::kOffloaded; ++tries) {
+  // Port and rule are made by the control thread, which may have to wait for its turn.
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < end && ours->path() == sockets::Path::kOffloaded) {
+    std::this_thread::yield();
     device().CarryTo(&server.device());
     server.Poll(TcpRig::kBatch);
     server.device().CarryTo(&device());
