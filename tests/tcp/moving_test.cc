@@ -15,6 +15,7 @@
 #include "stack/tcp/connection.h"
 #include "stack/tcp/departure.h"
 #include "stack/wire/tcp_frame.h"
+#include "tests/tcp/session.h"
 #include "tests/tcp/world.h"
 
 namespace xtreme::tcp::testing {
@@ -24,106 +25,54 @@ using base::Microseconds;
 using base::Milliseconds;
 using base::Seconds;
 
-struct Scenario {
-  Scenario() { world.stack.time_wait_duration = Seconds(240); }
-
-  World::Options world;
-  PcbOptions client;
-  PcbOptions server;
-  Party::Plan client_plan{.stream = 1, .peer_stream = 2, .to_send = 200'000, .want_done = true};
-  Party::Plan server_plan{.stream = 2, .peer_stream = 1, .to_send = 200'000, .want_done = true};
-  base::Nanoseconds every = Milliseconds(3);  // between moves
-  base::Nanoseconds way = Microseconds(20);   // from stack to stack
-  base::Nanoseconds steering = Microseconds(200);
-};
-
-// The server has three stacks, and its connection goes round.
-class Session {
+// A server whose connection goes round its three stacks.
+class MovingSession : public Session {
  public:
-  explicit Session(const Scenario& run)
-      : run_(run),
-        world_(run.world),
-        client_(world_, 0, run.client_plan),
-        server_(world_, 1, run.server_plan) {
-    for (int i = 0; i < 2; ++i) world_.host(1).AddStack(2048);
-    for (int i : {0, 1}) free_buffers_[i] = world_.host(i).free_buffers();
-    world_.host(0).on_event = [this](const Stack::Event& event) { client_.OnEvent(event); };
-    world_.host(1).on_event = [this](const Stack::Event& event) {
-      if (event.kind == Stack::Event::Kind::kAccepted) server_.Attach(event.connection);
-      server_.OnEvent(event);
-    };
-    world_.host(1).stack().OpenListener({.local = world_.host(1).At(80), .options = &run_.server});
-  }
+  static constexpr size_t kStacks = 3;
+  static constexpr base::Nanoseconds kBetween = Milliseconds(3);
+  static constexpr base::Nanoseconds kWay = Microseconds(20);  // from stack to stack
+  static constexpr base::Nanoseconds kSteering = Microseconds(200);
 
-  void Connect() {
-    const Stack::Opened opened = world_.host(0).stack().Open({.local = world_.host(0).At(40'000),
-                                                              .remote = world_.host(1).At(80),
-                                                              .options = &run_.client,
-                                                              .path = world_.host(0).path()},
-                                                             world_.now());
-    ASSERT_NE(opened.connection, nullptr);
-    client_.Attach(opened.connection);
+  // What both ends send, and that they are told when it is done.
+  static Scenario Plan() {
+    Scenario run;
+    for (Party::Plan* plan : {&run.client_plan, &run.server_plan}) {
+      plan->to_send = 200'000;
+      plan->want_done = true;
+    }
+    return run;
   }
+  explicit MovingSession(const Scenario& run) : Session(run, kStacks) {}
 
   void Move() {
-    Host& host = world_.host(1);
-    if (server_.connection() == nullptr) return;
-    if (!host.stack().MayDepart(*server_.connection())) return;
+    Host& host = world().host(1);
+    if (server().connection() == nullptr) return;
+    if (!host.stack().MayDepart(*server().connection())) return;
     ++moves;
-    Connection& connection = *server_.connection();
-    server_.Attach(nullptr);
-    host.Move(connection, moves % 3, run_.way, run_.steering, [this](Connection* admitted) {
+    Connection& connection = *server().connection();
+    server().Attach(nullptr);
+    host.Move(connection, moves % kStacks, kWay, kSteering, [this](Connection* admitted) {
       ASSERT_NE(admitted, nullptr);
-      server_.Attach(admitted);
-      server_.Pump();
+      server().Attach(admitted);
+      server().Pump();
     });
   }
 
   void MoveAgainAndAgain() {
-    world_.At(world_.now() + run_.every, [this] {
+    world().At(world().now() + kBetween, [this] {
       Move();
-      if (!server_.terminated) MoveAgainAndAgain();
+      if (!server().terminated) MoveAgainAndAgain();
     });
   }
 
-  void RunToTheEnd() {
-    world_.RunUntil([this] { return client_.terminated && server_.terminated; },
-                    world_.now() + Seconds(3600));
-  }
-
   void ExpectWholeAndClean() {
-    EXPECT_TRUE(client_.terminated && server_.terminated) << "did not end in time";
-    EXPECT_EQ(client_.received, run_.server_plan.to_send);
-    EXPECT_EQ(server_.received, run_.client_plan.to_send);
-    for (Party* party : {&client_, &server_}) {
-      EXPECT_EQ(party->status, 0);
-      EXPECT_EQ(party->wrong_bytes, 0u);
-      EXPECT_EQ(party->out_of_order_events, 0u);
-      EXPECT_EQ(party->cancelled, 0u);
-      EXPECT_EQ(party->done.size(), party->promised);
-      for (const auto& [cookie, times] : party->done) EXPECT_EQ(times, 1) << cookie;
-    }
-    world_.RunUntil([] { return false; }, world_.now() + Seconds(200));
+    Session::ExpectWholeAndClean();
     uint64_t admitted = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      EXPECT_TRUE(world_.host(1).stack(i).Quiescent());
-      admitted += world_.host(1).stack(i).counters().admitted;
-    }
+    for (size_t i = 0; i < kStacks; ++i) admitted += world().host(1).stack(i).counters().admitted;
     EXPECT_EQ(admitted, moves);
-    for (int i : {0, 1}) EXPECT_EQ(world_.host(i).free_buffers(), free_buffers_[i]) << i;
   }
 
-  World& world() { return world_; }
-  Party& client() { return client_; }
-  Party& server() { return server_; }
   uint64_t moves = 0;
-
- private:
-  Scenario run_;
-  World world_;
-  Party client_;
-  Party server_;
-  uint32_t free_buffers_[2];
 };
 
 struct Weather {
@@ -136,7 +85,7 @@ class Moving : public ::testing::TestWithParam<Weather> {};
 TEST_P(Moving, EveryByteArrivesOnceInOrderAndEverySendIsDoneOnce) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Scenario run;
+    Scenario run = MovingSession::Plan();
     run.world.seed = seed;
     run.world.link = GetParam().link;
     run.world.link.bits_per_second = 100'000'000;
@@ -146,7 +95,7 @@ TEST_P(Moving, EveryByteArrivesOnceInOrderAndEverySendIsDoneOnce) {
     run.server_plan.closes_first = seed % 2 != 0;
     run.client_plan.chunk = run.server_plan.chunk = 100 + static_cast<uint32_t>(seed * 601);
     run.server_plan.credit_delay = Microseconds(static_cast<int64_t>(seed) * 100);
-    Session session(run);
+    MovingSession session(run);
     session.Connect();
     session.MoveAgainAndAgain();
     session.RunToTheEnd();
@@ -164,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 // A connection whose server has sent what was not acknowledged yet, and sends no more by itself.
-class Quiet : public Session {
+class Quiet : public MovingSession {
  public:
   static Scenario Plan() {
     Scenario run;
@@ -172,7 +121,7 @@ class Quiet : public Session {
     run.server_plan = {.stream = 2, .peer_stream = 1, .closes_first = false};
     return run;
   }
-  Quiet() : Session(Plan()) {
+  Quiet() : MovingSession(Plan()) {
     Connect();
     For(Milliseconds(1));
   }

@@ -12,84 +12,11 @@
 #include <vector>
 
 #include "stack/tcp/connection.h"
+#include "tests/tcp/session.h"
 #include "tests/tcp/world.h"
 
 namespace xtreme::tcp::testing {
 namespace {
-
-struct Scenario {
-  World::Options world;
-  PcbOptions client;
-  PcbOptions server;
-  // As RFC 9293 section 3.4.2 has it: longer than any retransmission of the peer backs off.
-  Scenario() { world.stack.time_wait_duration = base::Seconds(240); }
-
-  Party::Plan client_plan{.stream = 1, .peer_stream = 2, .to_send = 100'000};
-  Party::Plan server_plan{.stream = 2, .peer_stream = 1, .to_send = 100'000};
-  base::Nanoseconds limit = base::Seconds(3600);
-};
-
-// A connection from its SYN to both ends' TERMINATED, and what is left over.
-class Session {
- public:
-  explicit Session(const Scenario& run)
-      : run_(run),
-        world_(run.world),
-        client_(world_, 0, run.client_plan),
-        server_(world_, 1, run.server_plan) {
-    free_buffers_[0] = world_.host(0).buffers().free_count();
-    free_buffers_[1] = world_.host(1).buffers().free_count();
-    world_.host(0).on_event = [this](const Stack::Event& event) { client_.OnEvent(event); };
-    world_.host(1).on_event = [this](const Stack::Event& event) {
-      if (event.kind == Stack::Event::Kind::kAccepted) server_.Attach(event.connection);
-      server_.OnEvent(event);
-    };
-    world_.host(1).stack().OpenListener({.local = world_.host(1).At(80), .options = &run_.server});
-  }
-
-  void Go() {
-    const Stack::Opened opened = world_.host(0).stack().Open({.local = world_.host(0).At(40'000),
-                                                              .remote = world_.host(1).At(80),
-                                                              .options = &run_.client,
-                                                              .path = world_.host(0).path()},
-                                                             world_.now());
-    ASSERT_NE(opened.connection, nullptr);
-    client_.Attach(opened.connection);
-    world_.RunUntil([this] { return client_.terminated && server_.terminated; },
-                    world_.now() + run_.limit);
-  }
-
-  void ExpectWholeAndClean() {
-    EXPECT_TRUE(client_.terminated && server_.terminated) << "did not end in time";
-    EXPECT_EQ(client_.received, run_.server_plan.to_send);
-    EXPECT_EQ(server_.received, run_.client_plan.to_send);
-    for (Party* party : {&client_, &server_}) {
-      EXPECT_EQ(party->status, 0);
-      EXPECT_EQ(party->wrong_bytes, 0u);
-      EXPECT_EQ(party->out_of_order_events, 0u);
-      EXPECT_EQ(party->cancelled, 0u);
-      EXPECT_EQ(party->done.size(), party->promised);
-      for (const auto& [cookie, times] : party->done) EXPECT_EQ(times, 1) << cookie;
-    }
-    // Late duplicates and the WQEs under way.
-    world_.RunUntil([] { return false; }, world_.now() + base::Seconds(200));
-    for (int i : {0, 1}) {
-      EXPECT_TRUE(world_.host(i).stack().Quiescent());
-      EXPECT_EQ(world_.host(i).buffers().free_count(), free_buffers_[i]) << "buffers leaked";
-    }
-  }
-
-  World& world() { return world_; }
-  Party& client() { return client_; }
-  Party& server() { return server_; }
-
- private:
-  Scenario run_;
-  World world_;
-  Party client_;
-  Party server_;
-  uint32_t free_buffers_[2];
-};
 
 void RunWhole(const Scenario& run) {
   SCOPED_TRACE("seed " + std::to_string(run.world.seed));
