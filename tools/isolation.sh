@@ -23,7 +23,7 @@ compiler_option() {
   find "$folder/headers" -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} +
   install -C -m 755 tools/compiler/gcc "$folder/gcc"
   install -C -m 644 tools/compiler/common.h "$folder/common.h"
-  echo "build --repo_env=CC=$folder/gcc" > "$folder/bazelrc"
+  printf 'build %s\n' "--repo_env=CC=$folder/gcc" "--sandbox_writable_path=$folder" > "$folder/bazelrc"
   echo "--bazelrc=$folder/bazelrc"
 }
 

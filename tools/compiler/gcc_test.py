@@ -68,6 +68,13 @@ class GccTest(unittest.TestCase):
             self.assertEqual(ours, theirs)
         self.assertEqual(self._precompiled(), [])
 
+    def test_headers_that_cannot_be_kept_cost_only_time(self):
+        (self._folder / "headers").write_text("where the folder would be")
+        for i in range(_SOURCES):
+            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
+            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
+            self.assertEqual(ours, theirs)
+
     def test_what_fails_with_precompiled_headers_is_compiled_without(self):
         (self._folder / "common.h").write_text("#define Ours(x) no\n")
         for i in range(_SOURCES):
