@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <ostream>
@@ -115,6 +116,21 @@ class TcpKernelTest : public testing::TestWithParam<Case> {
     const Verdicts all_well(static_cast<size_t>(connections));
     EXPECT_EQ(ours.Run(connections), all_well) << "at the ring; seed " << kSeed;
     EXPECT_EQ(kernel.get(), all_well) << "at the kernel; seed " << kSeed;
+    if (HasFailure()) ADD_FAILURE() << WhatWasCounted();
+  }
+
+  // By the ring, and by the kernel under it, which resets what no rule keeps from it.
+  std::string WhatWasCounted() const {
+    std::string all = "counters:";
+    for (const xtreme_counter& counter : ring_->Counters()) {
+      if (counter.value == 0) continue;
+      all += std::string(" ") + counter.name + "=" + std::to_string(counter.value);
+    }
+    std::ifstream kernel("/proc/thread-self/net/snmp");
+    for (std::string line; std::getline(kernel, line);) {
+      if (line.starts_with("Tcp:") || line.starts_with("Ip:")) all += "\n" + line;
+    }
+    return all;
   }
 
   TcpBed bed_;
