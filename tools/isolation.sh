@@ -22,7 +22,7 @@ compiler_option() {
   mkdir -p "$folder/headers"
   find "$folder/headers" -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} +
   install -C -m 755 tools/compiler/gcc "$folder/gcc"
-  install -C -m 644 tools/compiler/common.h "$folder/common.h"
+  install -C -m 644 tools/compiler/common.h tools/compiler/common_test.h "$folder"
   printf 'build %s\n' "--repo_env=CC=$folder/gcc" "--sandbox_writable_path=$folder" > "$folder/bazelrc"
   echo "--bazelrc=$folder/bazelrc"
 }

@@ -21,6 +21,7 @@ class GccTest(unittest.TestCase):
         self._folder = pathlib.Path(scratch.name)
         shutil.copy(_WRAPPER, self._folder / "gcc")
         (self._folder / "common.h").write_text("#include <cstdint>\n#include <utility>\n")
+        (self._folder / "common_test.h").write_text('#include "common.h"\n#include <string>\n')
         (self._folder / "ours.h").write_text("#include <utility>\nint Ours(int);\n")
         for i in range(_SOURCES):
             (self._folder / f"s{i}.cc").write_text(
@@ -42,6 +43,18 @@ class GccTest(unittest.TestCase):
             theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
         self.assertEqual(len(self._precompiled()), 1)
+
+    def test_tests_have_headers_of_their_own(self):
+        (self._folder / "gtest").mkdir()
+        (self._folder / "gtest/gtest.h").write_text("int Test();\n")
+        for i in range(_SOURCES):
+            test = self._folder / f"s{i}_test.cc"
+            test.write_text(f'#include "gtest/gtest.h"\nint Test() {{ return {i}; }}\n')
+            ours, _ = self._compile(self._folder / "gcc", test.name, "-iquote", ".")
+            theirs, _ = self._compile("/usr/bin/gcc", test.name, "-iquote", ".")
+            self.assertEqual(ours, theirs)
+            self._compile(self._folder / "gcc", f"s{i}.cc")
+        self.assertEqual(len(self._precompiled()), 2)
 
     def test_what_gcc_refuses_is_not_told_as_read(self):
         for i in range(_SOURCES):
