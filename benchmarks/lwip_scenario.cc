@@ -167,7 +167,9 @@ class StreamScenario : public Scenario {
   // Whether one Run() did what it is to do.
   virtual bool Worked() const = 0;
   void Exchange() {
-    while (server_.TakeFrom(client_) | client_.TakeFrom(server_)) {
+    for (bool moved = true; moved;) {
+      moved = server_.TakeFrom(client_);
+      moved = client_.TakeFrom(server_) || moved;
     }
   }
 

@@ -35,7 +35,7 @@ XTREME_CALL int pthread_create(pthread_t* thread, const pthread_attr_t* attribut
   if (!xtreme::sockets::Passage::Inside()) {
     return kernel.pthread_create(thread, attributes, routine, argument);
   }
-  auto start = std::make_unique<xtreme::preload::Start>(routine, argument);
+  auto start = std::make_unique<xtreme::preload::Start>(xtreme::preload::Start{routine, argument});
   const int error = kernel.pthread_create(thread, attributes, &xtreme::preload::RunBelow,
                                           start.get());
   if (error == 0) [[maybe_unused]] auto* const of_thread = start.release();

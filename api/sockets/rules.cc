@@ -61,7 +61,7 @@ class Rules::Line {
       return Expected("ADDRESS[/BITS]:PORT[-PORT]");
     }
     if (second != ends.npos) {
-      rule->second.emplace();
+      rule->second = Rules::Range{};
       start_ += second + 1;
       if (!ParseRange(ends.substr(second + 1), &*rule->second)) {
         return Expected("ADDRESS[/BITS]:PORT[-PORT]");

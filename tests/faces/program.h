@@ -137,7 +137,7 @@ class FacesTest : public ::testing::Test {
     const pid_t pid = fork();
     if (pid == 0) {
       setpgid(0, 0);
-      const std::string line = "exec " + command + " > " + output + " 2>&1";
+      const std::string line = "exec > " + output + " 2>&1; exec " + command;
       execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
       _exit(127);
     }

@@ -328,7 +328,7 @@ static void CallbackOfAStream(void) {
 static void UdpClient(void) {
   const int asking = Asking(5000);
   const int ring = RingOf(asking);
-  char text[16];
+  char text[32];
   for (int i = 0; i < 200; ++i) {
     snprintf(text, sizeof text, "question %d", i);
     Say(asking, text);
