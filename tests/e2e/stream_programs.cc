@@ -129,6 +129,7 @@ void KernelProgram::Add(net::KernelTcp connection, bool is_client) {
             : getpeername(connection.fd(), address, &size);
   streams_.push_back({.socket = std::move(connection),
                       .end = std::make_unique<StreamEnd>(plan_, false, ntohs(client.sin_port)),
+                      .connected = !is_client,
                       .broken = ""});
 }
 
@@ -161,13 +162,16 @@ void KernelProgram::Await(int connections) {
     pollfd& entry = waiting[i + 1];
     entry.fd = Over(stream) ? -1 : stream.socket.fd();
     if (!stream.end->ended()) entry.events |= POLLIN;
-    if (!stream.end->ToSend().empty()) entry.events |= POLLOUT;
+    if (!stream.connected || !stream.end->ToSend().empty()) entry.events |= POLLOUT;
   }
   poll(waiting.data(), waiting.size(), kTurnMs);
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (waiting[i + 1].fd < 0) continue;
-    if (waiting[i + 1].revents & (POLLIN | POLLHUP | POLLERR)) Receive(&streams_[i]);
-    Send(&streams_[i]);
+    const int16_t events = waiting[i + 1].revents;
+    if (events & (POLLIN | POLLHUP | POLLERR)) Receive(&streams_[i]);
+    // The kernel ends a connection that is shut down before it is established.
+    if (events & POLLOUT) streams_[i].connected = true;
+    if (streams_[i].connected) Send(&streams_[i]);
   }
   if (waiting[0].revents & POLLIN) Add(listener_.Accept(), false);
 }
@@ -185,8 +189,7 @@ void KernelProgram::Send(Stream* stream) {
   if (!bytes.empty()) {
     const ssize_t code = send(stream->socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (code > 0) stream->end->Sent(static_cast<size_t>(code));
-    // Not connected yet is no failure.
-    if (code < 0 && errno != EAGAIN && errno != ENOTCONN) stream->broken = strerror(errno);
+    if (code < 0 && errno != EAGAIN) stream->broken = strerror(errno);
   }
   if (stream->end->TakeShutdown()) stream->socket.ShutDown();
 }

@@ -71,6 +71,7 @@ class KernelProgram {
   struct Stream {
     net::KernelTcp socket;
     std::unique_ptr<StreamEnd> end;
+    bool connected = true;
     std::string broken;  // An errno's text.
   };
 
