@@ -99,6 +99,7 @@ class RingUnderTest {
     ring_->VisitCounters([&sum](std::string_view scope, std::string_view name, std::string_view,
                                 uint64_t value) {
       if (scope == "drop") sum += value;
+      if (scope == "tcp" && name.starts_with("icmp_")) sum += value;  // What was said of it.
       if (scope == "reassembly" && name == "fragments") sum += value;
       // Whole with this one, which then is a datagram that is delivered or dropped.
       if (scope == "reassembly" && name == "reassembled") sum -= value;
