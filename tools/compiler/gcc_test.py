@@ -34,14 +34,17 @@ class GccTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return (self._folder / "out.o").read_bytes(), (self._folder / "out.d").read_text()
 
-    def _precompiled(self):
-        return sorted((self._folder / "headers").glob("*/common.h.gch"))
-
-    def test_objects_are_those_of_gcc(self):
+    def _expect_objects_of_gcc(self):
         for i in range(_SOURCES):
             ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
             theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
             self.assertEqual(ours, theirs)
+
+    def _precompiled(self):
+        return sorted((self._folder / "headers").glob("*/common.h.gch"))
+
+    def test_objects_are_those_of_gcc(self):
+        self._expect_objects_of_gcc()
         self.assertEqual(len(self._precompiled()), 1)
 
     def test_tests_have_headers_of_their_own(self):
@@ -75,25 +78,16 @@ class GccTest(unittest.TestCase):
 
     def test_headers_that_do_not_compile_cost_only_time(self):
         (self._folder / "common.h").write_text("#error no\n")
-        for i in range(_SOURCES):
-            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
-            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
-            self.assertEqual(ours, theirs)
+        self._expect_objects_of_gcc()
         self.assertEqual(self._precompiled(), [])
 
     def test_headers_that_cannot_be_kept_cost_only_time(self):
         (self._folder / "headers").write_text("where the folder would be")
-        for i in range(_SOURCES):
-            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
-            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
-            self.assertEqual(ours, theirs)
+        self._expect_objects_of_gcc()
 
     def test_what_fails_with_precompiled_headers_is_compiled_without(self):
         (self._folder / "common.h").write_text("#define Ours(x) no\n")
-        for i in range(_SOURCES):
-            ours, _ = self._compile(self._folder / "gcc", f"s{i}.cc")
-            theirs, _ = self._compile("/usr/bin/gcc", f"s{i}.cc")
-            self.assertEqual(ours, theirs)
+        self._expect_objects_of_gcc()
         self.assertEqual(len(self._precompiled()), 1)
 
     def test_a_source_that_does_not_compile_fails(self):
