@@ -63,11 +63,11 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
   base::Store32(to, base::Load32(entry.head.data()));
   out->buffer = buffer;
   out->count = 1;
-  out->hw_time_ns = ToNanoseconds(hw_clock);
   out->poll_tsc = ticks_;
   base::Store32(to + offsetof(Completion, source_ip), base::Load32(entry.tail.data()));
   base::Store32(to + offsetof(Completion, source_port), base::Load32(entry.tail.data() + 32));
   out->hw_clock = hw_clock;
+  out->hw_time_ns = ToNanoseconds(hw_clock);
   return true;
 }
 

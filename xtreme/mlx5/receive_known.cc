@@ -27,6 +27,7 @@ namespace xtreme::mlx5 {
   const uint32_t received = ReceivedOpOwn(phase);
   const Posted* posted = &posted_[slot];
   uint8_t* data = posted->data;
+  uint32_t sum = 0;
   for (;;) {
     // The owner bit first: the device writes it last.
     const mlx5_cqe64& cqe = *CqeOfOpOwn(op_own);
@@ -42,7 +43,7 @@ namespace xtreme::mlx5 {
       if (taken == KnownFlows::Taken::kNot) break;
       if (taken == KnownFlows::Taken::kSilently) --out;  // Its place is the next one's.
     }
-    *bytes += length;
+    sum += length;
     op_own += kCqeBytes;
     if (--left == 0) break;
     ++posted;
@@ -50,6 +51,7 @@ namespace xtreme::mlx5 {
     data = posted->data;
     __builtin_prefetch(data);
   }
+  *bytes += sum;
   return op_own;
 }
 

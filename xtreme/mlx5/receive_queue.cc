@@ -170,16 +170,19 @@ uint32_t ReceiveQueue::Refill() {
   return wanted - left;
 }
 
+// What was posted and its WQEs are as long: one offset is of both.
 [[gnu::always_inline]] inline uint32_t ReceiveQueue::PostBuffers(uint32_t most) {
+  static_assert(sizeof(Posted) == kWqeBytes);
   const uint32_t slot = producer_ & mask_;
-  Posted* posted = posted_.get() + slot;
-  uint8_t* address = wqes_ + slot * kWqeBytes + offsetof(mlx5_wqe_data_seg, addr);
+  auto* const posted = reinterpret_cast<std::byte*>(posted_.get());
+  uint8_t* const addresses = wqes_ + offsetof(mlx5_wqe_data_seg, addr);
+  size_t offset = size_t{slot} * kWqeBytes;
   const uint32_t run = std::min(most, size() - slot);
   const uint32_t count = pool_->AcquireEach(run, [&](packet::Buffer* buffer) {
     uint8_t* const data = buffer->start;
-    *posted++ = {buffer, data};
-    base::StoreBe64(address, reinterpret_cast<uintptr_t>(data));
-    address += kWqeBytes;
+    *reinterpret_cast<Posted*>(posted + offset) = {buffer, data};
+    base::StoreBe64(addresses + offset, reinterpret_cast<uintptr_t>(data));
+    offset += kWqeBytes;
   });
   producer_ += count;
   return count;
