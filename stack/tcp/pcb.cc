@@ -73,6 +73,11 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   }
   SetPeerMss(handshake.peer_mss);
   quick_acks_left_ = options_->quick_acks;
+  if (handshake.rtt) rtt_.Sample(*handshake.rtt);
+  if (handshake.timed_out) {
+    rtt_.SynTimedOut();
+    congestion_.StartAfterLostSyn();
+  }
   state_ = State::kEstablished;
   heard_at_ = progress_at_ = rto_base_ = now;
   // What the handshake offered without a scale: the first segment offers more.

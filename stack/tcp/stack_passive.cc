@@ -228,6 +228,9 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
                       .peer_window_scale = record.window_scale,
                       .sack = record.sack_permitted};
   if (record.timestamps) handshake.peer_timestamp = record.timestamp;
+  // Karn: of two SYN-ACKs nobody knows which was acknowledged.
+  handshake.timed_out = record.resends != 0;
+  if (!handshake.timed_out && !record.answered_again) handshake.rtt = now_ - record.first_sent;
   Connection* const child = Accept(ListenerOf(record), record.key, handshake, path);
   if (child != nullptr) tables_->syns.Remove(record);
   return child;
@@ -244,6 +247,7 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
     if (!again) {
       AcknowledgeSyn(record, path);
     } else if (tables_->reset_limit.Take(now_)) {
+      record.answered_again = true;
       SendSynAck(record, path);
     }
     return false;

@@ -61,6 +61,8 @@ struct SynRecord {
   wire::MacAddress peer_mac;  // where the SYN came from, so the answer needs no neighbour
   wire::MacAddress local_mac;  // where it was sent to
 
+  bool answered_again = false;  // its SYN came again
+
   // The queue's.
   uint8_t resends = 0;
   base::Nanoseconds first_sent;
