@@ -146,8 +146,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   }
   void SetNonBlocking(bool on) { nonblocking_.store(on, std::memory_order_relaxed); }
   bool nonblocking() const { return nonblocking_.load(std::memory_order_relaxed); }
-  // SO_TIMESTAMP..., IP_PKTINFO: what a message carries.
-  struct Wanted {
+  // SO_TIMESTAMP..., IP_PKTINFO: what a message carries. A word, read and written whole.
+  struct alignas(8) Wanted {
     bool packet_info = false;
     bool timestamp_us = false;
     bool timestamp_ns = false;

@@ -4,6 +4,8 @@
 // moderated, its memory registered, and the addresses of its queues.
 
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/ring_device.h"
@@ -74,8 +76,12 @@ hw_rq_data ReceiveQueueOf(nic::QueueAddresses* queues) {
 
 int AddRingProfile(vma_ring_type_attr* profile, vma_ring_profile_key* key) {
   if (profile == nullptr || key == nullptr) return Result(-EINVAL);
-  const bool external = profile->ring_type == VMA_RING_EXTERNAL_MEM;
-  if (!external && profile->ring_type != VMA_RING_PACKET) return Result(-EINVAL);
+  // A number: the program may have written one that is none of the enum's.
+  uint32_t type;
+  static_assert(sizeof type == sizeof profile->ring_type);
+  memcpy(&type, &profile->ring_type, sizeof type);
+  const bool external = type == VMA_RING_EXTERNAL_MEM;
+  if (!external && type != VMA_RING_PACKET) return Result(-EINVAL);
   // Nothing is there to be asked for by either's own mask.
   const uint32_t mask =
       external ? profile->ring_ext.comp_mask : profile->ring_pktq.comp_mask;
