@@ -101,7 +101,7 @@ void Pcb::BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds n
     rtt_.SynTimedOut();
     congestion_.StartAfterLostSyn();
   }
-  state_ = State::kEstablished;
+  state_ = Has(kFinQueued) ? State::kFinWait1 : State::kEstablished;
   ArmIdle(now);
   Raise(kEstablished);
 }

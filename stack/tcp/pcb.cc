@@ -117,9 +117,9 @@ uint32_t Pcb::SendRoom() const {
 
 SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
   const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
-  if (!opening && state_ != State::kEstablished && state_ != State::kCloseWait) {
-    return SendResult::kState;
-  }
+  const bool open = opening ? !Has(kFinQueued)
+                            : state_ == State::kEstablished || state_ == State::kCloseWait;
+  if (!open) return SendResult::kState;
   if (options.now_or_fail) return WouldSend(bytes);
   return bytes > SendRoom() ? SendResult::kWindow : SendResult::kSent;
 }
@@ -217,7 +217,10 @@ void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
 void Pcb::Shutdown(base::Nanoseconds now) {
   switch (state_) {
     case State::kSynSent: return Terminate(ECANCELED);
-    case State::kSynReceived:
+    case State::kSynReceived:  // RFC 9293 section 3.10.4
+      if (Has(kFinQueued)) return;
+      Set(kFinQueued);
+      break;
     case State::kEstablished: state_ = State::kFinWait1; break;
     case State::kCloseWait: state_ = State::kLastAck; break;
     default: return;  // closed already

@@ -285,6 +285,7 @@ class Pcb {
     kTimeWait = 1 << 14,
     kEnded = 1 << 15,
     kFinSeen = 1 << 16,  // perhaps before bytes that come before it
+    kFinQueued = 1 << 17,  // in SYN-RECEIVED: it leaves when the handshake is done
   };
   // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
   enum class Timer : uint8_t { kNone, kRetransmit, kProbe, kReorder, kPersist };

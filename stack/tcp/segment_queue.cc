@@ -33,7 +33,7 @@ uint32_t SegmentQueue::ExtendLast(std::span<const uint8_t> bytes, uint32_t max_l
 }
 
 bool SegmentQueue::AddFinToLast() {
-  if (first_unsent_ == nullptr || last_->Has(Segment::kFin)) return false;
+  if (first_unsent_ == nullptr || last_->Has(Segment::kSyn | Segment::kFin)) return false;
   last_->flags |= Segment::kFin;
   end_ += 1;
   return true;

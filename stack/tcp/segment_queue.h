@@ -200,7 +200,7 @@ class SegmentQueue {
   // FIN. Returns how many: 0 is a usual answer.
   uint32_t ExtendLast(std::span<const uint8_t> bytes, uint32_t max_length);
 
-  // Adds FIN to the last segment, if that is unsent. False: Append an empty one with kFin.
+  // Adds FIN to the last segment, if that is unsent and no SYN. False: Append one of its own.
   bool AddFinToLast();
 
   // Cuts the first `length` payload bytes, fewer than there are, off `segment` and makes them a
