@@ -254,6 +254,7 @@ class Ring {
   uint32_t frames_at_ = 0;   // Of those taken from the queue: the first not looked at,
   uint32_t frames_end_ = 0;  // and how many there are.
   std::vector<nic::RxFrame> left_behind_;  // Of the queue before, to be looked at first.
+  bool gap_follows_ = false;               // Them, before what the queue of now brings.
   std::unique_ptr<TimerTable> timers_;
   std::vector<std::shared_ptr<RingLane>> lanes_;
 

@@ -146,6 +146,10 @@ void Ring::Receive(uint32_t max) {
   frames_at_ += udp_->Receive({frames_.get() + frames_at_, count});
   const bool all = frames_at_ == frames_end_ && left_behind_.empty();
   core.attention = all ? core.attention & ~kFramesWait : core.attention | kFramesWait;
+  if (all && gap_follows_) [[unlikely]] {
+    gap_follows_ = false;
+    core.after_drop = kAfterDrop;
+  }
 }
 
 // Takes as many CQEs as there is room for all that they can cause: a completion each, or one for

@@ -198,7 +198,8 @@ void Ring::OnFreshQueues() {
   core.attention &= ~kDoorbellOwed;
   core.device.broken = false;
   empty_seen_ = 0;
-  core.after_drop = kAfterDrop;
+  gap_follows_ = !left_behind_.empty();
+  if (!gap_follows_) core.after_drop = kAfterDrop;
   ++core.host.routes_version;  // Headers are prepared for a queue.
   ++core.tally.counters.resets;
   if (!core.device.started) return;
