@@ -40,6 +40,7 @@ class MemoryKernel::Port final : public KernelPort {
     waiting_.emplace_back(datagram, payload);
     eventfd_write(fd_, 1);
   }
+  bool waits() const { return !waiting_.empty(); }
 
  private:
   MemoryKernel* const kernel_;
@@ -143,6 +144,11 @@ void MemoryKernel::Push(uint16_t port, const KernelDatagram& datagram,
                         const std::string& payload) {
   std::lock_guard lock(mutex_);
   leased_.find(port)->second->Push(datagram, payload);
+}
+
+bool MemoryKernel::Waits(uint16_t port) const {
+  std::lock_guard lock(mutex_);
+  return leased_.find(port)->second->waits();
 }
 
 size_t MemoryKernel::ports() const {

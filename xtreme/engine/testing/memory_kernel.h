@@ -58,6 +58,8 @@ class MemoryKernel final : public Kernel {
   void Complain(std::shared_ptr<const PathErrors> batch);
   // Something for the kernel socket behind `port`.
   void Push(uint16_t port, const KernelDatagram& datagram, const std::string& payload);
+  // Whether nobody has begun to take all that was pushed there.
+  bool Waits(uint16_t port) const;
   void FailJoins(absl::Status status) { join_status_ = std::move(status); }
   void TakePort(uint16_t port) { taken_.insert(port); }
   // No block of TCP ports is free.
