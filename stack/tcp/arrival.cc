@@ -97,13 +97,16 @@ void Pcb::BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds n
   max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
   snd_wl1_ = SequenceOf(segment);
   snd_wl2_ = Seq(segment.acknowledgement);
-  if (retries_ != 0) {
-    rtt_.SynTimedOut();
-    congestion_.StartAfterLostSyn();
-  }
+  if (retries_ != 0) StartAfterLostSyn();
   state_ = Has(kFinQueued) ? State::kFinWait1 : State::kEstablished;
   ArmIdle(now);
   Raise(kEstablished);
+}
+
+// The timer of our SYN, or SYN-ACK, expired. RFC 6298 section 5.7, RFC 5681 section 3.1.
+void Pcb::StartAfterLostSyn() {
+  rtt_.SynTimedOut();
+  congestion_.StartAfterLostSyn();
 }
 
 // --- 3.10.7.4: all other states ---

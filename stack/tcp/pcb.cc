@@ -74,10 +74,7 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   SetPeerMss(handshake.peer_mss);
   quick_acks_left_ = options_->quick_acks;
   if (handshake.rtt) rtt_.Sample(*handshake.rtt);
-  if (handshake.timed_out) {
-    rtt_.SynTimedOut();
-    congestion_.StartAfterLostSyn();
-  }
+  if (handshake.timed_out) StartAfterLostSyn();
   state_ = State::kEstablished;
   heard_at_ = progress_at_ = rto_base_ = now;
   // What the handshake offered without a scale: the first segment offers more.

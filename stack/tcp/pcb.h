@@ -348,6 +348,7 @@ class Pcb {
   void ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now);
   void AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now);
   void BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds now);
+  void StartAfterLostSyn();
   bool CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool IsOpeningAnswer(const wire::TcpSegment& segment) const;

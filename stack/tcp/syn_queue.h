@@ -60,7 +60,6 @@ struct SynRecord {
   bool cookie = false;  // not of the queue: the answer's numbers remember it
   wire::MacAddress peer_mac;  // where the SYN came from, so the answer needs no neighbour
   wire::MacAddress local_mac;  // where it was sent to
-
   bool answered_again = false;  // its SYN came again
 
   // The queue's.

@@ -170,7 +170,7 @@ uint32_t ReceiveQueue::Refill() {
   return wanted - left;
 }
 
-// What was posted and its WQEs are as long: one offset is of both.
+// A WQE and what is kept of it are as long as each other: one offset finds both.
 [[gnu::always_inline]] inline uint32_t ReceiveQueue::PostBuffers(uint32_t most) {
   static_assert(sizeof(Posted) == kWqeBytes);
   const uint32_t slot = producer_ & mask_;
