@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <random>
 #include <span>
@@ -78,7 +77,11 @@ class TcpLossyTest : public TcpPairTest, public ::testing::WithParamInterface<ui
       for (std::vector<uint8_t>& frame : queue.sent()[from.end->carried].Cut()) {
         if (OneIn(20)) continue;
         if (OneIn(50)) to.nic->Deliver(frame, now);
-        OneIn(50) ? from.held.push_back(std::move(frame)) : void(to.nic->Deliver(frame, now));
+        if (OneIn(50)) {
+          from.held.push_back(std::move(frame));
+          continue;
+        }
+        to.nic->Deliver(frame, now);
       }
     }
     if (!OneIn(10)) queue.CompleteSends(now);
