@@ -15,11 +15,16 @@
 #include <cstdint>
 #include <optional>
 
-#include "xtreme/mlx5/copy.h"
+#include "stack/base/copy.h"
 #include "xtreme/mlx5/queue_memory.h"
 #include "xtreme/nic/doorbell.h"
 
 namespace xtreme::mlx5 {
+
+using base::Bytes32;
+using base::Copy64;
+using base::CopyShort;
+using base::Store32;
 
 class DeviceMemoryRing {
  public:

@@ -19,10 +19,16 @@
 #include <cstdint>
 
 #include "stack/base/byte_order.h"
-#include "xtreme/mlx5/copy.h"
+#include "stack/base/copy.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::mlx5 {
+
+using base::Bytes32;
+using base::Copy64;
+using base::CopyShort;
+using base::Load32;
+using base::Store32;
 
 inline constexpr uint32_t kWqebbBytes = MLX5_SEND_WQE_BB;
 inline constexpr uint32_t kSegmentBytes = 16;

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "xtreme/mlx5/copy.h"
 #include "xtreme/mlx5/send_wqe.h"
 
 namespace xtreme::mlx5 {

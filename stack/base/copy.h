@@ -5,19 +5,15 @@
 // Invariant: exactly the bytes asked for are read, so a source may end where its page ends. Lengths
 // between two powers of two are two moves that overlap in the middle.
 
-#ifndef XTREME_XTREME_MLX5_COPY_H_
-#define XTREME_XTREME_MLX5_COPY_H_
+#ifndef XTREME_STACK_BASE_COPY_H_
+#define XTREME_STACK_BASE_COPY_H_
 
 #include <cstdint>
 #include <cstring>
 
 #include "stack/base/bytes32.h"
 
-namespace xtreme::mlx5 {
-
-using base::Bytes32;
-using base::Load32;
-using base::Store32;
+namespace xtreme::base {
 
 inline void Copy32(uint8_t* to, const uint8_t* from) { Store32(to, Load32(from)); }
 
@@ -54,6 +50,6 @@ inline void CopyOverlapping(uint8_t* to, const uint8_t* from, uint32_t bytes) {
   if (bytes == 1) *to = *from;
 }
 
-}  // namespace xtreme::mlx5
+}  // namespace xtreme::base
 
-#endif  // XTREME_XTREME_MLX5_COPY_H_
+#endif  // XTREME_STACK_BASE_COPY_H_
