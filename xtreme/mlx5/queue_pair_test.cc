@@ -359,7 +359,7 @@ TEST_F(QueuePairTest, SendCompletionOfNoPostedFrameIsPassedOverAndCounted) {
 }
 
 TEST_F(QueuePairTest, PreparedFrameIsTheSameWqeAsAPostedOneWhateverItsLength) {
-  for (const uint32_t bytes : {60u, 64u, 98u, 99u, 226u}) {
+  for (const uint32_t bytes : {60u, 64u, 98u, 99u, 162u, 226u}) {
     PlainDevice other;
     QueuePair posted(other.memory(), {.signal_every = 2}, {}, {}, pool_.get(), nullptr);
     queues_ = nullptr;

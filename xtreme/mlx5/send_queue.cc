@@ -198,6 +198,10 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
 }
 
 nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (flags == 0 && front_.Ready() && prepared.blocks == 3 && blueflame_wqebbs_ >= 3) [[likely]] {
+    nic::PostReadyOfThree(front_, prepared);
+    return nic::TxStatus::kPosted;
+  }
   if (ahead_) {
     TakeAhead();
     return PostPrepared(prepared, flags);

@@ -110,6 +110,16 @@ __attribute__((no_sanitize("thread"))) inline void WriteBlueFlame(uint8_t* devic
   to[3] = fourth;
 }
 
+// The same of three blocks.
+__attribute__((no_sanitize("thread"))) inline void WriteBlueFlame(
+    uint8_t* device_register, HalfLine first, HalfLine second, HalfLine third, HalfLine fourth,
+    HalfLine fifth, HalfLine sixth) {
+  WriteBlueFlame(device_register, first, second, third, fourth);
+  auto* to = reinterpret_cast<volatile HalfLine*>(device_register);
+  to[4] = fifth;
+  to[5] = sixth;
+}
+
 // --- A whole post --------------------------------------------------------------------------------
 
 // What OR-ed into the first 32 bytes of a WQE, as they lie, gives it its index; they have 0 there.
@@ -152,6 +162,36 @@ inline uint8_t* TakeRegister(TxFront& front) {
   StoreRecord(front.record, front.producer & 0xffff);
   OrderRecordBeforeDoorbell();
   WriteBlueFlame(TakeRegister(front), first, second, third, fourth);
+  FlushBlueFlame();
+  ++front.direct_frames;
+  front.direct_bytes += prepared.frame_bytes;
+}
+
+// The same of three blocks, a frame of up to 162 bytes: most orders over TCP.
+[[gnu::always_inline]] inline void PostReadyOfThree(TxFront& front, const TxPrepared& prepared) {
+  constexpr uint32_t kBlocks = 3;
+  constexpr uint32_t kBlockBytes = 64;
+  const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
+  const HalfLine first = image[0] | IndexBits(front.producer);
+  const HalfLine second = image[1];
+  const HalfLine third = image[2];
+  const HalfLine fourth = image[3];
+  const HalfLine fifth = image[4];
+  const HalfLine sixth = image[5];
+  auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
+  wqe[0] = first;
+  wqe[1] = second;
+  wqe[2] = third;
+  wqe[3] = fourth;
+  wqe[4] = fifth;
+  wqe[5] = sixth;
+  front.next_wqe += kBlocks * kBlockBytes;
+  front.producer += kBlocks;
+  ++front.posted;
+  OrderWqeBeforeRecord();
+  StoreRecord(front.record, front.producer & 0xffff);
+  OrderRecordBeforeDoorbell();
+  WriteBlueFlame(TakeRegister(front), first, second, third, fourth, fifth, sixth);
   FlushBlueFlame();
   ++front.direct_frames;
   front.direct_bytes += prepared.frame_bytes;
