@@ -111,9 +111,21 @@ Buffer* BufferPool::AcquireExhausted() {
   return nullptr;
 }
 
+[[gnu::always_inline]] inline void BufferPool::EndLoan(Buffer* buffer) {
+  const uint64_t loan = std::exchange(buffer->loan, 0);
+  buffer->foreign.store(0, std::memory_order_relaxed);
+  Free(buffer);
+  if (loan != 0 && returned_ != nullptr) returned_(return_context_, loan);
+}
+
 // The owner's part ends, or foreign threads have a part, or the reference that is dropped is
 // counted in the foreign part (it was acquired elsewhere and handed to the owner).
 bool BufferPool::ReleaseByOwnerSlow(Buffer* buffer) {
+  const bool lent = buffer->foreign.load(std::memory_order_acquire) == kForeignLent;
+  if (buffer->owner_references == 1 && lent) [[likely]] {
+    buffer->pool->EndLoan(buffer);
+    return true;
+  }
   if (buffer->owner_references == 0) return ReleaseByForeign(buffer);
   if (--buffer->owner_references > 0) return false;
   int32_t word = buffer->foreign.load(std::memory_order_acquire);
@@ -127,14 +139,6 @@ bool BufferPool::ReleaseByOwnerSlow(Buffer* buffer) {
   }
   buffer->pool->EndLoan(buffer);
   return true;
-}
-
-void BufferPool::EndLoan(Buffer* buffer) {
-  if (const uint64_t loan = std::exchange(buffer->loan, 0); loan != 0) {
-    buffer->foreign.store(0, std::memory_order_relaxed);
-    if (returned_ != nullptr) returned_(return_context_, loan);
-  }
-  Free(buffer);
 }
 
 bool BufferPool::ReleaseByForeign(Buffer* buffer) {
@@ -200,7 +204,11 @@ uint32_t BufferPool::DrainReturns() {
 
 void BufferPool::ReleaseChain(Buffer* head) {
   while (head != nullptr) {
-    Buffer* next = head->next;
+    Buffer* const next = head->next;
+    if (next == nullptr) [[likely]] {
+      Release(head);
+      return;
+    }
     Release(head);
     head = next;
   }

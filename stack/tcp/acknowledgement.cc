@@ -4,7 +4,7 @@
 // 9293 section 3.10.7.4 (fifth check), RFC 5681, with SACK RFC 8985 and RFC 9937, without it RFC
 // 6582.
 
-#include "stack/tcp/pcb.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {

@@ -7,7 +7,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/chain.h"
-#include "stack/tcp/pcb.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {

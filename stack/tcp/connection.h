@@ -41,9 +41,13 @@ class Connection : public Pcb, private base::Timer {
   // Beside the bits of Pcb::Event, in `news_`.
   static constexpr uint8_t kAccepted = 1 << 5;
 
-  // Its timer fires in time.
+  // Its timer still fires in time, after one of the short ways.
   [[gnu::always_inline]] bool IsWatched() const {
-    return armed() && deadline <= NextDeadline();
+    return armed() && deadline <= SoonestDeadline();
+  }
+  // The same after Fired, which leaves no acknowledgement to be sent.
+  [[gnu::always_inline]] bool IsWatchedWhenFired() const {
+    return armed() && deadline <= SenderSoonest();
   }
 
   wire::TcpTemplate headers_;

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "stack/tcp/pcb.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
@@ -20,27 +20,26 @@ namespace xtreme::tcp {
 // `quietly`: nor has anybody to be told of anything but its payload.
 [[gnu::always_inline]] inline bool Pcb::IsExpected(const wire::TcpSegment& segment,
                                                    bool quietly) const {
-  constexpr uint32_t kUnusual = kFinSeen | kFastRecovery | kTimeoutRecovery;
-  const bool plain = state_ == State::kEstablished &&
-                     !Has(quietly ? kUnusual | kWantsSpace : kUnusual) &&
+  const bool plain = IsPlain(quietly ? kPlainQuiet : kPlainIn) &&
                      (segment.flags & ~wire::kTcpPsh) == wire::kTcpAck &&
                      segment.sequence == rcv_nxt_.value() &&
                      segment.payload_bytes <= Distance(rcv_nxt_, rcv_edge_) &&
-                     segment.options.sack_count == 0 && reassembler_.empty();
+                     segment.options.sack_count == 0;
   if (!plain) return false;
   const auto& timestamps = segment.options.timestamps;
   if (Has(kTimestamps) && (!timestamps || IsOlderTimestamp(timestamps->value, ts_recent_))) {
     return false;
   }
   const Flight& flight = queue_.flight();
-  if ((flight.sacked | flight.lost | flight.retransmitted) != 0 || tail_probe_.outstanding()) {
-    return false;
-  }
   const Seq ack(segment.acknowledgement);
   if (ack == queue_.una()) {
     // Else perhaps a duplicate: RFC 5681 section 2.
     return segment.payload_bytes != 0 || flight.outstanding == 0 ||
            uint32_t{segment.window} << snd_scale_ != snd_wnd_;
+  }
+  const Segment* const only = queue_.Only();
+  if (only != nullptr && ack == queue_.end()) [[likely]] {
+    return !only->WasRetransmitted() && !(quietly && only->Has(Segment::kWantDone));
   }
   if (ack < queue_.una() || ack > queue_.nxt()) return false;
   // The round trip of what was sent once is told by time alone.
@@ -60,8 +59,15 @@ namespace xtreme::tcp {
   }
   heard_at_ = now;
   probes_ = 0;
-  UpdateSendWindow(segment);
-  TakeExpectedAck(Seq(segment.acknowledgement), now);
+  const Seq ack(segment.acknowledgement);
+  // As UpdateSendWindow: one that is acceptable acknowledges no less than WL2.
+  if (Seq(segment.sequence) >= snd_wl1_) [[likely]] {
+    snd_wnd_ = uint32_t{segment.window} << snd_scale_;
+    max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
+    snd_wl1_ = Seq(segment.sequence);
+    snd_wl2_ = ack;
+  }
+  TakeExpectedAck(ack, now);
 }
 
 // Of segments that were sent once, or of nothing new.
@@ -74,18 +80,29 @@ namespace xtreme::tcp {
     return;
   }
   base::Nanoseconds rtt(-1);
-  queue_.Acknowledge(ack, [&](const Segment& segment) {
-    rtt = base::Later(rtt, rack_.OnFirstCopyDelivered(segment, now));
-    if (segment.Has(Segment::kWantDone) && segment.posted == 0) {
+  const auto tell = [&](const Segment& segment) {
+    if (segment.Has(Segment::kWantDone) && segment.posted == 0) [[unlikely]] {
       context_->sink->OnDone(*this, segment.cookie, /*cancelled=*/false);
     }
-  });
+  };
+  if (Segment* const only = queue_.Only(); only != nullptr && ack == queue_.end()) [[likely]] {
+    rtt = rack_.OnFirstCopyDelivered(*only, ack, now);
+    queue_.AcknowledgeOnly(*only, tell);
+  } else {
+    queue_.Acknowledge(ack, [&](const Segment& segment) {
+      rtt = base::Later(rtt, rack_.OnFirstCopyDelivered(segment, now));
+      tell(segment);
+    });
+  }
   progress_at_ = rto_base_ = now;
   retries_ = 0;
   Clear(kSmallOverride);
-  rtt_.ClearBackOff();
   const bool all = queue_.all_acknowledged();
-  if (rtt >= base::Nanoseconds(0)) rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
+  if (rtt >= base::Nanoseconds(0)) [[likely]] {
+    rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
+  } else {
+    rtt_.ClearBackOff();
+  }
   if (!all || !Has(kSack)) [[unlikely]] {
     Progress progress{.acked = acked, .outstanding_before = outstanding};
     if (rtt >= base::Nanoseconds(0)) progress.rtt = rtt;

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "stack/tcp/connection.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/tcp/stack.h"
 #include "stack/tcp/stack_tables.h"
 
@@ -21,17 +22,13 @@ namespace xtreme::tcp {
 
 [[gnu::always_inline]] inline bool Pcb::MayFire(uint32_t bytes, bool now_or_fail,
                                                 base::Nanoseconds now, Outgoing* outgoing) const {
-  constexpr uint32_t kNotPlain =
-      kCorked | kSinkFull | kSendOne | kFastRecovery | kTimeoutRecovery | kWantsSpace;
-  const bool open = state_ == State::kEstablished && !Has(kNotPlain);
-  if (!open || queue_.first_unsent() != nullptr) return false;
-  const Flight& flight = queue_.flight();
-  const uint32_t window = std::min(snd_wnd_, options_->send_queue);
-  const bool fits = bytes <= smss_ && uint64_t{flight.outstanding} + bytes <= window &&
-                    uint64_t{flight.Pipe()} + bytes <= congestion_.cwnd() && flight.lost == 0;
+  if (!IsPlain(kPlainOut)) return false;
+  // Nothing is lost or sacked: what is outstanding is in the network.
+  const uint32_t outstanding = queue_.flight().outstanding;
+  const uint32_t window = std::min({snd_wnd_, options_->send_queue, congestion_.cwnd()});
+  const bool fits = bytes <= smss_ && uint64_t{outstanding} + bytes <= window;
   if (!fits || context_->segments->free_count() == 0) return false;
-  if (flight.outstanding != 0 && !now_or_fail && options_->nagle && bytes < smss_) return false;
-  if (Has(kSack) && (duplicate_ || !reassembler_.empty())) [[unlikely]] return false;
+  if (outstanding != 0 && !now_or_fail && options_->nagle && bytes < smss_) return false;
   outgoing->sequence = queue_.end();  // SND.NXT: nothing is unsent.
   outgoing->acknowledgement = rcv_nxt_;
   outgoing->window = WindowToOffer(/*is_syn=*/false);
@@ -43,18 +40,14 @@ namespace xtreme::tcp {
   return true;
 }
 
-// What ArmSender comes to when a single segment is outstanding, sent at `now`.
+// What ArmSender comes to when a single segment is outstanding, sent at `now`; mostly it is
+// acknowledged before anybody has to know when.
 [[gnu::always_inline]] inline void Pcb::ArmFirst(base::Nanoseconds now) {
-  const base::Nanoseconds wait = base::Earlier(rtt_.rto(), options_->user_timeout);
-  if (tail_probe_.MayRun(queue_, Has(kSack), /*in_recovery=*/false)) {
-    const base::Nanoseconds probe =
-        TailLossProbe::Deadline(queue_, {.now = now,
-                                         .srtt = rtt_.srtt(),
-                                         .max_ack_delay = options_->peer_delayed_ack,
-                                         .rto_deadline = now + wait});
-    if (probe < now + wait) return SetSender(Timer::kProbe, probe);
+  base::Nanoseconds least = base::Earlier(rtt_.least_rto(), options_->user_timeout);
+  if (Has(kSack)) {
+    least = base::Earlier(least, TailLossProbe::LeastForOne(options_->peer_delayed_ack));
   }
-  SetSender(Timer::kRetransmit, now + wait);
+  SetSender(Timer::kOutstanding, now + least);
 }
 
 [[gnu::always_inline]] inline Segment& Pcb::Fired(const Outgoing& outgoing,
@@ -107,7 +100,7 @@ namespace xtreme::tcp {
   kept.cookie = send.cookie;
   tables_->dones_promised += send.want_done;
   Segment& segment = connection.Pcb::Fired(outgoing, kept, posts_reference, now);
-  if (!connection.IsWatched()) [[unlikely]] Schedule(connection);
+  if (!connection.IsWatchedWhenFired()) [[unlikely]] Watch(connection);
   return segment;
 }
 

@@ -231,5 +231,53 @@ TEST(FireTest, AFiredSegmentLeavesTheConnectionAsASendDoes) {
   }
 }
 
+// The stack's timer may be set for as soon as one can be due, which is before it is worked out.
+TEST(FireTest, ATimerThatComesTooSoonFindsNothingDue) {
+  Sender sender;
+  sender.Send();
+  sender.now += base::Microseconds(40);
+  sender.Acknowledge();
+  ASSERT_TRUE(sender.Fire());
+  const base::Nanoseconds due = sender.pcb().NextDeadline();
+  const base::Nanoseconds soonest = sender.pcb().SoonestDeadline();
+  ASSERT_LT(soonest, due);
+  ASSERT_GT(soonest, sender.now);
+  const size_t before = sender.emitted.size();
+  sender.now = soonest;
+  sender.pcb().OnTimer(sender.now);
+  EXPECT_EQ(sender.emitted.size(), before);
+  EXPECT_EQ(sender.pcb().NextDeadline(), due);
+  sender.now = due;
+  sender.pcb().OnTimer(sender.now);
+  EXPECT_EQ(sender.emitted.size(), before + 1) << "the probe, or the segment again";
+}
+
+// With another minimum, a user's time-out and a peer that delays less, each the least in turn.
+TEST(FireTest, NoTimerIsDueBeforeTheSoonest) {
+  const std::function<void(PcbOptions&)> changes[] = {
+      [](PcbOptions&) {},
+      [](PcbOptions& o) { o.rto.min_rto = base::Microseconds(300); },
+      [](PcbOptions& o) { o.user_timeout = base::Milliseconds(3); },
+      [](PcbOptions& o) { o.peer_delayed_ack = base::Microseconds(10); },
+      [](PcbOptions& o) { o.peer_delayed_ack = base::Seconds(5); },
+  };
+  for (size_t i = 0; i < std::size(changes); ++i) {
+    PcbOptions options;
+    changes[i](options);
+    for (const bool measured : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "change " << i << ", measured " << measured);
+      Sender sender(64, options);
+      if (measured) {
+        sender.Send();
+        sender.now += base::Microseconds(1);
+        sender.Acknowledge();
+      }
+      ASSERT_TRUE(sender.Fire());
+      EXPECT_LE(sender.pcb().SoonestDeadline(), sender.pcb().NextDeadline());
+      EXPECT_GT(sender.pcb().SoonestDeadline(), sender.now);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xtreme::tcp

@@ -3,7 +3,7 @@
 // What leaves: lost segments first, then new ones as far as both windows reach, then what is owed
 // in acknowledgements. RFC 9293 sections 3.7.4, 3.8.4 and 3.8.6; RFC 6675 section 5 for the order.
 
-#include "stack/tcp/pcb.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
@@ -33,6 +33,7 @@ void Pcb::Output(base::Nanoseconds now) {
   if (Has(kAckNow) && state_ != State::kSynSent) SendAck(now);
   if (Has(kWantsSpace)) [[unlikely]] OfferSendSpace();
   ArmSender(now);
+  plain_ = Plainness();
 }
 
 // --- What may leave ---

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "stack/tcp/every_segment.h"
+
 namespace xtreme::tcp {
 namespace {
 
@@ -80,6 +82,7 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   // What the handshake offered without a scale: the first segment offers more.
   rcv_edge_ = rcv_nxt_ + std::min(options_->receive_window, uint32_t{UINT16_MAX});
   ArmIdle(now);
+  plain_ = Plainness();
   Raise(kEstablished);
 }
 
@@ -126,6 +129,7 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
     Set(kWantsSpace);
     options.now_or_fail ? Set(kWantsNow) : Clear(kWantsNow);
     refused_bytes_ = bytes;
+    plain_ = Plainness();
   }
   return reason;
 }

@@ -7,12 +7,14 @@
 // delivered once and in order; TERMINATED is the last event, comes once, and nothing is emitted
 // after it. The window that is offered is what the application does not owe credit for.
 // Files: pcb.cc (calls of the user) and its short way fire.h, arrival.cc and its short way
-// expected.h, acknowledgement.cc, output.cc, runs.cc, timers.cc; departure.cc (to another stack).
+// expected.h, acknowledgement.cc, output.cc, runs.cc, timers.cc, and what these share:
+// every_segment.h; departure.cc (to another stack).
 // Units: bytes, nanoseconds. One thread.
 #ifndef XTREME_STACK_TCP_PCB_H_
 #define XTREME_STACK_TCP_PCB_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstdint>
 #include <optional>
@@ -229,8 +231,14 @@ class Pcb {
 
   // When OnTimer is due; kNever: never. Read it again after every call.
   base::Nanoseconds NextDeadline() const {
-    return base::Earlier(base::Earlier(retransmit_deadline_, ack_deadline_), idle_deadline_);
+    return base::Earlier(base::Earlier(SenderDeadline(), ack_deadline_), idle_deadline_);
   }
+  // The same, or earlier by what has not been worked out: an OnTimer that comes then may find that
+  // nothing is due. Of what the short ways (expected.h, fire.h) move.
+  base::Nanoseconds SoonestDeadline() const {
+    return base::Earlier(retransmit_deadline_, ack_deadline_);
+  }
+  base::Nanoseconds SenderSoonest() const { return retransmit_deadline_; }
   uint8_t events() const { return events_; }
   uint8_t TakeEvents() { return std::exchange(events_, uint8_t{0}); }
   State state() const { return state_; }
@@ -288,7 +296,15 @@ class Pcb {
     kFinQueued = 1 << 17,  // in SYN-RECEIVED: it leaves when the handshake is done
   };
   // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
-  enum class Timer : uint8_t { kNone, kRetransmit, kProbe, kReorder, kPersist };
+  // kOutstanding: one of the first three, not before retransmit_deadline_; which, and when, is
+  // worked out if nothing is acknowledged until then.
+  enum class Timer : uint8_t { kNone, kRetransmit, kProbe, kReorder, kPersist, kOutstanding };
+  // What makes the short ways right, in `plain_` (Plainness).
+  enum Plain : uint8_t {
+    kPlainIn = 1 << 0,     // nothing is lost, held after a hole, or being repaired
+    kPlainQuiet = 1 << 1,  // nor is anybody waiting to send
+    kPlainOut = 1 << 2,    // nor anything unsent, or to be told beside an acknowledgement
+  };
 
   // What an acknowledgement brought.
   struct Progress {
@@ -302,8 +318,18 @@ class Pcb {
   };
 
   bool Has(uint32_t any_of) const { return (flags_ & any_of) != 0; }
-  void Set(uint32_t flag) { flags_ |= flag; }
+  void Set(uint32_t flag) {
+    flags_ |= flag;
+    plain_ = 0;
+  }
   void Clear(uint32_t flag) { flags_ &= ~flag; }
+  uint8_t Plainness() const;
+  bool IsPlain(uint8_t bit) const {
+#if XTREME_DEBUG
+    assert((plain_ & ~Plainness()) == 0 && "a short way was open that should not be");
+#endif
+    return (plain_ & bit) != 0;
+  }
   bool InRecovery() const { return Has(kFastRecovery | kTimeoutRecovery); }
   void Raise(uint8_t event) {
     events_ |= event;
@@ -407,12 +433,23 @@ class Pcb {
   uint32_t TakenByRun(const Segment& segment, uint32_t room) const;
 
   // timers.cc
+  struct SenderTimer {
+    Timer timer = Timer::kNone;
+    base::Nanoseconds deadline = base::kNever;
+  };
   void SetSender(Timer timer, base::Nanoseconds deadline) {
     timer_ = timer;
     retransmit_deadline_ = deadline;
   }
+  base::Nanoseconds SenderDeadline() const {
+    return timer_ == Timer::kOutstanding ? OutstandingTimer().deadline : retransmit_deadline_;
+  }
+  SenderTimer OutstandingTimer() const;
   void ArmSender(base::Nanoseconds now);
-  void ArmOutstanding();
+  void ArmOutstanding() {
+    const SenderTimer sender = OutstandingTimer();
+    SetSender(sender.timer, sender.deadline);
+  }
   void ArmFirst(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
   base::Nanoseconds Capped(base::Nanoseconds deadline) const;
@@ -453,6 +490,7 @@ class Pcb {
   uint8_t quick_acks_left_ = 0;
   uint8_t probes_ = 0;  // of an idle peer or a closed window, unanswered
   uint8_t retries_ = 0;
+  uint8_t plain_ = 0;  // bits of Plain: right where they are set, made anew by Output
   base::Nanoseconds retransmit_deadline_ = base::kNever;
   base::Nanoseconds ack_deadline_ = base::kNever;
   base::Nanoseconds idle_deadline_ = base::kNever;
@@ -484,112 +522,6 @@ class Pcb {
   base::Nanoseconds path_mtu_deadline_ = base::kNever;  // when a lowered smss_ is
   uint16_t agreed_smss_ = kDefaultMss;                  // again, as the handshake said
 };
-
-// --- What every segment does ---
-
-// RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
-inline void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
-  const Seq sequence(segment.sequence);
-  const Seq ack(segment.acknowledgement);
-  if (sequence < snd_wl1_ || (sequence == snd_wl1_ && ack < snd_wl2_)) return;
-  snd_wnd_ = uint32_t{segment.window} << (segment.Has(wire::kTcpSyn) ? 0 : snd_scale_);
-  max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
-  snd_wl1_ = sequence;
-  snd_wl2_ = ack;
-}
-
-// Whether more waits than a segment, and no loss, no selective acknowledgement and no handshake has
-// to be thought of.
-inline bool Pcb::MaySendRuns() const {
-  const bool bulk = queue_.unsent_bytes() >= 2u * smss_;
-  if (!bulk || Has(kFastRecovery | kTimeoutRecovery | kSendOne)) [[likely]] return false;
-  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
-  const bool selects = Has(kSack) && (duplicate_ || !reassembler_.empty());
-  return !opening && !selects && queue_.flight().lost == 0;
-}
-
-// At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
-inline void Pcb::ScheduleAck(base::Nanoseconds now) {
-  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
-  if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
-    quick_acks_left_ -= quick_acks_left_ != 0;
-    Set(kAckNow);
-  } else {
-    ack_deadline_ =
-        base::Earlier(ack_deadline_, base::DeadlineAfter(now, options_->delayed_ack));
-  }
-}
-
-inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
-  return options_->receive_window > owed ? options_->receive_window - owed : 0;
-}
-
-// Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
-// know at once.
-inline bool Pcb::WindowGrewEnough(uint32_t owed) const {
-  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
-  return FreeWindow(owed) >= offered + step;
-}
-
-inline bool Pcb::CreditQuietly(uint32_t bytes) {
-  const uint32_t owed = owed_credit_ - std::min(bytes, owed_credit_);
-  if (WindowGrewEnough(owed)) return false;
-  owed_credit_ = owed;
-  return true;
-}
-
-// The window field. Its right edge never moves back, and moves on in steps worth a segment: the
-// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
-[[gnu::always_inline]] inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
-  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
-  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t floor_of_old = (offered + (1u << scale) - 1) >> scale;
-  uint32_t window = floor_of_old;
-  const uint32_t free = FreeWindow(owed_credit_);
-  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
-  if (free >= offered + step) window = std::max(floor_of_old, free >> scale);
-  return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
-}
-
-// What a segment says of this end.
-[[gnu::always_inline]] inline void Pcb::FillHeader(Outgoing& outgoing,
-                                                   base::Nanoseconds now) const {
-  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
-  const bool has_ack = (outgoing.flags & wire::kTcpAck) != 0;
-  outgoing.window = WindowToOffer(is_syn);
-  if (has_ack) outgoing.acknowledgement = rcv_nxt_;
-  if (Has(kTimestamps) || (is_syn && options_->timestamps)) {
-    outgoing.has_timestamps = true;
-    outgoing.timestamps = {options_->timestamp_clock.At(now), has_ack ? ts_recent_ : 0};
-  }
-}
-
-// In slow start half a window in use is enough: the next round trip doubles it.
-inline bool Pcb::IsWindowLimited(uint32_t outstanding_before) const {
-  const uint32_t used = outstanding_before << (congestion_.InSlowStart() ? 1 : 0);
-  return used + smss_ > congestion_.cwnd();
-}
-
-// All that was sent is acknowledged, and now more is.
-[[gnu::always_inline]] inline void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
-  // Nothing is known of the path any more: RFC 5681 section 4.1.
-  if (now - progress_at_ > rtt_.rto()) congestion_.RestartAfterIdle();
-  progress_at_ = now;
-}
-
-// A segment left: what it says of this end the peer will know.
-[[gnu::always_inline]] inline void Pcb::OnOffered(const Outgoing& outgoing) {
-  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
-  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
-  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));
-  ++context_->counters.segments_out;
-  if ((outgoing.flags & wire::kTcpAck) == 0) return;
-  last_ack_sent_ = rcv_nxt_;
-  Clear(kAckNow);
-  ack_deadline_ = base::kNever;
-  if (outgoing.options != nullptr) duplicate_.reset();
-}
 
 }  // namespace xtreme::tcp
 

@@ -69,9 +69,13 @@ class Rack {
   }
   // The same of one that was sent once.
   base::Nanoseconds OnFirstCopyDelivered(const Segment& segment, base::Nanoseconds now) {
+    return OnFirstCopyDelivered(segment, segment.end(), now);
+  }
+  // The same of one that is known to end there.
+  [[gnu::always_inline]] base::Nanoseconds OnFirstCopyDelivered(const Segment& segment, Seq end,
+                                                                base::Nanoseconds now) {
     const base::Nanoseconds rtt = now - segment.sent_at;
     min_rtt_.Sample(rtt, now);
-    const Seq end = segment.end();
     NoteLatest(segment.sent_at, end, rtt);
     // Step 3.
     if (end > fack_ || !any_delivered_) {

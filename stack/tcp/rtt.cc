@@ -13,7 +13,7 @@ void RttEstimator::SampleOtherwise(base::Nanoseconds rtt, uint32_t expected_samp
     rttvar_ += (std::abs(srtt_ - sample) - rttvar_) / (4 * n);  // (2.3): beta is 1/4
     srtt_ += (sample - srtt_) / (8 * n);                        // alpha is 1/8
   }
-  SetRto();
+  backoff_ = 0;
 }
 
 }  // namespace xtreme::tcp

@@ -62,31 +62,33 @@ class RttEstimator {
     const int64_t sample = Bounded(rtt);
     rttvar_ += (std::abs(srtt_ - sample) - rttvar_) >> 2;
     srtt_ += (sample - srtt_) >> 3;
-    SetRto();
+    backoff_ = 0;
   }
 
   // The timer expired: the next RTO is twice this one. RFC 6298 (5.5).
-  void BackOff() { backoff_ += rto_ << backoff_ < options_->max_rto.count(); }
+  void BackOff() { backoff_ += Base() << backoff_ < options_->max_rto.count(); }
 
   // What was backed off from is acknowledged: rto() is what the estimates say again.
   void ClearBackOff() { backoff_ = 0; }
 
   // The timer expired for a SYN: without a sample, data begins with a longer RTO. RFC 6298 (5.7).
   void SynTimedOut() {
-    if (!has_sample()) rto_ = Clamp(std::max(rto_, options_->after_lost_syn_rto.count()));
+    unmeasured_ = Clamp(std::max(unmeasured_, options_->after_lost_syn_rto.count()));
   }
 
-  // For the retransmission timer, backed off.
+  // For the retransmission timer, backed off. Worked out when it is asked for, which is more seldom
+  // than round trips are measured.
   base::Nanoseconds rto() const {
-    return base::Nanoseconds(std::min(rto_ << backoff_, options_->max_rto.count()));
+    return base::Nanoseconds(std::min(Base() << backoff_, options_->max_rto.count()));
   }
+  // What rto() is at least, whatever was measured.
+  base::Nanoseconds least_rto() const { return options_->min_rto; }
   uint32_t backoff() const { return backoff_; }
   bool has_sample() const { return srtt_ != 0; }
   // 0 before the first sample.
   base::Nanoseconds srtt() const { return base::Nanoseconds(srtt_ >> kFractionBits); }
   base::Nanoseconds rttvar() const { return base::Nanoseconds(rttvar_ >> kFractionBits); }
   const Options& options() const { return *options_; }
-  // From the next sample on.
   void UseOptions(const Options& options) { options_ = &options; }
 
  private:
@@ -97,10 +99,11 @@ class RttEstimator {
   static int64_t Bounded(base::Nanoseconds rtt) {
     return std::clamp<int64_t>(rtt.count(), 1, base::Seconds(86'400).count()) << kFractionBits;
   }
-  void SetRto() {
+  // The RTO before it is backed off from. (2.3).
+  int64_t Base() const {
+    if (!has_sample()) return unmeasured_;
     const int64_t deviation = std::max(options_->min_rto.count(), rttvar_ * 4 >> kFractionBits);
-    rto_ = Clamp((srtt_ >> kFractionBits) + deviation);
-    backoff_ = 0;
+    return Clamp((srtt_ >> kFractionBits) + deviation);
   }
 
   int64_t Clamp(int64_t rto) const {
@@ -110,7 +113,7 @@ class RttEstimator {
   const Options* options_;
   int64_t srtt_ = 0;    // ns x 2^kFractionBits
   int64_t rttvar_ = 0;  // the same
-  int64_t rto_ = Clamp(options_->initial_rto.count());
+  int64_t unmeasured_ = Clamp(options_->initial_rto.count());  // the RTO before the first sample
   uint32_t backoff_ = 0;  // how many times doubled
 };
 

@@ -11,7 +11,7 @@
 #include <array>
 #include <span>
 
-#include "stack/tcp/pcb.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {

@@ -260,6 +260,20 @@ class SegmentQueue {
     una_ = una;
   }
 
+  // The segment that is all there is, if one is and it was sent; else null.
+  Segment* Only() const {
+    return first_ == last_ && first_unsent_ == nullptr ? first_ : nullptr;
+  }
+  // The same of Only(), which nothing but its sending is known of: all is acknowledged.
+  template <typename Acked>
+  [[gnu::always_inline]] void AcknowledgeOnly(Segment& only, Acked&& acked) {
+    acked(static_cast<const Segment&>(only));
+    flight_.outstanding = 0;
+    first_ = last_ = nullptr;
+    una_ = end_;
+    Retire(only, Segment::kAcknowledged);
+  }
+
   // The connection ends: nothing is sent any more. Calls `cancelled(const Segment&)` for each
   // segment; those with kWantDone and `posted` 0 are due TX_DONE, others wait.
   template <typename Cancelled>

@@ -104,6 +104,36 @@ TEST_F(SegmentQueueTest, AnAcknowledgementFreesWhatItCoversWhole) {
   EXPECT_EQ(queue_.flight(), Flight());
 }
 
+TEST_F(SegmentQueueTest, TheOnlySegmentIsTheOneThatIsAllThereIs) {
+  EXPECT_EQ(queue_.Only(), nullptr);
+  Segment& segment = Queue("abcd");
+  EXPECT_EQ(queue_.Only(), nullptr) << "not sent";
+  SendAll();
+  EXPECT_EQ(queue_.Only(), &segment);
+  Queue("efgh");
+  EXPECT_EQ(queue_.Only(), nullptr) << "something is unsent";
+  SendAll();
+  EXPECT_EQ(queue_.Only(), nullptr) << "there are two";
+}
+
+TEST_F(SegmentQueueTest, TheAcknowledgementOfTheOnlySegmentLeavesNothing) {
+  for (const bool posted : {false, true}) {
+    Segment& segment = Queue("abcd", Segment::kWantDone, 1);
+    SendAll(posted);
+    int acked = 0;
+    queue_.AcknowledgeOnly(segment, [&](const Segment& s) { acked += s.cookie == 1; });
+    EXPECT_EQ(acked, 1);
+    EXPECT_TRUE(queue_.empty());
+    EXPECT_TRUE(queue_.all_acknowledged());
+    EXPECT_EQ(queue_.flight(), Flight());
+    EXPECT_EQ(queue_.una(), queue_.end());
+    EXPECT_EQ(queue_.waiting_for_wqe(), posted ? 1u : 0u) << "its bytes may still be read";
+    if (posted) {
+      EXPECT_TRUE(queue_.OnWqeCompleted(segment).done);
+    }
+  }
+}
+
 TEST_F(SegmentQueueTest, APartialAcknowledgementCutsExactly) {
   Queue("abcd", Segment::kFin, 1);
   SendAll();

@@ -389,11 +389,18 @@ void Stack::OnTimers(base::Nanoseconds now) {
 // The timer is moved when it has to fire earlier; that it may fire later is seen when it fires, for
 // most deadlines move with every segment.
 void Stack::Schedule(Connection& connection) {
-  if (!connection.attached_ || connection.IsWatched()) return;
+  if (!connection.attached_) return;
   const base::Nanoseconds deadline = connection.Pcb::NextDeadline();
   base::Timer& timer = connection;
-  if (deadline == base::kNever) return;
+  if (deadline == base::kNever || (timer.armed() && timer.deadline <= deadline)) return;
   tables_->wheel.Arm(&timer, base::Later(deadline, now_ + base::Nanoseconds(1)));
+}
+
+// After one of the short ways: what has not been worked out yet is when the timer fires.
+void Stack::Watch(Connection& connection) {
+  const base::Nanoseconds deadline = connection.SoonestDeadline();
+  if (!connection.attached_ || deadline == base::kNever) return;
+  tables_->wheel.Arm(&connection, base::Later(deadline, now_ + base::Nanoseconds(1)));
 }
 
 // --- Making and releasing ---

@@ -375,6 +375,7 @@ class Stack final : private Sink {
   void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
               uint64_t stamp, base::Nanoseconds now);
   void Schedule(Connection& connection);
+  void Watch(Connection& connection);
   void Detach(Connection& connection);
   void KeepTimeWait(const Connection& connection);
   bool TakeNews(Connection& connection, Event* event);

@@ -36,12 +36,17 @@ class TailLossProbe {
   // When to probe: two round trips after now, with time for a delayed acknowledgement when a single
   // segment is in flight, and never after the time-out. Section 7.2, TLP_calc_PTO.
   static base::Nanoseconds Deadline(const SegmentQueue& queue, const Times& times) {
-    base::Nanoseconds wait = base::Seconds(1);
+    base::Nanoseconds wait = kUnknownWait;
     if (times.srtt > base::Nanoseconds(0)) {
       wait = 2 * times.srtt;
       if (queue.first() == queue.last_sent()) wait += times.max_ack_delay;
     }
     return base::Earlier(base::DeadlineAfter(times.now, wait), times.rto_deadline);
+  }
+
+  // What Deadline() is at least after `now`, of a single segment: `max_ack_delay` as there.
+  static base::Nanoseconds LeastForOne(base::Nanoseconds max_ack_delay) {
+    return base::Earlier(max_ack_delay, kUnknownWait);
   }
 
   // A probe left; `nxt` is SND.NXT after it. Section 7.3.
@@ -85,6 +90,8 @@ class TailLossProbe {
   bool outstanding() const { return outstanding_; }
 
  private:
+  static constexpr base::Nanoseconds kUnknownWait = base::Seconds(1);  // before any round trip
+
   bool outstanding_ = false;
   bool is_retransmission_ = false;
   Seq end_;  // TLP.end_seq

@@ -32,7 +32,7 @@ namespace xtreme::tcp {
   connection.TakeExpected(segment, now);
   if (segment.payload_bytes != 0) connection.TakeExpectedPayload(segment.payload_bytes, now);
   connection.AfterExpected(now);
-  if (!connection.IsWatched()) [[unlikely]] Schedule(connection);
+  if (!connection.IsWatched()) [[unlikely]] Watch(connection);
 }
 
 inline bool Stack::CreditQuietly(Connection& connection, uint32_t bytes) {

@@ -29,9 +29,9 @@ void Pcb::ArmSender(base::Nanoseconds now) {
   ArmOutstanding();
 }
 
-void Pcb::ArmOutstanding() {
+Pcb::SenderTimer Pcb::OutstandingTimer() const {
   const base::Nanoseconds expiry = Capped(base::DeadlineAfter(rto_base_, rtt_.rto()));
-  if (reorder_deadline_ < expiry) return SetSender(Timer::kReorder, reorder_deadline_);
+  if (reorder_deadline_ < expiry) return {Timer::kReorder, reorder_deadline_};
   if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery())) {
     const base::Nanoseconds since = base::Later(rto_base_, queue_.last_sent()->sent_at);
     const base::Nanoseconds probe =
@@ -39,9 +39,9 @@ void Pcb::ArmOutstanding() {
                                          .srtt = rtt_.srtt(),
                                          .max_ack_delay = options_->peer_delayed_ack,
                                          .rto_deadline = expiry});
-    if (probe < expiry) return SetSender(Timer::kProbe, probe);
+    if (probe < expiry) return {Timer::kProbe, probe};
   }
-  SetSender(Timer::kRetransmit, expiry);
+  return {Timer::kRetransmit, expiry};
 }
 
 // Nothing is outstanding. What is unsent waits for the peer's window: then it is asked for it, less
@@ -66,8 +66,13 @@ bool Pcb::GaveUp(base::Nanoseconds now) const {
 }
 
 void Pcb::OnSenderTimer(base::Nanoseconds now) {
+  if (timer_ == Timer::kOutstanding) {
+    ArmOutstanding();
+    if (retransmit_deadline_ > now) return;
+  }
   switch (std::exchange(timer_, Timer::kNone)) {
-    case Timer::kNone: break;
+    case Timer::kNone:
+    case Timer::kOutstanding: break;
     case Timer::kRetransmit: OnRetransmissionTimeout(now); break;
     case Timer::kProbe: OnProbeTimer(now); break;
     case Timer::kReorder: OnReorderTimer(now); break;

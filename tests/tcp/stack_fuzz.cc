@@ -15,7 +15,9 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/fire.h"
 #include "stack/tcp/stack.h"
+#include "stack/tcp/take_expected.h"
 #include "stack/wire/tcp_frame.h"
 
 namespace xtreme::tcp {
@@ -163,7 +165,23 @@ class Exercise : public Device {
     segment.window = static_cast<uint16_t>(Byte() * 257u);
     segment.payload_bytes = segment.Has(wire::kTcpSyn) ? 0 : static_cast<uint16_t>(Byte() * 4u);
     if (segment.Has(wire::kTcpSyn) || (flags & 16) != 0) segment.options = Options(peer);
+    if ((flags & 32) != 0 && TakeShortly(frame, offset)) return;
     Send(frame, offset);
+  }
+
+  // Where the stack would take it without an event of its own.
+  bool TakeShortly(const wire::TcpFrame& frame, uint32_t offset) {
+    Connection* const connection = stack_->FindExpecting(frame);
+    if (connection == nullptr) return false;
+    stack_->TakeExpected(*connection, frame.segment, now_);
+    Watched& watched = watched_[connection];
+    const uint32_t bytes = frame.segment.payload_bytes;
+    Check(watched.opened && (bytes == 0 || !watched.peer_closed));
+    for (uint32_t i = 0; i < bytes; ++i) {
+      Check(ByteOf(offset - 1 + i) == ByteOf(watched.delivered++) || watched.guessed);
+    }
+    CheckEdge(*connection);
+    return true;
   }
 
   wire::TcpOptions Options(int peer) {
@@ -222,9 +240,29 @@ class Exercise : public Device {
         break;
       default: {
         const std::vector<uint8_t> bytes(Byte() * 10u);
+        if ((what & 64) != 0 && Fire(connection, bytes, what > 128)) break;
         stack_->SendCopy(connection, bytes, {.want_done = what > 128, .cookie = what}, now_);
       }
     }
+  }
+
+  // Where the stack would let it leave as one segment that its caller posts.
+  bool Fire(Connection& connection, std::span<const uint8_t> bytes, bool want_done) {
+    const Stack::Send send{.now_or_fail = want_done, .want_done = want_done, .cookie = 1};
+    const auto length = static_cast<uint32_t>(bytes.size());
+    Outgoing outgoing;
+    if (bytes.empty() || !stack_->MayFire(connection, length, send, now_, &outgoing)) return false;
+    packet::Buffer* const kept = pool_->Acquire();
+    if (kept == nullptr) return false;
+    std::memcpy(kept->data, bytes.data(), length);
+    kept->length = length;
+    Segment& segment =
+        stack_->Fired(connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept},
+                      send, /*posts_reference=*/length >= 100, now_);
+    if (length >= 100) posted_.push_back({&connection, &segment});
+    peers_[connection.flow_key().remote().port & 3].next = (outgoing.sequence + length).value();
+    CheckEdge(connection);
+    return true;
   }
 
   void Wait() {

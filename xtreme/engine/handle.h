@@ -42,13 +42,13 @@ class HandleTable {
  public:
   // Its places are `first` and the `capacity` - 1 after it.
   HandleTable(uint16_t ring, uint32_t capacity, uint32_t first = 0)
-      : ring_(ring), first_(first), places_(capacity) {
+      : ring_(ring), first_(first), capacity_(capacity), places_(capacity) {
     for (uint32_t i = 0; i < capacity; ++i) places_[i].next_free = i + 1;
   }
 
   // 0: the table is full.
   Handle Insert(T* object) {
-    if (free_ == places_.size()) return 0;
+    if (free_ == capacity_) return 0;
     const uint32_t at = free_;
     Place& place = places_[at];
     free_ = place.next_free;
@@ -60,14 +60,15 @@ class HandleTable {
   // Null for a stale handle.
   T* Find(Handle handle) const {
     const uint32_t at = PlaceOf(handle) - first_;
-    if (at >= places_.size() || places_[at].generation != GenerationOf(handle)) return nullptr;
-    return places_[at].object;
+    if (at >= capacity_) return nullptr;
+    const Place& place = places_[at];
+    return place.generation == GenerationOf(handle) ? place.object : nullptr;
   }
 
   // What stands at a place now, of whatever generation; null when nothing does.
   T* At(uint32_t place) const {
     const uint32_t at = place - first_;
-    return at < places_.size() ? places_[at].object : nullptr;
+    return at < capacity_ ? places_[at].object : nullptr;
   }
 
   void Erase(Handle handle) {
@@ -82,7 +83,7 @@ class HandleTable {
 
   std::span<std::byte> memory() { return std::as_writable_bytes(std::span(places_)); }
   uint32_t size() const { return size_; }
-  uint32_t capacity() const { return static_cast<uint32_t>(places_.size()); }
+  uint32_t capacity() const { return capacity_; }
 
  private:
   struct Place {
@@ -93,6 +94,7 @@ class HandleTable {
 
   const uint16_t ring_;
   const uint32_t first_;
+  const uint32_t capacity_;
   std::vector<Place> places_;
   uint32_t free_ = 0;
   uint32_t size_ = 0;

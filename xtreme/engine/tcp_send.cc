@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "stack/base/copy.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
@@ -80,7 +81,7 @@ void Tcp::EndCall(bool ring) {
   if (!*gathered) [[likely]] {
     if (core.device.queue->Post(frame) != nic::TxStatus::kPosted) return false;
     // It is on its way; what is kept of it, until it is acknowledged, can be seen to now.
-    memcpy(kept->data, payload.data, length);
+    base::CopyShort(kept->data, payload.data, length);
     return true;
   }
   memcpy(kept->data, payload.data, length);

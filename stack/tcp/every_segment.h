@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a connection does for every segment that comes or leaves, inlined into its short ways
+// (expected.h, fire.h) and its long ones: windows, headers, when an acknowledgement is due, and
+// whether the short ways are open.
+//
+// Units: bytes, nanoseconds. One thread.
+#ifndef XTREME_STACK_TCP_EVERY_SEGMENT_H_
+#define XTREME_STACK_TCP_EVERY_SEGMENT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "stack/tcp/pcb.h"
+#include "stack/wire/tcp.h"
+
+namespace xtreme::tcp {
+
+// Bits of Plain, of the state as it is. Nothing that the short ways do changes them.
+inline uint8_t Pcb::Plainness() const {
+  const Flight& flight = queue_.flight();
+  const bool in = state_ == State::kEstablished &&
+                  !Has(kFinSeen | kFastRecovery | kTimeoutRecovery) &&
+                  (flight.sacked | flight.lost | flight.retransmitted) == 0 &&
+                  !tail_probe_.outstanding() && reassembler_.empty();
+  if (!in) return 0;
+  if (Has(kWantsSpace)) return kPlainIn;
+  const bool out = !Has(kCorked | kSinkFull | kSendOne) && queue_.first_unsent() == nullptr &&
+                   !(Has(kSack) && duplicate_);
+  return static_cast<uint8_t>(kPlainIn | kPlainQuiet | (out ? kPlainOut : 0));
+}
+
+// RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
+inline void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
+  const Seq sequence(segment.sequence);
+  const Seq ack(segment.acknowledgement);
+  if (sequence < snd_wl1_ || (sequence == snd_wl1_ && ack < snd_wl2_)) return;
+  snd_wnd_ = uint32_t{segment.window} << (segment.Has(wire::kTcpSyn) ? 0 : snd_scale_);
+  max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
+  snd_wl1_ = sequence;
+  snd_wl2_ = ack;
+}
+
+// Whether more waits than a segment, and no loss, no selective acknowledgement and no handshake has
+// to be thought of.
+inline bool Pcb::MaySendRuns() const {
+  const bool bulk = queue_.unsent_bytes() >= 2u * smss_;
+  if (!bulk || Has(kFastRecovery | kTimeoutRecovery | kSendOne)) [[likely]] return false;
+  const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
+  const bool selects = Has(kSack) && (duplicate_ || !reassembler_.empty());
+  return !opening && !selects && queue_.flight().lost == 0;
+}
+
+// At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
+inline void Pcb::ScheduleAck(base::Nanoseconds now) {
+  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
+  if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
+    quick_acks_left_ -= quick_acks_left_ != 0;
+    Set(kAckNow);
+  } else if (ack_deadline_ == base::kNever) {
+    ack_deadline_ = base::DeadlineAfter(now, options_->delayed_ack);
+  }
+}
+
+inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
+  return options_->receive_window > owed ? options_->receive_window - owed : 0;
+}
+
+// Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
+// know at once.
+inline bool Pcb::WindowGrewEnough(uint32_t owed) const {
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
+  return options_->receive_window >= uint64_t{owed} + offered + step;
+}
+
+inline bool Pcb::CreditQuietly(uint32_t bytes) {
+  const uint32_t owed = owed_credit_ - std::min(bytes, owed_credit_);
+  if (WindowGrewEnough(owed)) return false;
+  owed_credit_ = owed;
+  return true;
+}
+
+// The window field. Its right edge never moves back, and moves on in steps worth a segment: the
+// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
+[[gnu::always_inline]] inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
+  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  uint32_t window = (offered + (1u << scale) - 1) >> scale;
+  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
+  if (uint64_t{offered} + step + owed_credit_ <= options_->receive_window) [[unlikely]] {
+    window = std::max(window, FreeWindow(owed_credit_) >> scale);
+  }
+  return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
+}
+
+// What a segment says of this end.
+[[gnu::always_inline]] inline void Pcb::FillHeader(Outgoing& outgoing,
+                                                   base::Nanoseconds now) const {
+  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
+  const bool has_ack = (outgoing.flags & wire::kTcpAck) != 0;
+  outgoing.window = WindowToOffer(is_syn);
+  if (has_ack) outgoing.acknowledgement = rcv_nxt_;
+  if (Has(kTimestamps) || (is_syn && options_->timestamps)) {
+    outgoing.has_timestamps = true;
+    outgoing.timestamps = {options_->timestamp_clock.At(now), has_ack ? ts_recent_ : 0};
+  }
+}
+
+// In slow start half a window in use is enough: the next round trip doubles it.
+inline bool Pcb::IsWindowLimited(uint32_t outstanding_before) const {
+  const uint32_t used = outstanding_before << (congestion_.InSlowStart() ? 1 : 0);
+  return used + smss_ > congestion_.cwnd();
+}
+
+// All that was sent is acknowledged, and now more is.
+[[gnu::always_inline]] inline void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
+  // Nothing is known of the path any more: RFC 5681 section 4.1.
+  const base::Nanoseconds silence = now - progress_at_;
+  if (silence > rtt_.least_rto() && silence > rtt_.rto()) [[unlikely]] {
+    congestion_.RestartAfterIdle();
+  }
+  progress_at_ = now;
+}
+
+// A segment left: what it says of this end the peer will know.
+[[gnu::always_inline]] inline void Pcb::OnOffered(const Outgoing& outgoing) {
+  const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
+  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));
+  ++context_->counters.segments_out;
+  if ((outgoing.flags & wire::kTcpAck) == 0) return;
+  last_ack_sent_ = rcv_nxt_;
+  Clear(kAckNow);
+  ack_deadline_ = base::kNever;
+  if (outgoing.options != nullptr) duplicate_.reset();
+}
+
+}  // namespace xtreme::tcp
+
+#endif  // XTREME_STACK_TCP_EVERY_SEGMENT_H_
