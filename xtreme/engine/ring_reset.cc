@@ -42,12 +42,26 @@ struct ResetWork {
   std::vector<std::shared_ptr<SocketHoldings>> holdings;
 
   absl::Status Run() {
+    const absl::Status status = Replace();
+    old.reset();
+    return status;
+  }
+
+  // Between taking rules off and putting them on as little as there can be: what comes then, to a
+  // port that works, finds no queue. Those of another port are there before.
+  absl::Status Replace() {
+    const bool elsewhere = ifindex != side->ifindex;
+    absl::StatusOr<std::unique_ptr<nic::QueuePair>> made;
+    if (elsewhere) made = Make();
     side->rules.Suspend();
     if (!taken) TakeLeft();
-    old.reset();
     absl::Status joined;
-    if (ifindex != side->ifindex) joined = Follow();
-    auto made = MakeQueues(options, nic, pool, tap.get(), &mailbox->waiter());
+    if (elsewhere) {
+      joined = Follow();
+    } else {
+      old.reset();
+      made = Make();
+    }
     if (!made.ok()) return made.status();
     side->fresh_queue = *std::move(made);
     if (side->moderation != nic::Moderation()) {
@@ -56,6 +70,10 @@ struct ResetWork {
     }
     absl::Status steered = side->rules.Resume(side->fresh_queue.get());
     return steered.ok() ? joined : steered;
+  }
+
+  absl::StatusOr<std::unique_ptr<nic::QueuePair>> Make() {
+    return MakeQueues(options, nic, pool, tap.get(), &mailbox->waiter());
   }
 
   // No rule steers to the old queue any more: what it has is all that it will have. Times of
