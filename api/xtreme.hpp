@@ -45,9 +45,12 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
   // Only when ok(); else only when not.
   T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
   T&& value() && { return std::get<0>(std::move(state_)); }
   T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
   const Error& error() const { return std::get<1>(state_); }
 
