@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/sockios.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -96,8 +97,14 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
   const auto ours = Ours(fd);
-  if (ours != nullptr && request == FIONREAD) {
-    const int bytes = ours->ReadableBytes();
+  if (ours != nullptr) {
+    int bytes = kAskKernel;
+    switch (request) {
+      case FIONREAD: bytes = ours->ReadableBytes(); break;
+      case SIOCOUTQ: bytes = ours->UnacknowledgedBytes(); break;
+      case SIOCOUTQNSD: bytes = ours->UnsentBytes(); break;
+      default: break;
+    }
     if (bytes != kAskKernel) {
       if (bytes >= 0) *static_cast<int*>(argument) = bytes;
       return Result(std::min(bytes, 0));

@@ -134,6 +134,10 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int Shutdown(int how);
   // FIONREAD.
   int ReadableBytes();
+  // SIOCOUTQ and SIOCOUTQNSD of a connection: what the peer has not acknowledged, and what of it
+  // was not sent.
+  int UnacknowledgedBytes();
+  int UnsentBytes();
 
   // --- Options (socket_options.cc) ---
 
@@ -285,9 +289,16 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int ShutdownStream(int how);
   void CloseStream(RingDoor* door);
   bool FillTcpInfo(void* value, socklen_t* length);
+  template <typename Bytes>
+  int AskStream(const Bytes& bytes);
 
   // socket_send.cc
   ssize_t SendDatagram(const SendRequest& request);
+  ssize_t SendPart(const SendRequest& request);
+  int SendParts();
+  ssize_t PartsToKernel(int flags) const;
+  void DropParts();
+  int Cork(bool on);
   void CountSent(bool warm, size_t bytes) {
     if (warm) {
       ++counters_.dummies;
@@ -344,6 +355,15 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   std::set<packet::Buffer*> held_;
   SocketCounters counters_;
   std::unique_ptr<Stream> stream_;  // Null: datagrams.
+
+  // A datagram that is not complete yet: MSG_MORE, UDP_CORK.
+  struct Parts {
+    wire::Endpoint to;
+    std::vector<uint8_t> bytes;
+  };
+  std::unique_ptr<Parts> parts_;  // Inside the door.
+  bool corked_ = false;           // The same: UDP_CORK.
+  std::atomic<bool> in_parts_{false};  // Either is so.
 
   // Names and memberships.
   bool bound_ = false;

@@ -6,6 +6,7 @@
 #include <linux/net_tstamp.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -79,6 +80,9 @@ void Socket::CopySettings() {
 int Socket::SetOption(int level, int name, const void* value, socklen_t length) {
   if (IsVmaOption(level, name)) return SetVmaOption(name, value, length);
   if (level == IPPROTO_IP && stream_ == nullptr) return SetIpOption(name, value, length);
+  if (level == IPPROTO_UDP && name == UDP_CORK && stream_ == nullptr) {
+    return Cork(IntOf(value, length) != 0);
+  }
   if (stream_ != nullptr && value != nullptr) {
     const auto* const bytes = static_cast<const uint8_t*>(value);
     const std::lock_guard lock(stream_->options_mutex);

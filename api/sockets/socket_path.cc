@@ -219,6 +219,9 @@ void Socket::TakeDown() {
   if (stream_ == nullptr) ring->ring().udp().Close(handle_, /*detach=*/true);
   if (stream_ != nullptr) CloseStream(ring);
   ring->Forget(handle_, this);
+  // The kernel's socket goes on with what was begun.
+  if (parts_ != nullptr && path() == Path::kKernel) PartsToKernel(MSG_MORE | MSG_DONTWAIT);
+  parts_.reset();
   for (Received& packet : queue_) Release(&packet);
   queue_.clear();
   queued_bytes_ = 0;

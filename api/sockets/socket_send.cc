@@ -71,8 +71,10 @@ ssize_t Socket::Send(const SendRequest& request) {
 }
 
 ssize_t Socket::SendDatagram(const SendRequest& request) {
-  if ((request.flags & (MSG_OOB | MSG_MORE | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
+  if ((request.flags & (MSG_OOB | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
   if (request.to != nullptr && request.to->port == 0) return -EINVAL;
+  const bool part = (request.flags & MSG_MORE) != 0 || in_parts_.load(std::memory_order_relaxed);
+  if (part && (request.flags & kDummySend) == 0) [[unlikely]] return SendPart(request);
   const size_t length = LengthOf(request.from);
   std::vector<uint8_t> scratch;
   const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
@@ -109,6 +111,89 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     if (!warm) Change(0, 0, EPOLLOUT | EPOLLWRNORM);
     return static_cast<ssize_t>(length);
   });
+}
+
+// --- One datagram by several calls: MSG_MORE, UDP_CORK ---
+
+// As Linux: the first part says where it goes to, and an error loses the datagram.
+ssize_t Socket::SendPart(const SendRequest& request) {
+  std::vector<uint8_t> scratch;
+  const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
+  return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+    if (path() != Path::kOffloaded) return Elsewhere();
+    if (parts_ == nullptr && request.to == nullptr && peer_.port == 0) return -EDESTADDRREQ;
+    const bool first = parts_ == nullptr;
+    if (first) {
+      parts_ = std::make_unique<Parts>();
+      parts_->to = request.to == nullptr ? peer_ : *request.to;
+    }
+    const size_t before = parts_->bytes.size();
+    int error = before + bytes.size() > wire::kUdpMaxPayloadBytes ? EMSGSIZE : TakeError();
+    if (error == 0 && write_shut_) error = EPIPE;
+    if (error == 0) {
+      parts_->bytes.insert(parts_->bytes.end(), bytes.begin(), bytes.end());
+      in_parts_.store(true, std::memory_order_relaxed);
+      const bool last = (request.flags & MSG_MORE) == 0 && !corked_;
+      error = last ? SendParts() : 0;
+      if (error == EAGAIN) {  // As if this part had not been tried.
+        parts_->bytes.resize(before);
+        if (first) DropParts();
+        return -EAGAIN;
+      }
+      if (!last) return static_cast<ssize_t>(bytes.size());
+    }
+    DropParts();
+    return error != 0 ? -error : static_cast<ssize_t>(bytes.size());
+  });
+}
+
+// The whole datagram; errno.
+int Socket::SendParts() {
+  engine::Udp& udp = door()->ring().udp();
+  engine::UdpSocket* const socket = udp.Find(handle_);
+  if (socket == nullptr) return ENETDOWN;
+  const std::vector<uint8_t>& bytes = parts_->bytes;
+  switch (udp.SendTo(socket, parts_->to, {.data = bytes.data(), .length = bytes.size()}, {})) {
+    case engine::SendResult::kRefusedSqFull:
+    case engine::SendResult::kRefusedBuffers: return EAGAIN;
+    case engine::SendResult::kRefusedRoute: {
+      const ssize_t sent = PartsToKernel(0);
+      return sent < 0 ? static_cast<int>(-sent) : 0;
+    }
+    case engine::SendResult::kRefusedSize: return EMSGSIZE;
+    case engine::SendResult::kRefusedState: return ENETDOWN;
+    default: break;  // As SendDatagram.
+  }
+  CountSent(/*warm=*/false, bytes.size());
+  Change(0, 0, EPOLLOUT | EPOLLWRNORM);
+  return 0;
+}
+
+// To the kernel's socket, with MSG_MORE as its beginning.
+ssize_t Socket::PartsToKernel(int flags) const {
+  const iovec whole{.iov_base = parts_->bytes.data(), .iov_len = parts_->bytes.size()};
+  return SendByKernel({.from = {&whole, 1}, .flags = flags, .to = &parts_->to});
+}
+
+void Socket::DropParts() {
+  parts_.reset();
+  in_parts_.store(corked_, std::memory_order_relaxed);
+}
+
+int Socket::Cork(bool on) {
+  RingDoor* const ring = door();
+  if (ring == nullptr) {
+    corked_ = on;
+    in_parts_.store(on, std::memory_order_relaxed);
+    return 0;
+  }
+  const RingDoor::Entry entry(ring);
+  corked_ = on;
+  in_parts_.store(on || parts_ != nullptr, std::memory_order_relaxed);
+  if (on || parts_ == nullptr) return 0;
+  SendParts();  // What Linux does not tell of either.
+  DropParts();
+  return 0;
 }
 
 }  // namespace xtreme::sockets

@@ -39,6 +39,24 @@ void Advance(std::vector<iovec>* parts, size_t count) {
   parts->front().iov_len -= count;
 }
 
+uint8_t StateOnLinux(engine::TcpState state) {
+  using State = engine::TcpState;
+  switch (state) {
+    case State::kClosed: return TCP_CLOSE;
+    case State::kListen: return TCP_LISTEN;
+    case State::kSynSent: return TCP_SYN_SENT;
+    case State::kSynReceived: return TCP_SYN_RECV;
+    case State::kEstablished: return TCP_ESTABLISHED;
+    case State::kFinWait1: return TCP_FIN_WAIT1;
+    case State::kFinWait2: return TCP_FIN_WAIT2;
+    case State::kCloseWait: return TCP_CLOSE_WAIT;
+    case State::kClosing: return TCP_CLOSING;
+    case State::kLastAck: return TCP_LAST_ACK;
+    case State::kTimeWait: return TCP_TIME_WAIT;
+  }
+  return TCP_CLOSE;
+}
+
 }  // namespace
 
 uint32_t Socket::StreamMask() const {
@@ -287,6 +305,31 @@ void Socket::CloseStream(RingDoor* ring) {
   stream_->accepted.clear();
 }
 
+int Socket::UnacknowledgedBytes() {
+  return AskStream([](const engine::TcpReport& report) {
+    return report.in_flight + report.unsent;
+  });
+}
+
+int Socket::UnsentBytes() {
+  return AskStream([](const engine::TcpReport& report) { return report.unsent; });
+}
+
+// Bytes of a connection that wait to be sent, or acknowledged, as `bytes` takes them from a report.
+template <typename Bytes>
+int Socket::AskStream(const Bytes& bytes) {
+  RingDoor* const ring = door();
+  if (stream_ == nullptr || ring == nullptr) return kAskKernel;
+  if (listening()) return -EINVAL;
+  const RingDoor::Entry entry(ring);
+  ring->Progress();
+  engine::TcpReport report;
+  const bool open = ring->ring().tcp().Report(handle_, &report);
+  const bool opening = report.state == engine::TcpState::kSynSent ||
+                       report.state == engine::TcpState::kSynReceived;
+  return open && !opening ? static_cast<int>(bytes(report)) : 0;
+}
+
 bool Socket::FillTcpInfo(void* value, socklen_t* length) {
   RingDoor* const ring = door();
   if (stream_ == nullptr || ring == nullptr) return false;
@@ -294,7 +337,10 @@ bool Socket::FillTcpInfo(void* value, socklen_t* length) {
   engine::TcpReport report;
   if (!ring->ring().tcp().Report(handle_, &report)) return false;
   tcp_info info{};
-  info.tcpi_state = listening() ? TCP_LISTEN : TCP_ESTABLISHED;
+  const uint32_t mss = std::max(report.mss, 1u);
+  info.tcpi_state = StateOnLinux(report.state);
+  info.tcpi_unacked = (report.in_flight + mss - 1) / mss;
+  info.tcpi_snd_ssthresh = report.slow_start_threshold / mss;
   info.tcpi_rtt = static_cast<uint32_t>(report.srtt.count() / 1'000);
   info.tcpi_rttvar = static_cast<uint32_t>(report.rttvar.count() / 1'000);
   info.tcpi_rto = static_cast<uint32_t>(report.rto.count() / 1'000);

@@ -7,12 +7,13 @@
 //
 // Each pair is a part of the transcript, on a socket of its own, which never blocks. A state is a
 // line of kStates, a call one of the tables. SYNs to SILENT-ADDRESS are not answered.
-// Not among the calls, for they are known to differ: MSG_ERRQUEUE and MSG_MORE of datagrams, which
-// rings refuse; pointers to nowhere; what only the kernel's socket answers (sizes of buffers,
-// TCP_MAXSEG, TCP_INFO, SIOCOUTQ); bind() of a connection that has ended. Threads: one.
+// Not among the calls, for they are known to differ: MSG_ERRQUEUE of datagrams, which rings refuse;
+// pointers to nowhere; what only the kernel's socket answers (sizes of buffers, TCP_MAXSEG); bind()
+// of a connection that has ended. Threads: one.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -268,6 +269,11 @@ constexpr Call kCalls[] = {
     {"send nothing", [](Run& r) { return send(r.fd, buffer, 0, MSG_NOSIGNAL); }},
     {"send, SIGPIPE", [](Run& r) { return send(r.fd, buffer, 20, 0); }},
     {"send at once", [](Run& r) { return send(r.fd, buffer, 20, MSG_DONTWAIT | MSG_NOSIGNAL); }},
+    {"send more", [](Run& r) { return send(r.fd, buffer, 20, MSG_MORE | MSG_NOSIGNAL); }},
+    {"bytes under way", [](Run& r) {
+       int bytes = 0;
+       return ssize_t{ioctl(r.fd, SIOCOUTQ, &bytes)};
+     }},
     {"sendto the peer", [](Run& r) { return SendTo(r, ToPort(r.peer, kPeerUdpPort), 16); }},
     {"sendto port 0", [](Run& r) { return SendTo(r, ToPort(r.peer, 0), 16); }},
     {"sendto, short address", [](Run& r) { return SendTo(r, r.peer, 7); }},

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -164,9 +165,17 @@ void WaitSet(Run& run) {
   Say("epoll_wait", ready, told);
 }
 
+// The peer may take its time to acknowledge a FIN, and Linux wakes who waits once more when it has.
+void WaitForAcknowledgement(int fd) {
+  constexpr int kMost = 200;  // Unread bytes at a peer may keep it for ever.
+  int bytes = 0;
+  for (int i = 0; i < kMost && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes != 0; ++i) usleep(1000);
+}
+
 void Shut(Run& run) {
   const int how = run.Of<int>({SHUT_RD, SHUT_WR, SHUT_WR, SHUT_RDWR, 99});
   Say(("shutdown " + std::to_string(how)).c_str(), shutdown(run.fd, how));
+  if (run.stream) WaitForAcknowledgement(run.fd);
 }
 
 void Ask(Run& run) {

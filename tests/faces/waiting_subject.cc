@@ -11,9 +11,13 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -27,6 +31,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/faces/transcript.h"
 
@@ -519,6 +524,49 @@ struct Case {
   void (*run)(Run&);
 };
 
+// Of bytes that wait to be acknowledged none do, after a while.
+void BytesUnderWay(Run& run) {
+  int bytes = -1;
+  Say("SIOCOUTQ", ioctl(run.fd, SIOCOUTQ, &bytes), std::to_string(bytes));
+  Say("send", send(run.fd, "12345", 5, 0));
+  Settle(run), Tell(run, "receive");
+  for (int i = 0; i < 1000 && ioctl(run.fd, SIOCOUTQ, &bytes) == 0 && bytes != 0; ++i) usleep(1000);
+  Say("SIOCOUTQ", ioctl(run.fd, SIOCOUTQ, &bytes), std::to_string(bytes));
+  Say("SIOCOUTQNSD", ioctl(run.fd, SIOCOUTQNSD, &bytes), std::to_string(bytes));
+  const auto state = [&run] {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    getsockopt(run.fd, IPPROTO_TCP, TCP_INFO, &info, &length);
+    return std::to_string(info.tcpi_state);
+  };
+  Say("state", 0, state());
+  Tell(run, "shutdown"), Settle(run);
+  Say("after the peer's FIN", 0, state());
+}
+
+void DatagramInParts(Run& run) {
+  Say("more", send(run.fd, "12345", 5, MSG_MORE));
+  Say("more of nothing", send(run.fd, "", 0, MSG_MORE));
+  Settle(run), Tell(run, "datagrams");
+  Say("and last", send(run.fd, "6789", 4, 0));
+  Settle(run), Tell(run, "datagrams");
+  Say("more", send(run.fd, "12", 2, MSG_MORE));
+  const std::vector<char> large(65'507);
+  Say("too long with it", send(run.fd, large.data(), large.size(), MSG_MORE));
+  Say("anew", send(run.fd, "345", 3, 0));
+  Settle(run), Tell(run, "datagrams");
+  const int on = 1, off = 0;
+  Say("cork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+  Say("first", send(run.fd, "12", 2, 0));
+  Say("second", send(run.fd, "3456", 4, 0));
+  Settle(run), Tell(run, "datagrams");
+  Say("uncork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+  Settle(run), Tell(run, "datagrams");
+  Say("uncork again", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+  Say("whole", send(run.fd, "1234567", 7, 0));
+  Settle(run), Tell(run, "datagrams");
+}
+
 constexpr Case kCases[] = {
     {"level", false, Level},
     {"edge", false, Edge},
@@ -549,6 +597,8 @@ constexpr Case kCases[] = {
     {"flags of receiving", kConnection, FlagsOfReceiving},
     {"flags of sending", kConnection, FlagsOfSending},
     {"flags of datagrams", false, FlagsOfDatagrams},
+    {"datagram in parts", false, DatagramInParts},
+    {"bytes under way", kConnection, BytesUnderWay},
 };
 
 int Main(char** argv) {
