@@ -29,7 +29,8 @@ size_t LengthOf(std::span<const iovec> parts) {
 }
 
 // The parts in one piece: in place, else in `scratch`.
-std::span<const uint8_t> Gather(std::span<const iovec> parts, std::vector<uint8_t>* scratch) {
+[[gnu::always_inline]] inline std::span<const uint8_t> Gather(
+    std::span<const iovec> parts, std::vector<uint8_t>* scratch) {
   if (parts.size() == 1) return {static_cast<const uint8_t*>(parts[0].iov_base), parts[0].iov_len};
   for (const iovec& part : parts) {
     const auto* bytes = static_cast<const uint8_t*>(part.iov_base);
@@ -116,7 +117,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
 // --- One datagram by several calls: MSG_MORE, UDP_CORK ---
 
 // As Linux: the first part says where it goes to, and an error loses the datagram.
-ssize_t Socket::SendPart(const SendRequest& request) {
+[[gnu::noinline]] ssize_t Socket::SendPart(const SendRequest& request) {
   std::vector<uint8_t> scratch;
   const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
   return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
