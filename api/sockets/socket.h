@@ -296,7 +296,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t SendDatagram(const SendRequest& request);
   ssize_t SendPart(const SendRequest& request);
   int SendParts();
-  ssize_t PartsToKernel(int flags) const;
+  int PartsToKernel(int flags) const;
   void DropParts();
   int Cork(bool on);
   void CountSent(bool warm, size_t bytes) {

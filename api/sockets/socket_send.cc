@@ -39,6 +39,20 @@ size_t LengthOf(std::span<const iovec> parts) {
   return *scratch;
 }
 
+// Of a datagram that the ring was asked to send. 0: it left, or waits for a neighbour that does not
+// answer yet; where too many wait it is dropped, and counted, as by the kernel.
+int ErrnoOf(engine::SendResult result) {
+  switch (result) {
+    case engine::SendResult::kRefusedSqFull:
+    case engine::SendResult::kRefusedBuffers: return EAGAIN;
+    case engine::SendResult::kRefusedRoute: return EHOSTUNREACH;
+    case engine::SendResult::kRefusedSize: return EMSGSIZE;
+    case engine::SendResult::kRefusedState: return ENETDOWN;
+    case engine::SendResult::kRefusedNeighbour:
+    default: return 0;
+  }
+}
+
 }  // namespace
 
 ssize_t Socket::SendByKernel(const SendRequest& request) const {
@@ -95,17 +109,10 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
     if (const int error = TakeError(); error != 0) return -error;
     if (write_shut_) return -EPIPE;
-    switch (send_once()) {
-      case engine::SendResult::kRefusedSqFull:
-      case engine::SendResult::kRefusedBuffers: return -EAGAIN;
-      // The kernel would send it.
-      case engine::SendResult::kRefusedRoute: return warm ? -EINVAL : SendByKernel(request);
-      case engine::SendResult::kRefusedSize: return -EMSGSIZE;
-      case engine::SendResult::kRefusedState: return -ENETDOWN;
-      // A neighbour that does not answer yet, and as many datagrams as it may have wait for it: the
-      // kernel drops the next ones too.
-      case engine::SendResult::kRefusedNeighbour:
-      default: break;
+    const engine::SendResult result = send_once();
+    if (const int error = ErrnoOf(result); error != 0) [[unlikely]] {
+      if (result != engine::SendResult::kRefusedRoute) return -error;
+      return warm ? -EINVAL : SendByKernel(request);  // The kernel would send it.
     }
     CountSent(warm, length);
     // Linux: a datagram that has left is an edge.
@@ -154,26 +161,20 @@ int Socket::SendParts() {
   engine::UdpSocket* const socket = udp.Find(handle_);
   if (socket == nullptr) return ENETDOWN;
   const std::vector<uint8_t>& bytes = parts_->bytes;
-  switch (udp.SendTo(socket, parts_->to, {.data = bytes.data(), .length = bytes.size()}, {})) {
-    case engine::SendResult::kRefusedSqFull:
-    case engine::SendResult::kRefusedBuffers: return EAGAIN;
-    case engine::SendResult::kRefusedRoute: {
-      const ssize_t sent = PartsToKernel(0);
-      return sent < 0 ? static_cast<int>(-sent) : 0;
-    }
-    case engine::SendResult::kRefusedSize: return EMSGSIZE;
-    case engine::SendResult::kRefusedState: return ENETDOWN;
-    default: break;  // As SendDatagram.
-  }
+  const engine::SendResult result =
+      udp.SendTo(socket, parts_->to, {.data = bytes.data(), .length = bytes.size()}, {});
+  if (result == engine::SendResult::kRefusedRoute) return PartsToKernel(0);
+  if (const int error = ErrnoOf(result); error != 0) return error;
   CountSent(/*warm=*/false, bytes.size());
   Change(0, 0, EPOLLOUT | EPOLLWRNORM);
   return 0;
 }
 
-// To the kernel's socket, with MSG_MORE as its beginning.
-ssize_t Socket::PartsToKernel(int flags) const {
+// To the kernel's socket, with MSG_MORE as its beginning; errno.
+int Socket::PartsToKernel(int flags) const {
   const iovec whole{.iov_base = parts_->bytes.data(), .iov_len = parts_->bytes.size()};
-  return SendByKernel({.from = {&whole, 1}, .flags = flags, .to = &parts_->to});
+  const ssize_t sent = SendByKernel({.from = {&whole, 1}, .flags = flags, .to = &parts_->to});
+  return sent < 0 ? static_cast<int>(-sent) : 0;
 }
 
 void Socket::DropParts() {
@@ -192,7 +193,9 @@ int Socket::Cork(bool on) {
   corked_ = on;
   in_parts_.store(on || parts_ != nullptr, std::memory_order_relaxed);
   if (on || parts_ == nullptr) return 0;
-  SendParts();  // What Linux does not tell of either.
+  // Nobody would try again where the ring has no room: then the kernel sends it. Linux tells of no
+  // other error here either.
+  if (SendParts() == EAGAIN) PartsToKernel(MSG_DONTWAIT);
   DropParts();
   return 0;
 }

@@ -45,10 +45,6 @@ class Connection : public Pcb, private base::Timer {
   [[gnu::always_inline]] bool IsWatched() const {
     return armed() && deadline <= SoonestDeadline();
   }
-  // The same after Fired, which leaves no acknowledgement to be sent.
-  [[gnu::always_inline]] bool IsWatchedWhenFired() const {
-    return armed() && deadline <= SenderSoonest();
-  }
 
   wire::TcpTemplate headers_;
   FlowKey key_;  // From here to news_ lies what may be read behind the headers.

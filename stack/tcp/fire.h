@@ -100,7 +100,7 @@ namespace xtreme::tcp {
   kept.cookie = send.cookie;
   tables_->dones_promised += send.want_done;
   Segment& segment = connection.Pcb::Fired(outgoing, kept, posts_reference, now);
-  if (!connection.IsWatchedWhenFired()) [[unlikely]] Watch(connection);
+  if (!connection.IsWatched()) [[unlikely]] Watch(connection);
   return segment;
 }
 

@@ -238,7 +238,6 @@ class Pcb {
   base::Nanoseconds SoonestDeadline() const {
     return base::Earlier(retransmit_deadline_, ack_deadline_);
   }
-  base::Nanoseconds SenderSoonest() const { return retransmit_deadline_; }
   uint8_t events() const { return events_; }
   uint8_t TakeEvents() { return std::exchange(events_, uint8_t{0}); }
   State state() const { return state_; }

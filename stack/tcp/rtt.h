@@ -101,7 +101,7 @@ class RttEstimator {
   }
   // The RTO before it is backed off from. (2.3).
   int64_t Base() const {
-    if (!has_sample()) return unmeasured_;
+    if (!has_sample()) return Clamp(unmeasured_);
     const int64_t deviation = std::max(options_->min_rto.count(), rttvar_ * 4 >> kFractionBits);
     return Clamp((srtt_ >> kFractionBits) + deviation);
   }

@@ -2,7 +2,7 @@
 //
 // Reset: a ring whose queues stopped gets new ones, with its sockets, rules and memberships. The
 // owner gives the old ones away and holds none meanwhile; the control thread ends them, makes the
-// new ones and steers to them; the owner takes them with OP_DONE.
+// new ones (those of another port before) and steers to them; the owner takes them with OP_DONE.
 // Invariant: at any time one thread holds the queues, and rules steer to queues that exist.
 
 #include <array>
