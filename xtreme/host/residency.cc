@@ -88,10 +88,11 @@ std::span<std::byte> TouchStack(size_t bytes) {
   if (room <= kReserve) return {};
   const size_t touched = std::min(bytes, room - kReserve);
   auto* memory = static_cast<std::byte*>(__builtin_alloca(touched));
-  // Downwards, as a stack grows: the kernel extends it page by page.
-  for (size_t at = touched; at > kPageBytes; at -= kPageBytes) {
+  // Downwards, as a stack grows: the kernel extends it page by page, to the page of the first byte.
+  for (size_t at = touched; at > 0; at -= std::min(at, kPageBytes)) {
     *static_cast<volatile std::byte*>(memory + at - 1) = std::byte{0};
   }
+  *static_cast<volatile std::byte*>(memory) = std::byte{0};
   return {memory, touched};
 }
 
