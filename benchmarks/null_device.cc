@@ -23,6 +23,7 @@ constexpr uint32_t kSegmentsOfWqebb = 4;
 constexpr uint32_t kQpn = 0x123;
 constexpr uint32_t kKey = 0x4567;
 constexpr uint32_t kDeviceMemoryKey = 0x89ab;
+constexpr uint32_t kDoorbellRegister = 0x800;  // Of the UAR page.
 constexpr uint32_t kBlueFlameBytes = 256;
 constexpr uint32_t kDeviceMemoryLog2 = 18;  // As many long frames as a scenario sends.
 // 42 bytes of headers and what the MTU leaves.
@@ -81,13 +82,17 @@ NullDevice::NullDevice(const Options& options)
 
 NullDevice::~NullDevice() = default;
 
+std::span<const uint8_t> NullDevice::doorbells() const {
+  return {rings_->uar + kDoorbellRegister, 2 * kBlueFlameBytes};
+}
+
 mlx5::QueuePairMemory NullDevice::memory() const {
   Rings& rings = *rings_;
   mlx5::QueuePairMemory memory;
   memory.send = {.wqebbs = rings.send[0].bytes,
                  .wqebbs_log2 = options_.send_frames_log2 + 2,
                  .record = &rings.send_record.words[1],
-                 .doorbell_register = rings.uar + 0x800,
+                 .doorbell_register = rings.uar + kDoorbellRegister,
                  .blueflame_bytes = kBlueFlameBytes,
                  .qpn = kQpn,
                  .device_memory = {.bytes = rings.device_memory[0].bytes,

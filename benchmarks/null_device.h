@@ -40,6 +40,8 @@ class NullDevice {
   // Where the queues of a driver shall lie; the device outlives them.
   mlx5::QueuePairMemory memory() const;
 
+  // The register for doorbells and BlueFlame, both halves.
+  std::span<const uint8_t> doorbells() const;
   // How far the doorbell record is, modulo 2^16. Any thread.
   uint16_t posted_wqebbs() const;
   // Everything posted has left. Returns the frames.

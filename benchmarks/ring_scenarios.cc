@@ -25,6 +25,7 @@ class RingScenario : public Scenario {
   RingScenario(std::unique_ptr<RingRig> rig, uint32_t operations)
       : operations_(operations), rig_(std::move(rig)) {}
   uint32_t operations() const override { return operations_; }
+  std::span<const uint8_t> doorbells() const override { return rig_->device().doorbells(); }
 
  protected:
   const uint32_t operations_;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,9 @@ class Scenario {
   // What comes before Run() and is not measured.
   virtual void Prepare() {}
   virtual void Run() = 0;
+  // The registers of a device that takes what Run() posts: a store into them is a doorbell. Empty:
+  // nothing is posted, or by a device that is not of memory.
+  virtual std::span<const uint8_t> doorbells() const { return {}; }
 };
 
 // How many operations one Run() shall do: many for a time, one for a tail.

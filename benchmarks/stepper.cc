@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "benchmarks/instruction.h"
 
@@ -72,6 +73,7 @@ Registers ReadRegisters(const ucontext_t& context) {
 
 struct Stepper::State {
   Steps steps;
+  std::span<const uint8_t> doorbells;
   LineSet code;
   LineSet data;
   std::vector<uintptr_t> allocators = AllocatorEntries();
@@ -83,6 +85,10 @@ struct Stepper::State {
   // Before the instruction that `context` stands at.
   void OnStep(const ucontext_t& context);
   void Note(uintptr_t at, const ucontext_t& context);
+  bool IsDoorbell(const Touch& touch) const {
+    const auto first = reinterpret_cast<uintptr_t>(doorbells.data());
+    return touch.bytes != 0 && touch.address - first < doorbells.size();
+  }
   void Touched(const Touch& touch) {
     if (touch.bytes == 0) return;
     data.Add(touch.address >> kLineLog2);
@@ -120,6 +126,9 @@ void Stepper::State::Note(uintptr_t at, const ucontext_t& context) {
   code.Add(at >> kLineLog2);
   Touched(instruction.operand);
   Touched(instruction.implied);
+  if (steps.to_doorbell == 0 && IsDoorbell(instruction.operand)) {
+    steps.to_doorbell = steps.instructions;
+  }
 }
 
 Stepper::Stepper() : state_(std::make_unique<State>()) {
@@ -137,6 +146,7 @@ Steps Stepper::Step(Scenario& scenario) {
   state_->steps = {};
   state_->code.Clear();
   state_->data.Clear();
+  state_->doorbells = scenario.doorbells();
   stepping_ = state_.get();
   __writeeflags(__readeflags() | kTrapFlag);
   xtreme_benchmark_measured(&scenario);

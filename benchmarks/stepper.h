@@ -21,6 +21,8 @@ namespace xtreme::benchmarks {
 // What was executed between two marks.
 struct Steps {
   uint64_t instructions = 0;
+  // Up to the first that touches one of Scenario::doorbells(), that included; 0: none did.
+  uint64_t to_doorbell = 0;
   uint64_t locked = 0;         // LOCK prefix, or xchg with memory.
   uint64_t system_calls = 0;
   uint64_t allocations = 0;    // Entries into malloc, calloc, realloc, free and their like.

@@ -97,6 +97,30 @@ Row Tail(const Measurement& measurement, std::string_view scenario_name, const s
                                " operations, single-stepped")};
 }
 
+// What a frame waits for: from the call to the store that tells the device. What comes behind it,
+// the next frame may wait for.
+Row ToDoorbell(const Measurement& measurement, std::string_view scenario_name,
+               const std::string& name, const Goal& goal) {
+  const std::string unit = "instructions to doorbell";
+  const uint32_t operations = measurement.quick ? 16 : 256;
+  auto scenario = MakeScenario(scenario_name, 1);
+  if (!scenario.ok()) return Unmeasured(name, unit, goal, scenario.status());
+  Warm(**scenario);
+  Stepper stepper;
+  std::vector<double> counts;
+  for (uint32_t i = 0; i < operations; ++i) {
+    counts.push_back(static_cast<double>(stepper.Step(**scenario).to_doorbell));
+    (*scenario)->Prepare();
+  }
+  return {.name = name,
+          .unit = unit,
+          .value = Median(counts),
+          .goal = goal,
+          .note = absl::StrCat("from the call to the store that tells the device, most ",
+                               *std::max_element(counts.begin(), counts.end()), ", median of ",
+                               operations, " operations, single-stepped")};
+}
+
 }  // namespace
 
 std::vector<Row> SteppedRows(const Measurement& measurement) {
@@ -112,6 +136,10 @@ std::vector<Row> SteppedRows(const Measurement& measurement) {
                                        std::pair("tcp_rx_one", "one TCP receive")}) {
     for (Row& row : ColdLines(scenario, what)) rows.push_back(std::move(row));
   }
+  for (const std::string name : {"udp_tx_post", "udp_fire", "tcp_send_small", "tcp_fire"}) {
+    rows.push_back(ToDoorbell(measurement, name, name, {}));
+  }
+  rows.push_back(ToDoorbell(measurement, "tick_to_order", "tick_to_order", {.most = 220}));
   rows.push_back(Tail(measurement, "udp_tx_post", "UDP send", kUdpTail));
   rows.push_back(Tail(measurement, "udp_rx_one", "UDP receive", kUdpTail));
   rows.push_back(Tail(measurement, "tcp_send_small", "TCP send", kTcpTail));

@@ -27,6 +27,9 @@ class PairScenario : public Scenario {
   PairScenario(std::unique_ptr<TcpPair> pair, uint32_t operations)
       : operations_(operations), pair_(std::move(pair)) {}
   uint32_t operations() const override { return operations_; }
+  std::span<const uint8_t> doorbells() const override {
+    return pair_->client().device().doorbells();
+  }
 
  protected:
   const uint32_t operations_;

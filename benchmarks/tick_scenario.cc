@@ -27,6 +27,9 @@ class TickScenario : public Scenario {
   TickScenario(std::unique_ptr<TcpPair> pair, uint32_t operations)
       : operations_(operations), pair_(std::move(pair)), ticks_(operations) {}
   uint32_t operations() const override { return operations_; }
+  std::span<const uint8_t> doorbells() const override {
+    return pair_->client().device().doorbells();
+  }
 
   // The feed's socket at the client, the publisher's at the server, and an order a connection.
   absl::Status Open() {
