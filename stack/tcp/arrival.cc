@@ -81,6 +81,8 @@ void Pcb::AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now) {
   if (options.window_scale) {
     Set(kScaling);
     snd_scale_ = std::min(*options.window_scale, wire::kTcpMaxWindowScale);
+  } else {
+    rcv_scale_ = 0;
   }
   if (options_->sack && options.sack_permitted) Set(kSack);
   if (options_->timestamps && options.timestamps) {

@@ -84,7 +84,7 @@ inline bool Pcb::CreditQuietly(uint32_t bytes) {
 // The window field. Its right edge never moves back, and moves on in steps worth a segment: the
 // receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
 [[gnu::always_inline]] inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
-  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  const uint8_t scale = is_syn ? 0 : rcv_scale_;
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
   uint32_t window = (offered + (1u << scale) - 1) >> scale;
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
@@ -113,6 +113,28 @@ inline bool Pcb::IsWindowLimited(uint32_t outstanding_before) const {
   return used + smss_ > congestion_.cwnd();
 }
 
+// What ArmSender comes to, of segments that were sent once, where the retransmission timer restarts
+// at `now`: mostly they are acknowledged before anybody has to know when it would expire. `one`: a
+// single segment is outstanding.
+[[gnu::always_inline]] inline void Pcb::Rearm(bool one, base::Nanoseconds now) {
+  base::Nanoseconds least = base::Earlier(rtt_.least_rto(), options_->user_timeout);
+  if (Has(kSack)) {
+    least = base::Earlier(least, one ? TailLossProbe::LeastForOne(options_->peer_delayed_ack)
+                                     : TailLossProbe::LeastForSome(rtt_.srtt()));
+  }
+  SetSender(Timer::kOutstanding, now + least);
+}
+
+// The same where it runs on, and a segment left behind others: of several a probe may be due sooner
+// than of one.
+inline void Pcb::ArmBehind(base::Nanoseconds now) {
+  base::Nanoseconds least = retransmit_deadline_;
+  if (Has(kSack)) {
+    least = base::Earlier(least, now + TailLossProbe::LeastForSome(rtt_.srtt()));
+  }
+  SetSender(Timer::kOutstanding, least);
+}
+
 // All that was sent is acknowledged, and now more is.
 [[gnu::always_inline]] inline void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
   // Nothing is known of the path any more: RFC 5681 section 4.1.
@@ -126,7 +148,7 @@ inline bool Pcb::IsWindowLimited(uint32_t outstanding_before) const {
 // A segment left: what it says of this end the peer will know.
 [[gnu::always_inline]] inline void Pcb::OnOffered(const Outgoing& outgoing) {
   const bool is_syn = (outgoing.flags & wire::kTcpSyn) != 0;
-  const uint8_t scale = is_syn || !Has(kScaling) ? 0 : rcv_scale_;
+  const uint8_t scale = is_syn ? 0 : rcv_scale_;
   rcv_edge_ = Later(rcv_edge_, rcv_nxt_ + (uint32_t{outgoing.window} << scale));
   ++context_->counters.segments_out;
   if ((outgoing.flags & wire::kTcpAck) == 0) return;

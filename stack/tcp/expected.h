@@ -133,7 +133,10 @@ namespace xtreme::tcp {
                     Has(kAckNow | kWantsSpace | kSinkFull);
   if (more) [[unlikely]] return Output(now);
   if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);
-  ArmOutstanding();
+  if (reorder_deadline_ != base::kNever) [[unlikely]] return ArmOutstanding();
+  // Of what is left the timer restarts if something was acknowledged, else it runs on.
+  if (progress_at_ != now || rto_base_ != now) return;
+  Rearm(queue_.first() == queue_.last_sent(), now);
 }
 
 }  // namespace xtreme::tcp

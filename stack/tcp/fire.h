@@ -40,16 +40,6 @@ namespace xtreme::tcp {
   return true;
 }
 
-// What ArmSender comes to when a single segment is outstanding, sent at `now`; mostly it is
-// acknowledged before anybody has to know when.
-[[gnu::always_inline]] inline void Pcb::ArmFirst(base::Nanoseconds now) {
-  base::Nanoseconds least = base::Earlier(rtt_.least_rto(), options_->user_timeout);
-  if (Has(kSack)) {
-    least = base::Earlier(least, TailLossProbe::LeastForOne(options_->peer_delayed_ack));
-  }
-  SetSender(Timer::kOutstanding, now + least);
-}
-
 [[gnu::always_inline]] inline Segment& Pcb::Fired(const Outgoing& outgoing,
                                                   const SegmentQueue::Payload& payload,
                                                   bool posts_reference, base::Nanoseconds now) {
@@ -57,12 +47,12 @@ namespace xtreme::tcp {
   Segment& segment = queue_.AppendSent(payload, posts_reference, now);
   OnOffered(outgoing);
   if (!first_in_flight) {
-    ArmSender(now);
+    ArmBehind(now);
     return segment;
   }
   OnSendAfterSilence(now);
   rto_base_ = now;
-  ArmFirst(now);
+  Rearm(/*one=*/true, now);
   return segment;
 }
 

@@ -249,7 +249,7 @@ class Pcb {
   Seq receive_edge() const { return rcv_edge_; }
   // What a header says of it.
   uint16_t offered_window() const {
-    return static_cast<uint16_t>(Distance(rcv_nxt_, rcv_edge_) >> (Has(kScaling) ? rcv_scale_ : 0));
+    return static_cast<uint16_t>(Distance(rcv_nxt_, rcv_edge_) >> rcv_scale_);
   }
   const PcbOptions& options() const { return *options_; }
   // Others from now on, which outlive it. What both ends agreed on stays.
@@ -441,7 +441,12 @@ class Pcb {
     retransmit_deadline_ = deadline;
   }
   base::Nanoseconds SenderDeadline() const {
-    return timer_ == Timer::kOutstanding ? OutstandingTimer().deadline : retransmit_deadline_;
+    if (timer_ != Timer::kOutstanding) return retransmit_deadline_;
+    const base::Nanoseconds deadline = OutstandingTimer().deadline;
+#if XTREME_DEBUG
+    assert(deadline >= retransmit_deadline_ && "a timer would come too late");
+#endif
+    return deadline;
   }
   SenderTimer OutstandingTimer() const;
   void ArmSender(base::Nanoseconds now);
@@ -449,7 +454,8 @@ class Pcb {
     const SenderTimer sender = OutstandingTimer();
     SetSender(sender.timer, sender.deadline);
   }
-  void ArmFirst(base::Nanoseconds now);
+  void Rearm(bool one, base::Nanoseconds now);
+  void ArmBehind(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
   base::Nanoseconds Capped(base::Nanoseconds deadline) const;
   bool GaveUp(base::Nanoseconds now) const;
@@ -484,7 +490,7 @@ class Pcb {
   State state_ = State::kClosed;
   uint8_t events_ = 0;
   uint8_t snd_scale_ = 0;
-  uint8_t rcv_scale_ = 0;
+  uint8_t rcv_scale_ = 0;  // 0 as well once the peer is known not to scale
   Timer timer_ = Timer::kNone;
   uint8_t quick_acks_left_ = 0;
   uint8_t probes_ = 0;  // of an idle peer or a closed window, unanswered

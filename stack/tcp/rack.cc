@@ -20,7 +20,7 @@ std::optional<base::Nanoseconds> Rack::OnRetransmissionDelivered(const Segment& 
   if (segment.end() > fack_ || !any_delivered_) fack_ = segment.end();
   any_delivered_ = true;
   // Copies of the same tick cannot be told apart.
-  if (!ack.echo.has_value() || rtt <= ack.clock.tick) return std::nullopt;
+  if (!ack.echo.has_value() || rtt <= TimestampClock::kTick) return std::nullopt;
   return rtt;
 }
 

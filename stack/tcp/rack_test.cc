@@ -62,7 +62,7 @@ class RackTest : public testing::Test {
   }
 
   uint8_t memory_[100] = {};
-  TimestampClock clock_{.tick = Milliseconds(1)};
+  TimestampClock clock_;
   SegmentPool segments_{16};
   SegmentQueue queue_{segments_, kFirst};
   Rack rack_;

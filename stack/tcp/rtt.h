@@ -22,16 +22,18 @@ namespace xtreme::tcp {
 // The clock of the timestamps that this end sends. RFC 7323 section 5.4: 1 ms to 1 s a tick; a
 // finer one wraps sooner, and PAWS then needs segments more often.
 struct TimestampClock {
-  base::Nanoseconds tick = base::Milliseconds(1);
+  static constexpr base::Nanoseconds kTick = base::Milliseconds(1);
   uint32_t offset = 0;  // random, so that uptime is not told: RFC 7323 section 7.1
 
   // TSval at `now`.
-  uint32_t At(base::Nanoseconds now) const { return static_cast<uint32_t>(now / tick) + offset; }
+  uint32_t At(base::Nanoseconds now) const {
+    return static_cast<uint32_t>(static_cast<uint64_t>(now.count()) / kTick.count()) + offset;
+  }
 
   // The time since the segment that carried `echo` left, to the tick: at least 0.
   base::Nanoseconds Since(uint32_t echo, base::Nanoseconds now) const {
     const auto ticks = static_cast<int32_t>(At(now) - echo);
-    return tick * std::max(ticks, int32_t{0});
+    return kTick * std::max(ticks, int32_t{0});
   }
 };
 

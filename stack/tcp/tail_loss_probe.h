@@ -44,9 +44,13 @@ class TailLossProbe {
     return base::Earlier(base::DeadlineAfter(times.now, wait), times.rto_deadline);
   }
 
-  // What Deadline() is at least after `now`, of a single segment: `max_ack_delay` as there.
+  // What Deadline() is at least after `now`, cheaply: of a single segment, `max_ack_delay` as
+  // there; of several.
   static base::Nanoseconds LeastForOne(base::Nanoseconds max_ack_delay) {
     return base::Earlier(max_ack_delay, kUnknownWait);
+  }
+  static base::Nanoseconds LeastForSome(base::Nanoseconds srtt) {
+    return srtt > base::Nanoseconds(0) ? base::Earlier(2 * srtt, kUnknownWait) : kUnknownWait;
   }
 
   // A probe left; `nxt` is SND.NXT after it. Section 7.3.

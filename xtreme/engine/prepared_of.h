@@ -22,6 +22,9 @@ class PreparedOf final : public PreparedOwner {
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options) override {
     return protocol_->PostPrepared(prepared, options);
   }
+  SendResult FirePrepared(PreparedSend& prepared) override {
+    return protocol_->FirePrepared(prepared);
+  }
   SendResult RefusePrepared(PreparedSend& prepared, SendResult reason) override {
     return protocol_->Refuse(*protocol_->Find(prepared.socket), reason);
   }

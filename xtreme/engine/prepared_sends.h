@@ -41,7 +41,8 @@ struct PreparedSend {
 
   nic::TxPrepared frame;
   uint64_t armed_for = kNever;
-  // Of the queue if it takes `frame` directly, else one that is never ready.
+  // Of the queue if it takes `frame` directly, else one that is never ready: of a constant frame
+  // for one of two blocks, of a stream's for as many as it has.
   nic::TxFront* front = nullptr;
   // The socket's counters.
   uint64_t* sent = nullptr;
@@ -53,6 +54,7 @@ struct PreparedSend {
   tcp::Connection* connection = nullptr;
   packet::Buffer* kept = nullptr;
   bool constant = false;  // Every fire posts `frame` as it stands.
+  bool looks = false;     // Its owner looks whether and how: PreparedOwner::FirePrepared().
   Handle socket = 0;
   Handle handle = 0;
   std::vector<uint8_t> payload;
@@ -117,6 +119,7 @@ template <typename Core>
   const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
   const bool current = plain && prepared.armed_for == core.host.routes_version;
   if (!current || !prepared.front->Ready()) [[unlikely]] {
+    if (plain && prepared.looks) return prepared.owner->FirePrepared(prepared);
     const SendOptions otherwise = options;  // Only here do they need an address.
     return core.prepared->FireOtherwise(prepared, otherwise);
   }

@@ -306,6 +306,8 @@ class Tcp {
   friend class PreparedOf<Tcp>;
   void BuildPrepared(PreparedSend& prepared);
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
+  SendResult FirePrepared(PreparedSend& prepared);
+  void Spend(PreparedSend& prepared);
   SendResult PostOtherwise(PreparedSend& prepared, const SendOptions& options);
 
   // Moving (tcp_move.cc, tcp_arrive.cc).

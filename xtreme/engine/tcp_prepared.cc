@@ -7,10 +7,11 @@
 // sends from it again until it is acknowledged.
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
+#include "stack/base/byte_order.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
@@ -20,8 +21,44 @@
 #include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_socket.h"
+#include "xtreme/nic/doorbell.h"
 
 namespace xtreme::engine {
+namespace {
+
+[[gnu::always_inline]] inline void PatchHeader(const tcp::Connection& connection,
+                                               const tcp::Outgoing& outgoing,
+                                               nic::TxPrepared& frame) {
+  const wire::TcpTemplate& pattern = connection.headers();
+  uint8_t* const headers = frame.image.data() + frame.frame_at;
+  pattern.PatchSegment(headers, {.sequence = outgoing.sequence.value(),
+                                 .acknowledgement = outgoing.acknowledgement.value(),
+                                 .window = outgoing.window,
+                                 .flags = outgoing.flags});
+  if (outgoing.has_timestamps) pattern.PatchTimestamps(headers, outgoing.timestamps);
+}
+
+// Where the TCP header of a frame without a VLAN tag stands in what the queue is given, and only
+// it: what changes from fire to fire is changed there.
+constexpr uint32_t kHalfOfTcp = 2, kHalfBytes = sizeof(nic::HalfLine);
+
+// The same, of the header as it lies: ports and sequence number; acknowledgement, offset, flags and
+// window; checksum, pointer and the options' kind; timestamps, or payload.
+[[gnu::always_inline]] inline void PatchHeader(const tcp::Outgoing& outgoing,
+                                               nic::HalfLine& header) {
+  static_assert(std::endian::native == std::endian::little);
+  constexpr uint64_t kPorts = 0xffff'ffff;
+  const uint64_t offset = outgoing.has_timestamps ? 0x80 : 0x50;
+  header[0] = (header[0] & kPorts) | base::HostToBigEndian(uint64_t{outgoing.sequence.value()});
+  header[1] = base::HostToBigEndian(uint64_t{outgoing.acknowledgement.value()} << 32 |
+                                    offset << 24 | uint64_t{outgoing.flags} << 16 |
+                                    outgoing.window);
+  if (!outgoing.has_timestamps) return;
+  header[3] = base::HostToBigEndian(uint64_t{outgoing.timestamps.value} << 32 |
+                                    outgoing.timestamps.echo);
+}
+
+}  // namespace
 
 Outcome Tcp::PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared) {
   core_->CheckOwner();
@@ -67,7 +104,49 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   memcpy(prepared.kept->data, prepared.payload.data(), bytes);
   prepared.kept->length = bytes;
   prepared.connection = socket.connection;
+  prepared.looks = prepared.frame.frame_at + pattern.tcp_offset() == kHalfOfTcp * kHalfBytes;
+  prepared.front = prepared.frame.direct_blocks == 3 ? device.queue->FrontFor<3>(prepared.frame)
+                                                     : device.queue->FrontFor<2>(prepared.frame);
   prepared.built_for = core_->host.routes_version;
+}
+
+// It left, and its buffer is the stack's: armed again, it needs another.
+[[gnu::always_inline]] inline void Tcp::Spend(PreparedSend& prepared) {
+  prepared.kept = nullptr;
+  prepared.built_for = PreparedSend::kNever;
+  core_->attention |= kTimersArmed;
+  ++*prepared.sent;
+  *prepared.sent_bytes += prepared.frame.frame_bytes - prepared.frame.header_bytes;
+}
+
+// What the order waits for comes first: may it leave, its header, the doorbell. What is kept of it
+// is written behind that.
+SendResult Tcp::FirePrepared(PreparedSend& prepared) {
+  RingCore& core = *core_;
+  const bool built = prepared.armed() && prepared.built_for == core.host.routes_version;
+  if (!built || !prepared.front->Ready()) [[unlikely]] {
+    return core.prepared->FireOtherwise(prepared, {});
+  }
+  tcp::Connection& connection = *prepared.connection;
+  const uint32_t bytes = prepared.frame.frame_bytes - prepared.frame.header_bytes;
+  const tcp::Stack::Send send{.now_or_fail = true};
+  const base::Nanoseconds now = core.clock.Now();
+  tcp::Outgoing outgoing;
+  if (!stack_->MayFire(connection, bytes, send, now, &outgoing)) [[unlikely]] {
+    return core.prepared->FireOtherwise(prepared, {});
+  }
+  const auto patch = [&](auto& halves) { PatchHeader(outgoing, halves[kHalfOfTcp]); };
+  if (prepared.frame.direct_blocks == 3) [[likely]] {
+    nic::PostReady<3>(*prepared.front, prepared.frame, patch);
+  } else {
+    nic::PostReady<2>(*prepared.front, prepared.frame, patch);
+  }
+  packet::Buffer* const kept = prepared.kept;
+  stack_->Fired(connection, outgoing, {.bytes = kept->data, .length = bytes, .buffer = kept}, send,
+                /*posts_reference=*/false, now);
+  prepared.armed_for = PreparedSend::kNever;
+  Spend(prepared);
+  return SendResult::kSent;
 }
 
 SendResult Tcp::PostPrepared(PreparedSend& prepared, const SendOptions& options) {
@@ -85,29 +164,17 @@ SendResult Tcp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
     return PostOtherwise(prepared, options);
   }
   tcp::Connection& connection = *prepared.connection;
-  const wire::TcpTemplate& pattern = connection.headers();
-  uint8_t* const headers = prepared.frame.image.data() + prepared.frame.frame_at;
-  pattern.PatchSegment(headers, {.sequence = outgoing.sequence.value(),
-                                 .acknowledgement = outgoing.acknowledgement.value(),
-                                 .window = outgoing.window,
-                                 .flags = outgoing.flags});
-  if (outgoing.has_timestamps) pattern.PatchTimestamps(headers, outgoing.timestamps);
-  const uint32_t flags = TxFlagsOf(options);
+  PatchHeader(connection, outgoing, prepared.frame);
   SendRecord record{.wants = kWantSegment, .connection = &connection};
-  const bool direct = flags == 0 && !send.want_wire;
-  const nic::TxStatus status =
-      direct ? core.device.queue->PostPrepared(prepared.frame, 0)
-             : core.PostPrepared(prepared.frame, flags, send.want_wire ? &record : nullptr);
+  const nic::TxStatus status = core.PostPrepared(prepared.frame, TxFlagsOf(options),
+                                                 send.want_wire ? &record : nullptr);
   if (status != nic::TxStatus::kPosted) [[unlikely]] return PostOtherwise(prepared, options);
-  packet::Buffer* const kept = std::exchange(prepared.kept, nullptr);
+  packet::Buffer* const kept = prepared.kept;
   tcp::Segment& segment = stack_->Fired(
       connection, outgoing, {.bytes = kept->data, .length = bytes, .buffer = kept}, send,
-                     send.want_wire, now);
+      send.want_wire, now);
   if (send.want_wire) core.sends.newest().segment = &segment;
-  prepared.built_for = PreparedSend::kNever;  // Armed again, it needs another buffer.
-  core.attention |= kTimersArmed;
-  ++*prepared.sent;
-  *prepared.sent_bytes += bytes;
+  Spend(prepared);
   return SendResult::kSent;
 }
 

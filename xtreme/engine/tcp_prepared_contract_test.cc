@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,11 +28,14 @@ std::span<const uint8_t> Bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-class TcpPreparedContractTest : public TcpPairTest {
+// On a device that takes posts without a call, and on one that does not.
+class TcpPreparedContractTest : public TcpPairTest, public ::testing::WithParamInterface<bool> {
  protected:
   static constexpr size_t kTcp = 14 + 20;  // Of the TCP header in a frame.
 
   Handle Prepare(std::string_view payload) {
+    if (GetParam() && !direct_) a->queue().TakeDirectPosts();
+    direct_ = true;
     Handle prepared = 0;
     const Outcome outcome = a->tcp().PrepareSend(client, Bytes(payload), &prepared);
     EXPECT_TRUE(outcome.ok()) << outcome.text;
@@ -42,9 +47,15 @@ class TcpPreparedContractTest : public TcpPairTest {
   }
   const std::vector<uint8_t>& LastFrame() { return a->queue().sent().back().bytes; }
   uint32_t FreeBuffers() { return static_cast<uint32_t>(a->Counter("pool", "free")); }
+
+ private:
+  bool direct_ = false;
 };
 
-TEST_F(TcpPreparedContractTest, FiredItIsTheSegmentThatASendWouldBe) {
+INSTANTIATE_TEST_SUITE_P(Device, TcpPreparedContractTest, ::testing::Bool(),
+                         [](const auto& with) { return with.param ? "Direct" : "ByCalls"; });
+
+TEST_P(TcpPreparedContractTest, FiredItIsTheSegmentThatASendWouldBe) {
   OpenConnection();
   ASSERT_EQ(a->Send(client, "buy 100 at 17"), SendResult::kSent);
   const SentFrame sent = a->queue().sent().back();
@@ -65,7 +76,33 @@ TEST_F(TcpPreparedContractTest, FiredItIsTheSegmentThatASendWouldBe) {
   EXPECT_EQ(b->Bytes(server), "buy 100 at 17buy 100 at 17");
 }
 
-TEST_F(TcpPreparedContractTest, ItsHeaderIsOfTheMomentItIsFired) {
+// Of two blocks and of three, and with payload where timestamps would stand.
+TEST_P(TcpPreparedContractTest, OfAnyLengthAndWithoutTimestampsItIsTheSegmentThatASendWouldBe) {
+  TcpSettings settings;
+  settings.timestamps = false;
+  OpenConnection(settings);
+  std::string all;
+  for (size_t length = 1; length <= 160; length += 3) {
+    std::string payload(length, ' ');
+    std::iota(payload.begin(), payload.end(), static_cast<char>(length));
+    ASSERT_EQ(a->Send(client, payload), SendResult::kSent);
+    const SentFrame sent = a->queue().sent().back();
+    Run();
+    const Handle order = Prepare(payload);
+    ASSERT_EQ(Fire(order), SendResult::kSent);
+    SentFrame fired = a->queue().sent().back();
+    EXPECT_EQ(base::LoadBe32(&fired.bytes[kTcp + 4]),
+              base::LoadBe32(&sent.bytes[kTcp + 4]) + length);
+    std::copy_n(&sent.bytes[kTcp + 4], 4, &fired.bytes[kTcp + 4]);
+    ASSERT_EQ(fired.bytes, sent.bytes) << length;
+    Run();
+    ASSERT_TRUE(sends().Discard(order).ok());
+    all += payload + payload;
+  }
+  EXPECT_EQ(b->Bytes(server), all);
+}
+
+TEST_P(TcpPreparedContractTest, ItsHeaderIsOfTheMomentItIsFired) {
   OpenConnection();
   const Handle order = Prepare("order");
   b->Send(server, "a tick");
@@ -85,7 +122,7 @@ TEST_F(TcpPreparedContractTest, ItsHeaderIsOfTheMomentItIsFired) {
   EXPECT_EQ(base::LoadBe32(&LastFrame()[kTcp + 24]) - value, 100u) << "milliseconds later";
 }
 
-TEST_F(TcpPreparedContractTest, LeavesOnceUntilItIsArmedAgain) {
+TEST_P(TcpPreparedContractTest, LeavesOnceUntilItIsArmedAgain) {
   OpenConnection();
   const Handle order = Prepare("buy 17");
   ASSERT_TRUE(sends().Patch(order, 4, Bytes("18")).ok());
@@ -104,7 +141,7 @@ TEST_F(TcpPreparedContractTest, LeavesOnceUntilItIsArmedAgain) {
   EXPECT_EQ(report.in_flight, 0u);
 }
 
-TEST_F(TcpPreparedContractTest, WhatWasFiredIsKeptUntilItIsAcknowledged) {
+TEST_P(TcpPreparedContractTest, WhatWasFiredIsKeptUntilItIsAcknowledged) {
   OpenConnection();
   const Handle order = Prepare("buy 17");
   bool lost = true;
@@ -122,7 +159,7 @@ TEST_F(TcpPreparedContractTest, WhatWasFiredIsKeptUntilItIsAcknowledged) {
   EXPECT_EQ(b->Bytes(server), "buy 17SELL 9");
 }
 
-TEST_F(TcpPreparedContractTest, NothingIsQueuedAndARefusedOneStaysArmed) {
+TEST_P(TcpPreparedContractTest, NothingIsQueuedAndARefusedOneStaysArmed) {
   TcpSettings tiny;
   tiny.receive_window_bytes = 2'048;
   OpenConnection({}, tiny);
@@ -140,7 +177,7 @@ TEST_F(TcpPreparedContractTest, NothingIsQueuedAndARefusedOneStaysArmed) {
   EXPECT_EQ(b->Bytes(server), "order");
 }
 
-TEST_F(TcpPreparedContractTest, BehindQueuedBytesItIsRefused) {
+TEST_P(TcpPreparedContractTest, BehindQueuedBytesItIsRefused) {
   TcpSettings tiny;
   tiny.receive_window_bytes = 2'048;
   OpenConnection({}, tiny);
@@ -149,7 +186,7 @@ TEST_F(TcpPreparedContractTest, BehindQueuedBytesItIsRefused) {
   EXPECT_EQ(Fire(order), SendResult::kRefusedWindow);
 }
 
-TEST_F(TcpPreparedContractTest, NagleKeepsNoPreparedSend) {
+TEST_P(TcpPreparedContractTest, NagleKeepsNoPreparedSend) {
   TcpSettings nagle;
   nagle.nodelay = false;
   OpenConnection(nagle);
@@ -162,7 +199,7 @@ TEST_F(TcpPreparedContractTest, NagleKeepsNoPreparedSend) {
   EXPECT_EQ(b->Bytes(server), "firstsecond" + std::string(1'000, 'l') + "fourth");
 }
 
-TEST_F(TcpPreparedContractTest, PreparedBeforeItIsEstablishedItIsReadyThen) {
+TEST_P(TcpPreparedContractTest, PreparedBeforeItIsEstablishedItIsReadyThen) {
   Open();
   b->Listen(kPort);
   client = a->Connect({kB, kPort});
@@ -176,7 +213,7 @@ TEST_F(TcpPreparedContractTest, PreparedBeforeItIsEstablishedItIsReadyThen) {
   EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "order");
 }
 
-TEST_F(TcpPreparedContractTest, TxWireComesAtItsFirstCopy) {
+TEST_P(TcpPreparedContractTest, TxWireComesAtItsFirstCopy) {
   OpenConnection();
   b->lose = [](const auto&) { return true; };  // No acknowledgement comes.
   const Handle order = Prepare("order");
@@ -194,7 +231,7 @@ TEST_F(TcpPreparedContractTest, TxWireComesAtItsFirstCopy) {
   EXPECT_EQ(a->got[1].status, 0);
 }
 
-TEST_F(TcpPreparedContractTest, TxDoneWaitsForTheAcknowledgementAndForThePostedWqe) {
+TEST_P(TcpPreparedContractTest, TxDoneWaitsForTheAcknowledgementAndForThePostedWqe) {
   OpenConnection();
   a->complete_sends = false;
   const Handle order = Prepare("order");
@@ -208,7 +245,7 @@ TEST_F(TcpPreparedContractTest, TxDoneWaitsForTheAcknowledgementAndForThePostedW
   EXPECT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTxWire, Kind::kTxDone}));
 }
 
-TEST_F(TcpPreparedContractTest, HolesOfTheReceiverAreToldWithIt) {
+TEST_P(TcpPreparedContractTest, HolesOfTheReceiverAreToldWithIt) {
   OpenConnection();
   const Handle order = Prepare("order");
   int data = 0;
@@ -224,7 +261,7 @@ TEST_F(TcpPreparedContractTest, HolesOfTheReceiverAreToldWithIt) {
   EXPECT_EQ(b->Bytes(server), "order");
 }
 
-TEST_F(TcpPreparedContractTest, FollowsTheNextHop) {
+TEST_P(TcpPreparedContractTest, FollowsTheNextHop) {
   OpenConnection();
   const Handle order = Prepare("order");
   const wire::MacAddress moved({2, 0, 0, 0, 0, 9});
@@ -235,7 +272,7 @@ TEST_F(TcpPreparedContractTest, FollowsTheNextHop) {
   EXPECT_EQ(wire::MacAddress::Load(LastFrame().data()), moved);
 }
 
-TEST_F(TcpPreparedContractTest, AWarmFireReachesNoWireAndLeavesItArmed) {
+TEST_P(TcpPreparedContractTest, AWarmFireReachesNoWireAndLeavesItArmed) {
   OpenConnection();
   const Handle order = Prepare("order");
   EXPECT_EQ(Fire(order, {.flags = kWarm}), SendResult::kSent);
@@ -245,7 +282,7 @@ TEST_F(TcpPreparedContractTest, AWarmFireReachesNoWireAndLeavesItArmed) {
   EXPECT_EQ(b->Bytes(server), "order");
 }
 
-TEST_F(TcpPreparedContractTest, WithoutADoorbellItWaitsForTheFlush) {
+TEST_P(TcpPreparedContractTest, WithoutADoorbellItWaitsForTheFlush) {
   OpenConnection();
   const uint32_t before = a->queue().visible();
   EXPECT_EQ(Fire(Prepare("one "), {.flags = kNoDoorbell}), SendResult::kSent);
@@ -257,7 +294,7 @@ TEST_F(TcpPreparedContractTest, WithoutADoorbellItWaitsForTheFlush) {
   EXPECT_EQ(b->Bytes(server), "one two");
 }
 
-TEST_F(TcpPreparedContractTest, ItsBufferGoesBackHoweverItEnds) {
+TEST_P(TcpPreparedContractTest, ItsBufferGoesBackHoweverItEnds) {
   OpenConnection();
   const uint32_t free = FreeBuffers();
   const Handle discarded = Prepare("1");
@@ -274,7 +311,7 @@ TEST_F(TcpPreparedContractTest, ItsBufferGoesBackHoweverItEnds) {
   EXPECT_EQ(FreeBuffers(), free);
 }
 
-TEST_F(TcpPreparedContractTest, OfAConnectionThatEndedItIsRefusedAndThenGone) {
+TEST_P(TcpPreparedContractTest, OfAConnectionThatEndedItIsRefusedAndThenGone) {
   OpenConnection();
   const Handle order = Prepare("order");
   ASSERT_TRUE(b->tcp().Abort(server).ok());
@@ -290,7 +327,7 @@ TEST_F(TcpPreparedContractTest, OfAConnectionThatEndedItIsRefusedAndThenGone) {
   EXPECT_EQ(sends().Find(order), nullptr);
 }
 
-TEST_F(TcpPreparedContractTest, AnotherThreadFiresThroughItsLane) {
+TEST_P(TcpPreparedContractTest, AnotherThreadFiresThroughItsLane) {
   OpenConnection();
   const Handle order = Prepare("order");
   const auto lane = a->ring->OpenLane();
@@ -302,7 +339,7 @@ TEST_F(TcpPreparedContractTest, AnotherThreadFiresThroughItsLane) {
   EXPECT_EQ(a->got[0].cookie, 31u);
 }
 
-TEST_F(TcpPreparedContractTest, WhatCannotBePreparedSaysWhy) {
+TEST_P(TcpPreparedContractTest, WhatCannotBePreparedSaysWhy) {
   OpenConnection();
   Handle prepared = 0;
   EXPECT_EQ(b->tcp().PrepareSend(listener, Bytes("x"), &prepared).error, ENOTCONN);

@@ -69,4 +69,8 @@ SendResult Udp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
   return SendResult::kSent;
 }
 
+SendResult Udp::FirePrepared(PreparedSend& prepared) {
+  return core_->prepared->FireOtherwise(prepared, {});
+}
+
 }  // namespace xtreme::engine

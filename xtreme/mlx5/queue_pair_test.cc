@@ -451,8 +451,9 @@ TEST_F(QueuePairTest, NothingIsReadyBehindADoorbellThatIsOwedNorWhereASignalIsDu
   EXPECT_TRUE(front.Ready());
   nic::PostReady(front, prepared);
   EXPECT_FALSE(front.Ready()) << "the fourth one is signalled";
-  prepared.direct = false;
-  EXPECT_FALSE(queues_->FrontFor(prepared)->Ready()) << "not two blocks";
+  EXPECT_FALSE(queues_->FrontFor<3>(prepared)->Ready()) << "not three blocks";
+  prepared.direct_blocks = 0;
+  EXPECT_FALSE(queues_->FrontFor(prepared)->Ready()) << "not direct";
 }
 
 TEST_F(QueuePairTest, PreparedFrameWaitsForOthersAndIsSignalledRefusedAndWarmedAsTheyAre) {

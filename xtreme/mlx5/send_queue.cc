@@ -159,8 +159,7 @@ bool SendQueue::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepare
   prepared->frame_at = kInlineOffset;
   prepared->header_bytes = frame.header_length;
   prepared->frame_bytes = bytes;
-  prepared->blocks = WqebbsOfSegments(segments);
-  prepared->direct = prepared->blocks == 2 && blueflame_wqebbs_ >= 2;
+  SetBlocks(*prepared, WqebbsOfSegments(segments), most_direct_blocks());
   return true;
 }
 
@@ -198,8 +197,8 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
 }
 
 nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (flags == 0 && front_.Ready() && prepared.blocks == 3 && blueflame_wqebbs_ >= 3) [[likely]] {
-    nic::PostReadyOfThree(front_, prepared);
+  if (flags == 0 && front_.Ready() && prepared.direct_blocks == 3) [[likely]] {
+    nic::PostReady<3>(front_, prepared);
     return nic::TxStatus::kPosted;
   }
   if (ahead_) {

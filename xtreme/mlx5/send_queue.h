@@ -12,6 +12,7 @@
 #ifndef XTREME_XTREME_MLX5_SEND_QUEUE_H_
 #define XTREME_XTREME_MLX5_SEND_QUEUE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,7 +47,7 @@ class SendQueue {
   // See nic::QueuePair.
   nic::TxStatus Post(const nic::TxFrame& frame);
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
-    PrepareTemplate(header, qpn_, blueflame_wqebbs_ >= 2 ? 2 : 0, device_memory_.key(), flow);
+    PrepareTemplate(header, qpn_, most_direct_blocks(), device_memory_.key(), flow);
   }
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
@@ -62,9 +63,11 @@ class SendQueue {
   // nothing that waits for a doorbell, and nothing is due. Then it calls nothing.
   bool MayPostDirectly(const nic::TxPrepared& prepared, uint32_t flags) const {
     const bool alone = (flags | reinterpret_cast<uintptr_t>(front_.unrung)) == 0;
-    return prepared.direct && alone && front_.posted != front_.attention_at;
+    return prepared.direct_blocks == 2 && alone && front_.posted != front_.attention_at;
   }
   void PostDirectly(const nic::TxPrepared& prepared) { nic::PostReady(front_, prepared); }
+  // PostReady() is made for frames of two and of three.
+  uint32_t most_direct_blocks() const { return std::min<uint32_t>(blueflame_wqebbs_, 3); }
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted directly.
   void SettleCounters() const;

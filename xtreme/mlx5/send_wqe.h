@@ -120,10 +120,15 @@ inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t byte
 
 // --- Frames of a flow ----------------------------------------------------------------------------
 
+inline void SetBlocks(nic::TxPrepared& frame, uint32_t blocks, uint32_t most_direct_blocks) {
+  frame.blocks = blocks;
+  frame.direct_blocks = blocks <= most_direct_blocks ? blocks : 0;
+}
+
 // Segments and header as they stand in the WQEs of a flow, but for index and lengths.
-// `direct_blocks`: of WQEs that go through BlueFlame from registers of the processor; 0: none.
+// `most_direct_blocks`: of WQEs that PostReady() may post.
 // `stored_key`: of the registration of on-device memory.
-inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t direct_blocks,
+inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t most_direct_blocks,
                             uint32_t stored_key, nic::TxTemplate* flow) {
   static_assert(sizeof(flow->frame.image) == kMaxWqeBytes);
   uint8_t* const image = flow->frame.image.data();
@@ -135,7 +140,7 @@ inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t 
   flow->payload_length = ~uint32_t{0};
   flow->header_length = header.length;
   flow->payload_at = kInlineOffset + header.length;
-  flow->direct_blocks = direct_blocks;
+  flow->most_direct_blocks = most_direct_blocks;
   flow->max_payload_bytes = kMaxInlineFrameBytes - header.length;
   for (size_t i = 0; i < header.lengths.size(); ++i) {
     flow->lengths[i] = header.lengths[i];
@@ -150,8 +155,7 @@ inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t 
   stored[7] = static_cast<uint8_t>(segments);
   base::StoreBe16(stored + 28, static_cast<uint16_t>(header.length));
   WriteDataSegment(stored + flow->data_at, {.address = 0, .key = stored_key}, 0);
-  flow->stored.blocks = WqebbsOfSegments(segments);
-  flow->stored.direct = flow->stored.blocks == direct_blocks;
+  SetBlocks(flow->stored, WqebbsOfSegments(segments), most_direct_blocks);
 }
 
 // Brings the lengths of a flow's frame with a stored payload up to date.
@@ -174,8 +178,7 @@ inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t 
   uint8_t* const image = frame.image.data();
   flow.payload_length = payload_length;
   frame.frame_bytes = flow.header_length + payload_length;
-  frame.blocks = WqebbsWithInline(frame.frame_bytes);
-  frame.direct = frame.blocks == flow.direct_blocks;
+  SetBlocks(frame, WqebbsWithInline(frame.frame_bytes), flow.most_direct_blocks);
   image[7] = static_cast<uint8_t>(SegmentsWithInline(frame.frame_bytes));
   base::StoreBe16(image + 28, static_cast<uint16_t>(frame.frame_bytes));
   for (const nic::LengthField& field : flow.lengths) {

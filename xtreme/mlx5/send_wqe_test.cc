@@ -65,7 +65,7 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
                    .length = 42,
                    .flags = nic::kTxIpChecksum,
                    .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
-                  kQpn, /*direct_blocks=*/2, /*stored_key=*/0xdeadbeef, &flow);
+                  kQpn, /*most_direct_blocks=*/3, /*stored_key=*/0xdeadbeef, &flow);
   ASSERT_EQ(flow.max_payload_bytes, kMaxInlineFrameBytes - 42);
   std::vector<uint8_t> payload(flow.max_payload_bytes);
   std::iota(payload.begin(), payload.end(), uint8_t{0x80});
@@ -83,7 +83,7 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
     const nic::TxPrepared& frame = FrameOf(flow, payload.data(), length);
     EXPECT_EQ(frame.frame_bytes, 42 + length);
     EXPECT_EQ(frame.blocks, WqebbsWithInline(42 + length));
-    EXPECT_EQ(frame.direct, frame.blocks == 2);
+    EXPECT_EQ(frame.direct_blocks, frame.blocks <= 3 ? frame.blocks : 0);
     std::copy(frame.image.begin(), frame.image.end(), wqe_.begin());
     Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(0x1fffe));
     ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
@@ -100,7 +100,7 @@ TEST_F(SendWqeTest, FrameOfAFlowWithAStoredPayloadEqualsTheGatheredOne) {
                    .length = 42,
                    .flags = nic::kTxIpChecksum,
                    .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
-                  kQpn, /*direct_blocks=*/2, /*stored_key=*/0xdeadbeef, &flow);
+                  kQpn, /*most_direct_blocks=*/3, /*stored_key=*/0xdeadbeef, &flow);
   for (const uint32_t length : {983u, 1472u, 983u}) {
     std::array<uint8_t, 64> header = header_;
     base::StoreBe16(&header[16], static_cast<uint16_t>(28 + length));
@@ -116,7 +116,7 @@ TEST_F(SendWqeTest, FrameOfAFlowWithAStoredPayloadEqualsTheGatheredOne) {
     SetStoredLength(flow, length);
     EXPECT_EQ(flow.stored.frame_bytes, 42 + length);
     EXPECT_EQ(flow.stored.blocks, 2u);
-    EXPECT_TRUE(flow.stored.direct);
+    EXPECT_EQ(flow.stored.direct_blocks, 2u);
     const std::span<const uint8_t> stored = std::span(flow.stored.image).first(96);
     EXPECT_THAT(Bytes(0, 72), ElementsAreArray(stored.first(72)));
     EXPECT_THAT(Bytes(80, 16), ElementsAreArray(stored.last(16)));

@@ -16,6 +16,7 @@
 #define XTREME_XTREME_NIC_DOORBELL_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -98,26 +99,13 @@ __attribute__((no_sanitize("thread"))) inline void WriteBlueFlame(uint8_t* devic
   }
 }
 
-// The same of a WQE of two blocks that stands in registers of the processor.
-__attribute__((no_sanitize("thread"))) inline void WriteBlueFlame(uint8_t* device_register,
-                                                                  HalfLine first, HalfLine second,
-                                                                  HalfLine third,
-                                                                  HalfLine fourth) {
+// The same of a WQE that stands in registers of the processor.
+template <size_t kHalves>
+__attribute__((no_sanitize("thread"), always_inline)) inline void WriteBlueFlame(
+    uint8_t* device_register, const HalfLine (&halves)[kHalves]) {
   auto* to = reinterpret_cast<volatile HalfLine*>(device_register);
-  to[0] = first;
-  to[1] = second;
-  to[2] = third;
-  to[3] = fourth;
-}
-
-// The same of three blocks.
-__attribute__((no_sanitize("thread"))) inline void WriteBlueFlame(
-    uint8_t* device_register, HalfLine first, HalfLine second, HalfLine third, HalfLine fourth,
-    HalfLine fifth, HalfLine sixth) {
-  WriteBlueFlame(device_register, first, second, third, fourth);
-  auto* to = reinterpret_cast<volatile HalfLine*>(device_register);
-  to[4] = fifth;
-  to[5] = sixth;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kHalves; ++i) to[i] = halves[i];
 }
 
 // --- A whole post --------------------------------------------------------------------------------
@@ -139,59 +127,37 @@ inline uint8_t* TakeRegister(TxFront& front) {
   return reinterpret_cast<uint8_t*>(taken);
 }
 
-// Does what QueuePair::PostPrepared() does with no flags, where its caller stands: front.Ready(),
-// and `prepared.direct`. The queue learns of it by what it shares with its caller. Two blocks are a
-// frame of up to 98 bytes: between loading them and BlueFlame they stay in registers.
-[[gnu::always_inline]] inline void PostReady(TxFront& front, const TxPrepared& prepared) {
-  constexpr uint32_t kBlocks = 2;
-  constexpr uint32_t kBlockBytes = 64;
-  const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
-  const HalfLine first = image[0] | IndexBits(front.producer);
-  const HalfLine second = image[1];
-  const HalfLine third = image[2];
-  const HalfLine fourth = image[3];
-  auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
-  wqe[0] = first;
-  wqe[1] = second;
-  wqe[2] = third;
-  wqe[3] = fourth;
-  front.next_wqe += kBlocks * kBlockBytes;
-  front.producer += kBlocks;
-  ++front.posted;
-  OrderWqeBeforeRecord();
-  StoreRecord(front.record, front.producer & 0xffff);
-  OrderRecordBeforeDoorbell();
-  WriteBlueFlame(TakeRegister(front), first, second, third, fourth);
-  FlushBlueFlame();
-  ++front.direct_frames;
-  front.direct_bytes += prepared.frame_bytes;
-}
+// The default of PostReady().
+struct Unedited {
+  template <size_t kHalves>
+  void operator()(HalfLine (&)[kHalves]) const {}
+};
 
-// The same of three blocks, a frame of up to 162 bytes: most orders over TCP.
-[[gnu::always_inline]] inline void PostReadyOfThree(TxFront& front, const TxPrepared& prepared) {
-  constexpr uint32_t kBlocks = 3;
+// Does what QueuePair::PostPrepared() does with no flags, where its caller stands: front.Ready(),
+// and `prepared.direct_blocks` is kBlocks. The queue learns of it by what both share. Two blocks
+// are a frame of up to 98 bytes, three one of up to 162, as most orders over TCP are: between
+// loading them and BlueFlame they stay in registers. There `edit(halves)` may change them, but for
+// the first 28 bytes: what is stored into `prepared` just before would be waited for.
+template <uint32_t kBlocks = 2, typename Edit = Unedited>
+[[gnu::always_inline]] inline void PostReady(TxFront& front, const TxPrepared& prepared,
+                                             const Edit& edit = {}) {
   constexpr uint32_t kBlockBytes = 64;
-  const auto* image = reinterpret_cast<const HalfLine*>(prepared.image.data());
-  const HalfLine first = image[0] | IndexBits(front.producer);
-  const HalfLine second = image[1];
-  const HalfLine third = image[2];
-  const HalfLine fourth = image[3];
-  const HalfLine fifth = image[4];
-  const HalfLine sixth = image[5];
+  const auto* const image = reinterpret_cast<const HalfLine*>(prepared.image.data());
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
-  wqe[0] = first;
-  wqe[1] = second;
-  wqe[2] = third;
-  wqe[3] = fourth;
-  wqe[4] = fifth;
-  wqe[5] = sixth;
+  HalfLine halves[2 * kBlocks];
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < 2 * kBlocks; ++i) halves[i] = image[i];
+  halves[0] |= IndexBits(front.producer);
+  edit(halves);
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
   front.producer += kBlocks;
   ++front.posted;
   OrderWqeBeforeRecord();
   StoreRecord(front.record, front.producer & 0xffff);
   OrderRecordBeforeDoorbell();
-  WriteBlueFlame(TakeRegister(front), first, second, third, fourth, fifth, sixth);
+  WriteBlueFlame(TakeRegister(front), halves);
   FlushBlueFlame();
   ++front.direct_frames;
   front.direct_bytes += prepared.frame_bytes;

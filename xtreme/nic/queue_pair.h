@@ -111,8 +111,8 @@ struct alignas(64) TxPrepared {
   uint32_t frame_at = 0;      // Of the frame's first byte in the image.
   uint32_t header_bytes = 0;
   uint32_t frame_bytes = 0;   // 0: nothing was built.
-  uint32_t blocks = 0;        // The driver's, both.
-  bool direct = false;
+  uint32_t blocks = 0;        // The driver's.
+  uint32_t direct_blocks = 0;  // The same if PostReady() may post them, 2 or 3; else 0.
 
   uint8_t* payload() { return image.data() + frame_at + header_bytes; }
 };
@@ -148,7 +148,7 @@ struct TxTemplate {
   uint32_t data_at = 0;                // Of what names the payload there, in `stored`.
   uint32_t header_length = 0;
   uint32_t payload_at = 0;             // From the image's first byte.
-  uint32_t direct_blocks = 0;
+  uint32_t most_direct_blocks = 0;     // That PostReady() may post.
   std::array<LengthField, 2> lengths;  // `at` from the image's first byte.
   uint32_t max_payload_bytes = 0;      // The longest payload that is copied with the header.
 };
@@ -355,9 +355,12 @@ class QueuePair {
   // Posts it. Of `flags` kTxMore, kTxSignal and kTxWarm count.
   virtual TxStatus PostPrepared(const TxPrepared& prepared, uint32_t flags) = 0;
 
-  // For PostReady() of frames that PrepareFrame() made `direct`, as long as the queue lives; never
-  // ready where every post takes a call.
-  TxFront* FrontFor(const TxPrepared& prepared) { return prepared.direct ? front_ : NoFront(); }
+  // For PostReady<kBlocks>() of `prepared`, as long as the queue lives; never ready if it is not of
+  // so many direct blocks.
+  template <uint32_t kBlocks = 2>
+  TxFront* FrontFor(const TxPrepared& prepared) {
+    return prepared.direct_blocks == kBlocks ? front_ : NoFront();
+  }
 
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
   // above the port's MTU, or too many pieces.

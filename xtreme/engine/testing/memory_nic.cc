@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "stack/base/byte_order.h"
@@ -14,12 +15,67 @@
 #include "xtreme/completion/known_flows_write.h"
 
 namespace xtreme::engine::testing {
+namespace {
+
+// In what is posted without a call: a card has segments of its own before the frame.
+constexpr uint32_t kDirectFlagsAt = 16;
+constexpr uint32_t kDirectFrameAt = 30;
+
+}  // namespace
 
 MemoryQueuePair::MemoryQueuePair(const nic::Capabilities& capabilities,
                                  const nic::QueuePairOptions& options, packet::BufferPool* pool)
     : capabilities_(capabilities), options_(options), pool_(pool), fd_(eventfd(0, EFD_NONBLOCK)) {
   receive_peek_ = &shown_;
   receive_phase_ = 1;
+}
+
+struct MemoryQueuePair::Direct {
+  static constexpr uint32_t kHalfBytes = 256;
+
+  alignas(2 * kHalfBytes) std::array<uint8_t, 2 * kHalfBytes> registers{};
+  alignas(64) std::array<uint8_t, 256> wqe{};
+  uint32_t record = 0;
+  nic::TxFront front;
+};
+
+void MemoryQueuePair::TakeDirectPosts() {
+  direct_ = std::make_unique<Direct>();
+  direct_->front = {.next_wqe = direct_->wqe.data(),
+                    .record = &direct_->record,
+                    .next_register = reinterpret_cast<uintptr_t>(direct_->registers.data()),
+                    .half_bytes = Direct::kHalfBytes};
+  front_ = &direct_->front;
+  AllowDirect();
+}
+
+void MemoryQueuePair::AllowDirect() {
+  if (direct_ == nullptr) return;
+  const bool ready = !error_ && visible_ == posted_frames_ &&
+                     send_completions_due_ < options_.send_queue_frames;
+  direct_->front.attention_at = direct_->front.posted + (ready ? 1 : 0);
+}
+
+void MemoryQueuePair::TakeDirect() {
+  if (direct_ == nullptr || direct_->front.direct_frames == 0) return;
+  nic::TxFront& front = direct_->front;
+  const auto bytes = static_cast<uint32_t>(front.direct_bytes);
+  front.direct_frames = front.direct_bytes = 0;
+  front.next_wqe = direct_->wqe.data();
+  const bool covered = base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) ==
+                       (front.producer & 0xffff);
+  // What it was not given, it does not send.
+  if (covered) {
+    const auto* written =
+        reinterpret_cast<const uint8_t*>(front.next_register ^ Direct::kHalfBytes);
+    Post({.header = written + kDirectFrameAt,
+          .payload = nullptr,
+          .header_length = bytes,
+          .payload_length = 0,
+          .key = 0,
+          .flags = base::LoadNative<uint16_t>(written + kDirectFlagsAt)});
+  }
+  AllowDirect();
 }
 
 MemoryQueuePair::~MemoryQueuePair() {
@@ -50,6 +106,7 @@ bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint6
 }
 
 void MemoryQueuePair::CompleteSends(uint64_t hw_clock) {
+  TakeDirect();
   if (completed_frames_ == visible_) return;
   device_memory_used_ = 0;
   completed_frames_ = visible_;
@@ -114,6 +171,7 @@ uint32_t MemoryQueuePair::Refill() {
 }
 
 nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
+  TakeDirect();
   if (error_) return nic::TxStatus::kBroken;
   if (send_completions_due_ == options_.send_queue_frames) {
     ++counters_.tx_full;
@@ -136,6 +194,7 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   if (on_post != nullptr) on_post(sent);
   sent_.push_back(std::move(sent));
   if ((frame.flags & nic::kTxMore) == 0) visible_ = posted_frames_;
+  AllowDirect();
   return nic::TxStatus::kPosted;
 }
 
@@ -178,24 +237,28 @@ nic::TxBurst MemoryQueuePair::PostBurst(const nic::TxTemplate& flow,
   return posted;
 }
 
-// The image: the frame, and behind the longest one the flags of its posts.
+// The image: the flags of its posts, and the frame where a card has it.
 bool MemoryQueuePair::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const {
-  constexpr uint32_t kLongest = 224;
+  constexpr uint32_t kBlockBytes = 64, kLongest = 256 - kDirectFrameAt;
   const uint32_t bytes = frame.header_length + frame.payload_length;
   if (bytes > std::min(capabilities_.max_inline_bytes, kLongest)) return false;
-  memcpy(prepared->image.data(), frame.header, frame.header_length);
-  memcpy(&prepared->image[frame.header_length], frame.payload, frame.payload_length);
-  base::StoreNative<uint16_t>(&prepared->image[kLongest], frame.flags);
-  prepared->frame_at = 0;
+  uint8_t* const at = &prepared->image[kDirectFrameAt];
+  memcpy(at, frame.header, frame.header_length);
+  memcpy(at + frame.header_length, frame.payload, frame.payload_length);
+  base::StoreNative<uint16_t>(&prepared->image[kDirectFlagsAt], frame.flags);
+  prepared->frame_at = kDirectFrameAt;
   prepared->header_bytes = frame.header_length;
   prepared->frame_bytes = bytes;
+  prepared->blocks = (kDirectFrameAt + bytes + kBlockBytes - 1) / kBlockBytes;
+  prepared->direct_blocks = prepared->blocks <= 3 ? prepared->blocks : 0;
   return true;
 }
 
 nic::TxStatus MemoryQueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
-  const auto constant_flags = base::LoadNative<uint16_t>(&prepared.image[224]);
-  return Post({.header = prepared.image.data(),
-               .payload = &prepared.image[prepared.header_bytes],
+  const auto constant_flags = base::LoadNative<uint16_t>(&prepared.image[kDirectFlagsAt]);
+  const uint8_t* const header = &prepared.image[prepared.frame_at];
+  return Post({.header = header,
+               .payload = header + prepared.header_bytes,
                .header_length = prepared.header_bytes,
                .payload_length = prepared.frame_bytes - prepared.header_bytes,
                .key = 0,
@@ -246,11 +309,14 @@ bool MemoryQueuePair::SignalLast() {
 }
 
 void MemoryQueuePair::Flush() {
+  TakeDirect();
   if (visible_ != posted_frames_) ++counters_.tx_doorbells;
   visible_ = posted_frames_;
+  AllowDirect();
 }
 
 uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
+  TakeDirect();
   if (break_sends_ && !error_) {
     error_ = nic::QueueError{.syndrome = 2, .text = "local queue operation error"};
     send_completions_due_ = 0;
@@ -262,6 +328,7 @@ uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
     completions_.pop_front();
     send_completions_due_ = posted_frames_ - out[count].frames;
   }
+  AllowDirect();
   return count;
 }
 

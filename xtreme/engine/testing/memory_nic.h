@@ -52,12 +52,21 @@ class MemoryQueuePair final : public nic::QueuePair {
   void Break();
   // The same, found by whoever polls for send completions.
   void BreakSends() { break_sends_ = true; }
+  // From here on frames that are built ahead may be posted without a call, as a card takes them:
+  // the device sees what is written into its register once the record covers it.
+  void TakeDirectPosts();
 
-  std::vector<SentFrame>& sent() { return sent_; }
+  std::vector<SentFrame>& sent() {
+    TakeDirect();
+    return sent_;
+  }
   // Called with each frame as it is posted, for who cannot look at sent() later.
   std::function<void(const SentFrame& frame)> on_post;
   // Frames that were rung for.
-  uint32_t visible() const { return visible_; }
+  uint32_t visible() {
+    TakeDirect();
+    return visible_;
+  }
   uint32_t ready() const { return static_cast<uint32_t>(received_.size()); }
   bool armed() const { return armed_; }
 
@@ -80,7 +89,9 @@ class MemoryQueuePair final : public nic::QueuePair {
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override;
   void Flush() override;
-  uint32_t posted_frames() const override { return posted_frames_; }
+  uint32_t posted_frames() const override {
+    return posted_frames_ + static_cast<uint32_t>(front_->direct_frames);
+  }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
   void Arm(bool) override;
   int fd() const override { return fd_; }
@@ -94,7 +105,14 @@ class MemoryQueuePair final : public nic::QueuePair {
       nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk | nic::kRxTimestamp;
 
  private:
+  // A send queue of one WQE, and its register.
+  struct Direct;
+
   void Show();
+  // Notices what was posted without a call.
+  void TakeDirect();
+  // Whether the next one may be.
+  void AllowDirect();
 
   const nic::Capabilities capabilities_;
   const nic::QueuePairOptions options_;
@@ -114,6 +132,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   bool armed_ = false;
   int fd_ = -1;
   uint8_t shown_ = 0;
+  std::unique_ptr<Direct> direct_;  // Null: every post is a call.
 };
 
 class MemoryNic final : public nic::Nic {
