@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "api/preload/preload.h"
-#include "api/preload/transfer.h"
+#include "api/sockets/data_calls.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/real_time.h"
 
@@ -88,7 +88,7 @@ ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
   if (got < 0) return got;
   message->msg_flags = request.message_flags;
   const bool tells = message->msg_name != nullptr && socket.type() == SOCK_DGRAM;
-  if (tells) GiveAddress(request.about.source, message->msg_name, &message->msg_namelen);
+  if (tells) sockets::GiveAddress(request.about.source, message->msg_name, &message->msg_namelen);
   if (!tells) message->msg_namelen = 0;
   AddControl(socket, request.about, message);
   return got;
@@ -109,7 +109,7 @@ ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
     result = got < 0 ? -errno : got;
     if (result <= 0) break;
     const iovec part{.iov_base = bytes.data(), .iov_len = static_cast<size_t>(got)};
-    result = SendFrom(socket, {&part, 1}, 0, nullptr, 0);
+    result = sockets::SendFrom(socket, {&part, 1}, 0, nullptr, 0);
     if (result > 0) done += result;
     if (result < got) break;
   }
@@ -137,9 +137,9 @@ int64_t NanosecondsOf(const timespec& time) {
 }  // namespace xtreme::preload
 
 using xtreme::preload::ReceiveMessage;
-using xtreme::preload::ReceiveOurs;
-using xtreme::preload::SendFrom;
-using xtreme::preload::SendOurs;
+using xtreme::sockets::ReceiveOurs;
+using xtreme::sockets::SendFrom;
+using xtreme::sockets::SendOurs;
 
 XTREME_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockaddr* from,
                              socklen_t* from_length) {
@@ -163,7 +163,7 @@ XTREME_CALL ssize_t readv(int fd, const iovec* parts, int count) {
   if (ours != nullptr) {
     const auto number = static_cast<size_t>(count);
     if (xtreme::preload::IsNothing({parts, number})) return 0;
-    const ssize_t got = xtreme::preload::ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
+    const ssize_t got = xtreme::sockets::ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
     if (got != kAskKernel) return Result(got);
   }
   return Kernel().readv(fd, parts, count);

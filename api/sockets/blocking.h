@@ -21,7 +21,16 @@ namespace xtreme::sockets {
 
 template <typename Take>
 ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take) {
-  const bool waits = !nonblocking() && (flags & MSG_DONTWAIT) == 0;
+  return Blocking(flags, limit, events, take, [&](RingDoor* ring) {
+    ring->Progress();
+    return take();
+  });
+}
+
+template <typename Take, typename Again>
+ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
+                         const Again& again) {
+  const bool waits = Waits(flags);
   Waiting waiting(waits ? limit : base::Nanoseconds(0), faces_->settings().rx_poll);
   for (;;) {
     RingDoor* const ring = door();
@@ -29,10 +38,7 @@ ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, co
     {
       const RingDoor::Entry entry(ring);
       ssize_t result = take();
-      if (result == -EAGAIN) {
-        ring->Progress();
-        result = take();
-      }
+      if (result == -EAGAIN) result = again(ring);
       if (result != -EAGAIN || !waits) return result;
     }
     const int waited = waiting.Once(this, ring, events);

@@ -37,6 +37,10 @@ void Drop(Faces& faces, int fd, const std::shared_ptr<T>& what) {
 void Drop(Faces& faces, int fd, const Descriptors::Meaning& meaning) {
   Drop(faces, fd, meaning.socket);
   Drop(faces, fd, meaning.epoll);
+  if (meaning.way == nullptr) return;
+  // Who came by the way that led here has left when this thread has been inside.
+  const std::lock_guard lock(faces.setup());
+  const RingDoor::Entry pass(meaning.way);
 }
 
 // Whether what wakes its sleepers is not the kernel's.

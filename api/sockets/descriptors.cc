@@ -37,6 +37,22 @@ RingDoor* Descriptors::FindRing(int fd) const {
   return place.meaning.ring;
 }
 
+void Descriptors::MakeWay(int fd, Socket* socket, RingDoor* door) {
+  if (!Has(fd)) return;
+  Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  const bool leads = place.meaning.socket.get() == socket && !place.meaning.closing;
+  if (!leads || place.way.door() != nullptr) return;
+  place.way.socket_.store(socket, std::memory_order_release);
+  place.way.door_.store(door, std::memory_order_release);
+}
+
+void Descriptors::CloseWay(int fd) {
+  Place& place = *At(fd);
+  const Hold hold(&place.lock);
+  place.way.Close();
+}
+
 Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
   if (fd < 0 || static_cast<size_t>(fd) >= kPlaces) return {};
   if (At(fd) == nullptr) {
@@ -50,7 +66,7 @@ Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
   Meaning before;
   {
     const Hold hold(&place.lock);
-    before = std::exchange(place.meaning, std::move(meaning));
+    before = place.Exchange(std::move(meaning));
     place.taken.store(true, std::memory_order_release);
   }
   int highest = highest_.load();
@@ -82,6 +98,7 @@ Descriptors::Meaning Descriptors::BeginClose(int fd) {
   if (place.meaning.closing) return {};
   Meaning meaning = place.meaning;
   place.meaning.closing = true;
+  meaning.way = place.way.Close();
   return meaning;
 }
 
@@ -91,7 +108,7 @@ void Descriptors::EndClose(int fd) {
   const Hold hold(&place.lock);
   if (!place.meaning.closing) return;  // It is another's already.
   place.taken.store(false, std::memory_order_release);
-  meaning = std::exchange(place.meaning, Meaning());
+  meaning = place.Exchange({});
 }
 
 Descriptors::Meaning Descriptors::Remove(int fd) {
@@ -99,7 +116,7 @@ Descriptors::Meaning Descriptors::Remove(int fd) {
   Place& place = *At(fd);
   const Hold hold(&place.lock);
   place.taken.store(false, std::memory_order_release);
-  return std::exchange(place.meaning, Meaning());
+  return place.Exchange({});
 }
 
 void Descriptors::ForEach(

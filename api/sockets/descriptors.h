@@ -3,7 +3,8 @@
 // Descriptors: what stands behind the program's file descriptors that are ours to serve.
 //
 // Invariant: a place has at most one of a socket, an epoll set and a ring; whoever found one keeps
-// it alive. Descriptors above kPlaces are the kernel's. Threads: any.
+// it alive. Descriptors above kPlaces are the kernel's.
+// A socket on a ring is found without a lock and a reference too (Way). Threads: any.
 
 #ifndef XTREME_API_SOCKETS_DESCRIPTORS_H_
 #define XTREME_API_SOCKETS_DESCRIPTORS_H_
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace xtreme::sockets {
 
@@ -29,6 +31,28 @@ class Descriptors {
     std::shared_ptr<EpollSet> epoll;
     RingDoor* ring = nullptr;
     bool closing = false;
+    // Of what was taken away: the door of the way that led there; null: none. Who still goes by it
+    // is inside: the socket is to be kept until that door has been passed.
+    RingDoor* way = nullptr;
+  };
+
+  // The short way to a socket on a ring: its door, and inside it, and only there, the socket, which
+  // stays alive for as long as the caller is inside.
+  class Way {
+   public:
+    RingDoor* door() const { return door_.load(std::memory_order_acquire); }  // Null: none.
+    // Null: it was closed meanwhile.
+    Socket* socket() const { return socket_.load(std::memory_order_acquire); }
+
+   private:
+    friend class Descriptors;
+    RingDoor* Close() {
+      socket_.store(nullptr, std::memory_order_release);
+      return door_.exchange(nullptr, std::memory_order_acq_rel);
+    }
+
+    std::atomic<RingDoor*> door_{nullptr};
+    std::atomic<Socket*> socket_{nullptr};
   };
 
   // Whether there may be something: one load.
@@ -36,6 +60,16 @@ class Descriptors {
     const Place* const place = At(fd);
     return place != nullptr && place->taken.load(std::memory_order_acquire);
   }
+  // Null: nothing ever stood near it.
+  const Way* WayTo(int fd) const {
+    const Place* const place = At(fd);
+    return place == nullptr ? nullptr : &place->way;
+  }
+  // Makes a way to `socket`, if `fd` stands for it and there is none; it leads there for good: when
+  // the socket goes to another ring's door, who finds it behind this one turns back.
+  void MakeWay(int fd, Socket* socket, RingDoor* door);
+  // While nobody can be on their way, or the socket is taken off its ring next.
+  void CloseWay(int fd);
   std::shared_ptr<Socket> FindSocket(int fd) const;
   std::shared_ptr<EpollSet> FindEpoll(int fd) const;
   RingDoor* FindRing(int fd) const;
@@ -72,6 +106,14 @@ class Descriptors {
     std::atomic<bool> taken{false};
     mutable std::atomic<bool> lock{false};
     Meaning meaning;
+    Way way;
+
+    // What stood there, and the way that led there. With the lock.
+    Meaning Exchange(Meaning next) {
+      Meaning before = std::exchange(meaning, std::move(next));
+      before.way = way.Close();
+      return before;
+    }
   };
 
   static constexpr size_t kChunk = 256;

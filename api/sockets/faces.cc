@@ -22,8 +22,9 @@
 
 namespace xtreme::sockets {
 
-Faces& Faces::The() {
+Faces& Faces::Make() {
   static Faces* const faces = new Faces();
+  the_.store(faces, std::memory_order_release);
   return *faces;
 }
 
@@ -183,16 +184,15 @@ void Faces::StartProgress() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Polls rings that nobody polled for a while: acknowledgements and timers do not wait for the
+// Polls rings that nobody polled for an interval: acknowledgements and timers do not wait for the
 // program. It never waits for a door, so it disturbs nobody who polls.
 void Faces::RunProgress() {
-  const int64_t interval_ns = settings_.progress_ms * 1'000'000;
   const timespec pause{.tv_sec = settings_.progress_ms / 1'000,
                        .tv_nsec = settings_.progress_ms % 1'000 * 1'000'000};
   for (;;) {
     nanosleep(&pause, nullptr);
     for (RingDoor* door = doors(); door != nullptr; door = door->older()) {
-      if (SteadyNow().count() - door->last_progress() >= interval_ns) door->TryProgress();
+      if (!door->HasProgressed()) door->TryProgress();
     }
   }
 }
@@ -200,8 +200,10 @@ void Faces::RunProgress() {
 void Faces::End() {
   if (!enabled_.exchange(false)) return;
   // As the kernel does: what was sent goes on to its peers, and FIN after it.
-  descriptors_.ForEach([](int, const Descriptors::Meaning& meaning) {
-    if (meaning.socket != nullptr) meaning.socket->Close();
+  descriptors_.ForEach([this](int fd, const Descriptors::Meaning& meaning) {
+    if (meaning.socket == nullptr) return;
+    descriptors_.CloseWay(fd);  // Nobody is to come to a door that is shut for good.
+    meaning.socket->Close();
   });
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit();
 }
@@ -238,6 +240,7 @@ void Faces::Forked() {
     if (meaning.socket == nullptr || meaning.socket->path() != Path::kOffloaded) {
       descriptors_.Remove(fd);
     } else {
+      descriptors_.CloseWay(fd);
       meaning.socket->BecomeParents();
     }
   });

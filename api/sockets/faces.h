@@ -24,14 +24,17 @@
 #include "api/sockets/ring_choice.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/rules.h"
-#include "api/sockets/setup_lock.h"
+#include "api/sockets/locks.h"
 #include "api/sockets/settings.h"
 
 namespace xtreme::sockets {
 
 class Faces {
  public:
-  static Faces& The();
+  static Faces& The() {
+    Faces* const made = the_.load(std::memory_order_acquire);
+    return made != nullptr ? *made : Make();
+  }
 
   // Whether the host has an RDMA device; asked once, by the first socket that could be offloaded,
   // and not by those that libraries open before the program begins. False: every call is the
@@ -83,12 +86,15 @@ class Faces {
   };
 
   Faces();
+  static Faces& Make();
   void Begin();
   void Moderate(RingDoor* door);
   RingDoor* SharedDoor(const RingKey& key);
   void OpenDoor(const RingKey& key, Place* place);
   void StartProgress();
   void RunProgress();
+
+  static inline std::atomic<Faces*> the_{nullptr};
 
   FaceSettings settings_;
   std::string wrong_;  // Of the settings; not empty: nothing is offloaded.

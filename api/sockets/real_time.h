@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Hardware times, which rings give on CLOCK_MONOTONIC, on the clock that programs know.
+//
+// Units: nanoseconds. Threads: RealClock: inside the door of its ring.
 
 #ifndef XTREME_API_SOCKETS_REAL_TIME_H_
 #define XTREME_API_SOCKETS_REAL_TIME_H_
@@ -10,19 +12,54 @@
 
 namespace xtreme::sockets {
 
-// CLOCK_REALTIME at `monotonic_ns`, by the difference of the two clocks now; 0 of 0.
-inline timespec RealTime(int64_t monotonic_ns) {
-  if (monotonic_ns == 0) return {};
+// CLOCK_REALTIME less CLOCK_MONOTONIC, now.
+inline int64_t RealTimeOffset() {
   constexpr int64_t kSecond = 1'000'000'000;
   timespec real{};
   timespec monotonic{};
   clock_gettime(CLOCK_REALTIME, &real);
   clock_gettime(CLOCK_MONOTONIC, &monotonic);
-  const int64_t offset = (real.tv_sec - monotonic.tv_sec) * kSecond + real.tv_nsec -
-                         monotonic.tv_nsec;
-  const int64_t time = monotonic_ns + offset;
+  return (real.tv_sec - monotonic.tv_sec) * kSecond + real.tv_nsec - monotonic.tv_nsec;
+}
+
+// CLOCK_REALTIME at `monotonic_ns`, by the difference of the two clocks now; 0 of 0.
+inline timespec RealTime(int64_t monotonic_ns) {
+  if (monotonic_ns == 0) return {};
+  constexpr int64_t kSecond = 1'000'000'000;
+  const int64_t time = monotonic_ns + RealTimeOffset();
   return {.tv_sec = time / kSecond, .tv_nsec = time % kSecond};
 }
+
+// The same for many times, most of them of the second that the last one was of: by a difference of
+// the clocks that is asked for anew when it is a millisecond old.
+class RealClock {
+ public:
+  // Before times are converted; `now` is CLOCK_MONOTONIC.
+  void Follow(int64_t now) {
+    constexpr int64_t kAge = 1'000'000;
+    if (now < until_) return;
+    offset_ = RealTimeOffset();
+    until_ = now + kAge;
+  }
+
+  timespec At(int64_t monotonic_ns) {
+    if (monotonic_ns == 0) return {};
+    const int64_t time = monotonic_ns + offset_;
+    if (static_cast<uint64_t>(time - second_start_) >= kSecond) [[unlikely]] {
+      second_ = time / static_cast<int64_t>(kSecond);
+      second_start_ = second_ * static_cast<int64_t>(kSecond);
+    }
+    return {.tv_sec = second_, .tv_nsec = time - second_start_};
+  }
+
+ private:
+  static constexpr uint64_t kSecond = 1'000'000'000;
+
+  int64_t offset_ = 0;
+  int64_t until_ = 0;         // CLOCK_MONOTONIC.
+  int64_t second_ = 0;        // Of CLOCK_REALTIME,
+  int64_t second_start_ = 0;  // and its first nanosecond.
+};
 
 }  // namespace xtreme::sockets
 

@@ -13,6 +13,8 @@
 #include "api/native/settings.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
+#include "api/sockets/progress.h"
+#include "api/sockets/real_time.h"
 #include "api/sockets/ring_device.h"
 #include "api/sockets/socket.h"
 #include "stack/packet/buffer_pool.h"
@@ -50,6 +52,8 @@ absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const std::string& inte
   return door;
 }
 
+RingDoor::RingDoor() : real_clock_(std::make_unique<RealClock>()) {}
+
 RingDoor::~RingDoor() {
   const Passage passage;
   // Its registrations are of the ring's NIC.
@@ -57,30 +61,14 @@ RingDoor::~RingDoor() {
   if (handle_ != 0) api::Process::The().CloseRing(handle_);
 }
 
-void RingDoor::Enter() {
-  const uintptr_t self = packet::ThreadToken();
-  if (!single_) {
-    if (inside_.load(std::memory_order_relaxed) == self) {
-      ++depth_;
-      return;
-    }
-    if (!mutex_.try_lock()) {
-      counters_.contended.fetch_add(1, std::memory_order_relaxed);
-      mutex_.lock();
-    }
-    inside_.store(self, std::memory_order_relaxed);
-  }
-  depth_ = 1;
-  if (owner_ != self) {
-    owner_ = self;
-    ring_->AdoptForATurn();
-  }
+void RingDoor::WaitForLock() {
+  counters_.contended.fetch_add(1, std::memory_order_relaxed);
+  lock_.lock();
 }
 
-void RingDoor::Leave() {
-  if (single_ || --depth_ > 0) return;
-  inside_.store(0, std::memory_order_relaxed);
-  mutex_.unlock();
+void RingDoor::Adopt(uintptr_t self) {
+  owner_ = self;
+  ring_->AdoptForATurn();
 }
 
 bool RingDoor::IsInside() const {
@@ -98,20 +86,26 @@ void RingDoor::StepIn(uint32_t depth) {
   depth_ = depth;
 }
 
-RingDoor::Entry::Entry(RingDoor* door) : door_(door) { door_->Enter(); }
-RingDoor::Entry::~Entry() { door_->Leave(); }
-
 void RingDoor::Progress() {
   if (polling_) return;
-  polling_ = true;
-  Turn();
-  FinishPoll();
+  BeginProgress();
+  EndProgress(0);
 }
 
-void RingDoor::FinishPoll() {
-  polling_ = false;
-  if (!claims_.empty() && ring_->tcp().sockets() == 0) EndClaims();
-  last_progress_.store(ring_->Now().count(), std::memory_order_relaxed);
+std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
+  polling_ = true;
+  polled_count_ = ring_->Poll(polled_.data(), most, sizeof(engine::Completion));
+  return {polled_.data(), polled_count_};
+}
+
+void RingDoor::GiveFrom(uint32_t first) {
+  for (;;) {
+    for (uint32_t i = first; i < polled_count_; ++i) Give(polled_[i]);
+    if (!later_.empty()) GiveLater();
+    if (polled_count_ < kBatch) return;
+    BeginProgress();
+    first = 0;
+  }
 }
 
 void RingDoor::GiveLater() {
@@ -122,60 +116,9 @@ void RingDoor::GiveLater() {
   }
 }
 
-void RingDoor::Turn() {
-  uint32_t count = 0;
-  do {
-    count = ring_->Poll(polled_.data(), kBatch, sizeof(engine::Completion));
-    for (uint32_t i = 0; i < count; ++i) Give(polled_[i]);
-    GiveLater();
-  } while (count == kBatch);
-}
+void RingDoor::FollowRealTime() { real_clock_->Follow(ring_->Now().count()); }
 
-uint32_t RingDoor::PollPackets(uint32_t most, Arrival* packets) {
-  if (polling_ || !happenings_.empty()) return 0;
-  polling_ = true;
-  const uint32_t taken = TurnForPackets(std::min(most, kBatch), packets);
-  FinishPoll();
-  return taken;
-}
-
-uint32_t RingDoor::TurnForPackets(uint32_t most, Arrival* packets) {
-  const uint32_t count = ring_->Poll(polled_.data(), most, sizeof(engine::Completion));
-  uint32_t taken = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const engine::Completion& completion = polled_[i];
-    // Behind what waits it would be out of order.
-    Socket* const socket = completion.kind == engine::Kind::kPacket && happenings_.empty()
-                               ? Find(completion.socket)
-                               : nullptr;
-    if (socket != nullptr && socket->HandsOn()) {
-      socket->CountReceived(completion);
-      packets[taken++] = {socket->user_data, &completion};
-    } else {
-      Give(completion);
-    }
-  }
-  GiveLater();
-  return taken;
-}
-
-int64_t RingDoor::RealTimeOffset() {
-  constexpr int64_t kAge = 1'000'000;
-  const int64_t now = ring_->Now().count();
-  if (now < real_offset_until_ns_) return real_offset_ns_;
-  timespec real{};
-  timespec monotonic{};
-  clock_gettime(CLOCK_REALTIME, &real);
-  clock_gettime(CLOCK_MONOTONIC, &monotonic);
-  constexpr int64_t kSecond = 1'000'000'000;
-  real_offset_ns_ =
-      (real.tv_sec - monotonic.tv_sec) * kSecond + real.tv_nsec - monotonic.tv_nsec;
-  real_offset_until_ns_ = now + kAge;
-  return real_offset_ns_;
-}
-
-Socket* RingDoor::Find(engine::Handle handle) {
-  if (found_ != nullptr && found_handle_ == handle) return found_;
+Socket* RingDoor::LookUp(engine::Handle handle) {
   const auto found = sockets_.find(handle);
   if (found == sockets_.end()) return nullptr;
   found_handle_ = handle;
@@ -209,6 +152,11 @@ int RingDoor::TakeClaim(const wire::Endpoint& local) {
   return claim;
 }
 
+// What listeners left, when no connection of theirs can be left either.
+void RingDoor::EndClaimsOfNobody() {
+  if (ring_->tcp().sockets() == 0) EndClaims();
+}
+
 void RingDoor::EndClaims() {
   for (const KeptClaim& each : claims_) Kernel().close(each.claim);
   claims_.clear();
@@ -217,12 +165,13 @@ void RingDoor::EndClaims() {
 void RingDoor::Abandon() { EndClaims(); }
 
 bool RingDoor::TryProgress() {
-  if (single_ || !mutex_.try_lock()) return false;
+  if (single_ || !lock_.try_lock()) return false;
   inside_.store(packet::ThreadToken(), std::memory_order_relaxed);
   depth_ = 1;
   owner_ = packet::ThreadToken();
   ring_->AdoptForATurn();
   Progress();
+  progressed_.store(false, std::memory_order_relaxed);
   Leave();
   return true;
 }
@@ -233,13 +182,14 @@ void RingDoor::CloseForExit() {
   // Milliseconds that connections have to end in.
   constexpr int kExitTries = 1'000;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
-  bool inside = single_ || mutex_.try_lock();
+  bool inside = single_ || lock_.try_lock();
   for (int tries = 0; !inside && tries < kTries; ++tries) {
     nanosleep(&kPause, nullptr);
-    inside = mutex_.try_lock();
+    inside = lock_.try_lock();
   }
   if (!inside) return;
   inside_.store(packet::ThreadToken());
+  depth_ = 1;
   ring_->AdoptForATurn();
   for (int tries = 0; tries < kExitTries && !ring_->tcp().Quiescent(); ++tries) {
     Progress();

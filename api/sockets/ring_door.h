@@ -17,15 +17,17 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "api/sockets/locks.h"
 #include "api/sockets/received.h"
 #include "api/sockets/ring_choice.h"
 #include "api/xtreme.h"
+#include "stack/packet/buffer.h"
 #include "stack/wire/address.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
@@ -37,6 +39,7 @@ class Ring;
 
 namespace xtreme::sockets {
 
+class RealClock;
 class RingDevice;
 class Socket;
 
@@ -52,8 +55,8 @@ class RingDoor {
   // The calling thread inside.
   class Entry {
    public:
-    explicit Entry(RingDoor* door);
-    ~Entry();
+    explicit Entry(RingDoor* door) : door_(door) { door_->Enter(); }
+    ~Entry() { door_->Leave(); }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
@@ -77,6 +80,13 @@ class RingDoor {
   RingDevice& device() { return *device_; }
   // Polls, and gives each socket what came for it. Nothing inside itself.
   void Progress();
+  // Whether somebody gives what they polled, further out on this thread.
+  bool polling() const { return polling_; }
+  // The same in two steps, for who can use what came at once, while not polling(): polls for at
+  // most `most`, at most kBatch; and gives what came from the `first` on, which may close any
+  // socket. Nothing is called in between.
+  std::span<const engine::Completion> BeginProgress(uint32_t most = kBatch);
+  void EndProgress(uint32_t first);
   // As engine::Ring::Arm, after what is known to wait was taken.
   bool Arm();
   // Makes an operation that was started for `handle` end: how.
@@ -103,18 +113,17 @@ class RingDoor {
   uint32_t Take(Socket* socket, Happening* happenings, uint32_t most);
   // The short way of a poll for every socket's completions, when TakeByCompletions() was called:
   // polls for at most `most`, at most kBatch, and gives what came. Packets that would only have
-  // waited to be taken are not: they are in `packets`, before whatever waits now. How many.
-  // Until the next poll; 0 if something waits already.
-  struct Arrival {
-    uint64_t user_data;  // The socket's: a callback that ran since may have closed it.
-    const engine::Completion* packet;
-  };
-  uint32_t PollPackets(uint32_t most, Arrival* packets);
-  // CLOCK_REALTIME less CLOCK_MONOTONIC, in nanoseconds, not older than a millisecond.
-  int64_t RealTimeOffset();
+  // waited to be taken are not: `sink(packet, user_data)` has them, the packet and its socket's
+  // user data, before whatever waits now, and calls nothing. How many; 0 if something waits
+  // already. (progress.h)
+  template <typename Sink>
+  uint32_t PollPackets(uint32_t most, const Sink& sink);
+  // For times of packets. PollPackets() has followed the clocks, others do so first.
+  RealClock& real_clock() { return *real_clock_; }
+  void FollowRealTime();
 
   // The face of a link of a packet that was handed out.
-  LinkView* ViewOf(packet::Buffer* buffer) { return &views_[buffer->index]; }
+  LinkView* ViewOf(const packet::Buffer* buffer) { return &views_[buffer->index]; }
 
   // --- Any time ---
 
@@ -123,8 +132,8 @@ class RingDoor {
   int fd() const { return fd_; }
   uint32_t ifindex() const { return ifindex_; }
   const Counters& counters() const { return counters_; }
-  // Nanoseconds of CLOCK_MONOTONIC of the last Progress().
-  int64_t last_progress() const { return last_progress_.load(std::memory_order_relaxed); }
+  // Whether anybody but TryProgress() has polled since this was asked last.
+  bool HasProgressed() { return progressed_.exchange(false, std::memory_order_relaxed); }
   // Whether the calling thread is inside.
   bool IsInside() const;
   // Out, however deep inside, and back in as deep as before: for who has to wait meanwhile. Others
@@ -150,16 +159,37 @@ class RingDoor {
     int claim;
   };
 
-  RingDoor() = default;
-  void Enter();
-  void Leave();
-  void Turn();
-  uint32_t TurnForPackets(uint32_t most, Arrival* packets);
+  RingDoor();
+  void Enter() {
+    const uintptr_t self = packet::ThreadToken();
+    if (!single_) {
+      if (inside_.load(std::memory_order_relaxed) == self) {
+        ++depth_;
+        return;
+      }
+      if (!lock_.try_lock()) [[unlikely]] WaitForLock();
+      inside_.store(self, std::memory_order_relaxed);
+      depth_ = 1;
+    }
+    if (owner_ != self) [[unlikely]] Adopt(self);
+  }
+  void Leave() {
+    if (single_ || --depth_ != 0) return;
+    inside_.store(0, std::memory_order_relaxed);
+    lock_.unlock();
+  }
+  void WaitForLock();
+  void Adopt(uintptr_t self);
+  void GiveFrom(uint32_t first);
   void GiveLater();
-  void FinishPoll();
-  Socket* Find(engine::Handle handle);
+  void FinishProgress();
+  Socket* Find(engine::Handle handle) {
+    return found_ != nullptr && found_handle_ == handle ? found_ : LookUp(handle);
+  }
+  Socket* LookUp(engine::Handle handle);
   void PollForLater();
   void EndClaims();
+  void EndClaimsOfNobody();
   void Give(const engine::Completion& completion);
 
   std::string interface_;
@@ -172,23 +202,23 @@ class RingDoor {
   RingDoor* older_ = nullptr;
   std::unique_ptr<LinkView[]> views_;  // By index of the buffer.
 
-  std::mutex mutex_;
+  DoorLock lock_;
   std::atomic<uintptr_t> inside_{0};  // Token of the thread that is.
   uint32_t depth_ = 0;
   uintptr_t owner_ = 0;
   Counters counters_;
 
   bool polling_ = false;
-  std::array<engine::Completion, kBatch> polled_;  // Of who is `polling_`.
+  std::array<engine::Completion, kBatch> polled_;  // Of who is `polling_`,
+  uint32_t polled_count_ = 0;                      // and how many.
   std::deque<engine::Completion> later_;  // Polled while others were given.
   bool completions_ = false;  // TakeByCompletions() was called.
-  std::atomic<int64_t> last_progress_{0};
+  std::atomic<bool> progressed_{false};
   std::unordered_map<engine::Handle, Socket*> sockets_;
   // The one that was looked up last; null: none.
   engine::Handle found_handle_ = 0;
   Socket* found_ = nullptr;
-  int64_t real_offset_ns_ = 0;
-  int64_t real_offset_until_ns_ = 0;  // CLOCK_MONOTONIC.
+  const std::unique_ptr<RealClock> real_clock_;
   std::deque<Happening> happenings_;
   std::vector<Done> done_;
   std::vector<KeptClaim> claims_;

@@ -37,6 +37,10 @@
 #include "stack/base/time.h"
 #include "stack/wire/address.h"
 
+namespace xtreme::engine {
+struct UdpSocket;
+}
+
 namespace xtreme::sockets {
 
 class Faces;
@@ -44,6 +48,8 @@ struct Stream;
 
 // A result: the call is the kernel's to answer.
 inline constexpr int kAskKernel = -EREMOTEIO;
+// A result of a short way: it does not lead there.
+inline constexpr ssize_t kLongWay = -ESTRPIPE;
 
 enum class Path : uint8_t { kUndecided, kOffloaded, kKernel, kParents, kClosed };
 
@@ -64,6 +70,8 @@ struct ReceiveRequest {
   int message_flags = 0;      // MSG_TRUNC.
 };
 
+// Flags of a send or receive that short ways know.
+inline constexpr int kUsualFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
 inline constexpr int kDummySend = 0x400;  // VMA_SND_FLAGS_DUMMY.
 // Length of VMA's value of SO_MAX_PACING_RATE, which the kernel does not know.
 inline constexpr socklen_t kVmaRateBytes = 12;
@@ -131,6 +139,15 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   ssize_t Receive(ReceiveRequest* request);
   ssize_t Send(const SendRequest& request);
+
+  // The same the short way (data_calls.cc), inside the door that Descriptors::Way led by: of one
+  // part, on a socket that is plain. kLongWay: nothing was sent or received, and the call is to be
+  // made by Receive() or Send(), outside; of `held`, if it is set: who closed the socket meanwhile.
+  // `source`: of a datagram, if not null.
+  ssize_t ReceiveShort(RingDoor* door, std::span<uint8_t> to, int flags, wire::Endpoint* source,
+                       std::shared_ptr<Socket>* held);
+  ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags,
+                    const wire::Endpoint* to);
   int Shutdown(int how);
   // FIONREAD.
   int ReadableBytes();
@@ -156,6 +173,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     bool timestamp_us = false;
     bool timestamp_ns = false;
     uint32_t timestamping = 0;  // SOF_TIMESTAMPING_...
+
+    bool any() const { return packet_info || timestamp_us || timestamp_ns || timestamping != 0; }
   };
   Wanted wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
@@ -163,10 +182,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   void OnCompletion(const engine::Completion& completion);
   // Whether a packet does nothing but become a completion.
-  bool HandsOn() const {
-    return taker_.load(std::memory_order_relaxed) == Taker::kCompletions && !callback_ &&
-           !deaf_ && !(read_shut_ && write_shut_);
-  }
+  bool HandsOn() const { return (plain_ & kHandsOn) != 0; }
   void CountReceived(const engine::Completion& packet) {
     ++counters_.received;
     counters_.received_bytes += packet.length;
@@ -196,7 +212,10 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // --- VMA's side (inside the door) ---
 
-  void SetCallback(ReceiveCallback callback) { callback_ = std::move(callback); }
+  void SetCallback(ReceiveCallback callback) {
+    callback_ = std::move(callback);
+    SetPlain();
+  }
   Taker taker() const { return taker_; }
   void TakeByCompletions();
   // Keeps a packet until Free.
@@ -251,15 +270,47 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // What a call says that finds it on no ring.
   ssize_t Elsewhere() const;
 
+  // Short ways (data_calls.cc, progress.h); inside the door.
+  // Calls and packets that need nothing else looked at. SetPlain() goes with every change of what
+  // it is made of, which Mark() does.
+  enum Plain : uint8_t {
+    kSends = 1 << 0,     // To its peer: a datagram socket, or a connection.
+    kSendsTo = 1 << 1,   // Datagrams, to anybody.
+    kReceives = 1 << 2,  // What comes is for calls like recv().
+    kHandsOn = 1 << 3,   // What comes is for completions.
+  };
+  void SetPlain();
+  // A packet of its own, into the caller's buffer, without having been queued.
+  size_t TakeArrived(const engine::Completion& packet, std::span<uint8_t> to);
+  // Lets the ring make progress: the first that comes goes to the caller, if it is for this socket.
+  // kLongWay: it is queued, if it came. `held` as above, null: the caller holds it.
+  struct Arrived {
+    wire::Endpoint source;
+    size_t length;  // Whole.
+  };
+  ssize_t TakeArriving(RingDoor* door, std::span<uint8_t> to, Arrived* about,
+                       std::shared_ptr<Socket>* held);
+  ssize_t TakeQueued(std::span<uint8_t> to, wire::Endpoint* source);
+  ssize_t SendDatagramShort(RingDoor* door, std::span<const uint8_t> from,
+                            const wire::Endpoint* to);
+  ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from);
+
   // socket_receive.cc; inside the door.
   void OnPacket(const engine::Completion& completion);
   void Queue(const Received& packet);
+  void DropFirst();
   ssize_t TakeDatagram(ReceiveRequest* request);
+  // Lets the ring make progress, and takes; what is plain goes past the queue.
+  ssize_t TakeAfterProgress(RingDoor* door, ReceiveRequest* request);
   ssize_t TakeOne(ReceiveRequest* request);
+  bool Waits(int flags) const { return !nonblocking() && (flags & MSG_DONTWAIT) == 0; }
   // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say
-  // (blocking.h).
+  // (blocking.h). `again(door)` lets the ring make progress first.
   template <typename Take>
   ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take);
+  template <typename Take, typename Again>
+  ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
+                   const Again& again);
   // Takes the pending error.
   int TakeError();
   void Mark();
@@ -347,6 +398,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   const pthread_t opener_ = pthread_self();
   std::atomic<RingDoor*> door_{nullptr};
   engine::Handle handle_ = 0;
+  uint8_t plain_ = 0;        // Plain.
+  engine::UdpSocket* udp_socket_ = nullptr;  // By handle_: kept, because only this closes it.
   std::atomic<Taker> taker_{Taker::kUndecided};
   ReceiveCallback callback_;
   std::deque<Received> queue_;

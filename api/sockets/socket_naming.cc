@@ -82,6 +82,7 @@ int Socket::ConnectDatagram(const sockaddr_in& peer) {
   }
   const RingDoor::Entry entry(door());
   const engine::Outcome outcome = door()->ring().udp().Connect(handle_, peer_, 0);
+  SetPlain();
   if (!outcome.ok()) LeaveToKernelLocked(outcome.text);
   if (was_any) LearnLocal();
   return 0;

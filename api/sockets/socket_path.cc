@@ -156,6 +156,7 @@ bool Socket::OpenOn(RingDoor* door) {
     LeaveToKernelLocked(outcome.text);
     return false;
   }
+  udp_socket_ = udp.Find(handle_);
   door_.store(door, std::memory_order_release);
   path_.store(Path::kOffloaded, std::memory_order_release);
   CopySettings();
@@ -233,6 +234,7 @@ void Socket::TakeDown() {
   if (bound_) ring->ring().core().host.control->RunAndWait([] {});
   door_.store(nullptr, std::memory_order_release);
   handle_ = 0;
+  SetPlain();
   Change(0, ~uint32_t{0}, 0);
 }
 
@@ -242,6 +244,21 @@ ssize_t Socket::Elsewhere() const {
     case Path::kClosed: return -EBADF;
     default: return kAskKernel;
   }
+}
+
+void Socket::SetPlain() {
+  const bool completions = taker_.load(std::memory_order_relaxed) == Taker::kCompletions;
+  const bool hears = !callback_ && !deaf_;
+  const bool connected =
+      stream_ == nullptr ? peer_.port != 0 : stream_->state == Stream::State::kConnected;
+  const bool goes_on = stream_ == nullptr || (connected && !stream_->peer_closed);
+  const bool open = path() == Path::kOffloaded && error_.load(std::memory_order_relaxed) == 0;
+  const bool sends = open && !write_shut_ && !in_parts_.load(std::memory_order_relaxed);
+  const bool receives = open && hears && !completions && goes_on && !read_shut_;
+  const bool hands_on = hears && completions && !(read_shut_ && write_shut_);
+  plain_ = static_cast<uint8_t>((sends && connected ? kSends : 0) |
+                                (sends && stream_ == nullptr ? kSendsTo : 0) |
+                                (receives ? kReceives : 0) | (hands_on ? kHandsOn : 0));
 }
 
 void Socket::Close() {
@@ -264,6 +281,7 @@ void Socket::BecomeParents() {
   queue_.clear();
   held_.clear();
   path_.store(stream_ == nullptr ? Path::kKernel : Path::kParents);
+  SetPlain();
   // The name is the parent's as long as anybody has it.
   EndClaim();
 }

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <utility>
 
 #include "api/sockets/blocking.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/progress.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
 #include "stack/packet/buffer_pool.h"
@@ -84,8 +86,18 @@ void Socket::Queue(const Received& packet) {
   Change(kReadable, 0, kReadable);
 }
 
+// With what it still has of buffers.
+void Socket::DropFirst() {
+  Received& front = queue_.front();
+  queued_bytes_ -= front.length + kQueuedOverhead;
+  if (front.buffer != nullptr) Release(&front);
+  queue_.pop_front();
+  if (queue_.empty()) Mark();
+}
+
 // The mask from the state.
 void Socket::Mark() {
+  SetPlain();
   uint32_t begin = stream_ == nullptr ? EPOLLOUT | EPOLLWRNORM : StreamMask();
   if (!queue_.empty() || read_shut_) begin |= kReadable;
   if (read_shut_) begin |= EPOLLRDHUP;
@@ -123,15 +135,11 @@ ssize_t Socket::TakeOne(ReceiveRequest* request) {
   const size_t whole = front.length;
   if (request->took == nullptr && whole > room) request->message_flags |= MSG_TRUNC;
   if ((request->flags & MSG_PEEK) == 0) {
-    queued_bytes_ -= front.length + kQueuedOverhead;
     if (request->took != nullptr) {
-      *request->took = front;
-      held_.insert(front.buffer);
-    } else {
-      Release(&front);
+      *request->took = std::exchange(front, {.length = front.length});
+      held_.insert(request->took->buffer);
     }
-    queue_.pop_front();
-    if (queue_.empty()) Mark();
+    DropFirst();
   }
   if (request->took != nullptr || (request->flags & MSG_TRUNC) != 0) {
     return static_cast<ssize_t>(whole);
@@ -146,8 +154,7 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
   if (const int error = TakeError(); error != 0) return -error;
   if (!queue_.empty()) return TakeOne(request);
   // Linux: shutdown() wakes who waits, and nothing else.
-  const bool waits = !nonblocking() && (request->flags & MSG_DONTWAIT) == 0;
-  return read_shut_ && waits ? 0 : -EAGAIN;
+  return read_shut_ && Waits(request->flags) ? 0 : -EAGAIN;
 }
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
@@ -155,9 +162,30 @@ ssize_t Socket::Receive(ReceiveRequest* request) {
   if (path() != Path::kOffloaded) return Elsewhere();
   if (stream_ != nullptr) return ReceiveBytes(request);
   if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
-  return Blocking(request->flags, receive_timeout_, EPOLLIN, [this, request] {
-    return TakeDatagram(request);
-  });
+  return Blocking(
+      request->flags, receive_timeout_, EPOLLIN, [&] { return TakeDatagram(request); },
+      [&](RingDoor* door) { return TakeAfterProgress(door, request); });
+}
+
+ssize_t Socket::TakeAfterProgress(RingDoor* door, ReceiveRequest* request) {
+  const bool one = request->to.size() == 1 && request->took == nullptr && !wanted().any();
+  const bool plain = one && (plain_ & kReceives) != 0 && queue_.empty() &&
+                     (request->flags & ~kUsualFlags) == 0 &&
+                     (stream_ == nullptr || request->to[0].iov_len != 0);
+  if (plain) {
+    const iovec& to = request->to[0];
+    Arrived about;
+    const ssize_t got =
+        TakeArriving(door, {static_cast<uint8_t*>(to.iov_base), to.iov_len}, &about, nullptr);
+    if (got >= 0 && stream_ == nullptr) {
+      request->about.source = about.source;
+      if (about.length > to.iov_len) request->message_flags |= MSG_TRUNC;
+    }
+    if (got != kLongWay) return got;
+  } else {
+    door->Progress();
+  }
+  return stream_ == nullptr ? TakeDatagram(request) : TakeBytes(request);
 }
 
 int Socket::ReadableBytes() {

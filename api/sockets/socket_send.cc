@@ -141,6 +141,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     if (error == 0) {
       parts_->bytes.insert(parts_->bytes.end(), bytes.begin(), bytes.end());
       in_parts_.store(true, std::memory_order_relaxed);
+      SetPlain();
       const bool last = (request.flags & MSG_MORE) == 0 && !corked_;
       error = last ? SendParts() : 0;
       if (error == EAGAIN) {  // As if this part had not been tried.
@@ -180,6 +181,7 @@ int Socket::PartsToKernel(int flags) const {
 void Socket::DropParts() {
   parts_.reset();
   in_parts_.store(corked_, std::memory_order_relaxed);
+  SetPlain();
 }
 
 int Socket::Cork(bool on) {
@@ -192,6 +194,7 @@ int Socket::Cork(bool on) {
   const RingDoor::Entry entry(ring);
   corked_ = on;
   in_parts_.store(on || parts_ != nullptr, std::memory_order_relaxed);
+  SetPlain();
   if (on || parts_ == nullptr) return 0;
   // Nobody would try again where the ring has no room: then the kernel sends it. Linux tells of no
   // other error here either.

@@ -17,6 +17,10 @@
 #include <utility>
 #include <vector>
 
+namespace xtreme::engine {
+struct TcpSocket;
+}
+
 namespace xtreme::sockets {
 
 class Socket;
@@ -27,6 +31,9 @@ struct Stream {
 
   std::atomic<State> state{State::kIdle};
   std::atomic<bool> established{false};  // It was, at some time.
+  // The ring's, of the connection; kept, because it is until the ring's poll says that it ended, or
+  // the socket has closed it.
+  engine::TcpSocket* tcp_socket = nullptr;
   bool peer_closed = false;   // FIN came, after what is queued.
   bool writable = true;       // No send was refused since there was space.
   int backlog = 128;

@@ -27,17 +27,40 @@ namespace {
 constexpr uint32_t kReadable = EPOLLIN | EPOLLRDNORM;
 constexpr uint32_t kWritable = EPOLLOUT | EPOLLWRNORM;
 
-// What of `parts` is left behind the first `count` bytes.
-void Advance(std::vector<iovec>* parts, size_t count) {
-  size_t gone = 0;
-  while (gone < parts->size() && count >= (*parts)[gone].iov_len) {
-    count -= (*parts)[gone++].iov_len;
+// The parts of a call that are left, of which none is empty: one needs no list.
+class Left {
+ public:
+  explicit Left(std::span<const iovec> parts) {
+    if (parts.size() == 1) {
+      one_ = parts[0];
+      parts_ = {&one_, one_.iov_len == 0 ? 0u : 1u};
+      return;
+    }
+    many_.assign(parts.begin(), parts.end());
+    std::erase_if(many_, [](const iovec& part) { return part.iov_len == 0; });
+    parts_ = many_;
   }
-  parts->erase(parts->begin(), parts->begin() + static_cast<ptrdiff_t>(gone));
-  if (count == 0) return;
-  parts->front().iov_base = static_cast<uint8_t*>(parts->front().iov_base) + count;
-  parts->front().iov_len -= count;
-}
+  Left(const Left&) = delete;
+  Left& operator=(const Left&) = delete;
+
+  std::span<const iovec> parts() const { return parts_; }
+  bool empty() const { return parts_.empty(); }
+  // `count` bytes, which there are, at the front are done.
+  void Advance(size_t count) {
+    while (!parts_.empty() && count >= parts_.front().iov_len) {
+      count -= parts_.front().iov_len;
+      parts_ = parts_.subspan(1);
+    }
+    if (count == 0) return;
+    parts_.front().iov_base = static_cast<uint8_t*>(parts_.front().iov_base) + count;
+    parts_.front().iov_len -= count;
+  }
+
+ private:
+  iovec one_{};
+  std::vector<iovec> many_;
+  std::span<iovec> parts_;
+};
 
 uint8_t StateOnLinux(engine::TcpState state) {
   using State = engine::TcpState;
@@ -160,19 +183,20 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   request->about.source = peer_;
   const bool all = (request->flags & MSG_WAITALL) != 0 && (request->flags & MSG_PEEK) == 0;
   if (!all) {
-    return Blocking(request->flags, receive_timeout_, EPOLLIN,
-                    [this, request] { return TakeBytes(request); });
+    return Blocking(
+        request->flags, receive_timeout_, EPOLLIN, [&] { return TakeBytes(request); },
+        [&](RingDoor* door) { return TakeAfterProgress(door, request); });
   }
-  std::vector<iovec> left(request->to.begin(), request->to.end());
+  Left left(request->to);
   ssize_t done = 0;
   const ssize_t result = Blocking(request->flags, receive_timeout_, EPOLLIN, [&]() -> ssize_t {
     // An error is the next call's, if this one has something.
     if (done > 0 && queue_.empty() && error_.load(std::memory_order_relaxed) != 0) return done;
-    ReceiveRequest part{.to = left, .flags = request->flags};
+    ReceiveRequest part{.to = left.parts(), .flags = request->flags};
     const ssize_t got = TakeBytes(&part);
     if (got <= 0) return got;
     done += got;
-    Advance(&left, static_cast<size_t>(got));
+    left.Advance(static_cast<size_t>(got));
     return left.empty() ? done : -EAGAIN;
   });
   return done > 0 ? done : result;
@@ -234,8 +258,7 @@ ssize_t Socket::WarmStream(const SendRequest& request) {
 ssize_t Socket::SendStream(const SendRequest& request) {
   if ((request.flags & (MSG_OOB | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
   if ((request.flags & kDummySend) != 0) return WarmStream(request);
-  std::vector<iovec> left(request.from.begin(), request.from.end());
-  std::erase_if(left, [](const iovec& part) { return part.iov_len == 0; });
+  Left left(request.from);
   if (left.empty()) {
     return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
       const ssize_t sent = PutBytes({}, request.flags);
@@ -243,14 +266,14 @@ ssize_t Socket::SendStream(const SendRequest& request) {
       return sent == -EAGAIN && !connecting ? 0 : sent;
     });
   }
-  const bool waits = !nonblocking() && (request.flags & MSG_DONTWAIT) == 0;
+  const bool waits = Waits(request.flags);
   ssize_t done = 0;
   const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
     if (done > 0 && error_.load(std::memory_order_relaxed) != 0) return done;
-    const ssize_t sent = PutBytes(left, request.flags);
+    const ssize_t sent = PutBytes(left.parts(), request.flags);
     if (sent <= 0) return sent;
     done += sent;
-    Advance(&left, static_cast<size_t>(sent));
+    left.Advance(static_cast<size_t>(sent));
     return left.empty() || !waits ? done : -EAGAIN;
   });
   return done > 0 ? done : result;

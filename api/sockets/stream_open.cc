@@ -177,6 +177,7 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   auto child = std::make_shared<Socket>(faces_, fd, SOCK_STREAM, false, offload_wanted_);
   const Received ends = ReceivedFrom(completion);
   child->handle_ = completion.socket;
+  child->stream_->tcp_socket = ring->ring().tcp().Find(completion.socket);
   child->local_ = ends.destination;
   child->peer_ = ends.source;
   child->stream_->state = Stream::State::kConnected;
@@ -268,7 +269,8 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
     }
     stream_->state = Stream::State::kConnecting;
     // Its address is known from the route; its port, if not chosen, when it is open.
-    local_.address = ring->ring().tcp().Find(handle_)->local.address;
+    stream_->tcp_socket = ring->ring().tcp().Find(handle_);
+    local_.address = stream_->tcp_socket->local.address;
     ring->Register(handle_, this);
     door_.store(ring, std::memory_order_release);
     path_.store(Path::kOffloaded, std::memory_order_release);

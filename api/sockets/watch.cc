@@ -25,10 +25,7 @@ void Pollable::Detach(Watcher* watcher) {
   watched_by_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Pollable::Change(uint32_t begin, uint32_t end, uint32_t happened) {
-  if (end != 0) mask_.fetch_and(~end, std::memory_order_seq_cst);
-  if (begin != 0) mask_.fetch_or(begin, std::memory_order_seq_cst);
-  if (happened == 0 || watched_by_.load(std::memory_order_seq_cst) == 0) return;
+void Pollable::Tell(uint32_t happened) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Watcher* watcher : watchers_) watcher->Told(happened);
 }

@@ -55,11 +55,19 @@ class Pollable {
 
  protected:
   // Bits that begin and end to hold, and those that happened (again): watchers are told of these.
-  void Change(uint32_t begin, uint32_t end, uint32_t happened);
+  void Change(uint32_t begin, uint32_t end, uint32_t happened) {
+    if (end != 0) mask_.fetch_and(~end, std::memory_order_seq_cst);
+    if (begin != 0) mask_.fetch_or(begin, std::memory_order_seq_cst);
+    if (happened != 0 && watched()) [[unlikely]] Tell(happened);
+  }
+  // Whether anybody would be told.
+  bool watched() const { return watched_by_.load(std::memory_order_seq_cst) != 0; }
   // Tells every watcher that this ends.
   void SayGone();
 
  private:
+  void Tell(uint32_t happened);
+
   std::atomic<uint32_t> mask_{0};
   std::atomic<uint32_t> watched_by_{0};  // As many as `watchers_`: nobody is told without the lock.
   std::mutex mutex_;

@@ -3,13 +3,14 @@
 // SocketXtreme: completions of rings, sockets and epoll sets, and the buffers they carry.
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
+#include "api/sockets/progress.h"
+#include "api/sockets/real_time.h"
 #include "api/sockets/socket.h"
 #include "api/vma/api.h"
 #include "stack/packet/buffer_pool.h"
@@ -35,38 +36,36 @@ int Fail(int error) {
   return -1;
 }
 
-timespec ToTimespec(int64_t time_ns) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  return {.tv_sec = time_ns / kSecond, .tv_nsec = time_ns % kSecond};
-}
-
-// The links of a packet of `length` bytes from `data` on, as the application sees them.
-void Describe(RingDoor* door, packet::Buffer* buffer, uint8_t* data, uint32_t length,
-              int64_t hw_time_ns, vma_packet_desc_t* description) {
-  description->total_len = static_cast<uint16_t>(length);
-  description->hw_timestamp =
-      hw_time_ns == 0 ? timespec{} : ToTimespec(hw_time_ns + door->RealTimeOffset());
-  LinkView* view = door->ViewOf(buffer);
-  description->buff_lst = reinterpret_cast<vma_buff_t*>(view);
-  description->num_bufs = 1;
-  view->payload = data;
-  if (buffer->next == nullptr) [[likely]] {
-    view->length = static_cast<uint16_t>(length);
-    view->next = nullptr;
-    return;
-  }
-  auto there = static_cast<uint32_t>(buffer->data + buffer->length - data);
-  for (packet::Buffer* link = buffer;;) {
-    view->length = static_cast<uint16_t>(std::min(length, there));
-    length -= view->length;
-    link = link->next;
-    view->next = link == nullptr ? nullptr : door->ViewOf(link);
-    if (link == nullptr) return;
-    view = view->next;
+// The rest of the links of a packet, `length` bytes from the end of the first one's on.
+[[gnu::noinline]] void DescribeLinks(RingDoor* door, const packet::Buffer* first, uint32_t length,
+                                     vma_packet_desc_t* description) {
+  LinkView* view = door->ViewOf(first);
+  for (packet::Buffer* link = first->next; link != nullptr; link = link->next) {
+    view = view->next = door->ViewOf(link);
     view->payload = link->data;
-    there = link->length;
+    view->length = static_cast<uint16_t>(std::min(length, link->length));
+    length -= view->length;
     ++description->num_bufs;
   }
+  view->next = nullptr;
+}
+
+// The links of a packet, as the application sees them. `Packet`: a completion or a Received.
+template <typename Packet>
+void Describe(RingDoor* door, const Packet& packet, vma_packet_desc_t* description) {
+  LinkView* const view = door->ViewOf(packet.buffer);
+  description->num_bufs = 1;
+  description->total_len = static_cast<uint16_t>(packet.length);
+  description->buff_lst = reinterpret_cast<vma_buff_t*>(view);
+  description->hw_timestamp = door->real_clock().At(packet.hw_time_ns);
+  view->next = nullptr;
+  view->payload = packet.data;
+  view->length = static_cast<uint16_t>(packet.length);
+  if (packet.buffer->next == nullptr) [[likely]] return;
+  const packet::Buffer& first = *packet.buffer;
+  const auto there = static_cast<uint32_t>(first.data + first.length - packet.data);
+  view->length = static_cast<uint16_t>(std::min(packet.length, there));
+  DescribeLinks(door, &first, packet.length - view->length, description);
 }
 
 void Describe(RingDoor* door, const Happening& happening, vma_completion_t* completion) {
@@ -77,23 +76,21 @@ void Describe(RingDoor* door, const Happening& happening, vma_completion_t* comp
   const Received& packet = happening.packet;
   completion->src = sockets::ToSockaddr(packet.source);
   if ((happening.events & sockets::kPacketHappened) == 0) return;
-  Describe(door, packet.buffer, packet.data, packet.length, packet.hw_time_ns,
-           &completion->packet);
+  Describe(door, packet, &completion->packet);
 }
 
 // What did not have to wait.
-void Describe(RingDoor* door, const RingDoor::Arrival& arrival, vma_completion_t* completion) {
+void Describe(RingDoor* door, const engine::Completion& packet, uint64_t user_data,
+              vma_completion_t* completion) {
   constexpr size_t kOfIpv4 = 12;  // Behind ::ffff:0:0/96.
-  const engine::Completion& packet = *arrival.packet;
   completion->events = sockets::kPacketHappened;
-  completion->user_data = arrival.user_data;
+  completion->user_data = user_data;
   completion->listen_fd = -1;
   completion->src.sin_family = AF_INET;
   completion->src.sin_port = htons(packet.source_port);
   memcpy(&completion->src.sin_addr, packet.source_ip.data() + kOfIpv4, sizeof(in_addr));
   memset(completion->src.sin_zero, 0, sizeof completion->src.sin_zero);
-  Describe(door, packet.buffer, packet.data, packet.length, packet.hw_time_ns,
-           &completion->packet);
+  Describe(door, packet, &completion->packet);
 }
 
 // What waits to be taken: every socket's, or one's.
@@ -101,6 +98,7 @@ unsigned TakeWaiting(RingDoor* door, Socket* only, vma_completion_t* completions
   unsigned count = 0;
   Happening happening;
   while (count < most && door->Take(only, &happening, 1) != 0) {
+    door->FollowRealTime();
     Describe(door, happening, &completions[count++]);
   }
   return count;
@@ -121,12 +119,13 @@ unsigned PollDoor(RingDoor* door, vma_completion_t* completions, unsigned most) 
   const RingDoor::Entry entry(door);
   door->TakeByCompletions();
   unsigned count = door->HasWaiting() ? TakeWaiting(door, nullptr, completions, most) : 0;
-  std::array<RingDoor::Arrival, RingDoor::kBatch> arrivals;
   uint32_t arrived = 0;
   do {
     if (count == most) return count;
-    arrived = door->PollPackets(most - count, arrivals.data());
-    for (uint32_t i = 0; i < arrived; ++i) Describe(door, arrivals[i], &completions[count++]);
+    const auto take = [&](const engine::Completion& packet, uint64_t user_data) {
+      Describe(door, packet, user_data, &completions[count++]);
+    };
+    arrived = door->PollPackets(most - count, take);
   } while (arrived == RingDoor::kBatch);
   if (door->HasWaiting()) count += TakeWaiting(door, nullptr, completions + count, most - count);
   return count;

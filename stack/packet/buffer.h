@@ -20,6 +20,12 @@ namespace xtreme::packet {
 
 class BufferPool;
 
+// A value that differs between running threads, cheap to get (one TLS address).
+inline uintptr_t ThreadToken() {
+  static thread_local char token;
+  return reinterpret_cast<uintptr_t>(&token);
+}
+
 // One link of a chain. Every link has a count of its own: holding the head does not hold the rest.
 struct alignas(64) Buffer {
   uint8_t* data = nullptr;  // First valid byte.

@@ -23,12 +23,6 @@
 
 namespace xtreme::packet {
 
-// A value that differs between running threads, cheap to get (one TLS address).
-inline uintptr_t ThreadToken() {
-  static thread_local char token;
-  return reinterpret_cast<uintptr_t>(&token);
-}
-
 // Called on any thread, also after the pool is gone.
 class ReturnBell {
  public:

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "api/sockets/data_calls.h"
 #include "api/sockets/descriptor_calls.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
@@ -60,14 +61,6 @@ sockaddr_in Address(const char* text, uint16_t port) {
 template <typename T>
 T Result(T result) {
   return result >= 0 ? result : static_cast<T>(-errno);
-}
-
-// `ours`' answer, or the kernel's.
-template <typename T, typename Ours, typename Kernels>
-T Ask(int fd, const Ours& ours, const Kernels& kernels) {
-  const auto socket = Behind(fd);
-  const T result = socket == nullptr ? static_cast<T>(kAskKernel) : static_cast<T>(ours(*socket));
-  return result == kAskKernel ? Result(static_cast<T>(kernels())) : result;
 }
 
 char ByteAt(size_t index) { return static_cast<char>(index * 2'654'435'761u >> 13); }
@@ -167,34 +160,21 @@ int Accept(int fd, int flags) {
 }
 
 ssize_t Receive(int fd, char* bytes, size_t size) {
-  const iovec part{.iov_base = bytes, .iov_len = size};
-  return Ask<ssize_t>(
-      fd,
-      [&](sockets::Socket& socket) {
-        sockets::ReceiveRequest request{.to = {&part, 1}};
-        return socket.Receive(&request);
-      },
-      [&] { return recv(fd, bytes, size, 0); });
+  const ssize_t got = sockets::ReceiveOurs(fd, bytes, size, 0, nullptr, nullptr);
+  return got != kAskKernel ? got : Result(recv(fd, bytes, size, 0));
 }
 
 ssize_t Send(int fd, const char* bytes, size_t size) {
-  const iovec part{.iov_base = const_cast<char*>(bytes), .iov_len = size};
-  return Ask<ssize_t>(
-      fd, [&](sockets::Socket& socket) { return socket.Send({.from = {&part, 1}}); },
-      [&] { return send(fd, bytes, size, MSG_NOSIGNAL); });
+  const ssize_t sent = sockets::SendOurs(fd, bytes, size, MSG_NOSIGNAL, nullptr, 0);
+  return sent != kAskKernel ? sent : Result(send(fd, bytes, size, MSG_NOSIGNAL));
 }
 
 ssize_t SendTo(int fd, std::string_view bytes, const char* address, uint16_t port) {
-  const iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
   const sockaddr_in to = Address(address, port);
-  const wire::Endpoint endpoint{wire::Ipv4Address(ntohl(to.sin_addr.s_addr)), port};
-  return Ask<ssize_t>(
-      fd,
-      [&](sockets::Socket& socket) { return socket.Send({.from = {&part, 1}, .to = &endpoint}); },
-      [&] {
-        return sendto(fd, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to),
-                      sizeof to);
-      });
+  const auto* const there = reinterpret_cast<const sockaddr*>(&to);
+  const ssize_t sent = sockets::SendOurs(fd, bytes.data(), bytes.size(), 0, there, sizeof to);
+  return sent != kAskKernel ? sent
+                            : Result(sendto(fd, bytes.data(), bytes.size(), 0, there, sizeof to));
 }
 
 int Close(int fd) {

@@ -61,6 +61,12 @@ class CompletionFifo {
   // The first `count` of Direct() are written.
   void EmittedDirect(uint32_t count) { handed_out_ += count; }
 
+  // Elements of the caller's array that nothing was found for yet.
+  uint32_t Left() const {
+    const uint32_t left = max_ - handed_out_;
+    return left > waiting() ? left - waiting() : 0;
+  }
+
   // Completions that Emit() has room for.
   uint32_t Room() const {
     return capacity_ - (tail_ - head_) + (direct_ ? max_ - handed_out_ : 0);

@@ -56,6 +56,21 @@ TEST(CompletionFifoTest, NewOnesStandBehindThoseThatWait) {
   EXPECT_EQ(out[1].cookie, 2u);
 }
 
+TEST(CompletionFifoTest, WhatIsLeftIsTheCallersArrayWithoutWhatWaited) {
+  CompletionFifo fifo(64);
+  std::vector<Completion> out(2);
+  fifo.BeginPoll(nullptr, 0, sizeof(Completion), kAll);
+  for (uint64_t i = 0; i < 3; ++i) Emit(&fifo, i);
+  EXPECT_EQ(fifo.Left(), 0u);
+  fifo.EndPoll(kAll);
+  fifo.BeginPoll(out.data(), 2, sizeof(Completion), kAll);
+  EXPECT_EQ(fifo.Left(), 0u);
+  fifo.EndPoll(kAll);
+  fifo.BeginPoll(out.data(), 2, sizeof(Completion), kAll);
+  EXPECT_EQ(fifo.Left(), 1u);
+  fifo.EndPoll(kAll);
+}
+
 TEST(CompletionFifoTest, ASmallerStrideGetsTheFirstPartOfEach) {
   CompletionFifo fifo(64);
   std::vector<uint8_t> out(3 * 64, 0xa5);

@@ -81,7 +81,10 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   if ((core.attention & kToldLater) != 0) TellKept();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
   const bool frames_wait = (core.attention & kFramesWait) != 0;
-  if (core.device.queue->ReceiveReady() || frames_wait) Receive(max - taken);
+  // No more than find room beside what waited: of one too many the next poll could not write
+  // directly, nor any after it. Where all the room is taken, connections have to go on.
+  const uint32_t left = core.fifo.Left();
+  if (core.device.queue->ReceiveReady() || frames_wait) Receive(left != 0 ? left : max - taken);
   if ((core.attention & (kSendsWanted | kRoomWanted)) != 0) SettleSends();
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();

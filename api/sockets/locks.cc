@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "api/sockets/setup_lock.h"
+#include "api/sockets/locks.h"
 
 #include "api/sockets/ring_door.h"
 

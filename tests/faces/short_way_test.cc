@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The short ways of sends and receives: what they leave to the long way, and what happens to a
+// socket under them. A first call goes the long way and makes the short one, so each test calls
+// twice what it is about.
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <string>
+
+#include "api/sockets/faces.h"
+#include "gtest/gtest.h"
+#include "tests/faces/linked_faces.h"
+
+namespace xtreme::faces {
+namespace {
+
+using sockets::Faces;
+using sockets::Received;
+using sockets::Socket;
+using sockets::Verdict;
+
+class ShortWayTest : public LinkedFacesTest {};
+
+// Makes the short way, by a send that the other side answers, and an answer that is taken.
+void Warm(int fd) {
+  char bytes[8];
+  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
+  EXPECT_NE(Faces::The().descriptors().WayTo(fd)->door(), nullptr);
+}
+
+TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsReceiveSaysEbadf) {
+  const auto echo = TheirUdpEcho(7001);
+  for (int i = 0; i < 5; ++i) {
+    const int fd = BoundDatagramSocket(8020);
+    Warm(fd);
+    const int other = BoundDatagramSocket(8021);
+    int taken = -1;
+    Behind(other)->SetCallback([&](Socket&, const Received&) {
+      Close(fd);
+      taken = BoundDatagramSocket(8022);  // Has the number.
+      return Verdict::kDrop;
+    });
+    EXPECT_EQ(SendTo(other, "12345", kTheirs, 7001), 5);
+    char bytes[8];
+    EXPECT_EQ(Receive(fd, bytes, sizeof bytes), -EBADF);
+    EXPECT_EQ(taken, fd);
+    Close(taken);
+    Close(other);
+  }
+}
+
+TEST_F(ShortWayTest, SocketThatACallbackClosesBehindItsPacketIsNotTouched) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8020);
+  Warm(fd);
+  const int other = BoundDatagramSocket(8021);
+  std::atomic<bool> closed{false};
+  Behind(other)->SetCallback([&](Socket&, const Received&) {
+    if (!closed.exchange(true)) Close(fd);
+    return Verdict::kDrop;
+  });
+  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+  EXPECT_EQ(SendTo(other, "12345", kTheirs, 7001), 5);
+  char bytes[8];
+  const ssize_t got = Receive(fd, bytes, sizeof bytes);
+  EXPECT_TRUE(got == 5 || got == -EBADF) << got;
+  EXPECT_TRUE(Eventually([&] {
+    Poke(other);
+    return closed.load();
+  }));
+  Close(other);
+}
+
+TEST_F(ShortWayTest, DatagramThatIsTooLongForItsReceiveIsCutAndTheNextIsWhole) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8020);
+  Warm(fd);
+  EXPECT_EQ(SendTo(fd, "abcdefgh", kTheirs, 7001), 8);
+  EXPECT_EQ(SendTo(fd, "ijk", kTheirs, 7001), 3);
+  char bytes[8];
+  EXPECT_EQ(Receive(fd, bytes, 3), 3);
+  EXPECT_EQ(std::string(bytes, 3), "abc");
+  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 3);
+  EXPECT_EQ(std::string(bytes, 3), "ijk");
+  EXPECT_EQ(Behind(fd)->counters().received, 3u);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, WhoWatchesIsToldOfADatagramThatAnotherReceives) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8020);
+  Warm(fd);
+  const int set = NewSet();
+  ASSERT_EQ(ControlSet(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET), 0);
+  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
+  EXPECT_EQ(SendTo(fd, "67890", kTheirs, 7001), 5);
+  char bytes[8];
+  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
+  epoll_event event{};
+  EXPECT_EQ(WaitSet(set, &event, 1, 10'000), 1);
+  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
+  Close(set);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, ShutdownAndCallbackEndIt) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8020);
+  Warm(fd);
+  Behind(fd)->Shutdown(SHUT_WR);
+  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), -EPIPE);
+  const int other = BoundDatagramSocket(8021);
+  Warm(other);
+  std::atomic<int> calls{0};
+  Behind(other)->SetCallback([&](Socket&, const Received&) {
+    ++calls;
+    return Verdict::kDrop;
+  });
+  SetReceiveTimeout(other, 100);
+  EXPECT_EQ(SendTo(other, "12345", kTheirs, 7001), 5);
+  char bytes[8];
+  EXPECT_EQ(Receive(other, bytes, sizeof bytes), -EAGAIN);
+  EXPECT_EQ(calls, 1);
+  Close(other);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, RestOfASegmentIsTheNextReceives) {
+  const int listener = Listener(8023);
+  Poke(listener);
+  std::atomic<bool> equal{false};
+  Threads threads;
+  threads.Start([&] { equal = TheirEcho(8023, 20'000); });
+  const int fd = Accept(listener, 0);
+  ASSERT_GE(fd, 0);
+  char bytes[100];
+  ssize_t got = 0;
+  while ((got = Receive(fd, bytes, sizeof bytes)) > 0) {
+    EXPECT_EQ(Send(fd, bytes, static_cast<size_t>(got)), got);
+  }
+  EXPECT_EQ(got, 0);
+  EXPECT_EQ(Behind(fd)->counters().sent_bytes, 20'000u);
+  Close(fd);
+  threads.Join();
+  EXPECT_TRUE(equal);
+  Close(listener);
+}
+
+TEST_F(ShortWayTest, CopyHasItsOwn) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8020);
+  Warm(fd);
+  const int copy = Duplicate(fd);
+  EXPECT_EQ(Faces::The().descriptors().WayTo(copy)->door(), nullptr);
+  Warm(copy);
+  Close(fd);
+  EXPECT_EQ(Faces::The().descriptors().WayTo(fd)->door(), nullptr);
+  Warm(copy);
+  Close(copy);
+}
+
+}  // namespace
+}  // namespace xtreme::faces
