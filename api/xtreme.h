@@ -219,6 +219,13 @@ typedef struct xtreme_ring_options {
                                     to it when its own goes down. Null or "": none. */
   uint8_t backup_stays;          /* 1: until that one goes down too; 0: till the own is up again. */
   uint8_t reserved_too[7];       /* 0. */
+  /* Where the buffers' memory comes from; both or neither, null: the kernel. `hugepages` is not of
+   * it. Allocate: at least `bytes` bytes that can be written, of any alignment; null: there are
+   * none, -ENOMEM of xtreme_ring_open(). Release: what that gave, once the ring is closed and no
+   * buffer is held. Either on any thread; neither may call this library. */
+  void* (*memory_allocate)(void* context, size_t bytes);
+  void (*memory_release)(void* context, void* memory);
+  void* memory_context;
 } xtreme_ring_options;
 
 enum xtreme_wait {
@@ -396,6 +403,11 @@ typedef struct xtreme_udp_options {
   uint8_t broadcast;       /* Broadcasts may be sent, and are received. */
   uint32_t max_held;       /* Buffers the application may hold of this socket; 0: no limit. Above:
                               dropped and counted. */
+  uint32_t unused;         /* Anything: the first version ended here. */
+  uint32_t flow_tag;       /* Up to 2^24 - 1; 0: the ring's own. In the CQEs of what its rules take,
+                              memberships' too, for who took the ring's queues; a rule that somebody
+                              has already, with another tag, is joined as it is. */
+  uint32_t reserved;       /* 0. */
 } xtreme_udp_options;
 
 /* Opens a socket; its rules are started, and OP_DONE with cookie 0 tells how that ended.

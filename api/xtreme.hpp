@@ -311,6 +311,7 @@ struct UdpOptions {
   uint8_t ttl = 64;
   uint8_t tos = 0;
   uint32_t max_held = 0;
+  uint32_t flow_tag = 0;
 };
 
 // As xtreme_tcp_options: 0, and std::nullopt, is what the preset says. Times in nanoseconds.
@@ -582,6 +583,7 @@ class Ring {
     c.tos = options.tos;
     c.broadcast = options.broadcast;
     c.max_held = options.max_held;
+    c.flow_tag = options.flow_tag;
     xtreme_socket socket;
     const int code = xtreme_udp_open(handle(), &c, &socket);
     if (code < 0) return LastError(code);

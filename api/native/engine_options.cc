@@ -18,6 +18,9 @@ engine::RingOptions EngineOptions(const xtreme_ring_options& c) {
   options.reassembly_datagrams = c.reassembly_datagrams;
   options.fragments = static_cast<engine::Fragments>(c.fragments);
   options.hugepages = static_cast<engine::Hugepages>(c.hugepages);
+  options.memory = {.allocate = c.memory_allocate,
+                    .release = c.memory_release,
+                    .context = c.memory_context};
   options.tx_queue_frames = c.tx_queue_frames;
   options.signal_every = c.signal_every;
   options.neighbour_queue = c.neighbour_queue;

@@ -23,7 +23,7 @@ namespace xtreme::api {
 // The sizes of the first version.
 inline constexpr size_t kFirstRingOptions =
     offsetof(xtreme_ring_options, link_bits_per_second) + sizeof(uint64_t);
-inline constexpr size_t kFirstUdpOptions = sizeof(xtreme_udp_options);
+inline constexpr size_t kFirstUdpOptions = offsetof(xtreme_udp_options, flow_tag);
 inline constexpr size_t kFirstTcpOptions = sizeof(xtreme_tcp_options);
 inline constexpr size_t kFirstTcpInfo = sizeof(xtreme_tcp_info);
 inline constexpr size_t kFirstQueues = sizeof(xtreme_queues);

@@ -33,6 +33,7 @@ int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options, xtreme_
   asked.ttl = wanted.ttl;
   asked.tos = wanted.tos;
   asked.max_held = wanted.max_held;
+  asked.flow_tag = wanted.flow_tag;
   return xtreme::api::ToResult(found->udp().Open(asked, &socket->value));
 }
 

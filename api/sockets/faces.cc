@@ -96,11 +96,38 @@ void Faces::Moderate(RingDoor* door) {
   if (error != 0) Log(LogLevel::kWarning, "ring on {}: not moderated", door->interface());
 }
 
-void Faces::OpenDoor(const RingKey& key, Place* place) {
+bool Faces::UseAllocator(const Allocator& allocator) {
+  const std::lock_guard lock(setup_);
+  if (doors() != nullptr) return false;
+  allocator_ = allocator;
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<RingDoor>> Faces::TryDoor(const RingKey& key,
+                                                         const xtreme_ring_options& ring) {
   const RingProfile* const profile = FindProfile(key.profile);
-  auto opened = RingDoor::Open(key.interface, {.ring = &settings_.ring,
-                                               .single = settings_.single_thread,
-                                               .profile = profile ? *profile : RingProfile()});
+  return RingDoor::Open(key.interface, {.ring = &ring,
+                                        .single = settings_.single_thread,
+                                        .profile = profile ? *profile : RingProfile()});
+}
+
+void Faces::OpenDoor(const RingKey& key, Place* place) {
+  xtreme_ring_options ring = settings_.ring;
+  if (allocator_.allocate != nullptr) {
+    ring.memory_context = &allocator_;
+    ring.memory_allocate = [](void* allocator, size_t bytes) {
+      return static_cast<Allocator*>(allocator)->allocate(bytes);
+    };
+    ring.memory_release = [](void* allocator, void* memory) {
+      static_cast<Allocator*>(allocator)->release(memory);
+    };
+  }
+  auto opened = TryDoor(key, ring);
+  if (!opened.ok() && allocator_.allocate != nullptr) {
+    Log(LogLevel::kWarning, "ring on {}: {}; next without the program's allocator", key.interface,
+        std::string(opened.status().message()));
+    opened = TryDoor(key, settings_.ring);
+  }
   if (opened.ok()) {
     place->door = *std::move(opened);
     place->door->SetOlder(doors());

@@ -60,6 +60,13 @@ class Faces {
   // Null: no such profile.
   const RingProfile* FindProfile(uint32_t number);
 
+  // Whence the memory of rings' buffers comes from here on. False: there is a ring already.
+  struct Allocator {
+    void* (*allocate)(size_t bytes) = nullptr;
+    void (*release)(void* memory) = nullptr;
+  };
+  bool UseAllocator(const Allocator& allocator);
+
   Rules& rules() { return rules_; }
   // Of sockets that `thread` opens from here on.
   void SetThreadOffload(pthread_t thread, bool offload);
@@ -90,6 +97,8 @@ class Faces {
   void Begin();
   void Moderate(RingDoor* door);
   RingDoor* SharedDoor(const RingKey& key);
+  absl::StatusOr<std::unique_ptr<RingDoor>> TryDoor(const RingKey& key,
+                                                    const xtreme_ring_options& ring);
   void OpenDoor(const RingKey& key, Place* place);
   void StartProgress();
   void RunProgress();
@@ -107,6 +116,7 @@ class Faces {
   SetupLock setup_{&newest_door_};
   std::map<RingKey, Place> places_;
   std::vector<RingProfile> profiles_;
+  Allocator allocator_;  // Of the program; none: the engine's.
   Rules rules_;
   std::map<pthread_t, bool> thread_offload_;
   std::map<std::string, uint64_t> left_;

@@ -365,6 +365,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int SetVmaOption(int name, const void* value, socklen_t length);
   int GetVmaOption(int name, void* value, const socklen_t* length) const;
   int SetRingLogic(const void* value, socklen_t length);
+  int SetFlowTag(const void* value, socklen_t length);
+  uint32_t FlowTagOnRing() const;
 
   // socket_pace.cc; under the setup lock, but for connections that were accepted.
   struct Pace {
@@ -394,6 +396,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // The ring's side.
   RingChoice choice_;
+  uint32_t flow_tag_ = 0;  // SO_VMA_FLOW_TAG; under the setup lock.
   std::optional<uint64_t> separator_;  // Once its ring was asked for.
   const pthread_t opener_ = pthread_self();
   std::atomic<RingDoor*> door_{nullptr};

@@ -141,6 +141,7 @@ bool Socket::OpenOn(RingDoor* door) {
   const RingDoor::Entry entry(door);
   engine::UdpOptions options{.local = local_,
                              .reuse = IntOption(fd(), SOL_SOCKET, SO_REUSEADDR) != 0,
+                             .flow_tag = FlowTagOnRing(),
                              .kernel_socket = fd()};
   engine::Udp& udp = door->ring().udp();
   engine::Outcome outcome = udp.Open(options, &handle_);

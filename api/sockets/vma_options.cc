@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Socket options of VMA's, level SOL_SOCKET: what completions carry, which ring a socket goes to,
-// and that it never receives again.
+// what its frames' CQEs carry, and that it never receives again.
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +9,10 @@
 #include "api/sockets/faces.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_options.h"
+#include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -16,7 +20,10 @@ namespace {
 // SO_VMA_... (api/vma/mellanox/vma_extra.h, which stands above this package).
 constexpr int kUserData = 2801;
 constexpr int kRingAllocLogic = 2810;
+constexpr int kFlowTag = 2820;
 constexpr int kShutdownRx = 2821;
+// VMA's word for none, as 0 is.
+constexpr uint32_t kNoFlowTag = (1 << 20) - 1;
 constexpr int kFirst = 2800;
 constexpr int kLast = 2829;
 
@@ -54,6 +61,7 @@ int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
   switch (name) {
     case kUserData: return Take(value, length, &user_data) ? 0 : -EINVAL;
     case kRingAllocLogic: return SetRingLogic(value, length);
+    case kFlowTag: return SetFlowTag(value, length);
     case kShutdownRx: deaf_ = true; return Shutdown(SHUT_RD);
     default: return -ENOPROTOOPT;
   }
@@ -74,7 +82,32 @@ int Socket::SetRingLogic(const void* value, socklen_t length) {
   return ChooseRing(choice);
 }
 
+// Of rules that are made from here on.
+int Socket::SetFlowTag(const void* value, socklen_t length) {
+  uint32_t tag = 0;
+  if (!Take(value, length, &tag)) return -EINVAL;
+  if (tag == 0 || tag == kNoFlowTag || tag > engine::kMostFlowTag) return -EINVAL;
+  const std::lock_guard lock(faces_->setup());
+  flow_tag_ = tag;
+  if (stream_ != nullptr || path() != Path::kOffloaded) return 0;
+  const RingDoor::Entry entry(door());
+  engine::UdpSocket* const socket = door()->ring().udp().Find(handle_);
+  if (socket != nullptr) socket->settings.flow_tag = FlowTagOnRing();
+  return 0;
+}
+
+// A ring that finds the socket by a tag of its own keeps it: nobody else sees its CQEs.
+uint32_t Socket::FlowTagOnRing() const {
+  const RingProfile* const profile = faces_->FindProfile(choice_.profile);
+  return profile != nullptr && profile->external ? flow_tag_ : 0;
+}
+
 int Socket::GetVmaOption(int name, void* value, const socklen_t* length) const {
+  if (name == kFlowTag) {
+    if (*length < sizeof flow_tag_) return -EINVAL;
+    memcpy(value, &flow_tag_, sizeof flow_tag_);
+    return 0;
+  }
   if (name != kUserData) return -ENOPROTOOPT;
   if (*length != sizeof user_data) return -EINVAL;
   memcpy(value, &user_data, sizeof user_data);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules at run time, offloading by thread, and what is known of a socket.
+// Rules at run time, offloading by thread, the memory of rings, and what is known of a socket.
 
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/log.h"
@@ -41,6 +45,23 @@ void DumpSocket(int fd, const Socket& socket, LogLevel level) {
       counters.sent, counters.sent_bytes, counters.dummies, socket.queued());
 }
 
+// The message at `at`; the bytes it takes of `left`, or 0: it is not a whole one that names both
+// functions and what they are for. A ring has one pool, for what it sends and what it receives:
+// either flag is for it.
+size_t TakeAllocator(uint8_t* at, size_t left, Faces::Allocator* allocator) {
+  constexpr int kPools = VMA_IOCTL_USER_ALLOC_FLAG_TX | VMA_IOCTL_USER_ALLOC_FLAG_RX;
+  cmsghdr header;
+  vma_cmsg_ioctl_user_alloc_t asked;
+  if (at == nullptr || left < CMSG_LEN(sizeof asked)) return 0;
+  memcpy(&header, at, sizeof header);
+  if (header.cmsg_type != CMSG_VMA_IOCTL_USER_ALLOC) return 0;
+  if (header.cmsg_len != CMSG_LEN(sizeof asked)) return 0;
+  memcpy(&asked, at + CMSG_LEN(0), sizeof asked);
+  *allocator = {.allocate = asked.memalloc, .release = asked.memfree};
+  const bool whole = allocator->allocate != nullptr && allocator->release != nullptr;
+  return whole && (asked.flags & kPools) != 0 ? std::min(left, CMSG_SPACE(sizeof asked)) : 0;
+}
+
 }  // namespace
 
 int AddConfRule(const char* line) {
@@ -57,7 +78,17 @@ int ThreadOffload(int offload, pthread_t thread) {
   return 0;
 }
 
-int Ioctl(void*, size_t) { return Fail(EOPNOTSUPP); }
+int Ioctl(void* messages, size_t length) {
+  Faces::Allocator allocator;
+  auto* at = static_cast<uint8_t*>(messages);
+  do {
+    const size_t taken = TakeAllocator(at, length, &allocator);
+    if (taken == 0) return Fail(EINVAL);
+    at += taken;
+    length -= taken;
+  } while (length >= sizeof(cmsghdr));
+  return Faces::The().UseAllocator(allocator) ? 0 : Fail(EINVAL);
+}
 
 int DumpFdStats(int fd, int log_level) {
   const auto level = static_cast<LogLevel>(log_level);

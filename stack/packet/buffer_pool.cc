@@ -2,7 +2,9 @@
 
 #include "stack/packet/buffer_pool.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,6 +32,21 @@ void* Map(size_t bytes, int flags) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+// How many bytes from `memory` on can be written; they are 0 then. The kernel writes them: where it
+// cannot, it says so, instead of a signal.
+size_t WriteZeroes(uint8_t* memory, size_t bytes) {
+  const int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  size_t written = 0;
+  while (written < bytes) {
+    const ssize_t count = read(zero, memory + written, bytes - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    written += static_cast<size_t>(count);
+  }
+  if (zero >= 0) close(zero);
+  return written;
+}
+
 }  // namespace
 
 absl::Status BufferPool::Options::Validate() const {
@@ -45,6 +62,11 @@ absl::Status BufferPool::Options::Validate() const {
   if (headroom >= buffer_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("buffer pool: headroom of ", headroom,
                                                    " bytes asked in buffers of ", buffer_bytes));
+  }
+  if ((source.allocate == nullptr) != (source.release == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "buffer pool: a source that only ", source.release == nullptr ? "allocates" : "releases",
+        " asked, both or neither possible"));
   }
   return absl::OkStatus();
 }
@@ -69,6 +91,18 @@ absl::StatusOr<BufferPool::Handle> BufferPool::Create(const Options& options) {
 }
 
 absl::Status BufferPool::MapMemory() {
+  std::string kind = "memory of the program's";
+  const bool sourced = options_.source.allocate != nullptr;
+  if (absl::Status got = sourced ? TakeFromSource() : MapPages(&kind); !got.ok()) return got;
+  buffers_ = std::make_unique<Buffer[]>(options_.buffers);
+  free_ = std::make_unique<Buffer*[]>(options_.buffers);
+  free_end_ = free_.get();
+  description_ = absl::StrFormat("%d buffers of %d B = %.1f MB in %s", options_.buffers,
+                                 options_.buffer_bytes, memory_bytes_ / 1e6, kind);
+  return absl::OkStatus();
+}
+
+absl::Status BufferPool::MapPages(std::string* kind) {
   const size_t wanted = static_cast<size_t>(options_.buffers) * options_.buffer_bytes;
   std::string why_not = "not asked for";
   if (options_.hugepages != Hugepages::kNever) {
@@ -92,18 +126,37 @@ absl::Status BufferPool::MapMemory() {
     return absl::ResourceExhaustedError(
         absl::StrCat("map buffer pool: ", asked, " bytes asked, ", strerror(error)));
   }
-  buffers_ = std::make_unique<Buffer[]>(options_.buffers);
-  free_ = std::make_unique<Buffer*[]>(options_.buffers);
-  free_end_ = free_.get();
-  description_ = absl::StrFormat("%d buffers of %d B = %.1f MB in %s", options_.buffers,
-                                 options_.buffer_bytes, memory_bytes_ / 1e6,
-                                 hugepages_ ? std::string("hugepages")
-                                            : absl::StrCat("4 KB pages (", why_not, ")"));
+  *kind = hugepages_ ? "hugepages" : absl::StrCat("4 KB pages (", why_not, ")");
   return absl::OkStatus();
 }
 
+// A page more than is needed: the pool begins at a page boundary whatever the alignment.
+absl::Status BufferPool::TakeFromSource() {
+  const size_t needed = RoundUp(static_cast<size_t>(options_.buffers) * options_.buffer_bytes,
+                                kPageBytes);
+  const size_t asked = needed + kPageBytes;
+  sourced_ = options_.source.allocate(options_.source.context, asked);
+  if (sourced_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "take memory for the buffer pool: ", asked, " bytes asked of the program, it has none"));
+  }
+  const auto start = reinterpret_cast<uintptr_t>(sourced_);
+  const size_t before = RoundUp(start, kPageBytes) - start;
+  memory_ = static_cast<uint8_t*>(sourced_) + before;
+  memory_bytes_ = needed;
+  const size_t there = WriteZeroes(memory_, memory_bytes_);
+  if (there == memory_bytes_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "take memory for the buffer pool: ", asked, " bytes asked of the program, of what it gave ",
+      there == 0 ? 0 : before + there, " can be written"));
+}
+
 BufferPool::~BufferPool() {
-  if (memory_ != nullptr) munmap(memory_, memory_bytes_);
+  if (sourced_ != nullptr) {
+    options_.source.release(options_.source.context, sourced_);
+  } else if (memory_ != nullptr) {
+    munmap(memory_, memory_bytes_);
+  }
 }
 
 Buffer* BufferPool::AcquireExhausted() {

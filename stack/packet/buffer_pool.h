@@ -38,11 +38,21 @@ class BufferPool {
     kNever,
   };
 
+  // Where the memory comes from instead of the kernel. Both or neither; called once each.
+  struct Source {
+    // At least `bytes` bytes, aligned as one likes; null: there are none. By who creates the pool.
+    void* (*allocate)(void* context, size_t bytes) = nullptr;
+    // What `allocate` gave, when no buffer is held any more; by any thread.
+    void (*release)(void* context, void* memory) = nullptr;
+    void* context = nullptr;
+  };
+
   struct Options {
     uint32_t buffers = 4096;       // 1 .. 2^24.
     uint32_t buffer_bytes = 2048;  // Multiple of 64, 128 .. 65,536: headroom and frame.
     uint32_t headroom = 0;         // Bytes before `data` in an acquired buffer.
-    Hugepages hugepages = Hugepages::kTry;
+    Hugepages hugepages = Hugepages::kTry;  // Not of a source's memory.
+    Source source;
 
     absl::Status Validate() const;
   };
@@ -61,8 +71,9 @@ class BufferPool {
   };
 
   // Maps and touches the memory. The calling thread becomes the owner.
-  // InvalidArgument: options out of range. ResourceExhausted: no memory, or no hugepages where
-  // they were required (the message says how many were asked and how many are free).
+  // InvalidArgument: options out of range, or a source gave memory that cannot be written to its
+  // end. ResourceExhausted: no memory, or no hugepages where they were required (the message says
+  // how many were asked and how many are free).
   static absl::StatusOr<Handle> Create(const Options& options);
 
   BufferPool(const BufferPool&) = delete;
@@ -192,6 +203,8 @@ class BufferPool {
   ~BufferPool();
 
   absl::Status MapMemory();
+  absl::Status MapPages(std::string* kind);
+  absl::Status TakeFromSource();
   void Retire();
   // Gives up the owner's part of one buffer; true if nobody holds it.
   bool MergeAtRetirement(Buffer* buffer);
@@ -219,6 +232,7 @@ class BufferPool {
   const Options options_;
   uint8_t* memory_ = nullptr;
   size_t memory_bytes_ = 0;
+  void* sourced_ = nullptr;  // What the source gave; `memory_` is its first page boundary.
   bool hugepages_ = false;
   std::string description_;
   std::unique_ptr<Buffer[]> buffers_;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <atomic>
@@ -40,6 +41,82 @@ TEST(BufferPoolTest, RequiredHugepagesThatAreNotThereAreAnErrorWithNumbers) {
                                   .hugepages = BufferPool::Hugepages::kRequire});
   ASSERT_FALSE(pool.ok());
   EXPECT_THAT(pool.status().message(), HasSubstr("262144 hugepages of 2 MB asked"));
+}
+
+// Counts, and gives `memory`, of which `bytes` can be written.
+struct Program {
+  explicit Program(size_t bytes, size_t offset = 0)
+      : mapped(static_cast<uint8_t*>(mmap(nullptr, kMapped, PROT_NONE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+        memory(mapped + offset) {
+    EXPECT_EQ(mprotect(mapped, bytes, PROT_READ | PROT_WRITE), 0);
+  }
+  ~Program() { munmap(mapped, kMapped); }
+
+  BufferPool::Source Source() {
+    return {.allocate = [](void* program, size_t bytes) -> void* {
+              static_cast<Program*>(program)->asked = bytes;
+              return static_cast<Program*>(program)->memory;
+            },
+            .release = [](void* program, void* memory) {
+              auto* const self = static_cast<Program*>(program);
+              self->released += memory == self->memory;
+            },
+            .context = this};
+  }
+  absl::StatusOr<BufferPool::Handle> MakePool(uint32_t buffers) {
+    return BufferPool::Create({.buffers = buffers,
+                               .buffer_bytes = 256,
+                               .hugepages = BufferPool::Hugepages::kRequire,
+                               .source = Source()});
+  }
+
+  static constexpr size_t kMapped = 1 << 16;
+  uint8_t* const mapped;
+  uint8_t* memory;
+  size_t asked = 0;
+  int released = 0;
+};
+
+TEST(BufferPoolTest, MemoryOfASourceIsUsedFromItsFirstPageOnAndReleasedWithTheLastBuffer) {
+  Program program(3 * 4096, 40);
+  auto pool = program.MakePool(32);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ(program.asked, 3u * 4096);
+  EXPECT_EQ((*pool)->region(), program.mapped + 4096);
+  EXPECT_EQ((*pool)->region_bytes(), 2u * 4096);
+  EXPECT_THAT((*pool)->description(), HasSubstr("in memory of the program's"));
+  Buffer* const held = (*pool)->Acquire();
+  pool->reset();
+  EXPECT_EQ(program.released, 0);
+  BufferPool::Release(held);
+  EXPECT_EQ(program.released, 1);
+}
+
+TEST(BufferPoolTest, MemoryOfASourceThatCannotBeWrittenToItsEndIsRefusedAndReleased) {
+  Program program(2 * 4096 - 1);
+  const auto pool = program.MakePool(33);
+  EXPECT_EQ(pool.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(pool.status().message(), HasSubstr("of what it gave 8192 can be written"));
+  EXPECT_EQ(program.released, 1);
+}
+
+TEST(BufferPoolTest, ASourceWithoutMemoryIsAnErrorAndNothingIsReleased) {
+  Program program(4096);
+  program.memory = nullptr;
+  const auto pool = program.MakePool(16);
+  EXPECT_EQ(pool.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(pool.status().message(), HasSubstr("8192 bytes asked of the program, it has none"));
+  EXPECT_EQ(program.released, 0);
+}
+
+TEST(BufferPoolTest, ASourceThatOnlyAllocatesIsRefused) {
+  Program program(4096);
+  BufferPool::Source source = program.Source();
+  source.release = nullptr;
+  EXPECT_THAT(BufferPool::Create({.buffers = 1, .source = source}).status().message(),
+              HasSubstr("a source that only allocates"));
+  EXPECT_EQ(program.asked, 0u);
 }
 
 TEST(BufferPoolTest, SaysWhyItHasNoHugepages) {

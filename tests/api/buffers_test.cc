@@ -2,7 +2,11 @@
 //
 // xtreme.h: buffers, their references and chains.
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -29,6 +33,58 @@ TEST_F(BuffersTest, ABufferIsFreeAfterItsLastRelease) {
   EXPECT_EQ(Counter(ring, "pool", "free"), free - 1);
   EXPECT_EQ(xtreme_buffer_release(buffer), 1);
   EXPECT_EQ(Counter(ring, "pool", "free"), free);
+}
+
+// Counts what is asked of it.
+struct Memory {
+  static void* Allocate(void* memory, size_t bytes) {
+    auto* const self = static_cast<Memory*>(memory);
+    self->bytes.resize(self->none ? 0 : bytes);
+    return self->none ? nullptr : self->bytes.data();
+  }
+  static void Release(void* memory, void* given) {
+    auto* const self = static_cast<Memory*>(memory);
+    self->released += given == self->bytes.data();
+  }
+  xtreme_ring_options Options(xtreme_ring_options options) {
+    options.memory_allocate = Allocate;
+    options.memory_release = Release;
+    options.memory_context = this;
+    return options;
+  }
+  bool none = false;
+  std::vector<uint8_t> bytes;
+  std::atomic<int> released{0};
+};
+
+TEST_F(BuffersTest, TheyLieInTheProgramsMemoryUntilTheLastOneIsReleased) {
+  Memory memory;
+  const xtreme_ring ring = OpenRing(memory.Options(Options("xt0")));
+  OpenSocket(ring, ":9000");
+  Inject(9000, "mine");
+  const xtreme_completion packet = Await(ring, XTREME_PACKET);
+  EXPECT_GE(packet.data, memory.bytes.data());
+  EXPECT_LT(packet.data, memory.bytes.data() + memory.bytes.size());
+  ASSERT_EQ(xtreme_ring_close(ring), 0);
+  usleep(20'000);
+  EXPECT_EQ(memory.released, 0);
+  EXPECT_EQ(Text(packet), "mine");
+  xtreme_release(&packet, 1, sizeof packet);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kLongNs);
+  while (memory.released == 0 && std::chrono::steady_clock::now() < end) usleep(1'000);
+  EXPECT_EQ(memory.released, 1);
+}
+
+TEST_F(BuffersTest, AProgramWithoutMemoryHasNoRing) {
+  Memory memory;
+  memory.none = true;
+  xtreme_ring_options options = memory.Options(Options("xt0"));
+  xtreme_ring ring;
+  EXPECT_EQ(xtreme_ring_open(&options, &ring), -ENOMEM);
+  EXPECT_NE(std::string_view(xtreme_error()).find("it has none"), std::string_view::npos);
+  options.memory_release = nullptr;
+  EXPECT_EQ(xtreme_ring_open(&options, &ring), -EINVAL);
+  EXPECT_EQ(memory.released, 0);
 }
 
 TEST_F(BuffersTest, AnEmptyPoolIsEnobufs) {

@@ -154,13 +154,18 @@ TEST_F(DeviceTest, AProgramsOwnWqeLeavesByTheAddressesOfTheQueue) {
 
 TEST_F(DeviceTest, WhatArrivesAtQueuesThatWereTakenIsTheProgramsToFind) {
   const xtreme_ring ring = OpenRing();
-  OpenSocket(ring, ":9000");
+  xtreme_udp_options options = UdpOptions("10.1.0.1:9000");
+  options.flow_tag = 0xABCDEF;
+  OpenSocket(ring, options);
   xtreme_queues queues = Take(ring);
   Inject(9000, "by hand");
   xtreme_completion completion;
   EXPECT_EQ(xtreme_ring_poll(ring, &completion, 1, sizeof completion), 0);
   const uint8_t* cqe = TakeCqe(&queues.receive_cq);
   ASSERT_NE(cqe, nullptr);
+  uint32_t flow_tag;
+  memcpy(&flow_tag, cqe + 56, sizeof flow_tag);
+  EXPECT_EQ(be32toh(flow_tag) & 0xFFFFFF, 0xABCDEFu);
   uint16_t counter;
   memcpy(&counter, cqe + 60, sizeof counter);
   const uint8_t* segment = queues.rq + (be16toh(counter) & (queues.rq_segments - 1)) * 16;

@@ -7,6 +7,7 @@
 #include <linux/net_tstamp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 
 #include "tests/faces/vma_program.h"
 
@@ -280,6 +281,92 @@ static void DumpFdStats(void) {
   CHECK_FAILS(vma->dump_fd_stats(ring, 3), EBADF);
 }
 
+/* ---- Memory of the program ------------------------------------------------------------------- */
+
+static char* given;
+static size_t given_bytes;
+
+/* Of no alignment. */
+static void* Give(size_t bytes) {
+  CHECK(given == NULL);
+  given_bytes = bytes;
+  return given = (char*)malloc(bytes + 40) + 40;
+}
+/* The library may be at its end: no stdio. */
+static void TakeBack(void* memory) {
+  const char* const text = memory == given ? "freed\n" : "freed what was not given\n";
+  CHECK(write(STDOUT_FILENO, text, strlen(text)) > 0);
+}
+static void* GiveNothing(size_t bytes) {
+  (void)bytes;
+  return NULL;
+}
+/* What is behind the first of it cannot be written. */
+static void* GiveTooLittle(size_t bytes) {
+  char* const memory =
+      (char*)mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED && mprotect(memory, 1 << 16, PROT_READ | PROT_WRITE) == 0);
+  return given = memory;
+}
+
+enum { kBoth = VMA_IOCTL_USER_ALLOC_FLAG_TX | VMA_IOCTL_USER_ALLOC_FLAG_RX };
+static int UseMemory(int type, size_t length, struct vma_cmsg_ioctl_user_alloc_t data) {
+  union {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof data)];
+  } message = {.header = {.cmsg_len = length, .cmsg_level = SOL_SOCKET, .cmsg_type = type}};
+  memcpy(CMSG_DATA(&message.header), &data, sizeof data);
+  return vma->ioctl(&message, length);
+}
+static int Use(int flags, void* (*allocate)(size_t), void (*release)(void*)) {
+  struct vma_cmsg_ioctl_user_alloc_t data = {
+      .flags = (uint8_t)flags, .memalloc = allocate, .memfree = release};
+  return UseMemory(CMSG_VMA_IOCTL_USER_ALLOC, CMSG_LEN(sizeof data), data);
+}
+
+static void Ask(const char* text) {
+  const int asking = Asking(5000);
+  Say(asking, text);
+  ExpectPacket(RingOf(asking), text);
+}
+
+static void UserAlloc(void) {
+  const struct vma_cmsg_ioctl_user_alloc_t data = {
+      .flags = kBoth, .memalloc = GiveNothing, .memfree = TakeBack};
+  CHECK_FAILS(vma->ioctl(NULL, 0), EINVAL);
+  CHECK_FAILS(UseMemory(CMSG_VMA_IOCTL_USER_ALLOC, 4, data), EINVAL);
+  CHECK_FAILS(UseMemory(CMSG_VMA_IOCTL_USER_ALLOC, CMSG_LEN(sizeof data) - 1, data), EINVAL);
+  CHECK_FAILS(UseMemory(CMSG_VMA_IOCTL_USER_ALLOC, CMSG_SPACE(sizeof data), data), EINVAL);
+  CHECK_FAILS(UseMemory(2901, CMSG_LEN(sizeof data), data), EINVAL);
+  CHECK_FAILS(Use(0, Give, TakeBack), EINVAL);
+  CHECK_FAILS(Use(kBoth, NULL, TakeBack), EINVAL);
+  CHECK_FAILS(Use(kBoth, Give, NULL), EINVAL);
+  /* What was refused is forgotten, the last one stands. */
+  CHECK(Use(VMA_IOCTL_USER_ALLOC_FLAG_TX, GiveNothing, TakeBack) == 0);
+  CHECK(Use(VMA_IOCTL_USER_ALLOC_FLAG_RX, Give, TakeBack) == 0);
+  CHECK(given == NULL);
+  const int asking = Asking(5000);
+  const int ring = RingOf(asking);
+  CHECK(given != NULL);
+  Say(asking, "in my memory");
+  struct vma_completion_t c = Next(ring, 5000);
+  const char* const payload = (const char*)c.packet.buff_lst->payload;
+  CHECK(c.packet.total_len == 12 && memcmp(payload, "in my memory", 12) == 0);
+  CHECK(payload >= given && payload + 12 <= given + given_bytes);
+  CHECK(vma->socketxtreme_free_vma_packets(&c.packet, 1) == 0);
+  CHECK_FAILS(Use(kBoth, Give, TakeBack), EINVAL);
+}
+
+static void UserAllocNone(void) {
+  CHECK(Use(kBoth, GiveNothing, TakeBack) == 0);
+  Ask("without it");
+}
+
+static void UserAllocTooLittle(void) {
+  CHECK(Use(kBoth, GiveTooLittle, TakeBack) == 0);
+  Ask("without it");
+}
+
 /* ---- Receiving by calls ---------------------------------------------------------------------- */
 
 static void ZcopyOfAStream(void) {
@@ -370,6 +457,9 @@ static const struct {
     {"add_conf_rule", ConfRule},
     {"thread_offload", ThreadOffload},
     {"dump_fd_stats", DumpFdStats},
+    {"user_alloc", UserAlloc},
+    {"user_alloc_none", UserAllocNone},
+    {"user_alloc_too_little", UserAllocTooLittle},
     {"recvfrom_zcopy", ZcopyOfAStream},
     {"recv_callback", CallbackOfAStream},
     {"udp_client", UdpClient},

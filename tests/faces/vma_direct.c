@@ -10,8 +10,30 @@
 
 enum { kHeaderBytes = 42, kPayloadBytes = 22, kInlineBytes = 18 };
 static const char kText[kPayloadBytes] = "out of my own memory!";
+/* Of SO_VMA_FLOW_TAG. */
+enum { kTag = 0x123456, kGroupTag = 0xFEDCBA };
+static const char kGroup[] = "239.1.2.3";
 
-/* A socket on an external ring of its own. */
+static void CheckTags(int fd) {
+  uint32_t tag = 7;
+  socklen_t length = sizeof tag;
+  CHECK(getsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, &length) == 0 && tag == 0);
+  CHECK_FAILS(setsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, sizeof tag), EINVAL);
+  const uint32_t beyond[] = {(1 << 20) - 1, 1 << 24};
+  for (int i = 0; i < 2; ++i) {
+    CHECK_FAILS(setsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &beyond[i], sizeof tag), EINVAL);
+  }
+  tag = kTag;
+  CHECK_FAILS(setsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, 2), EINVAL);
+  CHECK_FAILS(setsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, NULL, sizeof tag), EINVAL);
+  CHECK(setsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, sizeof tag) == 0);
+  tag = 0;
+  CHECK(getsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, &length) == 0 && tag == kTag);
+  length = 2;
+  CHECK_FAILS(getsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, &length), EINVAL);
+}
+
+/* A socket on an external ring of its own, whose frames have kTag, those to kGroup kGroupTag. */
 static int External(void) {
   struct vma_ring_type_attr external = {.ring_type = VMA_RING_EXTERNAL_MEM};
   vma_ring_profile_key key = 0;
@@ -20,7 +42,13 @@ static int External(void) {
                                            .ring_profile_key = (uint32_t)key};
   const int fd = socket(AF_INET, SOCK_DGRAM, 0);
   CHECK(setsockopt(fd, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &attr, sizeof attr) == 0);
-  return Connected(Bound(fd, OURS, 5000), kUdpEcho);
+  CheckTags(fd);
+  Connected(Bound(fd, OURS, 5000), kUdpEcho);
+  const uint32_t tag = kGroupTag;
+  const struct ip_mreq group = {{inet_addr(kGroup)}, {inet_addr(OURS)}};
+  CHECK(setsockopt(fd, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, sizeof tag) == 0);
+  CHECK(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group) == 0);
+  return fd;
 }
 
 /* A datagram in `memory`, by the flow's own headers. */
@@ -93,6 +121,28 @@ static void CheckMemory(int ring, int common) {
   CHECK(vma->deregister_memory_on_ring(common, memory, sizeof memory) == 0);
 }
 
+/* Sends the frame in `memory`; its answer, whose CQE has `tag`. */
+static void Exchange(struct vma_mlx_hw_device_data* data, const unsigned char* memory,
+                     uint32_t key, uint32_t tag) {
+  /* The producer, in WQEBBs, is what the doorbell record says. */
+  Post(&data->sq_data, be32toh(*data->sq_data.wq_data.dbrec), memory, key);
+  data->sq_data.bf.offset ^= data->sq_data.bf.size;
+  CHECK(Take(&data->sq_data.wq_data.cq_data)[63] >> 4 == 0);
+  const struct hw_wq_data* const rq = &data->rq_data.wq_data;
+  const unsigned char* const cqe = Take(&data->rq_data.wq_data.cq_data);
+  uint32_t flow_tag;
+  memcpy(&flow_tag, cqe + 56, sizeof flow_tag);
+  CHECK((be32toh(flow_tag) & 0xFFFFFF) == tag);
+  uint16_t counter;
+  memcpy(&counter, cqe + 60, sizeof counter);
+  const unsigned char* const segment =
+      (unsigned char*)rq->buf + (be16toh(counter) & (rq->wqe_cnt - 1)) * rq->stride;
+  uint64_t address;
+  memcpy(&address, segment + 8, sizeof address);
+  const unsigned char* const frame = (unsigned char*)(uintptr_t)be64toh(address);
+  CHECK(memcmp(frame + kHeaderBytes, memory + kHeaderBytes, kPayloadBytes) == 0);
+}
+
 int main(void) {
   vma = vma_get_api();
   CHECK(vma != NULL);
@@ -114,19 +164,9 @@ int main(void) {
   CHECK(data.rq_data.wq_data.buf == again.rq_data.wq_data.buf);
   CheckDescriptors(&data);
   CHECK_FAILS(send(fd, "x", 1, MSG_DONTWAIT), ENETDOWN);
-  /* The producer, in WQEBBs, is what the doorbell record says. */
-  Post(&data.sq_data, be32toh(*data.sq_data.wq_data.dbrec), memory, key);
-  CHECK(Take(&data.sq_data.wq_data.cq_data)[63] >> 4 == 0);
-  const unsigned char* const cqe = Take(&data.rq_data.wq_data.cq_data);
-  uint16_t counter;
-  memcpy(&counter, cqe + 60, sizeof counter);
-  const unsigned char* const segment =
-      (unsigned char*)data.rq_data.wq_data.buf +
-      (be16toh(counter) & (data.rq_data.wq_data.wqe_cnt - 1)) * data.rq_data.wq_data.stride;
-  uint64_t address;
-  memcpy(&address, segment + 8, sizeof address);
-  const unsigned char* const frame = (unsigned char*)(uintptr_t)be64toh(address);
-  CHECK(memcmp(frame + kHeaderBytes, kText, kPayloadBytes) == 0);
+  Exchange(&data, memory, key, kTag);
+  memory[kHeaderBytes] = '@';  /* The peer answers to the group. */
+  Exchange(&data, memory, key, kGroupTag);
   CHECK(vma->deregister_memory_on_ring(ring, memory, sizeof memory) == 0);
   printf("done\n");
   return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The other side of programs for VMA, on the kernel: answers datagrams and connections with what it
- * gets, until it is ended.
+ * gets, until it is ended; a datagram that begins with @ goes to group 239.1.2.3 instead.
  *
  *   vma_peer ADDRESS UDP_PORT TCP_PORT
  */
@@ -28,6 +28,7 @@ static void AnswerDatagram(int fd) {
   struct sockaddr_in from;
   socklen_t length = sizeof from;
   const ssize_t got = recvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr*)&from, &length);
+  if (got > 0 && bytes[0] == '@') inet_pton(AF_INET, "239.1.2.3", &from.sin_addr);
   if (got >= 0) sendto(fd, bytes, (size_t)got, 0, (struct sockaddr*)&from, length);
 }
 

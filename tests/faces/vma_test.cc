@@ -72,6 +72,27 @@ INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
 
 TEST_F(VmaFunctionTest, QueuesOfAnExternalRingAreTheProgramsOwn) { Run("vma_direct"); }
 
+TEST_F(VmaFunctionTest, BuffersLieInTheProgramsMemoryWhichItGetsBack) {
+  const std::string said = Run("vma_calls user_alloc", "VMA_TRACELEVEL=4");
+  EXPECT_NE(said.find("MB in memory of the program's"), std::string::npos) << said;
+  // By the library, after main().
+  EXPECT_NE(said.find("freed\n"), std::string::npos) << said;
+}
+
+TEST_F(VmaFunctionTest, AProgramWithoutMemoryHasARingAllTheSame) {
+  const std::string said = Run("vma_calls user_alloc_none");
+  EXPECT_NE(said.find("bytes asked of the program, it has none; next without"), std::string::npos)
+      << said;
+  EXPECT_EQ(said.find("freed"), std::string::npos) << said;
+}
+
+TEST_F(VmaFunctionTest, MemoryThatEndsTooSoonIsNotUsedAndGivenBack) {
+  const std::string said = Run("vma_calls user_alloc_too_little");
+  EXPECT_NE(said.find("of what it gave 65536 can be written; next without"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("freed\n"), std::string::npos) << said;
+}
+
 TEST_F(VmaFunctionTest, DumpTellsOfOffloadedSocketsAndWhyOthersAreNot) {
   const std::string said = Run("vma_calls dump_fd_stats");
   EXPECT_NE(said.find("offloaded on ours as 10.9.0.1:5000; received 1 packets, 7 bytes"),

@@ -135,6 +135,7 @@ std::unique_ptr<RoundTrip<GroupWork>> NewWork(const RingCore& core, const UdpSoc
   work.group = group;
   work.key = udp::BindingKey(group, core.device.vlan_id, socket.local().port);
   TakeGroup(core, group, socket.local().port, &work.rule);
+  work.rule.tag = socket.settings.flow_tag;
   work.side = core.host.control_side;
   work.holdings = socket.holdings;
   return trip;

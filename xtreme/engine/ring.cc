@@ -64,7 +64,8 @@ absl::StatusOr<packet::BufferPool::Handle> MakePool(const RingOptions& options,
   return packet::BufferPool::Create(
       {.buffers = options.rx_buffers != 0 ? options.rx_buffers : size.buffers,
        .buffer_bytes = frame_bytes,
-       .hugepages = PoolHugepages(options.hugepages)});
+       .hugepages = PoolHugepages(options.hugepages),
+       .source = options.memory});
 }
 
 // Moves the control thread, on which this runs, if the options say where.

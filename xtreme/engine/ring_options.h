@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "stack/packet/buffer_pool.h"
 #include "xtreme/stats/layout.h"
 
 namespace xtreme::engine {
@@ -43,6 +44,7 @@ struct RingOptions {
   uint32_t reassembly_datagrams = 64;   // 1 .. 4,096.
   Fragments fragments = Fragments::kKernel;
   Hugepages hugepages = Hugepages::kTry;
+  packet::BufferPool::Source memory;    // Of the pool; none: the kernel's pages.
 
   // Send.
   uint32_t tx_queue_frames = 512;       // Power of two, 64 .. 32,768.

@@ -4,8 +4,9 @@
 //
 // Canonical shapes, the same in every process, so that equal matches join on the card: a group and
 // a shared port are matched without a tag; a port that is ours alone carries its socket's place as
-// a hint. When the device's table is full, one rule without ports for the whole address stands in
-// for all of them (the kernel gets a copy), and software sorts it out.
+// a hint. A tag of the program's own stands in any of them, unless an equal match has another. When
+// the device's table is full, one rule without ports for the whole address stands in for all of
+// them (the kernel gets a copy), and software sorts it out.
 // Invariant: a rule stands as long as one of its holders does.
 // Threads: the control thread.
 

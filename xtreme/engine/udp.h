@@ -77,7 +77,8 @@ class Udp : public NeighbourWaiters {
 
   // --- Sockets (udp_open.cc, udp_rules.cc, udp_close.cc) ---
 
-  // EADDRINUSE, EADDRNOTAVAIL, EMFILE. What the kernel and the card say comes as OP_DONE, cookie 0.
+  // EADDRINUSE, EADDRNOTAVAIL, EINVAL (the tag), EMFILE. What the kernel and the card say comes as
+  // OP_DONE, cookie 0.
   Outcome Open(const UdpOptions& options, Handle* handle);
   // Null for a stale handle or a closed socket.
   UdpSocket* Find(Handle handle) const;

@@ -125,6 +125,10 @@ void Udp::CountLocal(const UdpSocket& socket, int change) {
 
 Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
   core_->CheckOwner();
+  if (options.flow_tag > kMostFlowTag) {
+    return {EINVAL, absl::StrCat("open UDP socket: flow tag ", options.flow_tag,
+                                 " asked, at most ", kMostFlowTag)};
+  }
   udp::Endpoint::Options endpoint{.vlan_id = core_->device.vlan_id};
   if (Outcome chosen = ChooseLocal(options, &endpoint.local); !chosen.ok()) return chosen;
   std::unique_ptr<KernelPort> port;
@@ -148,7 +152,8 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
       .tos = options.tos,
       .multicast_loop = options.multicast_loop,
       .broadcast = options.broadcast,
-      .reuse = options.reuse};
+      .reuse = options.reuse,
+      .flow_tag = options.flow_tag};
   if (options.max_held > 0) {
     if (sockets_->serials == nullptr) {
       sockets_->serials = std::make_unique<BufferSerials>(core_->device.pool->capacity());

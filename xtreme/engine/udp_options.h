@@ -13,6 +13,8 @@
 
 namespace xtreme::engine {
 
+inline constexpr uint32_t kMostFlowTag = (1 << 24) - 1;
+
 struct UdpOptions {
   wire::Endpoint local;         // Any: the interface's addresses. Port 0: one is leased.
   uint64_t user_data = 0;
@@ -23,6 +25,9 @@ struct UdpOptions {
   uint8_t ttl = 64;             // 0: 64.
   uint8_t tos = 0;
   uint32_t max_held = 0;        // 0: no limit.
+  // Of its rules, in every CQE of its frames, for who takes the ring's queues; 0: the ring's own,
+  // which is a hint to the socket. Up to kMostFlowTag.
+  uint32_t flow_tag = 0;
   // A kernel socket bound to `local` already, whose port is used instead of one leased; it is
   // duplicated, and what reaches it comes as SLOW_PATH. -1: none.
   int kernel_socket = -1;

@@ -53,7 +53,7 @@ struct UdpSocket : udp::Endpoint {
   explicit UdpSocket(const udp::Endpoint::Options& options);
   ~UdpSocket();
 
-  // Settings that sends look at.
+  // Settings that sends look at, and rules.
   struct Settings {
     uint8_t ttl = 64;
     uint8_t multicast_ttl = 1;
@@ -61,6 +61,7 @@ struct UdpSocket : udp::Endpoint {
     bool multicast_loop = false;
     bool broadcast = false;
     bool reuse = false;
+    uint32_t flow_tag = 0;        // Of rules that are made from here on; 0: the ring's own.
   };
 
   Handle handle = 0;

@@ -53,6 +53,41 @@ TEST_F(UdpSocketTest, SharedPortsAndGroupsHaveCanonicalRulesWithoutATag) {
   EXPECT_EQ(rules[1].match, group);
 }
 
+TEST_F(UdpSocketTest, ATagOfTheProgramsStandsInEveryRuleOfItsSocket) {
+  constexpr uint32_t kTag = 2;
+  Open();
+  const Handle socket = OpenSocket({.local = {{}, 7000}, .broadcast = true, .flow_tag = kTag});
+  Join(socket, kGroup);
+  const auto rules = nic->rules();
+  ASSERT_EQ(rules.size(), 3u);
+  for (const nic::FlowRule& rule : rules) EXPECT_EQ(rule.tag, kTag);
+  // As a hint it would name this one.
+  EXPECT_EQ(PlaceOf(OpenSocket(7001)) + 1, kTag);
+  ASSERT_TRUE(queue().Inject(MakeFrame({.destination = {kOwn, 7000}}), kTag));
+  const auto got = PollAll();
+  ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kPacket});
+  EXPECT_EQ(got[0].socket, socket);
+  Release(got);
+}
+
+TEST_F(UdpSocketTest, AGroupThatIsJoinedWithAnotherTagIsJoinedAsItIs) {
+  Open();
+  const Handle first = OpenSocket({.local = {kOwn, 7000}, .reuse = true, .flow_tag = 1});
+  const Handle second = OpenSocket({.local = {{}, 7000}, .reuse = true, .flow_tag = 2});
+  Join(first, kGroup);
+  Join(second, kGroup);
+  const auto rules = nic->rules();
+  ASSERT_EQ(rules.size(), 2u);
+  EXPECT_EQ(rules[0].tag, 1u);
+  EXPECT_EQ(rules[1].tag, 1u);
+}
+
+TEST_F(UdpSocketTest, ATagBeyondTheDevicesBitsIsRefused) {
+  Open();
+  Handle handle = 0;
+  EXPECT_EQ(ring->udp().Open({.flow_tag = kMostFlowTag + 1}, &handle).error, EINVAL);
+}
+
 TEST_F(UdpSocketTest, WhatIsKnownAtOnceIsRefusedAtOnce) {
   options.max_sockets = 2;
   Open();

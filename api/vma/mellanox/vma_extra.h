@@ -231,8 +231,12 @@ struct vma_mlx_hw_device_data {
 
 /* ---- Memory of the application, by ioctl() ------------------------------------------------ */
 
-enum { VMA_IOCTL_USER_ALLOC_TX = (1 << 0), VMA_IOCTL_USER_ALLOC_RX = (1 << 1) };
+/* A ring's buffers are for both: either flag is for all of them. */
+enum { VMA_IOCTL_USER_ALLOC_FLAG_TX = (1 << 0), VMA_IOCTL_USER_ALLOC_FLAG_RX = (1 << 1) };
 
+/* `memalloc` is called for each ring with how many bytes it needs: memory that can be written, of
+ * any alignment; null: the ring takes memory of its own, and the log says so. `memfree` is called
+ * when the ring is gone. Either on any thread; neither may use sockets. */
 struct __attribute__((packed)) vma_cmsg_ioctl_user_alloc_t {
   uint8_t flags;
   void* (*memalloc)(size_t);
@@ -300,6 +304,8 @@ struct __attribute__((packed)) vma_api_t {
   int (*deregister_memory_on_ring)(int fd, void* addr, size_t length);
   int (*vma_modify_ring)(struct vma_modify_ring_attr* mr_data);
   uint64_t vma_extra_supported_mask;
+  /* CMSG_VMA_IOCTL_USER_ALLOC with a vma_cmsg_ioctl_user_alloc_t: of rings that are made from here
+   * on. EINVAL: another message, none of the two flags, a null function, or there is a ring. */
   int (*ioctl)(void* cmsg_hdr, size_t cmsg_len);
 };
 
