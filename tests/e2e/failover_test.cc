@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -274,6 +275,27 @@ TEST_F(FailoverTest, ItComesBackUnderTrafficThatNeverEndsAndTheGapIsMarked) {
   const auto gap = sent.begin() + static_cast<ptrdiff_t>(marked[1]);
   sent.erase(gap, gap + kOneRound);
   EXPECT_EQ(got, sent);
+}
+
+// The gap of the way back, from a port that works: from the first rule that goes to the last one
+// that comes. The queues are there before.
+TEST_F(FailoverTest, BetweenTheRulesOfTwoPortsTheDeviceDoesNothingElse) {
+  Open();
+  Listen(7000);
+  Plug(0, false);
+  const uint64_t before = card->calls();
+  Plug(0, true);
+  std::vector<std::string> calls = card->last_calls();
+  const uint64_t count = card->calls() - before;
+  ASSERT_LE(count, calls.size());
+  calls.erase(calls.begin(), calls.end() - static_cast<ptrdiff_t>(count));
+  const auto made = std::find(calls.begin(), calls.end(), "CREATE_QP");
+  const auto first = std::find(calls.begin(), calls.end(), "DESTROY_FLOW");
+  const auto last = std::find(calls.rbegin(), calls.rend(), "CREATE_FLOW").base();
+  EXPECT_LT(made, first);
+  constexpr ptrdiff_t kRules = 3;  // Of the two addresses, and of the group.
+  EXPECT_EQ(last - first, 2 * kRules);
+  EXPECT_EQ(std::count(first, last, "CREATE_FLOW"), kRules);
 }
 
 TEST_F(FailoverTest, AMoveThatFailsSaysWhyAndAResetTriesAgain) {

@@ -189,6 +189,8 @@ bool SoftwareConnectX::FailNext(std::string_view command, int error) {
 
 void SoftwareConnectX::FailAfter(uint64_t calls, int error) { uverbs_->FailAfter(calls, error); }
 
+std::vector<std::string> SoftwareConnectX::last_calls() const { return uverbs_->last_calls(); }
+
 uint64_t SoftwareConnectX::calls() const { return uverbs_->calls(); }
 
 std::vector<std::string_view> SoftwareConnectX::commands() {

@@ -90,6 +90,8 @@ class SoftwareConnectX {
   void FailAfter(uint64_t calls, int error);
   // Calls that FailAfter counts, since Create.
   uint64_t calls() const;
+  // The names of the last 256 of them, the oldest first: for a test of an order.
+  std::vector<std::string> last_calls() const;
   static std::vector<std::string_view> commands();
 
   // What programs hold now, over all devices.

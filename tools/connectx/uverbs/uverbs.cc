@@ -183,6 +183,11 @@ uint64_t Uverbs::calls() const {
   return calls_;
 }
 
+std::vector<std::string> Uverbs::last_calls() const {
+  const std::lock_guard lock(mutex_);
+  return {last_calls_.begin(), last_calls_.end()};
+}
+
 LiveObjects Uverbs::live_objects() const {
   const std::lock_guard lock(mutex_);
   LiveObjects live;
@@ -192,6 +197,8 @@ LiveObjects Uverbs::live_objects() const {
 
 int Uverbs::PlannedFailure(std::string_view command) {
   const uint64_t number = calls_++;
+  if (last_calls_.size() == kLastCalls) last_calls_.pop_front();
+  last_calls_.emplace_back(command);
   if (failure_after_ && failure_after_->first == number) {
     const int error = failure_after_->second;
     failure_after_.reset();

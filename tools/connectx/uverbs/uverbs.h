@@ -13,6 +13,7 @@
 #define XTREME_TOOLS_CONNECTX_UVERBS_UVERBS_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,6 +70,8 @@ class Uverbs final : public Boundary {
   void FailAfter(uint64_t calls, int error);
   // Calls so far that FailAfter counts.
   uint64_t calls() const;
+  // The names of the last kLastCalls of them, the oldest first.
+  std::vector<std::string> last_calls() const;
   LiveObjects live_objects() const;
 
  private:
@@ -98,7 +101,9 @@ class Uverbs final : public Boundary {
   std::map<int, Opened> contexts_;  // By descriptor.
   std::map<std::string, int, std::less<>> planned_failures_;
   std::optional<std::pair<uint64_t, int>> failure_after_;  // Number of the call, errno.
+  static constexpr size_t kLastCalls = 256;
   uint64_t calls_ = 0;
+  std::deque<std::string> last_calls_;
 };
 
 }  // namespace xtreme::connectx
