@@ -7,6 +7,7 @@
 
 #include <mellanox/vma_extra.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,6 +80,36 @@ TEST_F(PacingTest, RateThatWasSetBeforeBindHoldsInVmasForm) {
   EXPECT_EQ(told.max_burst_sz, limit.max_burst_sz);
   EXPECT_EQ(told.typical_pkt_sz, limit.typical_pkt_sz);
   EXPECT_GE(SecondsOf(fd), least_);
+  Close(fd);
+}
+
+TEST_F(PacingTest, UncorkedDatagramThatFindsNoRoomOvertakesByTheKernel) {
+  const int fd = BoundDatagramSocket(kPort);
+  const int theirs = TheirSocket(SOCK_DGRAM);
+  sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(7002)};
+  ASSERT_EQ(bind(theirs, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  ASSERT_EQ(Connect(fd, kTheirs, 7002), 0);
+  constexpr uint32_t kSlow = 10'000;  // Minutes for a queue of them.
+  ASSERT_EQ(SetRate(fd, &kSlow, sizeof kSlow), 0);
+  const std::string bytes(kBytes, 'x');
+  const auto send = [&](const std::string& text) {
+    const iovec part{.iov_base = const_cast<char*>(text.data()), .iov_len = text.size()};
+    return Behind(fd)->Send({.from = {&part, 1}, .flags = MSG_DONTWAIT});
+  };
+  ASSERT_TRUE(Eventually([&] { return send(bytes) == -EAGAIN; }));
+  const int on = 1;
+  const int off = 0;
+  ASSERT_EQ(Behind(fd)->SetOption(IPPROTO_UDP, UDP_CORK, &on, sizeof on), 0);
+  EXPECT_EQ(send("the whole"), 9);
+  EXPECT_EQ(send(" of it"), 6);
+  EXPECT_EQ(Behind(fd)->SetOption(IPPROTO_UDP, UDP_CORK, &off, sizeof off), 0);
+  EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded);
+  char got[kBytes];
+  EXPECT_TRUE(Eventually([&] {
+    const ssize_t length = recv(theirs, got, sizeof got, MSG_DONTWAIT);
+    return length > 0 && std::string(got, static_cast<size_t>(length)) == "the whole of it";
+  }));
+  close(theirs);
   Close(fd);
 }
 
