@@ -336,6 +336,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t TakeBytes(ReceiveRequest* request);
   ssize_t SendStream(const SendRequest& request);
   ssize_t WarmStream(const SendRequest& request);
+  bool IsClosing() const;
   ssize_t PutBytes(std::span<const iovec> from, int flags);
   int ShutdownStream(int how);
   void CloseStream(RingDoor* door);

@@ -27,7 +27,10 @@ void Socket::LearnLocal() {
 
 int Socket::Bind(const sockaddr_in& local) {
   const std::lock_guard lock(faces_->setup());
-  if (stream_ != nullptr && path() == Path::kOffloaded) {
+  // Linux: a connection that has ended gives up the port that was chosen for it, and may have
+  // another; it does not connect again. One that the program chose the kernel's socket has.
+  const bool ended = stream_ != nullptr && stream_->state == Stream::State::kEnded;
+  if (stream_ != nullptr && path() == Path::kOffloaded && !ended) {
     // It has a name already, of which the kernel's socket may not know.
     const wire::Ipv4Address address = FromSockaddr(local).address;
     return address.IsAny() || !InterfaceOf(address).empty() ? -EINVAL : -EADDRNOTAVAIL;

@@ -22,6 +22,7 @@
 #include "fmt/format.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/engine/udp_socket.h"
 
@@ -107,8 +108,16 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
       break;
     case SO_MAX_PACING_RATE: return SetPace(value, length);
     case SO_ATTACH_FILTER:
-    case SO_ATTACH_BPF: LeaveToKernel("a filter of packets is attached"); break;
-    case SO_ZEROCOPY: LeaveToKernel("SO_ZEROCOPY"); break;
+    case SO_ATTACH_BPF:
+      if (HasConnected()) return -EOPNOTSUPP;
+      LeaveToKernel("a filter of packets is attached");
+      break;
+    case SO_ZEROCOPY:
+      if (!on) break;
+      // It would end with the ring's socket; a program that is refused copies.
+      if (HasConnected()) return -EOPNOTSUPP;
+      LeaveToKernel("SO_ZEROCOPY");
+      break;
     default: break;
   }
   wanted_.store(asked, std::memory_order_relaxed);
@@ -212,7 +221,7 @@ bool Socket::GetIpOption(int name, void* value, socklen_t* length) {
     answer = wanted().packet_info ? 1 : 0;
   } else if (name == IP_MTU && HasConnected()) {
     const RingDoor::Entry entry(ring);
-    answer = static_cast<int>(ring->ring().core().device.mtu);
+    answer = static_cast<int>(ring->ring().tcp().PathMtu(handle_, peer_, local_.address));
   } else {
     return false;
   }

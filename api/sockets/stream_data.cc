@@ -204,6 +204,13 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
 
 // --- Sending ---
 
+// It has ended in the ring, and TERMINATED, which says why, waits for what it held.
+bool Socket::IsClosing() const {
+  engine::TcpReport report;
+  return door()->ring().tcp().Report(handle_, &report) &&
+         report.state == engine::TcpState::kClosed;
+}
+
 ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
   if (path() != Path::kOffloaded) return Elsewhere();
   if (const int error = TakeError(); error != 0) return -error;
@@ -224,8 +231,8 @@ ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
       sent += taken;
       bytes = bytes.subspan(taken);
       if (taken > 0) continue;
-      if (result == engine::SendResult::kRefusedState && sent == 0) return -EPIPE;
-      // One TX_SPACE follows.
+      if (result == engine::SendResult::kRefusedState && sent == 0 && !IsClosing()) return -EPIPE;
+      // One TX_SPACE follows, or TERMINATED.
       stream_->writable = false;
       Change(0, kWritable, 0);
       break;

@@ -39,11 +39,16 @@ PathVerdict Pcb::OnPathError(const PathError& error, base::Nanoseconds now) {
   return PathVerdict::kBelieved;
 }
 
+// Of IP and TCP, in every segment.
+uint32_t Pcb::HeaderBytes() const {
+  return wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes +
+         (Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0);
+}
+
 PathVerdict Pcb::OnPathMtu(uint32_t mtu, base::Nanoseconds now) {
   constexpr uint32_t kLeastMtu = 68;  // RFC 791: what every link carries
   if (mtu != 0 && mtu < kLeastMtu) return PathVerdict::kMtuTooSmall;
-  const uint32_t headers = wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes +
-                           (Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0);
+  const uint32_t headers = HeaderBytes();
   // A router that does not say: the next of RFC 1191 section 7.1's plateaus, near enough.
   const uint32_t fits = mtu == 0 ? smss_ / 2 : mtu > headers ? mtu - headers : 0;
   const uint32_t payload = std::max<uint32_t>(fits, kLeastMss);

@@ -280,6 +280,7 @@ ConnectionReport Pcb::Report(base::Nanoseconds now) const {
           .rto = rtt_.rto(),
           .oldest_unacknowledged = age,
           .smss = smss_,
+          .path_mtu = path_mtu_deadline_ == base::kNever ? 0 : smss_ + HeaderBytes(),
           .congestion_window = congestion_.cwnd(),
           .slow_start_threshold = congestion_.ssthresh(),
           .send_window = snd_wnd_,

@@ -93,6 +93,7 @@ struct ConnectionReport {
   base::Nanoseconds rto;
   base::Nanoseconds oldest_unacknowledged;  // its age; 0: nothing is
   uint32_t smss = 0;
+  uint32_t path_mtu = 0;          // of IP, as a router said; 0: none has
   uint32_t congestion_window = 0;
   uint32_t slow_start_threshold = 0;
   uint32_t send_window = 0;
@@ -356,6 +357,7 @@ class Pcb {
   bool HasBuffersFor(const Pcb& from) const;
 
   // path_error.cc
+  uint32_t HeaderBytes() const;
   PathVerdict OnPathMtu(uint32_t mtu, base::Nanoseconds now);
   void ForgetPathMtu();
   // Why nothing came back for too long.

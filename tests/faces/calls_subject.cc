@@ -8,13 +8,14 @@
 // Each pair is a part of the transcript, on a socket of its own, which never blocks. A state is a
 // line of kStates, a call one of the tables. SYNs to SILENT-ADDRESS are not answered.
 // Not among the calls, for they are known to differ: MSG_ERRQUEUE of datagrams, which rings refuse;
-// pointers to nowhere; what only the kernel's socket answers (sizes of buffers, TCP_MAXSEG); bind()
-// of a connection that has ended. Threads: one.
+// pointers to nowhere; what only the kernel's socket answers (sizes of buffers, TCP_MAXSEG).
+// Threads: one.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -31,7 +32,6 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "tests/faces/transcript.h"
 
@@ -39,6 +39,7 @@ namespace xtreme::faces {
 namespace {
 
 constexpr int kOtherTcpPort = 7006;
+constexpr int kFreeTcpPort = 7016;
 sockaddr_in silent{};
 
 // --- States ---
@@ -69,6 +70,16 @@ void ConnectedWithBytes(Run& run) {
 void ResetByPeer(Run& run) {
   ConnectStream(run);
   Tell(run, "reset", /*quietly=*/true);
+}
+// By a port of the program's, which it keeps.
+void BoundAndResetByPeer(Run& run) {
+  run.fd = NewSocket(run, SOCK_STREAM, kOtherTcpPort);
+  connect(run.fd, Generic(&run.peer), sizeof run.peer);
+  WaitUntil(run.fd, POLLOUT);
+  Settle(run);
+  Tell(run, "accept", /*quietly=*/true);
+  Tell(run, "reset", /*quietly=*/true);
+  WaitUntil(run.fd, 0);  // A ring gives the port back before it tells.
 }
 void Refused(Run& run) {
   run.fd = NewSocket(run, SOCK_STREAM, 0);
@@ -115,21 +126,21 @@ struct State {
   const char* name;
   bool stream;
   void (*reach)(Run&);
-  bool ended = false;
 };
 constexpr State kStates[] = {
     {"new stream", true, Unbound},
     {"bound stream", true, Bound},
     {"listener", true, Listening},
     {"connecting", true, Connecting},
-    {"refused", true, Refused, /*ended=*/true},
+    {"refused", true, Refused},
     {"connected", true, Connected},
     {"connected, bytes wait", true, ConnectedWithBytes},
     {"shut for writing", true, HalfClosed},
     {"shut for reading", true, DeafHalf},
     {"peer has shut", true, PeerHalfClosed},
-    {"both have shut", true, BothClosed, /*ended=*/true},
-    {"reset", true, ResetByPeer, /*ended=*/true},
+    {"both have shut", true, BothClosed},
+    {"reset", true, ResetByPeer},
+    {"bound and reset", true, BoundAndResetByPeer},
     {"closed", true, Closed},
     {"new datagrams", false, UnboundDatagrams},
     {"bound datagrams", false, BoundDatagrams},
@@ -146,6 +157,21 @@ volatile int no_number = -1;  // The compiler would see through a constant.
 iovec parts[2] = {{buffer, 60}, {buffer + 60, 60}};
 
 msghdr Message() { return {.msg_iov = parts, .msg_iovlen = 2}; }
+// A socket of a ring is the kernel's from SO_ZEROCOPY on, and with it what was begun.
+ssize_t InParts(Run& run, int more) {
+  if (run.stream) return 0;
+  const int on = more == 0;
+  const int off = 0;
+  if (on != 0) Say("cork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+  Say("first", send(run.fd, "begun ", 6, more | MSG_NOSIGNAL));
+  const int yes = 1;
+  Say("left", setsockopt(run.fd, SOL_SOCKET, SO_ZEROCOPY, &yes, sizeof yes));
+  Say("last", send(run.fd, "and ended", 9, MSG_NOSIGNAL));
+  if (on != 0) Say("uncork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+  Settle(run);
+  Tell(run, "datagrams");
+  return 0;
+}
 ssize_t SendMany(Run& run) {
   mmsghdr messages[2] = {{.msg_hdr = Message()}, {.msg_hdr = Message()}};
   return sendmmsg(run.fd, messages, 2, MSG_NOSIGNAL);
@@ -270,6 +296,8 @@ constexpr Call kCalls[] = {
     {"send, SIGPIPE", [](Run& r) { return send(r.fd, buffer, 20, 0); }},
     {"send at once", [](Run& r) { return send(r.fd, buffer, 20, MSG_DONTWAIT | MSG_NOSIGNAL); }},
     {"send more", [](Run& r) { return send(r.fd, buffer, 20, MSG_MORE | MSG_NOSIGNAL); }},
+    {"parts, the last by the kernel", [](Run& r) { return InParts(r, MSG_MORE); }},
+    {"corked, the last by the kernel", [](Run& r) { return InParts(r, 0); }},
     {"bytes under way", [](Run& r) {
        int bytes = 0;
        return ssize_t{ioctl(r.fd, SIOCOUTQ, &bytes)};
@@ -322,6 +350,12 @@ constexpr Call kCalls[] = {
     {"bind, short address", [](Run& r) -> ssize_t { return Bind(r, r.own, 7); }},
     {"bind to what is taken", [](Run& r) -> ssize_t {
        return Bind(r, ToPort(r.own, r.stream ? kSubjectTcpPort : 1)) == 0 ? 0 : -1;
+     }},
+    {"bind twice, and connect", [](Run& r) -> ssize_t {
+       Say("first", Bind(r, ToPort(r.own, kFreeTcpPort)));
+       Say("name", NameOf(r, getsockname, 16));
+       Say("second", Bind(r, ToPort(r.own, 0)));
+       return r.fd >= 0 && r.stream ? Connect(r, silent) : 0;
      }},
     {"connect", [](Run& r) -> ssize_t {
        return r.stream ? 0 : Connect(r, ToPort(r.peer, kPeerUdpPort));
@@ -457,8 +491,6 @@ int Main(char** argv) {
   inet_pton(AF_INET, argv[4], &silent.sin_addr);
   for (const State& state : kStates) {
     for (const Call& each : kCalls) {
-      // Linux gives up the port that it had chosen.
-      if (state.ended && std::string_view(each.name).starts_with("bind to")) continue;
       Part(run, state, each.name, [&] { Say("result", each.make(run)); });
     }
     for (const Option& each : kOptions) {

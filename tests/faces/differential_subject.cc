@@ -256,7 +256,7 @@ void Control(Run& run) {
 
 void Misuse(Run& run) {
   // A connection that was reset may be bound anew where the kernel chose its port.
-  sockaddr_in address = run.stream || run.Pick(2) ? run.peer : run.own;
+  sockaddr_in address = run.Pick(2) ? run.peer : run.own;
   socklen_t length = run.Of({16u, 16u, 3u});
   switch (run.Pick(4)) {
     case 0:

@@ -208,7 +208,7 @@ absl::StatusOr<Route> MakeRoute(const std::string& destination, int ifindex,
 
 absl::Status Namespace::ChangeRoute(const std::string& destination, const std::string& interface,
                                     const std::string& gateway,
-                                    int (*change)(nl_sock*, rtnl_route*)) {
+                                    const std::function<int(nl_sock*, rtnl_route*)>& change) {
   absl::StatusOr<int> index = IndexOf(interface);
   if (!index.ok()) return index.status();
   absl::StatusOr<Route> route = MakeRoute(destination, *index, gateway);
@@ -217,8 +217,9 @@ absl::Status Namespace::ChangeRoute(const std::string& destination, const std::s
 }
 
 absl::Status Namespace::AddRoute(const std::string& destination, const std::string& interface,
-                                 const std::string& gateway) {
-  return ChangeRoute(destination, interface, gateway, [](nl_sock* netlink, rtnl_route* route) {
+                                 const std::string& gateway, uint32_t mtu) {
+  return ChangeRoute(destination, interface, gateway, [mtu](nl_sock* netlink, rtnl_route* route) {
+    if (mtu != 0) rtnl_route_set_metric(route, RTAX_MTU, mtu);
     return rtnl_route_add(netlink, route, NLM_F_EXCL);
   });
 }

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -59,9 +60,10 @@ class Namespace {
   // `address` as "10.0.0.1/24".
   absl::Status AddAddress(const std::string& interface, const std::string& address);
   absl::Status RemoveAddress(const std::string& interface, const std::string& address);
-  // `destination` as "224.0.0.0/4" or "default"; `gateway` empty for a directly connected one.
+  // `destination` as "224.0.0.0/4" or "default"; `gateway` empty for a directly connected one;
+  // `mtu` 0: the interface's.
   absl::Status AddRoute(const std::string& destination, const std::string& interface,
-                        const std::string& gateway = "");
+                        const std::string& gateway = "", uint32_t mtu = 0);
   // The route to `destination`, new or instead of the one there is.
   absl::Status ReplaceRoute(const std::string& destination, const std::string& interface,
                             const std::string& gateway = "");
@@ -89,7 +91,8 @@ class Namespace {
   Namespace(int fd, nl_sock* netlink);
   absl::Status Change(const std::string& interface, rtnl_link* change);
   absl::Status ChangeRoute(const std::string& destination, const std::string& interface,
-                           const std::string& gateway, int (*change)(nl_sock*, rtnl_route*));
+                           const std::string& gateway,
+                           const std::function<int(nl_sock*, rtnl_route*)>& change);
   absl::Status ChangeAddress(const std::string& interface, const std::string& address, bool add);
 
   const int fd_;

@@ -177,6 +177,9 @@ class Tcp {
   // False for a stale handle or a closed socket.
   bool GetSettings(Handle handle, TcpSettings* settings) const;
   bool Report(Handle handle, TcpReport* report) const;
+  // The longest IP packet from `local` to `peer`, by the route, the port, and, of the connection if
+  // there is one, what a router said.
+  uint32_t PathMtu(Handle handle, const wire::Endpoint& peer, wire::Ipv4Address local) const;
   // Calls `visit(name, meaning, value)` for each counter of one socket; false as above.
   using CounterVisitor =
       std::function<void(std::string_view name, std::string_view meaning, uint64_t value)>;

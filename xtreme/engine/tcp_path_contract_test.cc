@@ -65,7 +65,9 @@ TEST_F(TcpPathContractTest, WhatWasTooLongForTheNextHopArrivesInShorterSegments)
   ASSERT_FALSE(lost_.empty());
   EXPECT_EQ(b->Bytes(server), "");
   Complain(About(lost_, EMSGSIZE, 900));
+  EXPECT_EQ(a->tcp().PathMtu(client, {kB, 1}, kA), 1500u);
   Run(2'000'000);  // Sooner than any timer.
+  EXPECT_EQ(a->tcp().PathMtu(client, {kB, 1}, kA), 900u);
   EXPECT_EQ(b->Bytes(server), bytes);
   TcpReport report;
   ASSERT_TRUE(a->tcp().Report(client, &report));

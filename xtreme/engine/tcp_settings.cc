@@ -14,6 +14,7 @@
 #include "xtreme/engine/tcp_ports.h"
 #include "xtreme/engine/tcp_socket.h"
 #include "xtreme/host/icmp_errors.h"
+#include "xtreme/host/snapshot.h"
 
 namespace xtreme::engine {
 namespace {
@@ -177,6 +178,17 @@ bool Tcp::Report(Handle handle, TcpReport* report) const {
   report->owed_credit = now.owed_credit;
   report->retransmits = now.retransmits;
   return true;
+}
+
+uint32_t Tcp::PathMtu(Handle handle, const wire::Endpoint& peer, wire::Ipv4Address local) const {
+  core_->CheckOwner();
+  const TcpSocket* socket = Find(handle);
+  if (socket != nullptr && socket->connection != nullptr) {
+    const uint32_t said = socket->connection->Report(core_->clock.Now()).path_mtu;
+    if (said != 0) return said;
+  }
+  const host::RouteResult route = RouteOf(peer, local);
+  return route.reachable() ? std::min(route.mtu, core_->device.mtu) : core_->device.mtu;
 }
 
 bool Tcp::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const {

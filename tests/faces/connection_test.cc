@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connections: options that they cannot have, and that would end them if the kernel had them, are
+// refused, where Linux takes them; and what a reset is to who sends.
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "gtest/gtest.h"
+#include "tests/faces/linked_faces.h"
+
+namespace xtreme::faces {
+namespace {
+
+constexpr uint16_t kPort = 8040;
+
+using ConnectionTest = LinkedFacesTest;
+
+TEST_F(ConnectionTest, OptionsOfTheKernelsOwnAreRefusedByAConnectionWhichGoesOn) {
+  const int listener = Listener(kPort);
+  Threads threads;
+  threads.Start([] { EXPECT_TRUE(TheirEcho(kPort, 1'000)); });
+  int fd = -EAGAIN;
+  ASSERT_TRUE(Eventually([&] { return (fd = Accept(listener, 0)) >= 0; }));
+  const int on = 1;
+  const int off = 0;
+  sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, ~uint32_t{0})};
+  const sock_fprog filter{.len = 1, .filter = all};
+  sockets::Socket& socket = *Behind(fd);
+  EXPECT_EQ(socket.SetOption(SOL_SOCKET, SO_ZEROCOPY, &off, sizeof off), 0);
+  EXPECT_EQ(socket.SetOption(SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on), -EOPNOTSUPP);
+  EXPECT_EQ(socket.SetOption(SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), -EOPNOTSUPP);
+  EXPECT_EQ(socket.path(), sockets::Path::kOffloaded);
+  char bytes[4096];
+  ssize_t got = 0;
+  while ((got = Receive(fd, bytes, sizeof bytes)) > 0) {
+    EXPECT_EQ(Send(fd, bytes, static_cast<size_t>(got)), got);
+  }
+  EXPECT_EQ(got, 0);
+  Close(fd);
+  threads.Join();
+  Close(listener);
+}
+
+// The connection has ended in the ring, and why it did is told once its port is given back.
+TEST_F(ConnectionTest, WhoSendsToAPeerThatHasResetLearnsThatFirst) {
+  const int theirs = TheirSocket(SOCK_STREAM);
+  sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(7003)};
+  ASSERT_EQ(bind(theirs, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  ASSERT_EQ(listen(theirs, 8), 0);
+  constexpr linger kReset{.l_onoff = 1, .l_linger = 0};
+  for (int round = 0; round < 50; ++round) {
+    const int fd = NewSocket(SOCK_STREAM);
+    ASSERT_EQ(Bind(fd, static_cast<uint16_t>(kPort + 1 + round)), 0);
+    ASSERT_EQ(Connect(fd, kTheirs, 7003), 0);
+    const int accepted = accept(theirs, nullptr, nullptr);
+    setsockopt(accepted, SOL_SOCKET, SO_LINGER, &kReset, sizeof kReset);
+    close(accepted);
+    ssize_t sent = 0;
+    EXPECT_TRUE(Eventually([&] { return (sent = Send(fd, "x", 1)) != 1; }));
+    EXPECT_EQ(sent, -ECONNRESET);
+    EXPECT_EQ(Send(fd, "x", 1), -EPIPE);
+    Close(fd);
+  }
+  close(theirs);
+}
+
+}  // namespace
+}  // namespace xtreme::faces
