@@ -105,6 +105,24 @@ TEST_F(DeviceTest, AnInterruptWaitsForAsManyCompletionsOrForTheTime) {
   EXPECT_TRUE(Readable(fd)) << "its time is over";
 }
 
+TEST_F(DeviceTest, NewQueuesAreModeratedAsTheOldOnesWere) {
+  const xtreme_ring ring = OpenRing();
+  OpenSocket(ring, ":9000");
+  ASSERT_EQ(xtreme_ring_moderate(ring, 2, 1'000, 7), 0) << xtreme_error();
+  EXPECT_EQ(Await(ring, XTREME_OP_DONE).status, 0);
+  ASSERT_EQ(xtreme_ring_reset(ring, 9), 0) << xtreme_error();
+  EXPECT_EQ(Await(ring, XTREME_OP_DONE).cookie, 9u);
+  xtreme_completion completion;
+  while (xtreme_ring_poll(ring, &completion, 1, sizeof completion) > 0) {
+  }
+  ASSERT_EQ(xtreme_ring_arm(ring), 0);
+  connectx_->Step();
+  Inject(9000, "1");
+  EXPECT_FALSE(Readable(xtreme_ring_fd(ring)));
+  Inject(9000, "2");
+  EXPECT_TRUE(Readable(xtreme_ring_fd(ring))) << "two wait";
+}
+
 TEST_F(DeviceTest, ModerationThatTheDeviceCannotDoIsRefusedWithItsRange) {
   const xtreme_ring ring = OpenRing();
   for (const auto& [count, us] : {std::pair<uint16_t, uint16_t>{8, 0xFFFF}, {0, 10}, {10, 0}}) {

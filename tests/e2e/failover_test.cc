@@ -229,6 +229,35 @@ TEST_F(FailoverTest, NoPacketIsLostOrCountedTwice) {
   EXPECT_EQ(Counter("queue", "rx_frames"), sent.size());
 }
 
+TEST_F(FailoverTest, WhatTheOldPortHadHasNoTimeOfItsClock) {
+  Open();
+  Listen(7000);
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  std::vector<bool> timed;
+  const auto take = [&](const std::vector<Completion>& completions) {
+    for (const Completion& completion : completions) {
+      if (completion.kind != Kind::kPacket) continue;
+      timed.push_back(completion.hw_clock != 0);
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+  };
+  const auto send = [&] {
+    ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "when"), SendResult::kSent);
+    card->Step(/*advance_ns=*/1'000);
+  };
+  send();
+  take(us->Poll());
+  // More than a poll takes before it hears of the port.
+  for (int i = 0; i < 100; ++i) send();
+  take(Plug(0, false));
+  send();
+  take(us->Poll());
+  ASSERT_EQ(timed.size(), 102u);
+  EXPECT_TRUE(timed.front());
+  EXPECT_FALSE(timed[100]);
+  EXPECT_TRUE(timed.back());
+}
+
 // While the rules go from port to port, what comes finds none: that is told where it happened, and
 // nothing else is lost.
 TEST_F(FailoverTest, ItComesBackUnderTrafficThatNeverEndsAndTheGapIsMarked) {

@@ -269,6 +269,12 @@ int Number(Run& run, unsigned long request, int number) {
   if (result == 0) printf("%d ", number);
   return result;
 }
+int StateOf(Run& run) {
+  tcp_info about{};
+  socklen_t length = sizeof about;
+  const int result = getsockopt(run.fd, IPPROTO_TCP, TCP_INFO, &about, &length);
+  return result == 0 ? about.tcpi_state : result;
+}
 int Kind(Run& run) {
   struct stat about{};
   const int result = fstat(run.fd, &about);
@@ -385,6 +391,7 @@ constexpr Call kCalls[] = {
     {"FIONREAD", [](Run& r) -> ssize_t { return Number(r, FIONREAD, -1); }},
     {"SIOCATMARK", [](Run& r) -> ssize_t { return Number(r, SIOCATMARK, -1); }},
     {"FIONBIO", [](Run& r) -> ssize_t { return Number(r, FIONBIO, 1); }},
+    {"state in TCP_INFO", [](Run& r) -> ssize_t { return StateOf(r); }},
     {"an ioctl of terminals", [](Run& r) -> ssize_t { return Number(r, TIOCGPGRP, 0); }},
     {"F_GETFL", [](Run& r) -> ssize_t { return fcntl(r.fd, F_GETFL); }},
     {"F_SETFL", [](Run& r) -> ssize_t { return fcntl(r.fd, F_SETFL, O_NONBLOCK); }},

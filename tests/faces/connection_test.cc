@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Connections: options that they cannot have, and that would end them if the kernel had them, are
-// refused, where Linux takes them; and what a reset is to who sends.
+// refused, where Linux takes them; what is under way; and what a reset is to who sends.
 
 #include <linux/filter.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
@@ -19,6 +21,17 @@ namespace {
 constexpr uint16_t kPort = 8040;
 
 using ConnectionTest = LinkedFacesTest;
+
+// In the kernel, on the other side, with little room.
+int TheirListener(uint16_t port) {
+  const int fd = TheirSocket(SOCK_STREAM);
+  const int room = 8'192;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+  const sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(port)};
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  EXPECT_EQ(listen(fd, 8), 0);
+  return fd;
+}
 
 TEST_F(ConnectionTest, OptionsOfTheKernelsOwnAreRefusedByAConnectionWhichGoesOn) {
   const int listener = Listener(kPort);
@@ -46,12 +59,45 @@ TEST_F(ConnectionTest, OptionsOfTheKernelsOwnAreRefusedByAConnectionWhichGoesOn)
   Close(listener);
 }
 
+// SIOCOUTQ and SIOCOUTQNSD.
+TEST_F(ConnectionTest, BytesUnderWayAreThoseThatThePeerHasNotAcknowledged) {
+  const int theirs = TheirListener(7004);
+  const int fd = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(Connect(fd, kTheirs, 7004), 0);
+  const int accepted = accept(theirs, nullptr, nullptr);
+  sockets::Socket& socket = *Behind(fd);
+  const std::string bytes(1'000, 'x');
+  const iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+  ssize_t total = 0;
+  const auto send = [&] {
+    const ssize_t sent = socket.Send({.from = {&part, 1}, .flags = MSG_DONTWAIT});
+    if (sent > 0) total += sent;
+    return sent;
+  };
+  // Before anything is heard of the peer, so that the first answer was about bytes under way, too.
+  EXPECT_TRUE(Eventually([&] {
+    Poke(fd);
+    if (socket.UnacknowledgedBytes() != 0) return false;
+    return send() == 1'000 && socket.UnsentBytes() == 0 && socket.UnacknowledgedBytes() == 1'000;
+  }));
+  // Its window closes: it does not read.
+  EXPECT_TRUE(Eventually([&] { return send() == -EAGAIN; }));
+  EXPECT_TRUE(Eventually([&] {
+    Poke(fd);
+    int there = 0;
+    ioctl(accepted, FIONREAD, &there);
+    const int unacknowledged = socket.UnacknowledgedBytes();
+    return there + unacknowledged == total && socket.UnsentBytes() > 0 &&
+           socket.UnsentBytes() <= unacknowledged;
+  }));
+  close(accepted);
+  close(theirs);
+  Close(fd);
+}
+
 // The connection has ended in the ring, and why it did is told once its port is given back.
 TEST_F(ConnectionTest, WhoSendsToAPeerThatHasResetLearnsThatFirst) {
-  const int theirs = TheirSocket(SOCK_STREAM);
-  sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(7003)};
-  ASSERT_EQ(bind(theirs, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
-  ASSERT_EQ(listen(theirs, 8), 0);
+  const int theirs = TheirListener(7003);
   constexpr linger kReset{.l_onoff = 1, .l_linger = 0};
   for (int round = 0; round < 50; ++round) {
     const int fd = NewSocket(SOCK_STREAM);

@@ -324,6 +324,25 @@ static int Use(int flags, void* (*allocate)(size_t), void (*release)(void*)) {
   return UseMemory(CMSG_VMA_IOCTL_USER_ALLOC, CMSG_LEN(sizeof data), data);
 }
 
+/* Two messages in one call. */
+static int UseInTurn(void* (*first)(size_t), void* (*second)(size_t)) {
+  enum { kSpace = CMSG_SPACE(sizeof(struct vma_cmsg_ioctl_user_alloc_t)) };
+  void* (*const allocate[])(size_t) = {first, second};
+  union {
+    struct cmsghdr header;
+    char bytes[2 * kSpace];
+  } messages = {.bytes = {0}};
+  for (int i = 0; i < 2; ++i) {
+    const struct vma_cmsg_ioctl_user_alloc_t data = {
+        .flags = kBoth, .memalloc = allocate[i], .memfree = TakeBack};
+    struct cmsghdr* const header = (struct cmsghdr*)(messages.bytes + i * kSpace);
+    header->cmsg_len = CMSG_LEN(sizeof data);
+    header->cmsg_type = CMSG_VMA_IOCTL_USER_ALLOC;
+    memcpy(CMSG_DATA(header), &data, sizeof data);
+  }
+  return vma->ioctl(&messages, sizeof messages);
+}
+
 static void Ask(const char* text) {
   const int asking = Asking(5000);
   Say(asking, text);
@@ -343,7 +362,9 @@ static void UserAlloc(void) {
   CHECK_FAILS(Use(kBoth, Give, NULL), EINVAL);
   /* What was refused is forgotten, the last one stands. */
   CHECK(Use(VMA_IOCTL_USER_ALLOC_FLAG_TX, GiveNothing, TakeBack) == 0);
-  CHECK(Use(VMA_IOCTL_USER_ALLOC_FLAG_RX, Give, TakeBack) == 0);
+  CHECK(Use(VMA_IOCTL_USER_ALLOC_FLAG_RX, GiveNothing, TakeBack) == 0);
+  CHECK_FAILS(UseInTurn(GiveNothing, NULL), EINVAL);
+  CHECK(UseInTurn(GiveNothing, Give) == 0);
   CHECK(given == NULL);
   const int asking = Asking(5000);
   const int ring = RingOf(asking);

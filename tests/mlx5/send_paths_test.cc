@@ -310,6 +310,7 @@ TEST_P(SendPathsTest, PiecesOfPayloadLeaveAsSegmentsOfTheirSize) {
       {0xffffff00 + 2'000, 102, kAck | kPush | kFin, payload.substr(2'000), true}};
   EXPECT_TRUE(received == expected) << received.size();
   EXPECT_EQ(a.queues->counters().tx_segmented, 1u);
+  EXPECT_EQ(a.queues->counters().tx_bytes, 66u + 2'500u) << "its header once";
 }
 
 TEST_P(SendPathsTest, SegmentsThatCannotBeAreRefusedAndLeaveNothing) {
@@ -374,6 +375,46 @@ TEST_P(SendPathsTest, PacedQueueSendsAtItsRateAndAnotherOneAsItLikes) {
   EXPECT_EQ(received, 20u);
   EXPECT_EQ(paced.nic->SetRate(paced.queues.get(), {.bytes_per_second = ~uint64_t{0} / 16}).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(SendPathsTest, BurstIsWhatLeavesAtOnce) {
+  if (!GetParam().options.features.packet_pacing) return;
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  const auto at_once = [&](uint32_t burst_bytes) {
+    TestPort a("mlx5_0");
+    const nic::RateLimit rate{.bytes_per_second = 1'000'000, .burst_bytes = burst_bytes};
+    EXPECT_TRUE(a.nic->SetRate(a.queues.get(), rate).ok());
+    std::vector<uint8_t> memory = UdpFrame(5000, std::string(958, 'r'));
+    const auto key = a.nic->Register(memory.data(), memory.size());
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(a.Send(memory, 0, (*key)->key()), nic::TxStatus::kPosted);
+    }
+    StepAll();
+    const size_t first = b.Receive().size();
+    connectx_->Step(/*advance_ns=*/100'000'000);
+    StepAll();
+    b.Receive();
+    return first;
+  };
+  const size_t small = at_once(2'000);
+  EXPECT_EQ(at_once(9'000), small + 7);
+}
+
+// Rates of the device are in kilobits: a byte a second is one, and not none.
+TEST_P(SendPathsTest, TheSlowestRateIsNoFreedom) {
+  if (!GetParam().options.features.packet_pacing) return;
+  TestPort b("mlx5_1");
+  const auto rule = Listen(b, 5000);
+  TestPort a("mlx5_0");
+  ASSERT_TRUE(a.nic->SetRate(a.queues.get(), {.bytes_per_second = 1, .burst_bytes = 2'000}).ok());
+  std::vector<uint8_t> memory = UdpFrame(5000, std::string(958, 'r'));
+  const auto key = a.nic->Register(memory.data(), memory.size());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(a.Send(memory, 0, (*key)->key()), nic::TxStatus::kPosted);
+  }
+  StepAll();
+  EXPECT_LT(b.Receive().size(), 5u);
 }
 
 // Bring-up and sends of many rings at once: each has a register of its own, or two of them would

@@ -77,6 +77,15 @@ TEST_F(RingGroupTest, TwoLinesAreMergedByHardwareTime) {
   EXPECT_EQ(Payloads(Poll(64)), "BCDEFGH");
 }
 
+TEST_F(RingGroupTest, ARingIsArmedAlsoBehindOneThatHasSomething) {
+  OpenLines();
+  for (const char* payload : {"a", "b", "c"}) Arrive(0, payload, 1);
+  EXPECT_EQ(Payloads(Poll(1)), "a");
+  EXPECT_FALSE(group->Arm());
+  EXPECT_TRUE(nic->queue(1)->armed());
+  EXPECT_EQ(Payloads(Poll(64)), "bc");
+}
+
 TEST_F(RingGroupTest, WithoutThatOrderTheyComeRingByRing) {
   OpenLines();
   Arrive(0, "a", 30);

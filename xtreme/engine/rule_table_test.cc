@@ -43,6 +43,20 @@ TEST_F(RuleTableTest, AnEqualMatchIsOneRuleUntilItsLastHolderDropsIt) {
   EXPECT_EQ(table_.size(), 0u);
 }
 
+// As another process's may.
+TEST_F(RuleTableTest, AMatchThatStandsWithAnotherTagIsJoinedWithoutOne) {
+  nic::FlowRule theirs = Rule(0);
+  theirs.tag = 1;
+  const auto stands = nic_.AddRule(theirs, &queue_);
+  nic::FlowRule ours = Rule(0);
+  ours.tag = 2;
+  const auto held = table_.Hold(ours);
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_EQ(nic_.rules().size(), 2u);
+  EXPECT_EQ(nic_.rules()[1].tag, 0u);
+  table_.Drop(held->entry);
+}
+
 TEST_F(RuleTableTest, WhatIsHeldWhileThereIsNoQueueStandsOnTheNextOne) {
   const auto before = table_.Hold(Rule(0));
   table_.Suspend();

@@ -3,6 +3,7 @@
 #include "xtreme/mlx5/clock.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -56,6 +57,32 @@ TEST(ClockTracker, SamplesASecondApartBoundTheErrorToTheHorizon) {
   }
 }
 
+// Each reading is off by as much as it may be: the older one early, the newer one late.
+TEST(ClockTracker, BoundHoldsForReadingsThatAreOffByTheirWholeWidth) {
+  const SimulatedClock device{.ns_per_tick = 1.0};
+  for (const auto& [older, newer] : {std::pair<int64_t, int64_t>{800, 0}, {0, 800}, {400, 400}}) {
+    ClockTracker tracker(0, ~uint64_t{0});
+    tracker.Add({device.RawAt(0), -older, older});
+    constexpr int64_t kNow = kSecond / 10;
+    const auto conversion = tracker.Add({device.RawAt(kNow), kNow + newer, newer});
+    ASSERT_TRUE(conversion.in_sync);
+    const int64_t at = kNow + ClockTracker::kHorizonNs;
+    EXPECT_LE(std::llabs(conversion.ToNanoseconds(device.RawAt(at)) - at),
+              static_cast<int64_t>(conversion.error_bound_ns))
+        << older << " " << newer;
+  }
+}
+
+TEST(ClockTracker, WhatIsReadBeyondTheHorizonContradictsNothing) {
+  SimulatedClock device{.ns_per_tick = 1.0};
+  ClockTracker tracker(1'000'000, ~uint64_t{0});
+  tracker.Add(device.Sample(0));
+  tracker.Add(device.Sample(kSecond));
+  device.raw_at_zero += 1'000'000;
+  EXPECT_TRUE(tracker.Add(device.Sample(2 * kSecond + ClockTracker::kHorizonNs)).in_sync);
+  EXPECT_EQ(tracker.restarts(), 0u);
+}
+
 TEST(ClockTracker, InterruptedReadingIsLeftOut) {
   const SimulatedClock device;
   ClockTracker tracker(156'250, ~uint64_t{0});
@@ -102,6 +129,14 @@ TEST(ReadClocks, KeepsTheNarrowestOfItsReadings) {
   ASSERT_TRUE(sample.has_value());
   EXPECT_EQ(sample->half_width_ns, 10);
   EXPECT_EQ(sample->raw, 3u);
+}
+
+TEST(ReadClocks, HalfOfAnOddWidthIsTheLargerHalf) {
+  int64_t now = 0;
+  const auto sample = ReadClocks([]() -> std::optional<uint64_t> { return 1; },
+                                 [&] { return now += 5; });
+  ASSERT_TRUE(sample.has_value());
+  EXPECT_EQ(sample->half_width_ns, 3);
 }
 
 TEST(ReadClocks, NoneFromADeviceWithoutAClock) {
