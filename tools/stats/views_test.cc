@@ -90,6 +90,19 @@ TEST(Views, DropsStandByLayerAndReason) {
   EXPECT_NE(library, text.npos) << text;
 }
 
+TEST(Views, DropsAreOfTheLayerThatCountsThem) {
+  Segment ring = MakeRing();
+  ring.counters = {{"queue", "tx_full", "", 1},
+                   {"reassembly", "expired", "", 2},
+                   {"ring", "refused_route", "", 3},
+                   {"ring", "packets", "", 4}};
+  const std::string text = ToText({ring}, View::kDrops, 0);
+  EXPECT_THAT(text, HasSubstr("  queue                   1 tx_full"));
+  EXPECT_THAT(text, HasSubstr("  library                 2 expired"));
+  EXPECT_THAT(text, HasSubstr("  refused                 3 refused_route"));
+  EXPECT_THAT(text, Not(HasSubstr("packets")));
+}
+
 TEST(Views, SocketsShowTheirProtocolsCountersOnly) {
   EXPECT_THAT(ToText({MakeRing()}, View::kSockets, 0),
               HasSubstr("  0x102 udp 10.0.0.1:7000 > 10.0.0.2:9 open sent=5\n"));

@@ -171,6 +171,7 @@ TEST_F(DeviceTest, ObjectsInUseCannotBeDestroyed) {
   EXPECT_EQ(device.FreePd(program.pd), EBUSY);
   EXPECT_EQ(device.DestroyFlow(flow), 0);
   EXPECT_EQ(device.DestroyQp(qp->qpn), 0);
+  EXPECT_EQ(device.FreeUar(program.uar.page_id), EBUSY) << "completion queues arm by it";
   EXPECT_EQ(device.DestroyCq(cq->cqn, nullptr), 0);
   EXPECT_EQ(device.DestroyCq(other_cq->cqn, nullptr), 0);
   EXPECT_EQ(device.FreeUar(program.uar.page_id), 0);
