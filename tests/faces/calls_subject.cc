@@ -269,10 +269,16 @@ int Number(Run& run, unsigned long request, int number) {
   if (result == 0) printf("%d ", number);
   return result;
 }
+// A FIN is acknowledged late.
 int StateOf(Run& run) {
   tcp_info about{};
-  socklen_t length = sizeof about;
-  const int result = getsockopt(run.fd, IPPROTO_TCP, TCP_INFO, &about, &length);
+  int result = 0;
+  for (int tries = 0; tries < 1'000; ++tries) {
+    socklen_t length = sizeof about;
+    result = getsockopt(run.fd, IPPROTO_TCP, TCP_INFO, &about, &length);
+    if (result != 0 || about.tcpi_state != TCP_FIN_WAIT1) break;
+    usleep(1'000);
+  }
   return result == 0 ? about.tcpi_state : result;
 }
 int Kind(Run& run) {
