@@ -146,20 +146,17 @@ bool Socket::OpenOn(RingDoor* door) {
   engine::Udp& udp = door->ring().udp();
   engine::Outcome outcome = udp.Open(options, &handle_);
   if (outcome.ok()) {
+    // Before it is known that the rules stand: they may, and then packets come.
+    udp_socket_ = udp.Find(handle_);
+    door_.store(door, std::memory_order_release);
+    path_.store(Path::kOffloaded, std::memory_order_release);
     door->Register(handle_, this);
     outcome = door->Await(handle_, kOpenCookie);
-    if (!outcome.ok()) {
-      door->Forget(handle_, this);
-      udp.Close(handle_, /*detach=*/true);
-    }
   }
   if (!outcome.ok()) {
     LeaveToKernelLocked(outcome.text);
     return false;
   }
-  udp_socket_ = udp.Find(handle_);
-  door_.store(door, std::memory_order_release);
-  path_.store(Path::kOffloaded, std::memory_order_release);
   CopySettings();
   for (const Membership& each : memberships_) {
     if (!JoinOnRing(each)) return false;

@@ -144,17 +144,17 @@ void Socket::OpenListener(RingDoor* ring) {
   engine::Tcp& tcp = ring->ring().tcp();
   engine::Outcome outcome = tcp.OpenListener(options, &handle_);
   if (outcome.ok()) {
+    // Before it is known that the rules stand: they may, and then connections come.
+    stream_->state = Stream::State::kListening;
+    door_.store(ring, std::memory_order_release);
+    path_.store(Path::kOffloaded, std::memory_order_release);
     ring->Register(handle_, this);
     outcome = ring->Await(handle_, 0);
-    if (!outcome.ok()) {
-      ring->Forget(handle_, this);
-      tcp.Detach(handle_);
-    }
   }
-  if (!outcome.ok()) return LeaveToKernelLocked(outcome.text);
-  stream_->state = Stream::State::kListening;
-  door_.store(ring, std::memory_order_release);
-  path_.store(Path::kOffloaded, std::memory_order_release);
+  if (!outcome.ok()) {
+    stream_->state = Stream::State::kIdle;  // Nobody's claim is kept for it.
+    return LeaveToKernelLocked(outcome.text);
+  }
   Log(LogLevel::kDebug, "fd {}: offloaded on {}, listens as {}", fd(), ring->interface(),
       wire::ToString(local_));
   // Who watches it learns of the ring.

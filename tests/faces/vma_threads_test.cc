@@ -164,5 +164,41 @@ TEST_F(VmaThreadsTest, BuffersAreCountedAndFreedByOtherThreadsThanPolled) {
   close(theirs);
 }
 
+// Its rule stands before the call that makes it returns.
+TEST_F(VmaThreadsTest, SocketThatIsBoundWhilePacketsComeHasThem) {
+  constexpr int kRounds = 40;
+  constexpr useconds_t kPause = 20;
+  vma_completion_t completions[kMost];
+  ASSERT_EQ(vma_.socketxtreme_poll(ring_, completions, kMost, 0), 0) << "from here on it polls";
+  const int theirs = TheirSocket(SOCK_DGRAM);
+  std::atomic<bool> over{false};
+  Threads sender;
+  sender.Start([&] {
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort + 1)};
+    inet_pton(AF_INET, kOurs, &to.sin_addr);
+    while (!over) {
+      sendto(theirs, "tick", 4, 0, reinterpret_cast<sockaddr*>(&to), sizeof to);
+      usleep(kPause);
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    const int bound = BoundDatagramSocket(kPort + 1);
+    int packets = 0;
+    EXPECT_TRUE(Eventually([&] {
+      const int count = vma_.socketxtreme_poll(ring_, completions, kMost, 0);
+      for (int i = 0; i < count; ++i) {
+        if ((completions[i].events & VMA_SOCKETXTREME_PACKET) == 0) continue;
+        packets += completions[i].user_data == static_cast<uint64_t>(bound);
+        EXPECT_EQ(vma_.socketxtreme_free_vma_packets(&completions[i].packet, 1), 0);
+      }
+      return packets != 0;
+    })) << round;
+    Close(bound);
+  }
+  over = true;
+  sender.Join();
+  close(theirs);
+}
+
 }  // namespace
 }  // namespace xtreme::faces
