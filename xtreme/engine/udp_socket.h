@@ -58,18 +58,18 @@ struct UdpSocket : udp::Endpoint {
     uint8_t ttl = 64;
     uint8_t multicast_ttl = 1;
     uint8_t tos = 0;
-    bool multicast_loop = false;
-    bool broadcast = false;
-    bool reuse = false;
+    bool multicast_loop : 1 = false;
+    bool broadcast : 1 = false;
+    bool reuse : 1 = false;
     uint32_t flow_tag = 0;        // Of rules that are made from here on; 0: the ring's own.
   };
 
   Handle handle = 0;
   uint64_t user_data = 0;
-  State state = State::kOpen;
   Settings settings;
+  State state = State::kOpen;
   bool released = false;          // The control thread has given back what it held.
-  int termination = 0;            // Status of TERMINATED.
+  int16_t termination = 0;        // Status of TERMINATED, an errno.
   uint32_t sends_wanted = 0;      // Sends of which a TX_DONE or TX_WIRE is still to come.
   UdpCounters sends;
   base::ListHook news;            // In the list of sockets with something to tell.
