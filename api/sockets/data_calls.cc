@@ -197,7 +197,6 @@ ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockadd
   return SendLong(fd, part, flags, to, length);
 }
 
-
 void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {
   if (to == nullptr || length == nullptr) return;
   const sockaddr_in address = ToSockaddr(endpoint);
