@@ -13,7 +13,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "api/sockets/faces.h"
@@ -28,25 +30,48 @@ using sockets::Received;
 using sockets::Socket;
 using sockets::Verdict;
 
-class ShortWayTest : public LinkedFacesTest {};
+constexpr uint16_t kEchoPort = 7001;
 
-// Makes the short way, by a send that the other side answers, and an answer that is taken.
-void Warm(int fd) {
-  char bytes[8];
-  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
-  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
-  EXPECT_NE(Faces::The().descriptors().WayTo(fd)->door(), nullptr);
-}
+bool HasShortWay(int fd) { return Faces::The().descriptors().WayTo(fd)->door() != nullptr; }
+
+class ShortWayTest : public LinkedFacesTest {
+ protected:
+  // To the other side, which sends it back.
+  static void Ask(int fd, std::string_view bytes = "12345") {
+    EXPECT_EQ(SendTo(fd, bytes, kTheirs, kEchoPort), static_cast<ssize_t>(bytes.size()));
+  }
+  // One datagram, or what is there of a stream; of errors, their number.
+  static std::string Take(int fd, size_t size = 8) {
+    std::string bytes(size, 0);
+    const ssize_t got = Receive(fd, bytes.data(), size);
+    bytes.resize(got < 0 ? 0 : static_cast<size_t>(got));
+    return got < 0 ? std::to_string(got) : bytes;
+  }
+  // Makes the short way, by a send that the other side answers, and an answer that is taken.
+  static void Warm(int fd) {
+    Ask(fd);
+    EXPECT_EQ(Take(fd), "12345");
+    EXPECT_TRUE(HasShortWay(fd));
+  }
+  static int WarmSocket(uint16_t port) {
+    const int fd = BoundDatagramSocket(port);
+    Warm(fd);
+    return fd;
+  }
+
+ private:
+  const std::unique_ptr<UdpEcho> echo_ = TheirUdpEcho(kEchoPort);
+};
 
 // Most likely: the first poll of a receive is to find what was sent, and nobody else polls. If it
 // does not, the long way is tested once more.
 void LetArrive() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
+std::string Ebadf() { return std::to_string(-EBADF); }
+
 TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsReceiveSaysEbadf) {
-  const auto echo = TheirUdpEcho(7001);
   for (int i = 0; i < 5; ++i) {
-    const int fd = BoundDatagramSocket(8020);
-    Warm(fd);
+    const int fd = WarmSocket(8020);
     const int other = BoundDatagramSocket(8021);
     int taken = -1;
     Behind(other)->SetCallback([&](Socket&, const Received&) {
@@ -55,10 +80,9 @@ TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsReceiveSaysEbadf) {
       SetReceiveTimeout(taken, 1'000);
       return Verdict::kDrop;
     });
-    EXPECT_EQ(SendTo(other, "12345", kTheirs, 7001), 5);
+    Ask(other);
     LetArrive();
-    char bytes[8];
-    EXPECT_EQ(Receive(fd, bytes, sizeof bytes), -EBADF);
+    EXPECT_EQ(Take(fd), Ebadf());
     EXPECT_EQ(taken, fd);
     Close(taken);
     Close(other);
@@ -66,21 +90,18 @@ TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsReceiveSaysEbadf) {
 }
 
 TEST_F(ShortWayTest, SocketThatACallbackClosesBehindItsPacketIsNotTouched) {
-  const auto echo = TheirUdpEcho(7001);
-  const int fd = BoundDatagramSocket(8020);
-  Warm(fd);
+  const int fd = WarmSocket(8020);
   const int other = BoundDatagramSocket(8021);
   std::atomic<bool> closed{false};
   Behind(other)->SetCallback([&](Socket&, const Received&) {
     if (!closed.exchange(true)) Close(fd);
     return Verdict::kDrop;
   });
-  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
-  EXPECT_EQ(SendTo(other, "12345", kTheirs, 7001), 5);
+  Ask(fd);
+  Ask(other);
   LetArrive();
-  char bytes[8];
-  const ssize_t got = Receive(fd, bytes, sizeof bytes);
-  EXPECT_TRUE(got == 5 || got == -EBADF) << got;
+  const std::string got = Take(fd);
+  EXPECT_TRUE(got == "12345" || got == Ebadf()) << got;
   EXPECT_TRUE(Eventually([&] {
     Poke(other);
     return closed.load();
@@ -89,57 +110,48 @@ TEST_F(ShortWayTest, SocketThatACallbackClosesBehindItsPacketIsNotTouched) {
 }
 
 TEST_F(ShortWayTest, DatagramThatIsTooLongForItsReceiveIsCutAndTheNextIsWhole) {
-  const auto echo = TheirUdpEcho(7001);
-  const int fd = BoundDatagramSocket(8020);
-  Warm(fd);
-  EXPECT_EQ(SendTo(fd, "abcdefgh", kTheirs, 7001), 8);
-  EXPECT_EQ(SendTo(fd, "ijk", kTheirs, 7001), 3);
+  const int fd = WarmSocket(8020);
+  Ask(fd, "abcdefgh");
+  Ask(fd, "ijk");
   LetArrive();
-  char bytes[8];
-  EXPECT_EQ(Receive(fd, bytes, 3), 3);
-  EXPECT_EQ(std::string(bytes, 3), "abc");
-  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 3);
-  EXPECT_EQ(std::string(bytes, 3), "ijk");
+  EXPECT_EQ(Take(fd, 3), "abc");
+  EXPECT_EQ(Take(fd), "ijk");
   EXPECT_EQ(Behind(fd)->counters().received, 3u);
   Close(fd);
 }
 
 TEST_F(ShortWayTest, EdgeTriggeredSetTellsOfTheNextDatagram) {
-  const auto echo = TheirUdpEcho(7001);
-  const int fd = BoundDatagramSocket(8020);
-  Warm(fd);
+  const int fd = WarmSocket(8020);
   const int set = NewSet();
   ASSERT_EQ(ControlSet(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET), 0);
-  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), 5);
-  EXPECT_EQ(SendTo(fd, "67890", kTheirs, 7001), 5);
-  char bytes[8];
-  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
+  Ask(fd, "12345");
+  Ask(fd, "67890");
+  EXPECT_EQ(Take(fd), "12345");
   epoll_event event{};
   EXPECT_EQ(WaitSet(set, &event, 1, 10'000), 1);
-  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
+  EXPECT_EQ(Take(fd), "67890");
   Close(set);
   Close(fd);
 }
 
-TEST_F(ShortWayTest, ShutdownAndCallbackEndIt) {
-  const auto echo = TheirUdpEcho(7001);
-  const int fd = BoundDatagramSocket(8020);
-  Warm(fd);
+TEST_F(ShortWayTest, ShutdownEndsIt) {
+  const int fd = WarmSocket(8020);
   Behind(fd)->Shutdown(SHUT_WR);
-  EXPECT_EQ(SendTo(fd, "12345", kTheirs, 7001), -EPIPE);
-  const int other = BoundDatagramSocket(8021);
-  Warm(other);
+  EXPECT_EQ(SendTo(fd, "12345", kTheirs, kEchoPort), -EPIPE);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, CallbackEndsIt) {
+  const int fd = WarmSocket(8021);
   std::atomic<int> calls{0};
-  Behind(other)->SetCallback([&](Socket&, const Received&) {
+  Behind(fd)->SetCallback([&](Socket&, const Received&) {
     ++calls;
     return Verdict::kDrop;
   });
-  SetReceiveTimeout(other, 100);
-  EXPECT_EQ(SendTo(other, "12345", kTheirs, 7001), 5);
-  char bytes[8];
-  EXPECT_EQ(Receive(other, bytes, sizeof bytes), -EAGAIN);
+  SetReceiveTimeout(fd, 100);
+  Ask(fd);
+  EXPECT_EQ(Take(fd), std::to_string(-EAGAIN));
   EXPECT_EQ(calls, 1);
-  Close(other);
   Close(fd);
 }
 
@@ -157,25 +169,20 @@ TEST_F(ShortWayTest, RestOfASegmentIsTheNextReceives) {
   EXPECT_EQ(Behind(fd)->counters().sent_bytes, 5u);
   EXPECT_EQ(send(theirs, "abcdefgh", 8, 0), 8);
   LetArrive();
-  char bytes[8];
-  EXPECT_EQ(Receive(fd, bytes, 3), 3);
-  EXPECT_EQ(std::string(bytes, 3), "abc");
-  EXPECT_EQ(Receive(fd, bytes, sizeof bytes), 5);
-  EXPECT_EQ(std::string(bytes, 5), "defgh");
+  EXPECT_EQ(Take(fd, 3), "abc");
+  EXPECT_EQ(Take(fd), "defgh");
   close(theirs);
   Close(fd);
   Close(listener);
 }
 
 TEST_F(ShortWayTest, CopyHasItsOwn) {
-  const auto echo = TheirUdpEcho(7001);
-  const int fd = BoundDatagramSocket(8020);
-  Warm(fd);
+  const int fd = WarmSocket(8020);
   const int copy = Duplicate(fd);
-  EXPECT_EQ(Faces::The().descriptors().WayTo(copy)->door(), nullptr);
+  EXPECT_FALSE(HasShortWay(copy));
   Warm(copy);
   Close(fd);
-  EXPECT_EQ(Faces::The().descriptors().WayTo(fd)->door(), nullptr);
+  EXPECT_FALSE(HasShortWay(fd));
   Warm(copy);
   Close(copy);
 }
