@@ -49,6 +49,12 @@ bool IsTaken(engine::SendResult result) {
   return static_cast<int>(result) >= 0 || result == engine::SendResult::kRefusedNeighbour;
 }
 
+// The long way tries again, and is not to count it again.
+ssize_t Refused(bool* refused) {
+  *refused = true;
+  return kLongWay;
+}
+
 // What `call(socket, door)` says of the socket behind `fd`, inside the door that leads to it;
 // kLongWay: no way does.
 template <typename Call>
@@ -85,11 +91,11 @@ std::shared_ptr<Socket> Ours(int fd) {
 }
 
 [[gnu::noinline]] ssize_t SendLong(int fd, const iovec& from, int flags, const sockaddr* to,
-                                   socklen_t length) {
+                                   socklen_t length, bool refused) {
   const auto ours = Ours(fd);
   if (ours == nullptr) return kAskKernel;
   MakeWay(fd, ours.get());
-  return SendFrom(*ours, {&from, 1}, flags, to, length);
+  return SendFrom(*ours, {&from, 1}, flags, to, length, refused);
 }
 
 }  // namespace
@@ -98,15 +104,17 @@ std::shared_ptr<Socket> Ours(int fd) {
 
 [[gnu::always_inline]] inline ssize_t Socket::SendShort(RingDoor* door,
                                                         std::span<const uint8_t> from, int flags,
-                                                        const wire::Endpoint* to) {
+                                                        const wire::Endpoint* to, bool* refused) {
   const uint8_t needed = to == nullptr ? kSends : kSendsTo;
   if ((plain_ & needed) == 0 || (flags & ~kUsualFlags) != 0) return kLongWay;
-  return stream_ == nullptr ? SendDatagramShort(door, from, to) : SendStreamShort(door, from);
+  return stream_ == nullptr ? SendDatagramShort(door, from, to, refused)
+                            : SendStreamShort(door, from, refused);
 }
 
 [[gnu::always_inline]] inline ssize_t Socket::SendDatagramShort(RingDoor* door,
                                                                 std::span<const uint8_t> from,
-                                                                const wire::Endpoint* to) {
+                                                                const wire::Endpoint* to,
+                                                                bool* refused) {
   if (from.size() > wire::kUdpMaxPayloadBytes) [[unlikely]] return kLongWay;
   if (to != nullptr && to->port == 0) return kLongWay;
   engine::Ring& ring = door->ring();
@@ -114,7 +122,7 @@ std::shared_ptr<Socket> Ours(int fd) {
   const engine::SendResult result =
       to == nullptr ? engine::Send(ring.core(), ring.udp(), *udp_socket_, payload, {})
                     : ring.udp().SendTo(udp_socket_, *to, payload, {});
-  if (!IsTaken(result)) [[unlikely]] return kLongWay;
+  if (!IsTaken(result)) [[unlikely]] return Refused(refused);
   CountSent(/*warm=*/false, from.size());
   // Linux: a datagram that has left is an edge.
   Change(0, 0, EPOLLOUT | EPOLLWRNORM);
@@ -124,14 +132,15 @@ std::shared_ptr<Socket> Ours(int fd) {
 // Of what fits whole. While what was polled is given, a connection may have ended that is not known
 // to yet.
 [[gnu::always_inline]] inline ssize_t Socket::SendStreamShort(RingDoor* door,
-                                                              std::span<const uint8_t> from) {
+                                                              std::span<const uint8_t> from,
+                                                              bool* refused) {
   if (from.empty() || door->polling()) return kLongWay;
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
   if (connection == nullptr || connection->SendRoom() < from.size()) return kLongWay;
   const engine::SendResult result =
       door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, {});
-  if (!IsTaken(result)) [[unlikely]] return kLongWay;
+  if (!IsTaken(result)) [[unlikely]] return Refused(refused);
   CountSent(/*warm=*/false, from.size());
   return static_cast<ssize_t>(from.size());
 }
@@ -186,15 +195,16 @@ ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
 
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockaddr* to,
                  socklen_t length) {
+  bool refused = false;
   const ssize_t sent = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
     std::optional<wire::Endpoint> endpoint;
     if (to != nullptr && !TakeAddress(to, length, &endpoint)) [[unlikely]] return kLongWay;
     return socket.SendShort(door, {static_cast<const uint8_t*>(from), size}, flags,
-                            endpoint ? &*endpoint : nullptr);
+                            endpoint ? &*endpoint : nullptr, &refused);
   });
   if (sent != kLongWay) [[likely]] return sent;
   const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
-  return SendLong(fd, part, flags, to, length);
+  return SendLong(fd, part, flags, to, length, refused);
 }
 
 void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {
@@ -219,12 +229,14 @@ ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, soc
 }
 
 ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
-                 socklen_t length) {
+                 socklen_t length, bool refused) {
   std::optional<wire::Endpoint> endpoint;
   const bool datagrams = socket.type() == SOCK_DGRAM;
   if (datagrams && !TakeAddress(to, length, &endpoint)) return kAskKernel;
-  const ssize_t sent =
-      socket.Send({.from = parts, .flags = flags, .to = endpoint ? &*endpoint : nullptr});
+  const ssize_t sent = socket.Send({.from = parts,
+                                    .flags = flags,
+                                    .to = endpoint ? &*endpoint : nullptr,
+                                    .refused = refused});
   if (sent == -EPIPE && !datagrams && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
   return sent;
 }

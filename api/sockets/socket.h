@@ -80,6 +80,7 @@ struct SendRequest {
   std::span<const iovec> from;
   int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
   const wire::Endpoint* to = nullptr;  // Null: the peer.
+  bool refused = false;       // The ring refused it already, and counted that.
 };
 
 struct SocketCounters {
@@ -143,11 +144,11 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // The same the short way (data_calls.cc), inside the door that Descriptors::Way led by: of one
   // part, on a socket that is plain. kLongWay: nothing was sent or received, and the call is to be
   // made by Receive() or Send(), outside; of `held`, if it is set: who closed the socket meanwhile.
-  // `source`: of a datagram, if not null.
+  // `source`: of a datagram, if not null. `refused`: set where the ring refused it.
   ssize_t ReceiveShort(RingDoor* door, std::span<uint8_t> to, int flags, wire::Endpoint* source,
                        std::shared_ptr<Socket>* held);
   ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags,
-                    const wire::Endpoint* to);
+                    const wire::Endpoint* to, bool* refused);
   int Shutdown(int how);
   // FIONREAD.
   int ReadableBytes();
@@ -292,8 +293,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
                        std::shared_ptr<Socket>* held);
   ssize_t TakeQueued(std::span<uint8_t> to, wire::Endpoint* source);
   ssize_t SendDatagramShort(RingDoor* door, std::span<const uint8_t> from,
-                            const wire::Endpoint* to);
-  ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from);
+                            const wire::Endpoint* to, bool* refused);
+  ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from, bool* refused);
 
   // socket_receive.cc; inside the door.
   void OnPacket(const engine::Completion& completion);
@@ -337,7 +338,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t SendStream(const SendRequest& request);
   ssize_t WarmStream(const SendRequest& request);
   bool IsClosing() const;
-  ssize_t PutBytes(std::span<const iovec> from, int flags);
+  ssize_t PutBytes(std::span<const iovec> from, int flags, bool* refused);
   int ShutdownStream(int how);
   void CloseStream(RingDoor* door);
   bool FillTcpInfo(void* value, socklen_t* length);

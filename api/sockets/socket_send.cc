@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include "api/sockets/blocking.h"
@@ -96,12 +97,18 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
   const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};
   const bool warm = (request.flags & kDummySend) != 0;
   const engine::SendOptions options{.flags = warm ? uint32_t{engine::kWarm} : 0};
+  bool refused = request.refused;
   const auto send_once = [&]() -> engine::SendResult {
     engine::Udp& udp = door()->ring().udp();
     engine::UdpSocket* const socket = udp.Find(handle_);
     if (socket == nullptr) return engine::SendResult::kRefusedState;
-    return request.to == nullptr ? udp.Send(socket, payload, options)
-                                 : udp.SendTo(socket, *request.to, payload, options);
+    const engine::SendResult result = request.to == nullptr
+                                          ? udp.Send(socket, payload, options)
+                                          : udp.SendTo(socket, *request.to, payload, options);
+    if (ErrnoOf(result) == 0) [[likely]] return result;
+    // However often a call tries, it is refused once.
+    if (std::exchange(refused, true)) udp.Uncount(*socket, result);
+    return result;
   };
   return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
     if (path() != Path::kOffloaded) return Elsewhere();

@@ -211,7 +211,8 @@ bool Socket::IsClosing() const {
          report.state == engine::TcpState::kClosed;
 }
 
-ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
+// `refused`: whether the ring has refused the call, which it counts once however often it is tried.
+ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, bool* refused) {
   if (path() != Path::kOffloaded) return Elsewhere();
   if (const int error = TakeError(); error != 0) return -error;
   if (write_shut_ || stream_->state == Stream::State::kEnded) return -EPIPE;
@@ -231,6 +232,7 @@ ssize_t Socket::PutBytes(std::span<const iovec> from, int flags) {
       sent += taken;
       bytes = bytes.subspan(taken);
       if (taken > 0) continue;
+      if (std::exchange(*refused, true)) tcp.Uncount(*socket, result);
       if (result == engine::SendResult::kRefusedState && sent == 0 && !IsClosing()) return -EPIPE;
       // One TX_SPACE follows, or TERMINATED.
       stream_->writable = false;
@@ -265,10 +267,11 @@ ssize_t Socket::WarmStream(const SendRequest& request) {
 ssize_t Socket::SendStream(const SendRequest& request) {
   if ((request.flags & (MSG_OOB | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
   if ((request.flags & kDummySend) != 0) return WarmStream(request);
+  bool refused = request.refused;
   Left left(request.from);
   if (left.empty()) {
     return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
-      const ssize_t sent = PutBytes({}, request.flags);
+      const ssize_t sent = PutBytes({}, request.flags, &refused);
       const bool connecting = stream_->state == Stream::State::kConnecting;
       return sent == -EAGAIN && !connecting ? 0 : sent;
     });
@@ -277,7 +280,7 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   ssize_t done = 0;
   const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
     if (done > 0 && error_.load(std::memory_order_relaxed) != 0) return done;
-    const ssize_t sent = PutBytes(left.parts(), request.flags);
+    const ssize_t sent = PutBytes(left.parts(), request.flags, &refused);
     if (sent <= 0) return sent;
     done += sent;
     left.Advance(static_cast<size_t>(sent));

@@ -73,6 +73,7 @@ class ReasonCounters {
   static constexpr size_t kSize = static_cast<size_t>(Reason::kCount);
 
   void Count(Reason reason, uint64_t times = 1) { counts_[static_cast<size_t>(reason)] += times; }
+  void Uncount(Reason reason) { --counts_[static_cast<size_t>(reason)]; }
   uint64_t operator[](Reason reason) const { return counts_[static_cast<size_t>(reason)]; }
 
   uint64_t Total() const {

@@ -17,16 +17,22 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "api/sockets/faces.h"
+#include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
+#include "stack/packet/buffer_pool.h"
 #include "tests/faces/linked_faces.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
 
 namespace xtreme::faces {
 namespace {
 
 using sockets::Faces;
 using sockets::Received;
+using sockets::RingDoor;
 using sockets::Socket;
 using sockets::Verdict;
 
@@ -56,6 +62,18 @@ class ShortWayTest : public LinkedFacesTest {
   static int WarmSocket(uint16_t port) {
     const int fd = BoundDatagramSocket(port);
     Warm(fd);
+    return fd;
+  }
+  // To `*theirs`, on the other side.
+  static int Connection(uint16_t port, int flags, int* theirs) {
+    const int listener = Listener(port);
+    *theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, kOurs, &to.sin_addr);
+    connect(*theirs, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    const int fd = Accept(listener, flags);
+    EXPECT_GE(fd, 0);
+    Close(listener);
     return fd;
   }
 
@@ -156,13 +174,8 @@ TEST_F(ShortWayTest, CallbackEndsIt) {
 }
 
 TEST_F(ShortWayTest, RestOfASegmentIsTheNextReceives) {
-  const int listener = Listener(8023);
-  const int theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
-  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(8023)};
-  inet_pton(AF_INET, kOurs, &to.sin_addr);
-  connect(theirs, reinterpret_cast<const sockaddr*>(&to), sizeof to);
-  const int fd = Accept(listener, 0);
-  ASSERT_GE(fd, 0);
+  int theirs = -1;
+  const int fd = Connection(8023, 0, &theirs);
   SetReceiveTimeout(fd, 1'000);
   EXPECT_EQ(Send(fd, "1", 1), 1);
   EXPECT_EQ(Send(fd, "2345", 4), 4);
@@ -173,7 +186,54 @@ TEST_F(ShortWayTest, RestOfASegmentIsTheNextReceives) {
   EXPECT_EQ(Take(fd), "defgh");
   close(theirs);
   Close(fd);
-  Close(listener);
+}
+
+// --- What the ring refuses goes on by the long way, and is counted once ---
+
+uint64_t RefusalsOnRingOf(int fd) {
+  RingDoor* const door = Behind(fd)->door();
+  const RingDoor::Entry entry(door);
+  return door->ring().core().tally.refusals.Total();
+}
+
+TEST_F(ShortWayTest, DatagramThatNoRouteOfTheRingLeadsIsRefusedOnce) {
+  const int fd = WarmSocket(8024);
+  const uint64_t before = RefusalsOnRingOf(fd);
+  EXPECT_EQ(SendTo(fd, "12345", "10.77.0.1", kEchoPort), -ENETUNREACH);  // The kernel's answer.
+  EXPECT_EQ(RefusalsOnRingOf(fd), before + 1);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, DatagramForWhichTheQueueIsFullIsRefusedOnce) {
+  const int fd = WarmSocket(8025);
+  Behind(fd)->SetNonBlocking(true);
+  const uint32_t slow = 10'000;
+  ASSERT_EQ(Behind(fd)->SetOption(SOL_SOCKET, SO_MAX_PACING_RATE, &slow, sizeof slow), 0);
+  const uint64_t before = RefusalsOnRingOf(fd);
+  while (SendTo(fd, "12345", kTheirs, kEchoPort) == 5) {
+  }
+  EXPECT_EQ(SendTo(fd, "12345", kTheirs, kEchoPort), -EAGAIN);
+  EXPECT_EQ(RefusalsOnRingOf(fd), before + 2);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, BytesForWhichThereIsNoBufferAreRefusedOnce) {
+  int theirs = -1;
+  const int fd = Connection(8026, SOCK_NONBLOCK, &theirs);
+  EXPECT_EQ(Send(fd, "1", 1), 1);
+  const uint64_t before = RefusalsOnRingOf(fd);
+  RingDoor* const door = Behind(fd)->door();
+  std::vector<packet::Buffer*> taken;
+  {
+    const RingDoor::Entry entry(door);
+    while (packet::Buffer* const each = door->ring().AcquireBuffer()) taken.push_back(each);
+  }
+  EXPECT_EQ(Send(fd, "2", 1), -EAGAIN);
+  EXPECT_EQ(RefusalsOnRingOf(fd), before + 1);
+  for (packet::Buffer* const each : taken) packet::BufferPool::ReleaseChain(each);
+  EXPECT_TRUE(Eventually([&] { return Send(fd, "2", 1) == 1; }));
+  close(theirs);
+  Close(fd);
 }
 
 TEST_F(ShortWayTest, CopyHasItsOwn) {

@@ -10,6 +10,10 @@
 
 #include "stack/base/counters.h"
 
+namespace xtreme::completion {
+enum class SendResult : int;
+}
+
 namespace xtreme::engine {
 
 // Why the engine, not a header's parser nor the demultiplexer, lost a datagram.
@@ -47,6 +51,9 @@ enum class Refusal : uint8_t {
 };
 
 base::CounterName DescribeReason(Refusal reason);
+inline Refusal RefusalOf(completion::SendResult result) {
+  return static_cast<Refusal>(-static_cast<int>(result) - 1);
+}
 
 // What the port lost while the ring was open, of whatever program.
 struct PortLosses {

@@ -123,6 +123,8 @@ class Tcp {
                   SendResult* result);
   // What Send of `length` bytes with kNowOrFail would say.
   SendResult WouldSend(const TcpSocket* socket, size_t length) const;
+  // Takes a refusal's count back: of a send that was refused, and counted, before.
+  void Uncount(TcpSocket& socket, SendResult reason);
 
   // Builds a send of `payload` ahead (prepared_sends.h), which is copied, and arms it; before the
   // connection is established too. Fired, it is a send that may not queue. EBADF; ENOTCONN: a

@@ -48,8 +48,13 @@ bool Tcp::CanSend(const TcpSocket& socket) const {
 
 SendResult Tcp::Refuse(TcpSocket& socket, SendResult reason) {
   ++socket.counters.refused;
-  core_->tally.refusals.Count(static_cast<Refusal>(-static_cast<int>(reason) - 1));
+  core_->tally.refusals.Count(RefusalOf(reason));
   return reason;
+}
+
+void Tcp::Uncount(TcpSocket& socket, SendResult reason) {
+  --socket.counters.refused;
+  core_->tally.refusals.Uncount(RefusalOf(reason));
 }
 
 // After a call that may have posted frames, armed timers or told something.

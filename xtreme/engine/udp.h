@@ -118,6 +118,8 @@ class Udp : public NeighbourWaiters {
   // Counts a send by a handle that is stale, or to an address that is not IPv4.
   SendResult RefuseStale();
   SendResult RefuseFamily(UdpSocket& socket) { return Refuse(socket, SendResult::kRefusedRoute); }
+  // Takes a refusal's count back: of a send that was refused, and counted, before.
+  void Uncount(UdpSocket& socket, SendResult reason);
   // Builds a datagram to the default destination ahead (prepared_sends.h). EBADF, ENOTCONN,
   // EMSGSIZE, ENOBUFS.
   Outcome PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared);

@@ -40,8 +40,13 @@ nic::TxStatus PostCopy(RingCore& core, nic::TxFrame frame, SendRecord* record, P
 
 SendResult Udp::Refuse(UdpSocket& socket, SendResult reason) {
   ++socket.sends.refused;
-  core_->tally.refusals.Count(static_cast<Refusal>(-static_cast<int>(reason) - 1));
+  core_->tally.refusals.Count(RefusalOf(reason));
   return reason;
+}
+
+void Udp::Uncount(UdpSocket& socket, SendResult reason) {
+  --socket.sends.refused;
+  core_->tally.refusals.Uncount(RefusalOf(reason));
 }
 
 SendResult Udp::RefuseStale() {
