@@ -267,6 +267,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int ConnectDatagram(const sockaddr_in& peer);
   int Dissolve();
   void LearnLocal();
+  void GiveUpPort();
 
   // What a call says that finds it on no ring.
   ssize_t Elsewhere() const;
@@ -425,6 +426,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // Names and memberships.
   bool bound_ = false;
+  bool any_port_ = false;    // bind() left its choice to the kernel.
   bool bound_to_device_ = false;
   bool reuse_port_ = false;
   const bool offload_wanted_;

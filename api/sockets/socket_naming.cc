@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
@@ -25,20 +26,30 @@ void Socket::LearnLocal() {
   }
 }
 
+// Linux: a connection that ends gives up the port that was chosen for it. The kernel's socket was
+// never connected: it gives up its own where it ceases to listen.
+void Socket::GiveUpPort() {
+  if (!std::exchange(any_port_, false)) return;
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  if (Kernel().listen(fd(), 0) == 0) Kernel().connect(fd(), &nobody, sizeof nobody);
+}
+
 int Socket::Bind(const sockaddr_in& local) {
   const std::lock_guard lock(faces_->setup());
-  // Linux: a connection that has ended gives up the port that was chosen for it, and may have
-  // another; it does not connect again. One that the program chose the kernel's socket has.
+  // Linux: a connection that has ended may have another port, but does not connect again. One that
+  // the program chose the kernel's socket has.
   const bool ended = stream_ != nullptr && stream_->state == Stream::State::kEnded;
   if (stream_ != nullptr && path() == Path::kOffloaded && !ended) {
     // It has a name already, of which the kernel's socket may not know.
     const wire::Ipv4Address address = FromSockaddr(local).address;
     return address.IsAny() || !InterfaceOf(address).empty() ? -EINVAL : -EADDRNOTAVAIL;
   }
+  if (ended) GiveUpPort();
   if (Kernel().bind(fd(), reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0) {
     return -errno;
   }
   bound_ = true;
+  any_port_ = local.sin_port == 0 && !ended;
   LearnLocal();
   if (path() == Path::kUndecided && stream_ == nullptr) DecideLocked();
   return 0;

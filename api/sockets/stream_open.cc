@@ -303,6 +303,7 @@ int Socket::LearnOfFailure() {
   path_.store(Path::kUndecided, std::memory_order_release);
   TakeDown();
   peer_ = {};
+  GiveUpPort();
   LearnLocal();
   stream_->state = Stream::State::kIdle;
   return error != 0 ? -error : -ECONNABORTED;

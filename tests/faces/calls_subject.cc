@@ -71,9 +71,7 @@ void ResetByPeer(Run& run) {
   ConnectStream(run);
   Tell(run, "reset", /*quietly=*/true);
 }
-// By a port of the program's, which it keeps.
-void BoundAndResetByPeer(Run& run) {
-  run.fd = NewSocket(run, SOCK_STREAM, kOtherTcpPort);
+void ConnectAndBeReset(Run& run) {
   connect(run.fd, Generic(&run.peer), sizeof run.peer);
   WaitUntil(run.fd, POLLOUT);
   Settle(run);
@@ -81,12 +79,33 @@ void BoundAndResetByPeer(Run& run) {
   Tell(run, "reset", /*quietly=*/true);
   WaitUntil(run.fd, 0);  // A ring gives the port back before it tells.
 }
-void Refused(Run& run) {
+// By a port of the program's, which it keeps.
+void BoundAndResetByPeer(Run& run) {
+  run.fd = NewSocket(run, SOCK_STREAM, kOtherTcpPort);
+  ConnectAndBeReset(run);
+}
+void BindToAnyPort(Run& run) {
   run.fd = NewSocket(run, SOCK_STREAM, 0);
+  Say("bind", bind(run.fd, Generic(&run.own), sizeof run.own));
+}
+// By a port that the host chose, which goes with the connection.
+void AnyPortAndResetByPeer(Run& run) {
+  BindToAnyPort(run);
+  ConnectAndBeReset(run);
+}
+void BeRefused(Run& run) {
   sockaddr_in nobody = run.peer;
   nobody.sin_port = htons(9);
   connect(run.fd, Generic(&nobody), sizeof nobody);
   WaitUntil(run.fd, POLLOUT);
+}
+void Refused(Run& run) {
+  run.fd = NewSocket(run, SOCK_STREAM, 0);
+  BeRefused(run);
+}
+void AnyPortAndRefused(Run& run) {
+  BindToAnyPort(run);
+  BeRefused(run);
 }
 void Connecting(Run& run) {
   run.fd = NewSocket(run, SOCK_STREAM, 0);
@@ -119,7 +138,11 @@ void RefusedDatagrams(Run& run) {
 }
 void Closed(Run& run) {
   ConnectStream(run);
+  // Of numbers that no thread of the library takes for a while.
+  const int high = fcntl(run.fd, F_DUPFD, 500);
   close(run.fd);
+  close(high);
+  run.fd = high;
 }
 
 struct State {
@@ -133,6 +156,7 @@ constexpr State kStates[] = {
     {"listener", true, Listening},
     {"connecting", true, Connecting},
     {"refused", true, Refused},
+    {"any port and refused", true, AnyPortAndRefused},
     {"connected", true, Connected},
     {"connected, bytes wait", true, ConnectedWithBytes},
     {"shut for writing", true, HalfClosed},
@@ -141,6 +165,7 @@ constexpr State kStates[] = {
     {"both have shut", true, BothClosed},
     {"reset", true, ResetByPeer},
     {"bound and reset", true, BoundAndResetByPeer},
+    {"any port and reset", true, AnyPortAndResetByPeer},
     {"closed", true, Closed},
     {"new datagrams", false, UnboundDatagrams},
     {"bound datagrams", false, BoundDatagrams},
@@ -374,6 +399,11 @@ constexpr Call kCalls[] = {
      }},
     {"connect again", [](Run& r) -> ssize_t {
        return r.fd >= 0 && r.stream ? Connect(r, silent) : 0;
+     }},
+    {"connect again, and bind to any port", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       Say("connect", Connect(r, silent));
+       return Bind(r, ToPort(r.own, 0));
      }},
     {"connect, short address", [](Run& r) -> ssize_t { return Connect(r, r.peer, 7); }},
     {"connect to nobody", [](Run& r) -> ssize_t { return r.stream ? 0 : Dissolve(r); }},
