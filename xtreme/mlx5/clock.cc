@@ -74,7 +74,7 @@ void ClockTracker::Convert(const ClockSample& newest) {
   conversion_.base_raw = newest.raw;
   conversion_.base_ns = newest.host_ns;
   SetRate(ns_per_tick, &conversion_);
-  // The multiplier's rounding is half a part in 2^31 or less; ToNanoseconds rounds down.
+  // The multiplier is rounded by half of its last place; ToNanoseconds rounds down.
   const double rounding = 0.5 / std::max(1.0, static_cast<double>(conversion_.multiplier));
   conversion_.error_bound_ns =
       static_cast<uint64_t>(newest.half_width_ns) + 1 +

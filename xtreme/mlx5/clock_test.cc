@@ -73,6 +73,18 @@ TEST(ClockTracker, BoundHoldsForReadingsThatAreOffByTheirWholeWidth) {
   }
 }
 
+// Of short ticks the multiplier has few bits: what is rounded off it is most of the bound.
+TEST(ClockTracker, BoundHoldsWhereTheMultiplierIsRoundedMost) {
+  const SimulatedClock device{.ns_per_tick = 0.01};
+  ClockTracker tracker(0, ~uint64_t{0});
+  tracker.Add(device.Sample(0, 0));
+  const auto conversion = tracker.Add(device.Sample(kSecond, 0));
+  ASSERT_TRUE(conversion.in_sync);
+  const int64_t at = kSecond + ClockTracker::kHorizonNs;
+  EXPECT_LE(std::llabs(conversion.ToNanoseconds(device.RawAt(at)) - at),
+            static_cast<int64_t>(conversion.error_bound_ns));
+}
+
 TEST(ClockTracker, WhatIsReadBeyondTheHorizonContradictsNothing) {
   SimulatedClock device{.ns_per_tick = 1.0};
   ClockTracker tracker(1'000'000, ~uint64_t{0});

@@ -5,13 +5,18 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <gtest/gtest.h>
+#include <infiniband/verbs.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tools/connectx/device/frame.h"
+#include "tools/connectx/device/receive_target.h"
 #include "tools/connectx/device/test_frame.h"
 
 namespace xtreme::connectx {
@@ -394,6 +399,44 @@ TEST(Toeplitz, GivesTheSpecifiedHashes) {
     std::memcpy(&input[2 * bytes], ports, sizeof(ports));
     EXPECT_EQ(ToeplitzHash(key, std::span(input).first(2 * bytes)), row.of_addresses) << row.source;
     EXPECT_EQ(ToeplitzHash(key, input), row.of_all) << row.source;
+  }
+}
+
+// Each field by itself, from where it stands in the frame, and no field of another protocol.
+TEST(ReceiveTarget, HashesTheFieldsThatWereChosen) {
+  const FrameSpec udp;
+  const FrameSpec tcp{.protocol = 6};
+  const size_t ip = IpOffset(udp);
+  const size_t l4 = L4Offset(udp);
+  constexpr size_t kIpv6Header = 40;
+  struct Row {
+    const char* name;
+    Bytes frame;
+    uint64_t field;
+    size_t offset;
+    size_t length;
+  };
+  const Row rows[] = {
+      {"source, IPv4", MakeFrame(udp), IBV_RX_HASH_SRC_IPV4, ip + 12, 4},
+      {"destination, IPv4", MakeFrame(udp), IBV_RX_HASH_DST_IPV4, ip + 16, 4},
+      {"source, IPv6", MakeIpv6Frame(udp), IBV_RX_HASH_SRC_IPV6, ip + 8, 16},
+      {"destination, IPv6", MakeIpv6Frame(udp), IBV_RX_HASH_DST_IPV6, ip + 24, 16},
+      {"source, UDP", MakeFrame(udp), IBV_RX_HASH_SRC_PORT_UDP, l4, 2},
+      {"destination, UDP", MakeFrame(udp), IBV_RX_HASH_DST_PORT_UDP, l4 + 2, 2},
+      {"source, TCP", MakeFrame(tcp), IBV_RX_HASH_SRC_PORT_TCP, l4, 2},
+      {"destination, TCP", MakeFrame(tcp), IBV_RX_HASH_DST_PORT_TCP, l4 + 2, 2},
+      {"source of UDP over IPv6", MakeIpv6Frame(udp), IBV_RX_HASH_SRC_PORT_UDP, ip + kIpv6Header,
+       2},
+      {"IPv6 of IPv4", MakeFrame(udp), IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6, 0, 0},
+      {"IPv4 of IPv6", MakeIpv6Frame(udp), IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4, 0, 0},
+      {"TCP of UDP", MakeFrame(udp), IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP, 0, 0},
+  };
+  std::array<uint8_t, 40> key;
+  for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<uint8_t>(37 * i + 11);
+  for (const Row& row : rows) {
+    const ReceiveTarget target(1, {}, {nullptr, nullptr}, key, row.field);
+    const std::span<const uint8_t> bytes(row.frame.data() + row.offset, row.length);
+    EXPECT_EQ(target.Choose(ParseFrame(row.frame)).rx_hash, ToeplitzHash(key, bytes)) << row.name;
   }
 }
 
