@@ -221,6 +221,8 @@ TEST_F(ShortWayTest, BytesForWhichThereIsNoBufferAreRefusedOnce) {
   int theirs = -1;
   const int fd = Connection(8026, SOCK_NONBLOCK, &theirs);
   EXPECT_EQ(Send(fd, "1", 1), 1);
+  // It gives its buffer back.
+  EXPECT_TRUE(Eventually([&] { return Behind(fd)->UnacknowledgedBytes() == 0; }));
   const uint64_t before = RefusalsOnRingOf(fd);
   RingDoor* const door = Behind(fd)->door();
   std::vector<packet::Buffer*> taken;
