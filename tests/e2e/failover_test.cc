@@ -348,6 +348,44 @@ TEST_F(FailoverTest, AMoveThatFailsSaysWhyAndAResetTriesAgain) {
   EXPECT_EQ(ifindex, kAway);
 }
 
+// The rings of a host hear each other's group sends where they are on one port.
+TEST_F(FailoverTest, OwnGroupSendsAreHeardByTheRingsOfThePortItIsOnNow) {
+  Open();
+  RingOptions options;
+  options.rx_buffers = 2'048;
+  options.hugepages = Hugepages::kNever;
+  std::vector<std::unique_ptr<Ring>> others;
+  for (const char* interface : {MemoryKernel::kInterface, MemoryKernel::kBackupInterface}) {
+    options.interface_name = interface;
+    auto opened = Ring::Open(us->engine.get(), options);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    others.push_back(*std::move(opened));
+    ASSERT_TRUE(others.back()->Start().ok());
+    Handle listener = 0;
+    ASSERT_TRUE(others.back()->udp().Open({.local = {{}, 7000}}, &listener).ok());
+    ASSERT_TRUE(others.back()->udp().Join(listener, {kGroup, 0}, std::nullopt, 0, 1).ok());
+  }
+  us->Settle();
+  const auto heard_by = [&others](size_t which) {
+    int packets = 0;
+    Completion completion;
+    while (others[which]->Poll(&completion, 1, sizeof completion) == 1) {
+      if (completion.kind != Kind::kPacket) continue;
+      ++packets;
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+    return packets;
+  };
+  const Handle sender = us->OpenSocket({.local = {kOwn, 9000}, .multicast_loop = true});
+  EXPECT_EQ(us->SendTo(sender, {kGroup, 7000}, "at home"), SendResult::kSent);
+  EXPECT_EQ(heard_by(0), 1);
+  EXPECT_EQ(heard_by(1), 0);
+  Plug(0, false);
+  EXPECT_EQ(us->SendTo(sender, {kGroup, 7000}, "away"), SendResult::kSent);
+  EXPECT_EQ(heard_by(0), 0);
+  EXPECT_EQ(heard_by(1), 1);
+}
+
 TEST_F(FailoverTest, APacedSocketKeepsItsRateAtTheBackup) {
   Open();
   const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});
