@@ -291,6 +291,21 @@ TEST_F(RateTest, APacedQueueThatStopsBreaksTheRingUntilItIsReset) {
   EXPECT_EQ(Arrived(kPaced), kAtOnce);
 }
 
+// The first is of before the reset: when it comes, the socket waits for the other.
+TEST_F(RateTest, OfTwoQueuesInTheMakingTheLastIsTheSockets) {
+  const Handle paced = Open(kPaced);
+  ASSERT_TRUE(a->ring->udp().SetRate(paced, kRate, 1).ok());
+  ASSERT_TRUE(a->ring->Reset(2).ok());
+  for (int i = 0; i < 4; ++i) a->Settle();
+  EXPECT_EQ(PacedQueues(), 1u);
+  EXPECT_EQ(rig->live_objects().qps, 3u) << "of each ring one, and the last";
+  SendMany(paced, 5);
+  EXPECT_EQ(Arrived(kPaced), kAtOnce);
+  SetRate(paced, {});
+  for (int i = 0; i < 8; ++i) Told(kMillisecond);
+  EXPECT_EQ(PacedQueues(), 0u);
+}
+
 TEST_F(RateTest, WhatTheDeviceCannotDoIsSaidInOpDoneAndChangesNothing) {
   const Handle paced = Open(kPaced);
   ASSERT_TRUE(a->ring->udp().SetRate(paced, {.bytes_per_second = ~uint64_t{0} / 16}, 5).ok());

@@ -90,7 +90,8 @@ Outcome PacedQueues::Ask(const nic::RateLimit& rate, Done done) {
   core_->Start(MakeOperation([paced, done = std::move(done), mailbox = core_->host.mailbox] {
     mailbox->Push(MakeNotice([paced, done, outcome = Outcome()](Ring&) mutable {
       PacedUse use(paced);
-      if (use != nullptr && use->queue == nullptr) {
+      // One that is still in the making is a reset's, or a move's, which tells how that went.
+      if (use != nullptr && use->queue == nullptr && use->making == 0) {
         outcome = use->failure;
         use.reset();
       }
