@@ -100,8 +100,10 @@ enum xtreme_flag {
   XTREME_CLOCK_SYNCED = 1 << 5, /* hw_time_ns is within the clock's error bound. */
   XTREME_MULTICAST = 1 << 6,    /* The destination is a group. */
   XTREME_BROADCAST = 1 << 7,    /* The destination is a broadcast address. */
-  XTREME_PORT_TIME = 1 << 8     /* TX_WIRE: hw_time_ns was taken at the port; without it, when the
+  XTREME_PORT_TIME = 1 << 8,    /* TX_WIRE: hw_time_ns was taken at the port; without it, when the
                                    NIC completed the send, which is later. */
+  XTREME_PTP_TIME = 1 << 9      /* hw_time_ns is on the NIC's PTP clock; without it, on
+                                   CLOCK_MONOTONIC. */
 };
 
 /* `event` of XTREME_RING. */
@@ -218,7 +220,8 @@ typedef struct xtreme_ring_options {
   const char* backup_interface;  /* Of another port or NIC, in the same networks: the ring goes over
                                     to it when its own goes down. Null or "": none. */
   uint8_t backup_stays;          /* 1: until that one goes down too; 0: till the own is up again. */
-  uint8_t reserved_too[7];       /* 0. */
+  uint8_t hw_time;               /* enum xtreme_hw_time. */
+  uint8_t reserved_too[6];       /* 0. */
   /* Where the buffers' memory comes from; both or neither, null: the kernel. `hugepages` is not of
    * it. Allocate: at least `bytes` bytes that can be written, of any alignment; null: there are
    * none, -ENOMEM of xtreme_ring_open(). Release: what that gave, once the ring is closed and no
@@ -227,6 +230,13 @@ typedef struct xtreme_ring_options {
   void (*memory_release)(void* context, void* memory);
   void* memory_context;
 } xtreme_ring_options;
+
+enum xtreme_hw_time {
+  XTREME_HW_TIME_MONOTONIC = 0, /* hw_time_ns is on CLOCK_MONOTONIC. */
+  /* It is on the NIC's PTP clock, which ptp4l steers: seconds of TAI since 1970, as a rule. Where
+   * the system publishes none, as above: see XTREME_PTP_TIME. */
+  XTREME_HW_TIME_PTP = 1
+};
 
 enum xtreme_wait {
   XTREME_WAIT_BUSY = 0,  /* xtreme_ring_wait() polls until there is something. */
@@ -360,7 +370,8 @@ XTREME_API int xtreme_ring_flush(xtreme_ring ring);
 XTREME_API int xtreme_ring_quiescent(xtreme_ring ring);
 /* The ring's clock: CLOCK_MONOTONIC in nanoseconds, without a system call. */
 XTREME_API int64_t xtreme_ring_now(xtreme_ring ring);
-/* How far hw_time_ns may be off on that clock, ns; INT64_MAX while the clocks are not in sync. */
+/* How far hw_time_ns may be off on its clock, ns; INT64_MAX while that is not in sync: the NIC's
+ * ticks with CLOCK_MONOTONIC, or a PTP clock that was set, or that nobody steered for 10 s. */
 XTREME_API int64_t xtreme_ring_clock_error(xtreme_ring ring);
 /* One line: what the ring got from the device, and why not more. Characters needed. */
 XTREME_API int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size);

@@ -52,8 +52,8 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> NullNic::AddRule(const nic::FlowRule&
   return std::make_unique<NullRule>();
 }
 
-nic::ClockConversion NullNic::SampleClock(const std::function<int64_t()>& host_now_ns) {
-  return {.base_raw = 0, .base_ns = host_now_ns(), .multiplier = 1, .shift = 0, .in_sync = true};
+nic::DeviceClock NullNic::SampleClock(const std::function<int64_t()>& host_now_ns) {
+  return {.host = {.base_ns = host_now_ns(), .multiplier = 1, .in_sync = true}};
 }
 
 }  // namespace xtreme::benchmarks

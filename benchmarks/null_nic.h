@@ -42,7 +42,7 @@ class NullNic final : public nic::Nic {
   }
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
-  nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;
+  nic::DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) override;
   absl::StatusOr<nic::PortCounters> ReadPortCounters() override { return nic::PortCounters{}; }
   int event_fd() const override { return -1; }
   std::optional<nic::PortEvent> PollEvent() override { return std::nullopt; }

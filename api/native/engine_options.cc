@@ -35,6 +35,7 @@ engine::RingOptions EngineOptions(const xtreme_ring_options& c) {
   options.tcp_ports_log2 = c.tcp_ports_log2;
   options.tcp_time_wait_ms = c.tcp_time_wait_ms;
   options.wait = static_cast<engine::WaitPolicy>(c.wait);
+  options.hw_time = static_cast<engine::HwTime>(c.hw_time);
   options.control_cpus = c.control_cpus == nullptr ? "" : c.control_cpus;
   options.counters_directory = c.counters_directory == nullptr ? "/dev/shm" : c.counters_directory;
   options.counters_access = static_cast<stats::Access>(c.counters_access);

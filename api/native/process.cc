@@ -37,7 +37,6 @@ absl::StatusOr<std::unique_ptr<nic::Nic>> OpenNic(const host::Snapshot& kernel,
   options.port = *std::move(port);
   options.mac = interface->mac;
   options.mtu = interface->mtu;
-  options.host_time = true;  // What xtreme.h promises: hw_time_ns is on CLOCK_MONOTONIC.
   auto opened = mlx5::Nic::Open(options);
   if (!opened.ok()) return opened.status();
   return std::unique_ptr<nic::Nic>(*std::move(opened));

@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, 2> kSwitch = {"off", "on"};
 constexpr std::array<std::string_view, 3> kHugepages = {"never", "try", "require"};
 constexpr std::array<std::string_view, 2> kFragments = {"kernel", "own"};
 constexpr std::array<std::string_view, 3> kWaits = {"busy", "sleep", "hybrid"};
+constexpr std::array<std::string_view, 2> kHwTimes = {"monotonic", "ptp"};
 constexpr std::array<std::string_view, 3> kAccess = {"user", "group", "all"};
 
 using Options = xtreme_ring_options;
@@ -61,6 +62,9 @@ constexpr Setting kSettings[] = {
     {"wait", "How xtreme_ring_wait() waits: busy spins, sleep sleeps in the kernel, hybrid does one"
      " after the other.",
      offsetof(Options, wait), 1, 0, 2, {0, 0, 2, 1}, false, kWaits},
+    {"hw_time", "What hw_time_ns of completions is on: monotonic, CLOCK_MONOTONIC; ptp, the PTP "
+     "clock of the NIC, where the system publishes that (XTREME_PTP_TIME says so).",
+     offsetof(Options, hw_time), 1, 0, 1, {0, 0, 0, 0}, false, kHwTimes},
     {"blueflame", "Write small WQEs straight to the NIC, where the device has it.",
      offsetof(Options, blueflame), 1, 0, 1, {1, 1, 1, 1}, false, kSwitch},
     {"device_memory", "Bytes of on-device memory that frames too long for a WQE are sent from,"

@@ -67,7 +67,7 @@ void AddControl(const Socket& socket, const Received& about, msghdr* message) {
     timespec times[3] = {};
     if ((wanted.timestamping & SOF_TIMESTAMPING_SOFTWARE) != 0) times[0] = about.arrival;
     if ((wanted.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE) != 0) {
-      times[2] = sockets::RealTime(about.hw_time_ns);
+      times[2] = sockets::RealTime(about.hw_time_ns, about.on_ptp);
     }
     control.Add(SOL_SOCKET, SCM_TIMESTAMPING, times, sizeof times);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hardware times, which rings give on CLOCK_MONOTONIC, on the clock that programs know.
+// Hardware times, which rings give on CLOCK_MONOTONIC, on the clock that programs know. Those on
+// the NIC's PTP clock are told as they are.
 //
 // Units: nanoseconds. Threads: RealClock: inside the door of its ring.
 
@@ -22,11 +23,12 @@ inline int64_t RealTimeOffset() {
   return (real.tv_sec - monotonic.tv_sec) * kSecond + real.tv_nsec - monotonic.tv_nsec;
 }
 
-// CLOCK_REALTIME at `monotonic_ns`, by the difference of the two clocks now; 0 of 0.
-inline timespec RealTime(int64_t monotonic_ns) {
-  if (monotonic_ns == 0) return {};
+// CLOCK_REALTIME at `time_ns` of CLOCK_MONOTONIC, by the difference of the two clocks now; itself
+// of the PTP clock; 0 of 0.
+inline timespec RealTime(int64_t time_ns, bool on_ptp) {
+  if (time_ns == 0) return {};
   constexpr int64_t kSecond = 1'000'000'000;
-  const int64_t time = monotonic_ns + RealTimeOffset();
+  const int64_t time = time_ns + (on_ptp ? 0 : RealTimeOffset());
   return {.tv_sec = time / kSecond, .tv_nsec = time % kSecond};
 }
 
@@ -34,17 +36,18 @@ inline timespec RealTime(int64_t monotonic_ns) {
 // the clocks that is asked for anew when it is a millisecond old.
 class RealClock {
  public:
-  // Before times are converted; `now` is CLOCK_MONOTONIC.
-  void Follow(int64_t now) {
+  // Before times are converted; `now` is CLOCK_MONOTONIC, `on_ptp` what the times are on.
+  void Follow(int64_t now, bool on_ptp) {
     constexpr int64_t kAge = 1'000'000;
-    if (now < until_) return;
-    offset_ = RealTimeOffset();
+    if (now < until_ && on_ptp == on_ptp_) return;
+    on_ptp_ = on_ptp;
+    offset_ = on_ptp ? 0 : RealTimeOffset();
     until_ = now + kAge;
   }
 
-  timespec At(int64_t monotonic_ns) {
-    if (monotonic_ns == 0) return {};
-    const int64_t time = monotonic_ns + offset_;
+  timespec At(int64_t time_ns) {
+    if (time_ns == 0) return {};
+    const int64_t time = time_ns + offset_;
     if (static_cast<uint64_t>(time - second_start_) >= kSecond) [[unlikely]] {
       second_ = time / static_cast<int64_t>(kSecond);
       second_start_ = second_ * static_cast<int64_t>(kSecond);
@@ -56,6 +59,7 @@ class RealClock {
   static constexpr uint64_t kSecond = 1'000'000'000;
 
   int64_t offset_ = 0;
+  bool on_ptp_ = false;
   int64_t until_ = 0;         // CLOCK_MONOTONIC.
   int64_t second_ = 0;        // Of CLOCK_REALTIME,
   int64_t second_start_ = 0;  // and its first nanosecond.

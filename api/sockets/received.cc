@@ -24,7 +24,8 @@ Received ReceivedFrom(const engine::Completion& completion) {
           .interface_index = completion.interface_index,
           .source = {AddressOf(completion.source_ip), completion.source_port},
           .destination = {AddressOf(completion.destination_ip), completion.destination_port},
-          .hw_time_ns = completion.hw_time_ns};
+          .hw_time_ns = completion.hw_time_ns,
+          .on_ptp = (completion.flags & completion::kPtpTime) != 0};
 }
 
 uint32_t FirstLinkBytes(const Received& received) {

@@ -27,7 +27,8 @@ struct Received {
   uint32_t interface_index = 0;
   wire::Endpoint source;
   wire::Endpoint destination;
-  int64_t hw_time_ns = 0;            // CLOCK_MONOTONIC; 0: none.
+  int64_t hw_time_ns = 0;            // CLOCK_MONOTONIC, or the NIC's PTP clock; 0: none.
+  bool on_ptp = false;               // Which of them.
   timespec arrival{};                // CLOCK_REALTIME at the poll that took it; 0: not asked.
 };
 

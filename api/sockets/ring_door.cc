@@ -116,7 +116,9 @@ void RingDoor::GiveLater() {
   }
 }
 
-void RingDoor::FollowRealTime() { real_clock_->Follow(ring_->Now().count()); }
+void RingDoor::FollowRealTime() {
+  real_clock_->Follow(ring_->Now().count(), ring_->TimesAreOnPtp());
+}
 
 Socket* RingDoor::LookUp(engine::Handle handle) {
   const auto found = sockets_.find(handle);

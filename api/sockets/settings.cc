@@ -118,6 +118,7 @@ constexpr std::array kRingAliases = {
     RingAlias{"VMA_CQ_POLL_BATCH_MAX", "poll_batch"},
     RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true},
     RingAlias{"VMA_BF", "blueflame"},
+    RingAlias{"VMA_HW_TS_CONVERSION", "hw_time"},
     RingAlias{"VMA_MEM_ALLOC_TYPE", "hugepages"},
     RingAlias{"VMA_STATS_SHMEM_DIR", "counters_directory"},
     RingAlias{"VMA_INTERNAL_THREAD_AFFINITY", "control_cpus"},
@@ -129,7 +130,7 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "CLOSE_ON_DUP2", "CPU_USAGE_STATS", "CQ_AIM_INTERRUPTS_RATE_PER_SEC", "CQ_AIM_INTERVAL_MSEC",
     "CQ_AIM_MAX_COUNT", "CQ_AIM_MAX_PERIOD_USEC", "CQ_KEEP_QP_FULL", "CQ_MODERATION_ENABLE",
     "DEFERRED_CLOSE", "ETH_MC_L2_ONLY_RULES", "EXCEPTION_HANDLING", "FORK", "GRO_STREAMS_MAX",
-    "HANDLE_SIGINTR", "HANDLE_SIGSEGV", "HUGETBL", "HW_TS_CONVERSION", "INTERNAL_THREAD_ARM_CQ",
+    "HANDLE_SIGINTR", "HANDLE_SIGSEGV", "HUGETBL", "INTERNAL_THREAD_ARM_CQ",
     "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "LOG_COLORS", "LOG_DETAILS",
     "MAX_INLINE", "MC_FORCE_FLOWTAG", "MSS", "MTU", "NEIGH_NUM_ERR_RETRIES",
     "NEIGH_UC_ARP_DELAY_MSEC", "NEIGH_UC_ARP_QUATA", "NETLINK_TIMER", "PROGRESS_ENGINE_WCE_MAX",
@@ -223,6 +224,9 @@ std::string OfRing(const RingAlias& alias, std::string_view value) {
   // Contiguous pages are not asked for: they are ordinary ones here.
   const bool pages = alias.setting == "hugepages" && is_number && number <= 2;
   if (pages) return number == 2 ? "try" : "never";
+  // Times on a clock of the host's are on CLOCK_REALTIME whatever they were to be on.
+  const bool times = alias.setting == "hw_time" && is_number && number <= 4;
+  if (times) return number == 4 ? "ptp" : "monotonic";
   const bool on_off = alias.setting == "blueflame" && is_number && number <= 1;
   if (on_off) return number == 1 ? "on" : "off";
   if (alias.setting != "control_cpus") return std::string(value);

@@ -62,6 +62,7 @@ TEST(FaceSettingsTest, MalformedVariableOfVmasIsAnErrorThatNamesIt) {
   for (const char* wrong : {"VMA_THREAD_MODE=4", "VMA_THREAD_MODE=", "VMA_TRACELEVEL=loud",
                             "VMA_SPEC=fast", "VMA_RING_ALLOCATION_LOGIC_RX=2", "VMA_RX_WRE=many",
                             "VMA_RX_BUFS=-1", "VMA_MEM_ALLOC_TYPE=3", "VMA_BF=yes",
+                            "VMA_HW_TS_CONVERSION=5",
                             "VMA_SOCKETXTREME=2", "VMA_CQ_POLL_BATCH_MAX=0"}) {
     FaceSettings settings;
     std::vector<std::string> remarks;
@@ -112,6 +113,18 @@ TEST(FaceSettingsTest, VmasVariablesOfRingsAreSettingsOfRings) {
   EXPECT_STREQ(settings.ring.control_cpus, "0,1,4");
   EXPECT_STREQ(settings.ring.counters_directory, "/tmp");
   EXPECT_EQ(settings.ring.rx_burst_us, 10'000u) << "of the profile";
+}
+
+TEST(FaceSettingsTest, TimesAreOnThePtpClockIfVmaWereToConvertThemToIt) {
+  for (int mode = 0; mode <= 4; ++mode) {
+    FaceSettings settings;
+    std::vector<std::string> remarks;
+    const std::string variable = "VMA_HW_TS_CONVERSION=" + std::to_string(mode);
+    EXPECT_EQ(Read({variable.c_str()}, &settings, &remarks), "");
+    EXPECT_TRUE(remarks.empty());
+    EXPECT_EQ(settings.ring.hw_time,
+              mode == 4 ? XTREME_HW_TIME_PTP : XTREME_HW_TIME_MONOTONIC) << mode;
+  }
 }
 
 TEST(FaceSettingsTest, RingsAreDividedByWhatIsSaidOfReceivingElseOfSending) {

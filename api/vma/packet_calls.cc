@@ -57,7 +57,7 @@ Verdict Call(vma_recv_callback_t callback, void* context, Socket& socket, const 
                    .payload_sz = packet.length,
                    .socket_ready_packets = static_cast<uint32_t>(socket.queued()),
                    .socket_ready_bytes = socket.queued_bytes(),
-                   .hw_timestamp = sockets::RealTime(packet.hw_time_ns),
+                   .hw_timestamp = sockets::RealTime(packet.hw_time_ns, packet.on_ptp),
                    .sw_timestamp = packet.arrival};
   switch (callback(socket.fd(), parts.size(), parts.data(), &about, context)) {
     case VMA_PACKET_DROP: return Verdict::kDrop;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// xtreme.h: a ring's interrupts, moderated; WQEs that a program writes itself by the addresses of
-// the ring's queues; and its backup.
+// xtreme.h: a ring's interrupts, moderated; its times on the PTP clock; WQEs that a program writes
+// itself by the addresses of the ring's queues; and its backup.
 
 #include <endian.h>
 #include <poll.h>
@@ -133,6 +133,32 @@ TEST_F(DeviceTest, ModerationThatTheDeviceCannotDoIsRefusedWithItsRange) {
     EXPECT_NE(std::string_view(done.text).find("1 to 4095"), std::string_view::npos) << done.text;
   }
   EXPECT_EQ(xtreme_ring_moderate({}, 0, 0, 0), -EBADF);
+}
+
+TEST_F(DeviceTest, TimesAreOnThePtpClockOfTheNicIfAsked) {
+  connectx::Device& device = connectx_->device(0);
+  // TAI of 2025, which no CLOCK_MONOTONIC is near.
+  device.AdjustPhc(1'750'000'000'000'000'000, 0);
+  connectx_->Step(/*advance_ns=*/1'000);
+  xtreme_ring_options options = Options("xt0");
+  ASSERT_EQ(xtreme_ring_options_set(&options, "hw_time", "ptp"), 0) << xtreme_error();
+  const xtreme_ring ring = OpenRing(options);
+  OpenSocket(ring, "10.1.0.1:7000");
+  Inject(7000, "tick");
+  const int64_t at_most = device.PhcAt(connectx_->clock().Now());
+  const xtreme_completion packet = Await(ring, XTREME_PACKET);
+  EXPECT_NE(packet.flags & XTREME_PTP_TIME, 0);
+  EXPECT_LE(packet.hw_time_ns, at_most + 1'000);
+  EXPECT_GE(packet.hw_time_ns, at_most - 5'000'000'000);
+  xtreme_release(&packet, 1, sizeof packet);
+
+  const xtreme_ring other = OpenRing();
+  OpenSocket(other, "10.1.0.1:7001");
+  Inject(7001, "tick");
+  const xtreme_completion plain = Await(other, XTREME_PACKET);
+  EXPECT_EQ(plain.flags & XTREME_PTP_TIME, 0);
+  xtreme_release(&plain, 1, sizeof plain);
+  EXPECT_EQ(xtreme_ring_options_set(&options, "hw_time", "tai"), -EINVAL);
 }
 
 TEST_F(DeviceTest, ASocketsRateIsSetByACallThatEndsAsOpDone) {

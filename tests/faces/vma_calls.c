@@ -209,13 +209,15 @@ static void ShutdownRx(void) {
   CHECK((Next(ring, kQuietMs).events & VMA_SOCKETXTREME_PACKET) == 0);
 }
 
-static int IsNow(const struct timespec* time) {
+/* Whether it is `ahead` seconds from now. */
+static int IsNow(const struct timespec* time, long ahead) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  return labs(now.tv_sec - time->tv_sec) < 10;
+  return labs(now.tv_sec + ahead - time->tv_sec) < 10;
 }
 
-static void Timestamps(void) {
+/* The hardware's clock is `ahead` of the host's. */
+static void TimestampsAhead(long ahead) {
   const int asking = Asking(5000);
   const int wanted = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE |
                      SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
@@ -231,13 +233,16 @@ static void Timestamps(void) {
   CHECK(cmsg != NULL && cmsg->cmsg_type == SCM_TIMESTAMPING);
   struct timespec times[3];
   memcpy(times, CMSG_DATA(cmsg), sizeof times);
-  CHECK(IsNow(&times[0]) && times[1].tv_sec == 0 && IsNow(&times[2]));
+  CHECK(IsNow(&times[0], 0) && times[1].tv_sec == 0 && IsNow(&times[2], ahead));
   const int completing = Asking(5001);
   const int ring = RingOf(completing);
   Say(completing, "when");
   struct vma_completion_t c = Next(ring, 5000);
-  CHECK(IsNow(&c.packet.hw_timestamp));
+  CHECK(IsNow(&c.packet.hw_timestamp, ahead));
 }
+
+static void Timestamps(void) { TimestampsAhead(0); }
+static void PtpTimestamps(void) { TimestampsAhead(37); }
 
 /* ---- Control --------------------------------------------------------------------------------- */
 
@@ -475,6 +480,7 @@ static const struct {
     {"user_data", UserData},
     {"shutdown_rx", ShutdownRx},
     {"timestamps", Timestamps},
+    {"ptp_timestamps", PtpTimestamps},
     {"add_conf_rule", ConfRule},
     {"thread_offload", ThreadOffload},
     {"dump_fd_stats", DumpFdStats},

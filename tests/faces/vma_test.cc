@@ -70,6 +70,12 @@ INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
                                            "udp_client", "tcp_client"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST_F(VmaFunctionTest, HardwareTimesAreOfThePtpClockForWhoAsks) {
+  const std::string tai = "XTREME_CONNECTX_PTP_OFFSET=37 ";
+  Run("vma_calls ptp_timestamps", tai + "VMA_HW_TS_CONVERSION=4");
+  Run("vma_calls timestamps", tai + "VMA_HW_TS_CONVERSION=3");
+}
+
 TEST_F(VmaFunctionTest, QueuesOfAnExternalRingAreTheProgramsOwn) { Run("vma_direct"); }
 
 TEST_F(VmaFunctionTest, BuffersLieInTheProgramsMemoryWhichItGetsBack) {

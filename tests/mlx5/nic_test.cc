@@ -53,18 +53,28 @@ TEST(FindDevice, KnowsAnInterfaceBySysfsAndByTheGidTable) {
 }
 
 TEST_P(NicTest, ReceiveTimesConvertToTheClockOfTheSamples) {
-  for (const bool host_time : {false, true}) {
-    Nic::Options options = PortOptions("mlx5_0");
-    options.host_time = host_time;
-    const auto nic = OpenPort(options);
-    // The host's clock is the device's virtual one: no reading is interrupted.
-    const auto now = [&] { return connectx_->clock().Now(); };
-    nic->SampleClock(now);
-    connectx_->Step(/*advance_ns=*/1'000'000'000);
-    const nic::ClockConversion conversion = nic->SampleClock(now);
-    EXPECT_TRUE(conversion.in_sync) << host_time;
-    EXPECT_LT(conversion.error_bound_ns, 100u);
+  const auto nic = OpenPort(PortOptions("mlx5_0"));
+  // The host's clock is the device's virtual one: no reading is interrupted.
+  const auto now = [&] { return connectx_->clock().Now(); };
+  connectx_->device(0).AdjustPhc(37'000'000'000, 0);
+  connectx_->Step();
+  nic->SampleClock(now);
+  connectx_->Step(/*advance_ns=*/1'000'000'000);
+  const nic::DeviceClock sampled = nic->SampleClock(now);
+  ASSERT_TRUE(sampled.ptp.has_value());
+  for (const nic::ClockConversion& conversion : {sampled.host, *sampled.ptp}) {
+    EXPECT_TRUE(conversion.in_sync);
+    EXPECT_LT(conversion.error_bound_ns, 250u);
   }
+  connectx_->Step(/*advance_ns=*/10'000'000);
+  const int64_t then = connectx_->clock().Now();
+  const uint64_t raw = connectx_->device(0).CyclesAt(then);
+  const auto bound = [](const nic::ClockConversion& conversion) {
+    return static_cast<double>(conversion.error_bound_ns);
+  };
+  EXPECT_NEAR(sampled.host.ToNanoseconds(raw), then, bound(sampled.host));
+  EXPECT_NEAR(sampled.ptp->ToNanoseconds(raw), connectx_->device(0).PhcAt(then),
+              bound(*sampled.ptp));
 }
 
 TEST_P(NicTest, RegistrationRefusesNothingAndSaysTheLimit) {

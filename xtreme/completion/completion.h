@@ -49,6 +49,7 @@ enum CompletionFlag : uint16_t {
   kMulticast = 1 << 6,
   kBroadcast = 1 << 7,
   kPortTime = 1 << 8,
+  kPtpTime = 1 << 9,
 };
 
 enum class RingEvent : uint8_t {

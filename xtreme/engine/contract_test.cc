@@ -69,11 +69,11 @@ TEST_F(ContractTest, ExactlyOneTxDonePerCookieBeforeTerminatedAlsoWhenTheQueueBr
 
 TEST_F(ContractTest, ClockLostAndClockSyncedAreToldOnceEach) {
   Open();
-  nic::ClockConversion clock = ring->core().clock.device();
+  nic::DeviceClock clock{.host = ring->core().clock.device(), .ptp = {}};
   const host::TscConversion tsc = {};
   std::vector<RingEvent> events;
   for (const bool in_sync : {false, false, true, true}) {
-    clock.in_sync = in_sync;
+    clock.host.in_sync = in_sync;
     ring->OnClock(clock, tsc);
     for (const Completion& completion : PollAll()) events.push_back(completion.event);
   }

@@ -202,7 +202,7 @@ void Engine::SampleClocks() {
   tsc_->Recalibrate().IgnoreError();
   const RingClock clock(ticks_, tsc_->conversion());
   for (auto& [interface, device] : devices_) {
-    const nic::ClockConversion sample =
+    const nic::DeviceClock sample =
         device->nic->SampleClock([&clock] { return clock.Now().count(); });
     Tell(*device, [sample, tsc = tsc_->conversion(), nic = device->nic.get()](Ring& ring) {
       ring.OnClock(sample, tsc, nic);

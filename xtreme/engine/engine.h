@@ -64,7 +64,7 @@ class Engine {
     nic::Nic* nic = nullptr;
     uint32_t ifindex = 0;
     uint16_t vlan_id = 0;
-    nic::ClockConversion clock;
+    nic::DeviceClock clock;
   };
 
   // --- Control thread (inside RunAndWait) ---

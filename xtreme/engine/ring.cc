@@ -143,6 +143,9 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   RingDevice& device = core->device;
   *description = absl::StrCat((*queue)->capabilities().ToString(), "; pool ",
                               (*pool)->description(), ", ", arithmetic, tapped);
+  if (options.hw_time == HwTime::kPtp && !port->clock.ptp.has_value()) {
+    absl::StrAppend(description, "; times on CLOCK_MONOTONIC: no PTP clock is published");
+  }
   device.nic = port->nic;
   device.pool = *std::move(pool);
   device.mtu = port->nic->capabilities().mtu;
@@ -242,6 +245,8 @@ base::Nanoseconds Ring::ClockError() const {
   if (!device.in_sync) return base::kNever;
   return base::Nanoseconds(static_cast<int64_t>(device.error_bound_ns));
 }
+
+bool Ring::TimesAreOnPtp() const { return (core_->clock.flags() & completion::kPtpTime) != 0; }
 
 Ring::~Ring() {
   core_->CheckOwner();

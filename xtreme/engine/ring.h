@@ -29,7 +29,7 @@
 namespace xtreme::nic {
 class Nic;
 class QueuePair;
-struct ClockConversion;
+struct DeviceClock;
 struct Moderation;
 struct QueueAddresses;
 struct PortCounters;
@@ -152,6 +152,8 @@ class Ring {
   base::Nanoseconds Now() const;
   // How far the device's times are off at most; kNever: its clock is not in sync.
   base::Nanoseconds ClockError() const;
+  // Whether they are on its PTP clock, and not on CLOCK_MONOTONIC.
+  bool TimesAreOnPtp() const;
   // One line: what the ring got from the device and why not more, pool and its arithmetic.
   const std::string& description() const { return description_; }
   // Calls `visit(scope, name, meaning, value)` for each counter. Static strings.
@@ -177,7 +179,7 @@ class Ring {
   void OnRoutes();
   // `of`: whose it is; null: of the port that the ring is on.
   void OnPortEvent(nic::PortEvent event, const nic::Nic* of = nullptr);
-  void OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc,
+  void OnClock(const nic::DeviceClock& device, const host::TscConversion& tsc,
                const nic::Nic* of = nullptr);
   void OnPortCounters(const nic::PortCounters& rise, const nic::Nic* of = nullptr);
   void OnFdEvent(int fd, uint32_t events, int error);

@@ -158,9 +158,10 @@ struct RingCore {
   }
 
   // How the device's clock relates to ours from now on.
-  void SetDeviceClock(const nic::ClockConversion& device) {
-    if (device.in_sync != clock.device().in_sync) known.Forget();
-    clock.SetDevice(device);
+  void SetDeviceClock(const nic::DeviceClock& device) {
+    const uint16_t flags = clock.flags();
+    clock.SetDevice(device, options.hw_time == HwTime::kPtp);
+    if (clock.flags() != flags) known.Forget();
     const DeviceScale& scale = clock.scale();
     known.SetScale(scale.base_raw, scale.base_ns, scale.ns_per_tick_q32, scale.unused_bits);
   }

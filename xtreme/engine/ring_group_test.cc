@@ -27,7 +27,7 @@ class RingGroupTest : public RingTest {
     second = *std::move(opened);
     ASSERT_TRUE(second->Start().ok());
     for (Ring* line : {ring.get(), second.get()}) {
-      line->OnClock({.multiplier = 1, .in_sync = true}, {});
+      line->OnClock({.host = {.multiplier = 1, .in_sync = true}, .ptp = {}}, {});
     }
     lines.push_back(OpenSocket(7000));
     Handle other = 0;

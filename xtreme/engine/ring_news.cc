@@ -49,7 +49,7 @@ void Ring::OnRoutes() {
   tcp_->OnRoutes();
 }
 
-void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion& tsc,
+void Ring::OnClock(const nic::DeviceClock& device, const host::TscConversion& tsc,
                    const nic::Nic* of) {
   RingPort& port = PortOf(of);
   port.clock = device;
@@ -59,9 +59,10 @@ void Ring::OnClock(const nic::ClockConversion& device, const host::TscConversion
   core_->clock.SetTsc(tsc);
   SetTapClocks();
   SampleLowWater();
-  if (device.in_sync == was_in_sync) return;
+  const bool is_in_sync = core_->clock.device().in_sync;
+  if (is_in_sync == was_in_sync) return;
   core_->Tell(RingCompletion(
-      *core_, device.in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
+      *core_, is_in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
 }
 
 void Ring::OnPortCounters(const nic::PortCounters& rise, const nic::Nic* of) {

@@ -43,8 +43,8 @@ void Ring::TimePoll() {
   const uint64_t frames = core.device.queue->counters().rx_frames;
   if (std::exchange(times.frames, frames) == frames) return;
   const nic::RxFrame& first = frames_[0];
-  if ((first.flags & nic::kRxTimestamp) == 0 || !clock.device().in_sync) return;
-  const int64_t age_ns = now.count() - clock.DeviceTime(first.hw_clock);
+  if ((first.flags & nic::kRxTimestamp) == 0 || !clock.host().in_sync) return;
+  const int64_t age_ns = now.count() - clock.host().ToNanoseconds(first.hw_clock);
   times.wire_to_poll.Count(static_cast<uint64_t>(std::max<int64_t>(age_ns, 0)));
 }
 
@@ -68,14 +68,14 @@ void Ring::SetTapClocks() {
   if (core_->device.tap == nullptr) return;
   constexpr uint64_t kOne = uint64_t{1} << 32;
   const RingClock& clock = core_->clock;
-  const DeviceScale& device = clock.scale();
+  const DeviceScale device = DeviceScale::Of(clock.host());
   const uint64_t ticks = clock.Ticks();
   const base::Nanoseconds now = clock.ToTime(ticks);
   const bool tells_tsc = clock.TicksAreTsc();
   core_->device.tap->SetClocks(
       {.base_ticks = device.base_raw,
        .base_ns = device.base_ns,
-       .ns_per_tick_q32 = clock.device().in_sync ? device.ns_per_tick_q32 : 0,
+       .ns_per_tick_q32 = clock.host().in_sync ? device.ns_per_tick_q32 : 0,
        .unused_bits = static_cast<uint32_t>(device.unused_bits)},
       {.base_ticks = ticks,
        .base_ns = now.count(),

@@ -70,13 +70,64 @@ TEST_F(RingObserveTest, AgeOfAPacketIsCountedFromItsHardwareTime) {
   options.histograms = true;
   Open();
   OpenSocket(7000);
-  ring->OnClock({.base_raw = 0, .base_ns = 0, .multiplier = 1, .shift = 0, .in_sync = true}, {});
+  ring->OnClock({.host = {.multiplier = 1, .in_sync = true}, .ptp = {}}, {});
   const uint64_t sent = now;
   now += 700;
   ASSERT_TRUE(queue().Inject(MakeFrame({}), 0, sent));
   Release(PollOnce());
   EXPECT_EQ(Counter("wire_to_poll_ns", "below_1024"), 1u);
   EXPECT_EQ(Counter("wire_to_poll_ns", "sum"), 700u);
+}
+
+TEST_F(RingObserveTest, TimesAreOnThePtpClockAndAgesOnTheHosts) {
+  options.histograms = true;
+  options.hw_time = HwTime::kPtp;
+  Open();
+  OpenSocket(7000);
+  const nic::ClockConversion host{.multiplier = 1, .error_bound_ns = 9, .in_sync = true};
+  const nic::ClockConversion ptp{.base_ns = 37'000'000'000, .multiplier = 1, .error_bound_ns = 4,
+                                 .in_sync = true};
+  const auto arrive = [&] {
+    const uint64_t sent = now;
+    now += 700;
+    EXPECT_TRUE(queue().Inject(MakeFrame({}), 0, sent));
+    auto packets = PollOnce();
+    EXPECT_EQ(packets.size(), 1u);
+    Release(packets);
+    return std::pair(packets.at(0), static_cast<int64_t>(sent));
+  };
+  ring->OnClock({.host = host, .ptp = ptp}, {});
+  for (int known = 0; known < 3; ++known) {
+    const auto [packet, sent] = arrive();
+    EXPECT_EQ(packet.hw_time_ns, sent + ptp.base_ns);
+    EXPECT_EQ(packet.flags, kClockSynced | kPtpTime) << known;
+  }
+  EXPECT_EQ(ring->ClockError(), base::Nanoseconds(4));
+  EXPECT_EQ(Counter("wire_to_poll_ns", "sum"), 2'100u);
+
+  // A clock that nobody steers is the one that was asked for all the same.
+  nic::ClockConversion lost = ptp;
+  lost.in_sync = false;
+  ring->OnClock({.host = host, .ptp = lost}, {});
+  EXPECT_EQ(PollOnce().at(0).event, RingEvent::kClockLost);
+  EXPECT_EQ(arrive().first.flags, kPtpTime);
+  EXPECT_EQ(ring->ClockError(), base::kNever);
+  EXPECT_EQ(Counter("wire_to_poll_ns", "sum"), 2'800u);
+
+  // As of a port that the ring went over to, which has none.
+  ring->OnClock({.host = host, .ptp = {}}, {});
+  EXPECT_EQ(PollOnce().at(0).event, RingEvent::kClockSynced);
+  const auto [packet, sent] = arrive();
+  EXPECT_EQ(packet.hw_time_ns, sent);
+  EXPECT_EQ(packet.flags, kClockSynced);
+}
+
+TEST_F(RingObserveTest, RingSaysThatThereIsNoPtpClock) {
+  options.hw_time = HwTime::kPtp;
+  Open();
+  EXPECT_NE(ring->description().find("times on CLOCK_MONOTONIC: no PTP clock is published"),
+            std::string::npos)
+      << ring->description();
 }
 
 TEST_F(RingObserveTest, NobodyAskedNothingIsCounted) {

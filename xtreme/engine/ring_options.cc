@@ -59,6 +59,7 @@ absl::Status RingOptions::Validate() const {
       {"tcp_ports_log2", tcp_ports_log2, 0, 12},
       {"tcp_time_wait_ms", tcp_time_wait_ms, 0, 600'000},
       {"wait", static_cast<uint64_t>(wait), 0, 2},
+      {"hw_time", static_cast<uint64_t>(hw_time), 0, 1},
       {"dump_frames", dump_frames == 0 ? 1 : dump_frames, 1, stats::kMostSlots, true},
       {"dump_snap_bytes", dump_snap_bytes, stats::kLeastSnapBytes, stats::kMostSnapBytes},
       {"counters_access", static_cast<uint64_t>(counters_access), 0, 2},

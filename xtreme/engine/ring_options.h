@@ -22,6 +22,8 @@ enum class Fragments : uint8_t {
   kOwn = 1,     // The ring takes whole addresses and reassembles.
 };
 enum class Hugepages : uint8_t { kNever = 0, kTry = 1, kRequire = 2 };
+// What times of the device are told on: kPtp where the device has such a clock.
+enum class HwTime : uint8_t { kMonotonic = 0, kPtp = 1 };
 enum class WaitPolicy : uint8_t { kBusy = 0, kSleep = 1, kHybrid = 2 };
 
 struct RingOptions {
@@ -66,6 +68,7 @@ struct RingOptions {
   uint32_t tcp_time_wait_ms = 60'000;   // 0 .. 600,000: RFC 9293 section 3.6, 2 MSL.
 
   WaitPolicy wait = WaitPolicy::kBusy;
+  HwTime hw_time = HwTime::kMonotonic;
 
   // Where the process's control thread runs, "0-3,8"; empty: wherever the process may. It keeps off
   // the CPUs that owners are bound to when they start their rings, as long as one is left. The last

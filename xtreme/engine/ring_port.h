@@ -22,7 +22,7 @@ namespace xtreme::engine {
 struct RingPort {
   nic::Nic* nic = nullptr;
   uint32_t ifindex = 0;
-  nic::ClockConversion clock;  // As last told.
+  nic::DeviceClock clock;  // As last told.
   LinkState link;
 };
 

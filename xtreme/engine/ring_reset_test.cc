@@ -211,11 +211,10 @@ TEST_F(RingResetTest, SendTimesSayWhatTheyAreTheTimeOfAndHowFarTheyMayBeOff) {
     engine.reset();
     nic_options.time = source;
     Open();
-    nic->SetClock({.base_raw = 1'000, .base_ns = 50'000, .multiplier = 2, .error_bound_ns = 30,
-                   .in_sync = true});
-    ring->OnClock({.base_raw = 1'000, .base_ns = 50'000, .multiplier = 2, .error_bound_ns = 30,
-                   .in_sync = true},
-                  {});
+    const nic::ClockConversion clock{.base_raw = 1'000, .base_ns = 50'000, .multiplier = 2,
+                                     .error_bound_ns = 30, .in_sync = true};
+    nic->SetClock(clock);
+    ring->OnClock({.host = clock, .ptp = {}}, {});
     const Handle socket = OpenSocket(7000);
     Connect(socket, kPeer);
     PollAll();

@@ -234,12 +234,12 @@ TEST_F(RingContractTest, PortEventsAndClockChangesAreTold) {
   while (got.empty()) got = Settle();
   ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kRing});
   EXPECT_EQ(got[0].event, RingEvent::kLinkDown);
-  ring->OnClock({.in_sync = false}, {});
+  ring->OnClock({.host = {.in_sync = false}, .ptp = {}}, {});
   got = PollAll();
   ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kRing});
   EXPECT_EQ(got[0].event, RingEvent::kClockLost);
   EXPECT_EQ(ring->ClockError(), base::kNever);
-  ring->OnClock({.error_bound_ns = 150, .in_sync = true}, {});
+  ring->OnClock({.host = {.error_bound_ns = 150, .in_sync = true}, .ptp = {}}, {});
   EXPECT_EQ(ring->ClockError(), base::Nanoseconds(150));
 }
 

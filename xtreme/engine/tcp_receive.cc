@@ -52,7 +52,7 @@ inline void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
   if (hw_clock == 0) return;
   completion->hw_clock = hw_clock;
   completion->hw_time_ns = core_->clock.DeviceTime(hw_clock);
-  if (core_->clock.device().in_sync) completion->flags |= kClockSynced;
+  completion->flags |= core_->clock.flags();
 }
 
 [[gnu::always_inline]] inline void Tcp::TellData(TcpSocket& socket, const TcpEvent& event) {

@@ -21,7 +21,7 @@ namespace xtreme::engine {
   const RingCore& core = *core_;
   out->kind = Kind::kPacket;
   out->event = RingEvent::kNone;
-  out->flags = core.clock.device().in_sync ? kClockSynced : 0;
+  out->flags = core.clock.flags();
   out->status = 0;
   out->socket = socket.handle;
   out->user_data = socket.user_data;

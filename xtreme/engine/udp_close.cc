@@ -134,7 +134,7 @@ void Udp::Settle(const SendRecord& record) {
     completion->hw_clock = record.hw_clock;
     completion->hw_time_ns = clock.ToNanoseconds(record.hw_clock);
     completion->error_ns = clock.error_bound_ns;
-    if (clock.in_sync) completion->flags |= kClockSynced;
+    completion->flags |= core_->clock.flags();
     if (core_->device.sends_timed_at_port) completion->flags |= kPortTime;
   };
   if ((record.wants & kWantWire) != 0 && open && record.error == 0) tell(Kind::kTxWire);

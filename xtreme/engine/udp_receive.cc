@@ -52,7 +52,7 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   if ((rx.flags & nic::kRxTimestamp) != 0) {
     hw_clock = rx.hw_clock;
     hw_time_ns = core.clock.DeviceTime(hw_clock);
-    if (core.clock.device().in_sync) flags |= kClockSynced;
+    flags |= core.clock.flags();
   }
   flags |= CastOf(frame.flow.destination);
   Completion* completion = core.fifo.Emit();

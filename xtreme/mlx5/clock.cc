@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <span>
 
 namespace xtreme::mlx5 {
 namespace {
@@ -14,6 +15,11 @@ constexpr int kReadings = 8;
 constexpr double kNominalError = 100e-6;
 // Two samples closer than this say nothing about the rate.
 constexpr int64_t kMinBaselineNs = 1'000'000;
+
+// The same of the PTP clock, whose times are whole nanoseconds.
+constexpr int64_t kMinPtpBaselineNs = 100'000'000;
+// Of what is published, and of a conversion.
+constexpr int64_t kRoundingNs = 2;
 
 // The largest multiplier of 32 bits for the rate, so that rounding it matters least.
 void SetRate(double ns_per_tick, nic::ClockConversion* conversion) {
@@ -49,7 +55,7 @@ bool ClockTracker::Contradicts(const ClockSample& sample) const {
   if (!conversion_.in_sync) return false;
   const int64_t age_ns = sample.host_ns - conversion_.base_ns;
   // Past the horizon nothing was promised.
-  if (age_ns > kHorizonNs) return false;
+  if (age_ns > kClockHorizonNs) return false;
   const int64_t error_ns = std::llabs(conversion_.ToNanoseconds(sample.raw) - sample.host_ns);
   return error_ns > static_cast<int64_t>(conversion_.error_bound_ns) + sample.half_width_ns;
 }
@@ -76,9 +82,36 @@ void ClockTracker::Convert(const ClockSample& newest) {
   SetRate(ns_per_tick, &conversion_);
   // The multiplier is rounded by half of its last place; ToNanoseconds rounds down.
   const double rounding = 0.5 / std::max(1.0, static_cast<double>(conversion_.multiplier));
-  conversion_.error_bound_ns =
-      static_cast<uint64_t>(newest.half_width_ns) + 1 +
-      static_cast<uint64_t>(std::ceil((rate_error + rounding) * static_cast<double>(kHorizonNs)));
+  const double drift_ns = (rate_error + rounding) * static_cast<double>(kClockHorizonNs);
+  conversion_.error_bound_ns = static_cast<uint64_t>(newest.half_width_ns) + 1 +
+                               static_cast<uint64_t>(std::ceil(drift_ns));
+}
+
+void PtpTracker::Learn(int64_t moved_ns, int64_t within_ns) {
+  if (moved_ns > kStepNs || within_ns <= 0) {
+    pairs_ = 0;
+    return;
+  }
+  drifts_[pairs_++ % kWindow] =
+      static_cast<double>(moved_ns + kRoundingNs) / static_cast<double>(within_ns);
+}
+
+nic::ClockConversion PtpTracker::Add(const nic::ClockConversion& published, uint64_t raw) {
+  const int64_t now_ns = published.ToNanoseconds(raw);
+  if (!last_.has_value() || now_ns - last_ns_ >= kMinPtpBaselineNs || now_ns < last_ns_) {
+    if (last_.has_value()) Learn(std::llabs(last_->ToNanoseconds(raw) - now_ns), now_ns - last_ns_);
+    last_ = published;
+    last_ns_ = now_ns;
+  }
+  const auto drifts = std::span(drifts_).first(std::min<size_t>(pairs_, kWindow));
+  const double drift = drifts.empty() ? 0 : std::ranges::max(drifts);
+  const int64_t age_ns = now_ns - published.base_ns;
+  nic::ClockConversion conversion = published;
+  conversion.error_bound_ns =
+      kRoundingNs +
+      static_cast<uint64_t>(std::ceil(drift * static_cast<double>(kClockHorizonNs)));
+  conversion.in_sync = pairs_ > 0 && age_ns >= 0 && age_ns < kStaleNs;
+  return conversion;
 }
 
 std::optional<ClockSample> ReadClocks(const std::function<std::optional<uint64_t>()>& read_raw,

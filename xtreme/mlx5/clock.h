@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device's clock: how its ticks relate to nanoseconds, learned from pairs of readings.
+// The device's clock: how its ticks relate to nanoseconds of the host's clock (ClockTracker), and
+// of its own PTP clock (PtpTracker).
 //
-// Invariant: a conversion that says in_sync errs by at most its bound until kHorizonNs after the
-// sample it was made from. Offset and rate come from readings of both clocks side by side: the
-// newest gives the offset, the newest and the oldest of a window the rate.
-// Units: ticks, nanoseconds of the caller's clock. One thread at a time.
+// Invariant: a conversion that says in_sync errs by at most its bound until kClockHorizonNs after
+// the sample it was made from. One thread at a time.
 
 #ifndef XTREME_XTREME_MLX5_CLOCK_H_
 #define XTREME_XTREME_MLX5_CLOCK_H_
@@ -19,6 +18,9 @@
 
 namespace xtreme::mlx5 {
 
+// A conversion is good this long: samples come about once a second.
+inline constexpr int64_t kClockHorizonNs = 3'000'000'000;
+
 // The device's clock read between two readings of the host's.
 struct ClockSample {
   uint64_t raw = 0;
@@ -26,10 +28,10 @@ struct ClockSample {
   int64_t half_width_ns = 0;  // The host's reading is within this of the device's moment.
 };
 
+// Offset and rate come from readings of both clocks side by side: the newest gives the offset, the
+// newest and the oldest of a window the rate.
 class ClockTracker {
  public:
-  // A conversion is good this long: samples come about once a second.
-  static constexpr int64_t kHorizonNs = 3'000'000'000;
   // Wider readings were interrupted, and are left out.
   static constexpr int64_t kMaxHalfWidthNs = 25'000;
 
@@ -57,6 +59,31 @@ class ClockTracker {
   uint32_t samples_ = 0;  // Since the last restart; the window holds the last kWindow.
   uint64_t rejected_ = 0;
   uint64_t restarts_ = 0;
+};
+
+// The PTP clock is what the system publishes: its time at a tick and the rate it is steered at,
+// until it steers it otherwise. By how much that moves it is learned from how much it did.
+class PtpTracker {
+ public:
+  // What is moved by more between two samples was set, not steered.
+  static constexpr int64_t kStepNs = 100'000;
+  // What was published longer ago is of a clock that nobody steers.
+  static constexpr int64_t kStaleNs = 10'000'000'000;
+
+  // Takes what is published (mask, base, multiplier, shift) when the device's clock reads `raw`;
+  // the conversion after it. Not in sync: the first, one that was set, one that nobody steers.
+  nic::ClockConversion Add(const nic::ClockConversion& published, uint64_t raw);
+
+ private:
+  static constexpr size_t kWindow = 16;
+
+  // That it is elsewhere than was said `within_ns` ago.
+  void Learn(int64_t moved_ns, int64_t within_ns);
+
+  std::optional<nic::ClockConversion> last_;
+  int64_t last_ns_ = 0;                   // When that was taken.
+  std::array<double, kWindow> drifts_{};  // Nanoseconds moved a nanosecond, of each pair.
+  uint32_t pairs_ = 0;                    // Since it was set; the window holds the last kWindow.
 };
 
 // Reads both clocks several times and keeps the narrowest pair; none if `read_raw` fails.

@@ -2,6 +2,7 @@
 
 #include "xtreme/mlx5/clock.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -46,7 +47,7 @@ TEST(ClockTracker, SamplesASecondApartBoundTheErrorToTheHorizon) {
       const auto conversion = tracker.Add(device.Sample(now));
       if (i == 0) continue;
       ASSERT_TRUE(conversion.in_sync) << i;
-      for (int64_t ahead : {-kSecond, int64_t{0}, kSecond, ClockTracker::kHorizonNs}) {
+      for (int64_t ahead : {-kSecond, int64_t{0}, kSecond, kClockHorizonNs}) {
         const int64_t error =
             std::llabs(conversion.ToNanoseconds(device.RawAt(now + ahead)) - (now + ahead));
         ASSERT_LE(error, static_cast<int64_t>(conversion.error_bound_ns)) << i << ", " << ahead;
@@ -66,7 +67,7 @@ TEST(ClockTracker, BoundHoldsForReadingsThatAreOffByTheirWholeWidth) {
     constexpr int64_t kNow = kSecond / 10;
     const auto conversion = tracker.Add({device.RawAt(kNow), kNow + newer, newer});
     ASSERT_TRUE(conversion.in_sync);
-    const int64_t at = kNow + ClockTracker::kHorizonNs;
+    const int64_t at = kNow + kClockHorizonNs;
     EXPECT_LE(std::llabs(conversion.ToNanoseconds(device.RawAt(at)) - at),
               static_cast<int64_t>(conversion.error_bound_ns))
         << older << " " << newer;
@@ -91,7 +92,7 @@ TEST(ClockTracker, WhatIsReadBeyondTheHorizonContradictsNothing) {
   tracker.Add(device.Sample(0));
   tracker.Add(device.Sample(kSecond));
   device.raw_at_zero += 1'000'000;
-  EXPECT_TRUE(tracker.Add(device.Sample(2 * kSecond + ClockTracker::kHorizonNs)).in_sync);
+  EXPECT_TRUE(tracker.Add(device.Sample(2 * kSecond + kClockHorizonNs)).in_sync);
   EXPECT_EQ(tracker.restarts(), 0u);
 }
 
@@ -131,6 +132,97 @@ TEST(ClockTracker, RawValuesThatWrapGoOnCounting) {
     EXPECT_LE(error, static_cast<int64_t>(conversion.error_bound_ns)) << i;
   }
   EXPECT_EQ(tracker.restarts(), 0u);
+}
+
+// A PTP clock beside ticks of a nanosecond, and what a system publishes of it when it steers it.
+struct SteeredClock {
+  int64_t ns = 37 * kSecond;
+  uint64_t raw = 5'000;
+  double rate = 1.0;
+  nic::ClockConversion published;
+
+  void Pass(int64_t ticks) {
+    ns += static_cast<int64_t>(static_cast<double>(ticks) * rate);
+    raw += static_cast<uint64_t>(ticks);
+  }
+  void Steer(double to) {
+    rate = to;
+    published = {.base_raw = raw, .base_ns = ns,
+                 .multiplier = static_cast<uint32_t>(std::lround(std::ldexp(rate, 30))),
+                 .shift = 30};
+  }
+};
+
+TEST(PtpTracker, FirstSampleIsNotInSync) {
+  SteeredClock clock;
+  clock.Steer(1.0);
+  PtpTracker tracker;
+  const auto conversion = tracker.Add(clock.published, clock.raw);
+  EXPECT_FALSE(conversion.in_sync);
+  EXPECT_EQ(conversion.ToNanoseconds(clock.raw), clock.ns);
+  EXPECT_FALSE(tracker.Add(clock.published, clock.raw + 1'000).in_sync) << "too soon after it";
+}
+
+TEST(PtpTracker, BoundHoldsForAClockThatIsSteeredByAsMuchEachTime) {
+  SteeredClock clock;
+  clock.Steer(1.0);
+  PtpTracker tracker;
+  for (int i = 0; i < 40; ++i) {
+    const auto conversion = tracker.Add(clock.published, clock.raw);
+    clock.Pass(kSecond / 2);
+    clock.Steer(i % 2 == 0 ? 1.0 + 2e-6 : 1.0 - 2e-6);
+    clock.Pass(kSecond / 2);
+    if (i == 0) continue;
+    ASSERT_TRUE(conversion.in_sync) << i;
+    const int64_t error = std::llabs(conversion.ToNanoseconds(clock.raw) - clock.ns);
+    EXPECT_LE(error, static_cast<int64_t>(conversion.error_bound_ns)) << i;
+    EXPECT_LT(conversion.error_bound_ns, 12'100u) << i;
+  }
+}
+
+TEST(PtpTracker, ClockThatIsLeftAloneIsSoonKnownToANanosecondOrTwo) {
+  SteeredClock clock;
+  clock.Steer(1.0 + 5e-6);
+  PtpTracker tracker;
+  nic::ClockConversion conversion;
+  for (int i = 0; i < 5; ++i) {
+    conversion = tracker.Add(clock.published, clock.raw);
+    clock.Pass(kSecond);
+  }
+  EXPECT_TRUE(conversion.in_sync);
+  EXPECT_LE(conversion.error_bound_ns, 20u);
+}
+
+TEST(PtpTracker, ClockThatWasSetIsNotInSyncUntilTheNextSample) {
+  SteeredClock clock;
+  clock.Steer(1.0);
+  PtpTracker tracker;
+  const auto add = [&] {
+    const auto conversion = tracker.Add(clock.published, clock.raw);
+    EXPECT_EQ(conversion.ToNanoseconds(clock.raw), clock.ns);
+    clock.Pass(kSecond);
+    return conversion;
+  };
+  add();
+  EXPECT_TRUE(add().in_sync);
+  for (const int64_t step : {-36 * kSecond, 2 * PtpTracker::kStepNs}) {
+    clock.ns += step;
+    clock.Steer(1.0);
+    EXPECT_FALSE(add().in_sync) << step;
+    EXPECT_TRUE(add().in_sync) << step;
+    EXPECT_LT(add().error_bound_ns, 20u) << "what it was set by is forgotten";
+  }
+}
+
+TEST(PtpTracker, ClockThatNobodySteersIsNotInSync) {
+  SteeredClock clock;
+  clock.Steer(1.0);
+  PtpTracker tracker;
+  for (int64_t age = 0; age <= PtpTracker::kStaleNs; age += kSecond) {
+    const auto conversion = tracker.Add(clock.published, clock.raw);
+    EXPECT_EQ(conversion.in_sync, age > 0 && age < PtpTracker::kStaleNs) << age;
+    clock.Pass(kSecond);
+  }
 }
 
 TEST(ReadClocks, KeepsTheNarrowestOfItsReadings) {

@@ -18,7 +18,6 @@ namespace xtreme::mlx5 {
 namespace {
 
 // The kernel renews what it publishes at least this often, or it is stale.
-constexpr int64_t kStaleClockNs = 10'000'000'000;
 
 class VerbsRegistration final : public nic::Registration {
  public:
@@ -170,32 +169,26 @@ std::optional<uint64_t> Nic::ReadRawClock() const {
   return static_cast<uint64_t>(values.raw_clock.tv_nsec);
 }
 
-// What the kernel publishes of the PHC: nsec at last_cycles, and the rate it steers it at.
-std::optional<nic::ClockConversion> Nic::PublishedClock() const {
+// By what the kernel publishes of the device's PTP clock, if it does.
+std::optional<nic::ClockConversion> Nic::SamplePtpClock() {
   mlx5dv_clock_info published{};
   if (mlx5dv_get_clock_info(device_.context.get(), &published) != 0 || published.mult == 0) {
     return std::nullopt;
   }
-  nic::ClockConversion conversion{.base_raw = published.last_cycles,
-                                  .base_ns = static_cast<int64_t>(published.nsec),
-                                  .mask = published.mask,
-                                  .multiplier = published.mult,
-                                  .shift = published.shift,
-                                  .error_bound_ns = 2};
   const std::optional<uint64_t> raw = ReadRawClock();
-  const int64_t age_ns =
-      raw.has_value() ? conversion.ToNanoseconds(*raw) - conversion.base_ns : kStaleClockNs;
-  conversion.in_sync = age_ns >= 0 && age_ns < kStaleClockNs;
-  return conversion;
+  if (!raw.has_value()) return std::nullopt;
+  return ptp_clock_.Add({.base_raw = published.last_cycles,
+                         .base_ns = static_cast<int64_t>(published.nsec),
+                         .mask = published.mask,
+                         .multiplier = published.mult,
+                         .shift = published.shift},
+                        *raw);
 }
 
-nic::ClockConversion Nic::SampleClock(const std::function<int64_t()>& host_now_ns) {
-  if (!options_.host_time) {
-    if (const auto published = PublishedClock()) return *published;
-  }
+nic::DeviceClock Nic::SampleClock(const std::function<int64_t()>& host_now_ns) {
   const auto sample = ReadClocks([this] { return ReadRawClock(); }, host_now_ns);
-  if (!sample.has_value()) return clock_.conversion();
-  return clock_.Add(*sample);
+  return {.host = sample.has_value() ? clock_.Add(*sample) : clock_.conversion(),
+          .ptp = SamplePtpClock()};
 }
 
 absl::StatusOr<nic::PortCounters> Nic::ReadPortCounters() {

@@ -3,8 +3,7 @@
 // mlx5::Nic: one port of a ConnectX behind the seam to devices.
 //
 // Invariant: outlives its queue pairs, rules and registrations. Everything here is bring-up or slow
-// work over verbs. Threads: any, one at a time. Times of SampleClock are on the device's own
-// disciplined clock (the PHC) where the kernel publishes one, unless host time is asked for.
+// work over verbs. Threads: any, one at a time.
 
 #ifndef XTREME_XTREME_MLX5_NIC_H_
 #define XTREME_XTREME_MLX5_NIC_H_
@@ -25,10 +24,9 @@ namespace xtreme::mlx5 {
 class Nic final : public nic::Nic {
  public:
   struct Options {
-    DevicePort port;         // From FindDevice().
-    wire::MacAddress mac;    // Of the interface.
-    uint32_t mtu = 1500;     // Of the interface: 576 .. 9000.
-    bool host_time = false;  // Times on the caller's clock even if the device has one of its own.
+    DevicePort port;       // From FindDevice().
+    wire::MacAddress mac;  // Of the interface.
+    uint32_t mtu = 1500;   // Of the interface: 576 .. 9000.
   };
 
   // Errors of OpenDevice(); InvalidArgument: an MTU out of range.
@@ -45,7 +43,7 @@ class Nic final : public nic::Nic {
                              const nic::Moderation& moderation) override;
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
-  nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;
+  nic::DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) override;
   absl::StatusOr<nic::PortCounters> ReadPortCounters() override;
   int event_fd() const override { return device_.context->async_fd; }
   std::optional<nic::PortEvent> PollEvent() override;
@@ -54,12 +52,13 @@ class Nic final : public nic::Nic {
   Nic(const Options& options, Device device);
 
   std::optional<uint64_t> ReadRawClock() const;
-  std::optional<nic::ClockConversion> PublishedClock() const;
+  std::optional<nic::ClockConversion> SamplePtpClock();
 
   const Options options_;
   Device device_;
   nic::Capabilities capabilities_;
   ClockTracker clock_;
+  PtpTracker ptp_clock_;
 };
 
 }  // namespace xtreme::mlx5

@@ -175,8 +175,8 @@ class Nic {
 
   // The device's clock now, against the host's: to be called about once a second by the control
   // thread; the result is handed to rings. `host_now_ns` is the caller's clock, read around the
-  // device's, and is what converted times are on when the device has no disciplined clock.
-  virtual ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) = 0;
+  // device's.
+  virtual DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) = 0;
 
   // NotFound: the system does not show the port's counters.
   virtual absl::StatusOr<PortCounters> ReadPortCounters() = 0;

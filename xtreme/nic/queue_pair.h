@@ -50,6 +50,13 @@ struct ClockConversion {
   }
 };
 
+// What a device's clock says, in two times.
+struct DeviceClock {
+  ClockConversion host;                // On the clock of who asks.
+  std::optional<ClockConversion> ptp;  // On the device's own, its PTP hardware clock, where the
+                                       // system publishes that.
+};
+
 // --- Receive ------------------------------------------------------------------------------------
 
 enum RxFlag : uint16_t {

@@ -57,7 +57,7 @@ struct vma_packet_desc_t {
   size_t num_bufs;
   uint16_t total_len; /* Of all links. */
   struct vma_buff_t* buff_lst;
-  struct timespec hw_timestamp; /* CLOCK_REALTIME; 0: none. */
+  struct timespec hw_timestamp; /* CLOCK_REALTIME, or the PTP clock that was asked for; 0: none. */
 };
 
 struct vma_completion_t {

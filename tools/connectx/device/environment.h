@@ -75,7 +75,7 @@ class ReceiveQueue;
 struct Environment {
   explicit Environment(const Device::Options& device_options)
       : options(device_options),
-        clock(device_options.hca_core_clock_khz),
+        clock(device_options.hca_core_clock_khz, device_options.phc_offset_ns),
         memory(device_options.limits.memory_regions),
         violations(device_options.strict) {}
 

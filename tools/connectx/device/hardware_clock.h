@@ -17,8 +17,10 @@ namespace xtreme::connectx {
 
 class HardwareClock {
  public:
-  explicit HardwareClock(uint32_t core_clock_khz)
-      : cycles_per_ns_((uint64_t{core_clock_khz} << kCyclesShift) / 1'000'000) {}
+  // At first the PHC is `phc_offset_ns` ahead of the device's Clock.
+  explicit HardwareClock(uint32_t core_clock_khz, int64_t phc_offset_ns = 0)
+      : cycles_per_ns_((uint64_t{core_clock_khz} << kCyclesShift) / 1'000'000),
+        phc_ns_(phc_offset_ns) {}
 
   uint64_t CyclesAt(int64_t time_ns) const {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(time_ns) * cycles_per_ns_) >>
@@ -50,8 +52,8 @@ class HardwareClock {
   static constexpr int64_t kBillion = 1'000'000'000;
 
   const uint64_t cycles_per_ns_;  // Fixed point, kCyclesShift.
-  int64_t since_ns_ = 0;
-  int64_t phc_ns_ = 0;
+  int64_t since_ns_ = 0;  // The Clock when
+  int64_t phc_ns_;        // the PHC was this.
   int32_t parts_per_billion_ = 0;
 };
 

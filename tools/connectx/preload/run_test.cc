@@ -211,6 +211,7 @@ TEST(SettingsTest, EachIsParsed) {
                                      "XTREME_CONNECTX_REPORT=1",
                                      "XTREME_CONNECTX_LOSS=0.25",
                                      "XTREME_CONNECTX_DELAY_US=1.5",
+                                     "XTREME_CONNECTX_PTP_OFFSET=36.5",
                                      "XTREME_CONNECTX_SEED=7",
                                      "XTREME_CONNECTX_CAPTURE=/tmp/x.pcapng",
                                      nullptr};
@@ -225,6 +226,7 @@ TEST(SettingsTest, EachIsParsed) {
   EXPECT_TRUE(settings->report);
   EXPECT_EQ(settings->faults, (Impairment{.loss = 0.25, .delay_ns = 1'500}));
   EXPECT_EQ(settings->seed, 7u);
+  EXPECT_EQ(settings->device.phc_offset_ns, 36'500'000'000);
   EXPECT_EQ(settings->capture, "/tmp/x.pcapng");
 }
 

@@ -30,6 +30,7 @@ struct Wishes {
   std::vector<std::string> without;
   std::optional<Device::MinInline> min_inline;
   std::optional<bool> blueflame;
+  int64_t ptp_offset_ns = 0;
 };
 
 struct Setting {
@@ -99,6 +100,14 @@ bool ParseMode(absl::string_view text, Wishes& wishes) {
 bool ParseMtu(absl::string_view text, Wishes& wishes) {
   uint32_t& mtu = wishes.settings.mtu;
   return absl::SimpleAtoi(text, &mtu) && mtu >= 576 && mtu <= 9000;
+}
+
+bool ParsePtpOffset(absl::string_view text, Wishes& wishes) {
+  constexpr double kMost = 1e9;
+  double seconds = 0;
+  if (!absl::SimpleAtod(text, &seconds) || !(seconds >= -kMost && seconds <= kMost)) return false;
+  wishes.ptp_offset_ns = static_cast<int64_t>(seconds * 1e9);
+  return true;
 }
 
 bool ParsePersonality(absl::string_view text, Wishes& wishes) {
@@ -173,6 +182,9 @@ constexpr std::array kSettings = {
     Setting{"MIN_INLINE", "none|l2", "headers that a send must carry inline (the card's)",
             &ParseMinInline},
     Setting{"BLUEFLAME", "0|1", "offer BlueFlame registers (the card's)", &ParseBlueFlame},
+    Setting{"PTP_OFFSET", "SECONDS",
+            "what the devices' PTP clocks are ahead of CLOCK_REALTIME (0): 37, and they tell TAI",
+            &ParsePtpOffset},
     Setting{"COUNTERS", "FILE", "write the wires' counters to this file at exit, one a line",
             &ParseCounters},
     Setting{"REPORT", "0|1", "print at exit what hardware would have punished (0)", &ParseReport},
@@ -205,6 +217,7 @@ absl::StatusOr<Settings> ReadSettings(const char* const* environment) {
   for (const std::string& name : wishes.without) TakeCapability(name, &device);
   if (wishes.min_inline) device.eth_min_inline = *wishes.min_inline;
   if (wishes.blueflame) device.features.blueflame = *wishes.blueflame;
+  device.phc_offset_ns = wishes.ptp_offset_ns;
   const Settings& settings = wishes.settings;
   if (!settings.interface.empty() && (!settings.shared.empty() || settings.devices > 1)) {
     return absl::InvalidArgumentError(

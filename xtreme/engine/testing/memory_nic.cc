@@ -416,6 +416,11 @@ std::vector<nic::FlowRule> MemoryNic::rules() {
   return rules;
 }
 
+void MemoryNic::SetPtpClock(const nic::ClockConversion& clock) {
+  std::lock_guard lock(mutex_);
+  ptp_ = clock;
+}
+
 void MemoryNic::SetClock(const nic::ClockConversion& clock) {
   std::lock_guard lock(mutex_);
   clock_ = clock;
@@ -479,9 +484,9 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRul
   return std::make_unique<MemoryRule>(this, std::prev(rules_.end()));
 }
 
-nic::ClockConversion MemoryNic::SampleClock(const std::function<int64_t()>&) {
+nic::DeviceClock MemoryNic::SampleClock(const std::function<int64_t()>&) {
   std::lock_guard lock(mutex_);
-  return clock_;
+  return {.host = clock_, .ptp = ptp_};
 }
 
 absl::StatusOr<nic::PortCounters> MemoryNic::ReadPortCounters() {

@@ -160,6 +160,7 @@ class MemoryNic final : public nic::Nic {
   // The rules as they stand.
   std::vector<nic::FlowRule> rules();
   void SetClock(const nic::ClockConversion& clock);
+  void SetPtpClock(const nic::ClockConversion& clock);
   // What CreateQueuePair() says from here on.
   void FailQueues(absl::Status status);
   void SetCounters(const nic::PortCounters& counters);
@@ -175,7 +176,7 @@ class MemoryNic final : public nic::Nic {
   absl::Status SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) override;
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
-  nic::ClockConversion SampleClock(const std::function<int64_t()>& host_now_ns) override;
+  nic::DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) override;
   absl::StatusOr<nic::PortCounters> ReadPortCounters() override;
   int event_fd() const override { return event_fd_; }
   std::optional<nic::PortEvent> PollEvent() override;
@@ -195,6 +196,7 @@ class MemoryNic final : public nic::Nic {
   std::list<Installed> rules_;                // Guarded by mutex_, as all below.
   absl::Status queues_status_;
   nic::ClockConversion clock_;
+  std::optional<nic::ClockConversion> ptp_;
   nic::PortCounters counters_;
   std::deque<nic::PortEvent> events_;
 };
