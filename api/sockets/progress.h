@@ -15,9 +15,12 @@
 #include <memory>
 #include <span>
 
+#include "api/sockets/real_time.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/socket.h"
 #include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
 
 namespace xtreme::sockets {
 
@@ -30,6 +33,12 @@ inline void RingDoor::FinishProgress() {
   polling_ = false;
   progressed_.store(true, std::memory_order_relaxed);
   if (!claims_.empty()) [[unlikely]] EndClaimsOfNobody();
+}
+
+inline void RingDoor::FollowRealTime() {
+  const uint64_t ticks = ring_->core().poll_ticks;
+  if (real_clock_->IsFresh(ticks)) [[likely]] return;
+  real_clock_->Follow(ticks, ring_->TimesAreOnPtp());
 }
 
 template <typename Sink>

@@ -33,16 +33,16 @@ inline timespec RealTime(int64_t time_ns, bool on_ptp) {
 }
 
 // The same for many times, most of them of the second that the last one was of: by a difference of
-// the clocks that is asked for anew when it is a millisecond old.
+// the clocks that is asked for anew when it is old.
 class RealClock {
  public:
-  // Before times are converted; `now` is CLOCK_MONOTONIC, `on_ptp` what the times are on.
-  void Follow(int64_t now, bool on_ptp) {
-    constexpr int64_t kAge = 1'000'000;
-    if (now < until_ && on_ptp == on_ptp_) return;
-    on_ptp_ = on_ptp;
+  // Whether it was asked for less than a million ticks of the ring's clock ago, some half of a
+  // millisecond. A port that a ring goes over to, with another clock, takes longer to be there.
+  bool IsFresh(uint64_t ticks) const { return ticks - asked_ticks_ < kAgeTicks; }
+  // Before times are converted, if it is not fresh; `on_ptp` is what the times are on.
+  void Follow(uint64_t ticks, bool on_ptp) {
+    asked_ticks_ = ticks;
     offset_ = on_ptp ? 0 : RealTimeOffset();
-    until_ = now + kAge;
   }
 
   timespec At(int64_t time_ns) {
@@ -58,9 +58,10 @@ class RealClock {
  private:
   static constexpr uint64_t kSecond = 1'000'000'000;
 
+  static constexpr uint64_t kAgeTicks = 1'000'000;
+
   int64_t offset_ = 0;
-  bool on_ptp_ = false;
-  int64_t until_ = 0;         // CLOCK_MONOTONIC.
+  uint64_t asked_ticks_ = -kAgeTicks;
   int64_t second_ = 0;        // Of CLOCK_REALTIME,
   int64_t second_start_ = 0;  // and its first nanosecond.
 };

@@ -116,10 +116,6 @@ void RingDoor::GiveLater() {
   }
 }
 
-void RingDoor::FollowRealTime() {
-  real_clock_->Follow(ring_->Now().count(), ring_->TimesAreOnPtp());
-}
-
 Socket* RingDoor::LookUp(engine::Handle handle) {
   const auto found = sockets_.find(handle);
   if (found == sockets_.end()) return nullptr;
