@@ -6,6 +6,7 @@
 #include <linux/rtnetlink.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -78,6 +79,7 @@ Fib::Fib(std::vector<Route> routes, std::vector<RoutingRule> rules) : rules_(std
     for (uint32_t i = 0; i < table.routes.size(); ++i) {
       const uint8_t length = table.routes[i].destination.length;
       if (table.count[length]++ == 0) table.begin[length] = i;
+      table.lengths |= uint64_t{1} << length;
     }
   }
 }
@@ -128,10 +130,11 @@ std::optional<FibResult> Fib::Apply(const RoutingRule& rule, const FibKey& key) 
 }
 
 std::optional<FibResult> Fib::LookupTable(const Table& table, const FibKey& key) const {
-  for (int length = 32; length >= 0; --length) {
-    const auto slot = static_cast<size_t>(length);
-    if (table.count[slot] == 0) continue;
-    const auto of_length = std::span(table.routes).subspan(table.begin[slot], table.count[slot]);
+  for (uint64_t left = table.lengths; left != 0;) {
+    const int length = std::bit_width(left) - 1;
+    left ^= uint64_t{1} << length;
+    const auto of_length =
+        std::span(table.routes).subspan(table.begin[length], table.count[length]);
     const wire::Ipv4Prefix all{.length = static_cast<uint8_t>(length)};
     const wire::Ipv4Address network(key.destination.value() & all.mask());
     auto route = std::lower_bound(

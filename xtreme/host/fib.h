@@ -71,6 +71,7 @@ class Fib {
     // Where the routes of each length begin: those of n are [begin[n], begin[n] + count[n]).
     std::array<uint32_t, 33> begin{};
     std::array<uint32_t, 33> count{};
+    uint64_t lengths = 0;  // Bit n: there are some of length n.
   };
 
   std::optional<FibResult> LookupTable(const Table& table, const FibKey& key) const;
