@@ -19,8 +19,6 @@
 #include "api/sockets/ring_door.h"
 #include "api/sockets/socket.h"
 #include "stack/packet/buffer_pool.h"
-#include "xtreme/engine/ring.h"
-#include "xtreme/engine/ring_core.h"
 
 namespace xtreme::sockets {
 
@@ -35,17 +33,11 @@ inline void RingDoor::FinishProgress() {
   if (!claims_.empty()) [[unlikely]] EndClaimsOfNobody();
 }
 
-inline void RingDoor::FollowRealTime() {
-  const uint64_t ticks = ring_->core().poll_ticks;
-  if (real_clock_->IsFresh(ticks)) [[likely]] return;
-  real_clock_->Follow(ticks, ring_->TimesAreOnPtp());
-}
-
 template <typename Sink>
 uint32_t RingDoor::PollPackets(uint32_t most, const Sink& sink) {
   if (polling_ || !happenings_.empty()) return 0;
   const std::span<const engine::Completion> polled = BeginProgress(std::min(most, kBatch));
-  if (!polled.empty()) FollowRealTime();
+  if (!polled.empty() && !real_clock_->IsFresh(polled.front().poll_tsc)) FollowRealTime();
   uint32_t taken = 0;
   for (const engine::Completion& completion : polled) {
     Socket* const socket =

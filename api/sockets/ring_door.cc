@@ -116,6 +116,11 @@ void RingDoor::GiveLater() {
   }
 }
 
+void RingDoor::FollowRealTime() {
+  const uint64_t ticks = ring_->core().poll_ticks;
+  if (!real_clock_->IsFresh(ticks)) real_clock_->Follow(ticks, ring_->TimesAreOnPtp());
+}
+
 Socket* RingDoor::LookUp(engine::Handle handle) {
   const auto found = sockets_.find(handle);
   if (found == sockets_.end()) return nullptr;

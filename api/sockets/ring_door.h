@@ -118,7 +118,7 @@ class RingDoor {
   // already. (progress.h)
   template <typename Sink>
   uint32_t PollPackets(uint32_t most, const Sink& sink);
-  // For times of packets. PollPackets() has followed the clocks, others do so first. (progress.h)
+  // For times of packets. PollPackets() has followed the clocks, others do so first.
   RealClock& real_clock() { return *real_clock_; }
   void FollowRealTime();
 
