@@ -182,6 +182,8 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
   if (ours == nullptr || ours->path() != xtreme::sockets::Path::kOffloaded) {
     return Kernel().recvmmsg(fd, messages, count, flags, timeout);
   }
+  // As Linux: an error that waits comes before anything else, and one that comes later waits.
+  if (const int error = ours->TakePendingError(); error != 0) return Result(-error);
   timespec start{};
   clock_gettime(CLOCK_MONOTONIC, &start);
   for (unsigned i = 0; i < count; ++i) {
@@ -189,7 +191,9 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
     const int later = i > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
     const ssize_t got =
         ReceiveMessage(*ours, &messages[i].msg_hdr, (flags & ~MSG_WAITFORONE) | later);
-    if (got < 0) return i > 0 ? static_cast<int>(i) : Result(static_cast<int>(got));
+    if (got < 0 && i == 0) return Result(static_cast<int>(got));
+    if (got < 0 && got != -EAGAIN) ours->KeepError(static_cast<int>(-got));
+    if (got < 0) return static_cast<int>(i);
     messages[i].msg_len = static_cast<unsigned>(got);
     timespec now{};
     if (timeout != nullptr) clock_gettime(CLOCK_MONOTONIC, &now);

@@ -149,6 +149,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
                        std::shared_ptr<Socket>* held);
   ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags,
                     const wire::Endpoint* to, bool* refused);
+  // The error that the next call would fail with, taken; 0: none. And one that it is to fail with.
+  int TakePendingError();
+  void KeepError(int error);
   int Shutdown(int how);
   // FIONREAD.
   int ReadableBytes();

@@ -249,10 +249,7 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
     return true;
   }
   if (name != SO_ERROR || path() != Path::kOffloaded) return false;
-  RingDoor* const ring = door();
-  if (ring == nullptr) return false;
-  const RingDoor::Entry entry(ring);
-  const int error = TakeError();
+  const int error = TakePendingError();
   if (error == 0) return false;
   *length = std::min<socklen_t>(*length, sizeof error);
   memcpy(value, &error, *length);

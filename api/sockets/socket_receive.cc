@@ -117,6 +117,21 @@ int Socket::TakeError() {
   return error;
 }
 
+int Socket::TakePendingError() {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return 0;
+  const RingDoor::Entry entry(ring);
+  return TakeError();
+}
+
+void Socket::KeepError(int error) {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return;
+  const RingDoor::Entry entry(ring);
+  error_.store(error, std::memory_order_relaxed);
+  Mark();
+}
+
 ssize_t Socket::TakeOne(ReceiveRequest* request) {
   Received& front = queue_.front();
   request->about = front;

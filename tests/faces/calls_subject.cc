@@ -71,6 +71,13 @@ void ResetByPeer(Run& run) {
   ConnectStream(run);
   Tell(run, "reset", /*quietly=*/true);
 }
+// Its error is another.
+void ShutAndResetByPeer(Run& run) {
+  ConnectStream(run);
+  Tell(run, "shutdown", /*quietly=*/true);
+  Settle(run);
+  Tell(run, "reset", /*quietly=*/true);
+}
 void ConnectAndBeReset(Run& run) {
   connect(run.fd, Generic(&run.peer), sizeof run.peer);
   WaitUntil(run.fd, POLLOUT);
@@ -164,6 +171,7 @@ constexpr State kStates[] = {
     {"peer has shut", true, PeerHalfClosed},
     {"both have shut", true, BothClosed},
     {"reset", true, ResetByPeer},
+    {"peer has shut, and reset", true, ShutAndResetByPeer},
     {"bound and reset", true, BoundAndResetByPeer},
     {"any port and reset", true, AnyPortAndResetByPeer},
     {"closed", true, Closed},

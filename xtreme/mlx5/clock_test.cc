@@ -81,7 +81,7 @@ TEST(ClockTracker, BoundHoldsWhereTheMultiplierIsRoundedMost) {
   tracker.Add(device.Sample(0, 0));
   const auto conversion = tracker.Add(device.Sample(kSecond, 0));
   ASSERT_TRUE(conversion.in_sync);
-  const int64_t at = kSecond + ClockTracker::kHorizonNs;
+  const int64_t at = kSecond + kClockHorizonNs;
   EXPECT_LE(std::llabs(conversion.ToNanoseconds(device.RawAt(at)) - at),
             static_cast<int64_t>(conversion.error_bound_ns));
 }
