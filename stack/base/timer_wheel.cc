@@ -13,20 +13,6 @@ constexpr int kSlots = kWheelSlots;
 constexpr uint64_t kSlotMask = kSlots - 1;
 constexpr uint64_t kNoTick = ~uint64_t{0};
 
-using Bitmap = std::array<uint64_t, kSlots / 64>;
-
-// The first set bit at or after `from`, or kSlots.
-int FirstOccupied(const Bitmap& bits, int from) {
-  for (int word = from / 64; word < kSlots / 64; ++word) {
-    uint64_t rest = bits[word];
-    if (word == from / 64) rest &= ~uint64_t{0} << (from % 64);
-    if (rest != 0) return word * 64 + std::countr_zero(rest);
-  }
-  return kSlots;
-}
-
-bool Any(const Bitmap& bits) { return (bits[0] | bits[1] | bits[2] | bits[3]) != 0; }
-
 // The slot of `tick` in `level`.
 int SlotOf(uint64_t tick, int level) {
   return static_cast<int>((tick >> (level * kSlotBits)) & kSlotMask);
@@ -39,6 +25,27 @@ uint64_t RotationStart(uint64_t tick, int level) {
 }
 
 }  // namespace
+
+void TimerWheel::Level::Occupy(int slot) {
+  occupied[slot / 64] |= uint64_t{1} << (slot % 64);
+  words |= 1u << (slot / 64);
+}
+
+void TimerWheel::Level::Vacate(int slot) {
+  occupied[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  if (occupied[slot / 64] == 0) words &= ~(1u << (slot / 64));
+}
+
+int TimerWheel::Level::FirstOccupied(int from) const {
+  if (from == kSlots) return kSlots;
+  const int word = from / 64;
+  const uint64_t rest = occupied[word] & ~uint64_t{0} << (from % 64);
+  if (rest != 0) return word * 64 + std::countr_zero(rest);
+  const uint32_t later = words & ~uint32_t{1} << word;
+  if (later == 0) return kSlots;
+  const int next = std::countr_zero(later);
+  return next * 64 + std::countr_zero(occupied[next]);
+}
 
 void TimerWheel::Arm(Timer* timer, Nanoseconds deadline) {
   Cancel(timer);
@@ -68,17 +75,18 @@ void TimerWheel::Place(Timer* timer) {
   if (timer->next != nullptr) timer->next->place = &timer->next;
   timer->place = head;
   *head = timer;
-  levels_[level].occupied[slot / 64] |= uint64_t{1} << (slot % 64);
+  levels_[level].Occupy(slot);
 }
 
 void TimerWheel::Unlink(Timer* timer) {
   *timer->place = timer->next;
   if (timer->next != nullptr) timer->next->place = timer->place;
   // The last of its slot: `place` is the slot itself, and the bit goes with it.
-  for (Level& level : levels_) {
-    if (timer->place < level.slots.data() || timer->place >= level.slots.data() + kSlots) continue;
-    const auto slot = static_cast<int>(timer->place - level.slots.data());
-    if (*timer->place == nullptr) level.occupied[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  const auto offset =
+      reinterpret_cast<uintptr_t>(timer->place) - reinterpret_cast<uintptr_t>(&levels_);
+  if (timer->next == nullptr && offset < sizeof levels_) {
+    levels_[offset / sizeof(Level)].Vacate(
+        static_cast<int>(offset % sizeof(Level) / sizeof(Timer*)));
   }
   timer->place = nullptr;
   timer->next = nullptr;
@@ -86,18 +94,19 @@ void TimerWheel::Unlink(Timer* timer) {
 
 Timer* TimerWheel::TakeDue(Nanoseconds now) {
   const uint64_t last = Tick(now);
+  uint64_t stop = kNoTick;
   for (;;) {
     if (Timer* due = TakeDueNow(now)) {
       --armed_;
       next_deadline_ = now;  // There may be more; known when the last one has been asked for.
       return due;
     }
-    const uint64_t stop = NextStop();
+    stop = NextStop();
     if (stop > last) break;
     GoTo(stop);
   }
   tick_ = std::max(tick_, last);
-  next_deadline_ = EarliestDeadline();
+  next_deadline_ = EarliestDeadline(stop);
   return nullptr;
 }
 
@@ -112,32 +121,30 @@ Timer* TimerWheel::TakeDueNow(Nanoseconds now) {
 
 uint64_t TimerWheel::NextStop() const {
   for (int level = 0; level < kLevels; ++level) {
-    const Bitmap& occupied = levels_[level].occupied;
-    const int slot = FirstOccupied(occupied, SlotOf(tick_, level) + 1);
+    if (levels_[level].empty()) continue;
+    const int slot = levels_[level].FirstOccupied(SlotOf(tick_, level) + 1);
     if (slot < kSlots) {
       return RotationStart(tick_, level) + (static_cast<uint64_t>(slot) << (level * kSlotBits));
     }
-    // What is left stands behind us in the circle: it comes after the rotation ends.
-    if (Any(occupied)) {
-      return RotationStart(tick_, level) + (uint64_t{1} << ((level + 1) * kSlotBits));
-    }
+    // What is left stands behind us in the circle, or here: it comes after the rotation ends.
+    return RotationStart(tick_, level) + (uint64_t{1} << ((level + 1) * kSlotBits));
   }
   return kNoTick;
 }
 
 void TimerWheel::GoTo(uint64_t tick) {
   tick_ = tick;
-  for (int level = kLevels - 1; level > 0; --level) {
-    const bool at_start = (tick & ((uint64_t{1} << (level * kSlotBits)) - 1)) == 0;
-    if (at_start) Cascade(level);
-  }
+  // Those of which a slot begins here.
+  const int highest = std::min(kLevels - 1, std::countr_zero(tick) / kSlotBits);
+  for (int level = highest; level > 0; --level) Cascade(level);
 }
 
 void TimerWheel::Cascade(int level) {
   const int slot = SlotOf(tick_, level);
   Timer* timer = levels_[level].slots[slot];
+  if (timer == nullptr) return;
   levels_[level].slots[slot] = nullptr;
-  levels_[level].occupied[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  levels_[level].Vacate(slot);
   while (timer != nullptr) {
     Timer* next = timer->next;
     Place(timer);
@@ -145,7 +152,7 @@ void TimerWheel::Cascade(int level) {
   }
 }
 
-Nanoseconds TimerWheel::EarliestDeadline() const {
+Nanoseconds TimerWheel::EarliestDeadline(uint64_t stop) const {
   if (armed_ == 0) return kNever;
   const auto earliest_of = [this](int slot) {
     Nanoseconds earliest = kNever;
@@ -156,7 +163,6 @@ Nanoseconds TimerWheel::EarliestDeadline() const {
   };
   const int current = SlotOf(tick_, 0);
   if (levels_[0].slots[current] != nullptr) return earliest_of(current);
-  const uint64_t stop = NextStop();
   const int slot = SlotOf(stop, 0);
   const bool at_bottom = stop - tick_ < kSlots && levels_[0].slots[slot] != nullptr;
   if (at_bottom) return earliest_of(slot);

@@ -4,9 +4,9 @@
 //
 // Invariant: a timer never fires before its deadline; within one Expire() timers fire in the order
 // of their deadlines' slots. Four levels of 256 slots, 1.024 us wide at the bottom, 73 minutes in
-// all;
-// later deadlines wait at the top and are looked at again. An empty slot costs nothing: each level
-// has a bitmap. Never allocates; a timer is embedded in what it belongs to.
+// all; later deadlines wait at the top and are looked at again. An empty slot costs nothing: each
+// level has a bitmap, and one of the bitmap's words. Never allocates; a timer is embedded in what
+// it belongs to.
 // Units: nanoseconds on the ring's clock. Threads: the ring's owner.
 // After: G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987.
 
@@ -65,6 +65,13 @@ class TimerWheel {
   struct Level {
     std::array<Timer*, kWheelSlots> slots{};
     std::array<uint64_t, kWheelSlots / 64> occupied{};
+    uint32_t words = 0;  // Bit n: occupied[n] is not 0.
+
+    void Occupy(int slot);
+    void Vacate(int slot);
+    bool empty() const { return words == 0; }
+    // The first occupied slot at or after `from`, or kWheelSlots.
+    int FirstOccupied(int from) const;
   };
 
   static uint64_t Tick(Nanoseconds when) {
@@ -82,7 +89,8 @@ class TimerWheel {
   // Goes to a stop and moves down what waits there.
   void GoTo(uint64_t tick);
   void Cascade(int level);
-  Nanoseconds EarliestDeadline() const;
+  // `stop`: NextStop(), which stays what it is until then.
+  Nanoseconds EarliestDeadline(uint64_t stop) const;
 
   std::array<Level, kLevels> levels_;
   uint64_t tick_;  // Everything before it has fired.

@@ -12,7 +12,6 @@
 namespace xtreme::base {
 namespace {
 
-
 std::vector<Timer*> ExpireAll(TimerWheel* wheel, Nanoseconds now) {
   std::vector<Timer*> fired;
   wheel->Expire(now, [&](Timer* timer) {
@@ -59,6 +58,16 @@ TEST(TimerWheelTest, CancelledAndMovedTimersDoNotFireAtTheOldDeadline) {
   wheel.Arm(&moved, Milliseconds(10));
   EXPECT_EQ(ExpireAll(&wheel, Microseconds(10)), std::vector<Timer*>{&neighbour});
   EXPECT_EQ(ExpireAll(&wheel, Milliseconds(10)), std::vector<Timer*>{&moved});
+}
+
+TEST(TimerWheelTest, NextDeadlineIsOfTheNextTimerOnceAnEarlierOneIsCancelled) {
+  TimerWheel wheel(Nanoseconds(0));
+  Timer cancelled, next;
+  wheel.Arm(&cancelled, Microseconds(100));
+  wheel.Arm(&next, Microseconds(240));
+  wheel.Cancel(&cancelled);
+  EXPECT_TRUE(ExpireAll(&wheel, Microseconds(1)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), Microseconds(240));
 }
 
 TEST(TimerWheelTest, FiresInOrderAcrossAllLevels) {

@@ -96,6 +96,7 @@ class SynQueue {
   // for each that waited long enough, which is then removed. Neither may change the queue.
   template <typename Resend, typename GiveUp>
   void Expire(base::Nanoseconds now, Resend&& resend, GiveUp&& give_up) {
+    if (size() == 0) return;
     while (SynRecord* const record = NextDue(now)) {
       if (record->resends == options_.resends) {
         ++counters_.given_up;

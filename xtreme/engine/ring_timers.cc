@@ -52,6 +52,7 @@ void Ring::FireTimers() {
       timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
   if (deadline > barrier || core.fifo.Room() < 2) return;
   if (tcp_->NextDeadline() <= barrier) tcp_->OnTimers(barrier);
+  if (core.wheel.NextDeadline() > barrier) return;
   core.wheel.Expire(barrier, [this, forced](base::Timer* timer) {
     if (forced) ++core_->tally.counters.timers_forced;
     Fire(static_cast<RingTimer*>(timer));
