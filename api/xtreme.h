@@ -389,7 +389,7 @@ enum xtreme_group_order {
   /* The packets of one poll by hw_time_ns, for the lines of a feed; what has none stays behind what
    * came before it on its ring. Of a ring that used its share older ones may be left for the next
    * poll: let `max` be more than comes at once. Two devices need clocks that agree
-   * (XTREME_CLOCK_SYNCED). */
+   * (XTREME_CLOCK_SYNCED), and rings with the same hw_time. */
   XTREME_GROUP_HARDWARE_TIME = 1
 };
 /* -EINVAL: another order. May allocate, polls of up to 1,024 completions then do not. */

@@ -187,7 +187,6 @@ Result CheckTimestamps(const System&, const Target& target) {
   if (device.timestamp_mask == 0) {
     return Warn("the device gives none", "update the firmware; in a VM, pass them through");
   }
-  if (device.clock_khz == 1'000'000) return Pass("real time, in nanoseconds");
   return Pass(fmt::format("free running at {} kHz", device.clock_khz));
 }
 
@@ -195,10 +194,11 @@ Result CheckDeviceClock(const System& system, const Target& target) {
   const DeviceFacts& device = target.device;
   const std::vector<std::string> clocks = system.List(NetPath(target, "device/ptp"));
   const std::string name = clocks.empty() ? "" : "; /dev/" + clocks.front();
-  if (device.clock_published) return Pass("the kernel tells how the device's clock runs" + name);
+  if (device.clock_published) {
+    return Pass("the kernel tells how the device's PTP clock runs, for hw_time = ptp" + name);
+  }
   if (device.timestamp_mask == 0) return Pass("there is no clock to follow");
-  return Warn("the kernel does not tell how the device's clock runs: rings compare the two once a "
-              "second",
+  return Warn("the kernel does not tell how the device's PTP clock runs: no ring can give its time",
               "CONFIG_PTP_1588_CLOCK, and mlx5_core of a kernel that has it");
 }
 
