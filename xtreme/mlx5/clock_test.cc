@@ -214,6 +214,18 @@ TEST(PtpTracker, ClockThatWasSetIsNotInSyncUntilTheNextSample) {
   }
 }
 
+TEST(PtpTracker, ClockThatIsBehindItsLastSampleWasSet) {
+  SteeredClock clock;
+  clock.Steer(1.0);
+  PtpTracker tracker;
+  tracker.Add(clock.published, clock.raw);
+  clock.Pass(kSecond);
+  EXPECT_TRUE(tracker.Add(clock.published, clock.raw).in_sync);
+  clock.ns -= PtpTracker::kStepNs / 2;
+  clock.Steer(1.0);
+  EXPECT_FALSE(tracker.Add(clock.published, clock.raw).in_sync);
+}
+
 TEST(PtpTracker, ClockThatNobodySteersIsNotInSync) {
   SteeredClock clock;
   clock.Steer(1.0);
