@@ -62,6 +62,11 @@ XTREME_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
   return Kernel().close_range(first, last, flags);
 }
 
+// The C library's would go past ours.
+XTREME_CALL void closefrom(int first) noexcept {
+  close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
+}
+
 XTREME_CALL int dup(int fd) noexcept { return Share(fd, Kernel().dup(fd)); }
 
 XTREME_CALL int dup2(int fd, int copy) noexcept {

@@ -3,10 +3,12 @@
 #include "api/sockets/log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <string>
 
 #include "api/sockets/kernel_calls.h"
 
@@ -14,18 +16,36 @@ namespace xtreme::sockets {
 namespace {
 
 std::atomic<int> g_most{static_cast<int>(LogLevel::kInfo)};
-std::atomic<int> g_fd{STDERR_FILENO};
+
+// Where it is logged; null: standard error. Never destroyed: threads log while the process exits.
+const std::string* g_path = nullptr;
+std::atomic<int> g_fd{-1};
+std::atomic<ino_t> g_file{0};  // What is behind it.
 
 constexpr std::array<std::string_view, 9> kNames = {"PANIC", "ERROR", "WARNING", "INFO", "DETAILS",
                                                     "DEBUG", "FINE",  "FINER",   "ALL"};
+
+// A program may have closed it with all else that it did not open, and have a file of its own by
+// that number: then it is opened anew. Standard error, if it cannot be.
+int Descriptor() {
+  if (g_path == nullptr) return STDERR_FILENO;
+  struct stat file {};
+  const int before = g_fd;
+  if (before >= 0 && ::fstat(before, &file) == 0 && file.st_ino == g_file) return before;
+  const int fd = ::open(g_path->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0 || ::fstat(fd, &file) != 0) return STDERR_FILENO;
+  g_file = file.st_ino;
+  g_fd = fd;
+  return fd;
+}
 
 }  // namespace
 
 void StartLog(LogLevel most, const std::string& path) {
   g_most = static_cast<int>(most);
   if (path.empty()) return;
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd >= 0) g_fd = fd;
+  g_path = new std::string(path);
+  Descriptor();
 }
 
 bool Logs(LogLevel level) { return static_cast<int>(level) <= g_most.load(); }
@@ -34,7 +54,7 @@ void WriteLog(LogLevel level, std::string_view text) {
   const std::string line = fmt::format("XTREME {} [{}]: {}\n",
                                        kNames[static_cast<size_t>(static_cast<int>(level))],
                                        getpid(), text);
-  [[maybe_unused]] const ssize_t written = Kernel().write(g_fd, line.data(), line.size());
+  [[maybe_unused]] const ssize_t written = Kernel().write(Descriptor(), line.data(), line.size());
 }
 
 }  // namespace xtreme::sockets

@@ -218,6 +218,40 @@ TEST_F(ProgramsTest, HttpServerOfPythonServesCurl) {
   EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
 }
 
+// --- Python ---
+
+TEST_F(ProgramsTest, ProgramThatClosesAllThatItDidNotOpenIsOffloaded) {
+  Needs("python3");
+  const std::string serve = Write("answer.py", R"(
+import socket, sys
+listener = socket.create_server((sys.argv[1], 7000))
+print('ready', flush=True)
+while True:
+    c, peer = listener.accept()
+    c.sendall(c.recv(1))
+    c.close()
+)");
+  const auto server = StartOnKernel("python3 " + serve + " " + kTheirs);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const std::string ask = Write("close_and_ask.py", R"(
+import ctypes, os, socket, sys
+if sys.argv[2] == 'range': os.closerange(3, 1 << 20)
+else: ctypes.CDLL(None).closefrom(3)
+with socket.create_connection((sys.argv[1], 7000), timeout=10) as c:
+    c.sendall(b'x')
+    assert c.recv(1) == b'x'
+)");
+  for (const std::string way : {"range", "from"}) {
+    const std::string log = Temporary("log_" + way);
+    const auto client = StartOnXtreme("python3 " + ask + " " + kTheirs + " " + way,
+                                      std::string(kDebug) + " XTREME_LOG_FILE=" + log);
+    EXPECT_EQ(client->Wait(), 0) << client->Output();
+    std::ifstream in(log);
+    const std::string told(std::istreambuf_iterator<char>(in), {});
+    EXPECT_NE(told.find(kOffloaded), std::string::npos) << told;
+  }
+}
+
 // --- Java ---
 
 // Java opens IPv6 sockets, which are the kernel's, unless it is told not to.

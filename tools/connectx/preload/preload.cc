@@ -6,11 +6,13 @@
 // thread and its files go.
 // Thread: constructor and destructor of the library.
 
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +53,23 @@ struct Preloaded {
 
 // The preload's one table: set once before main, never destroyed.
 Preloaded* g_preloaded = nullptr;
+
+// Descriptors of the devices, which a program that closes all that it did not open, as ssh does,
+// does not mean. Set before main; a child's are none.
+constexpr unsigned kMostKept = 1'024;
+std::bitset<kMostKept> g_kept;
+
+std::bitset<kMostKept> OpenDescriptors() {
+  std::bitset<kMostKept> open;
+  for (unsigned fd = 0; fd < kMostKept; ++fd) {
+    if (::fcntl(static_cast<int>(fd), F_GETFD) >= 0) open.set(fd);
+  }
+  return open;
+}
+
+int CloseRange(unsigned first, unsigned last, int flags) {
+  return static_cast<int>(::syscall(SYS_close_range, first, last, flags));
+}
 
 Device::Options DeviceOptions(const Settings& settings, std::string name, MacAddress mac,
                               uint32_t mtu) {
@@ -255,6 +274,7 @@ void BeginChild() {
   if (CurrentBoundary() == &boundary) return;
   boundary.Inherit(CurrentBoundary());
   SoftwareConnectX::ForgetAfterFork();
+  g_kept.reset();
   SetBoundary(&boundary);
 }
 
@@ -262,7 +282,9 @@ __attribute__((constructor)) void StartWithProcess() {
   pthread_atfork(nullptr, nullptr, BeginChild);
   const absl::StatusOr<Settings> settings = ReadSettings(environ);
   ExitUnless(settings.status());
+  const std::bitset<kMostKept> others = OpenDescriptors();
   StartDevices(*settings);
+  g_kept = OpenDescriptors() & ~others;
 }
 
 __attribute__((destructor)) void StopWithProcess() {
@@ -278,3 +300,20 @@ __attribute__((destructor)) void StopWithProcess() {
 
 }  // namespace
 }  // namespace xtreme::connectx
+
+// The ranges between what is kept.
+extern "C" int close_range(unsigned first, unsigned last, int flags) noexcept {
+  using xtreme::connectx::CloseRange;
+  using xtreme::connectx::g_kept;
+  if (first > last) return CloseRange(first, last, flags);
+  for (unsigned kept = first; kept <= last && kept < g_kept.size(); ++kept) {
+    if (!g_kept.test(kept)) continue;
+    if (kept > first && CloseRange(first, kept - 1, flags) != 0) return -1;
+    first = kept + 1;
+  }
+  return first > last ? 0 : CloseRange(first, last, flags);
+}
+
+extern "C" void closefrom(int first) noexcept {
+  close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
+}
