@@ -20,7 +20,9 @@ std::atomic<int> g_most{static_cast<int>(LogLevel::kInfo)};
 // Where it is logged; null: standard error. Never destroyed: threads log while the process exits.
 const std::string* g_path = nullptr;
 std::atomic<int> g_fd{-1};
-std::atomic<ino_t> g_file{0};  // What is behind it.
+// The file behind it.
+std::atomic<dev_t> g_device{0};
+std::atomic<ino_t> g_inode{0};
 
 constexpr std::array<std::string_view, 9> kNames = {"PANIC", "ERROR", "WARNING", "INFO", "DETAILS",
                                                     "DEBUG", "FINE",  "FINER",   "ALL"};
@@ -31,10 +33,12 @@ int Descriptor() {
   if (g_path == nullptr) return STDERR_FILENO;
   struct stat file {};
   const int before = g_fd;
-  if (before >= 0 && ::fstat(before, &file) == 0 && file.st_ino == g_file) return before;
+  const bool open = before >= 0 && ::fstat(before, &file) == 0;
+  if (open && file.st_dev == g_device && file.st_ino == g_inode) return before;
   const int fd = ::open(g_path->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0 || ::fstat(fd, &file) != 0) return STDERR_FILENO;
-  g_file = file.st_ino;
+  g_device = file.st_dev;
+  g_inode = file.st_ino;
   g_fd = fd;
   return fd;
 }

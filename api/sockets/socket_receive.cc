@@ -118,6 +118,7 @@ int Socket::TakeError() {
 }
 
 int Socket::TakePendingError() {
+  if (error_.load(std::memory_order_relaxed) == 0) return 0;
   RingDoor* const ring = door();
   if (ring == nullptr) return 0;
   const RingDoor::Entry entry(ring);

@@ -39,9 +39,9 @@ void TimerWheel::Level::Vacate(int slot) {
 int TimerWheel::Level::FirstOccupied(int from) const {
   if (from == kSlots) return kSlots;
   const int word = from / 64;
-  const uint64_t rest = occupied[word] & ~uint64_t{0} << (from % 64);
+  const uint64_t rest = occupied[word] & (~uint64_t{0} << (from % 64));
   if (rest != 0) return word * 64 + std::countr_zero(rest);
-  const uint32_t later = words & ~uint32_t{1} << word;
+  const uint32_t later = words & (~uint32_t{1} << word);
   if (later == 0) return kSlots;
   const int next = std::countr_zero(later);
   return next * 64 + std::countr_zero(occupied[next]);

@@ -4,7 +4,8 @@
 // of its own PTP clock (PtpTracker).
 //
 // Invariant: a conversion that says in_sync errs by at most its bound until kClockHorizonNs after
-// the sample it was made from. One thread at a time.
+// the sample it was made from; one of the PTP clock, if that is steered no more than of late.
+// Threads: one at a time.
 
 #ifndef XTREME_XTREME_MLX5_CLOCK_H_
 #define XTREME_XTREME_MLX5_CLOCK_H_
@@ -74,13 +75,17 @@ class PtpTracker {
   // the conversion after it. Not in sync: the first, one that was set, one that nobody steers.
   nic::ClockConversion Add(const nic::ClockConversion& published, uint64_t raw);
 
+  // For when nothing is published, or the device's clock cannot be read: what was last, not in
+  // sync, so that times stay on this clock; none before the first.
+  const std::optional<nic::ClockConversion>& last() const { return last_; }
+
  private:
   static constexpr size_t kWindow = 16;
 
   // That it is elsewhere than was said `within_ns` ago.
   void Learn(int64_t moved_ns, int64_t within_ns);
 
-  std::optional<nic::ClockConversion> last_;
+  std::optional<nic::ClockConversion> last_;  // As it was published.
   int64_t last_ns_ = 0;                   // When that was taken.
   std::array<double, kWindow> drifts_{};  // Nanoseconds moved a nanosecond, of each pair.
   uint32_t pairs_ = 0;                    // Since it was set; the window holds the last kWindow.

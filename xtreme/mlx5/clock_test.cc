@@ -226,6 +226,22 @@ TEST(PtpTracker, ClockThatIsBehindItsLastSampleWasSet) {
   EXPECT_FALSE(tracker.Add(clock.published, clock.raw).in_sync);
 }
 
+TEST(PtpTracker, ClockThatIsLostStaysWhatTimesAreOnAndIsNotInSync) {
+  SteeredClock clock;
+  clock.Steer(1.0);
+  PtpTracker tracker;
+  EXPECT_FALSE(tracker.last().has_value());
+  for (int i = 0; i < 2; ++i) {
+    tracker.Add(clock.published, clock.raw);
+    clock.Pass(kSecond);
+  }
+  const auto& lost = tracker.last();
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_FALSE(lost->in_sync);
+  EXPECT_EQ(lost->ToNanoseconds(clock.raw), clock.ns);
+  EXPECT_TRUE(tracker.Add(clock.published, clock.raw).in_sync) << "it is steered as before";
+}
+
 TEST(PtpTracker, ClockThatNobodySteersIsNotInSync) {
   SteeredClock clock;
   clock.Steer(1.0);

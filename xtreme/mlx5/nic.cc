@@ -17,8 +17,6 @@
 namespace xtreme::mlx5 {
 namespace {
 
-// The kernel renews what it publishes at least this often, or it is stale.
-
 class VerbsRegistration final : public nic::Registration {
  public:
   explicit VerbsRegistration(VerbsHandle<ibv_mr> region) : region_(std::move(region)) {}
@@ -173,10 +171,10 @@ std::optional<uint64_t> Nic::ReadRawClock() const {
 std::optional<nic::ClockConversion> Nic::SamplePtpClock() {
   mlx5dv_clock_info published{};
   if (mlx5dv_get_clock_info(device_.context.get(), &published) != 0 || published.mult == 0) {
-    return std::nullopt;
+    return ptp_clock_.last();
   }
   const std::optional<uint64_t> raw = ReadRawClock();
-  if (!raw.has_value()) return std::nullopt;
+  if (!raw.has_value()) return ptp_clock_.last();
   return ptp_clock_.Add({.base_raw = published.last_cycles,
                          .base_ns = static_cast<int64_t>(published.nsec),
                          .mask = published.mask,

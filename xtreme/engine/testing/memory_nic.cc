@@ -416,11 +416,6 @@ std::vector<nic::FlowRule> MemoryNic::rules() {
   return rules;
 }
 
-void MemoryNic::SetPtpClock(const nic::ClockConversion& clock) {
-  std::lock_guard lock(mutex_);
-  ptp_ = clock;
-}
-
 void MemoryNic::SetClock(const nic::ClockConversion& clock) {
   std::lock_guard lock(mutex_);
   clock_ = clock;
@@ -486,7 +481,7 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRul
 
 nic::DeviceClock MemoryNic::SampleClock(const std::function<int64_t()>&) {
   std::lock_guard lock(mutex_);
-  return {.host = clock_, .ptp = ptp_};
+  return {.host = clock_, .ptp = {}};
 }
 
 absl::StatusOr<nic::PortCounters> MemoryNic::ReadPortCounters() {

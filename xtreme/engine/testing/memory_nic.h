@@ -160,7 +160,6 @@ class MemoryNic final : public nic::Nic {
   // The rules as they stand.
   std::vector<nic::FlowRule> rules();
   void SetClock(const nic::ClockConversion& clock);
-  void SetPtpClock(const nic::ClockConversion& clock);
   // What CreateQueuePair() says from here on.
   void FailQueues(absl::Status status);
   void SetCounters(const nic::PortCounters& counters);
@@ -196,7 +195,6 @@ class MemoryNic final : public nic::Nic {
   std::list<Installed> rules_;                // Guarded by mutex_, as all below.
   absl::Status queues_status_;
   nic::ClockConversion clock_;
-  std::optional<nic::ClockConversion> ptp_;
   nic::PortCounters counters_;
   std::deque<nic::PortEvent> events_;
 };
