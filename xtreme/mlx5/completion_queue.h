@@ -55,7 +55,9 @@ class CompletionQueue {
 
   // The next CQE, or null when the device has not written it.
   const mlx5_cqe64* Peek() const {
-    return IsWritten(ring_.OpOwner(consumer_)) ? &ring_.At(consumer_) : nullptr;
+    const CqeRing ring = ring_;
+    const uint32_t next = consumer_;
+    return IsWritten(ring.OpOwner(next)) ? &ring.At(next) : nullptr;
   }
   // Where the owner bit of the next CQE stands, and what it must be.
   const uint8_t* peek() const { return &ring_.cqes[consumer_ & ring_.mask].op_own; }

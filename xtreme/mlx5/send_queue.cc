@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "xtreme/mlx5/queue_error.h"
 #include "xtreme/mlx5/software_checksum.h"
@@ -22,6 +21,10 @@ void SumInline(uint8_t* wqe, uint32_t header_length, uint32_t payload_length) {
 void CopyBlocks(uint8_t* to, const uint8_t* from, uint32_t wqebbs) {
   for (uint32_t at = 0; at < wqebbs * kWqebbBytes; at += kWqebbBytes) Copy64(to + at, from + at);
 }
+
+// What SetCompletion(kAlways) sets, in the second word of a WQE.
+constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
+                                       << (offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) - 8) * 8;
 
 }  // namespace
 
@@ -50,16 +53,57 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
 // whichever is first. In distances from the frames posted, as counts wrap. Where checksums are
 // finished here, every frame needs attention.
 void SendQueue::UpdateAttention() {
-  if (ahead_) {
-    front_.attention_at = front_.posted;
-    return;
-  }
   const uint32_t used = front_.posted - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   // Nor up to it: who needs no attention leaves the next WQE's place where it would be beyond.
   const uint32_t before_end = (mask_ - (front_.producer & mask_)) / kMaxWqebbs;
   const uint32_t most = options_.checksums ? room : 0;
-  front_.attention_at = front_.posted + std::min({most, signal_at_ - front_.posted, before_end});
+  const uint32_t to_signal = signal_at_ - front_.posted;
+  behind_ahead_ = front_.posted + std::min(std::min(most, to_signal), before_end);
+  front_.attention_at = ahead_ ? front_.posted : behind_ahead_;
+}
+
+// The last frame posted has a completion of its own; its WQE begins at `slot`.
+void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
+  marks_[slot] = {front_.posted, device_memory_.mark(), end};
+  signal_at_ = front_.posted + options_.signal_every - 1;
+  ++*completions_due_;
+}
+
+[[gnu::always_inline]] inline bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
+  const Mark& mark = marks_[WqeCounter(cqe) & mask_];
+  // Blocks that hold no signalled frame still have the count of one that completed in an earlier
+  // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
+  if (mark.frames - completed_ - 1 >= front_.posted - completed_) [[unlikely]] {
+    ++counters_->tx_malformed;
+    return false;
+  }
+  completed_ = mark.frames;
+  device_memory_.Release(mark.memory);
+  oldest_wqebb_ = mark.end;
+  return true;
+}
+
+// Without a time, so only where nobody waits for one; errors are Poll()'s.
+[[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
+  ahead_ = false;
+  front_.attention_at = behind_ahead_;
+  const bool asked = static_cast<int32_t>(asked_ - completed_) > 0;
+  const mlx5_cqe64* const cqe = completions_.Peek();
+  if (asked || cqe == nullptr || !IsSent(cqe->op_own)) return;
+  const bool sent = TakeSent(*cqe);
+  asked_ = completed_;  // Never so old that it seems to be ahead.
+  if (sent) {
+    if (untold_) --*completions_due_;
+    untold_ = true;  // For Poll() one is still due.
+  }
+  completions_.Pop();
+  completions_.Publish();
+}
+
+void SendQueue::TakeAhead() {
+  TakeOneAhead();
+  UpdateAttention();
 }
 
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
@@ -201,9 +245,9 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
     nic::PostReady<3>(front_, prepared);
     return nic::TxStatus::kPosted;
   }
-  if (ahead_) {
-    TakeAhead();
-    return PostPrepared(prepared, flags);
+  if (ahead_) TakeOneAhead();
+  if (MayPostInPlace(prepared, flags)) {
+    return prepared.direct_blocks == 3 ? PostInPlace<3>(prepared) : PostInPlace<2>(prepared);
   }
   if (front_.posted == front_.attention_at || (flags & ~uint32_t{nic::kTxMore}) != 0) {
     return PostSpecial(prepared, flags);
@@ -218,6 +262,33 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
   ++counters_->tx_frames;
   counters_->tx_bytes += prepared.frame_bytes;
   return Ring(wqe, wqebbs, flags);
+}
+
+// As PostReady() does; and the signal, if it is due, and the ring's end, if the WQE reaches it.
+template <uint32_t kBlocks>
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
+    const nic::TxPrepared& prepared) {
+  const uint32_t first = front_.producer;
+  const auto place = [&](uint32_t block) {
+    return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
+  };
+  const bool signal = front_.posted == signal_at_;
+  nic::HalfLine halves[2 * kBlocks];
+  nic::LoadReady(front_, prepared, halves);
+  halves[0] |= nic::HalfLine{0, signal ? kAskForCompletion : 0};
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kBlocks; ++i) {
+    place(first + i)[0] = halves[2 * i];
+    place(first + i)[1] = halves[2 * i + 1];
+  }
+  front_.next_wqe = reinterpret_cast<uint8_t*>(place(first + kBlocks));
+  nic::RingReady(front_, prepared, halves);
+  if (signal) {
+    NoteSignal(first & mask_, first + kBlocks);
+    ahead_ = true;
+  }
+  if (front_.posted - 1 == front_.attention_at) UpdateAttention();
+  return nic::TxStatus::kPosted;
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
@@ -260,9 +331,7 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
   const bool asked = (flags & nic::kTxSignal) != 0;
   if (front_.posted - 1 == signal_at_ || asked) {
     SetCompletion(wqe, Completion::kAlways);
-    marks_[slot] = {front_.posted, device_memory_.mark()};
-    signal_at_ = front_.posted + options_.signal_every - 1;
-    ++*completions_due_;
+    NoteSignal(slot, front_.producer + wqebbs);
     if (asked) asked_ = front_.posted;
     ahead_ = !asked;
   }
@@ -286,9 +355,7 @@ bool SendQueue::SignalLast() {
   asked_ = front_.posted;
   if (HasCompletion(wqe)) return true;
   SetCompletion(wqe, Completion::kAlways);
-  marks_[slot] = {front_.posted, device_memory_.mark()};
-  signal_at_ = front_.posted + options_.signal_every - 1;  // attention_at may come too early
-  ++*completions_due_;
+  NoteSignal(slot, front_.producer);  // attention_at may come too early
   return true;
 }
 
@@ -397,6 +464,7 @@ uint32_t SendQueue::Poll(std::span<nic::TxCompletion> out,
     if (!IsSent(cqe->op_own)) [[unlikely]] {
       out[taken++] = TakeError(*cqe, error);
     } else if (TakeSent(*cqe)) [[likely]] {
+      --*completions_due_;
       out[taken++] = {completed_, options_.timestamps ? HardwareClock(*cqe) : 0};
     }
     completions_.Pop();
@@ -413,37 +481,6 @@ uint32_t SendQueue::Poll(std::span<nic::TxCompletion> out,
   return taken;
 }
 
-// Without a time, so only where nobody waits for one; errors are Poll()'s.
-void SendQueue::TakeAhead() {
-  ahead_ = false;
-  const mlx5_cqe64* const cqe = completions_.Peek();
-  const bool asked = static_cast<int32_t>(asked_ - completed_) > 0;
-  if (frames_ != 0 && !asked && cqe != nullptr && IsSent(cqe->op_own)) {
-    // For Poll() one is still due.
-    if (TakeSent(*cqe) && !std::exchange(untold_, true)) ++*completions_due_;
-    asked_ = completed_;  // Never so old that it seems to be ahead.
-    completions_.Pop();
-    completions_.Publish();
-  }
-  UpdateAttention();
-}
-
-bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
-  const uint32_t wqebb = WqeCounter(cqe);
-  const auto [frames, memory] = marks_[wqebb & mask_];
-  // Blocks that hold no signalled frame still have the count of one that completed in an earlier
-  // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
-  if (frames - completed_ - 1 >= front_.posted - completed_) [[unlikely]] {
-    ++counters_->tx_malformed;
-    return false;
-  }
-  completed_ = frames;
-  device_memory_.Release(memory);
-  oldest_wqebb_ = wqebb + WqebbsOfSegments(SegmentsOf(WqeAt(wqebb)));
-  --*completions_due_;
-  return true;
-}
-
 // In error the device completes every WQE with a CQE of its own, signalled or not. Those that were
 // not have left no count: it is found by walking the ring, which nobody writes any more.
 nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
@@ -456,6 +493,7 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
     ++completed_;
   }
   frames_ = 0;
+  ahead_ = false;
   ++counters_->tx_errors;
   NoteError(ParseError(cqe), /*receive=*/false, error);
   *completions_due_ = front_.posted - completed_;

@@ -66,8 +66,10 @@ class SendQueue {
     return prepared.direct_blocks == 2 && alone && front_.posted != front_.attention_at;
   }
   void PostDirectly(const nic::TxPrepared& prepared) { nic::PostReady(front_, prepared); }
-  // PostReady() is made for frames of two and of three.
-  uint32_t most_direct_blocks() const { return std::min<uint32_t>(blueflame_wqebbs_, 3); }
+  // PostReady() is made for frames of two and of three, whose checksums are the device's.
+  uint32_t most_direct_blocks() const {
+    return options_.checksums ? std::min<uint32_t>(blueflame_wqebbs_, 3) : 0;
+  }
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted directly.
   void SettleCounters() const;
@@ -94,6 +96,15 @@ class SendQueue {
   // one without; and then signals, the ring's end, refusals.
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
+  // Of a frame that PostReady() is made for: whether its place can take it, and it does.
+  bool MayPostInPlace(const nic::TxPrepared& prepared, uint32_t flags) const {
+    const bool alone = (flags | reinterpret_cast<uintptr_t>(front_.unrung)) == 0;
+    return prepared.direct_blocks != 0 && alone && front_.posted - completed_ < frames_;
+  }
+  template <uint32_t kBlocks>
+  nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
+  // The last frame posted has a completion of its own; its WQE stands in [slot, end).
+  void NoteSignal(uint32_t slot, uint32_t end);
   // The frames of a burst that need no attention, from `next` on; the first that was not posted.
   const nic::TxPayload* PostRun(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                 const nic::TxPayload* end);
@@ -104,6 +115,7 @@ class SendQueue {
   // Takes the next completion, if there is one and no caller asked for any that is due: a queue
   // whose user only sends so does not run full, and no single send pays for its completions.
   void TakeAhead();
+  void TakeOneAhead();  // The room that it gave back is not counted yet.
   // Writes a payload that found no room on the device, if the next completion gives it some.
   std::optional<uint32_t> StoreAgain(const uint8_t* payload, uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
@@ -130,10 +142,11 @@ class SendQueue {
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
 
-  // What stands up to a signalled block.
-  struct Mark {
+  // What stands up to a signalled block, and where its WQE ends.
+  struct alignas(16) Mark {
     uint32_t frames;
     uint32_t memory;
+    uint32_t end;
   };
 
   // False: it names no signalled frame that waits.
@@ -153,7 +166,8 @@ class SendQueue {
   // Producer side.
   mutable nic::TxFront front_;  // Mutable: what is counted there goes to the counters.
   uint32_t signal_at_;          // The count at which the next frame is signalled.
-  bool ahead_ = false;          // The next post begins with TakeAhead().
+  bool ahead_ = false;          // The next post begins with TakeAhead(),
+  uint32_t behind_ahead_ = 0;   // and then attention_at is this.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
   DeviceMemoryRing device_memory_;
 

@@ -133,6 +133,32 @@ struct Unedited {
   void operator()(HalfLine (&)[kHalves]) const {}
 };
 
+// The WQE of a frame that was built ahead, in registers, with its index.
+template <size_t kHalves>
+[[gnu::always_inline]] inline void LoadReady(const TxFront& front, const TxPrepared& prepared,
+                                             HalfLine (&halves)[kHalves]) {
+  const auto* const image = reinterpret_cast<const HalfLine*>(prepared.image.data());
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kHalves; ++i) halves[i] = image[i];
+  halves[0] |= IndexBits(front.producer);
+}
+
+// Rings for it, alone by BlueFlame: it stands in the ring now.
+template <size_t kHalves>
+[[gnu::always_inline]] inline void RingReady(TxFront& front, const TxPrepared& prepared,
+                                             const HalfLine (&halves)[kHalves]) {
+  const uint32_t producer = front.producer + kHalves / 2;
+  front.producer = producer;
+  ++front.posted;
+  OrderWqeBeforeRecord();
+  StoreRecord(front.record, producer & 0xffff);
+  OrderRecordBeforeDoorbell();
+  WriteBlueFlame(TakeRegister(front), halves);
+  FlushBlueFlame();
+  ++front.direct_frames;
+  front.direct_bytes += prepared.frame_bytes;
+}
+
 // Does what QueuePair::PostPrepared() does with no flags, where its caller stands: front.Ready(),
 // and `prepared.direct_blocks` is kBlocks. The queue learns of it by what both share. Two blocks
 // are a frame of up to 98 bytes, three one of up to 162, as most orders over TCP are: between
@@ -142,25 +168,14 @@ template <uint32_t kBlocks = 2, typename Edit = Unedited>
 [[gnu::always_inline]] inline void PostReady(TxFront& front, const TxPrepared& prepared,
                                              const Edit& edit = {}) {
   constexpr uint32_t kBlockBytes = 64;
-  const auto* const image = reinterpret_cast<const HalfLine*>(prepared.image.data());
-  auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
   HalfLine halves[2 * kBlocks];
-#pragma GCC unroll 8
-  for (uint32_t i = 0; i < 2 * kBlocks; ++i) halves[i] = image[i];
-  halves[0] |= IndexBits(front.producer);
+  LoadReady(front, prepared, halves);
   edit(halves);
+  auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
-  front.producer += kBlocks;
-  ++front.posted;
-  OrderWqeBeforeRecord();
-  StoreRecord(front.record, front.producer & 0xffff);
-  OrderRecordBeforeDoorbell();
-  WriteBlueFlame(TakeRegister(front), halves);
-  FlushBlueFlame();
-  ++front.direct_frames;
-  front.direct_bytes += prepared.frame_bytes;
+  RingReady(front, prepared, halves);
 }
 
 }  // namespace xtreme::nic

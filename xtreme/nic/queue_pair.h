@@ -132,11 +132,12 @@ struct TxFront {
   uintptr_t next_register = 0;      // For doorbells: one half of it or the other.
   uintptr_t half_bytes = 0;         // Between the two.
   const uint8_t* unrung = nullptr;  // The last WQE that waits for Flush().
+  // Counts that change together stand apart: a compiler that moves two as a vector takes longer.
   uint32_t producer = 0;            // Blocks, free-running.
-  uint32_t posted = 0;              // Frames, free-running.
   uint32_t attention_at = 0;        // The count of frames at which more than a post is due.
   // Posted by PostReady() and not yet in the queue's counters.
   uint64_t direct_frames = 0;
+  uint32_t posted = 0;              // Frames, free-running.
   uint64_t direct_bytes = 0;
 
   // Whether nothing but the post itself is due.
