@@ -409,7 +409,7 @@ TEST_F(QueuePairTest, AFrameThatIsReadyGoesOutAsOneThatIsPosted) {
   nic::TxFront& front = *queues_->FrontFor(prepared);
   uint32_t ready = 0;
   for (uint32_t i = 0; i < 40; ++i) {
-    ASSERT_EQ(posted.PostPrepared(prepared, 0), nic::TxStatus::kPosted);
+    ASSERT_EQ(posted.Post(frame), nic::TxStatus::kPosted);
     if (front.Ready()) {
       nic::PostReady(front, prepared);
       ++ready;
@@ -560,6 +560,29 @@ TEST_F(QueuePairTest, SyndromeOfTheFailedSendReplacesAFlushSeenFirst) {
   EXPECT_THAT(Sent(), ElementsAre(2));
   EXPECT_TRUE(queues_->SendIdle());
   EXPECT_EQ(Post(64), nic::TxStatus::kBroken);
+}
+
+TEST_F(QueuePairTest, AFailedSendIsCountedFromTheLastSignalOn) {
+  const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
+                           .header_length = 42, .payload_length = 22, .key = 0, .flags = 0};
+  for (const bool built_ahead : {false, true}) {
+    PlainDevice device;
+    QueuePair queues(device.memory(), {.signal_every = 4}, {}, {}, pool_.get(), nullptr);
+    nic::TxPrepared prepared;
+    ASSERT_TRUE(queues.PrepareFrame(frame, &prepared));
+    for (int i = 0; i < 7; ++i) {
+      ASSERT_EQ(built_ahead ? queues.PostPrepared(prepared, 0) : queues.Post(frame),
+                nic::TxStatus::kPosted);
+    }
+    std::array<nic::TxCompletion, 4> sent;
+    device.CompleteSend(6);
+    ASSERT_EQ(queues.PollSend(sent), 1u);
+    EXPECT_EQ(sent[0].frames, 4u);
+    device.CompleteSend(10, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+    ASSERT_EQ(queues.PollSend(sent), 1u);
+    EXPECT_EQ(sent[0].frames, 6u) << "the second one behind it";
+    EXPECT_EQ(queues.PostPrepared(prepared, 0), nic::TxStatus::kBroken);
+  }
 }
 
 TEST_F(QueuePairTest, ArmNamesTheConsumerAndTheQueue) {

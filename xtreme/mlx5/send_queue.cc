@@ -493,7 +493,6 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
     ++completed_;
   }
   frames_ = 0;
-  ahead_ = false;
   ++counters_->tx_errors;
   NoteError(ParseError(cqe), /*receive=*/false, error);
   *completions_due_ = front_.posted - completed_;
