@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames of a tap as they are chosen and written.
+// Frames of a tap as they are chosen, written and counted.
 
 #include <netinet/in.h>
 #include <pcap/pcap.h>
@@ -15,6 +15,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/samples/program.h"
 #include "tools/dump/frame_filter.h"
 #include "tools/dump/output.h"
 #include "xtreme/stats/frame_tap.h"
@@ -25,6 +26,7 @@ namespace {
 using stats::FrameKind;
 using stats::TappedFrame;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 // A UDP frame from 10.0.0.2:9 to 10.0.0.1:7000.
 TappedFrame UdpFrame(FrameKind kind = FrameKind::kReceived) {
@@ -162,6 +164,52 @@ TEST_F(PcapngTest, ANoteIsTheCommentOfTheNextFrameAndOfNoOther) {
 TEST_F(PcapngTest, ALastNoteIsNotLost) {
   Open()->Note("1 port discards");
   EXPECT_THAT(Bytes(), HasSubstr("1 port discards"));
+}
+
+// What xtreme_dump misses, in slots that it does not understand: those are told like overwritten
+// ones, and stand still.
+class MissedTest : public PcapngTest {
+ protected:
+  static void Write(stats::FrameTap* tap, int count, FrameKind kind = FrameKind::kReceived) {
+    const std::vector<uint8_t> frame(stats::kLeastSnapBytes);
+    for (int i = 0; i < count; ++i) tap->Write(kind, frame.data(), 60, 0);
+    tap->Publish(static_cast<uint32_t>(count));
+  }
+  // All that the tool tells of the directory.
+  std::string Tell() const {
+    samples::Program tool({"/bin/sh", "-c", "exec tools/dump/xtreme_dump --once --directory=" +
+                                                directory_ + " 2>&1"});
+    EXPECT_EQ(tool.Wait(), 0);
+    return tool.output();
+  }
+  static constexpr FrameKind kUnknown{99};
+};
+
+TEST_F(MissedTest, FramesAreNotedOnceEachAndThoseOfAllRingsAddedUp) {
+  Write(tap_.get(), 2, kUnknown);
+  Write(tap_.get(), 600);  // More than the tool takes at once.
+  Write(tap_.get(), 1, kUnknown);
+  const auto other = stats::FrameTap::Create({.directory = directory_, .ring = 5});
+  ASSERT_TRUE(other.ok()) << other.status();
+  Write(other->get(), 1);
+  Write(other->get(), 4, kUnknown);
+  const std::string told = Tell();
+  std::vector<std::string> counts;
+  for (size_t at = 0, end; (end = told.find('\n', at)) != told.npos; at = end + 1) {
+    const std::string line = told.substr(at, end - at);
+    if (line.starts_with("-- ") || line.starts_with("xtreme_dump")) counts.push_back(line);
+  }
+  EXPECT_THAT(counts, UnorderedElementsAre("-- 2 frames were overwritten before they were read",
+                                           "-- 1 frames were overwritten before they were read",
+                                           "-- 4 frames were overwritten before they were read",
+                                           "xtreme_dump: 601 frames, 7 missed"));
+}
+
+TEST_F(MissedTest, WhereNoneIsMissedNoneIsNoted) {
+  Write(tap_.get(), 3);
+  const std::string told = Tell();
+  EXPECT_EQ(told.find("overwritten"), told.npos) << told;
+  EXPECT_THAT(told, HasSubstr("xtreme_dump: 3 frames, 0 missed\n"));
 }
 
 }  // namespace
