@@ -67,6 +67,15 @@ absl::Status CheckFramesHeader(const FramesHeader& header, uint64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status ReadWhole(const std::function<bool(FramesHeader*)>& read, FramesHeader* header) {
+  for (int tries = 0; tries < kTries; ++tries) {
+    FramesHeader again;
+    if (!read(header) || !read(&again)) return Malformed("the file shrank");
+    if ((header->sequence & 1) == 0 && again.sequence == header->sequence) return absl::OkStatus();
+  }
+  return absl::UnavailableError("read frames: their clocks are being written");
+}
+
 std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number,
                                      std::span<const uint8_t> slot) {
   FrameSlot head;
@@ -141,17 +150,19 @@ uint64_t FrameReader::OldestAt(uint64_t produced) const {
   return produced > whole ? produced - whole : 0;
 }
 
-absl::StatusOr<FramesHeader> FrameReader::ReadHeader() const {
+absl::StatusOr<FramesHeader> FrameReader::ReadHeader() {
   FramesHeader header;
-  for (int tries = 0; tries < kTries; ++tries) {
-    FramesHeader again;
-    if (!ReadAt(fd_, 0, &header, sizeof header) || !ReadAt(fd_, 0, &again, sizeof again)) {
-      return Malformed("the file shrank");
-    }
-    if ((header.sequence & 1) == 0 && again.sequence == header.sequence) break;
+  const absl::Status read = ReadWhole(
+      [this](FramesHeader* to) { return ReadAt(fd_, 0, to, sizeof *to); }, &header);
+  if (absl::IsInvalidArgument(read)) return read;
+  if (read.ok()) {
+    if (!IsScale(header.device) || !IsScale(header.host)) return Malformed("a clock without bits");
+    device_ = header.device;
+    host_ = header.host;
   }
-  if (IsScale(header.device) && IsScale(header.host)) return header;
-  return Malformed("a clock without bits");
+  header.device = device_;
+  header.host = host_;
+  return header;
 }
 
 absl::StatusOr<std::vector<TappedFrame>> FrameReader::Take(size_t most) {

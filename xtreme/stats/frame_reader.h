@@ -11,6 +11,7 @@
 #define XTREME_XTREME_STATS_FRAME_READER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,6 +42,10 @@ struct TappedFrame {
 
 // Whether `header` describes a file of `bytes` bytes. InvalidArgument: what of it is wrong.
 absl::Status CheckFramesHeader(const FramesHeader& header, uint64_t bytes);
+// Has `read` fill `header` until its clocks were not written meanwhile. Unavailable: they were each
+// time, as those of a writer that was killed at it are for ever, and are not to be believed; the
+// rest is. InvalidArgument: `read` said false.
+absl::Status ReadWhole(const std::function<bool(FramesHeader*)>& read, FramesHeader* header);
 // Gives sent frames among `frames`, as they came from one tap, the times of the device that came
 // after them, and takes those out; also what is about none of them. How many of the first `first`
 // are left.
@@ -76,8 +81,8 @@ class FrameReader {
 
  private:
   FrameReader(int fd, const FramesHeader& header);
-  // The header as it is now, its clocks consistent.
-  absl::StatusOr<FramesHeader> ReadHeader() const;
+  // The header as it is now; its clocks as they were last seen whole.
+  absl::StatusOr<FramesHeader> ReadHeader();
   // The first frame that is certainly whole.
   uint64_t OldestAt(uint64_t produced) const;
 
@@ -87,6 +92,8 @@ class FrameReader {
   const std::string program_;
   uint64_t next_;
   uint64_t missed_ = 0;
+  TickScale device_;  // As last seen whole.
+  TickScale host_;
 };
 
 // The paths of all taps of a directory, sorted.

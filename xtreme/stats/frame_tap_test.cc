@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -308,6 +309,95 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
     ASSERT_FALSE(refused.ok()) << row.message;
     EXPECT_EQ(std::string(refused.status().message()), row.message);
   }
+}
+
+// A header of what `sequence` is at each look; its clocks say at which look they were read.
+absl::Status ReadAsWritten(const std::vector<uint64_t>& sequence, size_t* looks,
+                           FramesHeader* header) {
+  *looks = 0;
+  return ReadWhole(
+      [&](FramesHeader* to) {
+        to->sequence = sequence[*looks % sequence.size()];
+        to->device.base_ns = static_cast<int64_t>((*looks)++);
+        return true;
+      },
+      header);
+}
+
+TEST(ReadWhole, ClocksThatWereWrittenMeanwhileAreReadAgain) {
+  struct Row {
+    const char* name;
+    std::vector<uint64_t> sequence;
+    size_t looks;
+  };
+  const Row rows[] = {
+      {"nobody writes", {2, 2}, 2},
+      {"it is being written", {1, 1, 2, 2}, 4},
+      {"for long", {1, 1, 1, 1, 1, 1, 2, 2}, 8},
+      {"writing begins", {2, 3, 4, 4}, 4},
+      {"writing ends", {1, 2, 2, 2}, 4},
+      {"it was written", {2, 4, 4, 4}, 4},
+  };
+  for (const Row& row : rows) {
+    FramesHeader header = {};
+    size_t looks = 0;
+    EXPECT_TRUE(ReadAsWritten(row.sequence, &looks, &header).ok()) << row.name;
+    EXPECT_EQ(looks, row.looks) << row.name;
+    EXPECT_EQ(header.device.base_ns, static_cast<int64_t>(row.looks) - 2) << row.name;
+  }
+}
+
+TEST(ReadWhole, ClocksThatAreWrittenAllTheTimeAreNotBelieved) {
+  for (const std::vector<uint64_t>& sequence : {std::vector<uint64_t>{7}, {2, 4}, {2, 3}}) {
+    FramesHeader header = {};
+    size_t looks = 0;
+    EXPECT_EQ(ReadAsWritten(sequence, &looks, &header).code(), absl::StatusCode::kUnavailable)
+        << sequence[0];
+  }
+}
+
+TEST_F(FrameTapTest, OfClocksThatAreBeingWrittenTheLastWholeOnesTellTime) {
+  const auto tap = Open();
+  const auto clock = [](int64_t base_ns) {
+    return TickScale{.base_ns = base_ns, .ns_per_tick_q32 = int64_t{1} << 32};
+  };
+  // By the device's clock, and by the host's.
+  const auto write_both = [&](uint64_t ticks) {
+    Write(tap.get(), ticks);
+    tap->Write(FrameKind::kSent, MakeFrame(ticks, 64).data(), 64, ticks);
+    tap->Publish(1);
+  };
+  using Times = std::vector<std::optional<int64_t>>;
+  const auto take_times = [](FrameReader* reader) {
+    Times times;
+    for (const TappedFrame& frame : TakeAll(reader)) times.push_back(frame.time_ns);
+    return times;
+  };
+  tap->SetClocks(clock(1'000), clock(5'000));
+  const auto reader = Read(tap->path());
+  write_both(1);
+  EXPECT_EQ(take_times(reader.get()), Times({1'001, 5'001}));
+  // As somebody who writes them has them, or who was killed at it.
+  struct {
+    uint64_t sequence;
+    TickScale device;
+    TickScale host;
+  } const half{3, clock(2'000), clock(6'000)};
+  static_assert(sizeof half == offsetof(FramesHeader, host) + sizeof(TickScale) -
+                                   offsetof(FramesHeader, sequence));
+  const int fd = open(tap->path().c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(pwrite(fd, &half, sizeof half, offsetof(FramesHeader, sequence)),
+            ssize_t{sizeof half});
+  close(fd);
+  write_both(2);
+  EXPECT_EQ(take_times(reader.get()), Times({1'002, 5'002}));
+  const auto late = Read(tap->path());
+  const std::optional<int64_t> unknown;
+  EXPECT_EQ(take_times(late.get()), Times({unknown, unknown, unknown, unknown}));
+  tap->SetClocks(clock(3'000), clock(7'000));
+  write_both(3);
+  EXPECT_EQ(take_times(reader.get()), Times({3'003, 7'003}));
+  EXPECT_EQ(take_times(late.get()), Times({3'003, 7'003}));
 }
 
 TEST_F(FrameTapTest, AFileThatShrinksIsAnError) {
