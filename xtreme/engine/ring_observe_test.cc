@@ -5,13 +5,17 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 #include "xtreme/stats/frame_reader.h"
+#include "xtreme/stats/frame_tap.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -27,16 +31,28 @@ class RingObserveTest : public RingTest {
     options.counters_directory = pattern;
     options.dump_frames = 1'024;
   }
+  // What is kept, as other programs read it.
+  std::vector<stats::TappedFrame> Frames() {
+    const auto paths = stats::ListFrameTaps(options.counters_directory);
+    if (paths.size() != 1) return {};
+    const auto reader = stats::FrameReader::Open(paths[0]);
+    if (!reader.ok()) return {};
+    auto frames = (*reader)->Take(100);
+    EXPECT_TRUE(frames.ok()) << frames.status();
+    return frames.ok() ? *std::move(frames) : std::vector<stats::TappedFrame>{};
+  }
   // The texts noted among the frames.
   std::vector<std::string> Notes() {
     std::vector<std::string> notes;
-    const auto paths = stats::ListFrameTaps(options.counters_directory);
-    if (paths.size() != 1) return notes;
-    const auto reader = stats::FrameReader::Open(paths[0]);
-    if (!reader.ok()) return notes;
-    const auto frames = (*reader)->Take(100);
-    for (const stats::TappedFrame& frame : *frames) notes.emplace_back(frame.text());
+    for (const stats::TappedFrame& frame : Frames()) notes.emplace_back(frame.text());
     return notes;
+  }
+  // A frame that the device timed, as the driver keeps it.
+  void Keep(uint64_t hw_clock) {
+    const std::vector<uint8_t> frame(stats::kLeastSnapBytes);
+    stats::FrameTap& tap = *ring->core().device.tap;
+    tap.Write(stats::FrameKind::kReceived, frame.data(), 60, hw_clock);
+    tap.Publish(1);
   }
 };
 
@@ -149,6 +165,29 @@ TEST_F(RingObserveTest, LossesAreNotedByNameAmongTheFrames) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0].find("2 drop held_limit: "), 0u) << notes[0];
   Release(held);
+  ring.reset();
+  engine->control().RunAndWait([] {});
+}
+
+// xtreme_dump puts frames of several rings, and notes, in one order of time.
+TEST_F(RingObserveTest, FramesAreKeptOnTheHostsClockWhateverTimesAreToldOn) {
+  KeepFrames();
+  options.hw_time = HwTime::kPtp;
+  Open();
+  nic::ClockConversion host{.base_ns = 1'000, .multiplier = 1, .in_sync = true};
+  nic::ClockConversion ptp{.base_ns = 37'000'000'000, .multiplier = 2, .in_sync = true};
+  Keep(500);
+  ring->OnClock({.host = host, .ptp = ptp}, {});
+  ASSERT_TRUE(ring->TimesAreOnPtp());
+  ASSERT_EQ(Frames().size(), 1u);
+  EXPECT_EQ(Frames()[0].time_ns, 1'500);
+  ptp.in_sync = false;  // Nobody steers it.
+  ring->OnClock({.host = host, .ptp = ptp}, {});
+  EXPECT_EQ(Frames()[0].time_ns, 1'500);
+  ptp.in_sync = true;
+  host.in_sync = false;
+  ring->OnClock({.host = host, .ptp = ptp}, {});
+  EXPECT_EQ(Frames()[0].time_ns, std::nullopt) << "the other clock is no substitute";
   ring.reset();
   engine->control().RunAndWait([] {});
 }
