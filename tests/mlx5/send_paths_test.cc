@@ -417,6 +417,26 @@ TEST_P(SendPathsTest, TheSlowestRateIsNoFreedom) {
   EXPECT_LT(b.Receive().size(), 5u);
 }
 
+TEST(Rates, BelowTheDevicesLeastAreRefusedInWords) {
+  connectx::Device::Options device;
+  device.limits.least_rate_kbps = 80;
+  connectx::ConnectXRig connectx(SoftwareConnectX::Mode::kStep, {}, device);
+  {
+    TestPort a("mlx5_0");
+    const auto set = [&a](uint64_t bytes_per_second) {
+      return a.nic->SetRate(a.queues.get(), {.bytes_per_second = bytes_per_second});
+    };
+    const absl::Status refused = set(9'875);  // 79 kbit/s.
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(refused.message(),
+              "limit sends to 9875 bytes a second: mlx5_0 offers 10000 to 12500000000");
+    EXPECT_TRUE(set(9'876).ok()) << "rounded up";
+    EXPECT_TRUE(set(10'000).ok());
+    EXPECT_TRUE(set(0).ok()) << "no limit";
+  }
+  connectx.ExpectClean();
+}
+
 // Bring-up and sends of many rings at once: each has a register of its own, or two of them would
 // tear each other's WQEs, which the device would see.
 TEST(ManyRings, ThirtyTwoInThirtyTwoThreadsEachHaveTheirOwnRegister) {

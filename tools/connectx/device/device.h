@@ -53,6 +53,7 @@ class Device {
     uint32_t tso_bytes = 262'144;  // Headers and payload of one TSO WQE; 0: a device without.
     uint32_t indirection_entries = 2048;
     uint32_t rates = 127;  // Different ones at a time.
+    uint32_t least_rate_kbps = 1;
   };
 
   struct Features {

@@ -40,7 +40,7 @@ struct DeviceState {
         uars(std::move(uar_table)),
         device_memory(std::move(memory_table)),
         steering(options.limits.flow_rules),
-        rates(options.limits.rates),
+        rates(options.limits.rates, options.limits.least_rate_kbps),
         pump(&environment, uars.get(), &steering, device_wire),
         pds(kFirstPd, kMaxPds),
         cqs(kFirstCqn, options.limits.cqs),

@@ -292,8 +292,10 @@ TEST_F(PaceTest, LatePumpCatchesUpWithWhatWaitedAndNotWithIdleTime) {
 TEST_F(PaceTest, RatesOutsideTheRangeAndTooManyAreRefused) {
   Device::Options options = TestProgram::DefaultOptions();
   options.limits.rates = 2;
+  options.limits.least_rate_kbps = 50;
   Make(options);
   Device& device = *program->device;
+  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 49}), EINVAL);
   EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100'000'001}), EINVAL);
   uint16_t first;
   uint16_t second;

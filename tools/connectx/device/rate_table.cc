@@ -9,7 +9,7 @@ namespace xtreme::connectx {
 
 int RateTable::Acquire(const Rate& rate, bool dedicated, uint16_t* index) {
   *index = 0;
-  if (rate.kbps < kMinRateKbps || rate.kbps > kMaxRateKbps) return EINVAL;
+  if (rate.kbps < least_kbps_ || rate.kbps > kMaxRateKbps) return EINVAL;
   const auto equal = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.holders != 0 && !entry.dedicated && !dedicated && entry.rate == rate;
   });

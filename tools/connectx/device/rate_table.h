@@ -18,7 +18,8 @@ namespace xtreme::connectx {
 
 class RateTable {
  public:
-  explicit RateTable(uint32_t limit) : limit_(limit) {}
+  // At most `limit` different rates, each of `least_kbps` or more.
+  RateTable(uint32_t limit, uint32_t least_kbps) : limit_(limit), least_kbps_(least_kbps) {}
 
   // Takes an entry; a `dedicated` one is shared with nobody. EINVAL: the rate is outside the
   // card's range. ENOSPC: the table is full.
@@ -34,6 +35,7 @@ class RateTable {
   };
 
   const uint32_t limit_;
+  const uint32_t least_kbps_;
   std::vector<Entry> entries_;  // Entry n has index n + 1.
 };
 

@@ -93,7 +93,6 @@ struct Rate {
 
   friend bool operator==(const Rate&, const Rate&) = default;
 };
-inline constexpr uint32_t kMinRateKbps = 1;
 inline constexpr uint32_t kMaxRateKbps = 100'000'000;
 
 // IBV_RX_HASH_*: what a hash can be of.

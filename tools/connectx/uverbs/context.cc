@@ -75,7 +75,7 @@ mlx5_ib_query_device_resp VendorAttributes(const Device::Options& options) {
                        .rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ};
   }
   if (options.features.packet_pacing) {
-    answer.packet_pacing_caps = {.qp_rate_limit_min = kMinRateKbps,
+    answer.packet_pacing_caps = {.qp_rate_limit_min = options.limits.least_rate_kbps,
                                  .qp_rate_limit_max = kMaxRateKbps,
                                  .supported_qpts = kRawPacket,
                                  .cap_flags = MLX5_IB_PP_SUPPORT_BURST};
