@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <latch>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tests/e2e/two_rings.h"
+#include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -304,6 +307,96 @@ TEST_F(RateTest, OfTwoQueuesInTheMakingTheLastIsTheSockets) {
   SetRate(paced, {});
   for (int i = 0; i < 8; ++i) Told(kMillisecond);
   EXPECT_EQ(PacedQueues(), 0u);
+}
+
+// A rate is there while a reset, which makes the next queue, still waits for the control thread.
+class OvertakenRateTest : public RateTest {
+ protected:
+  // `meanwhile`: when the socket has its rate.
+  void Overtake(Handle paced, const nic::RateLimit& rate,
+                const std::function<void()>& meanwhile) {
+    std::latch reached{1};
+    std::latch go_on{1};
+    EXPECT_TRUE(a->ring->udp().SetRate(paced, rate, 1).ok());
+    a->engine->control().Start(MakeOperation([&] {
+      reached.count_down();
+      go_on.wait();
+    }));
+    EXPECT_TRUE(a->ring->Reset(2).ok());
+    reached.wait();
+    const std::vector<Completion> told = a->Poll();
+    EXPECT_EQ(told.size(), 1u);
+    for (const Completion& completion : told) {
+      EXPECT_EQ(completion.cookie, 1u);
+      EXPECT_EQ(completion.status, 0) << "how the other went is told of the reset";
+    }
+    a->ring->core().host.mailbox->Knock();
+    a->Poll();  // Where what notices brought ends.
+    meanwhile();
+    go_on.count_down();
+    a->engine->control().RunAndWait([] {});
+  }
+};
+
+TEST_F(OvertakenRateTest, TheOwnerDoesNotEnterTheKernelForAQueueThatIsTooLate) {
+  const Handle paced = Open(kPaced);
+  Overtake(paced, kRate, [&] {
+    EXPECT_EQ(rig->live_objects().qps, 3u) << "of each ring one, and the first";
+  });
+  for (int i = 0; i < 4; ++i) a->Settle();
+  EXPECT_EQ(rig->live_objects().qps, 3u) << "of each ring one, and the last";
+  SendMany(paced, 5);
+  EXPECT_EQ(Arrived(kPaced), kAtOnce);
+  EXPECT_EQ(Arrived(kPaced, 3 * kMillisecond), 3u);
+}
+
+// As on another port, where a queue of the one before sends nowhere.
+TEST_F(OvertakenRateTest, AQueueThatIsTooLateIsNoSubstituteForOneThatCannotBeMade) {
+  const Handle paced = Open(kPaced);
+  Overtake(paced, kRate, [&] { rig->FailNext("CREATE_QP", ENOMEM); });
+  const auto told = a->Poll();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].cookie, 2u);
+  EXPECT_NE(told[0].status, 0);
+  EXPECT_EQ(Send(paced), SendResult::kRefusedState);
+  ASSERT_TRUE(a->ring->Reset(3).ok());
+  a->Settle();
+  EXPECT_EQ(Send(paced), SendResult::kSent);
+  EXPECT_EQ(Arrived(kPaced), 1u);
+}
+
+TEST_F(OvertakenRateTest, AQueueInTheMakingStaysUntilItCameThoughNoSocketIsLeft) {
+  const Handle paced = Open(kPaced);
+  SetRate(paced);
+  Overtake(paced, {}, [&] { EXPECT_EQ(PacedQueues(), 1u); });
+  for (int i = 0; i < 4; ++i) a->Settle();
+  EXPECT_EQ(PacedQueues(), 0u);
+  EXPECT_EQ(rig->live_objects().qps, 2u);
+}
+
+TEST_F(RateTest, SocketsThatAskForARateInTheMakingShareItsQueue) {
+  const Handle one = Open(kPaced);
+  const Handle two = Open(kOther);
+  ASSERT_TRUE(a->ring->udp().SetRate(one, kRate, 1).ok());
+  ASSERT_TRUE(a->ring->udp().SetRate(two, kRate, 2).ok());
+  EXPECT_EQ(PacedQueues(), 1u);
+  a->Settle();
+  EXPECT_EQ(rig->live_objects().qps, 3u);
+  EXPECT_EQ(Send(one), SendResult::kSent);
+  EXPECT_EQ(Send(two), SendResult::kSent);
+}
+
+TEST_F(RateTest, OfTwoRatesThatASocketAsksForAtOnceTheLastHolds) {
+  const Handle paced = Open(kPaced);
+  ASSERT_TRUE(a->ring->udp().SetRate(paced, {.bytes_per_second = 1'000}, 1).ok());
+  ASSERT_TRUE(a->ring->udp().SetRate(paced, kRate, 2).ok());
+  EXPECT_EQ(PacedQueues(), 2u);
+  for (int i = 0; i < 4; ++i) a->Settle();
+  EXPECT_EQ(PacedQueues(), 1u);
+  EXPECT_EQ(rig->live_objects().qps, 3u);
+  SendMany(paced, 5);
+  EXPECT_EQ(Arrived(kPaced), kAtOnce);
+  EXPECT_EQ(Arrived(kPaced, 3 * kMillisecond), 3u);
 }
 
 TEST_F(RateTest, WhatTheDeviceCannotDoIsSaidInOpDoneAndChangesNothing) {
