@@ -23,14 +23,16 @@ using xtreme::sockets::Passage;
 namespace xtreme::preload {
 namespace {
 
-void Forget(int fd) {
-  if (!Passage::Inside() && Faces().descriptors().Has(fd)) sockets::Forget(Faces(), fd);
+// Whether what the caller does to `fd` changes what stands behind it here.
+bool IsOurs(int fd) {
+  return !Passage::Inside() && Faces().descriptors().Has(fd) && Faces().OwnsDescriptors();
 }
 
-int Share(int fd, int copy) {
-  const bool ours = !Passage::Inside() && Faces().descriptors().Has(fd);
-  return ours ? sockets::Share(Faces(), fd, copy) : copy;
+void Forget(int fd) {
+  if (IsOurs(fd)) sockets::Forget(Faces(), fd);
 }
+
+int Share(int fd, int copy) { return IsOurs(fd) ? sockets::Share(Faces(), fd, copy) : copy; }
 
 int Control(int fd, int command, long argument) {
   const int result = Kernel().fcntl(fd, command, argument);

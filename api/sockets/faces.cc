@@ -47,6 +47,7 @@ Faces::Faces() {
     wrong_ = settings_.config_file + ":" + wrong;
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   }
+  pid_ = getpid();
   pthread_atfork([] { Faces::The().Fork(); }, [] { Faces::The().setup().unlock(); },
                  [] { Faces::The().Forked(); });
 }
@@ -243,6 +244,7 @@ void Faces::Fork() {
 }
 
 void Faces::Forked() {
+  pid_ = getpid();
   Sleeper::AfterFork();
   // Anew: it is locked by a thread of the parent's, and a recursive mutex knows its owner.
   std::construct_at(&setup_, &newest_door_);

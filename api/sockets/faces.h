@@ -11,6 +11,7 @@
 #define XTREME_API_SOCKETS_FACES_H_
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <map>
@@ -85,6 +86,8 @@ class Faces {
   // the connections on them; what the child opens is then the kernel's. If the parent had none, the
   // child may have its own.
   void Forked();
+  // False in a child after vfork(), which has this memory and descriptors of its own.
+  bool OwnsDescriptors() const { return pid_ == getpid(); }
 
  private:
   struct Place {
@@ -106,6 +109,7 @@ class Faces {
   static inline std::atomic<Faces*> the_{nullptr};
 
   FaceSettings settings_;
+  pid_t pid_ = 0;
   std::string wrong_;  // Of the settings; not empty: nothing is offloaded.
   std::once_flag begun_;
   std::atomic<bool> enabled_{false};

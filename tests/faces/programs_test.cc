@@ -252,6 +252,84 @@ with socket.create_connection((sys.argv[1], 7000), timeout=10) as c:
   }
 }
 
+// The end of each connection to theirs is said, with the first byte that came by it.
+constexpr const char* kEchoAndSay = R"(
+import socket, sys, threading
+def serve(c):
+    name = byte = c.recv(1)
+    while byte:
+        c.sendall(byte)
+        byte = c.recv(1)
+    print('ended', name.decode(), flush=True)
+listener = socket.create_server((sys.argv[1], 7000))
+print('ready', flush=True)
+while True: threading.Thread(target=serve, args=listener.accept()[:1]).start()
+)";
+
+// Connections a, b and c to theirs, in the order of their numbers.
+constexpr const char* kThreeConnections = R"(
+import ctypes, errno, os, signal, socket, subprocess, sys
+def ask(name):
+    connections[name].sendall(name)
+    assert connections[name].recv(1) == name
+def lost(name):
+    try: connections[name].send(name)
+    except OSError as e: return errno.errorcode[e.errno]
+connections = {}
+for name in (b'a', b'b', b'c'):
+    connections[name] = socket.create_connection((sys.argv[1], 7000), timeout=10)
+    ask(name)
+closefrom = ctypes.CDLL(None).closefrom
+)";
+
+TEST_F(ProgramsTest, SocketsAboveTheNumberThatIsClosedFromEndAndNoOthers) {
+  Needs("python3");
+  const auto server = StartOnKernel("python3 " + Write("serve.py", kEchoAndSay) + " " + kTheirs);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const std::string script = Write("close_from.py", std::string(kThreeConnections) + R"(
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+closefrom(connections[b'b'].fileno())
+print('lost', lost(b'b'), lost(b'c'), lost(b'a'), flush=True)
+signal.sigwait([signal.SIGTERM])
+)");
+  const auto client = StartOnXtreme("python3 " + script + " " + kTheirs, kDebug);
+  ASSERT_TRUE(client->Says("lost EBADF EBADF None\n")) << client->Output();
+  EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  EXPECT_TRUE(server->Says("ended b")) << server->Output();
+  EXPECT_TRUE(server->Says("ended c")) << server->Output();
+  EXPECT_EQ(server->Output().find("ended a"), std::string::npos) << "before the program ends";
+  client->Signal(SIGTERM);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_TRUE(server->Says("ended a")) << server->Output();
+}
+
+TEST_F(ProgramsTest, ChildThatClosesAllBeforeItsProgramDoesItsParentNoHarm) {
+  Needs("python3");
+  const auto server = StartOnKernel("python3 " + Write("serve.py", kEchoAndSay) + " " + kTheirs);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const std::string script = Write("children.py", std::string(kThreeConnections) + R"(
+if sys.argv[2] == 'fork':
+    child = os.fork()
+    if child == 0:
+        connections[b'a'].close()
+        pair = socket.socketpair()  # By its number, which is nobody's of ours any more.
+        pair[0].send(b'p')
+        assert pair[1].recv(1) == b'p'
+        closefrom(3)
+        os.execv('/bin/true', ['true'])
+    assert os.waitpid(child, 0)[1] == 0
+else: subprocess.run(['/bin/true'], check=True)
+for name in connections: ask(name)
+print('here', flush=True)
+)");
+  for (const std::string way : {"fork", "subprocess"}) {
+    const auto client = StartOnXtreme("python3 " + script + " " + kTheirs + " " + way, kDebug);
+    EXPECT_EQ(client->Wait(), 0) << way << client->Output();
+    EXPECT_NE(client->Output().find("here\n"), std::string::npos) << client->Output();
+    EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  }
+}
+
 // --- Java ---
 
 // Java opens IPv6 sockets, which are the kernel's, unless it is told not to.
