@@ -402,8 +402,7 @@ TEST_F(QueuePairTest, AFrameThatIsReadyGoesOutAsOneThatIsPosted) {
   QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
   queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
                                         nic::Capabilities{}, pool_.get(), nullptr);
-  const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
-                           .header_length = 42, .payload_length = 22, .key = 0, .flags = 0};
+  const nic::TxFrame frame = Frame64();
   nic::TxPrepared prepared;
   ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
   nic::TxFront& front = *queues_->FrontFor(prepared);
@@ -437,8 +436,7 @@ TEST_F(QueuePairTest, NothingIsReadyBehindADoorbellThatIsOwedNorWhereASignalIsDu
   queues_ = std::make_unique<QueuePair>(device_.memory(), SendQueue::Options{.signal_every = 4},
                                         ReceiveQueue::Options{}, nic::Capabilities{},
                                         pool_.get(), nullptr);
-  const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
-                           .header_length = 42, .payload_length = 22, .key = 0, .flags = 0};
+  const nic::TxFrame frame = Frame64();
   nic::TxPrepared prepared;
   ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
   nic::TxFront& front = *queues_->FrontFor(prepared);
@@ -458,8 +456,7 @@ TEST_F(QueuePairTest, NothingIsReadyBehindADoorbellThatIsOwedNorWhereASignalIsDu
 
 TEST_F(QueuePairTest, PreparedFrameWaitsForOthersAndIsSignalledRefusedAndWarmedAsTheyAre) {
   nic::TxPrepared prepared;
-  const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
-                           .header_length = 42, .payload_length = 22, .key = 0, .flags = 0};
+  const nic::TxFrame frame = Frame64();
   ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
   ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
   ASSERT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
@@ -514,6 +511,9 @@ TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
     EXPECT_EQ(base::LoadBe64(device_.wqe(8 + 2 * i) + 88), 1024u * i);
   }
   EXPECT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
+  device_.CompleteSend(6);
+  ASSERT_EQ(queues_->PostStored(Flow(54), payload_.data(), 1000, 0), nic::TxStatus::kPosted);
+  EXPECT_EQ(base::LoadBe64(device_.wqe(12) + 96 + 8), 2048u) << "behind a longer header";
 }
 
 TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {
@@ -563,8 +563,7 @@ TEST_F(QueuePairTest, SyndromeOfTheFailedSendReplacesAFlushSeenFirst) {
 }
 
 TEST_F(QueuePairTest, AFailedSendIsCountedFromTheLastSignalOn) {
-  const nic::TxFrame frame{.header = header_.data(), .payload = payload_.data(),
-                           .header_length = 42, .payload_length = 22, .key = 0, .flags = 0};
+  const nic::TxFrame frame = Frame64();
   for (const bool built_ahead : {false, true}) {
     PlainDevice device;
     QueuePair queues(device.memory(), {.signal_every = 4}, {}, {}, pool_.get(), nullptr);

@@ -116,10 +116,15 @@ class QueuePairTest : public ::testing::Test {
                           .flags = flags});
   }
   // A flow of 42 bytes of header.
-  nic::TxTemplate Flow() {
+  // Of 64 bytes, header and payload.
+  nic::TxFrame Frame64() const {
+    return {.header = header_.data(), .payload = payload_.data(), .header_length = 42,
+            .payload_length = 22, .key = 0, .flags = 0};
+  }
+  nic::TxTemplate Flow(uint32_t header_length = 42) {
     nic::TxTemplate flow;
     queues_->Prepare({.bytes = header_.data(),
-                      .length = 42,
+                      .length = header_length,
                       .flags = 0,
                       .lengths = {{{.at = 16, .constant = 28}, {.at = 38, .constant = 8}}}},
                      &flow);

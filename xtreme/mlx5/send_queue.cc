@@ -22,6 +22,9 @@ void CopyBlocks(uint8_t* to, const uint8_t* from, uint32_t wqebbs) {
   for (uint32_t at = 0; at < wqebbs * kWqebbBytes; at += kWqebbBytes) Copy64(to + at, from + at);
 }
 
+// Where the payload's segment is behind 42 or 46 bytes of header, as UDP's with a VLAN tag are.
+constexpr uint32_t kUsualDataAt = 80;
+
 // What SetCompletion(kAlways) sets, in the second word of a WQE.
 constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
                                        << (offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) - 8) * 8;
@@ -229,8 +232,15 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
   ++counters_->tx_device_memory;
   counters_->tx_device_memory_bytes += payload_length;
   if (payload_length != flow.stored_length) [[unlikely]] SetStoredLength(flow, payload_length);
-  base::StoreBe64(flow.stored.image.data() + flow.data_at + offsetof(mlx5_wqe_data_seg, addr),
-                  *address);
+  constexpr uint32_t kAddress = offsetof(mlx5_wqe_data_seg, addr);
+  if (MayPostDirectly(flow.stored, flags) && flow.data_at == kUsualDataAt) [[likely]] {
+    constexpr size_t kAt = kUsualDataAt + kAddress;
+    nic::PostReady(front_, flow.stored, [&](auto& halves) {
+      halves[kAt / 32][kAt % 32 / 8] = base::HostToBigEndian(uint64_t{*address});
+    });
+    return nic::TxStatus::kPosted;
+  }
+  base::StoreBe64(flow.stored.image.data() + flow.data_at + kAddress, *address);
   return PostPrepared(flow.stored, flags);
 }
 
