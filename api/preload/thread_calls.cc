@@ -2,9 +2,10 @@
 //
 // The end of the program, at which what it sent leaves; and pthread_create: a thread that the
 // engine or a library below it makes is theirs too, so that what it calls is the kernel's from its
-// first call on.
+// first call on; and vfork.
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -41,3 +42,7 @@ XTREME_CALL int pthread_create(pthread_t* thread, const pthread_attr_t* attribut
   if (error == 0) [[maybe_unused]] auto* const of_thread = start.release();
   return error;
 }
+
+// A child in its parent's memory would take the parent's connections down with what it closes
+// before exec. POSIX lets vfork() be fork(); one that returns can be nothing else.
+XTREME_CALL pid_t vfork() noexcept { return fork(); }
