@@ -104,6 +104,10 @@ void Forget(Faces& faces, int fd) {
   const Descriptors::Meaning meaning = faces.descriptors().BeginClose(fd);
   if (meaning.socket == nullptr && meaning.epoll == nullptr && meaning.ring == nullptr) return;
   const bool on_rings = IsOnRings(meaning);
+  // The kernel's side of a listener ends first, unless another process has it too: the port that
+  // the ring's side leaves to connections is nobody's to listen at.
+  const bool listens = on_rings && meaning.socket != nullptr && meaning.socket->listening();
+  if (listens && meaning.socket->descriptors == 1) Deaden(fd);
   Drop(faces, fd, meaning);
   // Who found nothing here would ask the kernel, which would let it sleep for ever on what nothing
   // comes to any more.

@@ -47,7 +47,7 @@ Faces::Faces() {
     wrong_ = settings_.config_file + ":" + wrong;
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   }
-  pthread_atfork([] { Faces::The().Fork(); }, [] { Faces::The().setup().unlock(); },
+  pthread_atfork([] { Faces::The().setup().lock(); }, [] { Faces::The().setup().unlock(); },
                  [] { Faces::The().Forked(); });
 }
 
@@ -233,13 +233,6 @@ void Faces::End() {
     meaning.socket->Close();
   });
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit();
-}
-
-void Faces::Fork() {
-  setup_.lock();
-  descriptors_.ForEach([](int, const Descriptors::Meaning& meaning) {
-    if (meaning.socket != nullptr) meaning.socket->BecomeShared();
-  });
 }
 
 void Faces::Forked() {

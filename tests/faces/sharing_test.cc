@@ -63,5 +63,131 @@ assert c.recv(10) == b'spawned'
 )");
 }
 
+// --- Listeners ---
+
+// What asks the other side to connect here, and a listener on a ring.
+constexpr const char* kListening = R"(
+import errno, os, select, socket, subprocess, sys, threading, time
+def ask(port):
+    with socket.create_connection(('10.9.0.2', 8001), timeout=10) as c:
+        c.sendall(b'%d' % port)
+        return c.recv(100)
+def listener(port, address='10.9.0.1', reuse=1):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+    s.bind((address, port))
+    s.listen(5)
+    s.settimeout(10)
+    select.select([s], [], [], 0)
+    return s
+)";
+
+// Connects to the port that it is told; a connection stays until the next is asked for.
+constexpr const char* kHelper = R"(
+import socket
+s = socket.create_server(('10.9.0.2', 8001))
+print('ready', flush=True)
+kept = None
+while True:
+    c, peer = s.accept()
+    if port := c.recv(100):
+        try:
+            kept = socket.create_connection(('10.9.0.1', int(port)), timeout=5)
+            c.sendall(b'connected')
+        except OSError as e: c.sendall(type(e).__name__.encode())
+    c.close()
+)";
+
+TEST_F(SharingTest, ListenerThatWasHandedOnListensAfterItsFirstOwnerClosedIt) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("handing", std::string(kListening) + R"(
+a, b = socket.socketpair()
+for has_child in (False, True):
+    s = listener(7100)
+    if has_child:
+        assert ask(7100) == b'connected'
+        child = s.accept()[0]
+    socket.send_fds(a, [b'x'], [s.fileno()])
+    handed = socket.socket(fileno=socket.recv_fds(b, 10, 1)[1][0])
+    handed.settimeout(10)
+    s.close()
+    assert handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1, has_child
+    # The wire is the ring's as long as it has connections there.
+    if has_child:
+        child.close()
+    else:
+        assert ask(7100) == b'connected'
+        handed.accept()[0].close()
+    handed.close()
+)");
+}
+
+TEST_F(SharingTest, ListenerThatAProgramInheritedListensAfterItsFirstOwnerClosedIt) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  const std::string heir = Script("heir", R"(
+import socket, sys
+s = socket.socket(fileno=int(sys.argv[1]))
+sys.stdin.readline()
+s.settimeout(10)
+s.accept()
+)");
+  Run("inheriting", std::string(kListening) + R"(
+s = listener(7100)
+os.set_inheritable(s.fileno(), True)
+heir = subprocess.Popen(')" + heir + R"( %d' % s.fileno(), shell=True, close_fds=False,
+                        stdin=subprocess.PIPE, text=True)
+s.close()
+heir.stdin.write('closed\n')
+heir.stdin.flush()
+assert ask(7100) == b'connected'
+assert heir.wait(20) == 0
+)");
+}
+
+TEST_F(SharingTest, ListenerThatNobodyElseHasListensNoMoreWhenItIsClosed) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("closing", std::string(kListening) + R"(
+for reuse in (0, 1):
+    port = 7100 + reuse
+    s = listener(port, '0.0.0.0', reuse)
+    assert ask(port) == b'connected'
+    child = s.accept()[0]
+    s.close()
+    assert ask(port) == b'ConnectionRefusedError'
+    try:
+        socket.create_connection(('127.0.0.1', port))
+        assert False, 'the kernel listens'
+    except ConnectionRefusedError: pass
+    # The connection has the port.
+    try:
+        listener(port, '0.0.0.0', 0)
+        assert False, 'the port is free'
+    except OSError as e: assert e.errno == errno.EADDRINUSE
+    if reuse:
+        s = listener(port, '0.0.0.0')
+        assert ask(port) == b'connected'
+        s.accept()[0].close()
+        s.close()
+    child.close()
+# While another thread waits for it.
+s = listener(7103, '0.0.0.0')
+s.settimeout(None)
+def accept():
+    try: s.accept()
+    except OSError: pass
+t = threading.Thread(target=accept)
+t.start()
+time.sleep(0.2)
+os.close(s.fileno())
+t.join(10)
+assert not t.is_alive()
+assert ask(7103) == b'ConnectionRefusedError'
+os._exit(0)
+)");
+}
+
 }  // namespace
 }  // namespace xtreme::faces
