@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdarg>
+#include <cstdio>
 
 #include "api/preload/preload.h"
 #include "api/sockets/descriptor_calls.h"
@@ -65,6 +66,22 @@ XTREME_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
 // The C library's would go past ours.
 XTREME_CALL void closefrom(int first) noexcept {
   close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
+}
+
+// The C library closes a stream's descriptor by a call that does not come here.
+XTREME_CALL int fclose(FILE* stream) {
+  Forget(fileno(stream));
+  return Kernel().fclose(stream);
+}
+
+XTREME_CALL FILE* freopen(const char* path, const char* mode, FILE* stream) {
+  Forget(fileno(stream));
+  return Kernel().freopen(path, mode, stream);
+}
+
+XTREME_CALL FILE* freopen64(const char* path, const char* mode, FILE* stream) {
+  Forget(fileno(stream));
+  return Kernel().freopen64(path, mode, stream);
 }
 
 XTREME_CALL int dup(int fd) noexcept { return Share(fd, Kernel().dup(fd)); }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 
 namespace xtreme::sockets {
@@ -33,6 +34,9 @@ struct KernelCalls {
   decltype(&::shutdown) shutdown;
   decltype(&::close) close;
   decltype(&::close_range) close_range;
+  int (*fclose)(FILE*);
+  FILE* (*freopen)(const char*, const char*, FILE*);
+  FILE* (*freopen64)(const char*, const char*, FILE*);
   decltype(&::dup) dup;
   decltype(&::dup2) dup2;
   decltype(&::dup3) dup3;

@@ -63,6 +63,37 @@ assert c.recv(10) == b'spawned'
 )");
 }
 
+// --- Streams of the C library ---
+
+TEST_F(SharingTest, NumberOfASocketWhoseStreamWasClosedIsAnotherFiles) {
+  const auto echo = StartEcho();
+  Run("streams", R"(
+import ctypes, os, socket, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fdopen.restype = libc.freopen.restype = ctypes.c_void_p
+libc.fclose.argtypes = [ctypes.c_void_p]
+libc.freopen.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+path = tempfile.mktemp()
+with open(path, 'w') as f: f.write('from the file')
+def stream():
+    c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+    c.sendall(b'from the net')
+    c.recv(100, socket.MSG_PEEK)
+    number = c.detach()
+    return number, libc.fdopen(number, b'r')
+number, closed = stream()
+libc.fclose(closed)
+assert os.open(path, os.O_RDONLY) == number
+assert os.read(number, 100) == b'from the file'
+number, opened = stream()
+opened = libc.freopen(path.encode(), b'r', opened)
+assert libc.fileno(ctypes.c_void_p(opened)) == number
+assert os.read(number, 100) == b'from the file'
+libc.fclose(opened)
+os.unlink(path)
+)");
+}
+
 // --- Listeners ---
 
 // What asks the other side to connect here, and a listener on a ring.
