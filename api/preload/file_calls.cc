@@ -20,6 +20,7 @@ using xtreme::preload::Ours;
 using xtreme::preload::Result;
 using xtreme::sockets::kAskKernel;
 using xtreme::sockets::Passage;
+using xtreme::sockets::Uncancelled;
 
 namespace xtreme::preload {
 namespace {
@@ -48,6 +49,10 @@ using xtreme::preload::Forget;
 using xtreme::preload::Share;
 
 XTREME_CALL int close(int fd) {
+  if (Passage::Inside() || !Faces().descriptors().Has(fd)) return Kernel().close(fd);
+  // Who was cancelled has closed nothing yet.
+  pthread_testcancel();
+  const Uncancelled whole;
   Forget(fd);
   return Kernel().close(fd);
 }
@@ -119,6 +124,7 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
   const auto ours = Ours(fd);
+  const Uncancelled whole;
   if (ours != nullptr) {
     int bytes = kAskKernel;
     switch (request) {

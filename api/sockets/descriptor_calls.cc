@@ -82,6 +82,7 @@ int AwaitConnection(Faces& faces, int fd, base::Nanoseconds until) {
 }  // namespace
 
 std::shared_ptr<Socket> AddSocket(Faces& faces, int fd, int type, bool nonblocking) {
+  const Uncancelled whole;
   auto socket =
       std::make_shared<Socket>(&faces, fd, type, nonblocking, faces.OffloadsThisThread());
   Drop(faces, fd, faces.descriptors().Put(fd, {.socket = socket}));
@@ -89,6 +90,7 @@ std::shared_ptr<Socket> AddSocket(Faces& faces, int fd, int type, bool nonblocki
 }
 
 std::shared_ptr<EpollSet> AddSet(Faces& faces, int fd) {
+  const Uncancelled whole;
   auto set = std::make_shared<EpollSet>(&faces, fd);
   Drop(faces, fd, faces.descriptors().Put(fd, {.epoll = set}));
   return set;
@@ -96,11 +98,13 @@ std::shared_ptr<EpollSet> AddSet(Faces& faces, int fd) {
 
 int Share(Faces& faces, int fd, int copy) {
   if (copy < 0 || copy == fd) return copy;
+  const Uncancelled whole;
   Drop(faces, copy, faces.descriptors().Share(fd, copy));
   return copy;
 }
 
 void Forget(Faces& faces, int fd) {
+  const Uncancelled whole;
   const Descriptors::Meaning meaning = faces.descriptors().BeginClose(fd);
   if (meaning.socket == nullptr && meaning.epoll == nullptr && meaning.ring == nullptr) return;
   const bool on_rings = IsOnRings(meaning);

@@ -237,8 +237,7 @@ void Faces::End() {
 
 void Faces::Forked() {
   Sleeper::AfterFork();
-  // Anew: it is locked by a thread of the parent's, and a recursive mutex knows its owner.
-  std::construct_at(&setup_, &newest_door_);
+  setup_.AfterFork();
   newest_door_.store(nullptr, std::memory_order_relaxed);
   bool had_rings = false;
   for (auto& [key, place] : places_) {

@@ -52,6 +52,7 @@ int HighDescriptor(int fd) {
   constexpr rlim_t kAbove = FD_SETSIZE / 2;
   rlimit limit{};
   if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return fd;
+  const Uncancelled whole;
   const rlim_t above = std::min(kAbove, limit.rlim_cur / 4 * 3);
   const int high = Kernel().fcntl(fd, F_DUPFD_CLOEXEC, static_cast<int>(above));
   if (high < 0) return fd;
@@ -78,6 +79,7 @@ int PathFile() {
 }  // namespace
 
 void Deaden(int fd) {
+  const Uncancelled whole;
   const int file = PathFile();
   if (file >= 0) Kernel().dup3(file, fd, O_CLOEXEC);
 }

@@ -59,6 +59,7 @@ Socket::~Socket() { EndClaim(); }
 
 void Socket::EndClaim() {
   if (stream_ == nullptr || stream_->claim < 0) return;
+  const Uncancelled whole;
   Kernel().close(std::exchange(stream_->claim, -1));
 }
 
