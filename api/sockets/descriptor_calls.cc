@@ -2,7 +2,6 @@
 
 #include "api/sockets/descriptor_calls.h"
 
-#include <fcntl.h>
 #include <poll.h>
 
 #include <cerrno>
@@ -53,13 +52,8 @@ bool IsOnRings(const Descriptors::Meaning& meaning) {
 
 // A child of the listener becomes a descriptor of the program.
 int HandOut(Faces& faces, const std::shared_ptr<Socket>& child, sockaddr* address,
-            socklen_t* length, int flags) {
+            socklen_t* length) {
   const int fd = child->fd();
-  if ((flags & SOCK_CLOEXEC) != 0) Kernel().fcntl(fd, F_SETFD, FD_CLOEXEC);
-  if ((flags & SOCK_NONBLOCK) != 0) {
-    Kernel().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
-    child->SetNonBlocking(true);
-  }
   if (address != nullptr) child->PeerName(address, length);
   Drop(faces, fd, faces.descriptors().Put(fd, {.socket = child}));
   return fd;
@@ -128,8 +122,8 @@ int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockad
       !waits || limit == base::kNever ? base::kNever : SteadyNow() + limit;
   for (;;) {
     int error = 0;
-    if (const auto child = listener->Accept(&error)) {
-      return HandOut(faces, child, address, length, flags);
+    if (const auto child = listener->Accept(flags, &error)) {
+      return HandOut(faces, child, address, length);
     }
     if (error != kAskKernel) return error;
     const int waited = waits ? AwaitConnection(faces, fd, until) : 0;

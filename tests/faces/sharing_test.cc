@@ -129,6 +129,35 @@ while True:
     c.close()
 )";
 
+TEST_F(SharingTest, ConnectionThatCouldHaveNoDescriptorWaitsUntilItCan) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("out_of_descriptors", std::string(kListening) + R"(
+import resource
+s = listener(7104)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, b'\x05' + bytes(15))
+c = socket.create_connection(('10.9.0.2', 8001), timeout=10)
+c.setblocking(True)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+last = os.dup(0)
+os.close(last)
+resource.setrlimit(resource.RLIMIT_NOFILE, (last, hard))
+c.sendall(b'7104')
+for turn in range(20):
+    assert select.select([s], [], [], 10)[0] == [s]
+    try:
+        s.accept()
+        assert False, 'accepted'
+    except OSError as e: assert e.errno == errno.EMFILE, e
+assert c.recv(100) == b'connected'
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+child, peer = s.accept()
+assert peer[0] == '10.9.0.2' and child.getpeername() == peer
+assert child.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)[0] == 5
+child.sendall(b'x')
+)");
+}
+
 TEST_F(SharingTest, ListenerThatWasHandedOnListensAfterItsFirstOwnerClosedIt) {
   const auto helper = StartOnKernel(Script("helper", kHelper));
   ASSERT_TRUE(helper->Says("ready"));
