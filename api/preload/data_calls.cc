@@ -23,6 +23,7 @@ using xtreme::sockets::Received;
 using xtreme::sockets::ReceiveRequest;
 using xtreme::sockets::SendRequest;
 using xtreme::sockets::Socket;
+using xtreme::sockets::Uncancelled;
 
 namespace xtreme::preload {
 namespace {
@@ -255,6 +256,7 @@ XTREME_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
 
 XTREME_CALL ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
   if (const auto ours = Ours(out)) {
+    const Uncancelled whole;  // Linux: it is no cancellation point.
     const ssize_t sent = xtreme::preload::SendFile(*ours, in, offset, count);
     if (sent != kAskKernel) return Result(sent);
   }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdarg>
+#include <cstdio>
 
 #include "api/preload/preload.h"
 #include "api/sockets/descriptor_calls.h"
@@ -19,6 +20,7 @@ using xtreme::preload::Ours;
 using xtreme::preload::Result;
 using xtreme::sockets::kAskKernel;
 using xtreme::sockets::Passage;
+using xtreme::sockets::Uncancelled;
 
 namespace xtreme::preload {
 namespace {
@@ -49,6 +51,10 @@ using xtreme::preload::Forget;
 using xtreme::preload::Share;
 
 XTREME_CALL int close(int fd) {
+  if (Passage::Inside() || !Faces().descriptors().Has(fd)) return Kernel().close(fd);
+  // Who was cancelled has closed nothing yet.
+  pthread_testcancel();
+  const Uncancelled whole;
   Forget(fd);
   return Kernel().close(fd);
 }
@@ -67,6 +73,22 @@ XTREME_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
 // The C library's would go past ours.
 XTREME_CALL void closefrom(int first) noexcept {
   close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
+}
+
+// The C library closes a stream's descriptor by a call that does not come here.
+XTREME_CALL int fclose(FILE* stream) {
+  Forget(fileno(stream));
+  return Kernel().fclose(stream);
+}
+
+XTREME_CALL FILE* freopen(const char* path, const char* mode, FILE* stream) {
+  Forget(fileno(stream));
+  return Kernel().freopen(path, mode, stream);
+}
+
+XTREME_CALL FILE* freopen64(const char* path, const char* mode, FILE* stream) {
+  Forget(fileno(stream));
+  return Kernel().freopen64(path, mode, stream);
 }
 
 XTREME_CALL int dup(int fd) noexcept { return Share(fd, Kernel().dup(fd)); }
@@ -104,6 +126,7 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
   const auto ours = Ours(fd);
+  const Uncancelled whole;
   if (ours != nullptr) {
     int bytes = kAskKernel;
     switch (request) {

@@ -13,6 +13,7 @@ using xtreme::preload::Kernel;
 using xtreme::preload::Ours;
 using xtreme::preload::Result;
 using xtreme::sockets::Path;
+using xtreme::sockets::Uncancelled;
 
 XTREME_CALL int socket(int domain, int type, int protocol) noexcept {
   const int fd = Kernel().socket(domain, type, protocol);
@@ -80,6 +81,7 @@ XTREME_CALL int shutdown(int fd, int how) noexcept {
 XTREME_CALL int setsockopt(int fd, int level, int name, const void* value,
                            socklen_t length) noexcept {
   const auto ours = Ours(fd);
+  const Uncancelled whole;
   const bool paces = name == SO_MAX_PACING_RATE && length == xtreme::sockets::kVmaRateBytes;
   const bool of_vma = level == SOL_SOCKET && ((name >= 2800 && name < 2830) || paces);
   if (ours == nullptr || !of_vma) {
@@ -99,6 +101,7 @@ XTREME_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* 
     return 0;
   }
   const auto ours = Ours(fd);
+  const Uncancelled whole;
   int result = 0;
   if (ours != nullptr && ours->GetOption(level, name, value, length, &result)) {
     return Result(result);

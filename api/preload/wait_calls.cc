@@ -127,6 +127,7 @@ XTREME_CALL int epoll_ctl(int set, int operation, int fd, epoll_event* event) no
   const auto ours = OurSet(set);
   if (ours == nullptr) return Kernel().epoll_ctl(set, operation, fd, event);
   if (set == fd) return Result(-EINVAL);
+  const xtreme::sockets::Uncancelled whole;
   const bool polls = operation != EPOLL_CTL_DEL;
   return Result(ours->Control(operation, fd, event, xtreme::sockets::Target(Faces(), fd, polls)));
 }

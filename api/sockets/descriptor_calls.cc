@@ -2,7 +2,6 @@
 
 #include "api/sockets/descriptor_calls.h"
 
-#include <fcntl.h>
 #include <poll.h>
 
 #include <cerrno>
@@ -53,13 +52,8 @@ bool IsOnRings(const Descriptors::Meaning& meaning) {
 
 // A child of the listener becomes a descriptor of the program.
 int HandOut(Faces& faces, const std::shared_ptr<Socket>& child, sockaddr* address,
-            socklen_t* length, int flags) {
+            socklen_t* length) {
   const int fd = child->fd();
-  if ((flags & SOCK_CLOEXEC) != 0) Kernel().fcntl(fd, F_SETFD, FD_CLOEXEC);
-  if ((flags & SOCK_NONBLOCK) != 0) {
-    Kernel().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
-    child->SetNonBlocking(true);
-  }
   if (address != nullptr) child->PeerName(address, length);
   Drop(faces, fd, faces.descriptors().Put(fd, {.socket = child}));
   return fd;
@@ -82,6 +76,7 @@ int AwaitConnection(Faces& faces, int fd, base::Nanoseconds until) {
 }  // namespace
 
 std::shared_ptr<Socket> AddSocket(Faces& faces, int fd, int type, bool nonblocking) {
+  const Uncancelled whole;
   auto socket =
       std::make_shared<Socket>(&faces, fd, type, nonblocking, faces.OffloadsThisThread());
   Drop(faces, fd, faces.descriptors().Put(fd, {.socket = socket}));
@@ -89,6 +84,7 @@ std::shared_ptr<Socket> AddSocket(Faces& faces, int fd, int type, bool nonblocki
 }
 
 std::shared_ptr<EpollSet> AddSet(Faces& faces, int fd) {
+  const Uncancelled whole;
   auto set = std::make_shared<EpollSet>(&faces, fd);
   Drop(faces, fd, faces.descriptors().Put(fd, {.epoll = set}));
   return set;
@@ -96,14 +92,20 @@ std::shared_ptr<EpollSet> AddSet(Faces& faces, int fd) {
 
 int Share(Faces& faces, int fd, int copy) {
   if (copy < 0 || copy == fd) return copy;
+  const Uncancelled whole;
   Drop(faces, copy, faces.descriptors().Share(fd, copy));
   return copy;
 }
 
 void Forget(Faces& faces, int fd) {
+  const Uncancelled whole;
   const Descriptors::Meaning meaning = faces.descriptors().BeginClose(fd);
   if (meaning.socket == nullptr && meaning.epoll == nullptr && meaning.ring == nullptr) return;
   const bool on_rings = IsOnRings(meaning);
+  // The kernel's side of a listener ends first, unless another process has it too: the port that
+  // the ring's side leaves to connections is nobody's to listen at.
+  const bool listens = on_rings && meaning.socket != nullptr && meaning.socket->listening();
+  if (listens && meaning.socket->descriptors == 1) Deaden(fd);
   Drop(faces, fd, meaning);
   // Who found nothing here would ask the kernel, which would let it sleep for ever on what nothing
   // comes to any more.
@@ -120,8 +122,8 @@ int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockad
       !waits || limit == base::kNever ? base::kNever : SteadyNow() + limit;
   for (;;) {
     int error = 0;
-    if (const auto child = listener->Accept(&error)) {
-      return HandOut(faces, child, address, length, flags);
+    if (const auto child = listener->Accept(flags, &error)) {
+      return HandOut(faces, child, address, length);
     }
     if (error != kAskKernel) return error;
     const int waited = waits ? AwaitConnection(faces, fd, until) : 0;

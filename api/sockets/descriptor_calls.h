@@ -4,7 +4,7 @@
 //
 // Invariant: what descriptors stand for ends with the last of them, and before the kernel closes
 // it, for the number may be somebody else's at once. Results are 0 or a descriptor, or -errno.
-// Threads: any.
+// Threads: any; nobody is cancelled inside, but in Accept().
 
 #ifndef XTREME_API_SOCKETS_DESCRIPTOR_CALLS_H_
 #define XTREME_API_SOCKETS_DESCRIPTOR_CALLS_H_

@@ -219,6 +219,7 @@ int EpollSet::CollectOnce(epoll_event* events, int most) {
 
 // Both halves; who comes first changes, so that neither starves.
 int EpollSet::Collect(epoll_event* events, int most) {
+  const Uncancelled whole;  // What was collected is nobody else's any more.
   bool kernel_first = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -253,6 +254,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
       const RingDoor::Entry entry(door);
       door->Progress();
     }
+    pthread_testcancel();
     const int count = Collect(events, most);
     if (count != 0 || !waits) return count;
     const base::Nanoseconds now = SteadyNow();

@@ -48,7 +48,7 @@ Faces::Faces() {
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   }
   pid_ = getpid();
-  pthread_atfork([] { Faces::The().Fork(); }, [] { Faces::The().setup().unlock(); },
+  pthread_atfork([] { Faces::The().setup().lock(); }, [] { Faces::The().setup().unlock(); },
                  [] { Faces::The().Forked(); });
 }
 
@@ -236,18 +236,10 @@ void Faces::End() {
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit();
 }
 
-void Faces::Fork() {
-  setup_.lock();
-  descriptors_.ForEach([](int, const Descriptors::Meaning& meaning) {
-    if (meaning.socket != nullptr) meaning.socket->BecomeShared();
-  });
-}
-
 void Faces::Forked() {
   pid_ = getpid();
   Sleeper::AfterFork();
-  // Anew: it is locked by a thread of the parent's, and a recursive mutex knows its owner.
-  std::construct_at(&setup_, &newest_door_);
+  setup_.AfterFork();
   newest_door_.store(nullptr, std::memory_order_relaxed);
   bool had_rings = false;
   for (auto& [key, place] : places_) {

@@ -80,8 +80,6 @@ class Faces {
   // The process ends.
   void End();
 
-  // Before fork().
-  void Fork();
   // In a child after fork(), with `setup` taken before it: a parent's rings stay its own, and so do
   // the connections on them; what the child opens is then the kernel's. If the parent had none, the
   // child may have its own.

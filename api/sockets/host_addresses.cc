@@ -65,6 +65,7 @@ std::string InterfaceNamed(unsigned index) {
 }
 
 std::optional<Departure> DepartureTo(int fd, const wire::Endpoint& peer) {
+  const Uncancelled whole;
   const KernelCalls& kernel = Kernel();
   const int probe = kernel.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (probe < 0) return std::nullopt;

@@ -22,6 +22,7 @@ KernelCalls FindAll() {
   Find("socket", &c.socket), Find("bind", &c.bind), Find("connect", &c.connect);
   Find("listen", &c.listen), Find("accept", &c.accept), Find("accept4", &c.accept4);
   Find("shutdown", &c.shutdown), Find("close", &c.close), Find("close_range", &c.close_range);
+  Find("fclose", &c.fclose), Find("freopen", &c.freopen), Find("freopen64", &c.freopen64);
   Find("dup", &c.dup), Find("dup2", &c.dup2), Find("dup3", &c.dup3);
   Find("fcntl", &c.fcntl), Find("ioctl", &c.ioctl);
   Find("getsockname", &c.getsockname), Find("getpeername", &c.getpeername);
@@ -51,6 +52,7 @@ int HighDescriptor(int fd) {
   constexpr rlim_t kAbove = FD_SETSIZE / 2;
   rlimit limit{};
   if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return fd;
+  const Uncancelled whole;
   const rlim_t above = std::min(kAbove, limit.rlim_cur / 4 * 3);
   const int high = Kernel().fcntl(fd, F_DUPFD_CLOEXEC, static_cast<int>(above));
   if (high < 0) return fd;
@@ -77,6 +79,7 @@ int PathFile() {
 }  // namespace
 
 void Deaden(int fd) {
+  const Uncancelled whole;
   const int file = PathFile();
   if (file >= 0) Kernel().dup3(file, fd, O_CLOEXEC);
 }

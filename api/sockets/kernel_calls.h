@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 
 namespace xtreme::sockets {
@@ -33,6 +34,9 @@ struct KernelCalls {
   decltype(&::shutdown) shutdown;
   decltype(&::close) close;
   decltype(&::close_range) close_range;
+  int (*fclose)(FILE*);
+  FILE* (*freopen)(const char*, const char*, FILE*);
+  FILE* (*freopen64)(const char*, const char*, FILE*);
   decltype(&::dup) dup;
   decltype(&::dup2) dup2;
   decltype(&::dup3) dup3;
@@ -79,7 +83,21 @@ int HighDescriptor(int fd);
 // poll(): the number stays taken, what it stood for is closed. Nothing, where none can be opened.
 void Deaden(int fd);
 
-// While one stands, the calls of this thread are the kernel's.
+// While one stands, this thread is not cancelled (pthread_cancel(3)), which would end a call in the
+// middle of what it changes: for what asks the kernel with a lock held, or for calls that cannot
+// end so. What waits, waits outside.
+class Uncancelled {
+ public:
+  Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~Uncancelled() { pthread_setcancelstate(before_, nullptr); }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+// While one stands, the calls of this thread are the kernel's, and it is not cancelled.
 class Passage {
  public:
   Passage() { ++Depth(); }
@@ -95,6 +113,8 @@ class Passage {
     static thread_local int depth = 0;
     return depth;
   }
+
+  const Uncancelled uncancelled_;
 };
 
 }  // namespace xtreme::sockets

@@ -18,18 +18,25 @@ namespace xtreme::sockets {
 
 class RingDoor;
 
-// Recursive.
+// Recursive. Who has it is not cancelled.
 class SetupLock {
  public:
   // `newest`: where the list of all doors begins, each with the next older one.
   explicit SetupLock(const std::atomic<RingDoor*>* newest) : newest_(newest) {}
 
   void lock();
-  void unlock() { mutex_.unlock(); }
+  void unlock();
+  // In a child after fork(), of the thread that had it: nobody has it.
+  void AfterFork();
 
  private:
+  void LockMutex();
+
   const std::atomic<RingDoor*>* const newest_;
   std::recursive_mutex mutex_;
+  // Of the thread that has it: how often, and its cancel state before.
+  uint32_t depth_ = 0;
+  int cancel_state_ = 0;
 };
 
 // One locked instruction to take and one to give back, and no call, where std::mutex takes some

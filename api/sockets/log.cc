@@ -55,6 +55,7 @@ void StartLog(LogLevel most, const std::string& path) {
 bool Logs(LogLevel level) { return static_cast<int>(level) <= g_most.load(); }
 
 void WriteLog(LogLevel level, std::string_view text) {
+  const Uncancelled whole;
   const std::string line = fmt::format("XTREME {} [{}]: {}\n",
                                        kNames[static_cast<size_t>(static_cast<int>(level))],
                                        getpid(), text);

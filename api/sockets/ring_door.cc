@@ -161,6 +161,7 @@ void RingDoor::EndClaimsOfNobody() {
 }
 
 void RingDoor::EndClaims() {
+  const Uncancelled whole;
   for (const KeptClaim& each : claims_) Kernel().close(each.claim);
   claims_.clear();
 }

@@ -112,8 +112,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   int Listen(int backlog);
   // A connection that was accepted, not in the table of descriptors yet; null: `error`, of which
-  // kAskKernel says that the kernel has one or is to be asked.
-  std::shared_ptr<Socket> Accept(int* error);
+  // kAskKernel says that the kernel has one or is to be asked. `flags`: of accept4(2).
+  std::shared_ptr<Socket> Accept(int flags, int* error);
   bool listening() const;
   // A connection of a ring, however far it is.
   bool HasConnected() const;
@@ -130,8 +130,6 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void Close();
   // The descriptor it was known by is being closed, `fd` is another one.
   void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
-  // Before fork(): the child will have the kernel's socket, too.
-  void BecomeShared();
   // In a child after fork(), of a socket on a ring, which is the parent's: datagrams are the
   // kernel's from here on; every call on a connection but close() fails with EOPNOTSUPP.
   void BecomeParents();
@@ -330,7 +328,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void EndClaim();
   void OpenListener(RingDoor* door);
   void OnAccepted(const engine::Completion& completion);
+  // Of an accepted connection: what its listener was told, and its kernel's socket, or -errno.
   void Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options);
+  int MakeDescriptor(int flags);
   void CopyStreamSettings();
 
   // stream_data.cc; inside the door.

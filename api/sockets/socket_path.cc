@@ -59,6 +59,7 @@ Socket::~Socket() { EndClaim(); }
 
 void Socket::EndClaim() {
   if (stream_ == nullptr || stream_->claim < 0) return;
+  const Uncancelled whole;
   Kernel().close(std::exchange(stream_->claim, -1));
 }
 
@@ -261,17 +262,11 @@ void Socket::SetPlain() {
 
 void Socket::Close() {
   const std::lock_guard lock(faces_->setup());
-  // Others may listen here again, whatever of this process still has the kernel's socket.
-  if (listening() && !stream_->shared) Kernel().shutdown(fd(), SHUT_RDWR);
   path_.store(Path::kClosed, std::memory_order_release);
   TakeDown();
   // A sleeper looks, and finds it gone.
   Change(POLLNVAL, ~uint32_t{0}, EPOLLHUP);
   SayGone();
-}
-
-void Socket::BecomeShared() {
-  if (stream_ != nullptr) stream_->shared = true;
 }
 
 void Socket::BecomeParents() {

@@ -62,6 +62,7 @@ void Socket::OnPacket(const engine::Completion& completion) {
     // In a copy: the callback may take itself off, or close the socket.
     const ReceiveCallback callback = callback_;
     const std::shared_ptr<Socket> self = shared_from_this();
+    const Uncancelled whole;
     const Verdict verdict = callback(*this, packet);
     counters_.by_callback += verdict != Verdict::kQueue;
     if (verdict == Verdict::kDrop || path() != Path::kOffloaded) return Release(&packet);

@@ -42,7 +42,6 @@ struct Stream {
   // What the program set, by level and name: a listener's children begin with it.
   std::map<std::pair<int, int>, std::vector<uint8_t>> options;
   int claim = -1;             // Of a listener: as ClaimListener().
-  bool shared = false;        // Of a listener: another process has the kernel's socket, too.
   std::deque<std::shared_ptr<Socket>> accepted;  // Of a listener, not handed out yet.
 };
 

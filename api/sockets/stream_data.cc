@@ -333,7 +333,6 @@ void Socket::CloseStream(RingDoor* ring) {
     tcp.Abort(child->handle_);
     ring->Forget(child->handle_, child.get());
     child->door_.store(nullptr);
-    Kernel().close(child->fd());
   }
   stream_->accepted.clear();
 }

@@ -5,7 +5,6 @@
 // It goes to a ring with its first accept or poll, so that a worker that was forked after listen()
 // has it; of several processes that do so, the first.
 
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -161,20 +160,11 @@ void Socket::OpenListener(RingDoor* ring) {
   Change(0, 0, EPOLLHUP);
 }
 
+// A connection has no descriptor until it is accepted, as with the kernel: until there is one, it
+// waits. Who takes completions is told of it by its descriptor.
 void Socket::OnAccepted(const engine::Completion& completion) {
-  int fd = -1;
-  {
-    const Passage passage;
-    fd = Kernel().socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  }
   RingDoor* const ring = door();
-  if (fd < 0) {
-    Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", this->fd());
-    ring->ring().tcp().Abort(completion.socket);
-    return;
-  }
-  Kernel().fcntl(fd, F_SETFD, 0);
-  auto child = std::make_shared<Socket>(faces_, fd, SOCK_STREAM, false, offload_wanted_);
+  auto child = std::make_shared<Socket>(faces_, -1, SOCK_STREAM, false, offload_wanted_);
   const Received ends = ReceivedFrom(completion);
   child->handle_ = completion.socket;
   child->stream_->tcp_socket = ring->ring().tcp().Find(completion.socket);
@@ -194,12 +184,17 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   if (child->pace_.bytes_per_second != 0) child->StartPace(/*waits=*/false);
   child->Mark();
   if (taker_ == Taker::kCompletions) {
+    if (child->MakeDescriptor(0) != 0) {
+      Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", fd());
+      ring->ring().tcp().Abort(child->handle_);
+      return ring->Forget(child->handle_, child.get());
+    }
     Socket* const told = child.get();
-    faces_->descriptors().Put(fd, {.socket = std::move(child)});
+    faces_->descriptors().Put(told->fd(), {.socket = std::move(child)});
     return ring->Tell({.socket = told,
                        .events = kAcceptedHappened,
                        .packet = {.source = ends.source, .destination = ends.destination},
-                       .listen_fd = this->fd()});
+                       .listen_fd = fd()});
   }
   stream_->accepted.push_back(std::move(child));
   Mark();
@@ -208,13 +203,25 @@ void Socket::OnAccepted(const engine::Completion& completion) {
 
 void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options) {
   for (const auto& [option, value] : options) {
-    const auto length = static_cast<socklen_t>(value.size());
-    Kernel().setsockopt(fd(), option.first, option.second, value.data(), length);
-    SetOption(option.first, option.second, value.data(), length);
+    SetOption(option.first, option.second, value.data(), static_cast<socklen_t>(value.size()));
   }
 }
 
-std::shared_ptr<Socket> Socket::Accept(int* error) {
+int Socket::MakeDescriptor(int flags) {
+  const int made = Kernel().socket(AF_INET, SOCK_STREAM | flags, 0);
+  if (made < 0) return -errno;
+  const std::lock_guard lock(stream_->options_mutex);
+  for (const auto& [option, value] : stream_->options) {
+    const auto length = static_cast<socklen_t>(value.size());
+    Kernel().setsockopt(made, option.first, option.second, value.data(), length);
+  }
+  fd_ = made;
+  user_data = static_cast<uint64_t>(made);
+  SetNonBlocking((flags & SOCK_NONBLOCK) != 0);
+  return 0;
+}
+
+std::shared_ptr<Socket> Socket::Accept(int flags, int* error) {
   *error = kAskKernel;
   RingDoor* const ring = door();
   if (path() == Path::kClosed) *error = -EBADF;
@@ -228,6 +235,11 @@ std::shared_ptr<Socket> Socket::Accept(int* error) {
   if (stream_->accepted.empty()) return nullptr;
   std::shared_ptr<Socket> child = std::move(stream_->accepted.front());
   stream_->accepted.pop_front();
+  if (const int made = child->MakeDescriptor(flags); made != 0) {
+    stream_->accepted.push_front(std::move(child));
+    *error = made;
+    return nullptr;
+  }
   Mark();
   return child;
 }

@@ -2,6 +2,7 @@
 
 #include "api/sockets/waiting.h"
 
+#include <pthread.h>
 #include <sys/epoll.h>
 
 #include <cerrno>
@@ -67,6 +68,7 @@ Waiting::Waiting(base::Nanoseconds limit, int64_t polls)
       polls_left_(polls) {}
 
 int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
+  pthread_testcancel();
   constexpr int64_t kBetweenLooks = 64;
   if (polls_left_ != 0) {
     if (polls_left_ > 0) --polls_left_;

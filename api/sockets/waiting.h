@@ -38,8 +38,8 @@ class Waiting {
   // `limit`: how long in all; `polls`: how often before it sleeps (-1: always).
   Waiting(base::Nanoseconds limit, int64_t polls);
 
-  // Between two looks at `watched`, on the ring of `door`. 0: look again. -EAGAIN: the time is
-  // over. -EINTR.
+  // Between two looks at `watched`, on the ring of `door`, outside; who was cancelled ends here.
+  // 0: look again. -EAGAIN: the time is over. -EINTR.
   int Once(Pollable* watched, RingDoor* door, uint32_t events);
 
  private:

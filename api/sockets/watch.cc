@@ -73,6 +73,7 @@ Sleeper& Sleeper::OfThread() {
 void Sleeper::AfterFork() { forks.fetch_add(1, std::memory_order_relaxed); }
 
 void Sleeper::Told(uint32_t) {
+  const Uncancelled whole;  // Whoever tells has locks.
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = Kernel().write(fd_, &one, sizeof one);
 }

@@ -49,6 +49,8 @@ class KernelPort {
   virtual void Drain(const std::function<void(const KernelDatagram&)>& take) = 0;
   // Datagrams that the kernel dropped at the socket since the last call.
   virtual uint32_t TakeLost() { return 0; }
+  // Of a listener's, which was closed: as host::PortLease::EndListening().
+  virtual void EndListening() {}
 };
 
 // What the kernel tells by itself, on the control thread.

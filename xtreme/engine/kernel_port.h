@@ -33,6 +33,7 @@ class LeasedPort final : public KernelPort {
   int fd() const override { return deliver_ ? lease_.fd() : -1; }
   void Drain(const std::function<void(const KernelDatagram&)>& take) override;
   uint32_t TakeLost() override;
+  void EndListening() override { lease_.EndListening(); }
 
  private:
   static constexpr int kBound = 64;  // Datagrams of one Drain.

@@ -9,6 +9,7 @@
 #include "stack/tcp/connection.h"
 #include "stack/tcp/stack.h"
 #include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
@@ -83,8 +84,14 @@ void Tcp::Silence(TcpSocket& socket) {
   if (socket.prepares) core_->prepared->DiscardOf(socket.handle);
 }
 
+// Its children keep the port, and not the kernel's listener that it may be of.
 void Tcp::CloseListener(TcpSocket& socket) {
   stack_->CloseListener(*std::exchange(socket.listener, nullptr));
+  if (socket.port != nullptr && socket.port->users > 1) {
+    core_->Start(MakeOperation([holdings = socket.port->holdings] {
+      if (holdings != nullptr && holdings->port != nullptr) holdings->port->EndListening();
+    }));
+  }
   End(socket, 0);
   EndCall(/*ring=*/true);
 }

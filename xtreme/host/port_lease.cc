@@ -127,6 +127,16 @@ absl::StatusOr<PortLease> PortLease::Adopt(int bound_socket) {
   return PortLease(PortProtocol::kUdp, local, std::move(fd));
 }
 
+void PortLease::EndListening() {
+  int reuse = 0;
+  socklen_t length = sizeof(reuse);
+  ::getsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, &length);
+  fd_ = FileDescriptor();
+  absl::StatusOr<PortLease> silent = Acquire(
+      {.protocol = PortProtocol::kTcp, .local = local_, .reuse_address = reuse != 0});
+  if (silent.ok()) fd_ = std::move(silent->fd_);
+}
+
 absl::StatusOr<PortBlock> PortBlock::Acquire(const Options& options) {
   if (options.count_log2 > kMaxCountLog2) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -51,6 +51,10 @@ class PortLease {
   // getsockname.
   static absl::StatusOr<PortLease> Adopt(int bound_socket);
 
+  // Of a listener's socket that was adopted: it does not listen on our behalf any more. The port
+  // stays taken, by a socket of its own, unless somebody else's listens there still.
+  void EndListening();
+
   PortProtocol protocol() const { return protocol_; }
   // What is bound; the port is never 0.
   wire::Endpoint local() const { return local_; }

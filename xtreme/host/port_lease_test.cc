@@ -81,6 +81,23 @@ TEST_F(PortLeaseTest, AdoptedPortIsTheSocketsAndStaysTakenAfterItIsClosed) {
   EXPECT_EQ(KernelBind(SOCK_DGRAM, {kLoopback, 7100}), EADDRINUSE);
 }
 
+TEST_F(PortLeaseTest, AdoptedListenerEndsWithItsOwnersAndThePortStaysTaken) {
+  for (const bool owned : {true, false}) {
+    FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+    const sockaddr_in address = Address({kLoopback, 7101});
+    const auto* const local = reinterpret_cast<const sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener.get(), local, sizeof(address)), 0);
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    auto lease = PortLease::Adopt(listener.get());
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    if (!owned) listener = FileDescriptor();
+    lease->EndListening();
+    const FileDescriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+    EXPECT_EQ(::connect(client.get(), local, sizeof(address)), owned ? 0 : -1);
+    EXPECT_EQ(KernelBind(SOCK_STREAM, {kLoopback, 7101}), EADDRINUSE);
+  }
+}
+
 TEST_F(PortLeaseTest, WhatIsNoSocketIsNotAdopted) { EXPECT_FALSE(PortLease::Adopt(-1).ok()); }
 
 TEST_F(PortLeaseTest, ALeasedPortIsNobodyElsesUntilReleased) {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Descriptors that other processes have too, and numbers that are given on: what one of them does
+// with its own takes nothing from the others. Programs in Python with libxtreme.so preloaded,
+// against the kernel on the other side.
+
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/faces/program.h"
+
+namespace xtreme::faces {
+namespace {
+
+class SharingTest : public FacesTest {
+ protected:
+  static std::string Script(const std::string& name, const std::string& text) {
+    const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/" + name + ".py";
+    std::ofstream(path) << text;
+    return "/usr/bin/python3 " + path;
+  }
+  // Echoes on the other side, to any number at once.
+  std::unique_ptr<Program> StartEcho() {
+    auto echo = StartOnKernel(Script("echo", R"(
+import socket, threading
+s = socket.create_server(('10.9.0.2', 8000))
+print('ready', flush=True)
+def serve(c):
+    while part := c.recv(65536): c.sendall(part)
+    c.close()
+while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+)"));
+    EXPECT_TRUE(echo->Says("ready")) << echo->Output();
+    return echo;
+  }
+  // Runs `text`, which asserts, and is to be offloaded.
+  void Run(const std::string& name, const std::string& text) {
+    const auto program = StartOnXtreme(Script(name, text), "XTREME_LOG_LEVEL=debug");
+    EXPECT_EQ(program->Wait(), 0) << program->Output();
+    EXPECT_NE(program->Output().find("offloaded on ours"), std::string::npos)
+        << program->Output();
+  }
+};
+
+// subprocess does so by vfork(), and its child closes all that it is not to have.
+TEST_F(SharingTest, WhatAChildClosesBeforeExecStaysTheParents) {
+  const auto echo = StartEcho();
+  Run("spawning", R"(
+import os, socket, subprocess
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+os.set_inheritable(c.fileno(), True)
+for way in ({}, {'close_fds': False}, {'pass_fds': (c.fileno(),)}):
+    subprocess.run(['/bin/true'], check=True, **way)
+    c.sendall(b'after')
+    assert c.recv(10) == b'after', way
+# With file actions of the C library.
+os.waitpid(os.posix_spawn('/bin/true', ['true'], {}, file_actions=[
+    (os.POSIX_SPAWN_CLOSE, c.fileno()), (os.POSIX_SPAWN_DUP2, 1, c.fileno())]), 0)
+c.sendall(b'spawned')
+assert c.recv(10) == b'spawned'
+)");
+}
+
+// --- Streams of the C library ---
+
+TEST_F(SharingTest, NumberOfASocketWhoseStreamWasClosedIsAnotherFiles) {
+  const auto echo = StartEcho();
+  Run("streams", R"(
+import ctypes, os, socket, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fdopen.restype = libc.freopen.restype = ctypes.c_void_p
+libc.fclose.argtypes = [ctypes.c_void_p]
+libc.freopen.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+path = tempfile.mktemp()
+with open(path, 'w') as f: f.write('from the file')
+def stream():
+    c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+    c.sendall(b'from the net')
+    c.recv(100, socket.MSG_PEEK)
+    number = c.detach()
+    return number, libc.fdopen(number, b'r')
+number, closed = stream()
+libc.fclose(closed)
+assert os.open(path, os.O_RDONLY) == number
+assert os.read(number, 100) == b'from the file'
+number, opened = stream()
+opened = libc.freopen(path.encode(), b'r', opened)
+assert libc.fileno(ctypes.c_void_p(opened)) == number
+assert os.read(number, 100) == b'from the file'
+libc.fclose(opened)
+os.unlink(path)
+)");
+}
+
+// --- Listeners ---
+
+// What asks the other side to connect here, and a listener on a ring.
+constexpr const char* kListening = R"(
+import errno, os, select, socket, subprocess, sys, threading, time
+def ask(port):
+    with socket.create_connection(('10.9.0.2', 8001), timeout=10) as c:
+        c.sendall(b'%d' % port)
+        return c.recv(100)
+def listener(port, address='10.9.0.1', reuse=1):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+    s.bind((address, port))
+    s.listen(5)
+    s.settimeout(10)
+    select.select([s], [], [], 0)
+    return s
+)";
+
+// Connects to the port that it is told; a connection stays until the next is asked for.
+constexpr const char* kHelper = R"(
+import socket
+s = socket.create_server(('10.9.0.2', 8001))
+print('ready', flush=True)
+kept = None
+while True:
+    c, peer = s.accept()
+    if port := c.recv(100):
+        try:
+            kept = socket.create_connection(('10.9.0.1', int(port)), timeout=5)
+            c.sendall(b'connected')
+        except OSError as e: c.sendall(type(e).__name__.encode())
+    c.close()
+)";
+
+TEST_F(SharingTest, ConnectionThatCouldHaveNoDescriptorWaitsUntilItCan) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("out_of_descriptors", std::string(kListening) + R"(
+import resource
+s = listener(7104)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, b'\x05' + bytes(15))
+c = socket.create_connection(('10.9.0.2', 8001), timeout=10)
+c.setblocking(True)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+last = os.dup(0)
+os.close(last)
+resource.setrlimit(resource.RLIMIT_NOFILE, (last, hard))
+c.sendall(b'7104')
+for turn in range(20):
+    assert select.select([s], [], [], 10)[0] == [s]
+    try:
+        s.accept()
+        assert False, 'accepted'
+    except OSError as e: assert e.errno == errno.EMFILE, e
+assert c.recv(100) == b'connected'
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+child, peer = s.accept()
+assert peer[0] == '10.9.0.2' and child.getpeername() == peer
+assert child.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)[0] == 5
+child.sendall(b'x')
+)");
+}
+
+TEST_F(SharingTest, ListenerThatWasHandedOnListensAfterItsFirstOwnerClosedIt) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("handing", std::string(kListening) + R"(
+a, b = socket.socketpair()
+for has_child in (False, True):
+    s = listener(7100)
+    if has_child:
+        assert ask(7100) == b'connected'
+        child = s.accept()[0]
+    socket.send_fds(a, [b'x'], [s.fileno()])
+    handed = socket.socket(fileno=socket.recv_fds(b, 10, 1)[1][0])
+    handed.settimeout(10)
+    s.close()
+    assert handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1, has_child
+    # The wire is the ring's as long as it has connections there.
+    if has_child:
+        child.close()
+    else:
+        assert ask(7100) == b'connected'
+        handed.accept()[0].close()
+    handed.close()
+)");
+}
+
+TEST_F(SharingTest, ListenerThatAProgramInheritedListensAfterItsFirstOwnerClosedIt) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  const std::string heir = Script("heir", R"(
+import socket, sys
+s = socket.socket(fileno=int(sys.argv[1]))
+sys.stdin.readline()
+s.settimeout(10)
+s.accept()
+)");
+  Run("inheriting", std::string(kListening) + R"(
+s = listener(7100)
+os.set_inheritable(s.fileno(), True)
+heir = subprocess.Popen(')" + heir + R"( %d' % s.fileno(), shell=True, close_fds=False,
+                        stdin=subprocess.PIPE, text=True)
+s.close()
+heir.stdin.write('closed\n')
+heir.stdin.flush()
+assert ask(7100) == b'connected'
+assert heir.wait(20) == 0
+)");
+}
+
+TEST_F(SharingTest, ListenerThatNobodyElseHasListensNoMoreWhenItIsClosed) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("closing", std::string(kListening) + R"(
+for reuse in (0, 1):
+    port = 7100 + reuse
+    s = listener(port, '0.0.0.0', reuse)
+    assert ask(port) == b'connected'
+    child = s.accept()[0]
+    s.close()
+    assert ask(port) == b'ConnectionRefusedError'
+    try:
+        socket.create_connection(('127.0.0.1', port))
+        assert False, 'the kernel listens'
+    except ConnectionRefusedError: pass
+    # The connection has the port.
+    try:
+        listener(port, '0.0.0.0', 0)
+        assert False, 'the port is free'
+    except OSError as e: assert e.errno == errno.EADDRINUSE
+    if reuse:
+        s = listener(port, '0.0.0.0')
+        assert ask(port) == b'connected'
+        s.accept()[0].close()
+        s.close()
+    child.close()
+# While another thread waits for it.
+s = listener(7103, '0.0.0.0')
+s.settimeout(None)
+def accept():
+    try: s.accept()
+    except OSError: pass
+t = threading.Thread(target=accept)
+t.start()
+time.sleep(0.2)
+os.close(s.fileno())
+t.join(10)
+assert not t.is_alive()
+assert ask(7103) == b'ConnectionRefusedError'
+os._exit(0)
+)");
+}
+
+}  // namespace
+}  // namespace xtreme::faces
