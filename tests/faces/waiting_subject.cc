@@ -483,6 +483,17 @@ void FlagsOfReceiving(Run& run) {
   Read(run.fd, "recv", 0);
 }
 
+void BytesAreDiscarded(Run& run) {
+  Bytes(run, 13);
+  Say("count", recv(run.fd, nullptr, 100, MSG_TRUNC | MSG_PEEK));
+  Say("discard", recv(run.fd, nullptr, 4, MSG_TRUNC));
+  Bytes(run, 5);
+  Say("discard all", recv(run.fd, nullptr, 12, MSG_TRUNC | MSG_WAITALL));
+  char bytes[100];
+  const ssize_t got = recv(run.fd, bytes, sizeof bytes, 0);
+  Say("recv", got, Sum(bytes, got));
+}
+
 void FlagsOfSending(Run& run) {
   Say("more", send(run.fd, "12345", 5, MSG_MORE));
   Settle(run), Tell(run, "receive");
@@ -595,6 +606,7 @@ constexpr Case kCases[] = {
     {"reset after FIN", kConnection, ResetAfterFin},
     {"peer closes with unread bytes", kConnection, PeerClosesWithUnread},
     {"flags of receiving", kConnection, FlagsOfReceiving},
+    {"bytes are discarded", kConnection, BytesAreDiscarded},
     {"flags of sending", kConnection, FlagsOfSending},
     {"flags of datagrams", false, FlagsOfDatagrams},
     {"datagram in parts", false, DatagramInParts},
