@@ -179,7 +179,7 @@ XTREME_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
 
 XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   const auto ours = Ours(fd);
-  if (ours == nullptr || ours->path() != xtreme::sockets::Path::kOffloaded) {
+  if (ours == nullptr || ours->path() == xtreme::sockets::Path::kKernel) {
     return Kernel().recvmmsg(fd, messages, count, flags, timeout);
   }
   // As Linux: an error that waits comes before anything else, and one that comes later waits.
@@ -191,8 +191,11 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
     const int later = i > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
     const ssize_t got =
         ReceiveMessage(*ours, &messages[i].msg_hdr, (flags & ~MSG_WAITFORONE) | later);
+    if (got == kAskKernel && i == 0) {
+      return Kernel().recvmmsg(fd, messages, count, flags, timeout);
+    }
     if (got < 0 && i == 0) return Result(static_cast<int>(got));
-    if (got < 0 && got != -EAGAIN) ours->KeepError(static_cast<int>(-got));
+    if (got < 0 && got != -EAGAIN && got != kAskKernel) ours->KeepError(static_cast<int>(-got));
     if (got < 0) return static_cast<int>(i);
     messages[i].msg_len = static_cast<unsigned>(got);
     timespec now{};

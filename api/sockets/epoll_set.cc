@@ -85,14 +85,19 @@ void EpollSet::QueueIfReady(Item* item) {
 
 void EpollSet::OnTold(Item* item, uint32_t events) {
   bool ready = false;
+  bool moved = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (item->target == nullptr) return;
+    const RingDoor* const before = item->door;
     Place(item);
+    moved = item->door != before;
     if ((events & (item->event.events | kAlwaysTold)) != 0) QueueIfReady(item);
     ready = item->queued;
   }
   if (ready) Change(EPOLLIN, 0, EPOLLIN);
+  // Who sleeps has another ring to sleep on.
+  if (moved && !ready) Change(0, 0, EPOLLIN);
 }
 
 // The descriptor is about to be closed; the kernel's set forgets it by itself.
@@ -260,7 +265,9 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     if (now < poll_until && !doors.empty()) continue;
     Sleeper::OfThread().Rest();
     const Attachment attachment(this, &Sleeper::OfThread());
-    if ((Look() & EPOLLIN) != 0) continue;
+    std::vector<RingDoor*> doors_now;
+    AddDoors(&doors_now);
+    if ((Look() & EPOLLIN) != 0 || doors_now != doors) continue;
     pollfd own[] = {{.fd = fd(), .events = POLLIN}};
     const int slept = SleepOnRings(doors, own, until, signals);
     if (slept < 0) return slept;

@@ -309,6 +309,11 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t TakeAfterProgress(RingDoor* door, ReceiveRequest* request);
   ssize_t TakeOne(ReceiveRequest* request);
   bool Waits(int flags) const { return !nonblocking() && (flags & MSG_DONTWAIT) == 0; }
+  ssize_t ReceiveDatagram(ReceiveRequest* request);
+  // Of a datagram socket without a name, to which nothing comes: waits until another thread gives
+  // it one by its first send. 0: look again. kAskKernel: it has an answer. -EAGAIN: the time
+  // is over. -EINTR.
+  int AwaitDecision();
   // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say
   // (blocking.h). `again(door)` lets the ring make progress first.
   template <typename Take>

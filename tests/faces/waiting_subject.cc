@@ -411,6 +411,72 @@ void RangeIsClosed(Run& run) {
   Settle(run), Tell(run, "receive");
 }
 
+// --- Others' calls ---
+
+// What another thread does in 150 ms.
+template <typename Call>
+std::thread InAWhile(const Call& call) {
+  return std::thread([call] {
+    usleep(150'000);
+    call();
+  });
+}
+
+// A wait on a datagram socket without a name ends with what comes after another thread's first
+// send, which gives it one.
+template <typename Wait>
+void WokenByFirstSend(Run& run, const Wait& wait) {
+  sockaddr_in echo = run.peer;
+  echo.sin_port = htons(kFencePort);
+  std::thread other = InAWhile([&] { sendto(run.fd, "ping", 4, 0, Generic(&echo), sizeof echo); });
+  wait();
+  other.join();
+  Settle(run), Read(run.fd);
+}
+
+void FirstSend(Run& run) {
+  const auto anew = [&run] {
+    close(run.fd);
+    run.fd = NewSocket(run, SOCK_DGRAM, 0);
+    Blocks(run.fd, true), SetReceiveTimeout(run.fd, 900);
+    sockaddr_in name{};
+    socklen_t length = sizeof name;
+    Say("port", getsockname(run.fd, Generic(&name), &length), std::to_string(name.sin_port));
+  };
+  anew(), WokenByFirstSend(run, [&] { Read(run.fd, "recv", 0); });
+  anew(), WokenByFirstSend(run, [&] {
+    char bytes[10];
+    iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+    mmsghdr message{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+    Say("recvmmsg", recvmmsg(run.fd, &message, 1, 0, nullptr));
+  });
+  anew(), WokenByFirstSend(run, [&] { PollOne(run.fd, POLLIN, 1'000); });
+  anew(), Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  WokenByFirstSend(run, [&] { Wait(run.set, 1'000); });
+  // And one that another thread sends for, but nothing comes.
+  anew(), Alarm(0), Read(run.fd, "recv", 0), SayAlarms(), Read(run.fd, "recv", 0);
+}
+
+void DissolvedWhileItIsWaitedFor(Run& run) {
+  close(run.fd);
+  run.fd = NewSocket(run, SOCK_DGRAM, 0);
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  Blocks(run.fd, true), SetReceiveTimeout(run.fd, 900);
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  Say("dissolve", connect(run.fd, &nobody, sizeof nobody));
+  WokenByFirstSend(run, [&] { Read(run.fd, "recv", 0); });
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  std::thread other = InAWhile([&] {
+    connect(run.fd, &nobody, sizeof nobody);
+    sockaddr_in echo = run.peer;
+    echo.sin_port = htons(kFencePort);
+    usleep(150'000);
+    sendto(run.fd, "ping", 4, 0, Generic(&echo), sizeof echo);
+  });
+  Read(run.fd, "recv", 0);
+  other.join();
+}
+
 // --- Errors that come later ---
 
 void RefusedConnection(Run& run) {
@@ -600,6 +666,8 @@ constexpr Case kCases[] = {
     {"copies of one", kConnection, CopiesOfOne},
     {"copy over another", kConnection, CopyOverAnother},
     {"range is closed", kConnection, RangeIsClosed},
+    {"first send of another thread", false, FirstSend},
+    {"dissolved while it is waited for", false, DissolvedWhileItIsWaitedFor},
     {"refused connection", kConnection, RefusedConnection},
     {"refused datagram", false, RefusedDatagram},
     {"reset", kConnection, Reset},
