@@ -396,6 +396,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int SetIpOption(int name, const void* value, socklen_t length);
   bool GetIpOption(int name, void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
+  int SetGroupInterface(const void* value, socklen_t length);
   void CopySettings();
 
   Faces* const faces_;
@@ -435,6 +436,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // Names and memberships.
   bool bound_ = false;
   bool any_port_ = false;    // bind() left its choice to the kernel.
+  // IP_MULTICAST_IF; "" and any: the routes'. Under the setup lock.
+  std::string group_interface_;
+  wire::Ipv4Address group_source_;
   bool bound_to_device_ = false;
   bool reuse_port_ = false;
   const bool offload_wanted_;

@@ -63,6 +63,7 @@ int KernelInt(int fd, int name, int otherwise) {
 void Socket::CopySettings() {
   RingDoor* const ring = door();
   if (ring == nullptr || type_ != SOCK_DGRAM) return;
+  const std::lock_guard lock(faces_->setup());
   int broadcast = 0;
   socklen_t length = sizeof broadcast;
   Kernel().getsockopt(fd(), SOL_SOCKET, SO_BROADCAST, &broadcast, &length);
@@ -74,6 +75,12 @@ void Socket::CopySettings() {
   socket->settings.multicast_ttl = static_cast<uint8_t>(KernelInt(fd(), IP_MULTICAST_TTL, 1));
   socket->settings.multicast_loop = KernelInt(fd(), IP_MULTICAST_LOOP, 1) != 0;
   socket->settings.broadcast = broadcast != 0;
+  using Groups = engine::UdpSocket::Groups;
+  const bool by_ring = group_interface_ == ring->interface();
+  socket->settings.groups = group_interface_.empty() ? Groups::kByRoute
+                            : by_ring                ? Groups::kByRing
+                                                     : Groups::kElsewhere;
+  socket->settings.group_source = group_source_;
   // Flows that were resolved with the old ones are resolved anew.
   ++ring->ring().core().host.routes_version;
 }
@@ -130,6 +137,7 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
     case IP_TOS:
     case IP_MULTICAST_TTL:
     case IP_MULTICAST_LOOP: CopySettings(); return 0;
+    case IP_MULTICAST_IF: return SetGroupInterface(value, length);
     case IP_PKTINFO: {
       Wanted asked = wanted();
       asked.packet_info = IntOf(value, length) != 0;
@@ -159,12 +167,31 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
     case IP_OPTIONS:
     case IP_HDRINCL:
     case IP_TRANSPARENT:
+    case IP_UNICAST_IF:
       if (IntOf(value, length) != 0) {
         LeaveToKernel(fmt::format("IP option {} is the kernel's alone", name));
       }
       return 0;
     default: return 0;
   }
+}
+
+// Datagrams to groups that leave by another interface than the ring's are the kernel's to send.
+int Socket::SetGroupInterface(const void* value, socklen_t length) {
+  ip_mreqn request{};
+  // As Linux tells them apart.
+  if (length >= sizeof(ip_mreq)) {
+    memcpy(&request, value, std::min<size_t>(length, sizeof request));
+  } else {
+    memcpy(&request.imr_address, value, std::min<size_t>(length, sizeof request.imr_address));
+  }
+  const std::lock_guard lock(faces_->setup());
+  group_source_ = AddressOf(request.imr_address);
+  group_interface_ = request.imr_ifindex != 0
+                         ? InterfaceNamed(static_cast<unsigned>(request.imr_ifindex))
+                         : InterfaceOf(group_source_);
+  CopySettings();
+  return 0;
 }
 
 int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
@@ -190,7 +217,7 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
     change.interface = InterfaceNamed(index);
   } else if (!AddressOf(interface).IsAny()) {
     change.interface = InterfaceOf(AddressOf(interface));
-  } else if (const auto departure = DepartureTo(fd(), {change.group, 9})) {
+  } else if (const auto departure = DepartureTo(-1, {change.group, 9})) {
     change.interface = departure->interface;
   }
   const std::lock_guard lock(faces_->setup());

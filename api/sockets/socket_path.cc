@@ -123,7 +123,7 @@ void Socket::DecideLocked() {
   const bool own_address = !local_.address.IsAny() && !local_.address.IsMulticast();
   if (interface.empty() && own_address) interface = InterfaceOf(local_.address);
   if (interface.empty() && peer_.port != 0) {
-    const auto departure = DepartureTo(fd(), peer_);
+    const auto departure = DepartureTo(fd(), peer_, group_interface_);
     if (!departure) return LeaveToKernelLocked("its peer is in this host, or has no route");
     interface = departure->interface;
   }

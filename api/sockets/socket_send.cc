@@ -73,7 +73,7 @@ ssize_t Socket::Send(const SendRequest& request) {
   if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
     const std::lock_guard lock(faces_->setup());
     // As the kernel does at the first send: any address, a port of its choice.
-    if (!DepartureTo(fd(), *request.to)) {
+    if (!DepartureTo(fd(), *request.to, group_interface_)) {
       LeaveToKernelLocked("its first datagram stays in this host, or has no route");
     } else if (LearnLocal(); local_.port != 0) {
       // By a message of the kernel's, with control data.

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that sets options of sockets, each when it is new, bound or connected, and writes down
+// what its calls said and what the peer saw: run by the kernel and by rings, its transcripts are to
+// be the same, by whichever way its sockets go.
+//
+//   options_subject SOCKET OWN-ADDRESS PEER-ADDRESS OTHER-OWN-ADDRESS
+//
+// OTHER-OWN-ADDRESS is of the interface `ours2`, to which the route of 239.2.0.0/16 leads.
+// A case is a line of kCases. Threads: one, but for those that a case starts.
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tests/faces/transcript.h"
+
+namespace xtreme::faces {
+namespace {
+
+in_addr other_own{};
+
+template <typename Value>
+void Set(int fd, const char* what, int level, int name, const Value& value) {
+  Say(what, setsockopt(fd, level, name, &value, sizeof value));
+}
+
+// A new socket, not connected, of the case's own.
+void Anew(Run& run, int type, int port = 0) {
+  close(run.fd);
+  run.fd = NewSocket(run, type, port);
+}
+
+void SendTo(Run& run, const char* host, int length = 20, int port = kPeerUdpPort) {
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  inet_pton(AF_INET, host, &to.sin_addr);
+  Say("sendto", sendto(run.fd, Pattern(length), static_cast<size_t>(length), 0, Generic(&to),
+                       sizeof to));
+}
+
+void Seen(Run& run) {
+  Settle(run);
+  Tell(run, "seen");
+}
+
+// --- Groups ---
+
+constexpr const char* kGroup = "239.1.1.1";       // By the route on `ours`.
+constexpr const char* kOtherGroup = "239.2.1.1";  // By the route on `ours2`.
+
+void SendToGroups(Run& run, int length) {
+  SendTo(run, kGroup, length);
+  SendTo(run, kOtherGroup, length + 1);
+}
+
+void GroupsByRoute(Run& run) {
+  Anew(run, SOCK_DGRAM);
+  SendToGroups(run, 20), Seen(run);
+  Anew(run, SOCK_DGRAM, kSubjectUdpPort);
+  SendToGroups(run, 30), Seen(run);
+}
+
+void GroupsByAddress(Run& run) {
+  Anew(run, SOCK_DGRAM);
+  Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, other_own);
+  SendToGroups(run, 20), Seen(run);
+  Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, run.own.sin_addr);
+  SendToGroups(run, 30), Seen(run);
+  Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, in_addr{});
+  SendToGroups(run, 40), Seen(run);
+}
+
+void GroupsByIndex(Run& run) {
+  for (const char* name : {"ours2", "ours"}) {
+    const ip_mreqn by{.imr_ifindex = static_cast<int>(if_nametoindex(name))};
+    Anew(run, SOCK_DGRAM);
+    SendTo(run, kGroup);
+    Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, by);
+    SendToGroups(run, 30), Seen(run);
+    Anew(run, SOCK_DGRAM);
+    Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, by);
+    sockaddr_in group = run.peer;
+    inet_pton(AF_INET, kOtherGroup, &group.sin_addr);
+    Say("connect", connect(run.fd, Generic(&group), sizeof group));
+    Say("send", send(run.fd, Pattern(40), 40, 0));
+    Seen(run);
+  }
+}
+
+// --- The table ---
+
+constexpr bool kConnection = true;
+
+struct Case {
+  const char* name;
+  bool connection;
+  void (*run)(Run&);
+};
+
+constexpr Case kCases[] = {
+    {"groups by the route", false, GroupsByRoute},
+    {"groups by an interface's address", false, GroupsByAddress},
+    {"groups by an interface's index", false, GroupsByIndex},
+};
+
+int Main(char** argv) {
+  Run run;
+  if (!Begin(argv, &run)) return 1;
+  inet_pton(AF_INET, argv[4], &other_own);
+  for (const Case& each : kCases) {
+    printf("-- %s\n", each.name);
+    run.set = epoll_create1(0);
+    Tell(run, "watch", /*quietly=*/true);
+    each.connection ? ConnectStream(run) : ConnectDatagrams(run);
+    Settle(run);
+    each.run(run);
+    close(run.fd);
+    close(run.set);
+    if (each.connection) Tell(run, "reset", /*quietly=*/true);
+    Settle(run);
+    // Of datagrams that nobody took.
+    Tell(run, "datagrams", /*quietly=*/true);
+    fflush(stdout);
+  }
+  puts("done");
+  return 0;
+}
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) { return argc == 5 ? xtreme::faces::Main(argv) : 2; }
