@@ -97,6 +97,33 @@ void GroupsByIndex(Run& run) {
   }
 }
 
+// --- Ways of the kernel's beside the ring's ---
+
+int ConnectToSelf(const Run& run) {
+  const int fd = NewSocket(run, SOCK_STREAM, 0);
+  sockaddr_in self = run.own;
+  self.sin_port = htons(kSubjectTcpPort);
+  connect(fd, Generic(&self), sizeof self);
+  return fd;
+}
+
+// A connection from the network and one from this host are one event of a one-shot listener.
+void OneShotListener(Run& run) {
+  epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = 5}};
+  Say("add", epoll_ctl(run.set, EPOLL_CTL_ADD, run.listener, &event));
+  for (int round = 0; round < 2; ++round) {
+    const int own = ConnectToSelf(run);
+    Tell(run, "connect"), Settle(run);
+    for (int i = 0; i < 3; ++i) {
+      epoll_event told[4];
+      Say("wait", epoll_wait(run.set, told, 4, 100));
+    }
+    for (int i = 0; i < 2; ++i) Say("accept", close(accept(run.listener, nullptr, nullptr)));
+    close(own);
+    Say("modify", epoll_ctl(run.set, EPOLL_CTL_MOD, run.listener, &event));
+  }
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -111,6 +138,7 @@ constexpr Case kCases[] = {
     {"groups by the route", false, GroupsByRoute},
     {"groups by an interface's address", false, GroupsByAddress},
     {"groups by an interface's index", false, GroupsByIndex},
+    {"one-shot listener", false, OneShotListener},
 };
 
 int Main(char** argv) {

@@ -174,6 +174,34 @@ void OneShot(Run& run) {
   Wait(run.set), Wait(run.set);
 }
 
+// What a listener that is armed again had before it, and what a set that is waited on gets.
+void ArmedAgain(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.listener, EPOLLIN | EPOLLONESHOT);
+  for (int i = 0; i < 2; ++i) Tell(run, "connect"), Settle(run), Wait(run.set);
+  Say("accept", close(accept(run.listener, nullptr, nullptr)));
+  Control(run, EPOLL_CTL_MOD, run.listener, EPOLLIN | EPOLLONESHOT), Wait(run.set), Wait(run.set);
+  Control(run, EPOLL_CTL_MOD, run.listener, 0), Wait(run.set);
+  Control(run, EPOLL_CTL_MOD, run.listener, EPOLLIN, 2), Wait(run.set), Wait(run.set);
+  Say("accept", close(accept(run.listener, nullptr, nullptr)));
+  Wait(run.set);
+  Control(run, EPOLL_CTL_DEL, run.listener, 0);
+  Datagram(run);
+  for (const int operation : {EPOLL_CTL_ADD, EPOLL_CTL_MOD}) {
+    timespec start{};
+    timespec end{};
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    std::thread other([&run, operation] {
+      usleep(150'000);
+      epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = 3}};
+      epoll_ctl(run.set, operation, run.fd, &event);
+    });
+    Wait(run.set, 3'000);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    other.join();
+    Say("at once", end.tv_sec - start.tv_sec < 2);
+  }
+}
+
 void Exclusive(Run& run) {
   Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLONESHOT | EPOLLEXCLUSIVE);
   Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLRDHUP | EPOLLEXCLUSIVE);
@@ -650,6 +678,7 @@ constexpr Case kCases[] = {
     {"edge of writing", false, EdgeOfWriting},
     {"edge is armed by modification", false, EdgeIsArmedByModification},
     {"one-shot", false, OneShot},
+    {"armed again", false, ArmedAgain},
     {"exclusive", false, Exclusive},
     {"two sets", false, TwoSets},
     {"nested", false, Nested},
