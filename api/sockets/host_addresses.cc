@@ -64,6 +64,14 @@ std::string InterfaceNamed(unsigned index) {
   return if_indextoname(index, name.data()) == nullptr ? "" : name.data();
 }
 
+std::string DeviceOf(int fd) {
+  std::array<char, IF_NAMESIZE + 1> name{};
+  socklen_t length = IF_NAMESIZE;
+  const bool known =
+      Kernel().getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), &length) == 0;
+  return known ? name.data() : "";
+}
+
 std::optional<Departure> DepartureTo(int fd, const wire::Endpoint& peer,
                                      const std::string& group_interface) {
   const KernelCalls& kernel = Kernel();

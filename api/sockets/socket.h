@@ -397,6 +397,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool GetIpOption(int name, void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
   int SetGroupInterface(const void* value, socklen_t length);
+  int FollowDevice();
   void CopySettings();
 
   Faces* const faces_;
@@ -439,7 +440,6 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // IP_MULTICAST_IF; "" and any: the routes'. Under the setup lock.
   std::string group_interface_;
   wire::Ipv4Address group_source_;
-  bool bound_to_device_ = false;
   bool reuse_port_ = false;
   const bool offload_wanted_;
   wire::Endpoint local_;

@@ -114,6 +114,8 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
       queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));
       break;
     case SO_MAX_PACING_RATE: return SetPace(value, length);
+    case SO_BINDTODEVICE:
+    case SO_BINDTOIFINDEX: return FollowDevice();
     case SO_ATTACH_FILTER:
     case SO_ATTACH_BPF:
       if (HasConnected()) return -EOPNOTSUPP;
@@ -128,6 +130,17 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     default: break;
   }
   wanted_.store(asked, std::memory_order_relaxed);
+  return 0;
+}
+
+// What comes and goes by another device than the ring's is the kernel's.
+int Socket::FollowDevice() {
+  const std::lock_guard lock(faces_->setup());
+  RingDoor* const ring = door();
+  const std::string device = DeviceOf(fd());
+  if (ring == nullptr || device.empty() || device == ring->interface()) return 0;
+  if (HasConnected()) return -EOPNOTSUPP;
+  LeaveToKernelLocked("it is bound to " + device + ", its ring is on " + ring->interface());
   return 0;
 }
 

@@ -69,8 +69,11 @@ void Socket::CopyStreamSettings() {
 RingDoor* Socket::DoorForStream(std::string* why) {
   *why = WhyNot();
   if (!why->empty()) return nullptr;
-  std::string interface;
-  if (!local_.address.IsAny()) interface = InterfaceOf(local_.address);
+  std::string interface = DeviceOf(fd());
+  const std::string own = local_.address.IsAny() ? interface : InterfaceOf(local_.address);
+  *why = "its address is not of the device that it is bound to";
+  if (!interface.empty() && own != interface) return nullptr;
+  interface = own;
   if (peer_.port != 0) {
     const auto departure = DepartureTo(fd(), peer_);
     *why = "its peer is in this host, or has no route";

@@ -124,6 +124,63 @@ void OneShotListener(Run& run) {
   }
 }
 
+// --- Devices ---
+
+void BindToDevice(int fd, const char* device) {
+  Say(device, setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device,
+                         static_cast<socklen_t>(strlen(device) + 1)));
+}
+
+int AnyAddress(Run& run, int type, int port, const char* device = nullptr) {
+  const in_addr own = run.own.sin_addr;
+  run.own.sin_addr = {};
+  const int fd = NewSocket(run, type, 0);
+  if (device != nullptr) BindToDevice(fd, device);
+  sockaddr_in any{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  Say("bind", bind(fd, Generic(&any), sizeof any));
+  run.own.sin_addr = own;
+  return fd;
+}
+
+// A listener that has a device is reached by no other.
+void ListenerOfADevice(Run& run) {
+  close(run.listener);
+  for (const char* device : {"lo", "ours", "ours2"}) {
+    const int listener = AnyAddress(run, SOCK_STREAM, kSubjectTcpPort, device);
+    Say("listen", listen(listener, 4));
+    pollfd one{.fd = listener, .events = POLLIN};
+    Say("poll", poll(&one, 1, 0));
+    Tell(run, "connect"), Settle(run);
+    Say("accept", close(accept(listener, nullptr, nullptr)));
+    Tell(run, "reset", /*quietly=*/true);
+    BindToDevice(listener, "lo");
+    Tell(run, "connect");
+    close(listener);
+  }
+  run.listener = NewSocket(run, SOCK_STREAM, kSubjectTcpPort);
+  listen(run.listener, 4);
+}
+
+// A datagram socket too, whenever it gets it.
+void DatagramsOfADevice(Run& run) {
+  const auto hear = [&run] {
+    Tell(run, "datagram 7"), Settle(run);
+    char bytes[10];
+    Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  };
+  for (const char* device : {"lo", "ours"}) {
+    close(run.fd);
+    run.fd = AnyAddress(run, SOCK_DGRAM, kSubjectUdpPort, device);
+    hear();
+    close(run.fd);
+    run.fd = AnyAddress(run, SOCK_DGRAM, kSubjectUdpPort);
+    hear(), BindToDevice(run.fd, device), hear();
+    BindToDevice(run.fd, ""), hear();
+  }
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -139,6 +196,8 @@ constexpr Case kCases[] = {
     {"groups by an interface's address", false, GroupsByAddress},
     {"groups by an interface's index", false, GroupsByIndex},
     {"one-shot listener", false, OneShotListener},
+    {"listener of a device", false, ListenerOfADevice},
+    {"datagrams of a device", false, DatagramsOfADevice},
 };
 
 int Main(char** argv) {
