@@ -19,6 +19,7 @@
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
+#include "api/sockets/waiting.h"
 #include "fmt/format.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -42,7 +43,7 @@ base::Nanoseconds TimeOf(const void* value, socklen_t length) {
   timeval time{};
   if (length < sizeof time) return base::kNever;
   memcpy(&time, value, sizeof time);
-  const auto span = base::Seconds(time.tv_sec) + base::Microseconds(time.tv_usec);
+  const base::Nanoseconds span = SpanOf(time);
   return span == base::Nanoseconds(0) ? base::kNever : span;
 }
 

@@ -15,13 +15,17 @@
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <thread>
 
 #include "tests/faces/transcript.h"
 
@@ -181,6 +185,54 @@ void DatagramsOfADevice(Run& run) {
   }
 }
 
+// --- Times ---
+
+// As long as there are seconds for: what comes later is waited for.
+void LongTimes(Run& run) {
+  constexpr long kMost = std::numeric_limits<long>::max();
+  timeval most{.tv_sec = kMost, .tv_usec = 999'999};
+  timespec most_ns{.tv_sec = kMost, .tv_nsec = 999'999'999};
+  char bytes[10];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}},
+                         {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}}};
+  fd_set read{};
+  pollfd one{.fd = run.fd, .events = POLLIN};
+  epoll_event event{.events = EPOLLIN};
+  epoll_ctl(run.set, EPOLL_CTL_ADD, run.fd, &event);
+  const auto later = [&](const char* what, const auto& wait) {
+    FD_SET(run.fd, &read);
+    std::thread other([&run] {
+      usleep(100'000);
+      Tell(run, "datagram 6", /*quietly=*/true);
+    });
+    Say(what, wait());
+    other.join();
+  };
+  const int blocking = 0;
+  ioctl(run.fd, FIONBIO, &blocking);
+  later("select", [&] { return select(run.fd + 1, &read, nullptr, nullptr, &most); });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("pselect", [&] { return pselect(run.fd + 1, &read, nullptr, nullptr, &most_ns, nullptr); });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("ppoll", [&] { return ppoll(&one, 1, &most_ns, nullptr); });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("epoll_pwait2", [&] { return epoll_pwait2(run.set, &event, 1, &most_ns, nullptr); });
+  Set(run.fd, "SO_RCVTIMEO", SOL_SOCKET, SO_RCVTIMEO, most);
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("recv", [&] { return recv(run.fd, bytes, sizeof bytes, 0); });
+  Tell(run, "datagram 6"), Tell(run, "datagram 6"), Settle(run);
+  Say("recvmmsg", recvmmsg(run.fd, messages, 2, 0, &most_ns));
+  for (const timeval& wrong : {timeval{-1, 0}, timeval{0, -1}, timeval{0, 1'000'000}}) {
+    timeval time = wrong;
+    FD_ZERO(&read);
+    Set(run.fd, "SO_RCVTIMEO", SOL_SOCKET, SO_RCVTIMEO, wrong);
+    Say("select", select(0, &read, nullptr, nullptr, &time));
+  }
+  Set(run.fd, "SO_RCVTIMEO", SOL_SOCKET, SO_RCVTIMEO, timeval{-1, 0});
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -198,6 +250,7 @@ constexpr Case kCases[] = {
     {"one-shot listener", false, OneShotListener},
     {"listener of a device", false, ListenerOfADevice},
     {"datagrams of a device", false, DatagramsOfADevice},
+    {"long times", false, LongTimes},
 };
 
 int Main(char** argv) {
