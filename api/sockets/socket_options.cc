@@ -92,6 +92,9 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   if (level == IPPROTO_UDP && name == UDP_CORK && stream_ == nullptr) {
     return Cork(IntOf(value, length) != 0);
   }
+  if (level == IPPROTO_UDP && name == UDP_SEGMENT && IntOf(value, length) != 0) {
+    LeaveToKernel("UDP_SEGMENT: the kernel cuts what it sends");
+  }
   if (stream_ != nullptr && value != nullptr) {
     const auto* const bytes = static_cast<const uint8_t*>(value);
     const std::lock_guard lock(stream_->options_mutex);

@@ -51,6 +51,7 @@ class Peer {
     if (command == "reset") return Close(true);
     if (command == "datagram") return SendDatagram(number);
     if (command == "datagrams") return Drain(datagrams_);
+    if (command == "length") return Said(recv(datagrams_, text_, sizeof text_, MSG_DONTWAIT));
     if (command == "deaf") return Deaf(true);
     if (command == "hearing") return Deaf(false);
     if (command == "watch") return Watch();
@@ -166,6 +167,7 @@ class Peer {
   int datagrams_;
   int stream_ = -1;
   int frames_ = -1;
+  char text_[2048];
 };
 
 // Until the subject hangs up.

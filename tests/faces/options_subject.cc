@@ -233,6 +233,43 @@ void LongTimes(Run& run) {
   Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
 }
 
+// --- Headers, and what becomes of long datagrams ---
+
+// Cut by the option, by control data of a message, and not at all.
+void Segments(Run& run) {
+  const auto came = [&run] {
+    for (int i = 0; i < 5; ++i) Tell(run, "length");
+  };
+  Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 100);
+  Say("send", send(run.fd, Pattern(350), 350, 0));
+  Settle(run), came();
+  Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 0);
+  Say("send", send(run.fd, Pattern(350), 350, 0));
+  Settle(run), came();
+  close(run.fd);
+  ConnectDatagrams(run);
+  Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 0);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {};
+  iovec part{.iov_base = const_cast<char*>(Pattern(250)), .iov_len = 250};
+  msghdr message{.msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  *header = {.cmsg_len = CMSG_LEN(2), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT};
+  const uint16_t cut = 100;
+  memcpy(CMSG_DATA(header), &cut, sizeof cut);
+  Say("sendmsg", sendmsg(run.fd, &message, 0));
+  Settle(run), came();
+  // The first of a socket without a name, and then one of the usual kind.
+  Anew(run, SOCK_DGRAM);
+  message.msg_name = &run.peer;
+  message.msg_namelen = sizeof run.peer;
+  Say("sendmsg", sendmsg(run.fd, &message, 0));
+  Say("sendto", sendto(run.fd, Pattern(20), 20, 0, Generic(&run.peer), sizeof run.peer));
+  Settle(run), came();
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -251,6 +288,7 @@ constexpr Case kCases[] = {
     {"listener of a device", false, ListenerOfADevice},
     {"datagrams of a device", false, DatagramsOfADevice},
     {"long times", false, LongTimes},
+    {"segments", false, Segments},
 };
 
 int Main(char** argv) {
