@@ -76,6 +76,12 @@ void Socket::CopySettings() {
   socket->settings.multicast_ttl = static_cast<uint8_t>(KernelInt(fd(), IP_MULTICAST_TTL, 1));
   socket->settings.multicast_loop = KernelInt(fd(), IP_MULTICAST_LOOP, 1) != 0;
   socket->settings.broadcast = broadcast != 0;
+  // ip(7); as Linux, DO, PROBE and INTERFACE send nothing in parts, DONT, INTERFACE and OMIT let
+  // routers cut it.
+  const int discovers = KernelInt(fd(), IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+  socket->settings.whole = discovers >= IP_PMTUDISC_DO && discovers <= IP_PMTUDISC_INTERFACE;
+  socket->settings.dont_fragment =
+      discovers >= IP_PMTUDISC_WANT && discovers <= IP_PMTUDISC_PROBE;
   using Groups = engine::UdpSocket::Groups;
   const bool by_ring = group_interface_ == ring->interface();
   socket->settings.groups = group_interface_.empty() ? Groups::kByRoute
@@ -152,6 +158,7 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
   switch (name) {
     case IP_TTL:
     case IP_TOS:
+    case IP_MTU_DISCOVER:
     case IP_MULTICAST_TTL:
     case IP_MULTICAST_LOOP: CopySettings(); return 0;
     case IP_MULTICAST_IF: return SetGroupInterface(value, length);

@@ -270,6 +270,23 @@ void Segments(Run& run) {
   Settle(run), came();
 }
 
+void LongDatagrams(Run& run) {
+  SendTo(run, kGroup, 100), SendTo(run, kGroup, 3'000);
+  for (const bool before : {true, false}) {
+    for (int discovers = IP_PMTUDISC_OMIT; discovers >= IP_PMTUDISC_DONT; --discovers) {
+      if (before) Anew(run, SOCK_DGRAM, kSubjectUdpPort);
+      Set(run.fd, "IP_MTU_DISCOVER", IPPROTO_IP, IP_MTU_DISCOVER, discovers);
+      run.peer.sin_port = htons(kPeerUdpPort);
+      if (before) Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+      for (const int length : {100, 1'472, 1'473, 3'000}) {
+        Say("send", send(run.fd, Pattern(length), static_cast<size_t>(length), 0));
+      }
+      SendTo(run, kGroup, 3'000);
+      Seen(run), Tell(run, "datagrams");
+    }
+  }
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -289,6 +306,7 @@ constexpr Case kCases[] = {
     {"datagrams of a device", false, DatagramsOfADevice},
     {"long times", false, LongTimes},
     {"segments", false, Segments},
+    {"long datagrams", false, LongDatagrams},
 };
 
 int Main(char** argv) {

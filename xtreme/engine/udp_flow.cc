@@ -89,7 +89,8 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
       .destination = flow.peer,
       .source = flow.source,
       .ttl = group ? socket.settings.multicast_ttl : socket.settings.ttl,
-      .tos = socket.settings.tos};
+      .tos = socket.settings.tos,
+      .dont_fragment = socket.settings.dont_fragment};
   if (core_->device.vlan_id != 0) fields.vlan = wire::VlanTag{.id = core_->device.vlan_id};
   flow.pattern = wire::FrameTemplate(fields);
   flow.header_bytes = static_cast<uint8_t>(flow.pattern.header_bytes());
