@@ -106,7 +106,8 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     const std::lock_guard lock(stream_->options_mutex);
     stream_->options[{level, name}].assign(bytes, bytes + length);
   }
-  const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE);
+  const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE) ||
+                         (level == IPPROTO_IP && (name == IP_TOS || name == IP_TTL));
   if (stream_ != nullptr && of_stream) CopyStreamSettings();
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;

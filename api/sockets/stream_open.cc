@@ -6,6 +6,7 @@
 // has it; of several processes that do so, the first.
 
 #include <fcntl.h>
+#include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -44,6 +45,8 @@ engine::TcpSettings SettingsOf(int fd, bool nodelay) {
     settings.keepalive_interval = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPINTVL));
     settings.keepalive_probes = static_cast<uint8_t>(KernelInt(fd, IPPROTO_TCP, TCP_KEEPCNT));
   }
+  settings.ttl = static_cast<uint8_t>(KernelInt(fd, IPPROTO_IP, IP_TTL));
+  settings.tos = static_cast<uint8_t>(KernelInt(fd, IPPROTO_IP, IP_TOS));
   const int user_timeout_ms = KernelInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT);
   if (user_timeout_ms != 0) settings.user_timeout = base::Milliseconds(user_timeout_ms);
   return settings;

@@ -287,6 +287,46 @@ void LongDatagrams(Run& run) {
   }
 }
 
+void SetMarks(int fd, int tos, int ttl) {
+  Set(fd, "IP_TOS", IPPROTO_IP, IP_TOS, tos);
+  Set(fd, "IP_TTL", IPPROTO_IP, IP_TTL, ttl);
+}
+
+void MarksOfAConnection(Run& run) {
+  SetMarks(run.fd, 0x10, 7);
+  Tell(run, "watch");
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  Tell(run, "reset"), Settle(run);
+  Anew(run, SOCK_STREAM);
+  SetMarks(run.fd, 0x28, 33);
+  Tell(run, "watch");
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  WaitUntil(run.fd, POLLOUT), Seen(run);
+  Tell(run, "accept"), Tell(run, "send 100"), Seen(run);
+  SetMarks(run.fd, 0, -1);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+}
+
+// But for SYN-ACK, which a ring sends with the usual ones.
+void MarksOfAListener(Run& run) {
+  SetMarks(run.listener, 0x28, 33);
+  close(run.fd);
+  Tell(run, "connect"), Settle(run);
+  run.fd = accept4(run.listener, nullptr, nullptr, SOCK_NONBLOCK);
+  Tell(run, "watch");
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  SetMarks(run.fd, 0x10, 7);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  SetMarks(run.listener, 0, -1);
+}
+
+void MarksOfDatagrams(Run& run) {
+  SetMarks(run.fd, 0x28, 33);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  SetMarks(run.fd, 0, -1);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -307,6 +347,9 @@ constexpr Case kCases[] = {
     {"long times", false, LongTimes},
     {"segments", false, Segments},
     {"long datagrams", false, LongDatagrams},
+    {"marks of a connection", kConnection, MarksOfAConnection},
+    {"marks of a listener", kConnection, MarksOfAListener},
+    {"marks of datagrams", false, MarksOfDatagrams},
 };
 
 int Main(char** argv) {
