@@ -119,7 +119,12 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_BROADCAST: CopySettings(); break;
     case SO_TIMESTAMP: asked.timestamp_us = on; break;
     case SO_TIMESTAMPNS: asked.timestamp_ns = on; break;
-    case SO_TIMESTAMPING: asked.timestamping = static_cast<uint32_t>(IntOf(value, length)); break;
+    case SO_TIMESTAMPING:
+      asked.timestamping = static_cast<uint32_t>(IntOf(value, length));
+      if (stream_ == nullptr && (asked.timestamping & SOF_TIMESTAMPING_TX_RECORD_MASK) != 0) {
+        LeaveToKernel("SO_TIMESTAMPING: it asks when what it sends has left");
+      }
+      break;
     case SO_RCVBUF:
     case SO_RCVBUFFORCE:
       queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));

@@ -10,6 +10,7 @@
 // A case is a line of kCases. Threads: one, but for those that a case starts.
 
 #include <arpa/inet.h>
+#include <linux/net_tstamp.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
@@ -327,6 +328,24 @@ void MarksOfDatagrams(Run& run) {
   Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
 }
 
+// --- What comes with messages ---
+
+void TimesOfSending(Run& run) {
+  Set(run.fd, "SO_TIMESTAMPING", SOL_SOCKET, SO_TIMESTAMPING,
+      SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE);
+  Say("send", send(run.fd, Pattern(20), 20, 0));
+  Settle(run);
+  alignas(cmsghdr) char control[500];
+  char bytes[100];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  msghdr message{.msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  const ssize_t got = recvmsg(run.fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+  Say("recvmsg", got, std::to_string(message.msg_controllen > 0));
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -350,6 +369,7 @@ constexpr Case kCases[] = {
     {"marks of a connection", kConnection, MarksOfAConnection},
     {"marks of a listener", kConnection, MarksOfAListener},
     {"marks of datagrams", false, MarksOfDatagrams},
+    {"times of sending", false, TimesOfSending},
 };
 
 int Main(char** argv) {
