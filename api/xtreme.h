@@ -493,8 +493,8 @@ typedef struct xtreme_tcp_options {
   uint8_t manual_credit;         /* enum xtreme_choice [off]: only xtreme_credit() credits. */
   uint8_t timestamps;            /* enum xtreme_choice [on]. At opening only. */
   uint8_t sack;                  /* enum xtreme_choice [on]. At opening only. */
-  uint8_t ttl;                   /* [64] Of a connect, at opening only. */
-  uint8_t tos;                   /* [0] The same. */
+  uint8_t ttl;                   /* [64] Of connections: a listener's SYN-ACK has 64. */
+  uint8_t tos;                   /* [0] The same: it has 0. */
   uint8_t keepalive_probes;      /* [9] Unanswered ones end the connection. */
   uint8_t retransmissions;       /* [15] Of one segment, then ETIMEDOUT. */
   uint8_t reserved;              /* 0. */

@@ -14,6 +14,7 @@
 #include "api/sockets/data_calls.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/real_time.h"
+#include "api/sockets/waiting.h"
 
 using xtreme::preload::Kernel;
 using xtreme::preload::Ours;
@@ -130,10 +131,6 @@ bool IsNothing(std::span<const iovec> parts) {
                      [](const iovec& part) { return part.iov_len == 0; });
 }
 
-int64_t NanosecondsOf(const timespec& time) {
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
-}
-
 }  // namespace
 }  // namespace xtreme::preload
 
@@ -180,27 +177,26 @@ XTREME_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
 
 XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   const auto ours = Ours(fd);
-  if (ours == nullptr || ours->path() != xtreme::sockets::Path::kOffloaded) {
+  if (ours == nullptr || ours->path() == xtreme::sockets::Path::kKernel) {
     return Kernel().recvmmsg(fd, messages, count, flags, timeout);
   }
   // As Linux: an error that waits comes before anything else, and one that comes later waits.
   if (const int error = ours->TakePendingError(); error != 0) return Result(-error);
-  timespec start{};
-  clock_gettime(CLOCK_MONOTONIC, &start);
+  const auto start = xtreme::sockets::SteadyNow();
   for (unsigned i = 0; i < count; ++i) {
     // As Linux: the first may block, with MSG_WAITFORONE no other; the time is looked at between.
     const int later = i > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
     const ssize_t got =
         ReceiveMessage(*ours, &messages[i].msg_hdr, (flags & ~MSG_WAITFORONE) | later);
+    if (got == kAskKernel && i == 0) {
+      return Kernel().recvmmsg(fd, messages, count, flags, timeout);
+    }
     if (got < 0 && i == 0) return Result(static_cast<int>(got));
-    if (got < 0 && got != -EAGAIN) ours->KeepError(static_cast<int>(-got));
+    if (got < 0 && got != -EAGAIN && got != kAskKernel) ours->KeepError(static_cast<int>(-got));
     if (got < 0) return static_cast<int>(i);
     messages[i].msg_len = static_cast<unsigned>(got);
-    timespec now{};
-    if (timeout != nullptr) clock_gettime(CLOCK_MONOTONIC, &now);
-    const bool over = timeout != nullptr &&
-                      xtreme::preload::NanosecondsOf(now) - xtreme::preload::NanosecondsOf(start) >=
-                          xtreme::preload::NanosecondsOf(*timeout);
+    const bool over = timeout != nullptr && xtreme::sockets::SteadyNow() - start >=
+                                                xtreme::sockets::SpanOf(*timeout);
     if (over) return static_cast<int>(i + 1);
   }
   return static_cast<int>(count);

@@ -12,6 +12,7 @@
 #include "api/sockets/descriptor_calls.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/poll.h"
+#include "api/sockets/waiting.h"
 
 using xtreme::base::Nanoseconds;
 using xtreme::preload::Faces;
@@ -29,8 +30,7 @@ Nanoseconds FromMilliseconds(int milliseconds) {
 }
 
 Nanoseconds FromTimespec(const timespec* time) {
-  if (time == nullptr) return base::kNever;
-  return base::Seconds(time->tv_sec) + Nanoseconds(time->tv_nsec);
+  return time == nullptr ? base::kNever : sockets::SpanOf(*time);
 }
 
 bool IsValid(const timespec* time) {
@@ -96,11 +96,9 @@ XTREME_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout,
 // Linux leaves what is left of the time in `timeout`; with a ring among the descriptors it stays as
 // it was, which POSIX allows.
 XTREME_CALL int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
+  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return Result(-EINVAL);
   const Nanoseconds limit =
-      timeout == nullptr
-          ? xtreme::base::kNever
-          : xtreme::base::Seconds(timeout->tv_sec) + xtreme::base::Microseconds(timeout->tv_usec);
-  if (limit < Nanoseconds(0)) return Result(-EINVAL);
+      timeout == nullptr ? xtreme::base::kNever : xtreme::sockets::SpanOf(*timeout);
   const int ready = xtreme::preload::SelectOurs(count, read, write, except, limit, nullptr);
   return ready == kAskKernel ? Kernel().select(count, read, write, except, timeout)
                              : Result(ready);

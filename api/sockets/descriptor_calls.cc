@@ -119,7 +119,7 @@ int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockad
   const bool waits = !listener->nonblocking();
   const base::Nanoseconds limit = listener->receive_timeout();
   const base::Nanoseconds until =
-      !waits || limit == base::kNever ? base::kNever : SteadyNow() + limit;
+      !waits || limit == base::kNever ? base::kNever : base::DeadlineAfter(SteadyNow(), limit);
   for (;;) {
     int error = 0;
     if (const auto child = listener->Accept(flags, &error)) {

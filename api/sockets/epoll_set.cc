@@ -67,8 +67,11 @@ void EpollSet::Count(Item* item) {
 int EpollSet::Place(Item* item) {
   Count(item);
   if (item->target != nullptr && item->target->Ended()) return -EBADF;
-  const bool wanted = item->target == nullptr || item->target->door() == nullptr ||
-                      item->target->KernelToo();
+  const bool of_kernel = item->target == nullptr || item->target->door() == nullptr ||
+                         item->target->KernelToo();
+  const bool wanted = of_kernel && !item->disabled;
+  const bool both = wanted && item->target != nullptr && item->target->ServedHere();
+  has_one_shot_of_both_ |= both && (item->event.events & EPOLLONESHOT) != 0;
   if (wanted == item->in_kernel || closed_) return 0;
   item->in_kernel = wanted;
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
@@ -85,14 +88,19 @@ void EpollSet::QueueIfReady(Item* item) {
 
 void EpollSet::OnTold(Item* item, uint32_t events) {
   bool ready = false;
+  bool moved = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (item->target == nullptr) return;
+    const RingDoor* const before = item->door;
     Place(item);
+    moved = item->door != before;
     if ((events & (item->event.events | kAlwaysTold)) != 0) QueueIfReady(item);
     ready = item->queued;
   }
   if (ready) Change(EPOLLIN, 0, EPOLLIN);
+  // Who sleeps has another ring to sleep on.
+  if (moved && !ready) Change(0, 0, EPOLLIN);
 }
 
 // The descriptor is about to be closed; the kernel's set forgets it by itself.
@@ -143,27 +151,39 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
   }
   target->Attach(item.get());
   int placed = 0;
+  bool ready = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     placed = item->target == nullptr ? -EBADF : Place(item.get());
     if (placed == 0) QueueIfReady(item.get());
+    ready = item->queued;
     if (placed != 0) items_.erase({fd, target.get()});
     // Not before the kernel found no circle in it.
     if (placed == 0 && dynamic_cast<EpollSet*>(target.get()) != nullptr) nested_.push_back(target);
   }
   if (placed != 0) target->Detach(item.get());
+  // Who waits already is told.
+  if (placed == 0 && ready) Change(EPOLLIN, 0, EPOLLIN);
   return placed;
 }
 
 int EpollSet::Modify(Item* item, const epoll_event& event) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if ((item->event.events & EPOLLEXCLUSIVE) != 0) return -EINVAL;
-  item->event = event;
-  item->disabled = false;
-  if (item->in_kernel) {
-    return Kernel().epoll_ctl(fd(), EPOLL_CTL_MOD, item->fd, &item->event) == 0 ? 0 : -errno;
+  bool ready = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if ((item->event.events & EPOLLEXCLUSIVE) != 0) return -EINVAL;
+    item->event = event;
+    item->disabled = false;
+    const bool stood = item->in_kernel;
+    if (const int placed = Place(item); placed != 0) return placed;
+    const bool stands = stood && item->in_kernel;
+    if (stands && Kernel().epoll_ctl(fd(), EPOLL_CTL_MOD, item->fd, &item->event) != 0) {
+      return -errno;
+    }
+    QueueIfReady(item);
+    ready = item->queued;
   }
-  QueueIfReady(item);
+  if (ready) Change(EPOLLIN, 0, EPOLLIN);
   return 0;
 }
 
@@ -195,6 +215,26 @@ void EpollSet::Unnest(const Pollable* member) {
   });
 }
 
+void EpollSet::Disarm(Item* item) {
+  item->disabled = true;
+  Place(item);
+}
+
+// Items are known by their data here: who has several with the same cannot tell them apart either,
+// and arms all of them.
+void EpollSet::DisarmAsTold(const epoll_event* events, int count) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!has_one_shot_of_both_) return;
+  for (const auto& [key, item] : items_) {
+    const bool both = item->in_kernel && item->target != nullptr && item->target->ServedHere();
+    if (!both || (item->event.events & EPOLLONESHOT) == 0) continue;
+    const bool told = std::any_of(events, events + count, [&item](const epoll_event& each) {
+      return each.data.u64 == item->event.data.u64;
+    });
+    if (told) Disarm(item.get());
+  }
+}
+
 int EpollSet::CollectOnce(epoll_event* events, int most) {
   const std::lock_guard<std::mutex> lock(mutex_);
   int count = 0;
@@ -208,7 +248,7 @@ int EpollSet::CollectOnce(epoll_event* events, int most) {
     events[count].data = item->event.data;
     ++count;
     if ((item->event.events & EPOLLONESHOT) != 0) {
-      item->disabled = true;
+      Disarm(item);
     } else if ((item->event.events & EPOLLET) == 0) {
       item->queued = true;
       ready_.push_back(item);
@@ -232,6 +272,7 @@ int EpollSet::Collect(epoll_event* events, int most) {
     const int more = kernel ? Kernel().epoll_wait(fd(), events + count, most - count, 0)
                             : CollectOnce(events + count, most - count);
     if (more < 0) return -errno;
+    if (kernel && more > 0) DisarmAsTold(events + count, more);
     count += more;
   }
   return count;
@@ -262,7 +303,9 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     if (now < poll_until && !doors.empty()) continue;
     Sleeper::OfThread().Rest();
     const Attachment attachment(this, &Sleeper::OfThread());
-    if ((Look() & EPOLLIN) != 0) continue;
+    std::vector<RingDoor*> doors_now;
+    AddDoors(&doors_now);
+    if ((Look() & EPOLLIN) != 0 || doors_now != doors) continue;
     pollfd own[] = {{.fd = fd(), .events = POLLIN}};
     const int slept = SleepOnRings(doors, own, until, signals);
     if (slept < 0) return slept;

@@ -63,7 +63,7 @@ class EpollSet final : public Pollable {
     RingDoor* door = nullptr;     // Of the target, as counted.
     epoll_event event{};
     bool queued = false;
-    bool disabled = false;        // One-shot, and told.
+    bool disabled = false;        // One-shot, and told: not in the kernel's set either.
     bool in_kernel = false;
 
     void Told(uint32_t events) override { set->OnTold(this, events); }
@@ -78,6 +78,9 @@ class EpollSet final : public Pollable {
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
   void QueueIfReady(Item* item);
+  // A one-shot item that both halves watch, and one has told: the other is not to tell it again.
+  void Disarm(Item* item);
+  void DisarmAsTold(const epoll_event* events, int count);
   void Unnest(const Pollable* member);
   void Count(Item* item);
   int Add(int fd, const epoll_event& event, const std::shared_ptr<Pollable>& target);
@@ -95,6 +98,7 @@ class EpollSet final : public Pollable {
   std::map<RingDoor*, size_t> doors_;             // Of how many items.
   std::vector<std::weak_ptr<Pollable>> nested_;  // Sets that are in this one.
   bool kernel_first_ = false;
+  bool has_one_shot_of_both_ = false;  // Or had: one-shot items that both halves watch.
 };
 
 }  // namespace xtreme::sockets

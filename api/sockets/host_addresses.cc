@@ -64,13 +64,27 @@ std::string InterfaceNamed(unsigned index) {
   return if_indextoname(index, name.data()) == nullptr ? "" : name.data();
 }
 
-std::optional<Departure> DepartureTo(int fd, const wire::Endpoint& peer) {
+std::string DeviceOf(int fd) {
+  std::array<char, IF_NAMESIZE + 1> name{};
+  socklen_t length = IF_NAMESIZE;
+  const bool known =
+      Kernel().getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(), &length) == 0;
+  return known ? name.data() : "";
+}
+
+std::optional<Departure> DepartureTo(int fd, const wire::Endpoint& peer,
+                                     const std::string& group_interface) {
   const Uncancelled whole;
   const KernelCalls& kernel = Kernel();
   const int probe = kernel.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (probe < 0) return std::nullopt;
   CopyOption(fd, probe, SOL_SOCKET, SO_BINDTODEVICE);
-  CopyOption(fd, probe, IPPROTO_IP, IP_MULTICAST_IF);
+  if (!group_interface.empty()) {
+    // What was set by its index is not to be read back.
+    const Passage passage;
+    const ip_mreqn by{.imr_ifindex = static_cast<int>(if_nametoindex(group_interface.c_str()))};
+    kernel.setsockopt(probe, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
+  }
   const int on = 1;
   kernel.setsockopt(probe, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
   sockaddr_in address = ToSockaddr(peer);

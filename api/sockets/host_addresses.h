@@ -30,13 +30,18 @@ std::vector<HostAddress> HostAddresses();
 std::string InterfaceOf(wire::Ipv4Address own);
 std::string InterfaceNamed(unsigned index);
 
+// The one that SO_BINDTODEVICE binds `fd` to; "": none.
+std::string DeviceOf(int fd);
+
 // By which interface a datagram from `fd` (whose options count: device, multicast interface) to
-// `peer` leaves, and from which address. Nothing: it has no route, or stays in this host.
+// `peer` leaves, and from which address; -1: from any socket. To groups by `group_interface`, if it
+// is not "". Nothing: it has no route, or stays in this host.
 struct Departure {
   std::string interface;
   wire::Ipv4Address source;
 };
-std::optional<Departure> DepartureTo(int fd, const wire::Endpoint& peer);
+std::optional<Departure> DepartureTo(int fd, const wire::Endpoint& peer,
+                                     const std::string& group_interface = "");
 
 // Between the kernel's structure and ours.
 sockaddr_in ToSockaddr(const wire::Endpoint& endpoint);

@@ -27,19 +27,13 @@ static_assert(EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP && EPOLLPRI == POLL
 class Looks {
  public:
   Looks(Faces& faces, std::span<pollfd> fds) : fds_(fds), kernel_(fds.begin(), fds.end()) {
-    for (size_t i = 0; i < fds.size(); ++i) {
-      ours_.push_back(Find(faces, fds[i].fd));
-      if (ours_[i] == nullptr) continue;
-      ours_[i]->AddDoors(&doors_);
-      // The kernel's half of an epoll set still counts.
-      const bool on_ring = ours_[i]->door() != nullptr && !ours_[i]->KernelToo();
-      if (on_ring || ours_[i]->Ended()) kernel_[i].fd = -1;
-    }
+    for (const pollfd& each : fds) ours_.push_back(Find(faces, each.fd));
   }
 
   // How many are ready now; their revents. -EINTR: none, and one of the signals that `signals` lets
   // through was waiting.
   int Once(const sigset_t* signals) {
+    doors_ = Follow();
     for (RingDoor* door : doors_) {
       const RingDoor::Entry entry(door);
       door->Progress();
@@ -59,16 +53,32 @@ class Looks {
       attachments.push_back(std::make_unique<Attachment>(each.get(), &Sleeper::OfThread()));
     }
     if (const int ready = Merge(); ready != 0) return 0;
+    // One that went to a ring, or from it, before it could tell this.
+    if (Follow() != doors_) return 0;
     return SleepOnRings(doors_, kernel_, until, signals);
   }
   bool spins() const { return !doors_.empty(); }
 
  private:
+  // The rings to poll, and what the kernel is to look at: a socket may change from one to the other
+  // while this waits.
+  std::vector<RingDoor*> Follow() {
+    std::vector<RingDoor*> doors;
+    for (size_t i = 0; i < fds_.size(); ++i) {
+      if (ours_[i] == nullptr) continue;
+      ours_[i]->AddDoors(&doors);
+      // The kernel's half of an epoll set still counts.
+      const bool on_ring = ours_[i]->door() != nullptr && !ours_[i]->KernelToo();
+      kernel_[i].fd = on_ring || ours_[i]->Ended() ? -1 : fds_[i].fd;
+    }
+    return doors;
+  }
   static std::shared_ptr<Pollable> Find(Faces& faces, int fd) {
     if (auto socket = faces.descriptors().FindSocket(fd)) {
       socket->TakeByCalls();
       if (socket->path() == Path::kUndecided) socket->Decide();
-      if (socket->path() == Path::kOffloaded || socket->Ended()) return socket;
+      const Path path = socket->path();
+      if (path == Path::kOffloaded || path == Path::kUndecided || socket->Ended()) return socket;
     }
     return faces.descriptors().FindEpoll(fd);
   }

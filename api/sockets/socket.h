@@ -307,6 +307,11 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t TakeAfterProgress(RingDoor* door, ReceiveRequest* request);
   ssize_t TakeOne(ReceiveRequest* request);
   bool Waits(int flags) const { return !nonblocking() && (flags & MSG_DONTWAIT) == 0; }
+  ssize_t ReceiveDatagram(ReceiveRequest* request);
+  // Of a datagram socket without a name, to which nothing comes: waits until another thread gives
+  // it one by its first send. 0: look again. kAskKernel: it has an answer. -EAGAIN: the time
+  // is over. -EINTR.
+  int AwaitDecision();
   // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say
   // (blocking.h). `again(door)` lets the ring make progress first.
   template <typename Take>
@@ -391,6 +396,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int SetIpOption(int name, const void* value, socklen_t length);
   bool GetIpOption(int name, void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
+  int SetGroupInterface(const void* value, socklen_t length);
+  int FollowDevice();
   void CopySettings();
 
   Faces* const faces_;
@@ -430,7 +437,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // Names and memberships.
   bool bound_ = false;
   bool any_port_ = false;    // bind() left its choice to the kernel.
-  bool bound_to_device_ = false;
+  // IP_MULTICAST_IF; "" and any: the routes'. Under the setup lock.
+  std::string group_interface_;
+  wire::Ipv4Address group_source_;
   bool reuse_port_ = false;
   const bool offload_wanted_;
   wire::Endpoint local_;

@@ -81,7 +81,7 @@ int Socket::ConnectDatagram(const sockaddr_in& peer) {
   }
   bound_ = true;
   if (path() != Path::kUndecided && path() != Path::kOffloaded) return 0;
-  const auto departure = DepartureTo(fd(), peer_);
+  const auto departure = DepartureTo(fd(), peer_, group_interface_);
   if (!departure) {
     LeaveToKernelLocked("its peer is in this host, or has no route");
     return 0;

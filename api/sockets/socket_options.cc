@@ -19,6 +19,7 @@
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
+#include "api/sockets/waiting.h"
 #include "fmt/format.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -42,7 +43,7 @@ base::Nanoseconds TimeOf(const void* value, socklen_t length) {
   timeval time{};
   if (length < sizeof time) return base::kNever;
   memcpy(&time, value, sizeof time);
-  const auto span = base::Seconds(time.tv_sec) + base::Microseconds(time.tv_usec);
+  const base::Nanoseconds span = SpanOf(time);
   return span == base::Nanoseconds(0) ? base::kNever : span;
 }
 
@@ -63,6 +64,7 @@ int KernelInt(int fd, int name, int otherwise) {
 void Socket::CopySettings() {
   RingDoor* const ring = door();
   if (ring == nullptr || type_ != SOCK_DGRAM) return;
+  const std::lock_guard lock(faces_->setup());
   int broadcast = 0;
   socklen_t length = sizeof broadcast;
   Kernel().getsockopt(fd(), SOL_SOCKET, SO_BROADCAST, &broadcast, &length);
@@ -74,6 +76,18 @@ void Socket::CopySettings() {
   socket->settings.multicast_ttl = static_cast<uint8_t>(KernelInt(fd(), IP_MULTICAST_TTL, 1));
   socket->settings.multicast_loop = KernelInt(fd(), IP_MULTICAST_LOOP, 1) != 0;
   socket->settings.broadcast = broadcast != 0;
+  // ip(7); as Linux, DO, PROBE and INTERFACE send nothing in parts, DONT, INTERFACE and OMIT let
+  // routers cut it.
+  const int discovers = KernelInt(fd(), IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+  socket->settings.whole = discovers >= IP_PMTUDISC_DO && discovers <= IP_PMTUDISC_INTERFACE;
+  socket->settings.dont_fragment =
+      discovers >= IP_PMTUDISC_WANT && discovers <= IP_PMTUDISC_PROBE;
+  using Groups = engine::UdpSocket::Groups;
+  const bool by_ring = group_interface_ == ring->interface();
+  socket->settings.groups = group_interface_.empty() ? Groups::kByRoute
+                            : by_ring                ? Groups::kByRing
+                                                     : Groups::kElsewhere;
+  socket->settings.group_source = group_source_;
   // Flows that were resolved with the old ones are resolved anew.
   ++ring->ring().core().host.routes_version;
 }
@@ -84,12 +98,16 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   if (level == IPPROTO_UDP && name == UDP_CORK && stream_ == nullptr) {
     return Cork(IntOf(value, length) != 0);
   }
+  if (level == IPPROTO_UDP && name == UDP_SEGMENT && IntOf(value, length) != 0) {
+    LeaveToKernel("UDP_SEGMENT: the kernel cuts what it sends");
+  }
   if (stream_ != nullptr && value != nullptr) {
     const auto* const bytes = static_cast<const uint8_t*>(value);
     const std::lock_guard lock(stream_->options_mutex);
     stream_->options[{level, name}].assign(bytes, bytes + length);
   }
-  const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE);
+  const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE) ||
+                         (level == IPPROTO_IP && (name == IP_TOS || name == IP_TTL));
   if (stream_ != nullptr && of_stream) CopyStreamSettings();
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;
@@ -101,12 +119,19 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_BROADCAST: CopySettings(); break;
     case SO_TIMESTAMP: asked.timestamp_us = on; break;
     case SO_TIMESTAMPNS: asked.timestamp_ns = on; break;
-    case SO_TIMESTAMPING: asked.timestamping = static_cast<uint32_t>(IntOf(value, length)); break;
+    case SO_TIMESTAMPING:
+      asked.timestamping = static_cast<uint32_t>(IntOf(value, length));
+      if (stream_ == nullptr && (asked.timestamping & SOF_TIMESTAMPING_TX_RECORD_MASK) != 0) {
+        LeaveToKernel("SO_TIMESTAMPING: it asks when what it sends has left");
+      }
+      break;
     case SO_RCVBUF:
     case SO_RCVBUFFORCE:
       queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));
       break;
     case SO_MAX_PACING_RATE: return SetPace(value, length);
+    case SO_BINDTODEVICE:
+    case SO_BINDTOIFINDEX: return FollowDevice();
     case SO_ATTACH_FILTER:
     case SO_ATTACH_BPF:
       if (HasConnected()) return -EOPNOTSUPP;
@@ -124,12 +149,25 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   return 0;
 }
 
+// What comes and goes by another device than the ring's is the kernel's.
+int Socket::FollowDevice() {
+  const std::lock_guard lock(faces_->setup());
+  RingDoor* const ring = door();
+  const std::string device = DeviceOf(fd());
+  if (ring == nullptr || device.empty() || device == ring->interface()) return 0;
+  if (HasConnected()) return -EOPNOTSUPP;
+  LeaveToKernelLocked("it is bound to " + device + ", its ring is on " + ring->interface());
+  return 0;
+}
+
 int Socket::SetIpOption(int name, const void* value, socklen_t length) {
   switch (name) {
     case IP_TTL:
     case IP_TOS:
+    case IP_MTU_DISCOVER:
     case IP_MULTICAST_TTL:
     case IP_MULTICAST_LOOP: CopySettings(); return 0;
+    case IP_MULTICAST_IF: return SetGroupInterface(value, length);
     case IP_PKTINFO: {
       Wanted asked = wanted();
       asked.packet_info = IntOf(value, length) != 0;
@@ -159,12 +197,31 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
     case IP_OPTIONS:
     case IP_HDRINCL:
     case IP_TRANSPARENT:
+    case IP_UNICAST_IF:
       if (IntOf(value, length) != 0) {
         LeaveToKernel(fmt::format("IP option {} is the kernel's alone", name));
       }
       return 0;
     default: return 0;
   }
+}
+
+// Datagrams to groups that leave by another interface than the ring's are the kernel's to send.
+int Socket::SetGroupInterface(const void* value, socklen_t length) {
+  ip_mreqn request{};
+  // As Linux tells them apart.
+  if (length >= sizeof(ip_mreq)) {
+    memcpy(&request, value, std::min<size_t>(length, sizeof request));
+  } else {
+    memcpy(&request.imr_address, value, std::min<size_t>(length, sizeof request.imr_address));
+  }
+  const std::lock_guard lock(faces_->setup());
+  group_source_ = AddressOf(request.imr_address);
+  group_interface_ = request.imr_ifindex != 0
+                         ? InterfaceNamed(static_cast<unsigned>(request.imr_ifindex))
+                         : InterfaceOf(group_source_);
+  CopySettings();
+  return 0;
 }
 
 int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
@@ -190,7 +247,7 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
     change.interface = InterfaceNamed(index);
   } else if (!AddressOf(interface).IsAny()) {
     change.interface = InterfaceOf(AddressOf(interface));
-  } else if (const auto departure = DepartureTo(fd(), {change.group, 9})) {
+  } else if (const auto departure = DepartureTo(-1, {change.group, 9})) {
     change.interface = departure->interface;
   }
   const std::lock_guard lock(faces_->setup());

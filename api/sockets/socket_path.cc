@@ -34,13 +34,6 @@ int IntOption(int fd, int level, int name) {
   return Kernel().getsockopt(fd, level, name, &value, &length) == 0 ? value : 0;
 }
 
-std::string DeviceOf(int fd) {
-  char name[32] = {};
-  socklen_t length = sizeof name - 1;
-  const bool known = Kernel().getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &length) == 0;
-  return known ? name : "";
-}
-
 }  // namespace
 
 Socket::Socket(Faces* faces, int fd, int type, bool nonblocking, bool offload)
@@ -124,7 +117,7 @@ void Socket::DecideLocked() {
   const bool own_address = !local_.address.IsAny() && !local_.address.IsMulticast();
   if (interface.empty() && own_address) interface = InterfaceOf(local_.address);
   if (interface.empty() && peer_.port != 0) {
-    const auto departure = DepartureTo(fd(), peer_);
+    const auto departure = DepartureTo(fd(), peer_, group_interface_);
     if (!departure) return LeaveToKernelLocked("its peer is in this host, or has no route");
     interface = departure->interface;
   }

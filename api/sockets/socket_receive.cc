@@ -2,6 +2,7 @@
 //
 // From the ring's completions to the socket's queue, and from there to the program.
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "api/sockets/progress.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
+#include "api/sockets/waiting.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/tcp.h"
@@ -175,13 +177,41 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
 }
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
-  if (path() == Path::kUndecided && stream_ == nullptr) Decide();
+  if (stream_ != nullptr) {
+    return path() == Path::kOffloaded ? ReceiveBytes(request) : Elsewhere();
+  }
+  for (;;) {
+    const ssize_t got = ReceiveDatagram(request);
+    const bool awaits = got == kAskKernel && path() == Path::kUndecided && Waits(request->flags) &&
+                        (request->flags & MSG_ERRQUEUE) == 0 && faces_->enabled();
+    if (!awaits) [[likely]] return got;
+    const int waited = AwaitDecision();
+    if (waited != 0) return waited;
+  }
+}
+
+ssize_t Socket::ReceiveDatagram(ReceiveRequest* request) {
+  if (path() == Path::kUndecided) Decide();
   if (path() != Path::kOffloaded) return Elsewhere();
-  if (stream_ != nullptr) return ReceiveBytes(request);
   if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
   return Blocking(
       request->flags, receive_timeout_, EPOLLIN, [&] { return TakeDatagram(request); },
       [&](RingDoor* door) { return TakeAfterProgress(door, request); });
+}
+
+int Socket::AwaitDecision() {
+  const base::Nanoseconds until = base::DeadlineAfter(SteadyNow(), receive_timeout_.load());
+  Sleeper& sleeper = Sleeper::OfThread();
+  sleeper.Rest();
+  const Attachment attachment(this, &sleeper);
+  while (path() == Path::kUndecided) {
+    if (SteadyNow() >= until) return -EAGAIN;
+    pollfd own[] = {{.fd = fd(), .events = POLLIN}};
+    const int slept = SleepOnRings({}, own, until, nullptr);
+    if (own[0].revents != 0) return kAskKernel;
+    if (slept == -EINTR && (until != base::kNever || !CallsAreRestarted())) return -EINTR;
+  }
+  return 0;
 }
 
 ssize_t Socket::TakeAfterProgress(RingDoor* door, ReceiveRequest* request) {

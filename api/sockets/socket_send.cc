@@ -73,9 +73,13 @@ ssize_t Socket::Send(const SendRequest& request) {
   if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
     const std::lock_guard lock(faces_->setup());
     // As the kernel does at the first send: any address, a port of its choice.
-    if (!DepartureTo(fd(), *request.to)) {
+    if (!DepartureTo(fd(), *request.to, group_interface_)) {
       LeaveToKernelLocked("its first datagram stays in this host, or has no route");
-    } else if (!bound_) {
+    } else if (LearnLocal(); local_.port != 0) {
+      // By a message of the kernel's, with control data.
+      bound_ = true;
+      DecideLocked();
+    } else {
       sockaddr_in any = ToSockaddr({});
       if (const int bound = Bind(any); bound != 0) return bound;
     }

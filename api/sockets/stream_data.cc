@@ -52,8 +52,9 @@ class Left {
       parts_ = parts_.subspan(1);
     }
     if (count == 0) return;
-    parts_.front().iov_base = static_cast<uint8_t*>(parts_.front().iov_base) + count;
-    parts_.front().iov_len -= count;
+    iovec& front = parts_.front();
+    if (front.iov_base != nullptr) front.iov_base = static_cast<uint8_t*>(front.iov_base) + count;
+    front.iov_len -= count;
   }
 
  private:
@@ -151,6 +152,8 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
   }
   if (request->took != nullptr) return TakeOne(request);
   const bool peek = (request->flags & MSG_PEEK) != 0;
+  // As Linux: bytes of a connection are counted, and nothing is written (tcp(7)).
+  const bool discards = (request->flags & MSG_TRUNC) != 0;
   size_t total = 0;
   size_t index = 0;
   Received view = queue_.front();
@@ -158,8 +161,10 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
     size_t at = 0;
     while (at < part.iov_len && index < queue_.size()) {
       Received& front = peek ? view : queue_.front();
+      const size_t room = part.iov_len - at;
       const size_t taken =
-          CopyOut(front, static_cast<uint8_t*>(part.iov_base) + at, part.iov_len - at);
+          discards ? std::min<size_t>(room, front.length)
+                   : CopyOut(front, static_cast<uint8_t*>(part.iov_base) + at, room);
       at += taken;
       total += taken;
       const bool whole = taken == front.length;

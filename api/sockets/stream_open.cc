@@ -5,6 +5,7 @@
 // It goes to a ring with its first accept or poll, so that a worker that was forked after listen()
 // has it; of several processes that do so, the first.
 
+#include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -43,6 +44,8 @@ engine::TcpSettings SettingsOf(int fd, bool nodelay) {
     settings.keepalive_interval = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPINTVL));
     settings.keepalive_probes = static_cast<uint8_t>(KernelInt(fd, IPPROTO_TCP, TCP_KEEPCNT));
   }
+  settings.ttl = static_cast<uint8_t>(KernelInt(fd, IPPROTO_IP, IP_TTL));
+  settings.tos = static_cast<uint8_t>(KernelInt(fd, IPPROTO_IP, IP_TOS));
   const int user_timeout_ms = KernelInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT);
   if (user_timeout_ms != 0) settings.user_timeout = base::Milliseconds(user_timeout_ms);
   return settings;
@@ -68,8 +71,11 @@ void Socket::CopyStreamSettings() {
 RingDoor* Socket::DoorForStream(std::string* why) {
   *why = WhyNot();
   if (!why->empty()) return nullptr;
-  std::string interface;
-  if (!local_.address.IsAny()) interface = InterfaceOf(local_.address);
+  std::string interface = DeviceOf(fd());
+  const std::string own = local_.address.IsAny() ? interface : InterfaceOf(local_.address);
+  *why = "its address is not of the device that it is bound to";
+  if (!interface.empty() && own != interface) return nullptr;
+  interface = own;
   if (peer_.port != 0) {
     const auto departure = DepartureTo(fd(), peer_);
     *why = "its peer is in this host, or has no route";

@@ -27,6 +27,25 @@ base::Nanoseconds SteadyNow() {
   return base::Seconds(now.tv_sec) + base::Nanoseconds(now.tv_nsec);
 }
 
+base::Nanoseconds SpanOf(const timespec& time) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  int64_t span = 0;
+  if (time.tv_sec < 0) return base::Nanoseconds(-1);
+  const bool overflows = __builtin_mul_overflow(time.tv_sec, kSecond, &span) ||
+                         __builtin_add_overflow(span, time.tv_nsec, &span);
+  return overflows ? base::kNever : base::Nanoseconds(span);
+}
+
+base::Nanoseconds SpanOf(const timeval& time) {
+  constexpr int64_t kSecond = 1'000'000;
+  timespec split{.tv_sec = time.tv_sec, .tv_nsec = time.tv_usec % kSecond * 1'000};
+  // select() takes more than a second of them.
+  if (__builtin_add_overflow(split.tv_sec, time.tv_usec / kSecond, &split.tv_sec)) {
+    return base::kNever;
+  }
+  return SpanOf(split);
+}
+
 bool CallsAreRestarted() {
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
     struct sigaction action{};
@@ -64,7 +83,9 @@ int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
 }
 
 Waiting::Waiting(base::Nanoseconds limit, int64_t polls)
-    : until_(limit == base::kNever || limit == base::Nanoseconds(0) ? limit : SteadyNow() + limit),
+    : until_(limit == base::kNever || limit == base::Nanoseconds(0)
+                 ? limit
+                 : base::DeadlineAfter(SteadyNow(), limit)),
       polls_left_(polls) {}
 
 int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {

@@ -10,8 +10,10 @@
 #define XTREME_API_SOCKETS_WAITING_H_
 
 #include <poll.h>
+#include <sys/time.h>
 
 #include <csignal>
+#include <ctime>
 #include <span>
 #include <vector>
 
@@ -22,6 +24,11 @@
 namespace xtreme::sockets {
 
 base::Nanoseconds SteadyNow();
+
+// A span of whole seconds, and microseconds or nanoseconds beside them; what does not fit is never,
+// what is negative is -1.
+base::Nanoseconds SpanOf(const timeval& time);
+base::Nanoseconds SpanOf(const timespec& time);
 
 // Whether every handler the program has installed asks for interrupted calls to go on
 // (SA_RESTART), so that one that was interrupted does.

@@ -370,7 +370,7 @@ constexpr Call kCalls[] = {
     {"recv all", [](Run& r) { return recv(r.fd, buffer, 200, MSG_WAITALL | MSG_DONTWAIT); }},
     {"peek", [](Run& r) { return recv(r.fd, buffer, 50, MSG_PEEK); }},
     {"recv, true length", [](Run& r) {
-       return r.stream ? 0 : recv(r.fd, buffer, 50, MSG_TRUNC);
+       return recv(r.fd, r.stream ? nullptr : buffer, 50, MSG_TRUNC);
      }},
     {"recv of urgent bytes", [](Run& r) {
        return r.stream ? recv(r.fd, buffer, 1, MSG_OOB) : 0;

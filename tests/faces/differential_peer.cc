@@ -9,6 +9,10 @@
 // all that was told before to be sent to it, has arrived. Threads: one.
 
 #include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,6 +22,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "tests/faces/differential.h"
@@ -46,8 +51,11 @@ class Peer {
     if (command == "reset") return Close(true);
     if (command == "datagram") return SendDatagram(number);
     if (command == "datagrams") return Drain(datagrams_);
+    if (command == "length") return Said(recv(datagrams_, text_, sizeof text_, MSG_DONTWAIT));
     if (command == "deaf") return Deaf(true);
     if (command == "hearing") return Deaf(false);
+    if (command == "watch") return Watch();
+    if (command == "seen") return Seen();
     return "unknown";
   }
   int fence() const { return fence_; }
@@ -116,12 +124,50 @@ class Peer {
     return "done";
   }
 
+  // From here on it sees what comes.
+  std::string Watch() {
+    if (frames_ >= 0) close(frames_);
+    frames_ = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_IP));
+    return frames_ >= 0 ? "watches" : strerror(errno);
+  }
+  // What the headers said of what came from the subject since, each once: but for the fence.
+  std::string Seen() const {
+    std::set<std::string> seen;
+    uint8_t bytes[2048];
+    sockaddr_ll from{};
+    socklen_t length = sizeof from;
+    auto* const address = reinterpret_cast<sockaddr*>(&from);
+    while (recvfrom(frames_, bytes, sizeof bytes, 0, address, &length) > 0) {
+      const auto& ip = *reinterpret_cast<const iphdr*>(bytes);
+      const uint8_t* const ports = bytes + 4 * ip.ihl;
+      const int port = ports[2] << 8 | ports[3];
+      const uint16_t fragment = ntohs(ip.frag_off);
+      const bool first = (fragment & IP_OFFMASK) == 0;
+      const bool datagram = ip.protocol == IPPROTO_UDP;
+      const bool skips = from.sll_pkttype == PACKET_OUTGOING || (first && port == kFencePort) ||
+                         (!datagram && ip.protocol != IPPROTO_TCP);
+      if (skips) continue;
+      char name[IF_NAMESIZE] = "";
+      char line[128];
+      snprintf(line, sizeof line, "%s: %s of %d, tos %#x, ttl %d, %#x; ",
+               if_indextoname(static_cast<unsigned>(from.sll_ifindex), name),
+               datagram ? "datagram" : "segment", datagram ? ntohs(ip.tot_len) - 4 * ip.ihl : 0,
+               ip.tos, ip.ttl, fragment);
+      seen.insert(line);
+    }
+    std::string all;
+    for (const std::string& each : seen) all += each;
+    return all;
+  }
+
   const char* const own_;
   const char* const subject_;
   const int fence_;
   const int listener_;
   int datagrams_;
   int stream_ = -1;
+  int frames_ = -1;
+  char text_[2048];
 };
 
 // Until the subject hangs up.

@@ -125,6 +125,17 @@ TEST_F(DifferentialTest, RingsAnswerEveryCallInEveryStateAsTheKernelDoes) {
   EXPECT_EQ(Differences(kernel, TranscriptOf(true, "calls_subject", kSilent)), "");
 }
 
+TEST_F(DifferentialTest, RingsHeedEveryOptionAsTheKernelDoes) {
+  constexpr const char* kOursToo = "10.8.0.1";
+  ASSERT_TRUE(net::ConnectByVeth(here(), "ours2", there(), "theirs2").ok());
+  ASSERT_TRUE(here().AddAddress("ours2", std::string(kOursToo) + "/24").ok());
+  ASSERT_TRUE(there().AddAddress("theirs2", "10.8.0.2/24").ok());
+  ASSERT_TRUE(here().AddRoute("239.2.0.0/16", "ours2").ok());
+  const std::string kernel = TranscriptOf(false, "options_subject", kOursToo);
+  ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+  EXPECT_EQ(Differences(kernel, TranscriptOf(true, "options_subject", kOursToo)), "") << kernel;
+}
+
 bool TakeNumber(std::string_view argument, std::string_view name, uint32_t* number) {
   if (!argument.starts_with(name)) return false;
   argument.remove_prefix(name.size());

@@ -89,7 +89,7 @@ void Settle(Run& run) {
 }
 
 void Tell(Run& run, const std::string& command, bool quietly) {
-  char answer[256] = "";
+  char answer[1024] = "";
   send(run.control, command.data(), command.size(), MSG_NOSIGNAL);
   if (recv(run.control, answer, sizeof answer - 1, 0) <= 0) exit(1);
   if (!quietly) printf("peer: %s: %s\n", command.c_str(), answer);

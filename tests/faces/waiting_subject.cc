@@ -174,6 +174,34 @@ void OneShot(Run& run) {
   Wait(run.set), Wait(run.set);
 }
 
+// What a listener that is armed again had before it, and what a set that is waited on gets.
+void ArmedAgain(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.listener, EPOLLIN | EPOLLONESHOT);
+  for (int i = 0; i < 2; ++i) Tell(run, "connect"), Settle(run), Wait(run.set);
+  Say("accept", close(accept(run.listener, nullptr, nullptr)));
+  Control(run, EPOLL_CTL_MOD, run.listener, EPOLLIN | EPOLLONESHOT), Wait(run.set), Wait(run.set);
+  Control(run, EPOLL_CTL_MOD, run.listener, 0), Wait(run.set);
+  Control(run, EPOLL_CTL_MOD, run.listener, EPOLLIN, 2), Wait(run.set), Wait(run.set);
+  Say("accept", close(accept(run.listener, nullptr, nullptr)));
+  Wait(run.set);
+  Control(run, EPOLL_CTL_DEL, run.listener, 0);
+  Datagram(run);
+  for (const int operation : {EPOLL_CTL_ADD, EPOLL_CTL_MOD}) {
+    timespec start{};
+    timespec end{};
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    std::thread other([&run, operation] {
+      usleep(150'000);
+      epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = 3}};
+      epoll_ctl(run.set, operation, run.fd, &event);
+    });
+    Wait(run.set, 3'000);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    other.join();
+    Say("at once", end.tv_sec - start.tv_sec < 2);
+  }
+}
+
 void Exclusive(Run& run) {
   Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLONESHOT | EPOLLEXCLUSIVE);
   Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLRDHUP | EPOLLEXCLUSIVE);
@@ -411,6 +439,72 @@ void RangeIsClosed(Run& run) {
   Settle(run), Tell(run, "receive");
 }
 
+// --- Others' calls ---
+
+// What another thread does in 150 ms.
+template <typename Call>
+std::thread InAWhile(const Call& call) {
+  return std::thread([call] {
+    usleep(150'000);
+    call();
+  });
+}
+
+// A wait on a datagram socket without a name ends with what comes after another thread's first
+// send, which gives it one.
+template <typename Wait>
+void WokenByFirstSend(Run& run, const Wait& wait) {
+  sockaddr_in echo = run.peer;
+  echo.sin_port = htons(kFencePort);
+  std::thread other = InAWhile([&] { sendto(run.fd, "ping", 4, 0, Generic(&echo), sizeof echo); });
+  wait();
+  other.join();
+  Settle(run), Read(run.fd);
+}
+
+void FirstSend(Run& run) {
+  const auto anew = [&run] {
+    close(run.fd);
+    run.fd = NewSocket(run, SOCK_DGRAM, 0);
+    Blocks(run.fd, true), SetReceiveTimeout(run.fd, 900);
+    sockaddr_in name{};
+    socklen_t length = sizeof name;
+    Say("port", getsockname(run.fd, Generic(&name), &length), std::to_string(name.sin_port));
+  };
+  anew(), WokenByFirstSend(run, [&] { Read(run.fd, "recv", 0); });
+  anew(), WokenByFirstSend(run, [&] {
+    char bytes[10];
+    iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+    mmsghdr message{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+    Say("recvmmsg", recvmmsg(run.fd, &message, 1, 0, nullptr));
+  });
+  anew(), WokenByFirstSend(run, [&] { PollOne(run.fd, POLLIN, 1'000); });
+  anew(), Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  WokenByFirstSend(run, [&] { Wait(run.set, 1'000); });
+  // And one that another thread sends for, but nothing comes.
+  anew(), Alarm(0), Read(run.fd, "recv", 0), SayAlarms(), Read(run.fd, "recv", 0);
+}
+
+void DissolvedWhileItIsWaitedFor(Run& run) {
+  close(run.fd);
+  run.fd = NewSocket(run, SOCK_DGRAM, 0);
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  Blocks(run.fd, true), SetReceiveTimeout(run.fd, 900);
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  Say("dissolve", connect(run.fd, &nobody, sizeof nobody));
+  WokenByFirstSend(run, [&] { Read(run.fd, "recv", 0); });
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  std::thread other = InAWhile([&] {
+    connect(run.fd, &nobody, sizeof nobody);
+    sockaddr_in echo = run.peer;
+    echo.sin_port = htons(kFencePort);
+    usleep(150'000);
+    sendto(run.fd, "ping", 4, 0, Generic(&echo), sizeof echo);
+  });
+  Read(run.fd, "recv", 0);
+  other.join();
+}
+
 // --- Errors that come later ---
 
 void RefusedConnection(Run& run) {
@@ -481,6 +575,17 @@ void FlagsOfReceiving(Run& run) {
   Read(run.fd, "all, and the end", MSG_WAITALL, 26);
   later.join();
   Read(run.fd, "recv", 0);
+}
+
+void BytesAreDiscarded(Run& run) {
+  Bytes(run, 13);
+  Say("count", recv(run.fd, nullptr, 100, MSG_TRUNC | MSG_PEEK));
+  Say("discard", recv(run.fd, nullptr, 4, MSG_TRUNC));
+  Bytes(run, 5);
+  Say("discard all", recv(run.fd, nullptr, 12, MSG_TRUNC | MSG_WAITALL));
+  char bytes[100];
+  const ssize_t got = recv(run.fd, bytes, sizeof bytes, 0);
+  Say("recv", got, Sum(bytes, got));
 }
 
 void FlagsOfSending(Run& run) {
@@ -573,6 +678,7 @@ constexpr Case kCases[] = {
     {"edge of writing", false, EdgeOfWriting},
     {"edge is armed by modification", false, EdgeIsArmedByModification},
     {"one-shot", false, OneShot},
+    {"armed again", false, ArmedAgain},
     {"exclusive", false, Exclusive},
     {"two sets", false, TwoSets},
     {"nested", false, Nested},
@@ -589,12 +695,15 @@ constexpr Case kCases[] = {
     {"copies of one", kConnection, CopiesOfOne},
     {"copy over another", kConnection, CopyOverAnother},
     {"range is closed", kConnection, RangeIsClosed},
+    {"first send of another thread", false, FirstSend},
+    {"dissolved while it is waited for", false, DissolvedWhileItIsWaitedFor},
     {"refused connection", kConnection, RefusedConnection},
     {"refused datagram", false, RefusedDatagram},
     {"reset", kConnection, Reset},
     {"reset after FIN", kConnection, ResetAfterFin},
     {"peer closes with unread bytes", kConnection, PeerClosesWithUnread},
     {"flags of receiving", kConnection, FlagsOfReceiving},
+    {"bytes are discarded", kConnection, BytesAreDiscarded},
     {"flags of sending", kConnection, FlagsOfSending},
     {"flags of datagrams", false, FlagsOfDatagrams},
     {"datagram in parts", false, DatagramInParts},

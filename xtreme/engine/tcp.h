@@ -274,6 +274,7 @@ class Tcp {
   host::RouteResult RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const;
   void GoOn(TcpSocket& socket);
   void SendSyn(TcpSocket& socket, const tcp::LinkPath& path);
+  void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket);
   void RefreshPaths();
 

@@ -157,6 +157,17 @@ void Tcp::OnMoved() {
   RefreshPaths();
 }
 
+// What it sends from here on has the time to live and the type of service of its settings, and goes
+// where it went.
+void Tcp::MarkPath(TcpSocket& socket) {
+  if (socket.state != TcpSocket::State::kOpen || socket.connection == nullptr) return;
+  const uint8_t* ethernet = socket.connection->headers().data();
+  tcp::LinkPath path =
+      PathTo(wire::MacAddress::Load(ethernet), core_->device, socket.settings);
+  path.local = wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes);
+  stack_->SetPath(*socket.connection, path);
+}
+
 void Tcp::Refresh(TcpSocket& socket) {
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
   if (!route.reachable()) return;  // It may come back before the connection gives up.

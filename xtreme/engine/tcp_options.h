@@ -47,13 +47,13 @@ struct TcpSettings {
   // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.
   base::Nanoseconds close_timeout = base::Seconds(60);
   uint32_t send_queue_bytes = 1024 * 1024;         // 1 .. 2^30: waiting or unacknowledged.
+  uint8_t ttl = 64;                    // 0: 64. Of connections: a listener's SYN-ACK has 64.
+  uint8_t tos = 0;                     // The same: it has 0.
 
   // As it is opened; later they change nothing.
   bool timestamps = true;
   bool sack = true;
   TcpCongestion congestion = TcpCongestion::kCubic;
-  uint8_t ttl = 64;                    // 0: 64. Of connects; children answer with 64.
-  uint8_t tos = 0;                     // The same.
   uint16_t mss = 0;                    // Most payload taken in a segment; 0: what the MTU allows.
   uint32_t receive_window_bytes = 256 * 1024;      // 2,048 .. 2^30.
 };

@@ -226,6 +226,7 @@ void Tcp::TellAccepted(const TcpEvent& event) {
   child->settings = listener->settings;
   child->options = listener->options;
   stack_->UseOptions(*event.connection, child->options);
+  if (child->settings.tos != 0 || child->settings.ttl != 64) MarkPath(*child);
   child->local = event.connection->flow_key().local();
   child->peer = event.connection->flow_key().remote();
   StoreIp(child->local.address, &child->local_ip);

@@ -133,11 +133,10 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.timestamps = before.timestamps;
   standing.sack = before.sack;
   standing.congestion = before.congestion;
-  standing.ttl = before.ttl;
-  standing.tos = before.tos;
   standing.mss = before.mss;
   standing.receive_window_bytes = before.receive_window_bytes;
   ChangeOptions(standing, &socket->options);
+  if (standing.ttl != before.ttl || standing.tos != before.tos) MarkPath(*socket);
   return {};
 }
 

@@ -39,14 +39,20 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   const wire::Ipv4Address local = socket.local().address;
   std::optional<wire::Ipv4Address> source;
   if (local.IsUnicastHost()) source = local;
-  // A group leaves by the ring's interface; for the rest the kernel's routes decide.
+  // If not asked otherwise, a group leaves by the ring's interface; for the rest the kernel's
+  // routes decide.
+  using Groups = UdpSocket::Groups;
+  const bool group = flow.peer.address.IsMulticast();
   std::optional<uint32_t> ifindex = core_->device.route_interface();
-  if (flow.peer.address.IsMulticast() || flow.peer.address.IsLimitedBroadcast()) {
-    ifindex = core_->device.ifindex;
+  if (group && socket.settings.groups == Groups::kByRing) ifindex = core_->device.ifindex;
+  if (flow.peer.address.IsLimitedBroadcast()) ifindex = core_->device.ifindex;
+  if (group && !source && !socket.settings.group_source.IsAny()) {
+    source = socket.settings.group_source;
   }
   const host::RouteResult route =
       core_->host.routes->RouteTo(flow.peer.address, source, ifindex);
   flow.epoch = core_->host.routes_version;
+  if (group && socket.settings.groups == Groups::kElsewhere) return;
   if (!route.reachable() || route.kind == host::RouteKind::kLocal || flow.peer.port == 0) return;
   if (route.ifindex != core_->device.ifindex) return;
   if (route.kind == host::RouteKind::kBroadcast && !socket.settings.broadcast) return;
@@ -83,7 +89,8 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
       .destination = flow.peer,
       .source = flow.source,
       .ttl = group ? socket.settings.multicast_ttl : socket.settings.ttl,
-      .tos = socket.settings.tos};
+      .tos = socket.settings.tos,
+      .dont_fragment = socket.settings.dont_fragment};
   if (core_->device.vlan_id != 0) fields.vlan = wire::VlanTag{.id = core_->device.vlan_id};
   flow.pattern = wire::FrameTemplate(fields);
   flow.header_bytes = static_cast<uint8_t>(flow.pattern.header_bytes());

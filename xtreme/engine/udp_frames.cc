@@ -17,6 +17,15 @@
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
+namespace {
+
+bool IsTooLong(const UdpSocket& socket, const SendFlow& flow, const Payload& payload) {
+  return payload.length > wire::kUdpMaxPayloadBytes ||
+         (socket.settings.whole && payload.length > flow.max_payload);
+}
+
+}  // namespace
+
 uint32_t Udp::FramesOf(const SendFlow& flow, size_t length) const {
   const auto plan = ip::FragmentPlan::Create(length, flow.mtu);
   return plan ? static_cast<uint32_t>(plan->count()) : 1;
@@ -82,9 +91,7 @@ void Udp::ReleaseUnposted(const WaitingFrame* first, const packet::Buffer* calle
 
 SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                               const SendOptions& options) {
-  if (payload.length > wire::kUdpMaxPayloadBytes) {
-    return Refuse(socket, SendResult::kRefusedSize);
-  }
+  if (IsTooLong(socket, flow, payload)) return Refuse(socket, SendResult::kRefusedSize);
   const uint32_t count = FramesOf(flow, payload.length);
   // All or nothing: once the first is posted the others must fit.
   if (!HasRoom(socket, count)) {
@@ -125,9 +132,7 @@ SendResult Udp::QueueDatagram(UdpSocket& socket, SendFlow& flow, const Payload& 
   if (!core_->device.started || core_->device.broken) {
     return Refuse(socket, SendResult::kRefusedState);
   }
-  if (payload.length > wire::kUdpMaxPayloadBytes) {
-    return Refuse(socket, SendResult::kRefusedSize);
-  }
+  if (IsTooLong(socket, flow, payload)) return Refuse(socket, SendResult::kRefusedSize);
   const uint32_t count = FramesOf(flow, payload.length);
   // Asked first, so that it is looked for also when nothing may wait.
   if (!neighbours_->HasRoom(flow.next_hop, count) ||

@@ -53,6 +53,10 @@ struct UdpSocket : udp::Endpoint {
   explicit UdpSocket(const udp::Endpoint::Options& options);
   ~UdpSocket();
 
+  // Where datagrams to groups leave: by the ring's interface; by the routes, which may lead to
+  // another one; not by the ring. By another interface than the ring's they are refused.
+  enum class Groups : uint8_t { kByRing, kByRoute, kElsewhere };
+
   // Settings that sends look at, and rules.
   struct Settings {
     uint8_t ttl = 64;
@@ -61,6 +65,10 @@ struct UdpSocket : udp::Endpoint {
     bool multicast_loop : 1 = false;
     bool broadcast : 1 = false;
     bool reuse : 1 = false;
+    bool dont_fragment : 1 = true;  // What fits in a frame is not to be cut on its way.
+    bool whole : 1 = false;         // What does not is refused, not cut here.
+    Groups groups = Groups::kByRing;
+    wire::Ipv4Address group_source;  // To groups, if bound to no host's; any: the route's.
     uint32_t flow_tag = 0;        // Of rules that are made from here on; 0: the ring's own.
   };
 

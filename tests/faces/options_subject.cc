@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that sets options of sockets, each when it is new, bound or connected, and writes down
+// what its calls said and what the peer saw: run by the kernel and by rings, its transcripts are to
+// be the same, by whichever way its sockets go.
+//
+//   options_subject SOCKET OWN-ADDRESS PEER-ADDRESS OTHER-OWN-ADDRESS
+//
+// OTHER-OWN-ADDRESS is of the interface `ours2`, to which the route of 239.2.0.0/16 leads.
+// A case is a line of kCases. Threads: one, but for those that a case starts.
+
+#include <arpa/inet.h>
+#include <linux/net_tstamp.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "tests/faces/transcript.h"
+
+namespace xtreme::faces {
+namespace {
+
+in_addr other_own{};
+
+template <typename Value>
+void Set(int fd, const char* what, int level, int name, const Value& value) {
+  Say(what, setsockopt(fd, level, name, &value, sizeof value));
+}
+
+// A new socket, not connected, of the case's own.
+void Anew(Run& run, int type, int port = 0) {
+  close(run.fd);
+  run.fd = NewSocket(run, type, port);
+}
+
+void SendTo(Run& run, const char* host, int length = 20, int port = kPeerUdpPort) {
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  inet_pton(AF_INET, host, &to.sin_addr);
+  Say("sendto", sendto(run.fd, Pattern(length), static_cast<size_t>(length), 0, Generic(&to),
+                       sizeof to));
+}
+
+void Seen(Run& run) {
+  Settle(run);
+  Tell(run, "seen");
+}
+
+// --- Groups ---
+
+constexpr const char* kGroup = "239.1.1.1";       // By the route on `ours`.
+constexpr const char* kOtherGroup = "239.2.1.1";  // By the route on `ours2`.
+
+void SendToGroups(Run& run, int length) {
+  SendTo(run, kGroup, length);
+  SendTo(run, kOtherGroup, length + 1);
+}
+
+void GroupsByRoute(Run& run) {
+  Anew(run, SOCK_DGRAM);
+  SendToGroups(run, 20), Seen(run);
+  Anew(run, SOCK_DGRAM, kSubjectUdpPort);
+  SendToGroups(run, 30), Seen(run);
+}
+
+void GroupsByAddress(Run& run) {
+  Anew(run, SOCK_DGRAM);
+  Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, other_own);
+  SendToGroups(run, 20), Seen(run);
+  Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, run.own.sin_addr);
+  SendToGroups(run, 30), Seen(run);
+  Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, in_addr{});
+  SendToGroups(run, 40), Seen(run);
+}
+
+void GroupsByIndex(Run& run) {
+  for (const char* name : {"ours2", "ours"}) {
+    const ip_mreqn by{.imr_ifindex = static_cast<int>(if_nametoindex(name))};
+    Anew(run, SOCK_DGRAM);
+    SendTo(run, kGroup);
+    Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, by);
+    SendToGroups(run, 30), Seen(run);
+    Anew(run, SOCK_DGRAM);
+    Set(run.fd, "IP_MULTICAST_IF", IPPROTO_IP, IP_MULTICAST_IF, by);
+    sockaddr_in group = run.peer;
+    inet_pton(AF_INET, kOtherGroup, &group.sin_addr);
+    Say("connect", connect(run.fd, Generic(&group), sizeof group));
+    Say("send", send(run.fd, Pattern(40), 40, 0));
+    Seen(run);
+  }
+}
+
+// --- Ways of the kernel's beside the ring's ---
+
+int ConnectToSelf(const Run& run) {
+  const int fd = NewSocket(run, SOCK_STREAM, 0);
+  sockaddr_in self = run.own;
+  self.sin_port = htons(kSubjectTcpPort);
+  connect(fd, Generic(&self), sizeof self);
+  return fd;
+}
+
+// A connection from the network and one from this host are one event of a one-shot listener.
+void OneShotListener(Run& run) {
+  epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = 5}};
+  Say("add", epoll_ctl(run.set, EPOLL_CTL_ADD, run.listener, &event));
+  for (int round = 0; round < 2; ++round) {
+    const int own = ConnectToSelf(run);
+    Tell(run, "connect"), Settle(run);
+    for (int i = 0; i < 3; ++i) {
+      epoll_event told[4];
+      Say("wait", epoll_wait(run.set, told, 4, 100));
+    }
+    for (int i = 0; i < 2; ++i) Say("accept", close(accept(run.listener, nullptr, nullptr)));
+    close(own);
+    Say("modify", epoll_ctl(run.set, EPOLL_CTL_MOD, run.listener, &event));
+  }
+}
+
+// --- Devices ---
+
+void BindToDevice(int fd, const char* device) {
+  Say(device, setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device,
+                         static_cast<socklen_t>(strlen(device) + 1)));
+}
+
+int AnyAddress(Run& run, int type, int port, const char* device = nullptr) {
+  const in_addr own = run.own.sin_addr;
+  run.own.sin_addr = {};
+  const int fd = NewSocket(run, type, 0);
+  if (device != nullptr) BindToDevice(fd, device);
+  sockaddr_in any{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  Say("bind", bind(fd, Generic(&any), sizeof any));
+  run.own.sin_addr = own;
+  return fd;
+}
+
+// A listener that has a device is reached by no other.
+void ListenerOfADevice(Run& run) {
+  close(run.listener);
+  for (const char* device : {"lo", "ours", "ours2"}) {
+    const int listener = AnyAddress(run, SOCK_STREAM, kSubjectTcpPort, device);
+    Say("listen", listen(listener, 4));
+    pollfd one{.fd = listener, .events = POLLIN};
+    Say("poll", poll(&one, 1, 0));
+    Tell(run, "connect"), Settle(run);
+    Say("accept", close(accept(listener, nullptr, nullptr)));
+    Tell(run, "reset", /*quietly=*/true);
+    BindToDevice(listener, "lo");
+    Tell(run, "connect");
+    close(listener);
+  }
+  run.listener = NewSocket(run, SOCK_STREAM, kSubjectTcpPort);
+  listen(run.listener, 4);
+}
+
+// A datagram socket too, whenever it gets it.
+void DatagramsOfADevice(Run& run) {
+  const auto hear = [&run] {
+    Tell(run, "datagram 7"), Settle(run);
+    char bytes[10];
+    Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  };
+  for (const char* device : {"lo", "ours"}) {
+    close(run.fd);
+    run.fd = AnyAddress(run, SOCK_DGRAM, kSubjectUdpPort, device);
+    hear();
+    close(run.fd);
+    run.fd = AnyAddress(run, SOCK_DGRAM, kSubjectUdpPort);
+    hear(), BindToDevice(run.fd, device), hear();
+    BindToDevice(run.fd, ""), hear();
+  }
+}
+
+// --- Times ---
+
+// As long as there are seconds for: what comes later is waited for.
+void LongTimes(Run& run) {
+  constexpr long kMost = std::numeric_limits<long>::max();
+  timeval most{.tv_sec = kMost, .tv_usec = 999'999};
+  timespec most_ns{.tv_sec = kMost, .tv_nsec = 999'999'999};
+  char bytes[10];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}},
+                         {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}}};
+  fd_set read{};
+  pollfd one{.fd = run.fd, .events = POLLIN};
+  epoll_event event{.events = EPOLLIN};
+  epoll_ctl(run.set, EPOLL_CTL_ADD, run.fd, &event);
+  const auto later = [&](const char* what, const auto& wait) {
+    FD_SET(run.fd, &read);
+    std::thread other([&run] {
+      usleep(100'000);
+      Tell(run, "datagram 6", /*quietly=*/true);
+    });
+    Say(what, wait());
+    other.join();
+  };
+  const int blocking = 0;
+  ioctl(run.fd, FIONBIO, &blocking);
+  later("select", [&] { return select(run.fd + 1, &read, nullptr, nullptr, &most); });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("pselect", [&] { return pselect(run.fd + 1, &read, nullptr, nullptr, &most_ns, nullptr); });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("ppoll", [&] { return ppoll(&one, 1, &most_ns, nullptr); });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("epoll_pwait2", [&] { return epoll_pwait2(run.set, &event, 1, &most_ns, nullptr); });
+  Set(run.fd, "SO_RCVTIMEO", SOL_SOCKET, SO_RCVTIMEO, most);
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  later("recv", [&] { return recv(run.fd, bytes, sizeof bytes, 0); });
+  Tell(run, "datagram 6"), Tell(run, "datagram 6"), Settle(run);
+  Say("recvmmsg", recvmmsg(run.fd, messages, 2, 0, &most_ns));
+  for (const timeval& wrong : {timeval{-1, 0}, timeval{0, -1}, timeval{0, 1'000'000}}) {
+    timeval time = wrong;
+    FD_ZERO(&read);
+    Set(run.fd, "SO_RCVTIMEO", SOL_SOCKET, SO_RCVTIMEO, wrong);
+    Say("select", select(0, &read, nullptr, nullptr, &time));
+  }
+  Set(run.fd, "SO_RCVTIMEO", SOL_SOCKET, SO_RCVTIMEO, timeval{-1, 0});
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+}
+
+// --- Headers, and what becomes of long datagrams ---
+
+// Cut by the option, by control data of a message, and not at all.
+void Segments(Run& run) {
+  const auto came = [&run] {
+    for (int i = 0; i < 5; ++i) Tell(run, "length");
+  };
+  Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 100);
+  Say("send", send(run.fd, Pattern(350), 350, 0));
+  Settle(run), came();
+  Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 0);
+  Say("send", send(run.fd, Pattern(350), 350, 0));
+  Settle(run), came();
+  close(run.fd);
+  ConnectDatagrams(run);
+  Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 0);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {};
+  iovec part{.iov_base = const_cast<char*>(Pattern(250)), .iov_len = 250};
+  msghdr message{.msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  *header = {.cmsg_len = CMSG_LEN(2), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT};
+  const uint16_t cut = 100;
+  memcpy(CMSG_DATA(header), &cut, sizeof cut);
+  Say("sendmsg", sendmsg(run.fd, &message, 0));
+  Settle(run), came();
+  // The first of a socket without a name, and then one of the usual kind.
+  Anew(run, SOCK_DGRAM);
+  message.msg_name = &run.peer;
+  message.msg_namelen = sizeof run.peer;
+  Say("sendmsg", sendmsg(run.fd, &message, 0));
+  Say("sendto", sendto(run.fd, Pattern(20), 20, 0, Generic(&run.peer), sizeof run.peer));
+  Settle(run), came();
+}
+
+void LongDatagrams(Run& run) {
+  SendTo(run, kGroup, 100), SendTo(run, kGroup, 3'000);
+  for (const bool before : {true, false}) {
+    for (int discovers = IP_PMTUDISC_OMIT; discovers >= IP_PMTUDISC_DONT; --discovers) {
+      if (before) Anew(run, SOCK_DGRAM, kSubjectUdpPort);
+      Set(run.fd, "IP_MTU_DISCOVER", IPPROTO_IP, IP_MTU_DISCOVER, discovers);
+      run.peer.sin_port = htons(kPeerUdpPort);
+      if (before) Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+      for (const int length : {100, 1'472, 1'473, 3'000}) {
+        Say("send", send(run.fd, Pattern(length), static_cast<size_t>(length), 0));
+      }
+      SendTo(run, kGroup, 3'000);
+      Seen(run), Tell(run, "datagrams");
+    }
+  }
+}
+
+void SetMarks(int fd, int tos, int ttl) {
+  Set(fd, "IP_TOS", IPPROTO_IP, IP_TOS, tos);
+  Set(fd, "IP_TTL", IPPROTO_IP, IP_TTL, ttl);
+}
+
+void MarksOfAConnection(Run& run) {
+  SetMarks(run.fd, 0x10, 7);
+  Tell(run, "watch");
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  Tell(run, "reset"), Settle(run);
+  Anew(run, SOCK_STREAM);
+  SetMarks(run.fd, 0x28, 33);
+  Tell(run, "watch");
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  WaitUntil(run.fd, POLLOUT), Seen(run);
+  Tell(run, "accept"), Tell(run, "send 100"), Seen(run);
+  SetMarks(run.fd, 0, -1);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+}
+
+// But for SYN-ACK, which a ring sends with the usual ones.
+void MarksOfAListener(Run& run) {
+  SetMarks(run.listener, 0x28, 33);
+  close(run.fd);
+  Tell(run, "connect"), Settle(run);
+  run.fd = accept4(run.listener, nullptr, nullptr, SOCK_NONBLOCK);
+  Tell(run, "watch");
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  SetMarks(run.fd, 0x10, 7);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  SetMarks(run.listener, 0, -1);
+}
+
+void MarksOfDatagrams(Run& run) {
+  SetMarks(run.fd, 0x28, 33);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+  SetMarks(run.fd, 0, -1);
+  Say("send", send(run.fd, Pattern(100), 100, 0)), Seen(run);
+}
+
+// --- What comes with messages ---
+
+void TimesOfSending(Run& run) {
+  Set(run.fd, "SO_TIMESTAMPING", SOL_SOCKET, SO_TIMESTAMPING,
+      SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE);
+  Say("send", send(run.fd, Pattern(20), 20, 0));
+  Settle(run);
+  alignas(cmsghdr) char control[500];
+  char bytes[100];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  msghdr message{.msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  const ssize_t got = recvmsg(run.fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+  Say("recvmsg", got, std::to_string(message.msg_controllen > 0));
+}
+
+// --- The table ---
+
+constexpr bool kConnection = true;
+
+struct Case {
+  const char* name;
+  bool connection;
+  void (*run)(Run&);
+};
+
+constexpr Case kCases[] = {
+    {"groups by the route", false, GroupsByRoute},
+    {"groups by an interface's address", false, GroupsByAddress},
+    {"groups by an interface's index", false, GroupsByIndex},
+    {"one-shot listener", false, OneShotListener},
+    {"listener of a device", false, ListenerOfADevice},
+    {"datagrams of a device", false, DatagramsOfADevice},
+    {"long times", false, LongTimes},
+    {"segments", false, Segments},
+    {"long datagrams", false, LongDatagrams},
+    {"marks of a connection", kConnection, MarksOfAConnection},
+    {"marks of a listener", kConnection, MarksOfAListener},
+    {"marks of datagrams", false, MarksOfDatagrams},
+    {"times of sending", false, TimesOfSending},
+};
+
+int Main(char** argv) {
+  Run run;
+  if (!Begin(argv, &run)) return 1;
+  inet_pton(AF_INET, argv[4], &other_own);
+  for (const Case& each : kCases) {
+    printf("-- %s\n", each.name);
+    run.set = epoll_create1(0);
+    Tell(run, "watch", /*quietly=*/true);
+    each.connection ? ConnectStream(run) : ConnectDatagrams(run);
+    Settle(run);
+    each.run(run);
+    close(run.fd);
+    close(run.set);
+    if (each.connection) Tell(run, "reset", /*quietly=*/true);
+    Settle(run);
+    // Of datagrams that nobody took.
+    Tell(run, "datagrams", /*quietly=*/true);
+    fflush(stdout);
+  }
+  puts("done");
+  return 0;
+}
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) { return argc == 5 ? xtreme::faces::Main(argv) : 2; }
