@@ -6,12 +6,14 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
+#include <algorithm>
 #include <span>
 
 #include "api/preload/preload.h"
 #include "api/sockets/descriptor_calls.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/poll.h"
+#include "api/sockets/waiting.h"
 
 using xtreme::base::Nanoseconds;
 using xtreme::preload::Faces;
@@ -31,6 +33,12 @@ Nanoseconds FromMilliseconds(int milliseconds) {
 Nanoseconds FromTimespec(const timespec* time) {
   if (time == nullptr) return base::kNever;
   return base::Seconds(time->tv_sec) + Nanoseconds(time->tv_nsec);
+}
+
+void LeaveIn(timeval* timeout, Nanoseconds left) {
+  const int64_t microseconds = std::max<int64_t>(left / base::Microseconds(1), 0);
+  timeout->tv_sec = microseconds / 1'000'000;
+  timeout->tv_usec = microseconds % 1'000'000;
 }
 
 bool IsValid(const timespec* time) {
@@ -93,17 +101,19 @@ XTREME_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout,
   return ppoll(fds, count, timeout, signals);
 }
 
-// Linux leaves what is left of the time in `timeout`; with a ring among the descriptors it stays as
-// it was, which POSIX allows.
+// What is left of the time is left in `timeout`, as by Linux.
 XTREME_CALL int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   const Nanoseconds limit =
       timeout == nullptr
           ? xtreme::base::kNever
           : xtreme::base::Seconds(timeout->tv_sec) + xtreme::base::Microseconds(timeout->tv_usec);
   if (limit < Nanoseconds(0)) return Result(-EINVAL);
+  const bool counts = timeout != nullptr && limit != Nanoseconds(0);
+  const Nanoseconds start = counts ? xtreme::sockets::SteadyNow() : Nanoseconds(0);
   const int ready = xtreme::preload::SelectOurs(count, read, write, except, limit, nullptr);
-  return ready == kAskKernel ? Kernel().select(count, read, write, except, timeout)
-                             : Result(ready);
+  if (ready == kAskKernel) return Kernel().select(count, read, write, except, timeout);
+  if (counts) xtreme::preload::LeaveIn(timeout, limit - (xtreme::sockets::SteadyNow() - start));
+  return Result(ready);
 }
 
 XTREME_CALL int pselect(int count, fd_set* read, fd_set* write, fd_set* except,
