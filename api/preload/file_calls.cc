@@ -40,7 +40,9 @@ int Control(int fd, int command, long argument) {
   const int result = Kernel().fcntl(fd, command, argument);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return Share(fd, result);
   const auto ours = command == F_SETFL && result == 0 ? Ours(fd) : nullptr;
-  if (ours != nullptr) ours->SetNonBlocking((argument & O_NONBLOCK) != 0);
+  if (ours == nullptr) return result;
+  ours->SetNonBlocking((argument & O_NONBLOCK) != 0);
+  if ((argument & O_ASYNC) != 0) ours->WantSignals();
   return result;
 }
 
@@ -143,6 +145,10 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   const int result = Kernel().ioctl(fd, request, argument);
   if (ours != nullptr && request == FIONBIO && result == 0) {
     ours->SetNonBlocking(*static_cast<const int*>(argument) != 0);
+  }
+  if (ours != nullptr && request == FIOASYNC && result == 0 &&
+      *static_cast<const int*>(argument) != 0) {
+    ours->WantSignals();
   }
   return result;
 }

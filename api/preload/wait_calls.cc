@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
+#include <algorithm>
 #include <span>
 
 #include "api/preload/preload.h"
@@ -31,6 +32,12 @@ Nanoseconds FromMilliseconds(int milliseconds) {
 
 Nanoseconds FromTimespec(const timespec* time) {
   return time == nullptr ? base::kNever : sockets::SpanOf(*time);
+}
+
+void LeaveIn(timeval* timeout, Nanoseconds left) {
+  const int64_t microseconds = std::max<int64_t>(left / base::Microseconds(1), 0);
+  timeout->tv_sec = microseconds / 1'000'000;
+  timeout->tv_usec = microseconds % 1'000'000;
 }
 
 bool IsValid(const timespec* time) {
@@ -93,15 +100,17 @@ XTREME_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout,
   return ppoll(fds, count, timeout, signals);
 }
 
-// Linux leaves what is left of the time in `timeout`; with a ring among the descriptors it stays as
-// it was, which POSIX allows.
+// What is left of the time is left in `timeout`, as by Linux.
 XTREME_CALL int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return Result(-EINVAL);
   const Nanoseconds limit =
       timeout == nullptr ? xtreme::base::kNever : xtreme::sockets::SpanOf(*timeout);
+  const bool counts = timeout != nullptr && limit != Nanoseconds(0);
+  const Nanoseconds start = counts ? xtreme::sockets::SteadyNow() : Nanoseconds(0);
   const int ready = xtreme::preload::SelectOurs(count, read, write, except, limit, nullptr);
-  return ready == kAskKernel ? Kernel().select(count, read, write, except, timeout)
-                             : Result(ready);
+  if (ready == kAskKernel) return Kernel().select(count, read, write, except, timeout);
+  if (counts) xtreme::preload::LeaveIn(timeout, limit - (xtreme::sockets::SteadyNow() - start));
+  return Result(ready);
 }
 
 XTREME_CALL int pselect(int count, fd_set* read, fd_set* write, fd_set* except,

@@ -124,6 +124,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void Decide();
   // For good; `reason` is kept and logged. What waited in the ring's queue is lost to it.
   void LeaveToKernel(const std::string& reason);
+  // O_ASYNC was set: SIGIO is the kernel's to send. What is a stream on a ring stays there, and the
+  // log says that it never comes.
+  void WantSignals();
   Path path() const { return path_.load(std::memory_order_acquire); }
   const std::string& reason() const { return reason_; }
   // The last descriptor is being closed.

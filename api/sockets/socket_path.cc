@@ -205,6 +205,15 @@ void Socket::LeaveToKernelLocked(const std::string& reason) {
   Change(0, ~uint32_t{0}, EPOLLHUP);
 }
 
+void Socket::WantSignals() {
+  const std::lock_guard lock(faces_->setup());
+  if (path() == Path::kOffloaded && stream_ != nullptr) {
+    Log(LogLevel::kWarning, "fd {} is on a ring, of which SIGIO never comes (O_ASYNC)", fd());
+  } else if (path() == Path::kOffloaded || path() == Path::kUndecided) {
+    LeaveToKernelLocked("O_ASYNC: SIGIO is the kernel's");
+  }
+}
+
 void Socket::TakeDown() {
   RingDoor* const ring = door();
   if (ring == nullptr) return;

@@ -143,6 +143,59 @@ TEST_F(TcpTest, ListenerIsReachedByLoopbackToo) {
   EXPECT_EQ(server->Wait(), 0) << server->Output();
 }
 
+// SIGIO is the kernel's to send; where it cannot be, the log says so.
+TEST_F(TcpTest, SocketThatWantsSignalsIsTheKernelsUnlessItIsAConnectionAlready) {
+  const auto server = StartOnKernel(EchoServer(kTheirs));
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartOnXtreme(Script("signals", R"(
+import fcntl, os, signal, socket, struct, termios, time
+came = 0
+def count(*unused):
+    global came
+    came += 1
+signal.signal(signal.SIGIO, count)
+def arm(s, by_ioctl):
+    fcntl.fcntl(s, fcntl.F_SETOWN, os.getpid())
+    if by_ioctl: fcntl.ioctl(s, termios.FIOASYNC, struct.pack('i', 1))
+    else: fcntl.fcntl(s, fcntl.F_SETFL, os.O_ASYNC)
+# Before it is decided, and after.
+for by_ioctl in (False, True):
+    for binds_first in (False, True):
+        u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        u.settimeout(10)
+        if binds_first: u.bind(('10.9.0.1', 0))
+        arm(u, by_ioctl)
+        if not binds_first: u.bind(('10.9.0.1', 0))
+        came = 0
+        u.sendto(b'x', u.getsockname())
+        assert u.recv(1) == b'x'
+        for turn in range(1000):
+            if came: break
+            time.sleep(0.01)
+        assert came, (by_ioctl, binds_first)
+for by_ioctl in (False, True):
+    c = socket.socket()
+    arm(c, by_ioctl)
+    c.connect(('10.9.0.2', 8000))
+    assert c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == bytes([1])
+    c.close()
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+arm(c, False)
+c.setblocking(True)
+c.sendall(b'x')
+assert c.recv(1) == b'x'
+)"),
+                                    kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+  const std::string said = client->Output();
+  size_t left = 0;
+  constexpr std::string_view kReason = "left to the kernel: O_ASYNC";
+  for (size_t at = said.find(kReason); at != said.npos; at = said.find(kReason, at + 1)) ++left;
+  EXPECT_EQ(left, 6u) << said;
+  EXPECT_NE(said.find("is on a ring, of which SIGIO never comes"), said.npos) << said;
+}
+
 // One ring for the listener and its children; no accept(); data, then EOF, as events.
 TEST_F(TcpTest, SocketxtremeServerEchoes) {
   const auto server = StartOnXtreme(PathOf("tests/faces/vma_tcp_echo") + " " + kOurs + " 8000 3");

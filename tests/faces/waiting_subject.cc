@@ -672,6 +672,26 @@ void DatagramInParts(Run& run) {
   Settle(run), Tell(run, "datagrams");
 }
 
+// What select() leaves of the time.
+void TimeLeft(Run& run) {
+  const auto wait = [&](const char* what, timeval time) {
+    fd_set read;
+    FD_ZERO(&read);
+    FD_SET(run.fd, &read);
+    const int ready = select(run.fd + 1, &read, nullptr, nullptr, &time);
+    // In seconds that were begun: of a short wait the whole time is left.
+    const auto left = time.tv_sec + (time.tv_usec > 0 ? 1 : 0);
+    const bool waited_some = time.tv_usec != 0;
+    Say(what, ready, std::to_string(left) + (waited_some ? " and waited" : ""));
+  };
+  wait("of nothing", {});
+  wait("of a wait that is over", {.tv_sec = 0, .tv_usec = 30'000});
+  Datagram(run);
+  wait("of a minute, and one is there", {.tv_sec = 60});
+  wait("of nothing, and one is there", {});
+  Read(run.fd);
+}
+
 constexpr Case kCases[] = {
     {"level", false, Level},
     {"edge", false, Edge},
@@ -685,6 +705,7 @@ constexpr Case kCases[] = {
     {"sets in circles", false, SetsInCircles},
     {"wrong control", false, WrongControl},
     {"wait by timespec", false, WaitByTimespec},
+    {"time left", false, TimeLeft},
     {"copy stays in a set", false, CopyStaysInASet},
     {"events of a connection", kConnection, EventsOfAConnection},
     {"poll of anything", false, PollOfAnything},
