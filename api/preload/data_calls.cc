@@ -73,6 +73,9 @@ void AddControl(const Socket& socket, const Received& about, msghdr* message) {
     }
     control.Add(SOL_SOCKET, SCM_TIMESTAMPING, times, sizeof times);
   }
+  if (wanted.overflow && about.dropped != 0) {
+    control.Add(SOL_SOCKET, SO_RXQ_OVFL, &about.dropped, sizeof about.dropped);
+  }
   if (wanted.packet_info) {
     in_pktinfo info{};
     info.ipi_ifindex = static_cast<int>(about.interface_index);
@@ -131,6 +134,28 @@ bool IsNothing(std::span<const iovec> parts) {
                      [](const iovec& part) { return part.iov_len == 0; });
 }
 
+ssize_t ReadParts(int fd, const iovec* parts, int count, int flags) {
+  const auto ours = count < 0 ? nullptr : Ours(fd);
+  if (ours == nullptr) return kAskKernel;
+  const auto number = static_cast<size_t>(count);
+  if (IsNothing({parts, number})) return 0;
+  return sockets::ReceiveInto(*ours, {parts, number}, flags, nullptr, nullptr);
+}
+
+ssize_t WriteParts(int fd, const iovec* parts, int count, int flags) {
+  const auto ours = count < 0 ? nullptr : Ours(fd);
+  if (ours == nullptr) return kAskKernel;
+  const auto number = static_cast<size_t>(count);
+  if (IsNothing({parts, number})) return 0;
+  return sockets::SendFrom(*ours, {parts, number}, flags, nullptr, 0);
+}
+
+// Whether preadv2() and pwritev2() are as readv() and writev(): elsewhere than at the offset of the
+// file there is nothing of a socket.
+bool IsOfStreams(off_t offset, int flags) {
+  return offset == -1 && (flags & ~(RWF_HIPRI | RWF_NOWAIT)) == 0;
+}
+
 }  // namespace
 }  // namespace xtreme::preload
 
@@ -157,14 +182,20 @@ XTREME_CALL ssize_t read(int fd, void* to, size_t size) {
 }
 
 XTREME_CALL ssize_t readv(int fd, const iovec* parts, int count) {
-  const auto ours = count < 0 ? nullptr : Ours(fd);
-  if (ours != nullptr) {
-    const auto number = static_cast<size_t>(count);
-    if (xtreme::preload::IsNothing({parts, number})) return 0;
-    const ssize_t got = xtreme::sockets::ReceiveInto(*ours, {parts, number}, 0, nullptr, nullptr);
-    if (got != kAskKernel) return Result(got);
-  }
-  return Kernel().readv(fd, parts, count);
+  const ssize_t got = xtreme::preload::ReadParts(fd, parts, count, 0);
+  return got != kAskKernel ? Result(got) : Kernel().readv(fd, parts, count);
+}
+
+XTREME_CALL ssize_t preadv2(int fd, const iovec* parts, int count, off_t offset, int flags) {
+  const bool streams = xtreme::preload::IsOfStreams(offset, flags);
+  const int at_once = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+  const ssize_t got =
+      streams ? xtreme::preload::ReadParts(fd, parts, count, at_once) : kAskKernel;
+  return got != kAskKernel ? Result(got) : Kernel().preadv2(fd, parts, count, offset, flags);
+}
+
+XTREME_CALL ssize_t preadv64v2(int fd, const iovec* parts, int count, off64_t offset, int flags) {
+  return preadv2(fd, parts, count, offset, flags);
 }
 
 XTREME_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
@@ -219,14 +250,21 @@ XTREME_CALL ssize_t write(int fd, const void* from, size_t size) {
 }
 
 XTREME_CALL ssize_t writev(int fd, const iovec* parts, int count) {
-  const auto ours = count < 0 ? nullptr : Ours(fd);
-  if (ours != nullptr) {
-    const auto number = static_cast<size_t>(count);
-    if (xtreme::preload::IsNothing({parts, number})) return 0;
-    const ssize_t sent = SendFrom(*ours, {parts, number}, 0, nullptr, 0);
-    if (sent != kAskKernel) return Result(sent);
-  }
-  return Kernel().writev(fd, parts, count);
+  const ssize_t sent = xtreme::preload::WriteParts(fd, parts, count, 0);
+  return sent != kAskKernel ? Result(sent) : Kernel().writev(fd, parts, count);
+}
+
+XTREME_CALL ssize_t pwritev2(int fd, const iovec* parts, int count, off_t offset, int flags) {
+  const bool streams = xtreme::preload::IsOfStreams(offset, flags);
+  const int at_once = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+  const ssize_t sent =
+      streams ? xtreme::preload::WriteParts(fd, parts, count, at_once) : kAskKernel;
+  return sent != kAskKernel ? Result(sent) : Kernel().pwritev2(fd, parts, count, offset, flags);
+}
+
+XTREME_CALL ssize_t pwritev64v2(int fd, const iovec* parts, int count, off64_t offset,
+                                int flags) {
+  return pwritev2(fd, parts, count, offset, flags);
 }
 
 XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {

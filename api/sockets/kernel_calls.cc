@@ -31,7 +31,7 @@ KernelCalls FindAll() {
   Find("recvfrom", &c.recvfrom), Find("recvmsg", &c.recvmsg), Find("recvmmsg", &c.recvmmsg);
   Find("write", &c.write), Find("writev", &c.writev), Find("send", &c.send);
   Find("sendto", &c.sendto), Find("sendmsg", &c.sendmsg), Find("sendmmsg", &c.sendmmsg);
-  Find("sendfile", &c.sendfile);
+  Find("sendfile", &c.sendfile), Find("preadv2", &c.preadv2), Find("pwritev2", &c.pwritev2);
   Find("poll", &c.poll), Find("ppoll", &c.ppoll);
   Find("select", &c.select), Find("pselect", &c.pselect);
   Find("epoll_create", &c.epoll_create), Find("epoll_create1", &c.epoll_create1);

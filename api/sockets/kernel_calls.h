@@ -48,12 +48,14 @@ struct KernelCalls {
   int (*setsockopt)(int, int, int, const void*, socklen_t);
   ssize_t (*read)(int, void*, size_t);
   ssize_t (*readv)(int, const iovec*, int);
+  ssize_t (*preadv2)(int, const iovec*, int, off_t, int);
   ssize_t (*recv)(int, void*, size_t, int);
   ssize_t (*recvfrom)(int, void*, size_t, int, sockaddr*, socklen_t*);
   ssize_t (*recvmsg)(int, msghdr*, int);
   int (*recvmmsg)(int, mmsghdr*, unsigned, int, timespec*);
   ssize_t (*write)(int, const void*, size_t);
   ssize_t (*writev)(int, const iovec*, int);
+  ssize_t (*pwritev2)(int, const iovec*, int, off_t, int);
   ssize_t (*send)(int, const void*, size_t, int);
   ssize_t (*sendto)(int, const void*, size_t, int, const sockaddr*, socklen_t);
   ssize_t (*sendmsg)(int, const msghdr*, int);

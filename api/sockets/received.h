@@ -29,6 +29,7 @@ struct Received {
   wire::Endpoint destination;
   int64_t hw_time_ns = 0;            // CLOCK_MONOTONIC, or the NIC's PTP clock; 0: none.
   bool on_ptp = false;               // Which of them.
+  uint32_t dropped = 0;              // Datagrams that its socket had no room for, before it.
   timespec arrival{};                // CLOCK_REALTIME at the poll that took it; 0: not asked.
 };
 

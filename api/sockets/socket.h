@@ -172,14 +172,18 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   }
   void SetNonBlocking(bool on) { nonblocking_.store(on, std::memory_order_relaxed); }
   bool nonblocking() const { return nonblocking_.load(std::memory_order_relaxed); }
-  // SO_TIMESTAMP..., IP_PKTINFO: what a message carries. A word, read and written whole.
+  // SO_TIMESTAMP..., SO_RXQ_OVFL, IP_PKTINFO: what a message carries. A word, read and written
+  // whole.
   struct alignas(8) Wanted {
     bool packet_info = false;
     bool timestamp_us = false;
     bool timestamp_ns = false;
+    bool overflow = false;
     uint32_t timestamping = 0;  // SOF_TIMESTAMPING_...
 
-    bool any() const { return packet_info || timestamp_us || timestamp_ns || timestamping != 0; }
+    bool any() const {
+      return packet_info || timestamp_us || timestamp_ns || overflow || timestamping != 0;
+    }
   };
   Wanted wanted() const { return wanted_.load(std::memory_order_relaxed); }
 
@@ -304,6 +308,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // socket_receive.cc; inside the door.
   void OnPacket(const engine::Completion& completion);
   void Queue(const Received& packet);
+  // Which bits of the mask what is queued has.
+  uint32_t QueueMask() const;
   void DropFirst();
   ssize_t TakeDatagram(ReceiveRequest* request);
   // Lets the ring make progress, and takes; what is plain goes past the queue.
@@ -401,6 +407,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int ChangeMembership(int name, const void* value, socklen_t length);
   int SetGroupInterface(const void* value, socklen_t length);
   int FollowDevice();
+  void SetLowWater(int bytes);
   void CopySettings();
 
   Faces* const faces_;
@@ -424,6 +431,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   std::deque<Received> queue_;
   uint32_t queued_bytes_ = 0;
   std::atomic<uint32_t> queue_limit_{212'992};
+  std::atomic<uint32_t> low_water_{1};  // SO_RCVLOWAT of a connection.
   std::set<packet::Buffer*> held_;
   SocketCounters counters_;
   std::unique_ptr<Stream> stream_;  // Null: datagrams.

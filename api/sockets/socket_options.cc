@@ -119,6 +119,8 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_BROADCAST: CopySettings(); break;
     case SO_TIMESTAMP: asked.timestamp_us = on; break;
     case SO_TIMESTAMPNS: asked.timestamp_ns = on; break;
+    case SO_RXQ_OVFL: asked.overflow = on; break;
+    case SO_RCVLOWAT: SetLowWater(IntOf(value, length)); break;
     case SO_TIMESTAMPING:
       asked.timestamping = static_cast<uint32_t>(IntOf(value, length));
       if (stream_ == nullptr && (asked.timestamping & SOF_TIMESTAMPING_TX_RECORD_MASK) != 0) {
@@ -147,6 +149,17 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   }
   wanted_.store(asked, std::memory_order_relaxed);
   return 0;
+}
+
+// Of datagrams one is enough, on Linux too. At most what may wait, however little is read.
+void Socket::SetLowWater(int bytes) {
+  constexpr int kMost = 128 * 1024;
+  if (stream_ == nullptr) return;
+  low_water_ = static_cast<uint32_t>(bytes < 0 ? kMost : std::clamp(bytes, 1, kMost));
+  RingDoor* const ring = door();
+  if (ring == nullptr) return;
+  const RingDoor::Entry entry(ring);
+  Mark();
 }
 
 // What comes and goes by another device than the ring's is the kernel's.

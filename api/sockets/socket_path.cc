@@ -255,7 +255,8 @@ void Socket::SetPlain() {
   const bool goes_on = stream_ == nullptr || (connected && !stream_->peer_closed);
   const bool open = path() == Path::kOffloaded && error_.load(std::memory_order_relaxed) == 0;
   const bool sends = open && !write_shut_ && !in_parts_.load(std::memory_order_relaxed);
-  const bool receives = open && hears && !completions && goes_on && !read_shut_;
+  const bool receives = open && hears && !completions && goes_on && !read_shut_ &&
+                        low_water_.load(std::memory_order_relaxed) == 1;
   const bool hands_on = hears && completions && !(read_shut_ && write_shut_);
   plain_ = static_cast<uint8_t>((sends && connected ? kSends : 0) |
                                 (sends && stream_ == nullptr ? kSendsTo : 0) |

@@ -86,7 +86,17 @@ void Socket::Queue(const Received& packet) {
   }
   queued_bytes_ += charge;
   queue_.push_back(packet);
-  Change(kReadable, 0, kReadable);
+  queue_.back().dropped = static_cast<uint32_t>(counters_.dropped);
+  Change(QueueMask(), 0, kReadable);
+}
+
+uint32_t Socket::QueueMask() const {
+  const uint32_t enough = low_water_.load(std::memory_order_relaxed);
+  if (enough <= 1) [[likely]] return queue_.empty() ? 0 : kReadable;
+  uint32_t bytes = 0;
+  for (const Received& each : queue_) bytes += each.length;
+  if (bytes == 0) return 0;
+  return bytes >= enough ? kReadable : kBelowLowWater;
 }
 
 // With what it still has of buffers.
@@ -102,7 +112,8 @@ void Socket::DropFirst() {
 void Socket::Mark() {
   SetPlain();
   uint32_t begin = stream_ == nullptr ? EPOLLOUT | EPOLLWRNORM : StreamMask();
-  if (!queue_.empty() || read_shut_) begin |= kReadable;
+  begin |= QueueMask();
+  if (read_shut_) begin |= kReadable;
   if (read_shut_) begin |= EPOLLRDHUP;
   if (read_shut_ && write_shut_) begin |= EPOLLHUP;
   if (error_.load(std::memory_order_relaxed) != 0) begin |= EPOLLERR;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -174,10 +175,8 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
       if (!peek && whole) queue_.pop_front();
     }
   }
-  if (queue_.empty()) {
-    queued_bytes_ = 0;
-    Mark();
-  }
+  if (queue_.empty()) queued_bytes_ = 0;
+  if (queue_.empty() || low_water_.load(std::memory_order_relaxed) > 1) Mark();
   return static_cast<ssize_t>(total);
 }
 
@@ -186,15 +185,19 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   // As Linux says where there are no urgent bytes: a ring has them among the others.
   if ((request->flags & MSG_OOB) != 0) return listening() ? -ENOTCONN : -EINVAL;
   request->about.source = peer_;
-  const bool all = (request->flags & MSG_WAITALL) != 0 && (request->flags & MSG_PEEK) == 0;
-  if (!all) {
+  // As Linux: with MSG_WAITALL as many as are asked for, else as SO_RCVLOWAT says.
+  const bool peek = (request->flags & MSG_PEEK) != 0;
+  const bool all = (request->flags & MSG_WAITALL) != 0 && !peek;
+  const size_t enough = all ? std::numeric_limits<size_t>::max() : low_water_.load();
+  if (enough == 1 || peek) {
     return Blocking(
         request->flags, receive_timeout_, EPOLLIN, [&] { return TakeBytes(request); },
         [&](RingDoor* door) { return TakeAfterProgress(door, request); });
   }
   Left left(request->to);
   ssize_t done = 0;
-  const ssize_t result = Blocking(request->flags, receive_timeout_, EPOLLIN, [&]() -> ssize_t {
+  constexpr uint32_t kEvents = EPOLLIN | kBelowLowWater;
+  const ssize_t result = Blocking(request->flags, receive_timeout_, kEvents, [&]() -> ssize_t {
     // An error is the next call's, if this one has something.
     if (done > 0 && queue_.empty() && error_.load(std::memory_order_relaxed) != 0) return done;
     ReceiveRequest part{.to = left.parts(), .flags = request->flags};
@@ -202,7 +205,7 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
     if (got <= 0) return got;
     done += got;
     left.Advance(static_cast<size_t>(got));
-    return left.empty() ? done : -EAGAIN;
+    return left.empty() || static_cast<size_t>(done) >= enough ? done : -EAGAIN;
   });
   return done > 0 ? done : result;
 }

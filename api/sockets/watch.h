@@ -19,6 +19,9 @@ namespace xtreme::sockets {
 
 class RingDoor;
 
+// A bit of the mask that is none of epoll's: bytes wait, fewer than SO_RCVLOWAT asks for.
+inline constexpr uint32_t kBelowLowWater = uint32_t{1} << 26;
+
 class Watcher {
  public:
   // `events`: epoll bits that happened just now; they need not be new in the mask.

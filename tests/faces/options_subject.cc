@@ -346,6 +346,65 @@ void TimesOfSending(Run& run) {
   Say("recvmsg", got, std::to_string(message.msg_controllen > 0));
 }
 
+// What was lost before a message is told with it.
+void Overflow(Run& run) {
+  Set(run.fd, "SO_RXQ_OVFL", SOL_SOCKET, SO_RXQ_OVFL, 1);
+  Set(run.fd, "SO_RCVBUF", SOL_SOCKET, SO_RCVBUF, 1);
+  for (int i = 0; i < 40; ++i) Tell(run, "datagram 1000", /*quietly=*/true);
+  Settle(run);
+  char bytes[1000];
+  while (recv(run.fd, bytes, sizeof bytes, 0) > 0) continue;
+  Tell(run, "datagram 10"), Settle(run);
+  alignas(cmsghdr) char control[100];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  msghdr message{.msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  const ssize_t got = recvmsg(run.fd, &message, 0);
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  const bool told = header != nullptr && header->cmsg_type == SO_RXQ_OVFL &&
+                    *reinterpret_cast<const uint32_t*>(CMSG_DATA(header)) > 0;
+  Say("recvmsg", got, std::to_string(told));
+}
+
+// --- Low water ---
+
+void LowWater(Run& run) {
+  Set(run.fd, "SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, 10);
+  epoll_event event{.events = EPOLLIN};
+  epoll_ctl(run.set, EPOLL_CTL_ADD, run.fd, &event);
+  const auto ready = [&run] {
+    pollfd one{.fd = run.fd, .events = POLLIN};
+    epoll_event told{};
+    Say("poll", poll(&one, 1, 0));
+    Say("epoll_wait", epoll_wait(run.set, &told, 1, 0));
+  };
+  char bytes[100];
+  Tell(run, "send 5"), Settle(run), ready();
+  Tell(run, "send 7"), Settle(run), ready();
+  Say("recv", recv(run.fd, bytes, 4, 0));
+  ready();
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  const int blocking = 0;
+  ioctl(run.fd, FIONBIO, &blocking);
+  std::thread other([&run] {
+    usleep(100'000);
+    Tell(run, "send 6", /*quietly=*/true);
+    usleep(100'000);
+    Tell(run, "send 7", /*quietly=*/true);
+  });
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  other.join();
+  Tell(run, "send 3"), Settle(run);
+  Say("recv of fewer", recv(run.fd, bytes, 2, 0));
+  Set(run.fd, "SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, 1);
+  ready();
+  Set(run.fd, "SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, 10);
+  ready(), Tell(run, "shutdown"), Settle(run), ready();
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+}
+
 // --- The table ---
 
 constexpr bool kConnection = true;
@@ -370,6 +429,8 @@ constexpr Case kCases[] = {
     {"marks of a listener", kConnection, MarksOfAListener},
     {"marks of datagrams", false, MarksOfDatagrams},
     {"times of sending", false, TimesOfSending},
+    {"overflow", false, Overflow},
+    {"low water", kConnection, LowWater},
 };
 
 int Main(char** argv) {
