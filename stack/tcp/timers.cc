@@ -120,7 +120,9 @@ void Pcb::OnProbeTimer(base::Nanoseconds now) {
   const bool again = segment == nullptr;
   segment = again ? LastPiece() : CutTo(*segment, std::min<uint32_t>(UsableWindow(), smss_));
   rto_base_ = now;
-  if (segment == nullptr || !SendSegment(*segment, now)) return;
+  // No segment is free to cut one off: as if the probe were lost, so that the time-out comes.
+  if (segment == nullptr) return tail_probe_.OnSent(queue_.nxt(), /*is_retransmission=*/false);
+  if (!SendSegment(*segment, now)) return;
   ++context_->counters.tail_probes;
   tail_probe_.OnSent(queue_.nxt(), again);
 }
