@@ -45,9 +45,12 @@ Pcb::SenderTimer Pcb::OutstandingTimer() const {
 }
 
 // Nothing is outstanding. What is unsent waits for the peer's window: then it is asked for it, less
-// and less often.
+// and less often. Or the cork keeps it: a last segment that the window has room for.
 void Pcb::ArmPersist(base::Nanoseconds now) {
-  const bool waits = queue_.first_unsent() != nullptr && !Has(kSinkFull | kCorked);
+  const Segment* const first = queue_.first_unsent();
+  const bool corked = Has(kCorked) && first != nullptr && first->next == nullptr &&
+                      first->length <= UsableWindow();
+  const bool waits = first != nullptr && !Has(kSinkFull) && !corked;
   if (!waits) return SetSender(Timer::kNone, base::kNever);
   if (timer_ == Timer::kPersist) return;
   SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
