@@ -18,7 +18,6 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   if (progress.acked != 0) {
     progress_at_ = rto_base_ = now;
     retries_ = 0;
-    rtt_.ClearBackOff();
     Clear(kSmallOverride);
   }
   if (progress.rtt) rtt_.Sample(*progress.rtt, ExpectedSamples());
