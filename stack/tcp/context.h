@@ -126,6 +126,11 @@ class Sink {
   // `pcb.events()` has something new.
   virtual void OnEvents(Pcb& pcb) = 0;
 
+  // A send was refused for want of memory, or would be again: Pcb::OnRoom follows, in a while.
+  virtual void OnShortOfMemory(Pcb&) {}
+  // Whether there is a place for one OnDone more.
+  virtual bool HasRoomForDone() const { return true; }
+
   // A segment with kWantDone was acknowledged, or (`cancelled`) will not be.
   virtual void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) = 0;
 

@@ -184,8 +184,10 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
 // TX_SPACE: once after a refused send, when its length would be taken.
 void Pcb::OfferSendSpace() {
   const bool fits = Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
-                                   : SendRoom() >= refused_bytes_ && HasMemoryFor(refused_bytes_);
+                                   : SendRoom() >= refused_bytes_;
   if (!fits) return;
+  const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
+  if (!done || !HasMemoryFor(refused_bytes_)) return context_->sink->OnShortOfMemory(*this);
   Clear(kWantsSpace);
   Raise(kSendSpace);
 }

@@ -128,7 +128,9 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
   if (reason != SendResult::kState) {
     Set(kWantsSpace);
     options.now_or_fail ? Set(kWantsNow) : Clear(kWantsNow);
+    (options.flags & Segment::kWantDone) != 0 ? Set(kWantsDone) : Clear(kWantsDone);
     refused_bytes_ = bytes;
+    if (reason == SendResult::kBuffers) context_->sink->OnShortOfMemory(*this);
     plain_ = Plainness();
   }
   return reason;

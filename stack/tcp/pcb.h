@@ -144,6 +144,10 @@ class Pcb {
   // buffer unless refused.
   SendResult Send(const SegmentQueue::Payload& payload, const SendOptions& options,
                   base::Nanoseconds now);
+  // In place of a Send of `bytes` whose OnDone has no place: kBuffers.
+  SendResult RefuseForDone(uint32_t bytes, const SendOptions& options) {
+    return Refuse(SendResult::kBuffers, bytes, options);
+  }
   // What Send of `bytes` with now_or_fail would say.
   SendResult WouldSend(uint32_t bytes) const;
   // A send was refused because the sink had no room, and it still has not.
@@ -218,7 +222,7 @@ class Pcb {
   void AfterExpected(base::Nanoseconds now);
   // `now` is at or after NextDeadline().
   void OnTimer(base::Nanoseconds now);
-  // After the sink refused: it has room again.
+  // After the sink refused, it has room again; or after OnShortOfMemory.
   void OnRoom(base::Nanoseconds now) { Output(now); }
   // A WQE that refers to `segment` completed.
   SegmentQueue::Due OnWqeCompleted(Segment& segment) { return queue_.OnWqeCompleted(segment); }
@@ -294,6 +298,7 @@ class Pcb {
     kEnded = 1 << 15,
     kFinSeen = 1 << 16,  // perhaps before bytes that come before it
     kFinQueued = 1 << 17,  // in SYN-RECEIVED: it leaves when the handshake is done
+    kWantsDone = 1 << 18,  // the refused send was one with kWantDone
   };
   // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
   // kOutstanding: one of the first three, not before retransmit_deadline_; which, and when, is

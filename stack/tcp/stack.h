@@ -369,9 +369,12 @@ class Stack final : private Sink {
   uint32_t Room() const override { return device_->Room(); }
   bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
   void OnEvents(Pcb& pcb) override;
+  void OnShortOfMemory(Pcb& pcb) override;
+  bool HasRoomForDone() const override;
   void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) override;
 
   // stack.cc
+  void RetryForMemory(base::Nanoseconds now);
   void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
               uint64_t stamp, base::Nanoseconds now);
   void Schedule(Connection& connection);
@@ -386,7 +389,6 @@ class Stack final : private Sink {
 
   // stack_calls.cc
   void Silence(Connection& connection);
-  bool MayPromiseDone(const Send& send) const;
   SendResult After(Connection& connection, const Send& send, SendResult result);
 
   // stack_passive.cc
