@@ -53,7 +53,7 @@ inline bool Pcb::MaySendRuns() const {
 
 // At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
 inline void Pcb::ScheduleAck(base::Nanoseconds now) {
-  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
+  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * smss_;
   if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
     quick_acks_left_ -= quick_acks_left_ != 0;
     Set(kAckNow);
