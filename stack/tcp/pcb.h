@@ -257,6 +257,10 @@ class Pcb {
     return static_cast<uint16_t>(Distance(rcv_nxt_, rcv_edge_) >> rcv_scale_);
   }
   const PcbOptions& options() const { return *options_; }
+  // They were changed in place: what waits for a time that they say is due by them from now on.
+  void OnOptionsChanged(base::Nanoseconds now) {
+    if (state_ != State::kClosed) ArmIdle(now);
+  }
   // Others from now on, which outlive it. What both ends agreed on stays.
   void UseOptions(const PcbOptions& options) {
     options_ = &options;

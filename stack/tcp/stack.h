@@ -272,9 +272,10 @@ class Stack final : private Sink {
   void Fail(Connection& connection, int error);
   // kTerminated was taken.
   void Release(Connection& connection);
-  // `options`, which outlive the connection, instead of those it was made with. Whoever changes
-  // them in place need not call.
+  // `options`, which outlive the connection and say the same, instead of those it was made with.
   void UseOptions(Connection& connection, const PcbOptions& options);
+  // They were changed in place.
+  void OnOptionsChanged(Connection& connection, base::Nanoseconds now);
   // The peer is reached by another way from now on.
   void SetPath(Connection& connection, const LinkPath& path);
 

@@ -138,6 +138,12 @@ void Stack::UseOptions(Connection& connection, const PcbOptions& options) {
   connection.Pcb::UseOptions(options);
 }
 
+void Stack::OnOptionsChanged(Connection& connection, base::Nanoseconds now) {
+  now_ = now;
+  connection.Pcb::OnOptionsChanged(now);
+  Schedule(connection);
+}
+
 void Stack::SetPath(Connection& connection, const LinkPath& path) {
   SetHeaders(connection, path, connection.headers_.timestamps());
 }

@@ -261,6 +261,7 @@ class Runner : public Device {
       const std::string name = word.substr(0, equals);
       if (!SetOne(name, value) && !SetOfStack(name, value)) return "unknown setting: " + word;
     }
+    if (connection_ != nullptr) stack_->OnOptionsChanged(*connection_, now_);
     return "";
   }
 

@@ -138,6 +138,9 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.mss = before.mss;
   standing.receive_window_bytes = before.receive_window_bytes;
   ChangeOptions(standing, &socket->options);
+  if (socket->connection != nullptr) {
+    stack_->OnOptionsChanged(*socket->connection, core_->clock.Now());
+  }
   return {};
 }
 
