@@ -160,7 +160,8 @@ void Pcb::OnPersistTimer(base::Nanoseconds now) {
 
 void Pcb::ArmIdle(base::Nanoseconds now) {
   base::Nanoseconds keepalive = base::kNever;
-  if (state_ == State::kEstablished || state_ == State::kCloseWait) {
+  if (state_ == State::kEstablished || state_ == State::kCloseWait ||
+      state_ == State::kFinWait2) {
     keepalive = base::DeadlineAfter(heard_at_, options_->keepalive_idle);
     if (probes_ != 0) keepalive = base::DeadlineAfter(now, options_->keepalive_interval);
   }
