@@ -136,11 +136,6 @@ bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) 
   const Seq sequence = SequenceOf(segment);
   const uint32_t length = segment.SequenceLength();
   if (IsAcceptable(sequence, length, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_))) [[likely]] {
-    // RFC 7323 section 4.3 (2): only of a segment that an acknowledgement was waited for.
-    if (Has(kTimestamps) && segment.options.timestamps && sequence <= last_ack_sent_) {
-      ts_recent_ = segment.options.timestamps->value;
-      ts_recent_at_ = now;
-    }
     heard_at_ = now;
     probes_ = 0;
     return true;
@@ -209,6 +204,12 @@ bool Pcb::CheckAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   if (place == AckPlace::kUnsent || place == AckPlace::kTooOld) {
     ChallengeAck(now);  // RFC 5961 section 5.2
     return false;
+  }
+  // RFC 7323 section 4.3 (2): only of a segment that an acknowledgement was waited for. And not
+  // before it was believed, or a blind attacker could make all others old.
+  if (Has(kTimestamps) && segment.options.timestamps && SequenceOf(segment) <= last_ack_sent_) {
+    ts_recent_ = segment.options.timestamps->value;
+    ts_recent_at_ = now;
   }
   ProcessAck(segment, now);
   return state_ != State::kClosed;
