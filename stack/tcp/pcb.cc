@@ -205,7 +205,8 @@ SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& op
 SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
   options.more ? Set(kCorked) : Clear(kCorked);
   if (options.now_or_fail) Set(kSmallOverride);  // Nagle must not keep it
-  if (queue_.all_acknowledged()) OnSendAfterSilence(now);
+  // What waits for the peer's window has waited since the first of it did.
+  if (queue_.all_acknowledged() && timer_ != Timer::kPersist) OnSendAfterSilence(now);
   Output(now);
   return queue_.first_unsent() == nullptr ? SendResult::kSent : SendResult::kQueued;
 }
@@ -229,7 +230,7 @@ void Pcb::Shutdown(base::Nanoseconds now) {
     default: return;  // closed already
   }
   Clear(kCorked);
-  if (queue_.all_acknowledged()) progress_at_ = now;
+  if (queue_.all_acknowledged() && timer_ != Timer::kPersist) progress_at_ = now;
   if (!queue_.AddFinToLast() && queue_.Append({.flags = Segment::kFin}) == nullptr) {
     return Abort(now);
   }

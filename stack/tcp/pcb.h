@@ -525,7 +525,8 @@ class Pcb {
   NewRenoRecovery new_reno_;
   base::Nanoseconds reorder_deadline_ = base::kNever;
 
-  base::Nanoseconds progress_at_;  // when SND.UNA moved, or sending began after silence
+  // When SND.UNA moved, sending began after silence, or a closed window opened.
+  base::Nanoseconds progress_at_;
   base::Nanoseconds rto_base_;     // when the retransmission timer was last restarted
   base::Nanoseconds heard_at_;     // when the last segment came
   base::Nanoseconds ts_recent_at_;

@@ -26,6 +26,11 @@ void Pcb::ArmSender(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
   if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);
   if (queue_.all_acknowledged()) return ArmPersist(now);
+  if (timer_ == Timer::kPersist) [[unlikely]] {
+    // The window opened: what backed off was the asking for it, of which the path knows nothing.
+    progress_at_ = now;
+    rtt_.ClearBackOff();
+  }
   ArmOutstanding();
 }
 
