@@ -155,7 +155,10 @@ std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) 
   if (FillOptions(outgoing, options)) outgoing.options = &options;
   const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);
   const bool left = taken != Sink::Taken::kRefused;
+  // Payload that leaves no room for them does not say what is due now.
+  const bool still_due = Has(kAckNow) && outgoing.segment != nullptr && outgoing.options == nullptr;
   if (left) OnOffered(outgoing);
+  if (still_due) Set(kAckNow);
   outgoing.options = nullptr;
   return left ? std::optional(taken) : std::nullopt;
 }
