@@ -319,6 +319,7 @@ class Pcb {
   struct Progress {
     uint32_t acked = 0;
     uint32_t newly_sacked = 0;
+    uint32_t sacked_before = 0;  // of `acked`
     uint32_t outstanding_before = 0;
     std::optional<wire::SackBlock> dsack;
     bool has_sack = false;
@@ -410,6 +411,7 @@ class Pcb {
   void RecoverByDuplicates(const Progress& progress, base::Nanoseconds now);
   void GrowWindow(const Progress& progress, base::Nanoseconds now);
   void EnterFastRecovery(const Progress& progress, base::Nanoseconds now);
+  void ReduceWindow(const Progress& progress, bool safe);
   void OnOursAcknowledged(base::Nanoseconds now);
   uint32_t ExpectedSamples() const;
 

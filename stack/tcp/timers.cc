@@ -144,7 +144,9 @@ Segment* Pcb::LastPiece() {
 
 void Pcb::OnReorderTimer(base::Nanoseconds now) {
   reorder_deadline_ = rack_.DetectLosses(queue_, RackContext(now));
-  if (queue_.flight().lost != 0 && !InRecovery()) EnterFastRecovery({}, now);
+  if (queue_.flight().lost == 0 || InRecovery()) return;
+  EnterFastRecovery({}, now);
+  ReduceWindow({}, /*safe=*/false);
 }
 
 // RFC 9293 section 3.8.6.1. A window that is open but small is used after this while.

@@ -286,6 +286,9 @@ class Runner : public Device {
     if (name == "mss") return options_.mss = static_cast<uint16_t>(count), true;
     if (name == "delayed_ack") return options_.delayed_ack = time, true;
     if (name == "min_rto") return options_.rto.min_rto = time, true;
+    if (name == "retransmissions") {
+      return options_.retransmissions = static_cast<uint8_t>(count), true;
+    }
     if (name == "user_timeout") return options_.user_timeout = time, true;
     if (name == "connect_timeout") return options_.connect_timeout = time, true;
     if (name == "path_mtu_timeout") return options_.path_mtu_timeout = time, true;
