@@ -150,6 +150,10 @@ bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) 
     return false;
   }
   duplicate_ = DuplicateBefore(sequence, sequence + length, rcv_nxt_);
+  if (IsProbe(segment)) {
+    Set(kAckNow);
+    return false;
+  }
   Set(kAckNow);
   // A closed window: what came with the byte too many still counts.
   if (sequence == rcv_nxt_ && CheckAck(segment, now)) CheckUrgent(segment);
@@ -161,6 +165,15 @@ bool Pcb::IsOpeningAnswer(const wire::TcpSegment& segment) const {
   return state_ == State::kSynReceived && segment.Has(wire::kTcpSyn) &&
          segment.Has(wire::kTcpAck) && SequenceOf(segment) + 1 == rcv_nxt_;
 }
+// A keepalive, or a probe of a closed window, of a peer that knows what was sent: not limited.
+bool Pcb::IsProbe(const wire::TcpSegment& segment) const {
+  if (segment.flags != wire::kTcpAck || segment.payload_bytes != 0) return false;
+  const AckPlace place =
+      PlaceAck(Seq(segment.acknowledgement), queue_.una(), queue_.nxt(), max_snd_wnd_);
+  const bool believed = place == AckPlace::kDuplicate || place == AckPlace::kNew;
+  return SequenceOf(segment) + 1 == rcv_nxt_ && believed;
+}
+
 
 // Second: RST. RFC 5961 section 3.2: only at the very number that is expected.
 bool Pcb::CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now) {
@@ -342,7 +355,7 @@ void Pcb::EnterTimeWait(base::Nanoseconds now) {
 // --- Acknowledging ---
 
 void Pcb::ChallengeAck(base::Nanoseconds now) {
-  if (!context_->challenges.Take(now)) {
+  if (!challenges_.Take(now)) {
     ++context_->counters.challenge_acks_withheld;
     return;
   }

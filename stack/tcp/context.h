@@ -140,32 +140,12 @@ class Sink {
   Sink& operator=(const Sink&) = default;
 };
 
-// At most so many challenge ACKs a second, over all connections: RFC 5961 section 7.
-class ChallengeLimit {
- public:
-  bool Take(base::Nanoseconds now) {
-    if (now >= window_end_) {
-      window_end_ = now + base::Seconds(1);
-      left_ = kPerSecond;
-    }
-    if (left_ == 0) return false;
-    --left_;
-    return true;
-  }
-
- private:
-  static constexpr uint32_t kPerSecond = 100;
-  base::Nanoseconds window_end_;
-  uint32_t left_ = 0;
-};
-
 struct Context {
   Sink* sink = nullptr;
   SegmentPool* segments = nullptr;
   ReassemblyStore* reassembly = nullptr;
   packet::BufferPool* buffers = nullptr;  // for payload that is copied
   PcbCounters counters;
-  ChallengeLimit challenges;
 };
 
 }  // namespace xtreme::tcp

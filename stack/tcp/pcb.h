@@ -24,6 +24,7 @@
 #include "stack/base/time.h"
 #include "stack/packet/buffer.h"
 #include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/challenge_limit.h"
 #include "stack/tcp/context.h"
 #include "stack/tcp/new_reno_recovery.h"
 #include "stack/tcp/path_error.h"
@@ -388,6 +389,7 @@ class Pcb {
   void StartAfterLostSyn();
   bool CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool IsProbe(const wire::TcpSegment& segment) const;
   bool IsOpeningAnswer(const wire::TcpSegment& segment) const;
   bool CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool CheckSyn(const wire::TcpSegment& segment, base::Nanoseconds now);
@@ -541,6 +543,7 @@ class Pcb {
   base::Nanoseconds path_mtu_deadline_ = base::kNever;  // when a lowered smss_ is
   uint16_t agreed_smss_ = kDefaultMss;                  // again, as the handshake said
 };
+  ChallengeLimit challenges_;
 
 }  // namespace xtreme::tcp
 
