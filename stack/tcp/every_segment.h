@@ -66,12 +66,16 @@ inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
   return options_->receive_window > owed ? options_->receive_window - owed : 0;
 }
 
+// By how much it opens at least when the peer is told for that alone.
+inline uint32_t Pcb::WindowStep() const {
+  return std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
+}
+
 // Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
 // know at once.
 inline bool Pcb::WindowGrewEnough(uint32_t owed) const {
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
-  return options_->receive_window >= uint64_t{owed} + offered + step;
+  return options_->receive_window >= uint64_t{owed} + offered + WindowStep();
 }
 
 inline bool Pcb::CreditQuietly(uint32_t bytes) {

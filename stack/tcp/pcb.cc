@@ -215,7 +215,10 @@ void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
   owed_credit_ -= std::min(bytes, owed_credit_);
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
-  if (receiving && WindowGrewEnough(owed_credit_)) SendAck(now);
+  if (!receiving || !WindowGrewEnough(owed_credit_)) return;
+  // A field without a scale, or with a small one, may say all that it can already.
+  const uint32_t most = uint32_t{UINT16_MAX} << rcv_scale_;
+  if (most >= uint64_t{Distance(rcv_nxt_, rcv_edge_)} + WindowStep()) SendAck(now);
 }
 
 void Pcb::Shutdown(base::Nanoseconds now) {

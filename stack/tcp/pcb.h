@@ -437,6 +437,7 @@ class Pcb {
   uint16_t WindowToOffer(bool is_syn) const;
   void OnOffered(const Outgoing& outgoing);
   void OnSendAfterSilence(base::Nanoseconds now);
+  uint32_t WindowStep() const;
   bool WindowGrewEnough(uint32_t owed) const;
   void OfferSendSpace();
 
@@ -542,8 +543,8 @@ class Pcb {
   Seq soft_error_at_;
   base::Nanoseconds path_mtu_deadline_ = base::kNever;  // when a lowered smss_ is
   uint16_t agreed_smss_ = kDefaultMss;                  // again, as the handshake said
-};
   ChallengeLimit challenges_;
+};
 
 }  // namespace xtreme::tcp
 
