@@ -92,7 +92,9 @@ void Pcb::OnSenderTimer(base::Nanoseconds now) {
 void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   if (GaveUp(now)) return Terminate(TimeoutStatus());
   ++context_->counters.timeouts;
-  ++retries_;
+  // A peer that took its window back and goes on answering is there: RFC 9293 section 3.8.6.1.
+  const bool answers = snd_wnd_ == 0 && heard_at_ > rto_base_;
+  if (!answers) ++retries_;
   rto_base_ = now;
   Set(kSendOne);
   if (state_ == State::kSynSent || state_ == State::kSynReceived) {
