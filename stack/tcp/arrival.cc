@@ -31,8 +31,11 @@ void Pcb::Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint6
              CheckSequence(segment, now) && CheckReset(segment, now) && CheckSyn(segment, now) &&
              CheckAck(segment, now)) {
     CheckUrgent(segment);
-    taken = ProcessText(segment, payload, stamp, now);
-    ProcessFin(segment, now);
+    // What comes with a SYN begins a number later, and comes again.
+    if (!segment.Has(wire::kTcpSyn)) {
+      taken = ProcessText(segment, payload, stamp, now);
+      ProcessFin(segment, now);
+    }
   }
   if (!taken) packet::BufferPool::ReleaseChain(payload);
   Output(now);
