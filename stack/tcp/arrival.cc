@@ -138,7 +138,9 @@ bool Pcb::CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now)
 bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const Seq sequence = SequenceOf(segment);
   const uint32_t length = segment.SequenceLength();
-  if (IsAcceptable(sequence, length, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_))) [[likely]] {
+  // FIN alone takes no room: the window may be closed.
+  const bool is_end = segment.Has(wire::kTcpFin) && length == 1 && sequence == rcv_nxt_;
+  if (is_end || IsAcceptable(sequence, length, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_))) {
     heard_at_ = now;
     probes_ = 0;
     return true;
@@ -148,26 +150,21 @@ bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) 
   if (segment.Has(wire::kTcpRst)) return false;
   heard_at_ = now;
   probes_ = 0;
+  if (IsProbe(segment)) {
+    Set(kAckNow);
+    return false;
+  }
   if (length == 0 || segment.Has(wire::kTcpSyn)) {
     ChallengeAck(now);  // limited, so that two ends that disagree do not answer each other for ever
     return false;
   }
   duplicate_ = DuplicateBefore(sequence, sequence + length, rcv_nxt_);
-  if (IsProbe(segment)) {
-    Set(kAckNow);
-    return false;
-  }
   Set(kAckNow);
   // A closed window: what came with the byte too many still counts.
   if (sequence == rcv_nxt_ && CheckAck(segment, now)) CheckUrgent(segment);
   return false;
 }
 
-// Both ends opened at once, and the peer's SYN comes again with the acknowledgement of ours.
-bool Pcb::IsOpeningAnswer(const wire::TcpSegment& segment) const {
-  return state_ == State::kSynReceived && segment.Has(wire::kTcpSyn) &&
-         segment.Has(wire::kTcpAck) && SequenceOf(segment) + 1 == rcv_nxt_;
-}
 // A keepalive, or a probe of a closed window, of a peer that knows what was sent: not limited.
 bool Pcb::IsProbe(const wire::TcpSegment& segment) const {
   if (segment.flags != wire::kTcpAck || segment.payload_bytes != 0) return false;
@@ -177,6 +174,11 @@ bool Pcb::IsProbe(const wire::TcpSegment& segment) const {
   return SequenceOf(segment) + 1 == rcv_nxt_ && believed;
 }
 
+// Both ends opened at once, and the peer's SYN comes again with the acknowledgement of ours.
+bool Pcb::IsOpeningAnswer(const wire::TcpSegment& segment) const {
+  return state_ == State::kSynReceived && segment.Has(wire::kTcpSyn) &&
+         segment.Has(wire::kTcpAck) && SequenceOf(segment) + 1 == rcv_nxt_;
+}
 
 // Second: RST. RFC 5961 section 3.2: only at the very number that is expected.
 bool Pcb::CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now) {
