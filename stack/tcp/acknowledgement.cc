@@ -18,7 +18,6 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   if (progress.acked != 0) {
     progress_at_ = rto_base_ = now;
     retries_ = 0;
-    rtt_.ClearBackOff();
     Clear(kSmallOverride);
   }
   if (progress.rtt) rtt_.Sample(*progress.rtt, ExpectedSamples());
@@ -51,12 +50,14 @@ Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanos
   };
   if (ack > queue_.una()) {
     progress.acked = Distance(queue_.una(), ack);
+    progress.sacked_before = queue_.flight().sacked;
     queue_.Acknowledge(ack, [&](const Segment& s) {
       delivered(s);
       if (s.Has(Segment::kWantDone) && s.posted == 0) {
         context_->sink->OnDone(*this, s.cookie, /*cancelled=*/false);
       }
     });
+    progress.sacked_before -= queue_.flight().sacked;
   }
   if (Has(kSack) && segment.options.sack_count != 0) {
     const Scoreboard::Outcome outcome =
@@ -90,12 +91,17 @@ void Pcb::RecoverBySack(const Progress& progress, base::Nanoseconds now) {
   }
   if (queue_.flight().lost != 0 && !InRecovery()) EnterFastRecovery(progress, now);
   if (!Has(kFastRecovery)) return GrowWindow(progress, now);
-  congestion_.SetDuringRecovery(
-      reduction_.OnAck({.delivered = progress.acked + progress.newly_sacked,
-                        .in_flight = queue_.flight().Pipe(),
-                        .ssthresh = congestion_.ssthresh(),
-                        .smss = smss_,
-                        .safe = progress.acked != 0 && queue_.flight().lost <= lost_before}));
+  ReduceWindow(progress, progress.acked != 0 && queue_.flight().lost <= lost_before);
+}
+
+// RFC 9937 section 6. `safe`: as in ProportionalRateReduction.
+void Pcb::ReduceWindow(const Progress& progress, bool safe) {
+  const uint32_t acked = progress.acked - progress.sacked_before;
+  congestion_.SetDuringRecovery(reduction_.OnAck({.delivered = acked + progress.newly_sacked,
+                                                  .in_flight = queue_.flight().Pipe(),
+                                                  .ssthresh = congestion_.ssthresh(),
+                                                  .smss = smss_,
+                                                  .safe = safe}));
 }
 
 void Pcb::EnterFastRecovery(const Progress& progress, base::Nanoseconds now) {

@@ -31,8 +31,11 @@ void Pcb::Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint6
              CheckSequence(segment, now) && CheckReset(segment, now) && CheckSyn(segment, now) &&
              CheckAck(segment, now)) {
     CheckUrgent(segment);
-    taken = ProcessText(segment, payload, stamp, now);
-    ProcessFin(segment, now);
+    // What comes with a SYN begins a number later, and comes again.
+    if (!segment.Has(wire::kTcpSyn)) {
+      taken = ProcessText(segment, payload, stamp, now);
+      ProcessFin(segment, now);
+    }
   }
   if (!taken) packet::BufferPool::ReleaseChain(payload);
   Output(now);
@@ -135,12 +138,9 @@ bool Pcb::CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now)
 bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const Seq sequence = SequenceOf(segment);
   const uint32_t length = segment.SequenceLength();
-  if (IsAcceptable(sequence, length, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_))) [[likely]] {
-    // RFC 7323 section 4.3 (2): only of a segment that an acknowledgement was waited for.
-    if (Has(kTimestamps) && segment.options.timestamps && sequence <= last_ack_sent_) {
-      ts_recent_ = segment.options.timestamps->value;
-      ts_recent_at_ = now;
-    }
+  // FIN alone takes no room: the window may be closed.
+  const bool is_end = segment.Has(wire::kTcpFin) && length == 1 && sequence == rcv_nxt_;
+  if (is_end || IsAcceptable(sequence, length, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_))) {
     heard_at_ = now;
     probes_ = 0;
     return true;
@@ -150,6 +150,10 @@ bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) 
   if (segment.Has(wire::kTcpRst)) return false;
   heard_at_ = now;
   probes_ = 0;
+  if (IsProbe(segment)) {
+    Set(kAckNow);
+    return false;
+  }
   if (length == 0 || segment.Has(wire::kTcpSyn)) {
     ChallengeAck(now);  // limited, so that two ends that disagree do not answer each other for ever
     return false;
@@ -159,6 +163,15 @@ bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) 
   // A closed window: what came with the byte too many still counts.
   if (sequence == rcv_nxt_ && CheckAck(segment, now)) CheckUrgent(segment);
   return false;
+}
+
+// A keepalive, or a probe of a closed window, of a peer that knows what was sent: not limited.
+bool Pcb::IsProbe(const wire::TcpSegment& segment) const {
+  if (segment.flags != wire::kTcpAck || segment.payload_bytes != 0) return false;
+  const AckPlace place =
+      PlaceAck(Seq(segment.acknowledgement), queue_.una(), queue_.nxt(), max_snd_wnd_);
+  const bool believed = place == AckPlace::kDuplicate || place == AckPlace::kNew;
+  return SequenceOf(segment) + 1 == rcv_nxt_ && believed;
 }
 
 // Both ends opened at once, and the peer's SYN comes again with the acknowledgement of ours.
@@ -209,6 +222,12 @@ bool Pcb::CheckAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   if (place == AckPlace::kUnsent || place == AckPlace::kTooOld) {
     ChallengeAck(now);  // RFC 5961 section 5.2
     return false;
+  }
+  // RFC 7323 section 4.3 (2): only of a segment that an acknowledgement was waited for. And not
+  // before it was believed, or a blind attacker could make all others old.
+  if (Has(kTimestamps) && segment.options.timestamps && SequenceOf(segment) <= last_ack_sent_) {
+    ts_recent_ = segment.options.timestamps->value;
+    ts_recent_at_ = now;
   }
   ProcessAck(segment, now);
   return state_ != State::kClosed;
@@ -341,7 +360,7 @@ void Pcb::EnterTimeWait(base::Nanoseconds now) {
 // --- Acknowledging ---
 
 void Pcb::ChallengeAck(base::Nanoseconds now) {
-  if (!context_->challenges.Take(now)) {
+  if (!challenges_.Take(now)) {
     ++context_->counters.challenge_acks_withheld;
     return;
   }

@@ -51,6 +51,7 @@ class Connection : public Pcb, private base::Timer {
   Listener* listener_ = nullptr;
   base::ListHook news_hook_;
   base::ListHook blocked_hook_;
+  base::ListHook starved_hook_;
   uint8_t news_ = 0;  // what TakeEvent has not told yet
   bool attached_ = false;
   bool closed_ = false;    // it tells only what was done, and its end

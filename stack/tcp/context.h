@@ -126,6 +126,11 @@ class Sink {
   // `pcb.events()` has something new.
   virtual void OnEvents(Pcb& pcb) = 0;
 
+  // A send was refused for want of memory, or would be again: Pcb::OnRoom follows, in a while.
+  virtual void OnShortOfMemory(Pcb&) {}
+  // Whether there is a place for one OnDone more.
+  virtual bool HasRoomForDone() const { return true; }
+
   // A segment with kWantDone was acknowledged, or (`cancelled`) will not be.
   virtual void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) = 0;
 
@@ -135,32 +140,12 @@ class Sink {
   Sink& operator=(const Sink&) = default;
 };
 
-// At most so many challenge ACKs a second, over all connections: RFC 5961 section 7.
-class ChallengeLimit {
- public:
-  bool Take(base::Nanoseconds now) {
-    if (now >= window_end_) {
-      window_end_ = now + base::Seconds(1);
-      left_ = kPerSecond;
-    }
-    if (left_ == 0) return false;
-    --left_;
-    return true;
-  }
-
- private:
-  static constexpr uint32_t kPerSecond = 100;
-  base::Nanoseconds window_end_;
-  uint32_t left_ = 0;
-};
-
 struct Context {
   Sink* sink = nullptr;
   SegmentPool* segments = nullptr;
   ReassemblyStore* reassembly = nullptr;
   packet::BufferPool* buffers = nullptr;  // for payload that is copied
   PcbCounters counters;
-  ChallengeLimit challenges;
 };
 
 }  // namespace xtreme::tcp

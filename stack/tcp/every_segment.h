@@ -53,7 +53,7 @@ inline bool Pcb::MaySendRuns() const {
 
 // At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
 inline void Pcb::ScheduleAck(base::Nanoseconds now) {
-  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * options_->mss;
+  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * smss_;
   if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
     quick_acks_left_ -= quick_acks_left_ != 0;
     Set(kAckNow);
@@ -66,12 +66,16 @@ inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
   return options_->receive_window > owed ? options_->receive_window - owed : 0;
 }
 
+// By how much it opens at least when the peer is told for that alone.
+inline uint32_t Pcb::WindowStep() const {
+  return std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
+}
+
 // Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
 // know at once.
 inline bool Pcb::WindowGrewEnough(uint32_t owed) const {
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
-  return options_->receive_window >= uint64_t{owed} + offered + step;
+  return options_->receive_window >= uint64_t{owed} + offered + WindowStep();
 }
 
 inline bool Pcb::CreditQuietly(uint32_t bytes) {
@@ -82,14 +86,19 @@ inline bool Pcb::CreditQuietly(uint32_t bytes) {
 }
 
 // The window field. Its right edge never moves back, and moves on in steps worth a segment: the
-// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2.
+// receiver's half of silly window avoidance, RFC 9293 section 3.8.6.2.2. It is offered to the next
+// multiple of the scale, but once more stands offered than there is room for, to the last: segments
+// shorter than the scale would move it on for ever. What was offered is taken all the same.
 [[gnu::always_inline]] inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
   const uint8_t scale = is_syn ? 0 : rcv_scale_;
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
   uint32_t window = (offered + (1u << scale) - 1) >> scale;
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
-  if (uint64_t{offered} + step + owed_credit_ <= options_->receive_window) [[unlikely]] {
-    window = std::max(window, FreeWindow(owed_credit_) >> scale);
+  const uint32_t room = options_->receive_window - owed_credit_ - offered;  // may be below 0
+  if (room >= step) [[unlikely]] {
+    window = static_cast<int32_t>(room) < 0
+                 ? offered >> scale
+                 : std::max(window, FreeWindow(owed_credit_) >> scale);
   }
   return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
 }

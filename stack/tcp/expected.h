@@ -98,11 +98,7 @@ namespace xtreme::tcp {
   retries_ = 0;
   Clear(kSmallOverride);
   const bool all = queue_.all_acknowledged();
-  if (rtt >= base::Nanoseconds(0)) [[likely]] {
-    rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
-  } else {
-    rtt_.ClearBackOff();
-  }
+  if (rtt >= base::Nanoseconds(0)) [[likely]] rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
   if (!all || !Has(kSack)) [[unlikely]] {
     Progress progress{.acked = acked, .outstanding_before = outstanding};
     if (rtt >= base::Nanoseconds(0)) progress.rtt = rtt;

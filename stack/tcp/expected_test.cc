@@ -31,8 +31,7 @@ class Connected : private Sink {
                 .segments = &segments_,
                 .reassembly = &store_,
                 .buffers = pool_.get(),
-                .counters = {},
-                .challenges = {}};
+                .counters = {}};
     options_.quick_acks = 0;
     options_.receive_window = 50'000;
     pcb_ = std::make_unique<Pcb>(context_, options_);

@@ -60,7 +60,7 @@ namespace xtreme::tcp {
                                                   const Send& send, base::Nanoseconds now,
                                                   Outgoing* outgoing) const {
   // Each promise has its place, as in SendCopy; and a header of the other kind is made anew there.
-  const bool promise = !send.want_done || tables_->dones_promised < tables_->options.segments;
+  const bool promise = !send.want_done || HasRoomForDone();
   return promise && connection.Pcb::MayFire(bytes, send.now_or_fail, now, outgoing) &&
          outgoing->has_timestamps == connection.headers_.timestamps();
 }

@@ -28,8 +28,7 @@ class Sender : private Sink {
                 .segments = &segments_,
                 .reassembly = &store_,
                 .buffers = pool_.get(),
-                .counters = {},
-                .challenges = {}};
+                .counters = {}};
     pcb_ = std::make_unique<Pcb>(context_, options_);
     pcb_->Establish({.iss = Seq(999),
                      .irs = Seq(4999),

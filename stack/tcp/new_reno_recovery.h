@@ -48,7 +48,11 @@ class NewRenoRecovery {
   // SND.UNA became `una`.
   Verdict OnNewAck(Seq una) {
     duplicates_ = 0;
-    if (!in_recovery_) return {};
+    if (!in_recovery_) {
+      // Kept near: after 2 GB it would seem to lie ahead.
+      recover_ = Later(recover_, una - 1u);
+      return {};
+    }
     if (una >= recover_) {
       in_recovery_ = false;
       return {Action::kRecovered};

@@ -62,6 +62,14 @@ TEST(NewRenoRecovery, DuplicatesOfWhatATimeoutSentAgainDoNotBeginAnother) {
   EXPECT_TRUE(recovery.in_recovery());
 }
 
+TEST(NewRenoRecovery, BeginsHoweverMuchArrivedWithoutALoss) {
+  NewRenoRecovery recovery(kInitial);
+  Seq una = kInitial + 1;
+  for (int i = 0; i < 3; ++i) recovery.OnNewAck(una += 1u << 30);
+  for (int i = 0; i < 3; ++i) recovery.OnDuplicateAck(una, una + 10 * kSmss);
+  EXPECT_TRUE(recovery.in_recovery());
+}
+
 TEST(NewRenoRecovery, TheWindowsAreThoseOfTheRfc) {
   EXPECT_EQ(NewRenoRecovery::WindowAtEntry(5 * kSmss, kSmss), 8 * kSmss);
   EXPECT_EQ(NewRenoRecovery::Inflated(8 * kSmss, kSmss), 9 * kSmss);

@@ -155,7 +155,10 @@ std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) 
   if (FillOptions(outgoing, options)) outgoing.options = &options;
   const Sink::Taken taken = context_->sink->Transmit(*this, outgoing);
   const bool left = taken != Sink::Taken::kRefused;
+  // Payload that leaves no room for them does not say what is due now.
+  const bool still_due = Has(kAckNow) && outgoing.segment != nullptr && outgoing.options == nullptr;
   if (left) OnOffered(outgoing);
+  if (still_due) Set(kAckNow);
   outgoing.options = nullptr;
   return left ? std::optional(taken) : std::nullopt;
 }
@@ -184,8 +187,10 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
 // TX_SPACE: once after a refused send, when its length would be taken.
 void Pcb::OfferSendSpace() {
   const bool fits = Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
-                                   : SendRoom() >= refused_bytes_ && HasMemoryFor(refused_bytes_);
+                                   : SendRoom() >= refused_bytes_;
   if (!fits) return;
+  const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
+  if (!done || !HasMemoryFor(refused_bytes_)) return context_->sink->OnShortOfMemory(*this);
   Clear(kWantsSpace);
   Raise(kSendSpace);
 }

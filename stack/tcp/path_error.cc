@@ -58,9 +58,14 @@ PathVerdict Pcb::OnPathMtu(uint32_t mtu, base::Nanoseconds now) {
   path_mtu_deadline_ = base::DeadlineAfter(now, options_->path_mtu_timeout);
   idle_deadline_ = base::Earlier(idle_deadline_, path_mtu_deadline_);
   // What was too long did not arrive: it goes again, cut. RFC 1191 section 6; no sign of
-  // congestion.
+  // congestion, so it is repaired as after a time-out, but with the window as it was.
   for (Segment* s = queue_.first(); s != queue_.first_unsent(); s = s->next) {
     if (s->length > smss_ && !s->Has(Segment::kSacked)) queue_.MarkLost(*s);
+  }
+  if (queue_.flight().lost != 0 && !InRecovery()) {
+    Set(kTimeoutRecovery);
+    recover_ = queue_.nxt();
+    new_reno_.OnTimeout(queue_.nxt());
   }
   Output(now);
   return PathVerdict::kBelieved;

@@ -128,7 +128,9 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
   if (reason != SendResult::kState) {
     Set(kWantsSpace);
     options.now_or_fail ? Set(kWantsNow) : Clear(kWantsNow);
+    (options.flags & Segment::kWantDone) != 0 ? Set(kWantsDone) : Clear(kWantsDone);
     refused_bytes_ = bytes;
+    if (reason == SendResult::kBuffers) context_->sink->OnShortOfMemory(*this);
     plain_ = Plainness();
   }
   return reason;
@@ -203,7 +205,8 @@ SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& op
 SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
   options.more ? Set(kCorked) : Clear(kCorked);
   if (options.now_or_fail) Set(kSmallOverride);  // Nagle must not keep it
-  if (queue_.all_acknowledged()) OnSendAfterSilence(now);
+  // What waits for the peer's window has waited since the first of it did.
+  if (queue_.all_acknowledged() && timer_ != Timer::kPersist) OnSendAfterSilence(now);
   Output(now);
   return queue_.first_unsent() == nullptr ? SendResult::kSent : SendResult::kQueued;
 }
@@ -212,7 +215,10 @@ void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
   owed_credit_ -= std::min(bytes, owed_credit_);
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
-  if (receiving && WindowGrewEnough(owed_credit_)) SendAck(now);
+  if (!receiving || !WindowGrewEnough(owed_credit_)) return;
+  // A field without a scale, or with a small one, may say all that it can already.
+  const uint32_t most = uint32_t{UINT16_MAX} << rcv_scale_;
+  if (most >= uint64_t{Distance(rcv_nxt_, rcv_edge_)} + WindowStep()) SendAck(now);
 }
 
 void Pcb::Shutdown(base::Nanoseconds now) {
@@ -227,7 +233,7 @@ void Pcb::Shutdown(base::Nanoseconds now) {
     default: return;  // closed already
   }
   Clear(kCorked);
-  if (queue_.all_acknowledged()) progress_at_ = now;
+  if (queue_.all_acknowledged() && timer_ != Timer::kPersist) progress_at_ = now;
   if (!queue_.AddFinToLast() && queue_.Append({.flags = Segment::kFin}) == nullptr) {
     return Abort(now);
   }

@@ -24,6 +24,7 @@
 #include "stack/base/time.h"
 #include "stack/packet/buffer.h"
 #include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/challenge_limit.h"
 #include "stack/tcp/context.h"
 #include "stack/tcp/new_reno_recovery.h"
 #include "stack/tcp/path_error.h"
@@ -144,6 +145,10 @@ class Pcb {
   // buffer unless refused.
   SendResult Send(const SegmentQueue::Payload& payload, const SendOptions& options,
                   base::Nanoseconds now);
+  // In place of a Send of `bytes` whose OnDone has no place: kBuffers.
+  SendResult RefuseForDone(uint32_t bytes, const SendOptions& options) {
+    return Refuse(SendResult::kBuffers, bytes, options);
+  }
   // What Send of `bytes` with now_or_fail would say.
   SendResult WouldSend(uint32_t bytes) const;
   // A send was refused because the sink had no room, and it still has not.
@@ -218,7 +223,7 @@ class Pcb {
   void AfterExpected(base::Nanoseconds now);
   // `now` is at or after NextDeadline().
   void OnTimer(base::Nanoseconds now);
-  // After the sink refused: it has room again.
+  // After the sink refused, it has room again; or after OnShortOfMemory.
   void OnRoom(base::Nanoseconds now) { Output(now); }
   // A WQE that refers to `segment` completed.
   SegmentQueue::Due OnWqeCompleted(Segment& segment) { return queue_.OnWqeCompleted(segment); }
@@ -253,6 +258,10 @@ class Pcb {
     return static_cast<uint16_t>(Distance(rcv_nxt_, rcv_edge_) >> rcv_scale_);
   }
   const PcbOptions& options() const { return *options_; }
+  // They were changed in place: what waits for a time that they say is due by them from now on.
+  void OnOptionsChanged(base::Nanoseconds now) {
+    if (state_ != State::kClosed) ArmIdle(now);
+  }
   // Others from now on, which outlive it. What both ends agreed on stays.
   void UseOptions(const PcbOptions& options) {
     options_ = &options;
@@ -294,6 +303,7 @@ class Pcb {
     kEnded = 1 << 15,
     kFinSeen = 1 << 16,  // perhaps before bytes that come before it
     kFinQueued = 1 << 17,  // in SYN-RECEIVED: it leaves when the handshake is done
+    kWantsDone = 1 << 18,  // the refused send was one with kWantDone
   };
   // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
   // kOutstanding: one of the first three, not before retransmit_deadline_; which, and when, is
@@ -310,6 +320,7 @@ class Pcb {
   struct Progress {
     uint32_t acked = 0;
     uint32_t newly_sacked = 0;
+    uint32_t sacked_before = 0;  // of `acked`
     uint32_t outstanding_before = 0;
     std::optional<wire::SackBlock> dsack;
     bool has_sack = false;
@@ -378,6 +389,7 @@ class Pcb {
   void StartAfterLostSyn();
   bool CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now);
+  bool IsProbe(const wire::TcpSegment& segment) const;
   bool IsOpeningAnswer(const wire::TcpSegment& segment) const;
   bool CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool CheckSyn(const wire::TcpSegment& segment, base::Nanoseconds now);
@@ -401,6 +413,7 @@ class Pcb {
   void RecoverByDuplicates(const Progress& progress, base::Nanoseconds now);
   void GrowWindow(const Progress& progress, base::Nanoseconds now);
   void EnterFastRecovery(const Progress& progress, base::Nanoseconds now);
+  void ReduceWindow(const Progress& progress, bool safe);
   void OnOursAcknowledged(base::Nanoseconds now);
   uint32_t ExpectedSamples() const;
 
@@ -424,6 +437,7 @@ class Pcb {
   uint16_t WindowToOffer(bool is_syn) const;
   void OnOffered(const Outgoing& outgoing);
   void OnSendAfterSilence(base::Nanoseconds now);
+  uint32_t WindowStep() const;
   bool WindowGrewEnough(uint32_t owed) const;
   void OfferSendSpace();
 
@@ -516,7 +530,8 @@ class Pcb {
   NewRenoRecovery new_reno_;
   base::Nanoseconds reorder_deadline_ = base::kNever;
 
-  base::Nanoseconds progress_at_;  // when SND.UNA moved, or sending began after silence
+  // When SND.UNA moved, sending began after silence, or a closed window opened.
+  base::Nanoseconds progress_at_;
   base::Nanoseconds rto_base_;     // when the retransmission timer was last restarted
   base::Nanoseconds heard_at_;     // when the last segment came
   base::Nanoseconds ts_recent_at_;
@@ -528,6 +543,7 @@ class Pcb {
   Seq soft_error_at_;
   base::Nanoseconds path_mtu_deadline_ = base::kNever;  // when a lowered smss_ is
   uint16_t agreed_smss_ = kDefaultMss;                  // again, as the handshake said
+  ChallengeLimit challenges_;
 };
 
 }  // namespace xtreme::tcp

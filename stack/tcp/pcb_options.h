@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PcbOptions: how a connection behaves. Whoever owns a set may change it in place; the connections
-// that go by it see that with their next segment, as far as it is not settled by the handshake.
+// PcbOptions: how a connection behaves. Whoever owns a set may change it in place and tell the
+// connections that go by it (Stack::OnOptionsChanged), as far as the handshake did not settle it.
 // Units: bytes, nanoseconds. One thread.
 #ifndef XTREME_STACK_TCP_PCB_OPTIONS_H_
 #define XTREME_STACK_TCP_PCB_OPTIONS_H_

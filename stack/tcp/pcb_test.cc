@@ -244,6 +244,22 @@ TEST_F(PcbTest, WindowClosesWithoutCreditAndOpensWithIt) {
   EXPECT_EQ(b_->received.size(), bytes.size());
 }
 
+TEST_F(PcbTest, WindowClosesToSegmentsShorterThanItsScale) {
+  PcbOptions b;
+  b.receive_window = 4 << 20;  // told in units of 128
+  b.quick_ack = true;
+  Make({}, b);
+  Open();
+  const std::vector<uint8_t> bytes(100);
+  for (int i = 0; i < 45'000; ++i) {
+    a_->pcb().Send(bytes, {}, now_);
+    while (Move(*a_, *b_) || Move(*b_, *a_)) {
+    }
+  }
+  EXPECT_GT(b_->received.size(), b.receive_window - 2 * 128);
+  EXPECT_LT(b_->received.size(), b.receive_window + 128);
+}
+
 TEST_F(PcbTest, SendsThatMustNotWaitAreRefusedWithTheReason) {
   Make({}, {.receive_window = 10'000});
   const std::vector<uint8_t> order(100);

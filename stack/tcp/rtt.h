@@ -70,7 +70,7 @@ class RttEstimator {
   // The timer expired: the next RTO is twice this one. RFC 6298 (5.5).
   void BackOff() { backoff_ += Base() << backoff_ < options_->max_rto.count(); }
 
-  // What was backed off from is acknowledged: rto() is what the estimates say again.
+  // Nothing was backed off from for want of an answer: rto() is what the estimates say again.
   void ClearBackOff() { backoff_ = 0; }
 
   // The timer expired for a SYN: without a sample, data begins with a longer RTO. RFC 6298 (5.7).

@@ -20,6 +20,9 @@ static_assert(OutgoingFrame::kMaxHeadersBytes == wire::TcpTemplate::kMaxHeadersB
 
 namespace {
 
+// After so long a send that was refused for want of memory is thought of again.
+constexpr base::Nanoseconds kMemoryRetry = base::Milliseconds(1);
+
 LinkPath PathOf(const SynRecord& record) {
   LinkPath path{.local = record.local_mac, .peer = record.peer_mac};
   if (record.key.vlan_id() != 0) path.vlan_tci = record.key.vlan_id();
@@ -242,6 +245,25 @@ bool Stack::Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t st
   return true;
 }
 
+// Memory comes back by whoever had it, on any thread: it is looked for now and then.
+void Stack::OnShortOfMemory(Pcb& pcb) {
+  auto& connection = static_cast<Connection&>(pcb);
+  if (!connection.attached_ || connection.starved_hook_.linked()) return;
+  tables_->starved.PushBack(connection);
+  if (tables_->starved_timer.armed()) return;
+  tables_->wheel.Arm(&tables_->starved_timer, now_ + kMemoryRetry);
+}
+
+// Each once: those that still find none come again.
+void Stack::RetryForMemory(base::Nanoseconds now) {
+  StackTables::Starved waiting;
+  while (Connection* const connection = tables_->starved.PopFront()) waiting.PushBack(*connection);
+  while (Connection* const connection = waiting.PopFront()) {
+    connection->OnRoom(now);
+    Schedule(*connection);
+  }
+}
+
 void Stack::OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) {
   auto* const connection = static_cast<Connection*>(&pcb);
   tables_->dones.Push({connection->detached_ ? nullptr : connection, cookie, cancelled});
@@ -271,6 +293,7 @@ void Stack::Detach(Connection& connection) {
   tables_->demux.Detach(connection);
   tables_->wheel.Cancel(&connection);
   connection.blocked_hook_.Unlink();
+  connection.starved_hook_.Unlink();
   connection.attached_ = false;
 }
 
@@ -375,6 +398,10 @@ base::Nanoseconds Stack::NextDeadline() {
 void Stack::OnTimers(base::Nanoseconds now) {
   now_ = now;
   tables_->wheel.Expire(now, [this, now](base::Timer* timer) {
+    if (timer == &tables_->starved_timer) [[unlikely]] {
+      RetryForMemory(now);
+      return true;
+    }
     auto& connection = static_cast<Connection&>(*timer);
     if (connection.Pcb::NextDeadline() <= now) connection.OnTimer(now);
     Schedule(connection);

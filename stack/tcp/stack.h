@@ -272,9 +272,10 @@ class Stack final : private Sink {
   void Fail(Connection& connection, int error);
   // kTerminated was taken.
   void Release(Connection& connection);
-  // `options`, which outlive the connection, instead of those it was made with. Whoever changes
-  // them in place need not call.
+  // `options`, which outlive the connection and say the same, instead of those it was made with.
   void UseOptions(Connection& connection, const PcbOptions& options);
+  // They were changed in place.
+  void OnOptionsChanged(Connection& connection, base::Nanoseconds now);
   // The peer is reached by another way from now on.
   void SetPath(Connection& connection, const LinkPath& path);
 
@@ -369,9 +370,12 @@ class Stack final : private Sink {
   uint32_t Room() const override { return device_->Room(); }
   bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
   void OnEvents(Pcb& pcb) override;
+  void OnShortOfMemory(Pcb& pcb) override;
+  bool HasRoomForDone() const override;
   void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) override;
 
   // stack.cc
+  void RetryForMemory(base::Nanoseconds now);
   void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
               uint64_t stamp, base::Nanoseconds now);
   void Schedule(Connection& connection);
@@ -386,7 +390,6 @@ class Stack final : private Sink {
 
   // stack_calls.cc
   void Silence(Connection& connection);
-  bool MayPromiseDone(const Send& send) const;
   SendResult After(Connection& connection, const Send& send, SendResult result);
 
   // stack_passive.cc

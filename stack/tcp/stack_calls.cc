@@ -46,8 +46,8 @@ Stack::Opened Stack::Open(const Connect& connect, base::Nanoseconds now) {
 }
 
 // Each promise has its place, so that no completion of a send is ever lost.
-bool Stack::MayPromiseDone(const Send& send) const {
-  return !send.want_done || tables_->dones_promised < tables_->options.segments;
+bool Stack::HasRoomForDone() const {
+  return tables_->dones_promised < tables_->options.segments;
 }
 
 SendResult Stack::After(Connection& connection, const Send& send, SendResult result) {
@@ -63,8 +63,10 @@ SendResult Stack::SendCopy(Connection& connection, std::span<const uint8_t> byte
                            base::Nanoseconds now) {
   now_ = now;
   if (bytes.empty()) return SendResult::kSent;
-  if (!MayPromiseDone(send)) return SendResult::kBuffers;
-  return After(connection, send, connection.Pcb::Send(bytes, OptionsOf(send), now));
+  const auto length = static_cast<uint32_t>(bytes.size());
+  const Pcb::SendOptions options = OptionsOf(send);
+  if (send.want_done && !HasRoomForDone()) return connection.RefuseForDone(length, options);
+  return After(connection, send, connection.Pcb::Send(bytes, options, now));
 }
 
 size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
@@ -78,8 +80,11 @@ size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, c
 SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                               const Send& send, base::Nanoseconds now) {
   now_ = now;
-  if (!MayPromiseDone(send)) return SendResult::kBuffers;
-  return After(connection, send, connection.Pcb::Send(payload, OptionsOf(send), now));
+  const Pcb::SendOptions options = OptionsOf(send);
+  if (send.want_done && !HasRoomForDone()) {
+    return connection.RefuseForDone(payload.length, options);
+  }
+  return After(connection, send, connection.Pcb::Send(payload, options, now));
 }
 
 void Stack::Credit(Connection& connection, uint32_t bytes, base::Nanoseconds now) {
@@ -131,6 +136,12 @@ void Stack::Silence(Connection& connection) {
 
 void Stack::UseOptions(Connection& connection, const PcbOptions& options) {
   connection.Pcb::UseOptions(options);
+}
+
+void Stack::OnOptionsChanged(Connection& connection, base::Nanoseconds now) {
+  now_ = now;
+  connection.Pcb::OnOptionsChanged(now);
+  Schedule(connection);
 }
 
 void Stack::SetPath(Connection& connection, const LinkPath& path) {

@@ -248,6 +248,10 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
       AcknowledgeSyn(record, path);
     } else if (tables_->reset_limit.Take(now_)) {
       record.answered_again = true;
+      const auto& stamps = segment.options.timestamps;
+      if (record.timestamps && stamps && !IsOlderTimestamp(stamps->value, record.timestamp)) {
+        record.timestamp = stamps->value;
+      }
       SendSynAck(record, path);
     }
     return false;

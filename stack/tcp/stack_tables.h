@@ -61,6 +61,7 @@ struct StackTables {
 
   using News = base::IntrusiveList<Connection, &Connection::news_hook_>;
   using Blocked = base::IntrusiveList<Connection, &Connection::blocked_hook_>;
+  using Starved = base::IntrusiveList<Connection, &Connection::starved_hook_>;
   struct alignas(64) Slot {
     std::array<std::byte, sizeof(Connection)> bytes;
   };
@@ -90,6 +91,8 @@ struct StackTables {
   TokenBucket reset_limit;
   News news;        // connections with something to tell
   Blocked blocked;  // those that the device refused
+  Starved starved;  // those whose sends were refused for want of memory
+  base::Timer starved_timer;  // armed while there are any
   Fifo<Delivery> deliveries;
   Fifo<Done> dones;
   uint32_t dones_promised = 0;  // sends that will end in a Done

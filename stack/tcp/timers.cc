@@ -26,6 +26,11 @@ void Pcb::ArmSender(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
   if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);
   if (queue_.all_acknowledged()) return ArmPersist(now);
+  if (timer_ == Timer::kPersist) [[unlikely]] {
+    // The window opened: what backed off was the asking for it, of which the path knows nothing.
+    progress_at_ = now;
+    rtt_.ClearBackOff();
+  }
   ArmOutstanding();
 }
 
@@ -45,9 +50,12 @@ Pcb::SenderTimer Pcb::OutstandingTimer() const {
 }
 
 // Nothing is outstanding. What is unsent waits for the peer's window: then it is asked for it, less
-// and less often.
+// and less often. Or the cork keeps it: a last segment that the window has room for.
 void Pcb::ArmPersist(base::Nanoseconds now) {
-  const bool waits = queue_.first_unsent() != nullptr && !Has(kSinkFull | kCorked);
+  const Segment* const first = queue_.first_unsent();
+  const bool corked = Has(kCorked) && first != nullptr && first->next == nullptr &&
+                      first->length <= UsableWindow();
+  const bool waits = first != nullptr && !Has(kSinkFull) && !corked;
   if (!waits) return SetSender(Timer::kNone, base::kNever);
   if (timer_ == Timer::kPersist) return;
   SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
@@ -84,7 +92,9 @@ void Pcb::OnSenderTimer(base::Nanoseconds now) {
 void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   if (GaveUp(now)) return Terminate(TimeoutStatus());
   ++context_->counters.timeouts;
-  ++retries_;
+  // A peer that took its window back and goes on answering is there: RFC 9293 section 3.8.6.1.
+  const bool answers = snd_wnd_ == 0 && heard_at_ > rto_base_;
+  if (!answers) ++retries_;
   rto_base_ = now;
   Set(kSendOne);
   if (state_ == State::kSynSent || state_ == State::kSynReceived) {
@@ -120,7 +130,9 @@ void Pcb::OnProbeTimer(base::Nanoseconds now) {
   const bool again = segment == nullptr;
   segment = again ? LastPiece() : CutTo(*segment, std::min<uint32_t>(UsableWindow(), smss_));
   rto_base_ = now;
-  if (segment == nullptr || !SendSegment(*segment, now)) return;
+  // No segment is free to cut one off: as if the probe were lost, so that the time-out comes.
+  if (segment == nullptr) return tail_probe_.OnSent(queue_.nxt(), /*is_retransmission=*/false);
+  if (!SendSegment(*segment, now)) return;
   ++context_->counters.tail_probes;
   tail_probe_.OnSent(queue_.nxt(), again);
 }
@@ -134,7 +146,9 @@ Segment* Pcb::LastPiece() {
 
 void Pcb::OnReorderTimer(base::Nanoseconds now) {
   reorder_deadline_ = rack_.DetectLosses(queue_, RackContext(now));
-  if (queue_.flight().lost != 0 && !InRecovery()) EnterFastRecovery({}, now);
+  if (queue_.flight().lost == 0 || InRecovery()) return;
+  EnterFastRecovery({}, now);
+  ReduceWindow({}, /*safe=*/false);
 }
 
 // RFC 9293 section 3.8.6.1. A window that is open but small is used after this while.
@@ -155,7 +169,8 @@ void Pcb::OnPersistTimer(base::Nanoseconds now) {
 
 void Pcb::ArmIdle(base::Nanoseconds now) {
   base::Nanoseconds keepalive = base::kNever;
-  if (state_ == State::kEstablished || state_ == State::kCloseWait) {
+  if (state_ == State::kEstablished || state_ == State::kCloseWait ||
+      state_ == State::kFinWait2) {
     keepalive = base::DeadlineAfter(heard_at_, options_->keepalive_idle);
     if (probes_ != 0) keepalive = base::DeadlineAfter(now, options_->keepalive_interval);
   }

@@ -2,7 +2,7 @@
 //
 // Script: a test of one rule in packetdrill's notation, run over a Stack under virtual time.
 //
-//   set timestamps=0 nagle=1               options of the connection, before it opens
+//   set timestamps=0 nagle=1               options of the connection; and segments, the stack's
 //   +0    listen                           calls: listen, connect, send N [now] [more] [-> RESULT],
 //   +0    < S 0:0(0) win 65535 <mss 1460>     credit N, shutdown, close [SECONDS], abort, detach,
 //   +0    > S. 0:0(0) ack 1                   icmp SEQ ERROR [MTU], deaf, room

@@ -66,7 +66,7 @@ class Runner : public Device {
     auto pool = BufferPool::Create(
         {.buffers = 1024, .buffer_bytes = 2048, .hugepages = BufferPool::Hugepages::kNever});
     pool_ = *std::move(pool);
-    stack_ = std::make_unique<Stack>(Stack::Options{.connections = 4}, *this, *pool_, kStart);
+    MakeStack();
     options_.quick_acks = 0;
     options_.timestamps = false;
   }
@@ -98,6 +98,8 @@ class Runner : public Device {
   }
 
  private:
+  void MakeStack() { stack_ = std::make_unique<Stack>(stack_options_, *this, *pool_, kStart); }
+
   std::string Step(const ScriptLine& line) {
     using Kind = ScriptLine::Kind;
     const base::Nanoseconds before = now_;
@@ -256,9 +258,19 @@ class Runner : public Device {
       const size_t equals = word.find('=');
       if (equals == std::string::npos) return "not NAME=VALUE: " + word;
       const double value = std::strtod(word.c_str() + equals + 1, nullptr);
-      if (!SetOne(word.substr(0, equals), value)) return "unknown setting: " + word;
+      const std::string name = word.substr(0, equals);
+      if (!SetOne(name, value) && !SetOfStack(name, value)) return "unknown setting: " + word;
     }
+    if (connection_ != nullptr) stack_->OnOptionsChanged(*connection_, now_);
     return "";
+  }
+
+  // Before anything else.
+  bool SetOfStack(const std::string& name, double value) {
+    if (name != "segments") return false;
+    stack_options_.segments = static_cast<uint32_t>(value);
+    MakeStack();
+    return true;
   }
 
   bool SetOne(const std::string& name, double value) {
@@ -274,6 +286,9 @@ class Runner : public Device {
     if (name == "mss") return options_.mss = static_cast<uint16_t>(count), true;
     if (name == "delayed_ack") return options_.delayed_ack = time, true;
     if (name == "min_rto") return options_.rto.min_rto = time, true;
+    if (name == "retransmissions") {
+      return options_.retransmissions = static_cast<uint8_t>(count), true;
+    }
     if (name == "user_timeout") return options_.user_timeout = time, true;
     if (name == "connect_timeout") return options_.connect_timeout = time, true;
     if (name == "path_mtu_timeout") return options_.path_mtu_timeout = time, true;
@@ -352,6 +367,7 @@ class Runner : public Device {
   }
 
   packet::BufferPool::Handle pool_;
+  Stack::Options stack_options_{.connections = 4};
   std::unique_ptr<Stack> stack_;
   PcbOptions options_;
   Connection* connection_ = nullptr;

@@ -97,6 +97,43 @@ TEST_P(AnyWeather, EveryByteOfRunsArrivesOnceInOrderAndBothEnd) {
   EXPECT_GT(runs, 20u);
 }
 
+// Nothing ever happens to it by itself.
+TEST(Simulation, RefusedForMemoryThatAnotherConnectionHoldsIsToldWhenItIsBack) {
+  World::Options options;
+  options.stack.segments = 4;
+  World world(options);
+  const PcbOptions pcb_options;
+  Host& host = world.host(0);
+  world.host(1).on_event = [](const Stack::Event& event) {
+    packet::BufferPool::ReleaseChain(event.chain);
+  };
+  world.host(1).stack().OpenListener({.local = world.host(1).At(80), .options = &pcb_options});
+  std::vector<Connection*> told;
+  int established = 0;
+  host.on_event = [&](const Stack::Event& event) {
+    established += event.kind == Stack::Event::Kind::kEstablished;
+    if (event.kind == Stack::Event::Kind::kSendSpace) told.push_back(event.connection);
+  };
+  Connection* connections[2];
+  for (uint16_t i : {0, 1}) {
+    const Stack::Connect connect{.local = host.At(static_cast<uint16_t>(40'000 + i)),
+                                 .remote = world.host(1).At(80),
+                                 .options = &pcb_options,
+                                 .path = host.path()};
+    connections[i] = host.stack().Open(connect, world.now()).connection;
+  }
+  world.RunUntil([] { return false; }, world.now() + base::Seconds(1));
+  ASSERT_EQ(established, 2);
+  const std::vector<uint8_t> bytes(10);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_FALSE(IsRefused(host.stack().SendCopy(*connections[0], bytes, {}, world.now())));
+  }
+  ASSERT_EQ(host.stack().SendCopy(*connections[1], bytes, {}, world.now()), SendResult::kBuffers);
+  world.RunUntil([] { return false; }, world.now() + base::Seconds(1));
+  EXPECT_EQ(told, std::vector<Connection*>{connections[1]});
+  EXPECT_EQ(host.stack().SendCopy(*connections[1], bytes, {}, world.now()), SendResult::kSent);
+}
+
 TEST(Simulation, OnACleanLinkRunsBringWhatSegmentsBring) {
   for (const bool in_place : {false, true}) {
     uint64_t frames[2];

@@ -137,6 +137,9 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.receive_window_bytes = before.receive_window_bytes;
   ChangeOptions(standing, &socket->options);
   if (standing.ttl != before.ttl || standing.tos != before.tos) MarkPath(*socket);
+  if (socket->connection != nullptr) {
+    stack_->OnOptionsChanged(*socket->connection, core_->clock.Now());
+  }
   return {};
 }
 
