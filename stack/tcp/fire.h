@@ -27,7 +27,7 @@ namespace xtreme::tcp {
   const uint32_t outstanding = queue_.flight().outstanding;
   const uint32_t window = std::min({snd_wnd_, options_->send_queue, congestion_.cwnd()});
   const bool fits = bytes <= smss_ && uint64_t{outstanding} + bytes <= window;
-  if (!fits || context_->segments->free_count() == 0) return false;
+  if (!fits || !context_->segments->HasSpare()) return false;
   if (outstanding != 0 && !now_or_fail && options_->nagle && bytes < smss_) return false;
   outgoing->sequence = queue_.end();  // SND.NXT: nothing is unsent.
   outgoing->acknowledgement = rcv_nxt_;

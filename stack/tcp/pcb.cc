@@ -51,7 +51,9 @@ void Pcb::Connect(Seq iss, base::Nanoseconds now) {
   quick_acks_left_ = options_->quick_acks;
   state_ = State::kSynSent;
   heard_at_ = progress_at_ = rto_base_ = now;
-  if (queue_.Append({.flags = Segment::kSyn}) == nullptr) return Terminate(ENOBUFS);
+  const bool queued =
+      context_->segments->HasSpare() && queue_.Append({.flags = Segment::kSyn}) != nullptr;
+  if (!queued) return Terminate(ENOBUFS);
   Output(now);
 }
 
@@ -140,8 +142,7 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
 bool Pcb::HasMemoryFor(uint32_t bytes) const {
   const uint32_t size = CopySize();
   const uint32_t buffers = bytes <= size ? 1 : (bytes + size - 1) / size;  // Seldom a division.
-  return context_->buffers->free_count() >= buffers &&
-         context_->segments->free_count() >= buffers;
+  return context_->buffers->free_count() >= buffers && context_->segments->HasSpare(buffers);
 }
 
 uint32_t Pcb::CopySize() const {
@@ -196,7 +197,7 @@ SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& op
   SegmentQueue::Payload taken = payload;
   taken.flags = static_cast<uint16_t>(options.flags | Segment::kPush);
   taken.cookie = options.cookie;
-  if (queue_.Append(taken) == nullptr) {
+  if (!context_->segments->HasSpare() || queue_.Append(taken) == nullptr) {
     return Refuse(SendResult::kBuffers, payload.length, options);
   }
   return SendQueued(options, now);

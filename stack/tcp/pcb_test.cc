@@ -209,6 +209,17 @@ TEST_F(PcbTest, OrderlyCloseEndsWithoutError) {
   EXPECT_FALSE(b_->pcb().ended_in_time_wait());
 }
 
+TEST_F(PcbTest, ShutdownIsInOrderThoughSendsHoldAllSegments) {
+  Make();
+  Open();
+  const std::vector<uint8_t> byte(1);
+  while (!IsRefused(a_->pcb().Send(byte, {}, now_))) {
+  }
+  a_->pcb().Shutdown(now_);
+  EXPECT_EQ(a_->pcb().state(), State::kFinWait1);
+  EXPECT_TRUE(a_->emitted.back().segment.Has(wire::kTcpFin));
+}
+
 TEST_F(PcbTest, AbortIsAResetForThePeer) {
   Make();
   Open();

@@ -7,8 +7,9 @@
 namespace xtreme::tcp {
 
 SegmentPool::SegmentPool(uint32_t segments)
-    : capacity_(segments), segments_(std::make_unique<Segment[]>(segments)) {
-  for (uint32_t i = segments; i-- > 0;) Release(&segments_[i]);
+    : capacity_(segments), segments_(std::make_unique<Segment[]>(all())) {
+  for (uint32_t i = all(); i-- > 0;) Release(&segments_[i]);
+  spare_ = static_cast<int32_t>(segments);
 }
 
 uint32_t SegmentQueue::ExtendLast(std::span<const uint8_t> bytes, uint32_t max_length) {

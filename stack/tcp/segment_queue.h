@@ -60,7 +60,9 @@ struct alignas(64) Segment {
 };
 static_assert(sizeof(Segment) == 64);
 
-// A fixed number of segments, shared by the connections of one ring.
+// A fixed number of segments, shared by the connections of one ring. Beside them stands a reserve,
+// one for each kPerReserved, that no send takes: what was sent can be cut, and a connection shut,
+// when sends hold all others.
 class SegmentPool {
  public:
   explicit SegmentPool(uint32_t segments);
@@ -75,36 +77,44 @@ class SegmentPool {
       return nullptr;
     }
     free_ = segment->next;
-    --free_count_;
+    --spare_;
     return segment;
   }
   // The same where one is known to be free.
   Segment& Take() {
     Segment& segment = *free_;
     free_ = segment.next;
-    --free_count_;
+    --spare_;
     return segment;
   }
   void Release(Segment* segment) {
     segment->next = free_;
     free_ = segment;
-    ++free_count_;
+    ++spare_;
   }
 
+  // Whether a send may take so many.
+  bool HasSpare(uint32_t segments = 1) const { return spare_ >= static_cast<int32_t>(segments); }
+
+  // Both without the reserve.
   uint32_t capacity() const { return capacity_; }
-  uint32_t free_count() const { return free_count_; }
+  uint32_t free_count() const { return HasSpare() ? static_cast<uint32_t>(spare_) : 0; }
   // How often Acquire found none.
   uint64_t exhausted() const { return exhausted_; }
-  size_t memory_bytes() const { return capacity_ * sizeof(Segment); }
+  size_t memory_bytes() const { return all() * sizeof(Segment); }
   std::span<std::byte> memory() {
-    return std::as_writable_bytes(std::span(segments_.get(), capacity_));
+    return std::as_writable_bytes(std::span(segments_.get(), all()));
   }
 
  private:
+  static constexpr uint32_t kPerReserved = 64;
+
+  uint32_t all() const { return capacity_ + capacity_ / kPerReserved; }
+
   const uint32_t capacity_;
   const std::unique_ptr<Segment[]> segments_;
   Segment* free_ = nullptr;
-  uint32_t free_count_ = 0;
+  int32_t spare_ = 0;  // the free ones but for the reserve; below 0: part of that is taken
   uint64_t exhausted_ = 0;
 };
 
