@@ -164,6 +164,7 @@ void Socket::SetLowWater(int bytes) {
 
 // What comes and goes by another device than the ring's is the kernel's.
 int Socket::FollowDevice() {
+  if (door() == nullptr) return 0;  // A child that inherits it, inside its listener's door, too.
   const std::lock_guard lock(faces_->setup());
   RingDoor* const ring = door();
   const std::string device = DeviceOf(fd());
