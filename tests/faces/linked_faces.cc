@@ -236,8 +236,8 @@ int BoundDatagramSocket(uint16_t port) {
   return fd;
 }
 
-int Listener(uint16_t port) {
-  const int fd = NewSocket(SOCK_STREAM);
+int Listener(uint16_t port, int type_flags) {
+  const int fd = NewSocket(SOCK_STREAM | type_flags);
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   EXPECT_EQ(Bind(fd, port), 0);

@@ -56,7 +56,7 @@ int WaitSet(int set, epoll_event* events, int most, int milliseconds);
 
 // On kOurs; offloaded, else the test fails.
 int BoundDatagramSocket(uint16_t port);
-int Listener(uint16_t port);
+int Listener(uint16_t port, int type_flags = 0);
 // Names, options, what waits: each call that only asks.
 void AskAboutAll(int fd);
 // Lets the ring of `fd` make progress.

@@ -46,7 +46,8 @@ void ServeOnSet(int set, int listener, const std::atomic<bool>& over) {
 }
 
 TEST_F(ThreadsTest, ThreadsThatPollOneSetEchoEveryConnection) {
-  const int listener = Listener(8000);
+  // Of several threads that one connection wakes, one accepts it; the others are not to wait.
+  const int listener = Listener(8000, SOCK_NONBLOCK);
   const int set = NewSet();
   ASSERT_EQ(ControlSet(set, EPOLL_CTL_ADD, listener, EPOLLIN), 0);
   std::atomic<bool> over{false};
