@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 #include "api/preload/preload.h"
 #include "api/sockets/descriptor_calls.h"
@@ -138,17 +139,15 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
       default: break;
     }
     if (bytes != kAskKernel) {
-      if (bytes >= 0) *static_cast<int*>(argument) = bytes;
+      if (bytes >= 0) std::memcpy(argument, &bytes, sizeof bytes);
       return Result(std::min(bytes, 0));
     }
   }
   const int result = Kernel().ioctl(fd, request, argument);
-  if (ours != nullptr && request == FIONBIO && result == 0) {
-    ours->SetNonBlocking(*static_cast<const int*>(argument) != 0);
-  }
-  if (ours != nullptr && request == FIOASYNC && result == 0 &&
-      *static_cast<const int*>(argument) != 0) {
-    ours->WantSignals();
-  }
+  if (ours == nullptr || result != 0 || (request != FIONBIO && request != FIOASYNC)) return result;
+  int on = 0;
+  std::memcpy(&on, argument, sizeof on);  // The kernel does not ask for its alignment either.
+  if (request == FIONBIO) ours->SetNonBlocking(on != 0);
+  if (request == FIOASYNC && on != 0) ours->WantSignals();
   return result;
 }
