@@ -94,9 +94,11 @@ uint32_t Socket::QueueMask() const {
   const uint32_t enough = low_water_.load(std::memory_order_relaxed);
   if (enough <= 1) [[likely]] return queue_.empty() ? 0 : kReadable;
   uint32_t bytes = 0;
-  for (const Received& each : queue_) bytes += each.length;
-  if (bytes == 0) return 0;
-  return bytes >= enough ? kReadable : kBelowLowWater;
+  for (const Received& each : queue_) {
+    bytes += each.length;
+    if (bytes >= enough) return kReadable;
+  }
+  return bytes == 0 ? 0 : kBelowLowWater;
 }
 
 // With what it still has of buffers.

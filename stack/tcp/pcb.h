@@ -23,8 +23,8 @@
 
 #include "stack/base/time.h"
 #include "stack/packet/buffer.h"
-#include "stack/tcp/congestion/congestion_control.h"
 #include "stack/tcp/challenge_limit.h"
+#include "stack/tcp/congestion/congestion_control.h"
 #include "stack/tcp/context.h"
 #include "stack/tcp/new_reno_recovery.h"
 #include "stack/tcp/path_error.h"

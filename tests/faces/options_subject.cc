@@ -407,14 +407,6 @@ void LowWater(Run& run) {
 
 // --- The table ---
 
-constexpr bool kConnection = true;
-
-struct Case {
-  const char* name;
-  bool connection;
-  void (*run)(Run&);
-};
-
 constexpr Case kCases[] = {
     {"groups by the route", false, GroupsByRoute},
     {"groups by an interface's address", false, GroupsByAddress},
@@ -433,30 +425,12 @@ constexpr Case kCases[] = {
     {"low water", kConnection, LowWater},
 };
 
-int Main(char** argv) {
-  Run run;
-  if (!Begin(argv, &run)) return 1;
-  inet_pton(AF_INET, argv[4], &other_own);
-  for (const Case& each : kCases) {
-    printf("-- %s\n", each.name);
-    run.set = epoll_create1(0);
-    Tell(run, "watch", /*quietly=*/true);
-    each.connection ? ConnectStream(run) : ConnectDatagrams(run);
-    Settle(run);
-    each.run(run);
-    close(run.fd);
-    close(run.set);
-    if (each.connection) Tell(run, "reset", /*quietly=*/true);
-    Settle(run);
-    // Of datagrams that nobody took.
-    Tell(run, "datagrams", /*quietly=*/true);
-    fflush(stdout);
-  }
-  puts("done");
-  return 0;
-}
-
 }  // namespace
 }  // namespace xtreme::faces
 
-int main(int argc, char** argv) { return argc == 5 ? xtreme::faces::Main(argv) : 2; }
+int main(int argc, char** argv) {
+  xtreme::faces::Run run;
+  if (argc != 5 || !xtreme::faces::Begin(argv, &run)) return 2;
+  inet_pton(AF_INET, argv[4], &xtreme::faces::other_own);
+  xtreme::faces::RunCases(xtreme::faces::kCases, run);
+}

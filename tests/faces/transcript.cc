@@ -6,9 +6,11 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -131,6 +133,25 @@ void ConnectDatagrams(Run& run) {
   run.peer.sin_port = htons(kPeerUdpPort);
   run.fd = NewSocket(run, SOCK_DGRAM, kSubjectUdpPort);
   Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+}
+
+void RunCases(std::span<const Case> cases, Run& run) {
+  for (const Case& each : cases) {
+    printf("-- %s\n", each.name);
+    run.set = epoll_create1(0);
+    Tell(run, "watch", /*quietly=*/true);
+    each.connection ? ConnectStream(run) : ConnectDatagrams(run);
+    Settle(run);
+    each.run(run);
+    close(run.fd);
+    close(run.set);
+    if (each.connection) Tell(run, "reset", /*quietly=*/true);
+    Settle(run);
+    // Of datagrams that nobody took.
+    Tell(run, "datagrams", /*quietly=*/true);
+    fflush(stdout);
+  }
+  puts("done");
 }
 
 }  // namespace xtreme::faces

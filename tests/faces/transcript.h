@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 
 #include "tests/faces/differential.h"
@@ -36,6 +37,14 @@ struct Run {
     return values[random() % n];
   }
 };
+
+// One case of a program's table.
+struct Case {
+  const char* name;
+  bool connection;  // `run.fd` is a connection; otherwise a datagram socket.
+  void (*run)(Run&);
+};
+constexpr bool kConnection = true;
 
 // From "SOCKET OWN-ADDRESS PEER-ADDRESS", where `argv` begins with the program: connected to the
 // peer, with a listener. False: it cannot be.
@@ -62,6 +71,9 @@ void SendAtOnce(const Run& run);
 void ConnectStream(Run& run);
 // `run.fd` becomes a datagram socket, connected to the peer's.
 void ConnectDatagrams(Run& run);
+
+// Each with a connection or a datagram socket of its own and an epoll set.
+void RunCases(std::span<const Case> cases, Run& run);
 
 }  // namespace xtreme::faces
 

@@ -619,16 +619,6 @@ void FlagsOfDatagrams(Run& run) {
   later.join();
 }
 
-// --- The table ---
-
-constexpr bool kConnection = true;
-
-struct Case {
-  const char* name;
-  bool connection;
-  void (*run)(Run&);
-};
-
 // Of bytes that wait to be acknowledged none do, after a while.
 void BytesUnderWay(Run& run) {
   int bytes = -1;
@@ -692,6 +682,8 @@ void TimeLeft(Run& run) {
   Read(run.fd);
 }
 
+// --- The table ---
+
 constexpr Case kCases[] = {
     {"level", false, Level},
     {"edge", false, Edge},
@@ -731,28 +723,11 @@ constexpr Case kCases[] = {
     {"bytes under way", kConnection, BytesUnderWay},
 };
 
-int Main(char** argv) {
-  Run run;
-  if (!Begin(argv, &run)) return 1;
-  for (const Case& each : kCases) {
-    printf("-- %s\n", each.name);
-    run.set = epoll_create1(0);
-    each.connection ? ConnectStream(run) : ConnectDatagrams(run);
-    Settle(run);
-    each.run(run);
-    close(run.fd);
-    close(run.set);
-    if (each.connection) Tell(run, "reset", /*quietly=*/true);
-    Settle(run);
-    // Of datagrams that nobody took.
-    Tell(run, "datagrams", /*quietly=*/true);
-    fflush(stdout);
-  }
-  puts("done");
-  return 0;
-}
-
 }  // namespace
 }  // namespace xtreme::faces
 
-int main(int argc, char** argv) { return argc == 4 ? xtreme::faces::Main(argv) : 2; }
+int main(int argc, char** argv) {
+  xtreme::faces::Run run;
+  if (argc != 4 || !xtreme::faces::Begin(argv, &run)) return 2;
+  xtreme::faces::RunCases(xtreme::faces::kCases, run);
+}

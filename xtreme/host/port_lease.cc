@@ -37,6 +37,14 @@ std::string Name(const PortRequest& request) {
                       request.reuse_port ? " with SO_REUSEPORT" : "");
 }
 
+// An integer of SOL_SOCKET.
+int OptionOf(int fd, int option) {
+  int value = 0;
+  socklen_t length = sizeof(value);
+  ::getsockopt(fd, SOL_SOCKET, option, &value, &length);
+  return value;
+}
+
 // 0 or an errno, as all below.
 int SetOption(int fd, int option, int value) {
   return ::setsockopt(fd, SOL_SOCKET, option, &value, sizeof(value)) == 0 ? 0 : errno;
@@ -128,9 +136,8 @@ absl::StatusOr<PortLease> PortLease::Adopt(int bound_socket) {
 }
 
 void PortLease::EndListening() {
-  int reuse = 0;
-  socklen_t length = sizeof(reuse);
-  ::getsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, &length);
+  if (OptionOf(fd_.get(), SO_ACCEPTCONN) == 0) return;
+  const int reuse = OptionOf(fd_.get(), SO_REUSEADDR);
   fd_ = FileDescriptor();
   absl::StatusOr<PortLease> silent = Acquire(
       {.protocol = PortProtocol::kTcp, .local = local_, .reuse_address = reuse != 0});

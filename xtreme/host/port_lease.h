@@ -52,7 +52,8 @@ class PortLease {
   static absl::StatusOr<PortLease> Adopt(int bound_socket);
 
   // Of a listener's socket that was adopted: it does not listen on our behalf any more. The port
-  // stays taken, by a socket of its own, unless somebody else's listens there still.
+  // stays taken, by a socket of its own, unless somebody else's listens there still. Nothing to be
+  // done of a lease that does not listen.
   void EndListening();
 
   PortProtocol protocol() const { return protocol_; }

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -96,6 +97,18 @@ TEST_F(PortLeaseTest, AdoptedListenerEndsWithItsOwnersAndThePortStaysTaken) {
     EXPECT_EQ(::connect(client.get(), local, sizeof(address)), owned ? 0 : -1);
     EXPECT_EQ(KernelBind(SOCK_STREAM, {kLoopback, 7101}), EADDRINUSE);
   }
+}
+
+TEST_F(PortLeaseTest, WhatNeverListenedKeepsItsSocket) {
+  PortLease lease = Lease({.protocol = PortProtocol::kTcp, .local = {kLoopback, 7102}});
+  const auto inode = [&lease] {
+    struct stat info{};
+    EXPECT_EQ(::fstat(lease.fd(), &info), 0);
+    return info.st_ino;
+  };
+  const ino_t before = inode();
+  lease.EndListening();
+  EXPECT_EQ(inode(), before);
 }
 
 TEST_F(PortLeaseTest, WhatIsNoSocketIsNotAdopted) { EXPECT_FALSE(PortLease::Adopt(-1).ok()); }
