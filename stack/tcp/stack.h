@@ -404,8 +404,8 @@ class Stack final : private Sink {
   Connection* ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& frame,
                                   const LinkPath& path);
   bool CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const LinkPath& path);
-  Connection* AcceptByCookie(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
-                             const LinkPath& path);
+  std::optional<Handshake> ReadCookie(const Listener& listener, const FlowKey& key,
+                                      const wire::TcpSegment& segment) const;
   Connection* Accept(Listener& listener, const FlowKey& key, const Handshake& handshake,
                      const LinkPath& path);
   Listener* FindListener(const FlowKey& key) const;

@@ -38,7 +38,11 @@ void TakeOffer(const wire::TcpSegment& syn, const PcbOptions& options, SynRecord
   record->irs = Seq(syn.sequence);
   record->mss = syn.options.mss.value_or(kDefaultMss);
   record->window = syn.window;
+  // RFC 7323 section 2.3: one beyond the greatest means the greatest.
   record->window_scale = syn.options.window_scale;
+  if (record->window_scale > wire::kTcpMaxWindowScale) {
+    record->window_scale = wire::kTcpMaxWindowScale;
+  }
   record->sack_permitted = options.sack && syn.options.sack_permitted;
   record->timestamps = options.timestamps && syn.options.timestamps.has_value();
   if (record->timestamps) record->timestamp = syn.options.timestamps->value;
@@ -153,8 +157,10 @@ Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
   if (segment.Has(wire::kTcpRst)) return nullptr;
   // Second: ACK. Nothing was sent that it could acknowledge, but by a cookie.
   if (segment.Has(wire::kTcpAck)) {
-    Connection* const child = AcceptByCookie(listener, key, frame, path);
-    if (child == nullptr) ResetStranger(key, segment, path);
+    const std::optional<Handshake> handshake = ReadCookie(listener, key, segment);
+    if (!handshake) return ResetStranger(key, segment, path), nullptr;
+    Connection* const child = Accept(listener, key, *handshake, path);
+    counters_.cookies_accepted += child != nullptr;
     return child;
   }
   // Third: SYN. Fourth: anything else is dropped.
@@ -191,15 +197,14 @@ void Stack::OnSyn(Listener& listener, const FlowKey& key, const wire::TcpFrame& 
   SendSynAck(record, path);
 }
 
-// The peer's first acknowledgement brings back what the cookie said.
-Connection* Stack::AcceptByCookie(Listener& listener, const FlowKey& key,
-                                  const wire::TcpFrame& frame, const LinkPath& path) {
-  const wire::TcpSegment& segment = frame.segment;
-  if (now_ >= listener.cookies_until || segment.Has(wire::kTcpSyn)) return nullptr;
+// The peer's first acknowledgement brings back what the cookie said. None: it has no valid one.
+std::optional<Handshake> Stack::ReadCookie(const Listener& listener, const FlowKey& key,
+                                           const wire::TcpSegment& segment) const {
+  if (now_ >= listener.cookies_until || segment.Has(wire::kTcpSyn)) return std::nullopt;
   const Seq irs(segment.sequence - 1);
   const Seq ack(segment.acknowledgement);
   const std::optional<uint16_t> mss = tables_->cookie.Check(key, irs, ack, now_);
-  if (!mss) return nullptr;
+  if (!mss) return std::nullopt;
   Handshake handshake{.iss = ack - 1u, .irs = irs, .peer_mss = *mss};
   if (listener.listen.options->timestamps && segment.options.timestamps) {
     const SynCookie::Choices choices = SynCookie::Decode(segment.options.timestamps->echo);
@@ -208,9 +213,7 @@ Connection* Stack::AcceptByCookie(Listener& listener, const FlowKey& key,
     handshake.peer_timestamp = segment.options.timestamps->value;
   }
   handshake.peer_window = uint32_t{segment.window} << handshake.peer_window_scale.value_or(0);
-  Connection* const child = Accept(listener, key, handshake, path);
-  counters_.cookies_accepted += child != nullptr;
-  return child;
+  return handshake;
 }
 
 // --- SYN-RECEIVED, of a connection that a listener has only noted ---
@@ -219,11 +222,9 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
                                        const LinkPath& path) {
   if (!CheckHandshake(record, frame, path)) return nullptr;
   const wire::TcpSegment& segment = frame.segment;
-  const uint8_t scale =
-      std::min(record.window_scale.value_or(uint8_t{0}), wire::kTcpMaxWindowScale);
   Handshake handshake{.iss = record.iss,
                       .irs = record.irs,
-                      .peer_window = uint32_t{segment.window} << scale,
+                      .peer_window = uint32_t{segment.window} << record.window_scale.value_or(0),
                       .peer_mss = record.mss,
                       .peer_window_scale = record.window_scale,
                       .sack = record.sack_permitted};

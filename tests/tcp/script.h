@@ -2,10 +2,11 @@
 //
 // Script: a test of one rule in packetdrill's notation, run over a Stack under virtual time.
 //
-//   set timestamps=0 nagle=1               options of the connection; and segments, the stack's
-//   +0    listen                           calls: listen, connect, send N [now] [more] [-> RESULT],
-//   +0    < S 0:0(0) win 65535 <mss 1460>     credit N, shutdown, close [SECONDS], abort, detach,
-//   +0    > S. 0:0(0) ack 1                   icmp SEQ ERROR [MTU], deaf, room
+//   set timestamps=0 nagle=1               options of the connection; segments and syn_queue, the
+//   +0    listen                              stack's. Calls: listen [BACKLOG], connect,
+//   +0    < S 0:0(0) win 65535 <mss 1460>     send N [now] [more] [-> RESULT], credit N, shutdown,
+//   +0    > S. 0:0(0) ack 1                   close [SECONDS], abort, detach, icmp SEQ ERROR [MTU],
+//                                             deaf, room
 //   +.01  < . 1:1(0) ack 1 win 65535       `<` arrives, `>` must have been sent at that time
 //   +0    event accepted                   an event must have been taken
 //

@@ -267,8 +267,14 @@ class Runner : public Device {
 
   // Before anything else.
   bool SetOfStack(const std::string& name, double value) {
-    if (name != "segments") return false;
-    stack_options_.segments = static_cast<uint32_t>(value);
+    const auto count = static_cast<uint32_t>(value);
+    if (name == "segments") {
+      stack_options_.segments = count;
+    } else if (name == "syn_queue") {
+      stack_options_.syn_queue = count;
+    } else {
+      return false;
+    }
     MakeStack();
     return true;
   }
@@ -306,7 +312,9 @@ class Runner : public Device {
       return i < words.size() ? std::strtod(words[i].c_str(), nullptr) : 0.0;
     };
     if (verb == "listen") {
-      stack_->OpenListener({.local = kLocal, .options = &options_});
+      Stack::Listen listen{.local = kLocal, .options = &options_};
+      if (words.size() > 1) listen.backlog = static_cast<uint32_t>(number(1));
+      stack_->OpenListener(listen);
     } else if (verb == "connect") {
       connection_ =
           stack_->Open({.local = kLocal, .remote = kPeer, .options = &options_}, now_).connection;
