@@ -614,9 +614,10 @@ XTREME_API int xtreme_send(xtreme_socket socket, const void* data, size_t length
 /* Sends a datagram to `peer`. The last few destinations of a socket are remembered. */
 XTREME_API int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, const void* data,
                               size_t length, const xtreme_send_options* options);
-/* Sends `length` bytes at `data`, which lie in `buffer` (acquired or received), without a copy.
- * Takes over one reference when SENT or QUEUED, none when refused. Of a stream the bytes must not
- * change until TX_DONE. `peer` null: the default destination, the only one of a stream. */
+/* Sends `length` bytes at `data`, which lie in `buffer` (acquired, received or registered), without
+ * a copy. Takes over one reference when SENT or QUEUED, none when refused. The bytes must not
+ * change until TX_DONE. `peer` null: the default destination, the only one of a stream. What does
+ * not lie in a buffer of the socket's ring, as what another ring received, is copied. */
 XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer,
                                   xtreme_buffer* buffer, const void* data, size_t length,
                                   const xtreme_send_options* options);
@@ -718,7 +719,8 @@ XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_s
  * -EBADF: a stale handle, or no such ring. -EINVAL: it is on that ring. -EPIPE: that is closed.
  * -EOPNOTSUPP: it has no TCP. -EXDEV: it is on another interface. -ENETDOWN: this ring is not
  * started, or broken. -ENOTCONN: not established, or closing both ways. -EBUSY: sends of it are
- * prepared, or it has a rate. -EMFILE: max_connections are open there.
+ * prepared, it has a rate, or what it sent of registered memory is not acknowledged yet. -EMFILE:
+ * max_connections are open there.
  */
 XTREME_API int xtreme_socket_move(xtreme_socket socket, xtreme_ring to, uint64_t cookie);
 
@@ -740,6 +742,26 @@ XTREME_API void xtreme_release(const xtreme_completion* completions, int count,
  * -ENOBUFS: none is free. */
 XTREME_API int xtreme_buffer_acquire(xtreme_ring ring, xtreme_buffer** buffer, uint8_t** data,
                                      uint32_t* capacity);
+
+/* Memory of the program that is sent from where it stands. */
+typedef struct xtreme_memory {
+  void* start;
+  size_t length; /* 1 .. 2^31 bytes, which can be read and written. */
+  /* Called once, when no reference is left and the NIC reads there no more: by a poll of the ring,
+   * or on any thread once the ring is closed. Until then the memory stays. It may not call this
+   * library. May be null. */
+  void (*released)(void* context, void* start);
+  void* context;
+  uint64_t cookie;
+} xtreme_memory;
+/* Makes it one buffer of `ring` with one reference, of which xtreme_send_buffer() sends any part to
+ * any socket of the ring; who sends it more than once takes a reference for each (buffer_ref). The
+ * last release gives the memory back. The NIC pins it, which counts against RLIMIT_MEMLOCK. Owner
+ * thread. Started: OP_DONE with `cookie`, from which on nothing of it is copied; with a status it
+ * is copied on (ENOSPC: memlock, or no memory; EPERM; EINVAL: not mapped). -EINVAL: no bytes, or
+ * too many. -ENOBUFS: 64 are registered. */
+XTREME_API int xtreme_buffer_register(xtreme_ring ring, const xtreme_memory* memory,
+                                      xtreme_buffer** buffer);
 
 /* ---- Timers, other threads, other fds -------------------------------------------------------- */
 

@@ -65,6 +65,7 @@ std::vector<Operation> Operations() {
       {"tcp_bulk", "tcp_bulk", "tcp_bulk/lwip", kLwip, Most(900), OfPeer(0.45)},
       {"tcp_bulk", "tcp_bulk", "tcp_bulk/kernel", kKernel, {}, {}, "", false},
       {"tcp_bulk_runs", "tcp_bulk_runs", "", "", {}, {}},
+      {"tcp_send_runs", "tcp_send_runs", "", "", Most(40), {}},
       {"tcp_send_small", "tcp_send_small", "", "", Most(250), {}},
       {"tcp_fire", "tcp_fire", "", "", Most(60), {}},
       {"tick_to_order", "tick_to_order", "", "", {}, {}},

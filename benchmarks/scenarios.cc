@@ -78,6 +78,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"tcp_pingpong/kernel", kMany, KernelTcpPingPong},
       {"tcp_bulk", kMany, [](uint32_t n) { return TcpBulk(n, kBurst); }},
       {"tcp_bulk_runs", kMany, TcpBulkRuns},
+      {"tcp_send_runs", kMany, TcpSendRuns},
       {"tcp_bulk/lwip", kMany, [](uint32_t n) { return LwipTcpBulk(n, kBurst); }},
       {"tcp_bulk/kernel", kMany, KernelTcpBulk},
       {"tcp_send_small", kConnections, TcpSendSmall},

@@ -12,6 +12,7 @@
 #include "benchmarks/ring_rig.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/engine.h"
+#include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/testing/memory_kernel.h"
 
 namespace xtreme::benchmarks {
@@ -83,6 +84,21 @@ TcpRig::~TcpRig() = default;
 
 void TcpRig::Finish() {
   engine_->control().RunAndWait([] {});
+}
+
+absl::Status TcpRig::RegisterMemory() {
+  memory_.resize(kRunBytes);
+  const engine::Outcome started =
+      ring_->RegisterMemory({.start = memory_.data(), .bytes = memory_.size()}, &region_);
+  if (!started.ok()) return ToStatus(started);
+  Finish();
+  int status = -1;
+  while (Poll(kBatch, [&](const engine::Completion& completion) {
+           if (completion.kind == engine::Kind::kOpDone) status = completion.status;
+         }) != 0) {
+  }
+  return status == 0 ? absl::OkStatus()
+                     : absl::InternalError(absl::StrCat("register memory: status ", status));
 }
 
 absl::Status TcpRig::Listen(uint16_t port, const engine::TcpSettings& settings) {

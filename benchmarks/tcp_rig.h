@@ -39,6 +39,7 @@ struct Host;
 inline constexpr uint32_t kMessageBytes = 64;
 inline constexpr uint32_t kFullSegmentBytes = 1460;  // Ethernet's MTU, no TCP options.
 inline constexpr uint32_t kLongSendBytes = 16 * kFullSegmentBytes;
+inline constexpr uint32_t kRunBytes = 44 * kFullSegmentBytes;  // What an IP packet might hold.
 
 class TcpRig {
  public:
@@ -60,6 +61,8 @@ class TcpRig {
   engine::Handle Connect(uint16_t port, const engine::TcpSettings& settings);
   // Waits for the control thread.
   void Finish();
+  // kRunBytes of memory, known to the device.
+  absl::Status RegisterMemory();
 
   // --- What an application does ---
 
@@ -67,6 +70,12 @@ class TcpRig {
   engine::SendResult Send(engine::Handle connection, uint32_t length, uint32_t flags = 0) {
     return tcp().Send(tcp().Find(connection), {.data = payload_.data(), .length = length},
                       {.flags = flags});
+  }
+  // kRunBytes of it, from where they stand; after RegisterMemory().
+  engine::SendResult SendRegistered(engine::Handle connection) {
+    packet::BufferPool::AddReferenceByOwner(region_);
+    return tcp().Send(tcp().Find(connection),
+                      {.data = region_->data, .length = kRunBytes, .buffer = region_}, {});
   }
   // Polls once for at most `max` completions; releases what came in packets, and calls
   // `on(const Completion&)` for each completion. How many.
@@ -95,6 +104,8 @@ class TcpRig {
   NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<engine::Ring> ring_;
+  std::vector<uint8_t> memory_;
+  packet::Buffer* region_ = nullptr;  // `memory_`, once it is registered.
   alignas(64) std::array<uint8_t, kLongSendBytes> payload_{};
   std::array<engine::Completion, kBatch> completions_{};
 };

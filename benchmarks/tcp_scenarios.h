@@ -26,9 +26,12 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPong(uint32_t operations, uint3
 absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations);
 // Segments of 1,460 bytes one way, `burst` on one doorbell; sending, receiving, acknowledging.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t burst);
-// Sends of 64 bytes, each on an established connection of which nothing is under way.
 // The same by sends of kLongSendBytes, which the device cuts; an operation is a full segment still.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpBulkRuns(uint32_t operations);
+// Of such sends the sending alone, kRunBytes of registered memory each, on connections of which
+// nothing is under way; the same operation.
+absl::StatusOr<std::unique_ptr<Scenario>> TcpSendRuns(uint32_t operations);
+// Sends of 64 bytes, each on an established connection of which nothing is under way.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpSendSmall(uint32_t operations);
 // Fires prepared sends of 64 bytes, each on such a connection.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpFire(uint32_t operations);

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_lane.h"
 
 namespace xtreme::api {
@@ -109,6 +110,21 @@ int xtreme_buffer_acquire(xtreme_ring ring, xtreme_buffer** buffer, uint8_t** da
   *buffer = xtreme::api::ToC(acquired);
   *data = acquired->data;
   *capacity = found->buffer_bytes();
+  return 0;
+}
+
+int xtreme_buffer_register(xtreme_ring ring, const xtreme_memory* memory, xtreme_buffer** buffer) {
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  xtreme::packet::Buffer* registered = nullptr;
+  const xtreme::engine::Outcome outcome = found->RegisterMemory({.start = memory->start,
+                                                                 .bytes = memory->length,
+                                                                 .released = memory->released,
+                                                                 .context = memory->context,
+                                                                 .cookie = memory->cookie},
+                                                                &registered);
+  if (!outcome.ok()) return Fail(outcome.error, outcome.text);
+  *buffer = xtreme::api::ToC(registered);
   return 0;
 }
 

@@ -77,26 +77,46 @@ absl::StatusOr<BufferPool::Handle> BufferPool::Create(const Options& options) {
   Handle pool(new BufferPool(options));
   absl::Status mapped = pool->MapMemory();
   if (!mapped.ok()) return mapped;
-  pool->Adopt();
-  // Lowest index on top of the stack: the first buffers out are neighbours.
-  for (uint32_t i = options.buffers; i-- > 0;) {
-    Buffer* buffer = &pool->buffers_[i];
-    buffer->index = i;
-    buffer->pool = pool.get();
-    buffer->data = buffer->start = pool->slot(buffer) + options.headroom;
-    pool->Free(buffer);
-  }
-  pool->free_low_ = pool->free_end_;
+  pool->MakeBuffers();
   return pool;
+}
+
+BufferPool::Handle BufferPool::CreateOver(void* memory, uint32_t bytes,
+                                          void (*released)(void* context, void* memory),
+                                          void* context) {
+  Options options{.buffers = 1, .buffer_bytes = bytes};
+  options.source = {.release = released, .context = context};
+  Handle pool(new BufferPool(options));
+  pool->memory_ = static_cast<uint8_t*>(memory);
+  pool->memory_bytes_ = bytes;
+  pool->sourced_ = memory;
+  pool->is_callers_ = true;
+  pool->description_ = absl::StrFormat("%d B of the program's", bytes);
+  pool->MakeBuffers();
+  return pool;
+}
+
+// All of them free. The calling thread becomes the owner.
+void BufferPool::MakeBuffers() {
+  buffers_ = std::make_unique<Buffer[]>(options_.buffers);
+  free_ = std::make_unique<Buffer*[]>(options_.buffers);
+  free_end_ = free_.get();
+  Adopt();
+  // Lowest index on top of the stack: the first buffers out are neighbours.
+  for (uint32_t i = options_.buffers; i-- > 0;) {
+    Buffer* buffer = &buffers_[i];
+    buffer->index = i;
+    buffer->pool = this;
+    buffer->data = buffer->start = slot(buffer) + options_.headroom;
+    Free(buffer);
+  }
+  free_low_ = free_end_;
 }
 
 absl::Status BufferPool::MapMemory() {
   std::string kind = "memory of the program's";
   const bool sourced = options_.source.allocate != nullptr;
   if (absl::Status got = sourced ? TakeFromSource() : MapPages(&kind); !got.ok()) return got;
-  buffers_ = std::make_unique<Buffer[]>(options_.buffers);
-  free_ = std::make_unique<Buffer*[]>(options_.buffers);
-  free_end_ = free_.get();
   description_ = absl::StrFormat("%d buffers of %d B = %.1f MB in %s", options_.buffers,
                                  options_.buffer_bytes, memory_bytes_ / 1e6, kind);
   return absl::OkStatus();
@@ -153,7 +173,8 @@ absl::Status BufferPool::TakeFromSource() {
 
 BufferPool::~BufferPool() {
   if (sourced_ != nullptr) {
-    options_.source.release(options_.source.context, sourced_);
+    const Source& source = options_.source;
+    if (source.release != nullptr) source.release(source.context, sourced_);
   } else if (memory_ != nullptr) {
     munmap(memory_, memory_bytes_);
   }
@@ -307,6 +328,7 @@ void BufferPool::Retire() {
 }
 
 void BufferPool::Poison(Buffer* buffer) {
+  if (is_callers_) return;
   memset(slot(buffer), kPoison, options_.buffer_bytes);
 }
 

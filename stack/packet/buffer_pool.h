@@ -76,6 +76,11 @@ class BufferPool {
   // how many were asked and how many are free).
   static absl::StatusOr<Handle> Create(const Options& options);
 
+  // A pool of one buffer, which is `bytes` bytes of the caller's at `memory`; these are not touched
+  // here, and stay until `released(context, memory)`, as a source's. `released` may be null.
+  static Handle CreateOver(void* memory, uint32_t bytes,
+                           void (*released)(void* context, void* memory), void* context);
+
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
@@ -202,6 +207,7 @@ class BufferPool {
   explicit BufferPool(const Options& options) : options_(options) {}
   ~BufferPool();
 
+  void MakeBuffers();
   absl::Status MapMemory();
   absl::Status MapPages(std::string* kind);
   absl::Status TakeFromSource();
@@ -233,6 +239,7 @@ class BufferPool {
   uint8_t* memory_ = nullptr;
   size_t memory_bytes_ = 0;
   void* sourced_ = nullptr;  // What the source gave; `memory_` is its first page boundary.
+  bool is_callers_ = false;  // `memory_`: nothing is written there.
   bool hugepages_ = false;
   std::string description_;
   std::unique_ptr<Buffer[]> buffers_;

@@ -119,6 +119,29 @@ TEST(BufferPoolTest, ASourceThatOnlyAllocatesIsRefused) {
   EXPECT_EQ(program.asked, 0u);
 }
 
+TEST(BufferPoolTest, MemoryOfTheCallersIsOneBufferThatIsNotTouchedAndReleasedWithTheLastReference) {
+  std::string text = "as it was";
+  std::string* released = nullptr;
+  const auto release = [](void* told, void* memory) {
+    auto** const to = static_cast<std::string**>(told);
+    *to = static_cast<std::string*>(memory);
+  };
+  auto pool = BufferPool::CreateOver(&text, sizeof text, release, &released);
+  EXPECT_EQ(pool->capacity(), 1u);
+  EXPECT_EQ(pool->region_bytes(), sizeof text);
+  Buffer* const buffer = pool->Acquire();
+  EXPECT_EQ(static_cast<void*>(buffer->data), &text);
+  EXPECT_EQ(pool->Acquire(), nullptr);
+  BufferPool::AddReferenceByOwner(buffer);
+  EXPECT_FALSE(BufferPool::ReleaseByOwner(buffer));
+  pool.reset();
+  EXPECT_EQ(released, nullptr) << "a reference is left";
+  BufferPool::Release(buffer);
+  EXPECT_EQ(released, &text);
+  EXPECT_EQ(text, "as it was");
+  BufferPool::CreateOver(&text, sizeof text, nullptr, nullptr).reset();
+}
+
 TEST(BufferPoolTest, SaysWhyItHasNoHugepages) {
   EXPECT_THAT(MakePool(4)->description(), HasSubstr("4 KB pages (not asked for)"));
 }

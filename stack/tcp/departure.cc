@@ -60,11 +60,14 @@ bool CopyPayload(BufferPool& pool, Segment& segment) {
 bool Pcb::MayDepart() const {
   const bool open = state_ == State::kEstablished || state_ == State::kCloseWait ||
                     state_ == State::kFinWait1 || state_ == State::kFinWait2;
-  if (!open || Has(kReceiveClosed)) return false;
+  return open && !Has(kReceiveClosed) && !RefersToMemory();
+}
+
+bool Pcb::RefersToMemory() const {
   for (const Segment* s = queue_.first(); s != nullptr; s = s->next) {
-    if (s->length != 0 && s->buffer == nullptr) return false;
+    if (s->length != 0 && (s->buffer == nullptr || s->memory_key != 0)) return true;
   }
-  return true;
+  return false;
 }
 
 bool Pcb::TakeOver(Pcb& from) {

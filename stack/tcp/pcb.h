@@ -195,8 +195,11 @@ class Pcb {
 
   // --- Moving to another context (departure.cc) ---
 
-  // Whether it can: established, at least one way is open, and all its payload stands in buffers.
+  // Whether it can: established, at least one way is open, and all its payload stands in buffers,
+  // none in memory of the application (RefersToMemory).
   bool MayDepart() const;
+  // Whether something that is not acknowledged stands in memory of the application.
+  bool RefersToMemory() const;
   // Becomes what `from` is, in state kClosed. Payload is copied to the context's buffers; a context
   // that has none holds what `from` does. What `from` held after holes is taken, and dropped where
   // there is no room for it: the peer still has it. False, and nothing is taken: the context has

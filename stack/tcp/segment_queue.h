@@ -48,7 +48,7 @@ struct alignas(64) Segment {
   base::Nanoseconds sent_at;         // last
   Seq sequence;
   uint32_t length = 0;      // of the payload
-  uint32_t memory_key = 0;  // by which the device knows the application's memory
+  uint32_t memory_key = 0;  // by which the sink knows the application's memory; 0: the pool's
   uint16_t flags = 0;
   uint8_t posted = 0;         // WQEs that refer to the payload
   uint8_t transmissions = 0;  // stops at 255

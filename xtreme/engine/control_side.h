@@ -40,6 +40,8 @@ struct ControlSide {
   std::vector<nic::RxFrame> left_behind;
   nic::Moderation moderation;  // Of interrupts: what new queues get.
   std::set<int> watched;  // Fds of the application.
+  // Of the application's memory, by the serial of RegisteredMemory; one for each port.
+  std::map<uint64_t, std::vector<std::unique_ptr<nic::Registration>>> registrations;
   LoopbackDirectory* directory = nullptr;   // The engine's.
   std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.
   uint64_t fault_count = 0;                 // The periodic look at the owner's page faults.

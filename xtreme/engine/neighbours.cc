@@ -150,7 +150,7 @@ void Neighbours::Post(Waiting& waiting, wire::MacAddress mac) {
                   .payload = frame.data,
                   .header_length = frame.header_bytes,
                   .payload_length = frame.length,
-                  .key = core_->device.pool_key,
+                  .key = core_->KeyOf(frame.buffer),
                   .flags = frame.tx_flags};
   frame.record.buffer = frame.buffer;
   if (core_->Post(tx, &frame.record, waiters_->PaceOf(frame)) == nic::TxStatus::kPosted) {

@@ -21,6 +21,7 @@
 #include "xtreme/engine/poll_times.h"
 #include "xtreme/engine/port_stock.h"
 #include "xtreme/engine/prepared_sends.h"
+#include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_queues.h"
 #include "xtreme/engine/ring_lane.h"
@@ -199,6 +200,7 @@ absl::StatusOr<std::unique_ptr<Ring>> Ring::Open(Engine* engine, const RingOptio
 
 Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailbox> mailbox)
     : core_(std::move(core)),
+      registered_(std::make_unique<RegisteredMemory>(core_.get())),
       prepared_(std::make_unique<PreparedSends>(core_.get())),
       paced_(std::make_unique<PacedQueues>(core_.get())),
       udp_(std::make_unique<Udp>(core_.get())),
@@ -209,6 +211,7 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       low_water_(core_->device.pool->capacity() / 8),
       engine_(engine) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
+  core_->registered = registered_.get();
   core_->prepared = prepared_.get();
   core_->paced = paced_.get();
   if (const host::Interface* interface = InterfaceOf(*core_)) mtu_seen_ = interface->mtu;
@@ -221,11 +224,17 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
 void Ring::AdoptForATurn() {
   core_->owner = packet::ThreadToken();
   core_->device.pool->Adopt();
+  registered_->Adopt();
 }
 
 void Ring::Adopt() {
   AdoptForATurn();
   if (core_->device.started) WatchOwner();
+}
+
+Outcome Ring::RegisterMemory(const MemoryRequest& request, packet::Buffer** buffer) {
+  core_->CheckOwner();
+  return registered_->Register(request, buffer);
 }
 
 packet::Buffer* Ring::AcquireBuffer() {
@@ -276,6 +285,7 @@ packet::Buffer* Ring::HoldPool() {
 // The control thread gets to the rest after all that this ring started before.
 void Ring::Bury() {
   auto remains = std::make_shared<RingRemains>();
+  registered_->Bury(remains.get());
   tcp_->Bury(remains.get());
   remains->guard = HoldPool();
   udp_->sockets().ForEach([&](UdpSocket& socket) {

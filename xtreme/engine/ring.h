@@ -50,12 +50,14 @@ namespace xtreme::engine {
 class Engine;
 class PacedQueues;
 class PreparedSends;
+class RegisteredMemory;
 class RingLane;
 class SendLog;
 class Tcp;
 class TimerTable;
 class Udp;
 struct LaneEntry;
+struct MemoryRequest;
 struct PollTimes;
 struct RingCore;
 struct RingPort;
@@ -145,6 +147,10 @@ class Ring {
 
   // Null: the pool is empty.
   packet::Buffer* AcquireBuffer();
+  // Makes memory of the application one buffer, with one reference, whose parts are sent from where
+  // they stand (registered_memory.h). Started: ends as OP_DONE, from which on they are; before, and
+  // if that has an error, they are copied. EINVAL: no bytes, or too many. ENOBUFS: too many of it.
+  Outcome RegisterMemory(const MemoryRequest& request, packet::Buffer** buffer);
   uint32_t buffer_bytes() const;
 
   // --- Accessors ---
@@ -247,6 +253,7 @@ class Ring {
 
   // Data path.
   std::unique_ptr<RingCore> core_;
+  std::unique_ptr<RegisteredMemory> registered_;
   std::unique_ptr<PreparedSends> prepared_;
   std::unique_ptr<PacedQueues> paced_;
   std::unique_ptr<Udp> udp_;

@@ -9,6 +9,7 @@
 #include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/paced_queues.h"
+#include "xtreme/engine/registered_memory.h"
 
 namespace xtreme::engine {
 
@@ -147,6 +148,14 @@ void RingCore::TellFallback() {
   news.interface_index = device.ifindex;
   news.text = "the device's table of rules is full: a shared rule stands in";
   Tell(news);
+}
+
+uint32_t RingCore::RegisteredKeyOf(const packet::Buffer& buffer) const {
+  return registered->KeyOf(buffer.pool);
+}
+
+bool RingCore::IsOwn(const Payload& payload) const {
+  return payload.buffer->pool == device.pool.get() || registered->NumberOf(payload) != 0;
 }
 
 void RingCore::Start(std::unique_ptr<Operation> operation) {

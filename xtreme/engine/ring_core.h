@@ -43,10 +43,12 @@ class LoopbackQueue;
 class Mailbox;
 class PacedQueues;
 class PreparedSends;
+class RegisteredMemory;
 class Tcp;
 struct ControlSide;
 struct Operation;
 struct PacedQueue;
+struct Payload;
 struct RingPorts;
 
 // Why a poll has more to do than to look.
@@ -227,8 +229,18 @@ struct RingCore {
   RingHost host;
   std::shared_ptr<RingPorts> ports;  // Those that `device` may be.
   RingTally tally;
-  PreparedSends* prepared = nullptr;  // The ring's, both.
+  // The key by which the ring's port reads `buffer`, which is the ring's (see IsOwn), or none.
+  uint32_t KeyOf(const packet::Buffer* buffer) const {
+    const bool pooled = buffer == nullptr || buffer->pool == device.pool.get();
+    return pooled ? device.pool_key : RegisteredKeyOf(*buffer);
+  }
+  uint32_t RegisteredKeyOf(const packet::Buffer& buffer) const;
+  // Whether the device can read a payload that has a buffer: another ring's it cannot.
+  bool IsOwn(const Payload& payload) const;
+
+  PreparedSends* prepared = nullptr;  // The ring's, all three.
   PacedQueues* paced = nullptr;
+  RegisteredMemory* registered = nullptr;
 
   uintptr_t owner = packet::ThreadToken();  // The thread that may call.
   Tcp* tcp = nullptr;           // The ring's.

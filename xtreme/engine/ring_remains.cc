@@ -66,6 +66,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   side->fresh_queue.reset();
   for (const nic::RxFrame& frame : side->left_behind) packet::BufferPool::Release(frame.buffer);
   publisher.reset();
+  side->registrations.clear();
   for (packet::Buffer* buffer : sending) packet::BufferPool::Release(buffer);
   packet::BufferPool::Release(guard);
 }

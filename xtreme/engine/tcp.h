@@ -296,6 +296,8 @@ class Tcp {
   bool PostSegment(tcp::Connection& connection, const tcp::Outgoing& outgoing,
                    const Payload& payload, packet::Buffer* kept, uint32_t flags, bool* gathered);
   bool SendAtOnce(TcpSocket& socket, const Payload& payload, const SendOptions& options);
+  tcp::SendResult HandForeign(tcp::Connection& connection, const Payload& payload,
+                              const SendOptions& options, base::Nanoseconds now);
   tcp::SendResult Hand(tcp::Connection& connection, const Payload& payload,
                        const SendOptions& options, base::Nanoseconds now);
   SendResult Refuse(TcpSocket& socket, SendResult reason);

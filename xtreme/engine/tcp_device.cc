@@ -8,6 +8,7 @@
 #include "stack/tcp/connection.h"
 #include "stack/wire/tcp_template.h"
 #include "xtreme/engine/paced_queues.h"
+#include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp_socket.h"
 
@@ -22,6 +23,11 @@ static_assert(tcp::Sink::kMaxRun <= nic::kMaxTxGathers);
 PacedQueue* PaceOf(const tcp::Connection* connection) {
   if (connection == nullptr || connection->user == 0) return nullptr;
   return reinterpret_cast<TcpSocket*>(static_cast<uintptr_t>(connection->user))->pace.get();
+}
+
+uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
+  const bool pooled = segment.memory_key == 0;
+  return pooled ? core.device.pool_key : core.registered->Key(segment.memory_key);
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
   if (segment != nullptr && segment->length > 0) {
     frame.payload = segment->bytes;
     frame.payload_length = segment->length;
-    frame.key = segment->memory_key != 0 ? segment->memory_key : core.device.pool_key;
+    frame.key = KeyOf(core, *segment);
   }
   if (core.device.transmit_checksum) [[likely]] {
     frame.flags |= nic::kTxIpChecksum | nic::kTxL4Checksum;
@@ -79,8 +85,7 @@ tcp::Sink::Taken TcpDevice::TransmitRun(const tcp::OutgoingFrame& first,
   std::array<nic::TxGather, tcp::Sink::kMaxRun> pieces;
   for (size_t i = 0; i < run.size(); ++i) {
     const tcp::Segment& segment = *run[i];
-    pieces[i] = {segment.bytes, segment.length,
-                 segment.memory_key != 0 ? segment.memory_key : core.device.pool_key};
+    pieces[i] = {segment.bytes, segment.length, KeyOf(core, segment)};
   }
   nic::TxSegments segments{
       .header = headers.data(),

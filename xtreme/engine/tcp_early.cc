@@ -55,9 +55,7 @@ void Tcp::CancelEarly(TcpSocket& socket) {
   const std::shared_ptr<EarlySends> early = std::move(socket.early);
   if (early == nullptr) return;
   for (const EarlySend& send : early->sends) {
-    if (send.in_place.buffer != nullptr) {
-      packet::BufferPool::ReleaseByOwner(send.in_place.buffer);
-    }
+    if (send.in_place.buffer != nullptr) packet::BufferPool::Release(send.in_place.buffer);
     if ((send.options.flags & kSendWantDone) == 0 || socket.detached) continue;
     Completion completion;
     Clear(&completion, Kind::kTxDone);

@@ -80,6 +80,9 @@ Outcome Tcp::MayMove(const TcpSocket& socket, const TcpDoor* to) const {
     return {ENETDOWN, "move: the ring is not started, or broken"};
   }
   const bool open = socket.state == TcpSocket::State::kOpen && socket.connection != nullptr;
+  if (open && socket.connection->RefersToMemory()) {
+    return {EBUSY, "move: registered memory is not acknowledged yet"};
+  }
   if (!open || !stack_->MayDepart(*socket.connection)) {
     return {ENOTCONN, "move: a listener, or not established, or closing both ways"};
   }

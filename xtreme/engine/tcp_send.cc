@@ -10,6 +10,7 @@
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
+#include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
@@ -168,11 +169,25 @@ tcp::SendResult Tcp::Hand(tcp::Connection& connection, const Payload& payload,
   if (payload.buffer == nullptr) {
     return stack_->SendCopy(connection, {payload.data, payload.length}, send, now);
   }
+  const uint32_t region = core_->registered->NumberOf(payload);
+  if (region == 0 && payload.buffer->pool != core_->device.pool.get()) {
+    return HandForeign(connection, payload, options, now);
+  }
   return stack_->SendInPlace(connection,
                              {.bytes = payload.data,
                               .length = static_cast<uint32_t>(payload.length),
-                              .buffer = payload.buffer},
+                              .buffer = payload.buffer,
+                              .memory_key = region},
                              send, now);
+}
+
+// Of a buffer that the device cannot read: a copy is sent.
+tcp::SendResult Tcp::HandForeign(tcp::Connection& connection, const Payload& payload,
+                                 const SendOptions& options, base::Nanoseconds now) {
+  const tcp::SendResult result =
+      Hand(connection, {.data = payload.data, .length = payload.length}, options, now);
+  if (!tcp::IsRefused(result)) packet::BufferPool::Release(payload.buffer);
+  return result;
 }
 
 size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const SendOptions& options,

@@ -203,6 +203,8 @@ class Udp : public NeighbourWaiters {
                                            const wire::UdpFrame& frame, uint16_t flags);
 
   // Sending (udp_send.cc, udp_frames.cc, udp_flow.cc).
+  SendResult SendForeign(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                         const SendOptions& options);
   SendResult SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                     const SendOptions& options);
   uint32_t PostShorts(UdpSocket& socket, std::span<const nic::TxPayload> payloads, uint32_t flags);

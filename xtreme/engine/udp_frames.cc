@@ -107,7 +107,7 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
                        .payload = waiting.data,
                        .header_length = waiting.header_bytes,
                        .payload_length = waiting.length,
-                       .key = core_->device.pool_key,
+                       .key = core_->KeyOf(waiting.buffer),
                        .flags = waiting.tx_flags};
     if (!last || (options.flags & kNoDoorbell) != 0) frame.flags |= nic::kTxMore;
     waiting.record.buffer = waiting.buffer;

@@ -139,6 +139,9 @@ uint32_t Udp::SendBurst(UdpSocket* socket, std::span<const nic::TxPayload> paylo
 
 SendResult Udp::SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                        const SendOptions& options) {
+  if (payload.buffer != nullptr && !core_->IsOwn(payload)) [[unlikely]] {
+    return SendForeign(socket, flow, payload, options);
+  }
   if (flow.epoch != core_->host.routes_version) [[unlikely]] Resolve(socket, flow);
   if (flow.state == SendFlow::State::kReady) [[likely]] {
     if (!core_->device.started || core_->device.broken) [[unlikely]] {
@@ -151,6 +154,15 @@ SendResult Udp::SendOn(UdpSocket& socket, SendFlow& flow, const Payload& payload
   return QueueDatagram(socket, flow, payload, options);
 }
 
+// Of a buffer that the device cannot read: a copy is sent.
+SendResult Udp::SendForeign(UdpSocket& socket, SendFlow& flow, const Payload& payload,
+                            const SendOptions& options) {
+  const SendResult result =
+      SendOn(socket, flow, {.data = payload.data, .length = payload.length}, options);
+  if (static_cast<int>(result) >= 0) packet::BufferPool::Release(payload.buffer);
+  return result;
+}
+
 SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& payload,
                              const SendOptions& options) {
   alignas(64) std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
@@ -160,7 +172,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
                      .payload = payload.data,
                      .header_length = flow.header_bytes,
                      .payload_length = static_cast<uint32_t>(payload.length),
-                     .key = core_->device.pool_key,
+                     .key = core_->KeyOf(payload.buffer),
                      .flags = static_cast<uint16_t>(flow.tx_flags | TxFlagsOf(options))};
   if (!core_->device.transmit_checksum) [[unlikely]] {
     flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
