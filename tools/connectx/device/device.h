@@ -209,6 +209,10 @@ class Device {
   // name, the object and what was seen. The first 256 are kept.
   std::vector<std::string> Violations() const;
 
+  // Around fork(): no call is under way in between, so that the child's copy answers control calls.
+  void BeforeFork();
+  void AfterFork();
+
   const Options& options() const;
   Wire* wire() const;
 

@@ -163,6 +163,21 @@ void Uverbs::Detach() {
   observer_ = nullptr;
 }
 
+void Uverbs::BeforeFork() {
+  mutex_.lock();
+  for (const Port& port : ports_) port.device->BeforeFork();
+}
+
+void Uverbs::AfterForkInParent() {
+  for (const Port& port : ports_) port.device->AfterFork();
+  mutex_.unlock();
+}
+
+void Uverbs::AfterForkInChild() {
+  observer_ = nullptr;
+  AfterForkInParent();
+}
+
 bool Uverbs::FailNext(std::string_view command, int error) {
   const auto names = CommandNames();
   const bool known = command == kOpen || command == kMmap ||

@@ -63,6 +63,12 @@ class Uverbs final : public Boundary {
   // From now on the observer is told nothing.
   void Detach();
 
+  // Around fork(), in the thread that forks: no call is under way in between, here or in a device,
+  // so that the child's copy answers calls. It has no observer: that one's thread is not there.
+  void BeforeFork();
+  void AfterForkInParent();
+  void AfterForkInChild();
+
   // The next call named `command` fails with `error` and has no effect. Names are those of
   // CommandNames(), "OPEN" and "MMAP". False: there is no such name.
   bool FailNext(std::string_view command, int error);
