@@ -113,7 +113,9 @@ void CompletionQueue::FireIfDue() {
 
 // Armed: fires when a CQE that counts stands at or behind the arm's consumer index.
 void CompletionQueue::ConsiderEvent() {
-  const uint32_t newest = event_.solicited_only ? solicited_producer_ : producer_;
+  const uint64_t newest = event_.solicited_only ? solicited_producer_ : producer_;
+  // The program read long ago what is further back than a ring, though 24 bits may say otherwise.
+  if (producer_ - newest > mask_ + 1) return;
   if (!Ahead(newest & kCqIndexMask, event_.consumer)) return;
   const uint32_t waiting = (newest - event_.consumer) & kCqIndexMask;
   if (moderation_.count <= 1 || moderation_.period_us == 0 || waiting >= moderation_.count) {

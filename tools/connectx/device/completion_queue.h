@@ -79,9 +79,9 @@ class CompletionQueue {
   const bool real_time_;
   Environment* const environment_;
 
-  uint32_t producer_ = 0;
-  uint32_t consumer_ = 0;            // As last read from the record.
-  uint32_t solicited_producer_ = 0;  // Behind the last solicited CQE.
+  uint64_t producer_ = 0;
+  uint64_t consumer_ = 0;            // As last read from the record.
+  uint64_t solicited_producer_ = 0;  // Behind the last solicited CQE.
   bool broken_ = false;
   Event event_;
   Moderation moderation_;
