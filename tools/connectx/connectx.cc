@@ -37,8 +37,8 @@ namespace {
 // The hooks are the process's, so their owner is one.
 std::atomic<bool> g_exists{false};
 
-// Holds what there is still while a thread forks: a child has its locks as they were at that moment,
-// and none of the threads that would let go of them.
+// Holds what there is still while a thread forks: a child has its locks as they were then, and none
+// of the threads that would let go of them.
 class ForkGuard {
  public:
   // Never destroyed: a child may be made while the process ends.
