@@ -135,7 +135,8 @@ absl::Status SoftwareConnectX::Build(Options options) {
   for (const auto& port : ports_) {
     verbs_ports.push_back({port->device.get(), &port->identity, port->clock_pages.get()});
   }
-  uverbs_ = std::make_unique<Uverbs>(std::move(verbs_ports), thread_.get());
+  uverbs_ = std::make_unique<Uverbs>(std::move(verbs_ports), thread_.get(),
+                                     std::move(options.on_open));
   if (PatchCallSlots() == 0) {
     return absl::InternalError("create a software ConnectX: no verbs library in this process");
   }
