@@ -325,6 +325,7 @@ TEST_F(VerbsTest, WhatIsNotOfferedIsRefusedBeforeOrAtTheBoundary) {
   ibv_srq_init_attr shared{.attr = {.max_wr = 4, .max_sge = 1}};
   EXPECT_EQ(ibv_create_srq(a.pd(), &shared), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_resize_cq(a.send_cq(), 64), EOPNOTSUPP);
   ibv_qp_init_attr_ex attributes{.send_cq = a.send_cq(),
                                  .recv_cq = a.send_cq(),
                                  .cap = {.max_send_wr = 1, .max_send_sge = 1},
@@ -411,6 +412,35 @@ TEST_F(VerbsTest, CompletionQueueNeedsAVectorThatTheDeviceHas) {
   EXPECT_EQ(ibv_create_cq(a.context(), 4, nullptr, nullptr, a.context()->num_comp_vectors),
             nullptr);
   EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(VerbsTest, CompletionQueueThatIgnoresOverrunsIsNotBrokenByOne) {
+  Endpoint a("mlx5_0");
+  ibv_cq_init_attr_ex asked{.cqe = 1,
+                            .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                            .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+  ibv_cq_ex* const cq = ibv_create_cq_ex(a.context(), &asked);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr attributes{.send_cq = a.send_cq(),
+                              .recv_cq = ibv_cq_ex_to_cq(cq),
+                              .cap = {.max_recv_wr = 8, .max_recv_sge = 1},
+                              .qp_type = IBV_QPT_RAW_PACKET};
+  ibv_qp* const qp = ibv_create_qp(a.pd(), &attributes);
+  ASSERT_NE(qp, nullptr);
+  ibv_qp_attr state{.qp_state = IBV_QPS_INIT, .port_num = 1};
+  ASSERT_EQ(ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_PORT), 0);
+  for (int i = 0; i < 8; ++i) {
+    ibv_recv_wr nothing{};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_recv(qp, &nothing, &bad), 0);
+  }
+  for (const ibv_qp_state next : {IBV_QPS_RTR, IBV_QPS_ERR}) {
+    state.qp_state = next;
+    ASSERT_EQ(ibv_modify_qp(qp, &state, IBV_QP_STATE), 0);
+  }
+  connectx_->Step();  // Flushes eight into a ring of two.
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
 TEST_F(VerbsTest, ObjectsInUseAreNotDestroyed) {

@@ -29,6 +29,7 @@ CompletionQueue::CompletionQueue(const CqRequest& request, uint32_t cqn, Environ
       async_(request.async),
       user_handle_(request.user_handle),
       real_time_(request.real_time),
+      ignore_overrun_(request.ignore_overrun),
       environment_(environment) {
   std::atomic_ref<uint32_t>(record_[kCqArmWord]).store(kCqArmUnwritten, std::memory_order_relaxed);
 }
@@ -57,6 +58,7 @@ uint64_t CompletionQueue::TimestampAt(int64_t time_ns) const {
 // The record's line is the program's: it is looked at only when the last reading leaves no room.
 bool CompletionQueue::HasRoom() {
   if (!environment_->options.step && producer_ - consumer_ <= mask_) return true;
+  if (ignore_overrun_) return true;
   const uint32_t record = LoadRecord(&record_[kCqConsumerWord]) & kCqIndexMask;
   const uint32_t unread = (producer_ - record) & kCqIndexMask;
   if (unread > mask_ + 1) {
