@@ -3,9 +3,11 @@
 #include "tools/connectx/connectx.h"
 
 #include <net/if.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -34,6 +36,42 @@ namespace {
 
 // The hooks are the process's, so their owner is one.
 std::atomic<bool> g_exists{false};
+
+// Holds what there is still while a thread forks: a child has its locks as they were then, and none
+// of the threads that would let go of them.
+class ForkGuard {
+ public:
+  // Never destroyed: a child may be made while the process ends.
+  static ForkGuard& OfThisProcess() {
+    static ForkGuard& guard = *new ForkGuard;
+    return guard;
+  }
+
+  // Null: there is nothing.
+  void Watch(Uverbs* uverbs) {
+    const std::lock_guard lock(mutex_);
+    uverbs_ = uverbs;
+  }
+
+ private:
+  ForkGuard() {
+    pthread_atfork([] { OfThisProcess().Hold(); },  //
+                   [] { OfThisProcess().LetGo(&Uverbs::AfterForkInParent); },
+                   [] { OfThisProcess().LetGo(&Uverbs::AfterForkInChild); });
+  }
+
+  void Hold() {
+    mutex_.lock();
+    if (uverbs_ != nullptr) uverbs_->BeforeFork();
+  }
+  void LetGo(void (Uverbs::*after_fork)()) {
+    if (uverbs_ != nullptr) (uverbs_->*after_fork)();
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  Uverbs* uverbs_ = nullptr;
+};
 
 // Where the card's sysfs has a counter of this name.
 std::string CounterFile(absl::string_view name) {
@@ -97,10 +135,12 @@ absl::Status SoftwareConnectX::Build(Options options) {
   for (const auto& port : ports_) {
     verbs_ports.push_back({port->device.get(), &port->identity, port->clock_pages.get()});
   }
-  uverbs_ = std::make_unique<Uverbs>(std::move(verbs_ports), thread_.get());
+  uverbs_ = std::make_unique<Uverbs>(std::move(verbs_ports), thread_.get(),
+                                     std::move(options.on_open));
   if (PatchCallSlots() == 0) {
     return absl::InternalError("create a software ConnectX: no verbs library in this process");
   }
+  ForkGuard::OfThisProcess().Watch(uverbs_.get());
   SetBoundary(uverbs_.get());
   return absl::OkStatus();
 }
@@ -139,6 +179,7 @@ void SoftwareConnectX::ForgetAfterFork() {
 
 SoftwareConnectX::~SoftwareConnectX() {
   SetBoundary(nullptr);
+  ForkGuard::OfThisProcess().Watch(nullptr);
   // Contexts first: they hold objects of the devices, which the thread serves until they are gone.
   uverbs_.reset();
   thread_.reset();

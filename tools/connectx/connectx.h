@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ class SoftwareConnectX {
     Mode mode = Mode::kAdaptive;
     std::vector<Port> ports;  // One device each.
     ServiceThread::Options thread;
+    // May be empty. Called before each open of a device, by the thread that opens it.
+    std::function<void()> on_open;
   };
 
   // Makes the devices, their sysfs, and redirects the verbs libraries; it sets SYSFS_PATH in the

@@ -214,6 +214,9 @@ TEST_F(ReceiveScalingTest, StateThatTheProgramThinksItHasMustBeTheQueues) {
                          .curr_wq_state = IBV_WQS_RESET};
   EXPECT_EQ(ibv_modify_wq(wqs_[0], &attributes), EINVAL);
   attributes.curr_wq_state = IBV_WQS_RDY;
+  attributes.wq_state = IBV_WQS_UNKNOWN;
+  EXPECT_EQ(ibv_modify_wq(wqs_[0], &attributes), EINVAL);
+  attributes.wq_state = IBV_WQS_ERR;
   EXPECT_EQ(ibv_modify_wq(wqs_[0], &attributes), 0);
   connectx_->Step();
   EXPECT_EQ(Endpoint::Poll(cqs_[0]).status, IBV_WC_WR_FLUSH_ERR);

@@ -6,7 +6,9 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -115,6 +117,26 @@ TEST_P(ThreadTest, ClockIsTheTimeOfTheRead) {
     }));
     EXPECT_LE(cycles, connectx_->device(0).HardwareClock());
   }
+}
+
+// The child of a thread that forks while the device's works has that one's locks as they were.
+TEST_P(ThreadTest, ChildMadeAtAnyMomentReleasesWhatItInherited) {
+  Endpoint a("mlx5_0");
+  ibv_pd* const pd = ibv_alloc_pd(a.context());
+  ASSERT_NE(pd, nullptr);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(a.Send(i % 16, UdpFrame(kPort, "nobody listens"), 0), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      ::_exit(ibv_dealloc_pd(pd));
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "of child " << i;
+    ASSERT_EQ(Await(a.send_cq()).status, IBV_WC_SUCCESS);
+  }
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 }
 
 class AdaptiveThreadTest : public testing::Test {

@@ -4,13 +4,16 @@
 // devices of one process, joined by a cable in memory.
 
 #include <fcntl.h>
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -322,6 +325,20 @@ TEST_F(VerbsTest, WhatIsNotOfferedIsRefusedBeforeOrAtTheBoundary) {
   ibv_srq_init_attr shared{.attr = {.max_wr = 4, .max_sge = 1}};
   EXPECT_EQ(ibv_create_srq(a.pd(), &shared), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_resize_cq(a.send_cq(), 64), EOPNOTSUPP);
+  ibv_qp_init_attr_ex attributes{.send_cq = a.send_cq(),
+                                 .recv_cq = a.send_cq(),
+                                 .cap = {.max_send_wr = 1, .max_send_sge = 1},
+                                 .qp_type = IBV_QPT_RAW_PACKET,
+                                 .comp_mask = IBV_QP_INIT_ATTR_PD,
+                                 .pd = a.pd()};
+  for (const auto flag : {MLX5DV_QP_CREATE_TUNNEL_OFFLOADS,
+                          MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC}) {
+    mlx5dv_qp_init_attr vendor{.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+                               .create_flags = flag};
+    EXPECT_EQ(mlx5dv_create_qp(a.context(), &attributes, &vendor), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+  }
 }
 
 TEST_F(VerbsTest, MemoryThatIsNotThereCannotBeRegistered) {
@@ -333,11 +350,97 @@ TEST_F(VerbsTest, MemoryThatIsNotThereCannotBeRegistered) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+TEST_F(VerbsTest, MemoryThatReachesTheEndOfTheAddressesCannotBeRegistered) {
+  Endpoint a("mlx5_0");
+  std::vector<uint8_t> memory(1);
+  EXPECT_EQ(ibv_reg_mr(a.pd(), nullptr, SIZE_MAX, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_reg_mr(a.pd(), reinterpret_cast<void*>(SIZE_MAX - 9), 5, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  const size_t to_the_end = SIZE_MAX - reinterpret_cast<uintptr_t>(memory.data());
+  EXPECT_EQ(ibv_reg_mr(a.pd(), memory.data(), to_the_end, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(VerbsTest, MemoryMustPermitWhatItIsRegisteredFor) {
+  constexpr size_t kPage = 4096;
+  Endpoint a("mlx5_0");
+  auto* const memory = static_cast<uint8_t*>(
+      ::mmap(nullptr, 3 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(::mprotect(memory, kPage, PROT_READ | PROT_WRITE), 0);
+  ASSERT_EQ(::mprotect(memory + 2 * kPage, kPage, PROT_NONE), 0);
+  const auto error_of = [&](size_t bytes, int access) {
+    errno = 0;
+    ibv_mr* const region = ibv_reg_mr(a.pd(), memory, bytes, access);
+    const int error = errno;
+    if (region == nullptr) return error;
+    EXPECT_EQ(ibv_dereg_mr(region), 0);
+    return 0;
+  };
+  EXPECT_EQ(error_of(kPage, IBV_ACCESS_LOCAL_WRITE), 0);
+  EXPECT_EQ(error_of(kPage + 1, IBV_ACCESS_LOCAL_WRITE), EFAULT) << "the second is for reading";
+  EXPECT_EQ(error_of(2 * kPage, 0), 0);
+  EXPECT_EQ(error_of(2 * kPage + 1, 0), EFAULT) << "the third is for nothing";
+  ::munmap(memory, 3 * kPage);
+}
+
+// The kernel's table of transitions (ib_modify_qp_is_ok), for a RAW_PACKET queue pair.
+TEST_F(VerbsTest, StateChangesTakeWhatTheKernelTakesAndNoMore) {
+  Endpoint a("mlx5_0");
+  ibv_qp_attr attributes{.port_num = 1};
+  const auto modify = [&](ibv_qp_state to, int mask) {
+    attributes.qp_state = to;
+    return ibv_modify_qp(a.qp(), &attributes, IBV_QP_STATE | mask);
+  };
+  EXPECT_EQ(modify(IBV_QPS_RESET, 0), 0);
+  EXPECT_EQ(modify(IBV_QPS_ERR, 0), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_INIT, 0), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_INIT, IBV_QP_PORT | IBV_QP_PKEY_INDEX), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_INIT, IBV_QP_PORT | IBV_QP_QKEY), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_INIT, IBV_QP_PORT), 0);
+  EXPECT_EQ(modify(IBV_QPS_RTR, IBV_QP_PORT), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_RTR, 0), 0);
+  EXPECT_EQ(modify(IBV_QPS_RTS, IBV_QP_SQ_PSN), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_RTS, 0), 0);
+  EXPECT_EQ(ibv_modify_qp(a.qp(), &attributes, IBV_QP_MIN_RNR_TIMER), EINVAL);
+  EXPECT_EQ(modify(IBV_QPS_ERR, 0), 0);
+}
+
 TEST_F(VerbsTest, CompletionQueueNeedsAVectorThatTheDeviceHas) {
   Endpoint a("mlx5_0");
   EXPECT_EQ(ibv_create_cq(a.context(), 4, nullptr, nullptr, a.context()->num_comp_vectors),
             nullptr);
   EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(VerbsTest, CompletionQueueThatIgnoresOverrunsIsNotBrokenByOne) {
+  Endpoint a("mlx5_0");
+  ibv_cq_init_attr_ex asked{.cqe = 1,
+                            .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                            .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN};
+  ibv_cq_ex* const cq = ibv_create_cq_ex(a.context(), &asked);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr attributes{.send_cq = a.send_cq(),
+                              .recv_cq = ibv_cq_ex_to_cq(cq),
+                              .cap = {.max_recv_wr = 8, .max_recv_sge = 1},
+                              .qp_type = IBV_QPT_RAW_PACKET};
+  ibv_qp* const qp = ibv_create_qp(a.pd(), &attributes);
+  ASSERT_NE(qp, nullptr);
+  ibv_qp_attr state{.qp_state = IBV_QPS_INIT, .port_num = 1};
+  ASSERT_EQ(ibv_modify_qp(qp, &state, IBV_QP_STATE | IBV_QP_PORT), 0);
+  for (int i = 0; i < 8; ++i) {
+    ibv_recv_wr nothing{};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_recv(qp, &nothing, &bad), 0);
+  }
+  for (const ibv_qp_state next : {IBV_QPS_RTR, IBV_QPS_ERR}) {
+    state.qp_state = next;
+    ASSERT_EQ(ibv_modify_qp(qp, &state, IBV_QP_STATE), 0);
+  }
+  connectx_->Step();  // Flushes eight into a ring of two.
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
 TEST_F(VerbsTest, ObjectsInUseAreNotDestroyed) {

@@ -29,6 +29,7 @@ CompletionQueue::CompletionQueue(const CqRequest& request, uint32_t cqn, Environ
       async_(request.async),
       user_handle_(request.user_handle),
       real_time_(request.real_time),
+      ignore_overrun_(request.ignore_overrun),
       environment_(environment) {
   std::atomic_ref<uint32_t>(record_[kCqArmWord]).store(kCqArmUnwritten, std::memory_order_relaxed);
 }
@@ -57,6 +58,7 @@ uint64_t CompletionQueue::TimestampAt(int64_t time_ns) const {
 // The record's line is the program's: it is looked at only when the last reading leaves no room.
 bool CompletionQueue::HasRoom() {
   if (!environment_->options.step && producer_ - consumer_ <= mask_) return true;
+  if (ignore_overrun_) return true;
   const uint32_t record = LoadRecord(&record_[kCqConsumerWord]) & kCqIndexMask;
   const uint32_t unread = (producer_ - record) & kCqIndexMask;
   if (unread > mask_ + 1) {
@@ -113,7 +115,9 @@ void CompletionQueue::FireIfDue() {
 
 // Armed: fires when a CQE that counts stands at or behind the arm's consumer index.
 void CompletionQueue::ConsiderEvent() {
-  const uint32_t newest = event_.solicited_only ? solicited_producer_ : producer_;
+  const uint64_t newest = event_.solicited_only ? solicited_producer_ : producer_;
+  // The program read long ago what is further back than a ring, though 24 bits may say otherwise.
+  if (producer_ - newest > mask_ + 1) return;
   if (!Ahead(newest & kCqIndexMask, event_.consumer)) return;
   const uint32_t waiting = (newest - event_.consumer) & kCqIndexMask;
   if (moderation_.count <= 1 || moderation_.period_us == 0 || waiting >= moderation_.count) {

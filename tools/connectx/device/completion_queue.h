@@ -4,9 +4,9 @@
 // doorbell record how far the program has read, and fires an event once for each arm.
 //
 // Invariant: a CQE is complete before its op_own byte makes it the program's, and none is written
-// over one that the program has not consumed. Units: CQ slots; the producer index runs free. Byte
-// order: CQEs and records are big endian. Thread: the device's lock. Spec: struct mlx5_cqe64;
-// CONNECTX.md section 10.
+// over one that the program has not consumed, unless it asked for that.
+// Units: CQ slots; the producer index runs free. Byte order: CQEs and records are big endian.
+// Thread: the device's lock. Spec: struct mlx5_cqe64; CONNECTX.md section 10.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_COMPLETION_QUEUE_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_COMPLETION_QUEUE_H_
@@ -77,11 +77,12 @@ class CompletionQueue {
   EventSink* const async_;
   const uint64_t user_handle_;
   const bool real_time_;
+  const bool ignore_overrun_;
   Environment* const environment_;
 
-  uint32_t producer_ = 0;
-  uint32_t consumer_ = 0;            // As last read from the record.
-  uint32_t solicited_producer_ = 0;  // Behind the last solicited CQE.
+  uint64_t producer_ = 0;
+  uint64_t consumer_ = 0;            // As last read from the record.
+  uint64_t solicited_producer_ = 0;  // Behind the last solicited CQE.
   bool broken_ = false;
   Event event_;
   Moderation moderation_;

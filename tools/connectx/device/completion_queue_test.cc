@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <memory>
+
 #include "tools/connectx/device/test_program.h"
 
 namespace xtreme::connectx {
@@ -149,6 +152,31 @@ TEST_F(CompletionQueueTest, SolicitedArmWaitsForASolicitedCompletion) {
   EXPECT_EQ(events(), 0u);
   Complete(kAlwaysWithEvent);
   EXPECT_EQ(events(), 1u);
+}
+
+TEST(CompletionQueueIndexTest, SolicitedCompletionOfLongAgoIsNotOneToCome) {
+  constexpr uint32_t kEntries = 1 << 12;
+  constexpr uint32_t kPushed = (1 << 23) + 2;  // More than half of all indices of 24 bits.
+  const auto ring = std::make_unique<uint8_t[]>(kEntries * 64);
+  std::array<uint32_t, 2> record{};
+  RecordingSink sink;
+  Device::Options options = TestProgram::DefaultOptions();
+  options.step = false;
+  Environment environment(options);
+  CompletionQueue queue({.ring = ring.get(),
+                         .entries = kEntries,
+                         .doorbell_record = record.data(),
+                         .completions = &sink},
+                        1, &environment);
+  for (uint32_t i = 1; i <= kPushed; ++i) {
+    ASSERT_TRUE(queue.Push({}, MLX5_CQE_RESP_SEND, /*solicited=*/i == 1));
+    record[0] = __builtin_bswap32(i);
+  }
+  record[1] = __builtin_bswap32(1 << 24 | kPushed);
+  queue.OnArmDoorbell();
+  EXPECT_EQ(sink.completions.size(), 0u);
+  queue.Push({}, MLX5_CQE_RESP_SEND, /*solicited=*/true);
+  EXPECT_EQ(sink.completions.size(), 1u);
 }
 
 TEST_F(CompletionQueueTest, ErrorIsASolicitedCompletion) {

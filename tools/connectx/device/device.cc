@@ -231,6 +231,18 @@ std::vector<std::string> Device::Violations() const {
   return state_->environment.violations.Snapshot();
 }
 
+void Device::BeforeFork() {
+  state_->flows_mutex.lock();
+  state_->waiting.fetch_add(1, std::memory_order_relaxed);
+  state_->mutex.lock();
+  state_->waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Device::AfterFork() {
+  state_->mutex.unlock();
+  state_->flows_mutex.unlock();
+}
+
 const Device::Options& Device::options() const { return state_->environment.options; }
 Wire* Device::wire() const { return state_->wire; }
 

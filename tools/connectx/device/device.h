@@ -147,8 +147,8 @@ class Device {
   // EINVAL (shape, unknown PD, CQ or UAR), ENOMEM (limit). The QP starts in RESET; it receives from
   // RTR on and sends from RTS on. DestroyQp: EBUSY while flow rules point at it.
   int CreateQp(const QpRequest& request, uint32_t* qpn);
-  // EINVAL when the transition is not one of RESET-INIT-RTR-RTS, a state to itself, or any to RESET
-  // or ERR. A queue that leaves RTS has no rate any more.
+  // EINVAL when the transition is not one of RESET-INIT-RTR-RTS, INIT or RTS to itself, any to
+  // RESET, or any but RESET to ERR. A queue that leaves RTS has no rate any more.
   int ModifyQp(uint32_t qpn, ibv_qp_state state);
   // `kbps` 0: not paced. EINVAL (unknown, not in RTS, outside the card's range), ENOSPC (too many
   // different rates), EOPNOTSUPP.
@@ -208,6 +208,10 @@ class Device {
   // What the program did that hardware punishes or that breaks the manual, oldest first: the rule's
   // name, the object and what was seen. The first 256 are kept.
   std::vector<std::string> Violations() const;
+
+  // Around fork(): no call is under way in between, so that the child's copy answers control calls.
+  void BeforeFork();
+  void AfterFork();
 
   const Options& options() const;
   Wire* wire() const;

@@ -13,8 +13,9 @@ namespace {
 bool IsTransition(ibv_qp_state from, ibv_qp_state to) {
   switch (to) {
     case IBV_QPS_RESET:
-    case IBV_QPS_ERR:
       return true;
+    case IBV_QPS_ERR:
+      return from != IBV_QPS_RESET;
     case IBV_QPS_INIT:
       return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
     case IBV_QPS_RTR:
@@ -40,7 +41,7 @@ WorkQueue::WorkQueue(const WqRequest& request, uint32_t rqn, CompletionQueue* cq
 WorkQueue::~WorkQueue() { --cq_->users; }
 
 int WorkQueue::Modify(ibv_wq_state state) {
-  if (state == IBV_WQS_RDY && state_ == IBV_WQS_ERR) return EINVAL;
+  if (state > IBV_WQS_ERR || (state == IBV_WQS_RDY && state_ == IBV_WQS_ERR)) return EINVAL;
   if (state == IBV_WQS_RESET) receive_.SetState(QueueState::kReset);
   if (state == IBV_WQS_RDY) receive_.SetState(QueueState::kReady);
   if (state == IBV_WQS_ERR) receive_.SetState(QueueState::kError);

@@ -83,6 +83,7 @@ struct CqRequest {
   EventSink* async = nullptr;           // May be nullptr.
   uint64_t user_handle = 0;
   bool real_time = false;  // CQEs carry the PHC's time, seconds and nanoseconds, instead of cycles.
+  bool ignore_overrun = false;  // CQEs are written over unread ones, and nobody is told.
 };
 
 // How fast a send queue may send: bytes of frames, headers included.

@@ -22,7 +22,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +49,7 @@ struct Preloaded {
   pid_t owner = 0;
   Settings settings;
   std::shared_ptr<CaptureFile> capture;
+  std::once_flag capture_begun;
   std::vector<std::unique_ptr<Wire>> wires;
   std::unique_ptr<SoftwareConnectX> connectx;
 };
@@ -163,13 +166,38 @@ absl::Status AddDevices(Preloaded& preloaded, SoftwareConnectX::Options& options
   return AddCable(preloaded, options);
 }
 
+// A program that was to run on a software device must not go on without it.
+void ExitUnless(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "connectx: %s\n", status.ToString().c_str());
+  std::_Exit(EXIT_FAILURE);
+}
+
+// "lab.pcapng" as "lab.4711.pcapng".
+std::string WithProcessId(const std::string& file) {
+  std::filesystem::path path(file);
+  path.replace_filename(path.stem().string() + "." + std::to_string(::getpid()) +
+                        path.extension().string());
+  return path.string();
+}
+
+// The file is for who opens a device: the shell of a script, which was preloaded too, has nothing
+// to say in it.
+void BeginCapture(Preloaded& preloaded) {
+  const std::string& file = preloaded.settings.capture;
+  absl::Status begun = preloaded.capture->Begin(file);
+  if (absl::IsUnavailable(begun)) begun = preloaded.capture->Begin(WithProcessId(file));
+  ExitUnless(begun);
+}
+
 absl::Status Start(Preloaded& preloaded) {
   preloaded.owner = ::getpid();
   SoftwareConnectX::Options options{.mode = preloaded.settings.mode};
   if (!preloaded.settings.capture.empty()) {
-    auto capture = CaptureFile::Create(preloaded.settings.capture);
-    if (!capture.ok()) return capture.status();
-    preloaded.capture = *std::move(capture);
+    preloaded.capture = CaptureFile::Later();
+    options.on_open = [&preloaded] {
+      std::call_once(preloaded.capture_begun, [&] { BeginCapture(preloaded); });
+    };
   }
   if (absl::Status wired = AddDevices(preloaded, options); !wired.ok()) return wired;
   auto connectx = SoftwareConnectX::Create(std::move(options));
@@ -201,13 +229,6 @@ void WriteCounters(const Preloaded& preloaded) {
     }
   }
   std::fclose(file);
-}
-
-// A program that was to run on a software device must not go on without it.
-void ExitUnless(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "connectx: %s\n", status.ToString().c_str());
-  std::_Exit(EXIT_FAILURE);
 }
 
 void StartDevices(const Settings& settings) {

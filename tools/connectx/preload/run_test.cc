@@ -4,8 +4,12 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -123,6 +127,45 @@ TEST(RunTest, FaultsHitTheFramesOfAProgramAndTheCaptureNamesThem) {
   const std::string capture(std::istreambuf_iterator<char>(in), {});
   EXPECT_EQ(capture.substr(0, 4), "\x0a\x0d\x0d\x0a");
   EXPECT_NE(capture.find("lost: fault injection"), std::string::npos);
+}
+
+// How many frames are in a pcapng file whose every block is whole.
+int FramesIn(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string file(std::istreambuf_iterator<char>(in), {});
+  int frames = 0;
+  for (size_t at = 0; at < file.size();) {
+    uint32_t head[2] = {};
+    uint32_t end = 0;
+    std::memcpy(head, &file[at], std::min(sizeof(head), file.size() - at));
+    const auto& [type, length] = head;
+    const bool fits = length >= 12 && length <= file.size() - at;
+    if (fits) std::memcpy(&end, &file[at + length - sizeof(end)], sizeof(end));
+    if (!fits || end != length) {
+      ADD_FAILURE() << path << ": no block at " << at << " of " << file.size();
+      return frames;
+    }
+    if (type == 6) ++frames;
+    at += length;
+  }
+  return frames;
+}
+
+TEST(RunTest, ProgramsThatRunAtOnceCaptureIntoFilesOfTheirOwn) {
+  const std::filesystem::path directory = TemporaryPath("captures");
+  std::filesystem::create_directory(directory);
+  const Outcome outcome = Execute(
+      "--shared=" + TemporaryPath("both") + " --capture=" + (directory / "lab.pcapng").string() +
+      " -- sh -c 'tools/connectx/pingpong pong & tools/connectx/pingpong ping --rounds=50; wait'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    ++files;
+    EXPECT_EQ(entry.path().extension(), ".pcapng");
+    EXPECT_GE(FramesIn(entry.path()), 100) << entry.path();
+  }
+  EXPECT_EQ(files, 2) << "the shell opens no device";
+  EXPECT_TRUE(std::filesystem::exists(directory / "lab.pcapng"));
 }
 
 TEST(RunTest, DevicesOfOneProgramShareASwitch) {

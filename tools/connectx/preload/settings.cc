@@ -167,7 +167,9 @@ constexpr std::array kSettings = {
     Setting{"DELAY_US", "US", "how long each frame takes", &ParseTime<&Impairment::delay_ns>},
     Setting{"JITTER_US", "US", "up to so much longer", &ParseTime<&Impairment::jitter_ns>},
     Setting{"SEED", "N", "decides which frames are hit (1)", &ParseSeed},
-    Setting{"CAPTURE", "FILE", "write the frames of all devices to this pcapng file",
+    Setting{"CAPTURE", "FILE",
+            "write the frames of a program's devices to this pcapng file, from its first open of "
+            "one; while another program writes it, to one with the process id in its name",
             &ParseCapture},
     Setting{"MODE", "adaptive|spin", "let the device's thread sleep when it is idle, or never",
             &ParseMode},

@@ -54,6 +54,11 @@ int CreateCq(Context& context, const VerbsCall& call) {
                            (has_real_time ? uint32_t{MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS} : 0u);
   if ((driver.flags & ~offered) != 0) return EOPNOTSUPP;
 
+  const auto flags = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS);
+  constexpr uint32_t kKnownFlags =
+      IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+  if ((flags & ~kKnownFlags) != 0) return EOPNOTSUPP;
+
   std::shared_ptr<EventChannel> channel;
   if (const int error = FindChannel(context, call, &channel); error != 0) return error;
   CqObject cq{.user_handle = *user_handle,
@@ -67,7 +72,8 @@ int CreateCq(Context& context, const VerbsCall& call) {
        .completions = cq.events->has_channel() ? cq.events.get() : nullptr,
        .async = cq.events.get(),
        .user_handle = *user_handle,
-       .real_time = (driver.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS) != 0},
+       .real_time = (driver.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS) != 0,
+       .ignore_overrun = (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0},
       &cq.cqn);
   if (error != 0) return error;
   call.Answer(UVERBS_ATTR_CREATE_CQ_RESP_CQE, *cqe);

@@ -13,6 +13,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
 
 #include "tools/connectx/uverbs/context.h"
 
@@ -30,6 +34,25 @@ bool IsMapped(uint64_t start, uint64_t length) {
     const uint64_t bytes = std::min<uint64_t>(end - at, residence.size() * kPageBytes);
     if (::syscall(SYS_mincore, at, bytes, residence.data()) != 0) return false;
     at += bytes;
+  }
+  return true;
+}
+
+// Whether the pages, which are mapped, permit what the region is for: pinning asks for that too. As
+// /proc/self/maps has it, "start-end rw-p ..." a line; without /proc nobody is refused.
+bool IsPermitted(uint64_t start, uint64_t length, bool write) {
+  std::ifstream maps("/proc/self/maps");
+  const uint64_t end = start + length;
+  uint64_t at = start;
+  for (std::string line; at < end && std::getline(maps, line);) {
+    uint64_t first = 0;
+    uint64_t behind = 0;
+    char permissions[2] = {};
+    const int fields =
+        std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %2c", &first, &behind, permissions);
+    if (fields != 3 || at < first || at >= behind) continue;
+    if (permissions[0] != 'r' || (write && permissions[1] != 'w')) return false;
+    at = behind;
   }
   return true;
 }
@@ -91,17 +114,22 @@ int RegisterMemory(Context& context, const VerbsCall& call) {
   if (const int error = CheckAccess(request.access_flags); error != 0) return error;
   if (request.length == 0) return EINVAL;
   if (request.start % kPageBytes != request.hca_va % kPageBytes) return EINVAL;
-  if (request.start + request.length < request.start) return EINVAL;
+  constexpr uint64_t kEndOfAddresses = ~(kPageBytes - 1);  // Of those with a page behind theirs.
+  if (request.start > kEndOfAddresses || request.length > kEndOfAddresses - request.start) {
+    return EINVAL;
+  }
   const uint64_t pages = PagesOf(request.start, request.length);
   if (!MayPin(*context.pinned_pages + pages)) return ENOMEM;
+  const bool local_write = (request.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE) != 0;
   if (!IsMapped(request.start, request.length)) return EFAULT;
+  if (!IsPermitted(request.start, request.length, local_write)) return EFAULT;
   MemoryKeys keys;
   const int error = context.device->RegisterMemory(
       {.pd = pd->pdn,
        .start = reinterpret_cast<uint8_t*>(request.start),
        .length = request.length,
        .iova = request.hca_va,
-       .local_write = (request.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE) != 0},
+       .local_write = local_write},
       &keys);
   if (error != 0) return error;
   *context.pinned_pages += pages;

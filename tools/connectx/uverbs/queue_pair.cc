@@ -36,6 +36,12 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
     return EINVAL;
   }
   if ((driver.flags & MLX5_QP_FLAG_SIGNATURE) != 0) return EOPNOTSUPP;
+  // Those for small messages of RDMA are hints, as to the kernel; others ask for what was not
+  // offered. Unicast to the port's own address comes back without being asked for.
+  constexpr uint32_t kKnownFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
+                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
+                                   MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
+  if ((driver.flags & ~kKnownFlags) != 0) return EINVAL;
   // Without it `bfreg_index` would count registers of a table that this device does not have.
   if ((driver.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0) return EINVAL;
   *request = {
@@ -56,22 +62,27 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
   return 0;
 }
 
+// Whether the attributes of a modify command are those that a RAW_PACKET QP takes on its way
+// (the kernel's ib_modify_qp_is_ok).
+bool TakesAttributes(ibv_qp_state from, ibv_qp_state to, uint32_t attributes) {
+  const uint32_t required = from == IBV_QPS_RESET && to == IBV_QPS_INIT ? IBV_QP_PORT : 0;
+  const uint32_t optional = to == IBV_QPS_RTS ? IBV_QP_RATE_LIMIT : 0;
+  return (attributes & required) == required &&
+         (attributes & ~(IBV_QP_STATE | required | optional)) == 0;
+}
+
 // Applies the state of a modify command, as far as a RAW_PACKET QP has any.
 int ModifyState(Context& context, const ib_uverbs_modify_qp& request) {
   QpObject* qp = context.qps.Find(request.qp_handle);
   if (qp == nullptr) return EINVAL;
   if (qp->spreads) return EOPNOTSUPP;
   if ((request.attr_mask & IBV_QP_PORT) != 0 && request.port_num != 1) return EINVAL;
-  if ((request.attr_mask & IBV_QP_STATE) == 0) return 0;
   QpAttributes now;
   if (const int error = context.device->QueryQp(qp->qpn, &now); error != 0) return error;
-  const bool wrong_current = (request.attr_mask & IBV_QP_CUR_STATE) != 0 &&
-                             request.cur_qp_state != static_cast<uint8_t>(now.state);
-  // The port is the one attribute that RESET to INIT needs (the kernel's ib_modify_qp_is_ok).
-  const bool no_port = now.state == IBV_QPS_RESET && request.qp_state == IBV_QPS_INIT &&
-                       (request.attr_mask & IBV_QP_PORT) == 0;
-  if (wrong_current || no_port) return EINVAL;
-  return context.device->ModifyQp(qp->qpn, static_cast<ibv_qp_state>(request.qp_state));
+  const bool moves = (request.attr_mask & IBV_QP_STATE) != 0;
+  const auto to = moves ? static_cast<ibv_qp_state>(request.qp_state) : now.state;
+  if (!TakesAttributes(now.state, to, request.attr_mask)) return EINVAL;
+  return context.device->ModifyQp(qp->qpn, to);
 }
 
 }  // namespace

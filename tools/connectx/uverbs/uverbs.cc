@@ -34,14 +34,15 @@ std::optional<size_t> DeviceIndex(std::string_view path) {
 
 }  // namespace
 
-Uverbs::Uverbs(std::vector<Port> ports, DeviceObserver* observer)
-    : ports_(std::move(ports)), observer_(observer) {}
+Uverbs::Uverbs(std::vector<Port> ports, DeviceObserver* observer, std::function<void()> on_open)
+    : ports_(std::move(ports)), observer_(observer), on_open_(std::move(on_open)) {}
 
 std::optional<int> Uverbs::Open(const char* path, int flags) {
   const std::optional<size_t> index = DeviceIndex(path);
   if (!index) return std::nullopt;
   // The provider was loaded after us: this is the first we see of it.
   PatchCallSlots();
+  if (on_open_ != nullptr) on_open_();
   const std::lock_guard lock(mutex_);
   if (*index >= ports_.size()) return -ENOENT;
   if (const int error = PlannedFailure(kOpen); error != 0) return -error;
@@ -161,6 +162,21 @@ void Uverbs::Close(int fd) {
 void Uverbs::Detach() {
   const std::lock_guard lock(mutex_);
   observer_ = nullptr;
+}
+
+void Uverbs::BeforeFork() {
+  mutex_.lock();
+  for (const Port& port : ports_) port.device->BeforeFork();
+}
+
+void Uverbs::AfterForkInParent() {
+  for (const Port& port : ports_) port.device->AfterFork();
+  mutex_.unlock();
+}
+
+void Uverbs::AfterForkInChild() {
+  observer_ = nullptr;
+  AfterForkInParent();
 }
 
 bool Uverbs::FailNext(std::string_view command, int error) {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,8 +50,9 @@ class Uverbs final : public Boundary {
     const ClockPages* clock_pages = nullptr;
   };
 
-  // `observer` may be null.
-  Uverbs(std::vector<Port> ports, DeviceObserver* observer);
+  // `observer` may be null. `on_open` may be empty: it is called before each open of a device, by
+  // the thread that opens it.
+  Uverbs(std::vector<Port> ports, DeviceObserver* observer, std::function<void()> on_open = {});
 
   std::optional<int> Open(const char* path, int flags) override;
   std::optional<int> Stat(const char* path, struct stat* out) override;
@@ -62,6 +64,12 @@ class Uverbs final : public Boundary {
 
   // From now on the observer is told nothing.
   void Detach();
+
+  // Around fork(), in the thread that forks: no call is under way in between, here or in a device,
+  // so that the child's copy answers calls. It has no observer: that one's thread is not there.
+  void BeforeFork();
+  void AfterForkInParent();
+  void AfterForkInChild();
 
   // The next call named `command` fails with `error` and has no effect. Names are those of
   // CommandNames(), "OPEN" and "MMAP". False: there is no such name.
@@ -96,6 +104,7 @@ class Uverbs final : public Boundary {
 
   const std::vector<Port> ports_;
   DeviceObserver* observer_;
+  const std::function<void()> on_open_;
   mutable std::mutex mutex_;
   uint64_t pinned_pages_ = 0;       // By all contexts together.
   std::map<int, Opened> contexts_;  // By descriptor.

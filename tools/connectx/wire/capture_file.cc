@@ -3,6 +3,8 @@
 #include "tools/connectx/wire/capture_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,13 +86,34 @@ class Block {
 
 absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::Create(const std::string& path,
                                                                  std::string_view application) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file >= 0) return std::shared_ptr<CaptureFile>(new CaptureFile(file, application));
-  return absl::InternalError(
-      absl::StrCat("make the capture file ", path, ": ", std::strerror(errno)));
+  std::shared_ptr<CaptureFile> capture = Later(application);
+  if (absl::Status status = capture->Begin(path); !status.ok()) return status;
+  return capture;
 }
 
-CaptureFile::CaptureFile(int file, std::string_view application) : file_(file) {
+std::shared_ptr<CaptureFile> CaptureFile::Later(std::string_view application) {
+  return std::shared_ptr<CaptureFile>(new CaptureFile(application));
+}
+
+absl::Status CaptureFile::Begin(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  struct stat status;
+  const bool regular = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  // Two that write one file leave nothing that can be read. Pipes and devices are for many.
+  const bool taken = regular && flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (file >= 0 && !taken && (!regular || ftruncate(file, 0) == 0)) {
+    const std::lock_guard lock(mutex_);
+    file_ = file;
+    return absl::OkStatus();
+  }
+  const std::string message =
+      absl::StrCat("make the capture file ", path, ": ",
+                   taken ? "somebody else is writing it" : std::strerror(errno));
+  if (file >= 0) close(file);
+  return taken ? absl::UnavailableError(message) : absl::InternalError(message);
+}
+
+CaptureFile::CaptureFile(std::string_view application) {
   Block block(held_, kSectionHeader);
   block.Put(kByteOrderMagic);
   block.Put(uint16_t{1});  // Version 1.0.
@@ -102,7 +125,7 @@ CaptureFile::CaptureFile(int file, std::string_view application) : file_(file) {
 
 CaptureFile::~CaptureFile() {
   Flush();
-  close(file_);
+  if (file_ >= 0) close(file_);
 }
 
 uint32_t CaptureFile::AddInterface(std::string_view name, std::string_view description) {
@@ -121,6 +144,7 @@ uint32_t CaptureFile::AddInterface(std::string_view name, std::string_view descr
 void CaptureFile::Add(uint32_t interface, Direction direction, std::span<const uint8_t> frame,
                       int64_t time_ns, std::string_view comment, uint32_t wire_bytes) {
   const std::lock_guard lock(mutex_);
+  if (file_ < 0) return;
   const auto time = static_cast<uint64_t>(time_ns);
   const auto length = static_cast<uint32_t>(frame.size());
   const auto flags = static_cast<uint32_t>(direction);
@@ -144,6 +168,7 @@ void CaptureFile::Flush() {
 }
 
 void CaptureFile::FlushLocked() {
+  if (file_ < 0) return;
   const off_t whole = lseek(file_, 0, SEEK_CUR);
   size_t written = 0;
   while (written < held_.size()) {

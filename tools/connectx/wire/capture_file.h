@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace xtreme::connectx {
@@ -29,10 +30,13 @@ class CaptureFile {
  public:
   enum class Direction : uint32_t { kIn = 1, kOut = 2 };  // Of the interface: epb_flags, bits 0-1.
 
-  // Makes the file, or empties it. Error: Internal, with what the system said.
-  // `application` is who the file says wrote it.
+  // Makes the file, or empties it. Errors: Unavailable (somebody else is writing it), Internal,
+  // with what the system said. `application` is who the file says wrote it.
   static absl::StatusOr<std::shared_ptr<CaptureFile>> Create(
-      const std::string& path, std::string_view application = "software ConnectX");
+      const std::string& path, std::string_view application = kApplication);
+  // One without a file: frames are forgotten until Begin makes it, with the errors of Create.
+  static std::shared_ptr<CaptureFile> Later(std::string_view application = kApplication);
+  absl::Status Begin(const std::string& path);
   // Writes what is held.
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
@@ -49,11 +53,13 @@ class CaptureFile {
   uint64_t dropped() const;
 
  private:
-  CaptureFile(int file, std::string_view application);
+  static constexpr std::string_view kApplication = "software ConnectX";
+
+  explicit CaptureFile(std::string_view application);
   void FlushLocked();
 
-  const int file_;
   mutable std::mutex mutex_;  // Guards what follows.
+  int file_ = -1;
   std::vector<uint8_t> held_;
   uint64_t held_frames_ = 0;
   uint64_t dropped_ = 0;

@@ -212,6 +212,17 @@ TEST_F(CapturedWireTest, FileThatCannotBeMadeIsAnErrorThatNamesIt) {
   EXPECT_NE(file.status().message().find("/no/such/directory/x.pcapng"), std::string::npos);
 }
 
+TEST_F(CapturedWireTest, FileThatSomebodyWritesIsNotWrittenByAnother) {
+  auto captured = Capture();
+  captured.wire->Transmit(NumberedFrame(1), kTimeNs);
+  EXPECT_TRUE(captured.wire->Arm());
+  const auto other = CaptureFile::Create(path_);
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnavailable) << other.status();
+  EXPECT_EQ(ReadByLibpcap().size(), 1u);
+  captured = {};
+  EXPECT_TRUE(CaptureFile::Create(path_).ok());
+}
+
 TEST_F(CapturedWireTest, PulledCableLosesBothDirectionsAndIsDown) {
   auto wire = Decorate(std::move(near_), {});
   wire.faults->SetConnected(false);

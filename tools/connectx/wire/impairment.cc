@@ -288,7 +288,11 @@ int ImpairedWire::Receive(FrameSink& sink, int max, int64_t now_ns) {
     const int64_t now_ns;
     FrameSink& out;
   } admitting(*this, now_ns, out);
-  if (out.delivered < max) inner_->Receive(admitting, max - out.delivered, now_ns);
+  // Again when it may have more: frames that were lost or are held are no reason to look later.
+  for (bool more = true; more && out.delivered < max;) {
+    const int wanted = max - out.delivered;
+    more = inner_->Receive(admitting, wanted, now_ns) == wanted;
+  }
   ReceiveDue(out, max, now_ns);
   return out.delivered;
 }

@@ -112,6 +112,23 @@ TEST_F(ImpairmentTest, DuplicatesBeyondTheAskedNumberWaitForTheNextReceive) {
   EXPECT_EQ(wire_->Receive(list, 1, 0), 0);
 }
 
+TEST_F(ImpairmentTest, LostFramesDoNotHideThoseBehindThem) {
+  Impair({});
+  wire_->DropNext(WireDirection::kReceive, 25);
+  for (uint32_t i = 0; i < 30; ++i) far_->Transmit(NumberedFrame(i), 0);
+  FrameList list;
+  EXPECT_EQ(wire_->Receive(list, 10, 0), 5);
+  EXPECT_EQ(wire_->Receive(list, 10, 0), 0);
+}
+
+TEST_F(ImpairmentTest, DelayBeginsWhenAFrameComesHoweverManyComeAtOnce) {
+  Impair({.receive = {.delay_ns = 1'000}});
+  for (uint32_t i = 0; i < 30; ++i) far_->Transmit(NumberedFrame(i), 0);
+  FrameList list;
+  EXPECT_EQ(wire_->Receive(list, 10, 0), 0);
+  for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(wire_->Receive(list, 10, 1'000), 10);
+}
+
 TEST_F(ImpairmentTest, CorruptionFlipsOneBit) {
   Impair({.transmit = {.corruption = 1}});
   const std::vector<uint8_t> original = NumberedFrame(1);

@@ -156,6 +156,44 @@ TEST_F(SharedProcessesTest, PortOfADeadReceiverIsNoLongerSentTo) {
   EXPECT_LE(dropped, 16u) << "its death was noticed soon after its ring was full";
 }
 
+TEST_F(SharedProcessesTest, ChildOfAMemberThatLeftKeepsNobodyOut) {
+  auto stays = Open();
+  auto leaves = Open();
+  ASSERT_TRUE(stays != nullptr && leaves != nullptr);
+  const int port = leaves->port();
+  const pid_t child = Fork([] {
+    for (;;) ::pause();
+  });
+  leaves.reset();
+  const auto comes = Open();
+  Kill(child);
+  ASSERT_NE(comes, nullptr);
+  EXPECT_EQ(comes->port(), port);
+}
+
+TEST_F(SharedProcessesTest, ChildOfAKilledMemberDoesNotHoldItsPort) {
+  auto stays = Open();
+  int pids[2];
+  ASSERT_TRUE(stays != nullptr && ::pipe(pids) == 0);
+  const pid_t member = Fork([&] {
+    const auto wire = Open();
+    const pid_t child = Fork([&] {
+      const pid_t own = ::getpid();
+      (void)!::write(pids[1], &own, sizeof(own));
+      for (;;) ::pause();
+    });
+    ::waitpid(child, nullptr, 0);
+  });
+  pid_t child = 0;
+  ASSERT_EQ(::read(pids[0], &child, sizeof(child)), static_cast<ssize_t>(sizeof(child)));
+  Kill(member);
+  const auto comes = Open();
+  ::kill(child, SIGKILL);
+  for (const int end : pids) ::close(end);
+  ASSERT_NE(comes, nullptr);
+  EXPECT_EQ(comes->port(), stays->port() + 1) << "the killed member's";
+}
+
 TEST_F(SharedProcessesTest, SleepingMemberOfAnotherProcessIsWoken) {
   auto here = Open();
   int ready[2];

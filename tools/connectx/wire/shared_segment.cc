@@ -3,6 +3,7 @@
 #include "tools/connectx/wire/shared_segment.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +14,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,6 +99,47 @@ bool LockedByOthers(int file, off_t first, off_t length) {
   return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
+// The segments' files of this process. A child made by fork shares them, and with them the locks
+// that say that this process lives, so it closes them before it does anything else.
+class LockedFiles {
+ public:
+  // Never destroyed: a child may be made while the process ends.
+  static LockedFiles& OfThisProcess() {
+    static LockedFiles& files = *new LockedFiles;
+    return files;
+  }
+
+  // As openat().
+  int Open(int directory) {
+    const std::lock_guard lock(mutex_);
+    const int file = openat(directory, kFileName, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file >= 0) files_.push_back(file);
+    return file;
+  }
+
+  void Close(int file) {
+    const std::lock_guard lock(mutex_);
+    std::erase(files_, file);
+    close(file);
+  }
+
+ private:
+  LockedFiles() {
+    pthread_atfork([] { OfThisProcess().mutex_.lock(); },
+                   [] { OfThisProcess().mutex_.unlock(); },  //
+                   [] { OfThisProcess().CloseAll(); });
+  }
+
+  void CloseAll() {
+    for (const int file : files_) close(file);
+    files_.clear();
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::vector<int> files_;
+};
+
 absl::StatusOr<int> OpenDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failure(path, "make a segment");
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -119,15 +162,17 @@ bool SharedSegment::Shape::Valid() const {
 }
 
 SharedSegment::SharedSegment(std::string directory, int directory_fd, int file)
-    : directory_(std::move(directory)), directory_fd_(directory_fd), file_(file) {}
+    : owner_(getpid()),
+      directory_(std::move(directory)),
+      directory_fd_(directory_fd),
+      file_(file) {}
 
 absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Open(const std::string& directory,
                                                                    const Shape& shape) {
   for (int tries = 0; tries < kEntryTries; ++tries) {
     absl::StatusOr<int> directory_fd = OpenDirectory(directory);
     if (!directory_fd.ok()) return directory_fd.status();
-    const int file =
-        openat(*directory_fd, kFileName, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int file = LockedFiles::OfThisProcess().Open(*directory_fd);
     if (file < 0) {
       const absl::Status status = Failure(directory, "open the segment's file");
       const bool removed = errno == ENOENT;
@@ -218,7 +263,9 @@ absl::Status SharedSegment::Map() {
       mmap(nullptr, FileBytes(shape_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (memory == MAP_FAILED) return Failure(directory_, "map a segment");
   memory_ = static_cast<uint8_t*>(memory);
-  return absl::OkStatus();
+  // A mapping keeps the file open, and its locks: no child may have it.
+  if (madvise(memory_, FileBytes(shape_), MADV_DONTFORK) == 0) return absl::OkStatus();
+  return Failure(directory_, "keep a segment from children");
 }
 
 absl::Status SharedSegment::Claim() {
@@ -237,6 +284,8 @@ absl::Status SharedSegment::Claim() {
 }
 
 SharedSegment::~SharedSegment() {
+  // A child has a copy of this object, but of the segment nothing.
+  if (owner_ != getpid()) return;
   if (claimed_) Detach();
   // Nobody may come in while we look whether we are the last: who cannot be kept out stays, and the
   // next one to leave or to come cleans up.
@@ -249,7 +298,10 @@ SharedSegment::~SharedSegment() {
   }
   if (memory_ != nullptr) munmap(memory_, FileBytes(shape_));
   for (const int fd : wake_fds_) close(fd);
-  close(file_);
+  // By name, for who has the file open without the fork that LockedFiles hears of (clone).
+  Unlock(file_, kFirstPortLock + own_port_);
+  Unlock(file_, kEntryLock);
+  LockedFiles::OfThisProcess().Close(file_);
   close(directory_fd_);
 }
 

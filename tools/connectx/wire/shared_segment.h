@@ -5,7 +5,8 @@
 //
 // Invariant: a port belongs to whoever holds the kernel's lock on its byte of the file, and the
 // kernel lets go of it when that process dies, however it dies. Who opens the segment while nobody
-// lives makes it anew; who leaves last removes it.
+// lives makes it anew; who leaves last removes it. A child made by fork is no member: it has
+// neither its parent's locks nor the memory, which it must not use (SIGSEGV).
 // Trust: members are of one user (directory 0700, owner checked); a member that writes nonsense
 // costs the others frames. One that truncates the file ends them (SIGBUS).
 // Thread: Open and the destructor by one; all else by any.
@@ -13,6 +14,8 @@
 
 #ifndef XTREME_TOOLS_CONNECTX_WIRE_SHARED_SEGMENT_H_
 #define XTREME_TOOLS_CONNECTX_WIRE_SHARED_SEGMENT_H_
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -89,6 +92,7 @@ class SharedSegment {
   absl::Status OpenWakes(bool create);
   bool NobodyElseLives() const;
 
+  const pid_t owner_;
   const std::string directory_;
   const int directory_fd_;
   const int file_;
