@@ -90,6 +90,17 @@ absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::Create(const std::stri
       absl::StrCat("make the capture file ", path, ": ", std::strerror(errno)));
 }
 
+absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::CreateOn(int open,
+                                                                   std::string_view application) {
+  const int file = fcntl(open, F_DUPFD_CLOEXEC, 0);
+  if (file < 0) {
+    return absl::InternalError(absl::StrCat("write the capture: ", std::strerror(errno)));
+  }
+  // Where what is appended begins: a block that fails is taken back to there.
+  if ((fcntl(file, F_GETFL) & O_APPEND) != 0) (void)lseek(file, 0, SEEK_END);
+  return std::shared_ptr<CaptureFile>(new CaptureFile(file, application));
+}
+
 CaptureFile::CaptureFile(int file, std::string_view application) : file_(file) {
   Block block(held_, kSectionHeader);
   block.Put(kByteOrderMagic);

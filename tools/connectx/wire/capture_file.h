@@ -33,6 +33,10 @@ class CaptureFile {
   // `application` is who the file says wrote it.
   static absl::StatusOr<std::shared_ptr<CaptureFile>> Create(
       const std::string& path, std::string_view application = "software ConnectX");
+  // The same, to an open file, pipe or socket (the standard output), which stays open and is not
+  // emptied.
+  static absl::StatusOr<std::shared_ptr<CaptureFile>> CreateOn(int open,
+                                                               std::string_view application);
   // Writes what is held.
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
