@@ -73,11 +73,11 @@ void Report(const publisher::Feed::Counters& feed, const market::Exchange& excha
   const trading::Matcher::Counters& traded = exchange.counters();
   fmt::print("published={} datagrams={} lost_a={} lost_b={} requests={} resent={} orders={} "
              "fills={} rejected={} duplicates={} client_orders={} client_shares={} connections={} "
-             "cut={}\n",
+             "cut={} late={}\n",
              feed.published, feed.datagrams, feed.lost[0], feed.lost[1], feed.requests,
              feed.resent, traded.orders, traded.fills, traded.rejected, traded.duplicates,
              exchange.client_counters().orders, exchange.client_counters().shares,
-             port.connections, port.cut);
+             port.connections, port.cut, port.late);
 }
 
 int Fail(const std::string& what) {

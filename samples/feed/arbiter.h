@@ -52,6 +52,7 @@ class Arbiter {
     uint64_t messages = 0;        // Delivered.
     uint64_t copied_bytes = 0;
     uint64_t sessions = 0;
+    uint64_t strangers = 0;       // Packets of another session while this one went on.
   };
 
   struct Line {
@@ -75,12 +76,18 @@ class Arbiter {
 
   // What to do with a packet of `line` (less than Options::lines, or retransmission()). A packet of
   // another session starts everything again at that session's first message: sessions() tells.
+  // While the session goes on (it has not ended, nor have all lines been silent for stale_after_ns)
+  // such a packet is a straggler of the one before, or somebody else's: passed over.
   Verdict On(size_t line, const mold::Packet& packet, int64_t now_ns) {
     ++counters_.packets;
     const mold::Header& header = packet.header;
     const bool other_session = !session_ || *session_ != header.session;
     if (other_session && line == retransmission()) {  // The answer to what nobody asks any more.
       ++counters_.old;
+      return Verdict::kOld;
+    }
+    if (other_session && !MayStart(now_ns)) {
+      ++counters_.strangers;
       return Verdict::kOld;
     }
     if (other_session) StartSession(header);
@@ -179,6 +186,12 @@ class Arbiter {
   const Line& line(size_t number) const { return lines_[number]; }
 
  private:
+  bool MayStart(int64_t now_ns) const {
+    bool silent = true;
+    for (size_t i = 0; i < lines_.size(); ++i) silent = silent && Stale(i, now_ns);
+    return !session_ || ended_ || silent;
+  }
+
   void StartSession(const mold::Header& header) {
     session_ = header.session;
     ++counters_.sessions;

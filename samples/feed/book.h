@@ -54,6 +54,12 @@ class Books {
     }
   }
 
+  // Another session begins with no orders.
+  void Clear() {
+    orders_.clear();
+    books_.clear();
+  }
+
   TopOfBook Top(std::string_view name) const {
     for (const auto& [locate, book] : books_) {
       if (book.stock == itch::MakeStock(name)) return book.Top();

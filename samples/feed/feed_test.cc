@@ -11,6 +11,7 @@
 
 #include "samples/feed/arbiter.h"
 #include "samples/feed/book.h"
+#include "samples/feed/handler.h"
 #include "samples/feed/histogram.h"
 #include "samples/feed/itch50.h"
 #include "samples/feed/mold_udp64.h"
@@ -364,10 +365,40 @@ TEST(ArbiterTest, AnotherSessionStartsAtItsFirstMessage) {
   feed.On(0, Numbered(1));
   feed.On(0, Numbered(3));
   feed.delivered.clear();
-  feed.On(0, Datagram(1, {{1}}, mold::MakeSession("NEXT")));
+  feed.On(0, Datagram(1, {{1}}, mold::MakeSession("NEXT")), 2'000'000'000);
   EXPECT_TRUE(feed.HasAll(1));
   EXPECT_EQ(feed.arbiter.sessions(), 2u);
   EXPECT_EQ(feed.arbiter.held(), 0u);
+}
+
+Bytes EndOfSession(uint64_t next) {
+  mold::Builder builder(kSession);
+  builder.Begin(next);
+  const auto end = builder.FinishSession();
+  return {end.begin(), end.end()};
+}
+
+TEST(ArbiterTest, AStrangersDatagramDoesNotEndTheSession) {
+  Collector feed;
+  feed.On(0, Numbered(1));
+  feed.On(1, Datagram(1, {{9}}, mold::MakeSession("OTHER")), 1);
+  feed.On(0, Numbered(2), 2);
+  EXPECT_TRUE(feed.HasAll(2));
+  EXPECT_EQ(feed.arbiter.sessions(), 1u);
+  EXPECT_EQ(feed.arbiter.counters().strangers, 1u);
+}
+
+TEST(ArbiterTest, TheSlowerLineMayStillEndTheSessionBefore) {
+  Collector feed;
+  feed.On(0, Numbered(1));
+  feed.On(0, EndOfSession(2));
+  feed.delivered.clear();
+  feed.On(0, Datagram(1, {{1}}, mold::MakeSession("NEXT")));
+  feed.On(1, EndOfSession(2));
+  EXPECT_FALSE(feed.arbiter.ended());
+  feed.On(0, Datagram(2, {{2}}, mold::MakeSession("NEXT")));
+  EXPECT_TRUE(feed.HasAll(2));
+  EXPECT_EQ(feed.arbiter.sessions(), 2u);
 }
 
 TEST(ArbiterTest, ALineThatIsSilentForTooLongIsStale) {
@@ -450,6 +481,33 @@ TEST(HistogramTest, EmptyIsZeroAndMergeAddsUp) {
   EXPECT_EQ(one.mean(), 20u);
   EXPECT_EQ(one.Quantile(0.5), 20u);
   EXPECT_EQ(one.most(), 30u);
+}
+
+// --- The handler --------------------------------------------------------------------------------
+
+TEST(HandlerTest, AnotherSessionBeginsWithEmptyBooks) {
+  Handler<Reference> handler({});
+  const auto add = [](uint64_t order, uint32_t price) {
+    itch::Message message;
+    message.type = itch::Type::kAddOrder;
+    message.order = order;
+    message.side = 'B';
+    message.shares = 100;
+    message.price = price;
+    message.stock = itch::MakeStock("XTRA");
+    std::array<uint8_t, itch::kMostBytes> bytes;
+    const size_t length = itch::Emit(message, bytes);
+    return Bytes(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
+  };
+  const auto take = [&](const Bytes& bytes, int64_t now_ns) {
+    handler.OnDatagram(0, bytes, {.now_ns = now_ns}, [] { return Reference(); });
+  };
+  take(Datagram(1, {add(7, 1'000)}), 0);
+  take(Datagram(3, {add(8, 1'100)}), 0);  // Message 2 is missing, 3 held.
+  take(Datagram(1, {add(7, 900)}, mold::MakeSession("NEXT")), 2'000'000'000);
+  EXPECT_EQ(handler.books().Top("XTRA").bid, (Quote{900, 100}));
+  EXPECT_EQ(handler.books().open_orders(), 1u);
+  EXPECT_EQ(handler.counters().missing, 2u);
 }
 
 }  // namespace

@@ -58,7 +58,14 @@ class Handler {
       return;
     }
     if (times.device_ns != 0) from_device_.Record(times.device_ns);
+    const uint64_t sessions = arbiter_.sessions();
+    const uint64_t undelivered = arbiter_.highest() - arbiter_.next();
     const Verdict verdict = arbiter_.On(line, packet, times.now_ns);
+    if (arbiter_.sessions() != sessions) {
+      // What the session before has not delivered will not come any more.
+      counters_.missing += undelivered;
+      books_.Clear();
+    }
     if (verdict == Verdict::kNext) Deliver(line, packet, times);
     if (verdict == Verdict::kAhead) arbiter_.Hold(line, packet, keep());
     if (arbiter_.held() > 0) DeliverHeld(times);

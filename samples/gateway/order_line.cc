@@ -3,6 +3,7 @@
 #include "samples/gateway/order_line.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "fmt/format.h"
 
@@ -14,9 +15,10 @@ using State = trading::soup::ClientSession::State;
 constexpr uint64_t kOrdersToShow = 3;  // In words.
 constexpr int64_t kWarmNs = 1'000'000;
 
-// Tokens of one run differ from those of another: by the second in which it began.
-std::string PrefixOf(int64_t now_ns) {
-  return fmt::format("{:04X}", now_ns / 1'000'000'000 & 0xffff);
+uint64_t TimeOfDayNs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec % 86'400) * 1'000'000'000 + now.tv_nsec;
 }
 
 }  // namespace
@@ -25,7 +27,7 @@ OrderLine::OrderLine(const Options& options, xtreme::Ring* ring)
     : options_(options),
       ring_(ring),
       session_(options.user, options.password),
-      orders_(PrefixOf(ring->now_ns()), options.terms) {}
+      orders_(trading::OrderSession::PrefixAt(TimeOfDayNs()), options.terms) {}
 
 std::string OrderLine::Connect() {
   auto socket = ring_->ConnectTcp(options_.server, {.preset = XTREME_TCP_FAIL_FAST});

@@ -57,12 +57,19 @@ void OrderPort::Serve(int64_t now_ns) {
 }
 
 void OrderPort::EndSession() {
-  const auto end = trading::soup::Emit(trading::soup::Type::kEndOfSession);
+  ended_ = true;
   for (const auto& connection : connections_) {
-    if (!connection->session.logged_in()) continue;
-    connection->unsent.insert(connection->unsent.end(), end.begin(), end.end());
+    TellEnd(connection.get());
     Send(connection.get());
   }
+}
+
+// Behind all messages; of who is logged in, once.
+void OrderPort::TellEnd(Connection* connection) {
+  if (!connection->session.logged_in() || connection->told_end) return;
+  const auto end = trading::soup::Emit(trading::soup::Type::kEndOfSession);
+  connection->unsent.insert(connection->unsent.end(), end.begin(), end.end());
+  connection->told_end = true;
 }
 
 void OrderPort::Accept(int64_t now_ns) {
@@ -90,6 +97,7 @@ bool OrderPort::Serve(Connection* connection, int64_t now_ns) {
     return false;
   }
   connection->session.Pump(now_ns, &connection->unsent);
+  if (ended_) TellEnd(connection);
   return Send(connection) && !connection->session.over();
 }
 
@@ -105,6 +113,10 @@ void OrderPort::Receive(Connection* connection, std::span<const uint8_t> bytes, 
 
 void OrderPort::OnMessage(Connection* connection, std::span<const uint8_t> payload) {
   if (connection->cut) return;
+  if (ended_) {
+    ++counters_.late;
+    return;
+  }
   const uint64_t number = ++connection->account->orders;
   connection->cut = number == options_.cut_before || number == options_.cut_after;
   if (number == options_.cut_before) return;

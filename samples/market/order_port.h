@@ -31,6 +31,7 @@ class OrderPort {
   struct Counters {
     uint64_t connections = 0;
     uint64_t cut = 0;
+    uint64_t late = 0;  // Orders that came after the day was over: passed over.
   };
 
   // `exchange` outlives it.
@@ -43,7 +44,7 @@ class OrderPort {
   std::string Open();
   // Accepts, receives and sends what there is, without waiting.
   void Serve(int64_t now_ns);
-  // Tells every client that the day is over.
+  // The day is over: every client is told, also who logs in later, and no order is taken any more.
   void EndSession();
 
   size_t connections() const { return connections_.size(); }
@@ -56,6 +57,7 @@ class OrderPort {
     Exchange::Account* account = nullptr;
     std::vector<uint8_t> unsent;
     bool cut = false;
+    bool told_end = false;
   };
 
   void Accept(int64_t now_ns);
@@ -63,6 +65,7 @@ class OrderPort {
   bool Serve(Connection* connection, int64_t now_ns);
   void Receive(Connection* connection, std::span<const uint8_t> bytes, int64_t now_ns);
   void OnMessage(Connection* connection, std::span<const uint8_t> payload);
+  static void TellEnd(Connection* connection);
   static bool Send(Connection* connection);
 
   const Options options_;
@@ -70,6 +73,7 @@ class OrderPort {
   int listen_fd_ = -1;
   std::vector<std::unique_ptr<Connection>> connections_;
   Counters counters_;
+  bool ended_ = false;
 };
 
 }  // namespace market

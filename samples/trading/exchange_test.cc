@@ -170,8 +170,9 @@ TEST_F(MatcherTest, OrdersThatCannotBeAreRejectedForTheirReason) {
   Enter(1, "C", 'B', 100, 0);
   Enter(1, "D", 'B', 100, ouch::kMostShares + 1);
   Enter(1, "E", 'Q', 100, 10);
+  Enter(1, "F", 'B', 100, 10, 5);  // To rest for 5 s.
   EXPECT_EQ(TakeTold(), (Lines{"1 J S 0 @ 0", "1 J X 0 @ 0", "1 J Z 0 @ 0", "1 J Z 0 @ 0",
-                               "1 J O 0 @ 0"}));
+                               "1 J O 0 @ 0", "1 J O 0 @ 0"}));
   EXPECT_EQ(TakePublished(), Lines());
 }
 

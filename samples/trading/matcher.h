@@ -78,7 +78,11 @@ class Matcher {
     if (order.shares == 0 || order.shares > ouch::kMostShares) return ouch::kTooManyShares;
     // Neither a side we know nor a condition that we keep.
     if ((order.side != 'B' && order.side != 'S') || order.minimum != 0) return ouch::kOtherReason;
-    return 0;
+    // Nothing here ends an order after so many seconds.
+    const bool kept = order.time_in_force == ouch::kImmediateOrCancel ||
+                      order.time_in_force == ouch::kMarketHours ||
+                      order.time_in_force == ouch::kSystemHours;
+    return kept ? char{0} : ouch::kOtherReason;
   }
 
   void Enter(uint32_t account, const ouch::Message& message) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -50,6 +51,17 @@ class OrderSession {
     uint64_t inconsistent = 0;  // Messages about no order of ours, or that cannot be.
     bool operator==(const Counters&) const = default;
   };
+
+  // A prefix for a run that begins at that time of day: another one 62.5 ms later, for tokens are
+  // of one day, and a gateway that is started again must not use those of before.
+  static std::string PrefixAt(uint64_t time_of_day_ns) {
+    std::string prefix(kPrefixBytes, '0');
+    uint64_t units = time_of_day_ns / 62'500'000;
+    for (size_t i = prefix.size(); i-- > 0; units /= 36) {
+      prefix[i] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[units % 36];
+    }
+    return prefix;
+  }
 
   // `prefix`, of up to 4 letters and digits, makes the tokens of this run differ from those of
   // others of the account. `terms` are those of every order, but for side and price.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "samples/trading/matcher.h"
@@ -151,6 +152,19 @@ TEST_F(OrderSessionTest, AnsweredOrdersAreNotSentAgain) {
   int sent = 0;
   session_.Recover(0, [&](std::span<const uint8_t>) { ++sent; });
   EXPECT_EQ(sent, 0);
+}
+
+TEST(OrderTokenTest, RunsOfADayHaveTokensOfTheirOwn) {
+  constexpr uint64_t kUnitNs = 62'500'000, kDayNs = 86'400'000'000'000;
+  std::string before;
+  for (uint64_t ns = 0; ns < kDayNs; ns += 61 * kUnitNs) {
+    const std::string prefix = OrderSession::PrefixAt(ns);
+    EXPECT_LT(before, prefix);
+    before = prefix;
+  }
+  EXPECT_EQ(before.size(), OrderSession::kPrefixBytes);
+  EXPECT_EQ(OrderSession::PrefixAt(0), "0000");
+  EXPECT_EQ(OrderSession::PrefixAt(36 * kUnitNs), "0010");
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ enum class Type : char {
 // Time in force.
 inline constexpr uint32_t kImmediateOrCancel = 0;
 inline constexpr uint32_t kMarketHours = 99'998;
+inline constexpr uint32_t kSystemHours = 99'999;
 
 inline constexpr uint32_t kMostShares = 999'999;
 inline constexpr uint32_t kMostPrice = 1'999'999'900;

@@ -219,6 +219,7 @@ class ServerConnection {
  private:
   template <typename LogIn>
   void OnLogin(const Packet& packet, LogIn&& log_in) {
+    if (packet.type == Type::kDebug) return;  // May come at any time.
     over_ = true;  // Unless all is well.
     if (packet.type != Type::kLoginRequest) return;
     const auto request = ReadLoginRequest(packet);

@@ -12,8 +12,30 @@
 namespace xtreme::check {
 namespace {
 
-constexpr int kCapNetRaw = 13;  // linux/capability.h
-constexpr uint64_t kRingBytes = uint64_t{16} << 20;
+constexpr int kCapNetRaw = 13;   // linux/capability.h
+constexpr int kCapIpcLock = 14;
+constexpr uint64_t kHugepageBytes = uint64_t{2} << 20;
+
+// About what a ring locks that absorbs so long a burst at the rate of the link, as profiles say it:
+// a buffer of 1,536 bytes for every 512 bytes, and queues.
+constexpr uint64_t kLatencyBurstUs = 500;
+constexpr uint64_t kFeedBurstUs = 10'000;
+uint64_t RingBytes(const Target& target, uint64_t burst_us) {
+  const uint64_t bytes_per_us = target.device.link_bits_per_second / 8 / 1'000'000;
+  return (uint64_t{8} << 20) + bytes_per_us * burst_us * 3;
+}
+
+bool Has(const System& system, int capability) {
+  uint64_t mask = 0;
+  const std::string effective = system.ReadField("/proc/self/status", "CapEff").value_or("");
+  std::from_chars(effective.data(), effective.data() + effective.size(), mask, 16);
+  return (mask >> capability & 1) != 0;
+}
+
+// Whether its capabilities are those of the machine, not of a user namespace.
+bool IsOfTheMachine(const System& system) {
+  return system.Read("/proc/self/uid_map").value_or("").ends_with(" 4294967295");
+}
 
 std::string CpuPath(int cpu, std::string_view rest) {
   return fmt::format("/sys/devices/system/cpu/cpu{}/{}", cpu, rest);
@@ -51,18 +73,25 @@ Result CheckCapability(const System& system, const Target&) {
               "setcap cap_net_raw+ep PROGRAM, or AmbientCapabilities=CAP_NET_RAW in its unit");
 }
 
-Result CheckMemlock(const System& system, const Target&) {
+Result CheckMemlock(const System& system, const Target& target) {
+  if (Has(system, kCapIpcLock) && IsOfTheMachine(system)) {
+    return Pass("CAP_IPC_LOCK is there: locked memory is not limited");
+  }
   const auto limit = system.ReadField("/proc/self/limits", "Max locked memory");
   if (!limit) return Warn("the limit of locked memory is not told", "mount /proc");
   const std::string soft = limit->substr(0, limit->find(' '));
   if (soft == "unlimited") return Pass("locked memory is not limited");
   uint64_t bytes = 0;
   std::from_chars(soft.data(), soft.data() + soft.size(), bytes);
-  const std::string finding = fmt::format("{} KiB may be locked", bytes >> 10);
+  const uint64_t latency = RingBytes(target, kLatencyBurstUs);
+  const uint64_t feed = RingBytes(target, kFeedBurstUs);
+  const std::string finding = fmt::format(
+      "{} KiB may be locked; on this link a ring of profile latency takes some {} MiB, one of feed "
+      "{}",
+      bytes >> 10, latency >> 20, feed >> 20);
   const char* const fix = "ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit";
-  if (bytes < kRingBytes) return Fail(finding + ", one ring takes up to 16 MiB", fix);
-  if (bytes < 4 * kRingBytes) return Warn(finding + ", a few rings' worth", fix);
-  return Pass(finding);
+  if (bytes < latency) return Fail(finding, fix);
+  return bytes < feed ? Warn(finding, fix) : Pass(finding);
 }
 
 // The node of the NIC, or of the CPU, or nothing on a machine that has one only.
@@ -92,10 +121,14 @@ Result CheckHugepages(const System& system, const Target& target) {
   const int64_t all = system.ReadNumber(at + "nr_hugepages").value_or(0);
   const int64_t free = system.ReadNumber(at + "free_hugepages").value_or(0);
   const std::string where = node ? fmt::format(" on node {}", *node) : "";
+  const auto pages = [&target](uint64_t burst_us) {
+    return static_cast<int64_t>(RingBytes(target, burst_us) / kHugepageBytes + 1);
+  };
   const std::string finding = fmt::format("{} of {} hugepages are free{}", free, all, where);
-  if (free >= 8) return Pass(finding);
-  return Warn(finding + "; pools use ordinary pages",
-              fmt::format("echo 64 > {}nr_hugepages", at));
+  if (free >= pages(kFeedBurstUs)) return Pass(finding);
+  const std::string fix = fmt::format("echo {} > {}nr_hugepages", pages(kFeedBurstUs), at);
+  if (free < pages(kLatencyBurstUs)) return Warn(finding + "; pools use ordinary pages", fix);
+  return Pass(fmt::format("{}; a ring of profile feed takes {}", finding, pages(kFeedBurstUs)));
 }
 
 Result CheckNuma(const System& system, const Target& target) {

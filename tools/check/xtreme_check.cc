@@ -23,10 +23,13 @@ constexpr std::array<const char*, 3> kVerdicts = {"PASS", "WARN", "FAIL"};
 
 const char* NameOf(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
 
+// What cannot be written is seen at the end: fmt::print() would throw.
+void Put(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
 void PrintText(const std::vector<NamedResult>& results) {
   for (const auto& [name, result] : results) {
-    fmt::print("{} {:<14} {}\n", NameOf(result.verdict), name, result.finding);
-    if (!result.fix.empty()) fmt::print("     {:<14} fix: {}\n", "", result.fix);
+    Put(fmt::format("{} {:<14} {}\n", NameOf(result.verdict), name, result.finding));
+    if (!result.fix.empty()) Put(fmt::format("     {:<14} fix: {}\n", "", result.fix));
   }
 }
 
@@ -42,7 +45,7 @@ void PrintJson(const Target& target, const std::vector<NamedResult>& results) {
                                       {"software", target.device.software},
                                       {"firmware", target.device.firmware},
                                       {"checks", checks}};
-  fmt::print("{}\n", all.dump(2));
+  Put(all.dump(2) + "\n");
 }
 
 int Main(int argc, char** argv) {
@@ -57,6 +60,10 @@ int Main(int argc, char** argv) {
   target.device = ProbeDevice(target.interface);
   const std::vector<NamedResult> results = RunChecks(System(), target);
   json ? PrintJson(target, results) : PrintText(results);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "xtreme_check: the report cannot be written\n");
+    return 1;
+  }
   for (const NamedResult& each : results) {
     if (each.result.verdict == Verdict::kFail) return 1;
   }

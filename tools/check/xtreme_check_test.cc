@@ -77,6 +77,16 @@ TEST_F(XtremeCheckTest, AnInterfaceThatIsNotThereFails) {
   EXPECT_EQ(code, 1);
 }
 
+TEST_F(XtremeCheckTest, AReportThatCannotBeWrittenFailsInWords) {
+  int code = 0;
+  for (const std::string more : {"", " --json"}) {
+    EXPECT_THAT(Run({"/bin/sh", "-c",
+                     "exec tools/check/xtreme_check feed1" + more + " 2>&1 > /dev/full"}, &code),
+                HasSubstr("cannot be written"));
+    EXPECT_EQ(code, 1);
+  }
+}
+
 TEST_F(XtremeCheckTest, WithoutAnInterfaceItSaysHowItIsUsed) {
   int code = 0;
   Run({"tools/check/xtreme_check"}, &code);

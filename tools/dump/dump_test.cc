@@ -2,11 +2,20 @@
 //
 // Frames of a tap as they are chosen, written and counted.
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pcap/pcap.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -25,6 +34,7 @@ namespace {
 
 using stats::FrameKind;
 using stats::TappedFrame;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
@@ -49,6 +59,34 @@ TEST(FrameFilter, ASocketsFramesAreThoseToItAndFromIt) {
   EXPECT_TRUE(LocalEnd::Parse("*:7000")->Has(UdpFrame()));
   EXPECT_FALSE(LocalEnd::Parse(":7001")->Has(UdpFrame()));
   EXPECT_FALSE(LocalEnd::Parse("10.0.0.3:7000")->Has(UdpFrame()));
+}
+
+// The same frame, of a connection.
+TappedFrame TcpFrame(FrameKind kind = FrameKind::kReceived) {
+  TappedFrame frame = UdpFrame(kind);
+  frame.bytes[23] = IPPROTO_TCP;
+  return frame;
+}
+
+stats::SocketCounters Socket(uint8_t protocol, uint16_t peer_port) {
+  return {.local_ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 1},
+          .remote_ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 2},
+          .local_port = 7000,
+          .remote_port = peer_port,
+          .protocol = protocol};
+}
+
+TEST(FrameFilter, AConnectionsFramesAreNotThoseOfOthersOfItsListener) {
+  EXPECT_TRUE(LocalEnd::Of(Socket(IPPROTO_TCP, 9)).Has(TcpFrame()));
+  EXPECT_FALSE(LocalEnd::Of(Socket(IPPROTO_TCP, 8)).Has(TcpFrame())) << "of another client";
+  EXPECT_TRUE(LocalEnd::Of(Socket(IPPROTO_TCP, 0)).Has(TcpFrame())) << "the listener";
+  EXPECT_FALSE(LocalEnd::Of(Socket(IPPROTO_TCP, 9)).Has(UdpFrame())) << "another protocol";
+  EXPECT_TRUE(LocalEnd::Of(Socket(IPPROTO_UDP, 8)).Has(UdpFrame()));
+  TappedFrame sent = TcpFrame(FrameKind::kSent);
+  std::swap_ranges(sent.bytes.begin() + 26, sent.bytes.begin() + 30, sent.bytes.begin() + 30);
+  std::swap_ranges(sent.bytes.begin() + 34, sent.bytes.begin() + 36, sent.bytes.begin() + 36);
+  EXPECT_TRUE(LocalEnd::Of(Socket(IPPROTO_TCP, 9)).Has(sent));
+  EXPECT_FALSE(LocalEnd::Of(Socket(IPPROTO_TCP, 8)).Has(sent));
 }
 
 TEST(FrameFilter, WhatIsNoEndIsRefused) {
@@ -166,6 +204,40 @@ TEST_F(PcapngTest, ALastNoteIsNotLost) {
   EXPECT_THAT(Bytes(), HasSubstr("1 port discards"));
 }
 
+// The comments of all frames together.
+TEST_F(PcapngTest, NotesThatAreMoreThanACommentHoldsAreAllThere) {
+  constexpr int kNotes = 3'000;
+  {
+    const auto output = Open();
+    for (int i = 0; i < kNotes; ++i) output->Note("one of many notes on frames that were lost");
+    output->Add(0, UdpFrame(), 0);
+  }
+  const std::string bytes = Bytes();
+  int notes = 0;
+  for (size_t at = 0; (at = bytes.find("one of many", at)) != bytes.npos; ++at) ++notes;
+  EXPECT_EQ(notes, kNotes);
+  char error[PCAP_ERRBUF_SIZE];
+  pcap_t* const file = pcap_open_offline(Path().c_str(), error);
+  ASSERT_NE(file, nullptr) << error;
+  // An option that says it is shorter than it is would be followed by what is none.
+  for (size_t at = 0; at + 8 <= bytes.size();) {
+    const auto word = [&bytes](size_t place) {
+      uint32_t value;
+      memcpy(&value, bytes.data() + place, sizeof value);
+      return value;
+    };
+    const uint32_t length = word(at + 4);
+    ASSERT_EQ(word(at + length - 4), length);
+    if (word(at) == 6) {
+      size_t option = at + 28 + (word(at + 20) + 3) / 4 * 4;
+      while ((word(option) & 0xFFFF) != 0) option += 4 + ((word(option) >> 16) + 3) / 4 * 4;
+      EXPECT_EQ(option + 8, at + length) << "the end of options is the end of the block";
+    }
+    at += length;
+  }
+  pcap_close(file);
+}
+
 // What xtreme_dump misses, in slots that it does not understand: those are told like overwritten
 // ones, and stand still.
 class MissedTest : public PcapngTest {
@@ -175,12 +247,28 @@ class MissedTest : public PcapngTest {
     for (int i = 0; i < count; ++i) tap->Write(kind, frame.data(), 60, 0);
     tap->Publish(static_cast<uint32_t>(count));
   }
-  // All that the tool tells of the directory.
-  std::string Tell() const {
-    samples::Program tool({"/bin/sh", "-c", "exec tools/dump/xtreme_dump --once --directory=" +
-                                                directory_ + " 2>&1"});
-    EXPECT_EQ(tool.Wait(), 0);
+  // All that the tool tells of the directory, run with `more`.
+  std::string Tell(const std::string& more = "2>&1", int code = 0) const {
+    samples::Program tool({"/bin/sh", "-c", "exec tools/dump/xtreme_dump --directory=" +
+                                                directory_ + " --once " + more});
+    EXPECT_EQ(tool.Wait(), code) << tool.output();
     return tool.output();
+  }
+  // The tool's process, whose standard output is `fd`, which is closed here.
+  pid_t StartOn(int fd, std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"xtreme_dump", "--directory=" + directory_});
+    std::vector<char*> words;
+    for (std::string& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, "tools/dump/xtreme_dump", &actions, nullptr, words.data(), environ),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(fd);
+    return pid;
   }
   static constexpr FrameKind kUnknown{99};
 };
@@ -203,6 +291,56 @@ TEST_F(MissedTest, FramesAreNotedOnceEachAndThoseOfAllRingsAddedUp) {
                                            "-- 1 frames were overwritten before they were read",
                                            "-- 4 frames were overwritten before they were read",
                                            "xtreme_dump: 601 frames, 7 missed"));
+}
+
+using OutputTest = MissedTest;
+
+// What ssh gives a remote command is a socket: it cannot be opened by a name.
+TEST_F(OutputTest, TheStandardOutputMayBeASocket) {
+  Write(tap_.get(), 3);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const pid_t pid = StartOn(ends[1], {"--once", "--write=-"});
+  std::array<uint8_t, 4> magic = {};
+  EXPECT_EQ(recv(ends[0], magic.data(), magic.size(), MSG_WAITALL), 4);
+  EXPECT_THAT(magic, ElementsAre(0x0A, 0x0D, 0x0D, 0x0A));
+  close(ends[0]);
+  int status = -1;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+}
+
+TEST_F(OutputTest, TheStandardOutputIsAppendedTo) {
+  Write(tap_.get(), 3);
+  { std::ofstream(Path()) << "before"; }
+  Tell("--write=- >> " + Path());
+  EXPECT_EQ(Bytes().substr(0, 10), "before\x0A\x0D\x0D\x0A");
+}
+
+TEST_F(OutputTest, WhatCannotBeWrittenIsAFailure) {
+  Write(tap_.get(), 3);
+  EXPECT_THAT(Tell("2>&1 > /dev/full", 1), HasSubstr("cannot be written"));
+  EXPECT_THAT(Tell("--write=- 2>&1 > /dev/full", 1), HasSubstr("cannot be written"));
+  EXPECT_THAT(Tell("--write=/dev/full 2>&1", 1), HasSubstr("cannot be written"));
+}
+
+TEST_F(OutputTest, AReaderThatTakesNothingDoesNotKeepItFromEnding) {
+  Write(tap_.get(), 1'000);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t pid = StartOn(ends[1], {"--write=-"});
+  // More than the pipe holds is on its way.
+  for (int filled = 0; filled < 16'384;) ASSERT_EQ(ioctl(ends[0], FIONREAD, &filled), 0);
+  kill(pid, SIGINT);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  close(ends[0]);
+}
+
+TEST_F(OutputTest, AFileThatIsNoTapIsNamed) {
+  const std::string other = directory_ + "/xtreme-frames.1.1";
+  { std::ofstream(other) << std::string(4'096, 'x'); }
+  EXPECT_THAT(Tell(), HasSubstr(other + ": read frames: this is not a frame tap"));
+  unlink(other.c_str());
 }
 
 TEST_F(MissedTest, WhereNoneIsMissedNoneIsNoted) {

@@ -68,6 +68,18 @@ std::optional<Ends> ParseEnds(std::span<const uint8_t> frame) {
   return ends;
 }
 
+LocalEnd LocalEnd::Of(const stats::SocketCounters& socket) {
+  constexpr size_t kIpv4At = 12;  // Addresses are published as IPv6 ones.
+  LocalEnd end{.port = socket.local_port, .protocol = socket.protocol};
+  std::array<uint8_t, 4> ip;
+  std::copy_n(socket.local_ip.begin() + kIpv4At, ip.size(), ip.begin());
+  if (ip != std::array<uint8_t, 4>{}) end.ip = ip;
+  if (socket.protocol != IPPROTO_TCP || socket.remote_port == 0) return end;
+  end.peer.emplace().port = socket.remote_port;
+  std::copy_n(socket.remote_ip.begin() + kIpv4At, ip.size(), end.peer->ip.begin());
+  return end;
+}
+
 std::optional<LocalEnd> LocalEnd::Parse(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == text.npos) return std::nullopt;
@@ -91,7 +103,11 @@ bool LocalEnd::Has(const stats::TappedFrame& frame) const {
   const bool sent = frame.kind == stats::FrameKind::kSent;
   const uint16_t own_port = sent ? ends->source_port : ends->destination_port;
   const auto& own_ip = sent ? ends->source_ip : ends->destination_ip;
-  return own_port == port && (!ip || *ip == own_ip);
+  if (own_port != port || (ip && *ip != own_ip)) return false;
+  if (protocol && *protocol != ends->protocol) return false;
+  const uint16_t other_port = sent ? ends->destination_port : ends->source_port;
+  const auto& other_ip = sent ? ends->destination_ip : ends->source_ip;
+  return !peer || (peer->port == other_port && peer->ip == other_ip);
 }
 
 std::string Describe(const stats::TappedFrame& frame) {

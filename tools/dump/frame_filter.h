@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "xtreme/stats/frame_reader.h"
+#include "xtreme/stats/reader.h"
 
 namespace xtreme::dump {
 
@@ -31,11 +32,19 @@ struct Ends {
 // Nothing: it is not IPv4, or too short.
 std::optional<Ends> ParseEnds(std::span<const uint8_t> frame);
 
-// A socket's own end.
+// A socket's own end; of a connection the peer's too, for others may have the same own one.
 struct LocalEnd {
   std::optional<std::array<uint8_t, 4>> ip;  // Nothing: any.
   uint16_t port = 0;
+  std::optional<uint8_t> protocol;  // Nothing: any.
+  struct Peer {
+    std::array<uint8_t, 4> ip = {};
+    uint16_t port = 0;
+  };
+  std::optional<Peer> peer;  // Nothing: any.
 
+  // That of a socket, as its ring publishes it.
+  static LocalEnd Of(const stats::SocketCounters& socket);
   // "10.0.0.1:7000" or ":7000"; nothing: it is neither.
   static std::optional<LocalEnd> Parse(std::string_view text);
   // Whether the frame came to it, or was sent from it.

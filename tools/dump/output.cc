@@ -2,6 +2,8 @@
 
 #include "tools/dump/output.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <ctime>
 #include <utility>
@@ -28,17 +30,19 @@ class TextOutput final : public Output {
     const char* by = frame.timed_by_device ? ", sent then by the device" : "";
     Line(time_ns, fmt::format("{} {} {}{}", names_[ring], way, Describe(frame), by));
   }
-  void Note(std::string_view text) override { fmt::print("-- {}\n", text); }
-  bool Flush() override { return std::fflush(stdout) == 0; }
+  void Note(std::string_view text) override { Put(fmt::format("-- {}\n", text)); }
+  bool Flush() override { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
  private:
+  // What cannot be written is told by Flush(): fmt::print() would throw.
+  static void Put(const std::string& text) { std::fputs(text.c_str(), stdout); }
   static void Line(int64_t time_ns, const std::string& text) {
     constexpr int64_t kSecond = 1'000'000'000;
     const time_t seconds = time_ns / kSecond;
     tm local;
     localtime_r(&seconds, &local);
-    fmt::print("{:02}:{:02}:{:02}.{:09} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
-               time_ns % kSecond, text);
+    Put(fmt::format("{:02}:{:02}:{:02}.{:09} {}\n", local.tm_hour, local.tm_min, local.tm_sec,
+                    time_ns % kSecond, text));
   }
 
   std::vector<std::string> names_;
@@ -47,9 +51,7 @@ class TextOutput final : public Output {
 class PcapngOutput final : public Output {
  public:
   explicit PcapngOutput(std::shared_ptr<CaptureFile> file) : file_(std::move(file)) {}
-  ~PcapngOutput() override {
-    if (!notes_.empty()) Write(0, CaptureFile::Direction::kIn, {}, 0, last_ns_);
-  }
+  ~PcapngOutput() override { WriteNotes(); }
 
   uint32_t AddRing(const stats::FrameReader& ring) override {
     return file_->AddInterface(
@@ -65,6 +67,7 @@ class PcapngOutput final : public Output {
     Write(ring, direction, frame.bytes, frame.frame_bytes, time_ns);
   }
   void Note(std::string_view text) override {
+    if (notes_.size() + text.size() > kMostNotesBytes) WriteNotes();
     notes_ += (notes_.empty() ? "" : "\n") + std::string(text);
   }
   bool Flush() override {
@@ -73,6 +76,12 @@ class PcapngOutput final : public Output {
   }
 
  private:
+  // A comment's length has 16 bits.
+  static constexpr size_t kMostNotesBytes = 32 << 10;
+
+  void WriteNotes() {
+    if (!notes_.empty()) Write(0, CaptureFile::Direction::kIn, {}, 0, last_ns_);
+  }
   void Write(uint32_t ring, CaptureFile::Direction direction, std::span<const uint8_t> bytes,
              uint32_t wire_bytes, int64_t time_ns) {
     file_->Add(ring, direction, bytes, time_ns, std::exchange(notes_, ""), wire_bytes);
@@ -89,7 +98,8 @@ class PcapngOutput final : public Output {
 std::unique_ptr<Output> MakeTextOutput() { return std::make_unique<TextOutput>(); }
 
 absl::StatusOr<std::unique_ptr<Output>> MakePcapngOutput(const std::string& path) {
-  auto file = CaptureFile::Create(path == "-" ? "/dev/stdout" : path, "xtreme_dump");
+  auto file = path == "-" ? CaptureFile::CreateOn(STDOUT_FILENO, "xtreme_dump")
+                          : CaptureFile::Create(path, "xtreme_dump");
   if (!file.ok()) return file.status();
   return std::make_unique<PcapngOutput>(*std::move(file));
 }

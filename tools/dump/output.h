@@ -2,8 +2,9 @@
 //
 // Where tapped frames go: a line each, or pcapng for Wireshark.
 //
-// Invariant: a note goes with the frame that follows it, as its comment; what is noted last goes
-// with a frame of no bytes. Units: nanoseconds. Threads: one.
+// Invariant: a note goes with the frame that follows it, as its comment; what is noted last, and
+// what is more than a comment holds, goes with a frame of no bytes.
+// Units: nanoseconds. Threads: one.
 
 #ifndef XTREME_TOOLS_DUMP_OUTPUT_H_
 #define XTREME_TOOLS_DUMP_OUTPUT_H_

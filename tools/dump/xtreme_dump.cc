@@ -4,6 +4,7 @@
 // program's did last.
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -54,11 +55,23 @@ struct Command {
 
 volatile std::sig_atomic_t interrupted = 0;
 
+// A reader that takes nothing keeps us in a write for ever: it has a second.
+void Interrupt(int) {
+  interrupted = 1;
+  alarm(1);
+}
+
 int64_t Now(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
+
+// A ring, and whose of its frames are wanted; nothing: all.
+struct Chosen {
+  std::unique_ptr<FrameReader> reader;
+  std::optional<LocalEnd> socket;
+};
 
 // One ring's frames on their way to the output.
 struct Source {
@@ -66,24 +79,25 @@ struct Source {
   uint32_t number = 0;      // In the output.
   uint64_t missed = 0;      // As noted.
   bool ended = false;
+  std::optional<LocalEnd> socket;  // Whose frames; nothing: all.
   // For a turn: the device's times of those that were sent may follow.
   std::vector<TappedFrame> held;
 };
 
 class Dump {
  public:
-  Dump(const Command& command, std::optional<LocalEnd> socket, Output* output)
-      : command_(command), socket_(socket), output_(output) {}
+  Dump(const Command& command, Output* output) : command_(command), output_(output) {}
 
-  bool Add(std::unique_ptr<FrameReader> reader) {
-    if (command_.from_now && !reader->SkipToNewest().ok()) return false;
-    const uint32_t number = output_->AddRing(*reader);
-    sources_.push_back({std::move(reader), number});
+  bool Add(Chosen chosen) {
+    if (command_.from_now && !chosen.reader->SkipToNewest().ok()) return false;
+    const uint32_t number = output_->AddRing(*chosen.reader);
+    sources_.push_back(
+        {.reader = std::move(chosen.reader), .number = number, .socket = chosen.socket});
     return true;
   }
 
-  // Until there is nothing more to come.
-  void Run() {
+  // Until there is nothing more to come. False: it cannot be written.
+  bool Run() {
     while (!Enough()) {
       size_t taken = 0;
       size_t open = 0;
@@ -93,11 +107,12 @@ class Dump {
         taken += Take(&source);
         open += alive && !source.ended;
       }
-      if (!output_->Flush()) return;
+      if (!output_->Flush()) return false;
       if (taken != 0) continue;
-      if (command_.once || open == 0) return;
+      if (command_.once || open == 0) return true;
       std::this_thread::sleep_for(kPause);
     }
+    return true;
   }
 
   void Report() const {
@@ -122,7 +137,7 @@ class Dump {
       std::move(frames->begin(), frames->end(), std::back_inserter(held));
     }
     const size_t shown = stats::ApplySendTimes(&held, before);
-    for (size_t i = 0; i < shown; ++i) Show(source->number, held[i]);
+    for (size_t i = 0; i < shown; ++i) Show(*source, held[i]);
     held.erase(held.begin(), held.begin() + static_cast<ptrdiff_t>(shown));
     NoteMissed(source);
     return taken + shown;
@@ -135,30 +150,29 @@ class Dump {
     }
   }
 
-  void Show(uint32_t ring, const TappedFrame& frame) {
+  void Show(const Source& source, const TappedFrame& frame) {
     if (frame.kind == FrameKind::kNote) return output_->Note(frame.text());
-    if (Enough() || (socket_ && !socket_->Has(frame))) return;
+    if (Enough() || (source.socket && !source.socket->Has(frame))) return;
     // Without a clock of its own: no later than now.
     const int64_t monotonic_ns = frame.time_ns.value_or(Now(CLOCK_MONOTONIC));
-    output_->Add(ring, frame, monotonic_ns + to_realtime_ns_);
+    output_->Add(source.number, frame, monotonic_ns + to_realtime_ns_);
     ++written_;
   }
 
   const Command& command_;
-  const std::optional<LocalEnd> socket_;
   Output* const output_;
   const int64_t to_realtime_ns_ = Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC);
   std::vector<Source> sources_;
   uint64_t written_ = 0;
 };
 
-// The end of the socket asked for: as written, or that of the socket with that handle.
-std::optional<LocalEnd> FindSocket(const stats::Selection& selection) {
-  if (auto end = LocalEnd::Parse(selection.socket)) return end;
+// The socket with the handle asked for, of that ring: other programs have others of that handle.
+std::optional<LocalEnd> FindHandle(stats::Selection selection, const FrameReader& ring) {
+  selection.pid = ring.pid();
+  selection.ring = ring.ring();
   std::vector<std::string> problems;
-  for (const stats::Segment& ring : stats::Collect(selection, &problems)) {
-    const stats::SocketCounters& socket = ring.sockets.front();
-    return LocalEnd::Parse(stats::AddressText(socket.local_ip, socket.local_port));
+  for (const stats::Segment& found : stats::Collect(selection, &problems)) {
+    return LocalEnd::Of(found.sockets.front());
   }
   return std::nullopt;
 }
@@ -176,32 +190,34 @@ int Fail(const std::string& text) {
 }
 
 int Run(const Command& command) {
-  std::optional<LocalEnd> socket;
-  if (!command.selection.socket.empty()) {
-    socket = FindSocket(command.selection);
-    if (!socket) return Fail("no socket " + command.selection.socket);
-  }
-  std::vector<std::unique_ptr<FrameReader>> readers;
+  const bool of_socket = !command.selection.socket.empty();
+  const std::optional<LocalEnd> end = LocalEnd::Parse(command.selection.socket);
+  std::vector<Chosen> chosen;
+  bool kept = false;
   for (const std::string& path : stats::ListFrameTaps(command.selection.directory)) {
     auto reader = FrameReader::Open(path);
     if (!reader.ok()) {
       Fail(std::string(reader.status().message()));
     } else if (IsSelected(command.selection, **reader)) {
-      readers.push_back(*std::move(reader));
+      kept = true;
+      auto socket = of_socket && !end ? FindHandle(command.selection, **reader) : end;
+      if (of_socket && !socket) continue;
+      chosen.push_back({*std::move(reader), socket});
     }
   }
-  if (readers.empty()) {
+  if (!kept) {
     return Fail("no such ring keeps frames in " + command.selection.directory +
                 "; the setting dump_frames asks for it");
   }
+  if (chosen.empty()) return Fail("no socket " + command.selection.socket);
   auto output = command.write.empty() ? absl::StatusOr<std::unique_ptr<Output>>(MakeTextOutput())
                                       : MakePcapngOutput(command.write);
   if (!output.ok()) return Fail(std::string(output.status().message()));
-  Dump dump(command, socket, output->get());
-  for (auto& reader : readers) dump.Add(std::move(reader));
-  dump.Run();
+  Dump dump(command, output->get());
+  for (Chosen& each : chosen) dump.Add(std::move(each));
+  const bool written = dump.Run();
   dump.Report();
-  return 0;
+  return written ? 0 : Fail("the frames cannot be written: the disk is full, or nobody reads");
 }
 
 int Main(int argc, char** argv) {
@@ -222,8 +238,8 @@ int Main(int argc, char** argv) {
   app.add_flag("--from-now", command.from_now, "only what comes from here on");
   app.add_option("-c,--count", command.count, "end after so many frames");
   CLI11_PARSE(app, argc, argv);
-  std::signal(SIGINT, [](int) { interrupted = 1; });
-  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  std::signal(SIGINT, &Interrupt);
+  std::signal(SIGTERM, &Interrupt);
   return Run(command);
 }
 

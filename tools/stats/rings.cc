@@ -29,19 +29,23 @@ bool IsSelected(const std::string& wanted, const SocketCounters& socket) {
          wanted == fmt::format(":{}", socket.local_port);
 }
 
+// A count that fell began anew: it is of another process with that number (a container's 1).
+uint64_t Rise(uint64_t before, uint64_t after) { return after >= before ? after - before : after; }
+
 // The counts of `before` taken from those of `after`.
 void Subtract(const Segment& before, Segment* after) {
   for (size_t i = 0; i < after->counters.size(); ++i) {
     Counter& counter = after->counters[i];
     if (i >= before.counters.size() || before.counters[i].name != counter.name) return;
-    if (!IsLevel(counter.scope, counter.name)) counter.value -= before.counters[i].value;
+    if (IsLevel(counter.scope, counter.name)) continue;
+    counter.value = Rise(before.counters[i].value, counter.value);
   }
   for (SocketCounters& socket : after->sockets) {
     const auto earlier = std::find_if(before.sockets.begin(), before.sockets.end(),
                                       [&](const auto& s) { return s.handle == socket.handle; });
     if (earlier == before.sockets.end()) continue;
     for (size_t i = 0; i < std::min(socket.values.size(), earlier->values.size()); ++i) {
-      socket.values[i] -= earlier->values[i];
+      socket.values[i] = Rise(earlier->values[i], socket.values[i]);
     }
   }
 }

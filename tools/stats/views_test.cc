@@ -171,6 +171,17 @@ TEST(Rings, RisesAreOfCountsAndNotOfLevels) {
   EXPECT_EQ(ValueOf(rises[1], "ring", "packets"), 10u) << "it was not there before";
 }
 
+// In containers every program is process 1.
+TEST(Rings, CountsThatBeganAnewAreNotSubtractedFrom) {
+  const std::vector<Segment> before = {MakeRing()};
+  std::vector<Segment> after = {MakeRing()};
+  after[0].counters[0].value = 4;
+  after[0].sockets[0].values[0] = 2;
+  const auto rises = RisesSince(before, after);
+  EXPECT_EQ(ValueOf(rises[0], "ring", "packets"), 4u);
+  EXPECT_EQ(rises[0].sockets[0].values[0], 2u);
+}
+
 TEST(Rings, SelectionIsByEachProperty) {
   const std::vector<Segment> rings = {MakeRing()};
   const Selection matching[] = {{.pid = 77},          {.ring = 2},

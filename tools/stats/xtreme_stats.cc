@@ -13,6 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "tools/stats/rings.h"
 #include "tools/stats/views.h"
+#include "xtreme/stats/frame_reader.h"
 
 namespace xtreme::stats {
 namespace {
@@ -68,13 +69,13 @@ std::string Format(const Command& command, const std::vector<Segment>& rings) {
 }
 
 void Sleep(const Command& command) {
-  std::fflush(stdout);
   std::this_thread::sleep_for(std::chrono::duration<double>(command.interval_s));
 }
 
 int Run(const Command& command) {
   if (command.clean) {
-    std::printf("%d removed\n", RemoveStale(command.selection.directory));
+    const std::string& directory = command.selection.directory;
+    std::printf("%d removed\n", RemoveStale(directory) + RemoveStaleFrames(directory));
     return 0;
   }
   const bool once = !command.watch && command.count == 0;
@@ -93,7 +94,11 @@ int Run(const Command& command) {
     }
     if (clear) std::fputs("\033[H\033[2J", stdout);
     std::fputs(Format(command, command.delta ? RisesSince(before, rings) : rings).c_str(), stdout);
-    if (once || report == command.count || std::ferror(stdout) != 0) return 0;
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      std::fprintf(stderr, "xtreme_stats: the report cannot be written\n");
+      return 1;
+    }
+    if (once || report == command.count) return 0;
     before = std::move(rings);
     Sleep(command);
   }

@@ -44,11 +44,12 @@ class XtremeStatsTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  // An echo on port 7 that has answered kDatagrams.
+  // An echo on port 7 that has answered kDatagrams and keeps its last frames.
   void StartEcho() {
     const net::Namespace::Inside inside(*ring_);
     echo_ = std::make_unique<Program>(std::vector<std::string>{
         "/usr/bin/env", "XTREME_COUNTERS_DIRECTORY=" + directory_, "XTREME_HISTOGRAMS=on",
+        "XTREME_DUMP_FRAMES=64",
         "tools/connectx/preload/launch", "--interface=feed1", "--", "samples/udp_echo", "feed1",
         "7"});
     ASSERT_TRUE(echo_->ReadUntil("ready")) << echo_->output();
@@ -138,10 +139,21 @@ TEST_F(XtremeStatsTest, ShowsAKilledProgramUntilItIsCleanedAway) {
   echo_.reset();  // Killed.
   EXPECT_THAT(Run({}), HasSubstr(" on feed1: dead, published "));
   EXPECT_THAT(Run({"--view=sockets"}), HasSubstr("sent=3"));
-  EXPECT_EQ(Run({"--clean"}), "1 removed\n");
+  EXPECT_EQ(Run({"--clean"}), "2 removed\n") << "counters, and frames";
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
   int code = 0;
   Run({}, &code);
   EXPECT_EQ(code, 1);
+}
+
+TEST_F(XtremeStatsTest, AReportThatCannotBeWrittenIsAFailure) {
+  StartEcho();
+  for (const std::string way : {"--json", "--prometheus", "--view=counters"}) {
+    Program tool({"/bin/sh", "-c", "exec tools/stats/xtreme_stats " + way + " --directory=" +
+                                       directory_ + " 2>&1 > /dev/full"});
+    EXPECT_EQ(tool.Wait(), 1) << way;
+    EXPECT_THAT(tool.output(), HasSubstr("cannot be written")) << way;
+  }
 }
 
 TEST_F(XtremeStatsTest, CountsItsReports) {

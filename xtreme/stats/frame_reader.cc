@@ -131,7 +131,9 @@ absl::StatusOr<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string
     return Malformed(absl::StrCat(path, ": not a file of a header or more"));
   }
   const auto bytes = static_cast<uint64_t>(status.st_size);
-  if (absl::Status right = CheckFramesHeader(header, bytes); !right.ok()) return right;
+  if (absl::Status right = CheckFramesHeader(header, bytes); !right.ok()) {
+    return absl::Status(right.code(), absl::StrCat(path, ": ", right.message()));
+  }
   std::move(close_fd).Cancel();
   return std::unique_ptr<FrameReader>(new FrameReader(fd, header));
 }

@@ -113,6 +113,19 @@ absl::Status CaptureFile::Begin(const std::string& path) {
   return taken ? absl::UnavailableError(message) : absl::InternalError(message);
 }
 
+absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::CreateOn(int open,
+                                                                   std::string_view application) {
+  const int file = fcntl(open, F_DUPFD_CLOEXEC, 0);
+  if (file < 0) {
+    return absl::InternalError(absl::StrCat("write the capture: ", std::strerror(errno)));
+  }
+  // Where what is appended begins: a block that fails is taken back to there.
+  if ((fcntl(file, F_GETFL) & O_APPEND) != 0) (void)lseek(file, 0, SEEK_END);
+  std::shared_ptr<CaptureFile> capture = Later(application);
+  capture->file_ = file;
+  return capture;
+}
+
 CaptureFile::CaptureFile(std::string_view application) {
   Block block(held_, kSectionHeader);
   block.Put(kByteOrderMagic);

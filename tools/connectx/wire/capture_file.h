@@ -37,6 +37,10 @@ class CaptureFile {
   // One without a file: frames are forgotten until Begin makes it, with the errors of Create.
   static std::shared_ptr<CaptureFile> Later(std::string_view application = kApplication);
   absl::Status Begin(const std::string& path);
+  // The same, to an open file, pipe or socket (the standard output), which stays open and is not
+  // emptied.
+  static absl::StatusOr<std::shared_ptr<CaptureFile>> CreateOn(int open,
+                                                               std::string_view application);
   // Writes what is held.
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
