@@ -109,8 +109,9 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
                     {.at = static_cast<uint16_t>(udp + wire::kUdpLengthAt),
                      .constant = wire::kUdpHeaderBytes}}}},
       &flow.prepared);
+  // Those that may be cut on their way differ in their identification.
   const bool is_short = device.started && !device.broken && device.transmit_checksum &&
-                        !flow.loopback && socket.pace == nullptr;
+                        !flow.loopback && socket.pace == nullptr && fields.dont_fragment;
   flow.short_below =
       is_short ? std::min(flow.max_payload, flow.prepared.max_payload_bytes) + 1 : 0;
 }

@@ -40,10 +40,12 @@ bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Paylo
   std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
   memcpy(headers.data(), flow.pattern.data(), headers.size());
   flow.pattern.PatchLengths(headers.data(), payload.length);
+  const bool may_be_cut = count > 1 || !socket.settings.dont_fragment;
+  const uint16_t id = may_be_cut ? ++next_id_ : 0;
+  flow.pattern.PatchId(headers.data(), id);
   // A NIC sums one frame at a time: of a datagram in several, software computes the checksum.
   const bool software = count > 1 || !core_->device.transmit_checksum;
   if (software) flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
-  const uint16_t id = count > 1 ? ++next_id_ : 0;
   for (size_t i = 0; i < count; ++i) {
     const ip::Fragment cut = plan.At(i);
     WaitingFrame frame{.headers = headers, .peer = flow.peer};
