@@ -33,6 +33,12 @@ bool IsLearned(const nlmsghdr& message) {
          (header->rtm_flags & RTM_F_CLONED) != 0;
 }
 
+// Where the kernel would send what is for `neighbour`.
+std::optional<wire::MacAddress> UsableMac(const Neighbour& neighbour) {
+  if (!neighbour.usable()) return std::nullopt;
+  return neighbour.mac;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NetlinkMonitor>> NetlinkMonitor::Open(const Options& options) {
@@ -133,11 +139,15 @@ void NetlinkMonitor::TakeNeighbour(const nlmsghdr& message) {
   // Other families (IPv6, a bridge's forwarding entries) share the type.
   const std::optional<Neighbour> neighbour = ParseNeighbour(message);
   if (!neighbour) return;
-  changed_ = true;
   const std::pair key(neighbour->ifindex, neighbour->address);
+  const auto known = neighbours_.find(key);
+  const auto before = known == neighbours_.end() ? std::nullopt : UsableMac(known->second);
   if (message.nlmsg_type == RTM_DELNEIGH) {
+    changed_ |= before.has_value();
     neighbours_.erase(key);
   } else {
+    // The kernel's doubts of an address that it still sends to change nothing for a datagram.
+    changed_ |= before != UsableMac(*neighbour);
     neighbours_.insert_or_assign(key, *neighbour);
   }
 }

@@ -203,6 +203,20 @@ TEST_F(NetlinkMonitorTest, NeighboursAreFollowed) {
   EXPECT_TRUE(gone == nullptr || !gone->usable());
 }
 
+TEST_F(NetlinkMonitorTest, ANeighboursStateAloneIsNoNews) {
+  Ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud reachable");
+  const auto before = Next();
+  Ip("neigh change 10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 nud stale");
+  EXPECT_TRUE(Readable());
+  EXPECT_EQ(Next(), before);
+  Ip("neigh change 10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 nud reachable");
+  EXPECT_EQ(Next(), before);
+  Ip("neigh change 10.0.0.2 dev eth0 nud failed");
+  const auto failed = Next();
+  EXPECT_GT(failed->version(), before->version());
+  EXPECT_FALSE(failed->FindNeighbour(Eth0(), kPeer)->usable());
+}
+
 TEST_F(NetlinkMonitorTest, ARemovedInterfaceIsForgotten) {
   const uint32_t ifindex = Eth0();
   ASSERT_TRUE(host_->RemoveInterface("eth0").ok());
