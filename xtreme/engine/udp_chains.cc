@@ -87,7 +87,8 @@ void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFl
 void Udp::SlowPath(Handle handle, packet::Buffer* buffer, uint32_t ifindex,
                    const wire::UdpFlow& flow) {
   UdpSocket* socket = Find(handle);
-  if (const std::optional<Drop> unwanted = RefusedBy(socket, core_->device.ifindex, ifindex, flow)) {
+  const uint32_t own = core_->device.ifindex;
+  if (const std::optional<Drop> unwanted = RefusedBy(socket, own, ifindex, flow)) {
     packet::BufferPool::ReleaseChain(buffer);
     core_->tally.drops.Count(*unwanted);
     return;

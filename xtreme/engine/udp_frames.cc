@@ -52,7 +52,7 @@ bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Paylo
     frame.header_bytes = flow.header_bytes - (cut.first ? 0 : wire::kUdpHeaderBytes);
     frame.length = static_cast<uint32_t>(cut.payload_bytes);
     frame.last = !cut.more;
-    frame.tx_flags = software ? 0 : flow.tx_flags;
+    frame.tx_flags = software ? flow.tx_flags & nic::kTxWarm : flow.tx_flags;
     if ((options.flags & kWarm) != 0) frame.tx_flags |= nic::kTxWarm;
     if (count > 1) {
       flow.pattern.PatchFragment(frame.headers.data(), id, cut.ip_offset_bytes,

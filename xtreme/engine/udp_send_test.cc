@@ -449,6 +449,24 @@ TEST_F(UdpSendTest, OwnMulticastIsLoopedBackOnlyWhereAsked) {
   Release(got);
 }
 
+TEST_F(UdpSendTest, AGroupDatagramWithoutHopsStaysInTheHost) {
+  Open();
+  const Handle listener = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  Join(listener, kGroup);
+  const Handle sender = OpenSocket({.local = {{}, 7002}, .multicast_loop = true});
+  ring->udp().Find(sender)->settings.multicast_ttl = 0;
+  for (const size_t length : {5u, 1'000u, 3'000u}) {
+    queue().sent().clear();
+    EXPECT_EQ(SendTo(sender, {kGroup, 7000}, std::string(length, 'h')), SendResult::kSent);
+    EXPECT_FALSE(queue().sent().empty());
+    for (const SentFrame& frame : queue().sent()) EXPECT_NE(frame.flags & nic::kTxWarm, 0);
+    const auto got = PollAll();
+    ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kPacket});
+    EXPECT_EQ(got[0].length, length);
+    Release(got);
+  }
+}
+
 TEST_F(UdpSendTest, AWarmSendReachesNoWire) {
   Open();
   const Handle socket = OpenSocket(7000);
