@@ -199,7 +199,7 @@ void Engine::ServePortEvents(Device* device) {
 
 void Engine::SampleClocks() {
   // A calibration that fails leaves the old one standing, which is what rings are told then.
-  tsc_->Recalibrate().IgnoreError();
+  tsc_->Recalibrate();
   const RingClock clock(ticks_, tsc_->conversion());
   for (auto& [interface, device] : devices_) {
     const nic::DeviceClock sample =

@@ -13,9 +13,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <future>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "stack/base/byte_order.h"
+#include "stack/wire/checksum.h"
+#include "stack/wire/ethernet.h"
 #include "tests/net/kernel_state.h"
 #include "tests/net/namespace.h"
 #include "xtreme/engine/control_thread.h"
@@ -38,8 +42,13 @@ class HostKernelTest : public testing::TwoHostsTest {
     auto engine = testing::MakeEngineBesideKernel(&nic_);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
+    OpenRing(Fragments::kKernel);
+  }
+
+  void OpenRing(Fragments fragments) {
     RingOptions ring_options;
     ring_options.rx_buffers = 2048;
+    ring_options.fragments = fragments;
     ring_options.hugepages = Hugepages::kNever;
     ring_options.interface_name = "xt0";
     auto ring = Ring::Open(engine_.get(), ring_options);
@@ -80,6 +89,9 @@ class HostKernelTest : public testing::TwoHostsTest {
     if (!mac.ok()) return false;
     std::copy(mac->begin(), mac->end(), frame.begin() + 6);
     std::copy(mac->begin(), mac->end(), frame.begin() + 22);
+    return TransmitAsIs(frame);
+  }
+  bool TransmitAsIs(const std::vector<uint8_t>& frame) {
     const int fd = socket(AF_PACKET, SOCK_RAW, 0);
     sockaddr_ll to{.sll_family = AF_PACKET,
                    .sll_ifindex = static_cast<int>(*ours_->IndexOf("xt0"))};
@@ -198,6 +210,33 @@ TEST_F(HostKernelTest, WhatTheKernelDropsAtTheSocketBehindAPortIsCounted) {
   } while (completion.kind != Kind::kRing);
   EXPECT_EQ(completion.event, RingEvent::kDropped);
   EXPECT_EQ(packets + completion.count, 200u);
+}
+
+// The peer has nobody at port 9 and says so; the NIC in memory has no wire, so the datagram is put
+// on xt0 here.
+TEST_F(HostKernelTest, IcmpErrorsAreToldWhoeverReassembles) {
+  for (const Fragments fragments : {Fragments::kKernel, Fragments::kOwn}) {
+    ring_.reset();
+    OpenRing(fragments);
+    const Handle socket = Open(7000);
+    const wire::Endpoint nobody{wire::Ipv4Address(10, 0, 0, 2), 9};
+    const wire::MacAddress peer(*theirs_->MacOf("peer"));
+    ASSERT_TRUE(ours_->AddNeighbour("xt0", "10.0.0.2", peer.bytes()).ok());
+    const uint8_t byte = 'x';
+    Completion completion;
+    while (ring_->udp().SendTo(ring_->udp().Find(socket), nobody, {.data = &byte, .length = 1},
+                               {.flags = kNowOrFail}) != SendResult::kSent) {
+      ring_->Poll(&completion, 1, sizeof(completion));
+    }
+    std::vector<uint8_t> frame = nic_->queue(nic_->queues() - 1)->sent().back().bytes;
+    const std::span<uint8_t> ip = std::span(frame).subspan(wire::kEthernetHeaderBytes, 20);
+    base::StoreBe16(&ip[10], wire::Checksum(ip));
+    ASSERT_TRUE(TransmitAsIs(frame));
+    const Completion error = Await(Kind::kError);
+    EXPECT_EQ(error.socket, socket);
+    EXPECT_EQ(error.status, ECONNREFUSED);
+    EXPECT_EQ(error.destination_port, 9);
+  }
 }
 
 TEST_F(HostKernelTest, AnInterfaceSetDownAndTakenAwayIsToldByTheKernel) {

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Lease(const wire::Endpoi
                                          .reuse_address = reuse,
                                          .deliver = deliver});
   if (!lease.ok()) return lease.status();
-  return Configure(*std::move(lease), deliver);
+  return Configure(*std::move(lease), deliver ? Reads::kAll : Reads::kErrors);
 }
 
 absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Adopt(int bound_socket, bool deliver) {
@@ -55,28 +55,37 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Adopt(int bound_socket, 
   if (!lease.ok()) return lease.status();
   // Nothing is drained: its options stay its owner's.
   if (!deliver) {
-    return std::unique_ptr<KernelPort>(new LeasedPort(*std::move(lease), deliver));
+    return std::unique_ptr<KernelPort>(new LeasedPort(*std::move(lease), Reads::kNothing));
   }
-  return Configure(*std::move(lease), deliver);
+  return Configure(*std::move(lease), Reads::kAll);
 }
 
 absl::StatusOr<std::unique_ptr<KernelPort>> LeasedPort::Configure(host::PortLease lease,
-                                                                  bool deliver) {
+                                                                  Reads reads) {
   const int on = 1;
   const int fd = lease.fd();
+  // What is dropped takes no memory; errors do.
+  constexpr int kErrorBytes = 64 << 10;
+  if (reads == Reads::kErrors) {
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kErrorBytes, sizeof(kErrorBytes));
+  }
   const bool set =
       setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) == 0 &&
       setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) == 0 &&
       setsockopt(fd, IPPROTO_IP, IP_RECVFRAGSIZE, &on, sizeof(on)) == 0;
   if (!set) return host::ErrnoStatus(errno, "set options of a leased port's socket");
-  return std::unique_ptr<KernelPort>(new LeasedPort(std::move(lease), deliver));
+  return std::unique_ptr<KernelPort>(new LeasedPort(std::move(lease), reads));
 }
 
 void LeasedPort::Drain(const std::function<void(const KernelDatagram&)>& take) {
   int left = kBound;
   while (left-- > 0 && Take(MSG_ERRQUEUE, take)) {
   }
-  while (left-- > 0 && Take(0, take)) {
+  // One that found no room in the queue stands there still.
+  int error = 0;
+  socklen_t length = sizeof(error);
+  if (reads_ == Reads::kErrors) getsockopt(lease_.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  while (reads_ == Reads::kAll && left-- > 0 && Take(0, take)) {
   }
 }
 
@@ -98,6 +107,7 @@ absl::StatusOr<std::unique_ptr<KernelPort>> LeasedTcpPorts::LeaseBlock(wire::Ipv
 }
 
 uint32_t LeasedPort::TakeLost() {
+  if (reads_ != Reads::kAll) return 0;
   uint32_t memory[SK_MEMINFO_VARS] = {};
   socklen_t length = sizeof(memory);
   if (getsockopt(lease_.fd(), SOL_SOCKET, SO_MEMINFO, memory, &length) != 0) return 0;

@@ -30,7 +30,7 @@ class LeasedPort final : public KernelPort {
   static absl::StatusOr<std::unique_ptr<KernelPort>> Adopt(int bound_socket, bool deliver);
 
   wire::Endpoint local() const override { return lease_.local(); }
-  int fd() const override { return deliver_ ? lease_.fd() : -1; }
+  int fd() const override { return reads_ == Reads::kNothing ? -1 : lease_.fd(); }
   void Drain(const std::function<void(const KernelDatagram&)>& take) override;
   uint32_t TakeLost() override;
   void EndListening() override { lease_.EndListening(); }
@@ -38,16 +38,21 @@ class LeasedPort final : public KernelPort {
  private:
   static constexpr int kBound = 64;  // Datagrams of one Drain.
 
-  static absl::StatusOr<std::unique_ptr<KernelPort>> Configure(host::PortLease lease,
-                                                               bool deliver);
-  LeasedPort(host::PortLease lease, bool deliver)
-      : lease_(std::move(lease)), deliver_(deliver), payload_(deliver ? 65'536 : 0) {}
+  enum class Reads : uint8_t {
+    kNothing,
+    kErrors,  // ICMP's, about what was sent from the port.
+    kAll,     // And datagrams.
+  };
+
+  static absl::StatusOr<std::unique_ptr<KernelPort>> Configure(host::PortLease lease, Reads reads);
+  LeasedPort(host::PortLease lease, Reads reads)
+      : lease_(std::move(lease)), reads_(reads), payload_(reads == Reads::kAll ? 65'536 : 0) {}
 
   // False: nothing more waits. `flags`: of recvmsg.
   bool Take(int flags, const std::function<void(const KernelDatagram&)>& take);
 
   host::PortLease lease_;
-  const bool deliver_;
+  const Reads reads_;
   std::vector<uint8_t> payload_;
   uint32_t lost_ = 0;  // The kernel's count, as of the last TakeLost().
 };

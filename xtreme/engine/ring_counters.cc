@@ -13,6 +13,7 @@ base::CounterName DescribeReason(Drop reason) {
       {"slow_path_full", "datagrams through the kernel for which a queue on the way had no room"},
       {"slow_path_buffers", "datagrams from the kernel for which the pool had no buffer"},
       {"slow_path_group", "group datagrams from the kernel that the socket did not ask for"},
+      {"slow_path_peer", "datagrams from the kernel to a connected socket, not from its peer"},
       {"closed", "datagrams not handed out before their socket was closed"},
       {"neighbour", "queued sends whose next hop never answered"},
       {"send_failed", "queued sends that could not be posted in the end"},

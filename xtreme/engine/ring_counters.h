@@ -25,6 +25,7 @@ enum class Drop : uint8_t {
   kSlowPathFull,     // The kernel's queue behind a port, or the way from there, was full.
   kSlowPathBuffers,  // No buffer for a datagram that came through the kernel.
   kSlowPathGroup,    // To a group that the socket did not join here, or from an unwanted source.
+  kSlowPathPeer,     // Not from the peer of a connected socket, or not to its address.
   kClosed,           // Not handed out before its socket was closed.
   kNeighbour,        // A queued send whose next hop never answered.
   kSendFailed,       // A queued send that could not be posted in the end.

@@ -267,7 +267,9 @@ class Udp : public NeighbourWaiters {
   std::unique_ptr<PreparedOf<Udp>> prepared_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
   LoopbackPeers peers_;
-  uint16_t next_id_ = 0;              // Identification of fragmented datagrams.
+  // Identification of datagrams in fragments, or that routers may cut. From a random one on: other
+  // rings of the host count for themselves.
+  uint16_t next_id_;
 };
 
 }  // namespace xtreme::engine

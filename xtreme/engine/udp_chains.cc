@@ -2,6 +2,8 @@
 //
 // Datagrams in several buffers: those that the kernel reassembled, and those that the ring did.
 
+#include <optional>
+
 #include "stack/ip/reassembly.h"
 #include "stack/udp/demux.h"
 #include "stack/wire/frame.h"
@@ -14,6 +16,27 @@
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::engine {
+namespace {
+
+// Why a datagram from the kernel is not for `socket`, if so: the kernel's socket is connected
+// nowhere, and is handed what anybody on the host joined, on any interface. `own`: the ring's.
+std::optional<Drop> RefusedBy(const UdpSocket* socket, uint32_t own, uint32_t ifindex,
+                              const wire::UdpFlow& flow) {
+  if (socket == nullptr) return Drop::kClosed;
+  if (flow.destination.IsMulticast()) {
+    const udp::Membership* joined = socket->FindMembership(flow.destination, flow.vlan_id);
+    const bool here = ifindex == 0 || ifindex == own;
+    const bool wanted = here && joined != nullptr && joined->filter.Admits(flow.source);
+    if (!wanted) return Drop::kSlowPathGroup;
+  }
+  if (!socket->connected()) return std::nullopt;
+  const wire::Ipv4Address local = socket->local().address;
+  const bool ours = local.IsAny() || local == flow.destination;
+  if (!ours || !socket->IsPeer(flow)) return Drop::kSlowPathPeer;
+  return std::nullopt;
+}
+
+}  // namespace
 
 // New bytes are in these buffers: who held them before, by max_held, does no more.
 void Udp::NumberChain(packet::Buffer* head) {
@@ -64,16 +87,10 @@ void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFl
 void Udp::SlowPath(Handle handle, packet::Buffer* buffer, uint32_t ifindex,
                    const wire::UdpFlow& flow) {
   UdpSocket* socket = Find(handle);
-  bool wanted = socket != nullptr;
-  if (wanted && flow.destination.IsMulticast()) {
-    // The kernel hands out what anybody on the host joined, on any interface.
-    const udp::Membership* joined = socket->FindMembership(flow.destination, flow.vlan_id);
-    const bool here = ifindex == 0 || ifindex == core_->device.ifindex;
-    wanted = here && joined != nullptr && joined->filter.Admits(flow.source);
-  }
-  if (!wanted) {
+  const uint32_t own = core_->device.ifindex;
+  if (const std::optional<Drop> unwanted = RefusedBy(socket, own, ifindex, flow)) {
     packet::BufferPool::ReleaseChain(buffer);
-    core_->tally.drops.Count(socket == nullptr ? Drop::kClosed : Drop::kSlowPathGroup);
+    core_->tally.drops.Count(*unwanted);
     return;
   }
   ++core_->tally.counters.slow_path;

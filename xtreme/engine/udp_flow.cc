@@ -96,6 +96,8 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
   flow.header_bytes = static_cast<uint8_t>(flow.pattern.header_bytes());
   flow.tx_flags =
       core_->device.transmit_checksum ? nic::kTxIpChecksum | nic::kTxL4Checksum : 0;
+  // Must not leave the host (RFC 1112 section 6.1): all of a send but the wire.
+  if (fields.ttl == 0) flow.tx_flags |= nic::kTxWarm;
   flow.state = SendFlow::State::kReady;
   const RingDevice& device = core_->device;
   const auto ip = static_cast<uint16_t>(flow.pattern.ip_offset());
@@ -109,8 +111,10 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
                     {.at = static_cast<uint16_t>(udp + wire::kUdpLengthAt),
                      .constant = wire::kUdpHeaderBytes}}}},
       &flow.prepared);
+  // Those that may be cut on their way differ in their identification.
   const bool is_short = device.started && !device.broken && device.transmit_checksum &&
-                        !flow.loopback && socket.pace == nullptr;
+                        !flow.loopback && socket.pace == nullptr && fields.dont_fragment &&
+                        fields.ttl != 0;
   flow.short_below =
       is_short ? std::min(flow.max_payload, flow.prepared.max_payload_bytes) + 1 : 0;
 }

@@ -40,17 +40,19 @@ bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Paylo
   std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
   memcpy(headers.data(), flow.pattern.data(), headers.size());
   flow.pattern.PatchLengths(headers.data(), payload.length);
+  const bool may_be_cut = count > 1 || !socket.settings.dont_fragment;
+  const uint16_t id = may_be_cut ? ++next_id_ : 0;
+  flow.pattern.PatchId(headers.data(), id);
   // A NIC sums one frame at a time: of a datagram in several, software computes the checksum.
   const bool software = count > 1 || !core_->device.transmit_checksum;
   if (software) flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
-  const uint16_t id = count > 1 ? ++next_id_ : 0;
   for (size_t i = 0; i < count; ++i) {
     const ip::Fragment cut = plan.At(i);
     WaitingFrame frame{.headers = headers, .peer = flow.peer};
     frame.header_bytes = flow.header_bytes - (cut.first ? 0 : wire::kUdpHeaderBytes);
     frame.length = static_cast<uint32_t>(cut.payload_bytes);
     frame.last = !cut.more;
-    frame.tx_flags = software ? 0 : flow.tx_flags;
+    frame.tx_flags = software ? flow.tx_flags & nic::kTxWarm : flow.tx_flags;
     if ((options.flags & kWarm) != 0) frame.tx_flags |= nic::kTxWarm;
     if (count > 1) {
       flow.pattern.PatchFragment(frame.headers.data(), id, cut.ip_offset_bytes,

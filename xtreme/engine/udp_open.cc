@@ -2,6 +2,7 @@
 //
 // Opening a socket: what can be known at once is refused at once; port and rules are started.
 
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -68,7 +69,8 @@ Udp::Udp(RingCore* core)
       neighbours_(std::make_unique<Neighbours>(core, this)),
       ledger_(std::make_unique<FrameLedger>()),
       ports_(std::make_unique<PortStock>()),
-      prepared_(std::make_unique<PreparedOf<Udp>>(this)) {
+      prepared_(std::make_unique<PreparedOf<Udp>>(this)),
+      next_id_(static_cast<uint16_t>(std::random_device()())) {
   core_->known.Watch(demux_->changes_counter());
   demux_->SetLocalAddresses(LocalAddresses());
   if (core->options.fragments == Fragments::kOwn) {

@@ -414,6 +414,25 @@ TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
   Release(got);
 }
 
+TEST_F(UdpReceiveTest, AConnectedSocketTakesTheKernelsDatagramsFromItsPeerOnly) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const wire::Ipv4Address elsewhere(10, 0, 9, 1);
+  kernel->Push(7000, {.source = kStranger, .destination = {kOwn, 7000}}, "a stranger's");
+  kernel->Push(7000, {.source = {kPeer.address, 5001}, .destination = {kOwn, 7000}}, "a port's");
+  kernel->Push(7000, {.source = kPeer, .destination = {elsewhere, 7000}}, "another address's");
+  kernel->Push(7000, {.source = kPeer, .destination = {kOwn, 7000}}, "the peer's");
+  std::vector<std::string> texts;
+  while (texts.empty() || texts.back() != "the peer's") {
+    const auto got = Settle();
+    for (const Completion& completion : got) texts.push_back(Text(completion));
+    Release(got);
+  }
+  EXPECT_EQ(texts, std::vector<std::string>{"the peer's"});
+  EXPECT_EQ(Counter("drop", "slow_path_peer"), 3u);
+}
+
 TEST_F(UdpReceiveTest, WhatTheKernelHandsOnToARingThatIsNotPolledIsBoundedAndTheRestCounted) {
   Open();
   OpenSocket({.local = {kOwn, 7000}});

@@ -168,6 +168,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
   alignas(64) std::array<uint8_t, wire::FrameTemplate::kStorageBytes> headers;
   memcpy(headers.data(), flow.pattern.data(), headers.size());
   flow.pattern.PatchLengths(headers.data(), payload.length);
+  if (!socket.settings.dont_fragment) flow.pattern.PatchId(headers.data(), ++next_id_);
   nic::TxFrame frame{.header = headers.data(),
                      .payload = payload.data,
                      .header_length = flow.header_bytes,

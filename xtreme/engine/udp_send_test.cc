@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
+#include "stack/base/byte_order.h"
 #include "stack/wire/arp.h"
 #include "stack/wire/frame.h"
 #include "stack/wire/ipv4.h"
@@ -333,6 +335,67 @@ TEST_F(UdpSendTest, AChangedMtuIsFollowedButNeverAboveWhatABufferHolds) {
   EXPECT_EQ(frames(), 3u);
 }
 
+TEST_F(UdpSendTest, AnMtuBelowWhatEveryLinkCarriesIsTakenForThat) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (const uint32_t mtu : {20u, 28u, 60u}) {
+    kernel->tables().interfaces[0].mtu = mtu;
+    kernel->Publish();
+    PollAll();
+    queue().sent().clear();
+    EXPECT_EQ(Send(socket, std::string(100, 'm')), SendResult::kSent) << mtu;
+    // 48 bytes fit behind each header, 8 of UDP's in the first.
+    EXPECT_EQ(queue().sent().size(), 3u) << mtu;
+  }
+}
+
+// Their counts run on their own, and a receiver tells fragments of two datagrams apart by them.
+TEST_F(UdpSendTest, RingsDoNotBeginTheIdentificationsOfFragmentsAtOneNumber) {
+  std::set<uint16_t> ids;
+  for (int i = 0; i < 3; ++i) {
+    ring.reset();
+    engine.reset();
+    Open();
+    const Handle socket = OpenSocket(7000);
+    Connect(socket, kPeer);
+    EXPECT_EQ(Send(socket, std::string(2'000, 'f')), SendResult::kSent);
+    ids.insert(base::LoadBe16(&queue().sent()[0].bytes[wire::kEthernetHeaderBytes + 4]));
+  }
+  EXPECT_GT(ids.size(), 1u);
+}
+
+TEST_F(UdpSendTest, ADatagramThatRoutersMayCutHasAnIdentificationOfItsOwn) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  ring->udp().Find(socket)->settings.dont_fragment = false;
+  Connect(socket, kPeer);
+  // In the WQE, gathered, in a burst, and waiting for a neighbour.
+  EXPECT_EQ(Send(socket, "short"), SendResult::kSent);
+  EXPECT_EQ(Send(socket, "short"), SendResult::kSent);
+  EXPECT_EQ(Send(socket, std::string(1'000, 'l')), SendResult::kSent);
+  const nic::TxPayload payload{.data = reinterpret_cast<const uint8_t*>("burst"), .length = 5};
+  SendResult last;
+  EXPECT_EQ(ring->udp().SendBurst(ring->udp().Find(socket), {&payload, 1}, 0, &last), 1u);
+  EXPECT_EQ(SendTo(socket, kStranger, "waits"), SendResult::kQueued);
+  kernel->Answer(kStranger.address, wire::MacAddress({2, 0, 0, 0, 0, 0x77}));
+  PollAll();
+  std::set<uint16_t> ids;
+  size_t datagrams = 0;
+  for (const SentFrame& frame : queue().sent()) {
+    wire::UdpFrame udp;
+    if (wire::ParseUdpFrame(frame.bytes.data(), frame.bytes.size(), wire::kAllChecksumsVerified,
+                            &udp) != wire::FrameVerdict::kUdp) {
+      continue;  // ARP.
+    }
+    ++datagrams;
+    EXPECT_EQ(base::LoadBe16(&frame.bytes[udp.ip_offset + 6]), 0);
+    ids.insert(base::LoadBe16(&frame.bytes[udp.ip_offset + 4]));
+  }
+  EXPECT_EQ(datagrams, 5u);
+  EXPECT_EQ(ids.size(), datagrams);
+}
+
 TEST_F(UdpSendTest, AChangedNeighbourTakesEffectOnOpenSockets) {
   Open();
   const Handle socket = OpenSocket(7000);
@@ -384,6 +447,24 @@ TEST_F(UdpSendTest, OwnMulticastIsLoopedBackOnlyWhereAsked) {
   EXPECT_EQ(Destination(queue().sent()[0]), wire::MulticastMac(kGroup));
   EXPECT_EQ(Parse(queue().sent()[0]).flow.destination, kGroup);
   Release(got);
+}
+
+TEST_F(UdpSendTest, AGroupDatagramWithoutHopsStaysInTheHost) {
+  Open();
+  const Handle listener = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  Join(listener, kGroup);
+  const Handle sender = OpenSocket({.local = {{}, 7002}, .multicast_loop = true});
+  ring->udp().Find(sender)->settings.multicast_ttl = 0;
+  for (const size_t length : {5u, 1'000u, 3'000u}) {
+    queue().sent().clear();
+    EXPECT_EQ(SendTo(sender, {kGroup, 7000}, std::string(length, 'h')), SendResult::kSent);
+    EXPECT_FALSE(queue().sent().empty());
+    for (const SentFrame& frame : queue().sent()) EXPECT_NE(frame.flags & nic::kTxWarm, 0);
+    const auto got = PollAll();
+    ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kPacket});
+    EXPECT_EQ(got[0].length, length);
+    Release(got);
+  }
 }
 
 TEST_F(UdpSendTest, AWarmSendReachesNoWire) {

@@ -25,6 +25,20 @@ constexpr int kGroups[] = {RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE
 // A table that changes this often while it is read is being rewritten; leave it until it settles.
 constexpr int kDumpTries = 8;
 
+// What the kernel learned of one destination (the MTU on the way, a better gateway), which it lists
+// among the routes: it lasts for minutes, and ends without a notification.
+bool IsLearned(const nlmsghdr& message) {
+  const auto* header = static_cast<const rtmsg*>(NLMSG_DATA(&message));
+  return message.nlmsg_type == RTM_NEWROUTE && message.nlmsg_len >= NLMSG_LENGTH(sizeof(*header)) &&
+         (header->rtm_flags & RTM_F_CLONED) != 0;
+}
+
+// Where the kernel would send what is for `neighbour`.
+std::optional<wire::MacAddress> UsableMac(const Neighbour& neighbour) {
+  if (!neighbour.usable()) return std::nullopt;
+  return neighbour.mac;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NetlinkMonitor>> NetlinkMonitor::Open(const Options& options) {
@@ -125,11 +139,15 @@ void NetlinkMonitor::TakeNeighbour(const nlmsghdr& message) {
   // Other families (IPv6, a bridge's forwarding entries) share the type.
   const std::optional<Neighbour> neighbour = ParseNeighbour(message);
   if (!neighbour) return;
-  changed_ = true;
   const std::pair key(neighbour->ifindex, neighbour->address);
+  const auto known = neighbours_.find(key);
+  const auto before = known == neighbours_.end() ? std::nullopt : UsableMac(known->second);
   if (message.nlmsg_type == RTM_DELNEIGH) {
+    changed_ |= before.has_value();
     neighbours_.erase(key);
   } else {
+    // The kernel's doubts of an address that it still sends to change nothing for a datagram.
+    changed_ |= before != UsableMac(*neighbour);
     neighbours_.insert_or_assign(key, *neighbour);
   }
 }
@@ -175,7 +193,7 @@ template <typename Row, typename Keep>
 absl::Status NetlinkMonitor::DumpRows(uint16_t get, uint16_t type,
                                       std::optional<Row> (*parse)(const nlmsghdr&), Keep keep) {
   return dumps_.Dump(get, [&](const nlmsghdr& message) {
-    if (message.nlmsg_type != type) return;
+    if (message.nlmsg_type != type || IsLearned(message)) return;
     std::optional<Row> row = parse(message);
     if (row) {
       keep(*std::move(row));

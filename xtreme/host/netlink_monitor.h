@@ -2,11 +2,14 @@
 // Follows the kernel's interfaces, addresses, routes, rules and neighbours by rtnetlink and
 // publishes each state as an immutable Snapshot.
 //
-// Invariant: once the socket is drained, the newest snapshot is what the kernel holds. Rows with a
-// key of their own (interfaces, neighbours) are taken from the notifications. Lists whose order
-// means something, or that the kernel empties in silence (IPv4 routes of an interface that goes
-// down), are read anew when a notification says they may have changed: the notification is the
-// signal, the dump is the truth. Lost notifications (ENOBUFS) make everything be read anew.
+// Invariant: once the socket is drained, the newest snapshot is what the kernel holds, but for the
+// state of a neighbour, which is as it was when it last became usable, unusable or another's: the
+// kernel goes from one state to the next every few seconds, and each snapshot costs its readers
+// what they had worked out. Rows with a key of their own (interfaces, neighbours) are taken from
+// the notifications. Lists whose order means something, or that the kernel empties in silence (IPv4
+// routes of an interface that goes down), are read anew when a notification says they may have
+// changed: the notification is the signal, the dump is the truth. Lost notifications (ENOBUFS) make
+// everything be read anew.
 //
 // Threads: Open and Process on the control thread; Current and version on any.
 

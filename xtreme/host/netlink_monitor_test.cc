@@ -3,9 +3,15 @@
 
 #include "xtreme/host/netlink_monitor.h"
 
+#include <arpa/inet.h>
 #include <linux/rtnetlink.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "stack/wire/address.h"
 #include "tests/net/namespace.h"
+#include "xtreme/host/file_descriptor.h"
 
 namespace xtreme::host {
 namespace {
@@ -66,6 +73,25 @@ class NetlinkMonitorTest : public ::testing::Test {
   bool Readable() const {
     pollfd polled{.fd = monitor_->fd(), .events = POLLIN};
     return ::poll(&polled, 1, 0) == 1;
+  }
+
+  // Sends what is too long for the way to `address` until the kernel has heard so.
+  void ExpectTooLong(Ipv4Address address) {
+    const Namespace::Inside inside(*host_);
+    const FileDescriptor fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const int never = IP_PMTUDISC_DO;
+    ASSERT_EQ(::setsockopt(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, &never, sizeof(never)), 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(9);
+    to.sin_addr.s_addr = htonl(address.value());
+    ASSERT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    const std::array<char, 1'400> payload{};
+    // EMSGSIZE, by what the answer to an earlier one said.
+    while (::send(fd.get(), payload.data(), payload.size(), 0) >= 0 || errno != EMSGSIZE) {
+      pollfd polled{.fd = fd.get(), .events = 0};
+      ::poll(&polled, 1, 1);
+    }
   }
 
   uint32_t Eth0() { return static_cast<uint32_t>(Take(host_->IndexOf("eth0"))); }
@@ -122,6 +148,23 @@ TEST_F(NetlinkMonitorTest, ANewRouteIsFollowedAndForgotten) {
   EXPECT_EQ(Next()->RouteTo(kFar).reason, UnreachableReason::kNoRoute);
 }
 
+// A router towards kFar says that its next link carries less, and the kernel notes that for the
+// destination.
+TEST_F(NetlinkMonitorTest, WhatTheKernelLearnedOfOneDestinationIsNoRoute) {
+  const auto far = Take(Namespace::Create());
+  ASSERT_TRUE(ConnectByVeth(*peer_, "eth2", *far, "eth3").ok());
+  ASSERT_TRUE(peer_->AddAddress("eth1", "10.0.0.254/24").ok());
+  ASSERT_TRUE(peer_->AddAddress("eth2", "198.51.100.1/24").ok());
+  ASSERT_TRUE(peer_->SetMtu("eth2", 1'000).ok());
+  ASSERT_TRUE(peer_->SetSysctl("net.ipv4.ip_forward", "1").ok());
+  Ip("route add default via 10.0.0.254");
+  ExpectTooLong(kFar);
+  Ip("route add 198.51.100.0/25 via 10.0.0.253");
+  const RouteResult route = Next()->RouteTo(kFar);
+  EXPECT_EQ(route.next_hop, Ipv4Address(10, 0, 0, 253));
+  EXPECT_EQ(route.mtu, 1'500u);
+}
+
 TEST_F(NetlinkMonitorTest, RoutesThatTheKernelRemovesInSilenceAreForgotten) {
   Ip("route add default via 10.0.0.254");
   EXPECT_TRUE(Next()->RouteTo(kFar).reachable());
@@ -158,6 +201,20 @@ TEST_F(NetlinkMonitorTest, NeighboursAreFollowed) {
   const auto after = Next();
   const Neighbour* gone = after->FindNeighbour(Eth0(), kPeer);
   EXPECT_TRUE(gone == nullptr || !gone->usable());
+}
+
+TEST_F(NetlinkMonitorTest, ANeighboursStateAloneIsNoNews) {
+  Ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud reachable");
+  const auto before = Next();
+  Ip("neigh change 10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 nud stale");
+  EXPECT_TRUE(Readable());
+  EXPECT_EQ(Next(), before);
+  Ip("neigh change 10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 nud reachable");
+  EXPECT_EQ(Next(), before);
+  Ip("neigh change 10.0.0.2 dev eth0 nud failed");
+  const auto failed = Next();
+  EXPECT_GT(failed->version(), before->version());
+  EXPECT_FALSE(failed->FindNeighbour(Eth0(), kPeer)->usable());
 }
 
 TEST_F(NetlinkMonitorTest, ARemovedInterfaceIsForgotten) {

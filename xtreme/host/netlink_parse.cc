@@ -163,6 +163,10 @@ bool HasUnsupportedSelector(const Attributes& attributes) {
                          FRA_SPORT_RANGE, FRA_DPORT_RANGE}) {
     if (attributes[type] != nullptr) return true;
   }
+  // Newer kernels select by more (FRA_DSCP, FRA_DPORT_MASK).
+  for (int type = FRA_DPORT_RANGE + 1; type <= Attributes::kLast; ++type) {
+    if (attributes[type] != nullptr) return true;
+  }
   return false;
 }
 

@@ -199,6 +199,20 @@ TEST(ParseRuleTest, ReadsSelectorsAndTable) {
                                 .table = 1'234}));
 }
 
+// FRA_DSCP, which newer kernels have.
+TEST(ParseRuleTest, ARuleThatSelectsByWhatIsNotKnownHereNeverMatches) {
+  constexpr uint16_t kDscp = 25;
+  Bytes message = RuleMessage();
+  nlattr attribute{.nla_len = NLA_HDRLEN + 1, .nla_type = kDscp};
+  Bytes selector(NLA_ALIGN(attribute.nla_len));
+  std::memcpy(selector.data(), &attribute, sizeof(attribute));
+  selector[NLA_HDRLEN] = 10;
+  message.insert(message.end(), selector.begin(), selector.end());
+  const auto rule = Parse(&ParseRule, message);
+  ASSERT_TRUE(rule);
+  EXPECT_TRUE(rule->unsupported);
+}
+
 TEST(ParseNeighbourTest, ReadsStateAndMac) {
   const auto neighbour = Parse(&ParseNeighbour, NeighbourMessage());
   ASSERT_TRUE(neighbour);

@@ -15,6 +15,8 @@ namespace xtreme::host {
 namespace {
 
 constexpr uint32_t kMaxDatagramBytes = 65'535;
+// What every link carries: RFC 791 section 3.2. The kernel lets a route say less.
+constexpr uint32_t kMinMtuBytes = 68;
 
 // 224.0.0.0/24, never forwarded: RFC 5771 section 4.
 bool IsLinkLocalGroup(wire::Ipv4Address address) { return address.value() >> 8 == 0xE00000; }
@@ -60,8 +62,8 @@ bool RouteApplies(RouteKind kind, const FibResult& found) {
 RouteResult Unreachable(UnreachableReason reason) { return {.reason = reason}; }
 
 uint32_t MtuOf(const Interface& interface, uint32_t route_mtu) {
-  const uint32_t mtu = std::min(interface.mtu, kMaxDatagramBytes);
-  return route_mtu == 0 ? mtu : std::min(mtu, route_mtu);
+  const uint32_t mtu = route_mtu == 0 ? interface.mtu : std::min(interface.mtu, route_mtu);
+  return std::clamp(mtu, kMinMtuBytes, kMaxDatagramBytes);
 }
 
 }  // namespace

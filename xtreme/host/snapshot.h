@@ -55,7 +55,7 @@ struct RouteResult {
   bool via_gateway = false;
   // The one asked for, else the one the kernel would choose; Any when the host has none.
   wire::Ipv4Address source;
-  // Largest IP datagram, at most 65,535: the route's, never above the interface's.
+  // Largest IP datagram, 68 to 65,535: the route's, never above the interface's.
   uint32_t mtu = 0;
 
   bool reachable() const { return kind != RouteKind::kUnreachable; }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -85,6 +86,20 @@ uint64_t TscConversion::ErrorNs(uint64_t ticks) const {
                                                   rate_error_ppb_ / kBillion);
 }
 
+bool TscConversion::IsAtTheRateOf(const TscConversion& other) const {
+  return std::abs(ns_per_tick_q32_ - other.ns_per_tick_q32_) < other.ns_per_tick_q32_ / 100;
+}
+
+TscConversion TscConversion::Through(const ClockSample& sample) const {
+  TscConversion moved = *this;
+  moved.anchor_ticks_ = sample.ticks;
+  moved.anchor_ns_ = sample.ns;
+  const auto error_q32 = static_cast<unsigned __int128>(sample.error_ticks) *
+                         static_cast<uint64_t>(ns_per_tick_q32_);
+  moved.anchor_error_ns_ = static_cast<uint64_t>(error_q32 >> 32) + 1;
+  return moved;
+}
+
 absl::StatusOr<TscClock> TscClock::Start(const Options& options) {
   if (options.calibration_ns < 1'000 || options.calibration_ns > kBillion) {
     return absl::InvalidArgumentError(absl::StrCat("calibrate TSC: ", options.calibration_ns,
@@ -102,17 +117,22 @@ absl::StatusOr<TscClock> TscClock::Start(const Options& options) {
   return clock;
 }
 
-absl::Status TscClock::Recalibrate() {
-  if (!conversion_.uses_tsc()) return absl::OkStatus();
-  const ClockSample now = SampleClocks(kSampleTries);
+void TscClock::Recalibrate() {
+  if (conversion_.uses_tsc()) Recalibrate(SampleClocks(kSampleTries));
+}
+
+void TscClock::Recalibrate(const ClockSample& now) {
   const absl::StatusOr<TscConversion> fit = TscConversion::Fit(first_, now);
-  if (!fit.ok()) return fit.status();
+  if (!fit.ok() || !fit->IsAtTheRateOf(conversion_)) {
+    conversion_ = conversion_.Through(now);
+    first_ = next_first_ = now;
+    return;
+  }
   conversion_ = *fit;
   if (now.ns - next_first_.ns >= kWindowNs) {
     first_ = next_first_;
     next_first_ = now;
   }
-  return absl::OkStatus();
 }
 
 }  // namespace xtreme::host

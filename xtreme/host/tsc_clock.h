@@ -70,6 +70,11 @@ class TscConversion {
   // CLOCK_MONOTONIC (NTP may, by up to 500,000 ppb: calibrate again now and then).
   uint64_t ErrorNs(uint64_t ticks) const;
 
+  // Whether the two rates differ by less than 1 %: of one counter, no jump between.
+  bool IsAtTheRateOf(const TscConversion& other) const;
+  // The same rate through `sample`.
+  TscConversion Through(const ClockSample& sample) const;
+
   // Uncertainty of the rate, in parts per billion.
   uint64_t rate_error_ppb() const { return rate_error_ppb_; }
   bool uses_tsc() const { return uses_tsc_; }
@@ -105,9 +110,12 @@ class TscClock {
 
   // Takes a sample and fits the line from a window that ends now; the error at the new anchor is
   // one bracket again. The window is as old as the clock at first and later at least `kWindowNs`
-  // long, so that a rate that NTP steered long ago is forgotten. The errors of Fit; after an error
-  // the old conversion stands.
-  absl::Status Recalibrate();
+  // long, so that a rate that NTP steered long ago is forgotten. When the counter jumped against
+  // CLOCK_MONOTONIC (a suspended host, a virtual machine that stood still) the window begins anew
+  // and the rate stays.
+  void Recalibrate();
+  // The same, with a sample taken now.
+  void Recalibrate(const ClockSample& now);
 
  private:
   static constexpr uint64_t kWindowNs = 16'000'000'000;
