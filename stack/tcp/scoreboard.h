@@ -40,6 +40,8 @@ class Scoreboard {
   Outcome Process(std::span<const wire::SackBlock> blocks, Seq ack, uint32_t smss,
                   SegmentQueue& queue, Sacked&& sacked) {
     Outcome outcome{.dsack = FindDsack(blocks, ack)};
+    // Nothing that was told stands any more; the same numbers, later, are of other bytes.
+    if (queue.flight().sacked == 0) known_count_ = 0;
     if (outcome.dsack) blocks = blocks.subspan(1);
     for (const wire::SackBlock& block : blocks) {
       const Seq left = Later(Seq(block.left), queue.una());

@@ -73,6 +73,17 @@ TEST_F(ScoreboardTest, ABlockThatGrowsMarksWhatItGrewBy) {
   EXPECT_EQ(Marks(), ".ssssss...");
 }
 
+// The same numbers come again after 4 GB.
+TEST_F(ScoreboardTest, ABlockOfLongAgoIsNotWhatOneOfTheSameNumbersGrewFrom) {
+  Send(10);
+  Process({Block(200, 400)});
+  queue_.Acknowledge(kFirst + 1000, [](const Segment&) {});
+  queue_.Reset(kFirst);
+  Send(10);
+  EXPECT_EQ(Process({Block(200, 600)}).newly_sacked, 400u);
+  EXPECT_EQ(Marks(), "..ssss....");
+}
+
 TEST_F(ScoreboardTest, ASegmentThatIsCoveredInPartIsNotMarkedYet) {
   Send(3);
   EXPECT_EQ(Process({Block(150, 250)}).newly_sacked, 0u);

@@ -161,6 +161,7 @@ class Stack final : private Sink {
     uint32_t time_wait = 16'384;
     base::Nanoseconds time_wait_duration = base::Seconds(60);
     uint32_t held_segments = 4096;  // after holes, of all connections
+    uint32_t held_buffers = 512;    // the same of one, in buffers
     uint32_t syns_per_second = 1'000'000;
     uint32_t resets_per_second = 1000;  // to strangers
     bool answer_strangers = true;       // RST to what belongs to nobody
@@ -355,6 +356,7 @@ class Stack final : private Sink {
   bool Quiescent() const { return connections() == 0; }
   const StackCounters& counters() const { return counters_; }
   const PcbCounters& pcb_counters() const { return context_.counters; }
+  const ReassemblyCounters& reassembly_counters() const { return context_.reassembly->counters(); }
   const base::ReasonCounters<PathVerdict>& path_verdicts() const { return path_verdicts_; }
   const StackTables& tables() const { return *tables_; }
   size_t memory_bytes() const;

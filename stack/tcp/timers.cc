@@ -3,6 +3,7 @@
 // What happens when nothing happens: retransmission (RFC 6298), tail loss probe and reordering (RFC
 // 8985), closed windows (RFC 9293 section 3.8.6.1), keepalive (3.8.4), time-outs.
 
+#include <algorithm>
 #include <cerrno>
 
 #include "stack/tcp/pcb.h"
@@ -95,16 +96,22 @@ void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   // A peer that took its window back and goes on answering is there: RFC 9293 section 3.8.6.1.
   const bool answers = snd_wnd_ == 0 && heard_at_ > rto_base_;
   if (!answers) ++retries_;
+  const bool repairing = Has(kTimeoutRecovery) && progress_at_ >= rto_base_;
   rto_base_ = now;
   Set(kSendOne);
   if (state_ == State::kSynSent || state_ == State::kSynReceived) {
     queue_.MarkLost(*queue_.first());
     return rtt_.BackOff();
   }
-  const bool again = queue_.first()->WasRetransmitted();
+  // RFC 5681 section 3.1: ssthresh is held while the timer expires for one segment again. One that
+  // was sent again as the last expiry's losses were repaired is another's, and what is in flight
+  // no more than the window that let it out.
+  const bool again = queue_.first()->WasRetransmitted() && !repairing;
+  const uint32_t outstanding = queue_.flight().outstanding;
+  const uint32_t flight = repairing ? std::min(outstanding, congestion_.cwnd()) : outstanding;
   if (Scoreboard::HasReneged(queue_)) scoreboard_.Forget(queue_);
   MarkAllLost(now);
-  congestion_.OnTimeout({.flight = queue_.flight().outstanding, .now = now}, again);
+  congestion_.OnTimeout({.flight = flight, .now = now}, again);
   rtt_.BackOff();
   Clear(kFastRecovery);
   Set(kTimeoutRecovery);

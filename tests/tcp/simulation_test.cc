@@ -243,5 +243,27 @@ TEST(Simulation, TheCongestionWindowBeginsAgainAfterSilence) {
   EXPECT_LE(client.Report(now).congestion_window, 14'600u);
 }
 
+// Without SACK a time-out marks everything lost. What the repair itself loses then, by a slow start
+// into a short queue, lowers the threshold again: else each time-out would be followed by another.
+TEST(Simulation, ATimeoutAmidTheRepairOfAnotherEndsItsSlowStartSooner) {
+  for (const CongestionAlgorithm algorithm :
+       {CongestionAlgorithm::kCubic, CongestionAlgorithm::kNewReno}) {
+    Scenario run;
+    run.world.link = {.delay = base::Microseconds(50),
+                      .bits_per_second = 10'000'000'000,
+                      .queue_frames = 100};
+    run.world.send_queue = 8192;
+    run.client.sack = false;
+    run.client.congestion = algorithm;
+    run.client.send_queue = run.server.receive_window = 4 << 20;
+    run.client_plan = {.to_send = 20'000'000, .chunk = 14'480};
+    run.server_plan.to_send = 0;
+    Session session(run);
+    session.Go();
+    session.ExpectWholeAndClean();
+    EXPECT_LE(session.world().host(0).stack().pcb_counters().timeouts, 8u);
+  }
+}
+
 }  // namespace
 }  // namespace xtreme::tcp::testing

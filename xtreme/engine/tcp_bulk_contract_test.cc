@@ -108,6 +108,38 @@ TEST_F(TcpBulkContractTest, ATimeThatIsWantedIsAskedForByItself) {
   EXPECT_EQ(a->Of(Kind::kTxWire).size(), 1u);
 }
 
+// What comes after a hole takes no more than a quarter of the ring's buffers: were it all of them,
+// what fills the hole could not be received, ever.
+TEST_F(TcpBulkContractTest, AHoleLeavesBuffersForWhatFillsIt) {
+  options.rx_queue_frames = 64;
+  options.rx_buffers = 1024;
+  Open();
+  options.rx_buffers = 128;
+  b = std::make_unique<TcpEnd>(MemoryKernel::Link{kB, wire::MacAddress({2, 0, 0, 0, 0, 2}), kA,
+                                                  wire::MacAddress({2, 0, 0, 0, 0, 1})},
+                               options, nic_options, &now);
+  OpenConnection({.congestion = TcpCongestion::kNone});
+  // The first segment, four times.
+  std::vector<uint8_t> first;
+  int lost = 0;
+  a->lose = [&](const std::vector<uint8_t>& frame) {
+    if (TcpPayloadOf(frame) == 0) return false;
+    const std::vector<uint8_t> sequence(frame.begin() + 38, frame.begin() + 42);
+    if (first.empty()) first = sequence;
+    return sequence == first && ++lost <= 4;
+  };
+  const std::string text = Text(250'000);
+  a->Send(client, text);
+  std::string received;
+  for (int i = 0; i < 6'000 && received.size() < text.size(); ++i) {
+    Run(10'000'000, 1'000'000);
+    received += b->Bytes(server);
+    b->Clear();
+  }
+  EXPECT_TRUE(received == text) << received.size();
+  EXPECT_GT(b->Counter("tcp", "buffer_limit"), 0u);
+}
+
 // --- Segments that the device cuts ---
 
 class TcpRunContractTest : public TcpBulkContractTest {

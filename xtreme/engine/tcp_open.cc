@@ -36,8 +36,11 @@ uint32_t Shared(uint32_t connections, uint32_t each) {
   return connections <= kBusy ? each * connections : each * kBusy + (connections - kBusy);
 }
 
-tcp::Stack::Options StackOptions(const RingOptions& ring) {
+// What comes after holes waits in buffers of the ring, and so that what fills the holes finds one,
+// in no more than half of them, and a quarter for one connection.
+tcp::Stack::Options StackOptions(const RingOptions& ring, uint32_t buffers) {
   constexpr uint32_t kMostOpening = 16'384;  // SYN cookies serve the others.
+  constexpr uint32_t kMostHeld = 16'384;
   const uint32_t connections = ring.max_connections;
   std::random_device random;
   const auto word = [&random] { return uint64_t{random()} << 32 | random(); };
@@ -47,7 +50,8 @@ tcp::Stack::Options StackOptions(const RingOptions& ring) {
           .syn_queue = std::clamp(connections, 256u, kMostOpening),
           .time_wait = std::max(1024u, Shared(connections, 4)),
           .time_wait_duration = base::Milliseconds(ring.tcp_time_wait_ms),
-          .held_segments = std::clamp(connections, 512u, kMostOpening),
+          .held_segments = std::min(buffers / 2, kMostHeld),
+          .held_buffers = std::min(buffers / 4, kMostHeld),
           .secret = {word(), word()}};
 }
 
@@ -100,8 +104,9 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
   ports_ = std::make_unique<TcpPorts>(core->options.tcp_ports_log2);
   ports_->addresses = OwnAddresses();
   icmp_refusals_ = std::make_unique<host::IcmpRefusals>();
-  stack_ = std::make_unique<tcp::Stack>(StackOptions(core->options), *device_,
-                                        *core->device.pool, core->clock.Now());
+  stack_ = std::make_unique<tcp::Stack>(
+      StackOptions(core->options, core->device.pool->capacity()), *device_, *core->device.pool,
+      core->clock.Now());
   core->device.pool->OnReturn(&Tcp::OnReturn, this);
   core->known.SetOthers({.take = &Tcp::Take, .context = this});
   core->device.pool->SetBell(std::make_shared<Bell>(core->host.mailbox));

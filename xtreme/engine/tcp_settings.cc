@@ -204,6 +204,7 @@ void Tcp::VisitCounters(const CounterVisitor& visit) const {
   if (stack_ == nullptr) return;
   base::VisitCounters(stack_->counters(), visit);
   base::VisitCounters(stack_->pcb_counters(), visit);
+  base::VisitCounters(stack_->reassembly_counters(), visit);
   base::VisitCounters(stack_->path_verdicts(), visit);
   base::VisitCounters(*icmp_refusals_, visit);
 }
