@@ -100,8 +100,9 @@ long AskOurs(long number, const Words& words) {
 bool IsOfOurs(long number, const Words& words) {
   sockets::Faces* const faces = sockets::Faces::IfMade();
   if (faces == nullptr) return false;
+  const sockets::Descriptors& ours = faces->descriptors();
   const bool onto = number == SYS_dup2 || number == SYS_dup3;
-  return faces->descriptors().Has(Of<int>(words[0])) || (onto && faces->descriptors().Has(Of<int>(words[1])));
+  return ours.Has(Of<int>(words[0])) || (onto && ours.Has(Of<int>(words[1])));
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ class Descriptors {
   void EndClose(int fd);
   // What stood there.
   Meaning Remove(int fd);
-  // Around fork(): until UnlockAll(), in parent and child, nobody changes anything or looks. A thread
-  // that was in the middle of it is not in the child, and nothing would end what it began.
+  // Around fork(): until UnlockAll(), in parent and child, nobody changes anything or looks. A
+  // thread that was in the middle of it is not in the child, and nothing would end what it began.
   void LockAll();
   void UnlockAll();
   // In order of descriptors; `visit` may look at the others.
