@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
 
 #include "api/preload/preload.h"
@@ -87,7 +88,11 @@ void AddControl(const Socket& socket, const Received& about, msghdr* message) {
   }
 }
 
+// More than the kernel takes in one call: it says so.
+bool IsTooMany(size_t parts) { return parts > IOV_MAX; }
+
 ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
+  if (IsTooMany(message->msg_iovlen)) return kAskKernel;
   ReceiveRequest request{.to = {message->msg_iov, message->msg_iovlen}, .flags = flags};
   const ssize_t got = socket.Receive(&request);
   if (got < 0) return got;
@@ -125,7 +130,8 @@ ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
 
 // Control messages of a datagram change where it goes: the kernel's socket has the same name.
 bool IsPlain(const Socket& socket, const msghdr& message) {
-  return message.msg_controllen == 0 || socket.type() != SOCK_DGRAM;
+  const bool goes = message.msg_controllen == 0 || socket.type() != SOCK_DGRAM;
+  return goes && !IsTooMany(message.msg_iovlen);
 }
 
 // readv() and writev() of nothing do nothing, whatever the descriptor; nor does read().
@@ -135,7 +141,7 @@ bool IsNothing(std::span<const iovec> parts) {
 }
 
 ssize_t ReadParts(int fd, const iovec* parts, int count, int flags) {
-  const auto ours = count < 0 ? nullptr : Ours(fd);
+  const auto ours = count < 0 || count > IOV_MAX ? nullptr : Ours(fd);
   if (ours == nullptr) return kAskKernel;
   const auto number = static_cast<size_t>(count);
   if (IsNothing({parts, number})) return 0;
@@ -143,7 +149,7 @@ ssize_t ReadParts(int fd, const iovec* parts, int count, int flags) {
 }
 
 ssize_t WriteParts(int fd, const iovec* parts, int count, int flags) {
-  const auto ours = count < 0 ? nullptr : Ours(fd);
+  const auto ours = count < 0 || count > IOV_MAX ? nullptr : Ours(fd);
   if (ours == nullptr) return kAskKernel;
   const auto number = static_cast<size_t>(count);
   if (IsNothing({parts, number})) return 0;

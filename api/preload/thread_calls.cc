@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "api/preload/preload.h"
@@ -26,6 +27,9 @@ void* RunBelow(void* start) {
 
 __attribute__((destructor)) void EndWithProcess() { Faces().End(); }
 
+// quick_exit() runs no destructors.
+__attribute__((constructor)) void EndWithQuickExit() { at_quick_exit(EndWithProcess); }
+
 }  // namespace
 }  // namespace xtreme::preload
 
@@ -41,3 +45,13 @@ XTREME_CALL int pthread_create(pthread_t* thread, const pthread_attr_t* attribut
   if (error == 0) [[maybe_unused]] auto* const of_thread = start.release();
   return error;
 }
+
+// Nothing else of ours may be called here: it ends handlers of signals, too, and children of
+// vfork().
+XTREME_CALL void _exit(int status) {
+  if (auto* const faces = xtreme::sockets::Faces::IfMade()) faces->EndByProgress();
+  xtreme::preload::Kernel()._exit(status);
+  __builtin_unreachable();
+}
+
+XTREME_CALL void _Exit(int status) noexcept { _exit(status); }

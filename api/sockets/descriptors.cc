@@ -58,6 +58,7 @@ Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
   if (At(fd) == nullptr) {
     Chunk* none = nullptr;
     auto chunk = std::make_unique<Chunk>();
+    const Hold hold(&making_);
     if (chunks_[static_cast<size_t>(fd) / kChunk].compare_exchange_strong(none, chunk.get())) {
       [[maybe_unused]] Chunk* const kept = chunk.release();
     }
@@ -117,6 +118,28 @@ Descriptors::Meaning Descriptors::Remove(int fd) {
   const Hold hold(&place.lock);
   place.taken.store(false, std::memory_order_release);
   return place.Exchange({});
+}
+
+void Descriptors::LockAll() {
+  while (making_.exchange(true, std::memory_order_acquire)) {
+  }
+  for (size_t index = 0; index < chunks_.size(); ++index) {
+    Chunk* const chunk = ChunkOf(index);
+    if (chunk == nullptr) continue;
+    for (Place& place : *chunk) {
+      while (place.lock.exchange(true, std::memory_order_acquire)) {
+      }
+    }
+  }
+}
+
+void Descriptors::UnlockAll() {
+  for (size_t index = 0; index < chunks_.size(); ++index) {
+    Chunk* const chunk = ChunkOf(index);
+    if (chunk == nullptr) continue;
+    for (Place& place : *chunk) place.lock.store(false, std::memory_order_release);
+  }
+  making_.store(false, std::memory_order_release);
 }
 
 void Descriptors::ForEach(

@@ -85,6 +85,10 @@ class Descriptors {
   void EndClose(int fd);
   // What stood there.
   Meaning Remove(int fd);
+  // Around fork(): until UnlockAll(), in parent and child, nobody changes anything or looks. A
+  // thread that was in the middle of it is not in the child, and nothing would end what it began.
+  void LockAll();
+  void UnlockAll();
   // In order of descriptors; `visit` may look at the others.
   void ForEach(const std::function<void(int fd, const Meaning& meaning)>& visit) const;
 
@@ -127,8 +131,12 @@ class Descriptors {
     return chunk == nullptr ? nullptr : &(*chunk)[place % kChunk];
   }
 
-  // Made when something is first put there, never freed.
+  // Null: they have not been made.
+  Chunk* ChunkOf(size_t index) const { return chunks_[index].load(std::memory_order_acquire); }
+
+  // Made when something is first put there, with `making_`; never freed.
   std::array<std::atomic<Chunk*>, kPlaces / kChunk> chunks_{};
+  std::atomic<bool> making_{false};
   std::atomic<int> highest_{-1};
 };
 

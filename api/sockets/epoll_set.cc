@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "api/sockets/faces.h"
@@ -44,6 +45,11 @@ EpollSet::~EpollSet() {
     }
     if (target != nullptr) target->Detach(item.get());
   }
+}
+
+void EpollSet::AfterFork() {
+  Pollable::AfterFork();
+  std::construct_at(&mutex_);
 }
 
 void EpollSet::Close() {

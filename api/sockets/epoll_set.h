@@ -54,6 +54,7 @@ class EpollSet final : public Pollable {
 
   uint32_t Look() override;
   void AddDoors(std::vector<RingDoor*>* doors) const override;
+  void AfterFork() override;
 
  private:
   struct Item final : Watcher {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "api/native/settings.h"
+#include "api/sockets/epoll_set.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
@@ -48,7 +49,7 @@ Faces::Faces() {
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   }
   pid_ = getpid();
-  pthread_atfork([] { Faces::The().setup().lock(); }, [] { Faces::The().setup().unlock(); },
+  pthread_atfork([] { Faces::The().BeforeFork(); }, [] { Faces::The().AfterFork(); },
                  [] { Faces::The().Forked(); });
 }
 
@@ -219,6 +220,11 @@ void Faces::RunProgress() {
                        .tv_nsec = settings_.progress_ms % 1'000 * 1'000'000};
   for (;;) {
     nanosleep(&pause, nullptr);
+    if (end_asked_.load(std::memory_order_acquire)) {
+      End();
+      ended_.store(true, std::memory_order_release);
+      return;
+    }
     for (RingDoor* door = doors(); door != nullptr; door = door->older()) {
       if (!door->HasProgressed()) door->TryProgress();
     }
@@ -236,7 +242,30 @@ void Faces::End() {
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit();
 }
 
+void Faces::EndByProgress() {
+  if (!enabled_ || !progressing_ || !OwnsDescriptors()) return;
+  constexpr int kTries = 1'500;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  end_asked_.store(true, std::memory_order_release);
+  for (int tries = 0; tries < kTries && !ended_.load(std::memory_order_acquire); ++tries) {
+    nanosleep(&kPause, nullptr);
+  }
+}
+
+void Faces::BeforeFork() {
+  setup_.lock();
+  for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->BeforeFork();
+  descriptors_.LockAll();
+}
+
+void Faces::AfterFork() {
+  descriptors_.UnlockAll();
+  for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->AfterFork();
+  setup_.unlock();
+}
+
 void Faces::Forked() {
+  descriptors_.UnlockAll();
   pid_ = getpid();
   Sleeper::AfterFork();
   setup_.AfterFork();
@@ -252,6 +281,8 @@ void Faces::Forked() {
   places_.clear();
   // By a thread that is not here.
   descriptors_.ForEach([this](int fd, const Descriptors::Meaning& meaning) {
+    if (meaning.socket != nullptr) meaning.socket->AfterFork();
+    if (meaning.epoll != nullptr) meaning.epoll->AfterFork();
     if (meaning.closing) descriptors_.Remove(fd);
   });
   if (!had_rings) return;
@@ -259,7 +290,9 @@ void Faces::Forked() {
   off_.store(true, std::memory_order_relaxed);
   descriptors_.ForEach([this](int fd, const Descriptors::Meaning& meaning) {
     if (meaning.socket == nullptr || meaning.socket->path() != Path::kOffloaded) {
-      descriptors_.Remove(fd);
+      const Descriptors::Meaning before = descriptors_.Remove(fd);
+      // Never destroyed: a thread of the parent's may have been in the middle of it.
+      if (before.epoll != nullptr) new std::shared_ptr<EpollSet>(before.epoll);
     } else {
       descriptors_.CloseWay(fd);
       meaning.socket->BecomeParents();

@@ -37,6 +37,9 @@ class Faces {
     return made != nullptr ? *made : Make();
   }
 
+  // Null: no call has asked for it yet.
+  static Faces* IfMade() { return the_.load(std::memory_order_acquire); }
+
   // Whether the host has an RDMA device; asked once, by the first socket that could be offloaded,
   // and not by those that libraries open before the program begins. False: every call is the
   // kernel's.
@@ -79,10 +82,18 @@ class Faces {
 
   // The process ends.
   void End();
+  // The same from where locks may be held, even by the caller, as in a signal handler: by the
+  // thread that makes progress, which is waited for 1.5 s at most. Without that thread, or in a
+  // child of vfork(): nothing.
+  void EndByProgress();
 
-  // In a child after fork(), with `setup` taken before it: a parent's rings stay its own, and so do
-  // the connections on them; what the child opens is then the kernel's. If the parent had none, the
-  // child may have its own.
+  // Around fork(), in the parent: no other thread is in the middle of anything that the child has
+  // a copy of.
+  void BeforeFork();
+  void AfterFork();
+  // In the child, instead of AfterFork(): a parent's rings stay its own, and so do the connections
+  // on them; what the child opens is then the kernel's. If the parent had none, the child may have
+  // its own.
   void Forked();
   // False in a child after vfork(), which has this memory and descriptors of its own.
   bool OwnsDescriptors() const { return pid_ == getpid(); }
@@ -122,7 +133,10 @@ class Faces {
   Rules rules_;
   std::map<pthread_t, bool> thread_offload_;
   std::map<std::string, uint64_t> left_;
-  bool progressing_ = false;
+  // The thread that polls what nobody does: there is one; it is to end all; it has.
+  std::atomic<bool> progressing_{false};
+  std::atomic<bool> end_asked_{false};
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace xtreme::sockets

@@ -70,6 +70,7 @@ struct KernelCalls {
   int (*epoll_ctl)(int, int, int, epoll_event*);
   int (*epoll_wait)(int, epoll_event*, int, int);
   int (*epoll_pwait)(int, epoll_event*, int, int, const sigset_t*);
+  void (*_exit)(int);
   int (*pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   int (*epoll_pwait2)(int, epoll_event*, int, const timespec*, const sigset_t*);
 };

@@ -101,6 +101,9 @@ class RingDoor {
   void KeepClaim(const wire::Endpoint& local, int claim);
   // Back from there; -1: there is none.
   int TakeClaim(const wire::Endpoint& local);
+  // Around fork(), in the parent: nobody else is inside.
+  void BeforeFork() { Enter(); }
+  void AfterFork() { Leave(); }
   // In a child after fork(), instead of a destructor: the ring is the parent's.
   void Abandon();
 

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "api/sockets/kernel_calls.h"
 
@@ -24,6 +25,8 @@ void Pollable::Detach(Watcher* watcher) {
   watchers_.erase(found);
   watched_by_.fetch_sub(1, std::memory_order_relaxed);
 }
+
+void Pollable::AfterFork() { std::construct_at(&mutex_); }
 
 void Pollable::Tell(uint32_t happened) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -55,6 +55,8 @@ class Pollable {
   // If this has ended, it is told so at once.
   void Attach(Watcher* watcher);
   void Detach(Watcher* watcher);
+  // In a child after fork(): who had a lock is a thread of the parent's.
+  virtual void AfterFork();
 
  protected:
   // Bits that begin and end to hold, and those that happened (again): watchers are told of these.

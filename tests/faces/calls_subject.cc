@@ -188,6 +188,7 @@ constexpr State kStates[] = {
 char buffer[256];
 volatile int no_number = -1;  // The compiler would see through a constant.
 iovec parts[2] = {{buffer, 60}, {buffer + 60, 60}};
+iovec many_parts[1'025];  // One more than Linux takes.
 
 msghdr Message() { return {.msg_iov = parts, .msg_iovlen = 2}; }
 // A socket of a ring is the kernel's from SO_ZEROCOPY on, and with it what was begun.
@@ -357,12 +358,17 @@ constexpr Call kCalls[] = {
        const msghdr message = Message();
        return sendmsg(r.fd, &message, MSG_NOSIGNAL);
      }},
+    {"sendmsg, more parts than may be", [](Run& r) {
+       const msghdr message{.msg_iov = many_parts, .msg_iovlen = 1'025};
+       return sendmsg(r.fd, &message, MSG_NOSIGNAL);
+     }},
     {"sendmmsg", SendMany},
     {"write", [](Run& r) { return write(r.fd, buffer, 20); }},
     {"write nothing", [](Run& r) { return write(r.fd, buffer, 0); }},
     {"writev", [](Run& r) { return writev(r.fd, parts, 2); }},
     {"pwritev2", [](Run& r) { return pwritev2(r.fd, parts, 2, -1, RWF_NOWAIT); }},
     {"pwritev2, elsewhere", [](Run& r) { return pwritev2(r.fd, parts, 2, 3, 0); }},
+    {"writev, more parts than may be", [](Run& r) { return writev(r.fd, many_parts, 1'025); }},
     {"writev, -1 parts", [](Run& r) { return writev(r.fd, parts, no_number); }},
     {"pwrite", [](Run& r) { return pwrite(r.fd, buffer, 20, 0); }},
     {"sendfile", SendAFile},
@@ -380,12 +386,17 @@ constexpr Call kCalls[] = {
     {"recvfrom", ReceiveFrom},
     {"recvmsg", [](Run& r) { return ReceiveMessage(r, 0); }},
     {"recvmsg, peek", [](Run& r) { return ReceiveMessage(r, MSG_PEEK); }},
+    {"recvmsg, more parts than may be", [](Run& r) {
+       msghdr message{.msg_iov = many_parts, .msg_iovlen = 1'025};
+       return recvmsg(r.fd, &message, 0);
+     }},
     {"recvmmsg", ReceiveMany},
     {"read", [](Run& r) { return read(r.fd, buffer, 50); }},
     {"read nothing", [](Run& r) { return read(r.fd, buffer, 0); }},
     {"readv", [](Run& r) { return readv(r.fd, parts, 2); }},
     {"preadv2", [](Run& r) { return preadv2(r.fd, parts, 2, -1, RWF_NOWAIT); }},
     {"preadv2, elsewhere", [](Run& r) { return preadv2(r.fd, parts, 2, 3, 0); }},
+    {"readv, more parts than may be", [](Run& r) { return readv(r.fd, many_parts, 1'025); }},
     {"readv, -1 parts", [](Run& r) { return readv(r.fd, parts, no_number); }},
     {"pread", [](Run& r) { return pread(r.fd, buffer, 20, 0); }},
     {"accept", [](Run& r) -> ssize_t { return Accepted(accept(r.fd, nullptr, nullptr)); }},
