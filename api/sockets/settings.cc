@@ -48,7 +48,8 @@ constexpr std::array kTable = {
                 "How much is logged: none, panic, error, warning, info, details, debug, fine, "
                 "finer, all, or -1 to 8.",
                 &S::log_level, -1, 8},
-    FaceSetting{"LOG_FILE", "VMA_LOG_FILE", "Where it is logged; empty: standard error.",
+    FaceSetting{"LOG_FILE", "VMA_LOG_FILE",
+                "Where it is logged; a single %d in it is the process; empty: standard error.",
                 &S::log_file},
     FaceSetting{"CONFIG_FILE", "VMA_CONFIG_FILE",
                 "Rules that say which sockets are left to the kernel.", &S::config_file},
@@ -131,7 +132,8 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "CQ_AIM_MAX_COUNT", "CQ_AIM_MAX_PERIOD_USEC", "CQ_KEEP_QP_FULL", "CQ_MODERATION_ENABLE",
     "DEFERRED_CLOSE", "ETH_MC_L2_ONLY_RULES", "EXCEPTION_HANDLING", "FORK", "GRO_STREAMS_MAX",
     "HANDLE_SIGINTR", "HANDLE_SIGSEGV", "HUGETBL", "INTERNAL_THREAD_ARM_CQ",
-    "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "LOG_COLORS", "LOG_DETAILS",
+    "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "IPOIB", "LOG_COLORS",
+    "LOG_DETAILS",
     "MAX_INLINE", "MC_FORCE_FLOWTAG", "MSS", "MTU", "NEIGH_NUM_ERR_RETRIES",
     "NEIGH_UC_ARP_DELAY_MSEC", "NEIGH_UC_ARP_QUATA", "NETLINK_TIMER", "PROGRESS_ENGINE_WCE_MAX",
     "QP_COMPENSATION_LEVEL", "RING_MIGRATION_RATIO_RX", "RING_MIGRATION_RATIO_TX", "RX_BYTES_MIN",
@@ -145,9 +147,15 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "TX_MC_LOOPBACK", "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES",
     "VMAD_NOTIFY_DIR", "WAIT_AFTER_JOIN_MSEC"});
 
-constexpr std::array<std::string_view, 10> kLevels = {"none",    "panic", "error", "warning",
-                                                      "info",    "details", "debug", "fine",
-                                                      "finer",   "all"};
+// With the numbers of LogLevel, and VMA's other names.
+struct LevelName {
+  std::string_view name;
+  int64_t level;
+};
+constexpr auto kLevels = std::to_array<LevelName>(
+    {{"none", -1}, {"panic", 0}, {"error", 1}, {"warning", 2}, {"warn", 2}, {"info", 3},
+     {"information", 3}, {"details", 4}, {"debug", 5}, {"fine", 6}, {"func", 6}, {"finer", 7},
+     {"func_all", 7}, {"all", 8}});
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -172,8 +180,8 @@ std::string CpusOf(std::string_view mask) {
 
 std::optional<int64_t> Number(const FaceSetting& setting, std::string_view text) {
   if (setting.name == "LOG_LEVEL") {
-    const auto level = std::find(kLevels.begin(), kLevels.end(), Lower(text));
-    if (level != kLevels.end()) return level - kLevels.begin() - 1;
+    const auto* const level = std::ranges::find(kLevels, Lower(text), &LevelName::name);
+    if (level != kLevels.end()) return level->level;
   }
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

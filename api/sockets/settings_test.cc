@@ -33,6 +33,23 @@ TEST(FaceSettingsTest, VmasVariablesAreAliasesAndOursPrevail) {
   EXPECT_TRUE(remarks.empty());
 }
 
+TEST(FaceSettingsTest, LevelsHaveAllOfVmasNames) {
+  const struct {
+    const char* name;
+    int64_t level;
+  } kLevels[] = {{"NONE", -1},    {"PANIC", 0},   {"ERROR", 1}, {"WARN", 2},  {"WARNING", 2},
+                 {"INFO", 3},     {"INFORMATION", 3},           {"DETAILS", 4}, {"DEBUG", 5},
+                 {"FINE", 6},     {"FUNC", 6},    {"FINER", 7}, {"FUNC_ALL", 7}, {"ALL", 8},
+                 {"func_all", 7}, {"-1", -1},     {"8", 8}};
+  for (const auto& each : kLevels) {
+    FaceSettings settings;
+    std::vector<std::string> remarks;
+    const std::string variable = std::string("VMA_TRACELEVEL=") + each.name;
+    EXPECT_EQ(Read({variable.c_str()}, &settings, &remarks), "");
+    EXPECT_EQ(settings.log_level, each.level) << each.name;
+  }
+}
+
 TEST(FaceSettingsTest, VmasVariableWithoutAMeaningIsARemark) {
   FaceSettings settings;
   std::vector<std::string> remarks;
