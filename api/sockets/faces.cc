@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "api/native/settings.h"
@@ -21,6 +23,23 @@
 #include "xtreme/engine/ring.h"
 
 namespace xtreme::sockets {
+namespace {
+
+// The whole of it; errno.
+int ReadFile(const std::string& path, std::string* text) {
+  std::FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return errno;
+  std::array<char, 4096> part;
+  errno = 0;
+  for (size_t got; (got = std::fread(part.data(), 1, part.size(), file)) != 0;) {
+    text->append(part.data(), got);
+  }
+  const int error = std::ferror(file) != 0 ? errno : 0;
+  std::fclose(file);
+  return error;
+}
+
+}  // namespace
 
 Faces& Faces::Make() {
   static Faces* const faces = new Faces();
@@ -39,17 +58,23 @@ Faces::Faces() {
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
     return;
   }
-  std::ifstream file(settings_.config_file);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (std::string wrong = rules_.Append(text, program_invocation_short_name,
-                                        settings_.application_id);
-      !wrong.empty()) {
-    wrong_ = settings_.config_file + ":" + wrong;
-    Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
-  }
+  wrong_ = ReadRules();
+  if (!wrong_.empty()) Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   pid_ = getpid();
   pthread_atfork([] { Faces::The().setup().lock(); }, [] { Faces::The().setup().unlock(); },
                  [] { Faces::The().Forked(); });
+}
+
+// "" or what is wrong. Without the file that nobody named there are no rules.
+std::string Faces::ReadRules() {
+  const std::string& path = settings_.config_file;
+  std::string text;
+  const int error = path.empty() ? 0 : ReadFile(path, &text);
+  const bool named = path != FaceSettings().config_file;
+  if (error != 0 && (named || error != ENOENT)) return path + ": " + strerror(error);
+  const std::string wrong =
+      rules_.Append(text, program_invocation_short_name, settings_.application_id);
+  return wrong.empty() ? "" : path + ":" + wrong;
 }
 
 bool Faces::enabled() {

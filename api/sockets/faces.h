@@ -95,6 +95,7 @@ class Faces {
 
   Faces();
   static Faces& Make();
+  std::string ReadRules();
   void Begin();
   void Moderate(RingDoor* door);
   RingDoor* SharedDoor(const RingKey& key);
