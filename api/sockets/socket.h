@@ -434,8 +434,6 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   std::atomic<RingDoor*> door_{nullptr};
   engine::Handle handle_ = 0;
   uint8_t plain_ = 0;        // Plain.
-  // As they were when it went to the ring; null: none is of what is sent. Inside the door.
-  std::unique_ptr<const Rules> sender_rules_;
   engine::UdpSocket* udp_socket_ = nullptr;  // By handle_: kept, because only this closes it.
   std::atomic<Taker> taker_{Taker::kUndecided};
   ReceiveCallback callback_;
@@ -468,6 +466,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   wire::Endpoint peer_;      // Port 0: not connected.
   std::set<Membership> memberships_;
   Pace pace_;
+  // As they were when it went to the ring; null: none is of what is sent. Inside the door.
+  std::unique_ptr<const Rules> sender_rules_;
 
   // State that calls ask for.
   std::atomic<int> error_{0};
