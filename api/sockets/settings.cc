@@ -109,12 +109,16 @@ constexpr std::array kSpecs = {
 struct RingAlias {
   std::string_view vma;
   std::string_view setting;  // Of api/native/settings.h.
-  bool power_of_two = false; // The next one above is taken.
+  bool power_of_two = false; // The next one above is taken,
+  bool wish = false;         // or what can be.
 };
+// Of a queue (api/native/settings.h).
+constexpr uint64_t kLeastFrames = 64;
+constexpr uint64_t kMostFrames = 32'768;
 constexpr std::array kRingAliases = {
     RingAlias{"VMA_RX_BUFS", "rx_buffers"},
-    RingAlias{"VMA_RX_WRE", "rx_queue_frames", true},
-    RingAlias{"VMA_TX_WRE", "tx_queue_frames", true},
+    RingAlias{"VMA_RX_WRE", "rx_queue_frames", true, true},
+    RingAlias{"VMA_TX_WRE", "tx_queue_frames", true, true},
     RingAlias{"VMA_TX_WRE_BATCHING", "signal_every"},
     RingAlias{"VMA_CQ_POLL_BATCH_MAX", "poll_batch"},
     RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true},
@@ -227,7 +231,8 @@ std::string OfRing(const RingAlias& alias, std::string_view value) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   const bool is_number = error == std::errc() && end == value.data() + value.size();
   if (alias.power_of_two && is_number && number != 0 && number <= uint64_t{1} << 32) {
-    return fmt::format("{}", std::bit_ceil(number));
+    const uint64_t above = std::bit_ceil(number);
+    return fmt::format("{}", alias.wish ? std::clamp(above, kLeastFrames, kMostFrames) : above);
   }
   // Contiguous pages are not asked for: they are ordinary ones here.
   const bool pages = alias.setting == "hugepages" && is_number && number <= 2;
@@ -253,6 +258,7 @@ std::string ReadRingAlias(const RingAlias& alias, std::string_view value, FaceSe
   const std::string wrong =
       api::Set(alias.setting, kept + (settings->kept.back().size() - ours.size()), &settings->ring);
   of_rings->push_back(kept);
+  settings->wishes_frames |= alias.wish;
   return wrong.empty() ? "" : fmt::format("{}: {}", alias.vma, wrong);
 }
 
@@ -341,6 +347,15 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   return api::FillProfile(spec->profile, &settings->ring);
 }
 
+// All buffers would wait to receive, or for a signal that a send is done: none to send by.
+std::string TooFewBuffers(const xtreme_ring_options& ring) {
+  const uint32_t least = ring.rx_queue_frames + 2 * ring.signal_every;
+  if (ring.rx_buffers == 0 || ring.rx_buffers >= least) return "";
+  return fmt::format("XTREME_RX_BUFFERS (VMA_RX_BUFS): '{}' asked, {} and more possible: the "
+                     "receive queue takes {}",
+                     ring.rx_buffers, least, ring.rx_queue_frames);
+}
+
 }  // namespace
 
 std::string ReadSettings(char** environment, FaceSettings* settings,
@@ -354,7 +369,8 @@ std::string ReadSettings(char** environment, FaceSettings* settings,
     }
   }
   of_rings.push_back(nullptr);
-  return wrong.empty() ? api::SetFromEnvironment(of_rings.data(), &settings->ring) : wrong;
+  if (wrong.empty()) wrong = api::SetFromEnvironment(of_rings.data(), &settings->ring);
+  return wrong.empty() ? TooFewBuffers(settings->ring) : wrong;
 }
 
 std::vector<std::string> DescribeSettings(const FaceSettings& settings) {
@@ -378,7 +394,9 @@ std::string FaceReference() {
   text += "\n| VMA's | setting of rings |\n|---|---|\n";
   for (const RingAlias& alias : kRingAliases) {
     text += fmt::format("| `{}` | `{}`{} |\n", alias.vma, alias.setting,
-                        alias.power_of_two ? ", the next power of two" : "");
+                        alias.wish           ? ", the next power of two, at most what can be"
+                        : alias.power_of_two ? ", the next power of two"
+                                             : "");
   }
   return text;
 }

@@ -132,6 +132,27 @@ TEST(FaceSettingsTest, VmasVariablesOfRingsAreSettingsOfRings) {
   EXPECT_EQ(settings.ring.rx_burst_us, 10'000u) << "of the profile";
 }
 
+TEST(FaceSettingsTest, LengthsOfQueuesThatVmaIsAskedForAreWishes) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RX_WRE=50000", "VMA_TX_WRE=16"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.rx_queue_frames, 32'768u);
+  EXPECT_EQ(settings.ring.tx_queue_frames, 64u);
+  EXPECT_TRUE(settings.wishes_frames);
+  settings = FaceSettings();
+  EXPECT_NE(Read({"XTREME_RX_QUEUE_FRAMES=65536"}, &settings, &remarks), "");
+  EXPECT_FALSE(settings.wishes_frames);
+}
+
+TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RX_BUFS=100"}, &settings, &remarks),
+            "XTREME_RX_BUFFERS (VMA_RX_BUFS): '100' asked, 1056 and more possible: the receive "
+            "queue takes 1024");
+  EXPECT_EQ(Read({"VMA_RX_BUFS=100", "VMA_RX_WRE=64"}, &settings, &remarks), "");
+}
+
 TEST(FaceSettingsTest, TimesAreOnThePtpClockIfVmaWereToConvertThemToIt) {
   for (int mode = 0; mode <= 4; ++mode) {
     FaceSettings settings;
