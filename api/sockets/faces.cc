@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "api/native/settings.h"
@@ -22,6 +24,23 @@
 #include "xtreme/engine/ring.h"
 
 namespace xtreme::sockets {
+namespace {
+
+// The whole of it; errno.
+int ReadFile(const std::string& path, std::string* text) {
+  std::FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return errno;
+  std::array<char, 4096> part;
+  errno = 0;
+  for (size_t got; (got = std::fread(part.data(), 1, part.size(), file)) != 0;) {
+    text->append(part.data(), got);
+  }
+  const int error = std::ferror(file) != 0 ? errno : 0;
+  std::fclose(file);
+  return error;
+}
+
+}  // namespace
 
 Faces& Faces::Make() {
   static Faces* const faces = new Faces();
@@ -40,17 +59,23 @@ Faces::Faces() {
     Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
     return;
   }
-  std::ifstream file(settings_.config_file);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (std::string wrong = rules_.Append(text, program_invocation_short_name,
-                                        settings_.application_id);
-      !wrong.empty()) {
-    wrong_ = settings_.config_file + ":" + wrong;
-    Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
-  }
+  wrong_ = ReadRules();
+  if (!wrong_.empty()) Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
   pid_ = getpid();
   pthread_atfork([] { Faces::The().BeforeFork(); }, [] { Faces::The().AfterFork(); },
                  [] { Faces::The().Forked(); });
+}
+
+// "" or what is wrong. Without the file that nobody named there are no rules.
+std::string Faces::ReadRules() {
+  const std::string& path = settings_.config_file;
+  std::string text;
+  const int error = path.empty() ? 0 : ReadFile(path, &text);
+  const bool named = path != FaceSettings().config_file;
+  if (error != 0 && (named || error != ENOENT)) return path + ": " + strerror(error);
+  const std::string wrong =
+      rules_.Append(text, program_invocation_short_name, settings_.application_id);
+  return wrong.empty() ? "" : path + ":" + wrong;
 }
 
 bool Faces::enabled() {
@@ -113,6 +138,24 @@ absl::StatusOr<std::unique_ptr<RingDoor>> Faces::TryDoor(const RingKey& key,
                                         .profile = profile ? *profile : RingProfile()});
 }
 
+// With shorter queues, where longer ones are only a wish and cannot be made.
+absl::StatusOr<std::unique_ptr<RingDoor>> Faces::TryShorter(const RingKey& key,
+                                                            xtreme_ring_options ring) {
+  constexpr uint32_t kLeast = 64;
+  for (;;) {
+    auto opened = TryDoor(key, ring);
+    uint32_t& longer = ring.rx_queue_frames > ring.tx_queue_frames ? ring.rx_queue_frames
+                                                                   : ring.tx_queue_frames;
+    const bool again = settings_.wishes_frames && longer > kLeast &&
+                       absl::IsInvalidArgument(opened.status());
+    if (!again) return opened;
+    longer /= 2;
+    Log(LogLevel::kWarning, "ring on {}: {}; next with receive queue {}, send queue {}",
+        key.interface, std::string(opened.status().message()), ring.rx_queue_frames,
+        ring.tx_queue_frames);
+  }
+}
+
 void Faces::OpenDoor(const RingKey& key, Place* place) {
   xtreme_ring_options ring = settings_.ring;
   if (allocator_.allocate != nullptr) {
@@ -124,11 +167,11 @@ void Faces::OpenDoor(const RingKey& key, Place* place) {
       static_cast<Allocator*>(allocator)->release(memory);
     };
   }
-  auto opened = TryDoor(key, ring);
+  auto opened = TryShorter(key, ring);
   if (!opened.ok() && allocator_.allocate != nullptr) {
     Log(LogLevel::kWarning, "ring on {}: {}; next without the program's allocator", key.interface,
         std::string(opened.status().message()));
-    opened = TryDoor(key, settings_.ring);
+    opened = TryShorter(key, settings_.ring);
   }
   if (opened.ok()) {
     place->door = *std::move(opened);
@@ -138,6 +181,9 @@ void Faces::OpenDoor(const RingKey& key, Place* place) {
     descriptors_.Put(place->door->fd(), {.ring = place->door.get()});
   } else {
     place->why = "no ring on " + key.interface + ": " + std::string(opened.status().message());
+    // An interface that is no card's is nothing to warn of.
+    const bool no_card = absl::IsNotFound(opened.status());
+    Log(no_card ? LogLevel::kDetails : LogLevel::kWarning, "{}", place->why);
   }
 }
 

@@ -106,11 +106,14 @@ class Faces {
 
   Faces();
   static Faces& Make();
+  std::string ReadRules();
   void Begin();
   void Moderate(RingDoor* door);
   RingDoor* SharedDoor(const RingKey& key);
   absl::StatusOr<std::unique_ptr<RingDoor>> TryDoor(const RingKey& key,
                                                     const xtreme_ring_options& ring);
+  absl::StatusOr<std::unique_ptr<RingDoor>> TryShorter(const RingKey& key,
+                                                       xtreme_ring_options ring);
   void OpenDoor(const RingKey& key, Place* place);
   void StartProgress();
   void RunProgress();

@@ -43,12 +43,19 @@ int Descriptor() {
   return fd;
 }
 
+std::string WithProcess(std::string path) {
+  constexpr std::string_view kProcess = "%d";
+  const size_t at = path.find(kProcess);
+  const bool once = at != path.npos && path.find(kProcess, at + 1) == path.npos;
+  return once ? path.replace(at, kProcess.size(), fmt::format("{}", getpid())) : path;
+}
+
 }  // namespace
 
 void StartLog(LogLevel most, const std::string& path) {
   g_most = static_cast<int>(most);
   if (path.empty()) return;
-  g_path = new std::string(path);
+  g_path = new std::string(WithProcess(path));
   Descriptor();
 }
 

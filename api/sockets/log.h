@@ -29,7 +29,8 @@ enum class LogLevel : int {
   kAll = 8,
 };
 
-// Where lines go from here on; an empty path: standard error.
+// Where lines go from here on; an empty path: standard error. A single "%d" in it becomes the
+// process' number, which children keep.
 void StartLog(LogLevel most, const std::string& path);
 bool Logs(LogLevel level);
 // Writes `text` and the end of a line.

@@ -2,6 +2,9 @@
 
 #include "api/sockets/rules.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
@@ -22,7 +25,14 @@ std::optional<uint32_t> ParseNumber(std::string_view text, uint32_t most) {
   return whole && value <= most ? std::optional(value) : std::nullopt;
 }
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+// Without the comment.
+std::string_view Bare(std::string_view line) { return line.substr(0, line.find('#')); }
+
+bool Matches(std::string_view pattern, std::string_view name) {
+  return fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), 0) == 0;
+}
 
 }  // namespace
 
@@ -91,10 +101,11 @@ class Rules::Line {
     if (text == "*") return true;
     const size_t dash = text.find('-');
     const auto first = ParseNumber(text.substr(0, dash), 0xFFFF);
-    const auto last = dash == text.npos ? first : ParseNumber(text.substr(dash + 1), 0xFFFF);
+    // VMA's ranges go to 65536, which no port is.
+    const auto last = dash == text.npos ? first : ParseNumber(text.substr(dash + 1), 0x10000);
     if (!first || !last || *last < *first) return false;
     range->first_port = static_cast<uint16_t>(*first);
-    range->last_port = static_cast<uint16_t>(*last);
+    range->last_port = static_cast<uint16_t>(std::min(*last, 0xFFFFu));
     return true;
   }
 
@@ -112,15 +123,15 @@ std::string Rules::Append(std::string_view text, std::string_view program, std::
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view whole = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    Line line(whole.substr(0, whole.find('#')), ++number);
+    Line line(Bare(whole), ++number);
     const std::string_view word = line.Next();
     if (word.empty()) continue;
     if (word == "application-id") {
       const std::string_view name = line.Next();
       if (name.empty()) return line.Expected("a program's name");
       const std::string_view wanted = line.Next();
-      for_us = (name == "*" || name == program) &&
-               (wanted.empty() || wanted == "*" || wanted == id);
+      if (!line.Next().empty()) return line.Expected("the end of the line");
+      for_us = Matches(name, program) && (wanted.empty() || wanted == "*" || wanted == id);
       continue;
     }
     if (word != "use") return line.Expected("application-id or use");
@@ -133,12 +144,17 @@ std::string Rules::Append(std::string_view text, std::string_view program, std::
 }
 
 std::string Rules::Prepend(std::string_view text) {
-  Line line(text, 1);
+  Line line(Bare(text), 1);
   if (line.Next() != "use") return line.Expected("use");
   Rule rule{.line = std::string(text)};
   if (std::string wrong = line.ParseUse(&rule); !wrong.empty()) return wrong;
   rules_.insert(rules_.begin(), std::move(rule));
   return "";
+}
+
+bool Rules::HasSenders() const {
+  return std::ranges::any_of(rules_,
+                             [](const Rule& each) { return each.role == Role::kUdpSender; });
 }
 
 bool Rules::Offloads(Role role, const wire::Endpoint& first, const wire::Endpoint& second,

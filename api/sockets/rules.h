@@ -5,9 +5,11 @@
 //   application-id PROGRAM [ID]
 //   use xtreme|vma|os ROLE ADDRESS[/BITS]|*:PORT[-PORT]|* [:ADDRESS[/BITS]|*:PORT[-PORT]|*]
 //
-// ROLE: tcp_server, tcp_client, udp_sender, udp_receiver, udp_connect. A `use` line belongs to the
-// application-id line above it. The first rule that matches decides; no rule: offloaded. A second
-// address is the other end's, of roles that have one. '#' begins a comment.
+// PROGRAM: as a shell matches names of files. ROLE: tcp_server, tcp_client, udp_sender,
+// udp_receiver, udp_connect. A `use` line belongs to the application-id line above it. The first
+// rule that matches decides; no rule: offloaded. The address is the peer's, and a second one ours,
+// of tcp_client and udp_connect; of udp_sender it is where a datagram goes to, of others it is
+// ours. '#' begins a comment.
 // Threads: a plain value.
 
 #ifndef XTREME_API_SOCKETS_RULES_H_
@@ -32,9 +34,12 @@ class Rules {
   // Puts one `use` line before all others.
   std::string Prepend(std::string_view line);
 
-  // Whether a socket in `role` with these ends is offloaded; `line`: the rule that says so.
+  // Whether a socket in `role` with these ends, in a rule's order, is offloaded; `line`: the rule
+  // that says so.
   bool Offloads(Role role, const wire::Endpoint& first, const wire::Endpoint& second,
                 std::string* line) const;
+  // Whether any rule is of udp_sender.
+  bool HasSenders() const;
   size_t size() const { return rules_.size(); }
 
  private:

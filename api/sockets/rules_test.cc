@@ -31,12 +31,60 @@ TEST(RulesTest, FirstRuleThatMatchesDecides) {
   EXPECT_TRUE(Offloads(rules, Role::kTcpServer, {kOther, 7000}));
 }
 
-TEST(RulesTest, SecondEndIsThePeers) {
+TEST(RulesTest, SecondEndIsTheSecondAddress) {
   Rules rules;
   ASSERT_EQ(rules.Append("use os tcp_client *:*:192.168.0.0/16:80", "a", "b"), "");
   EXPECT_FALSE(Offloads(rules, Role::kTcpClient, {kHost, 1}, {kOther, 80}));
   EXPECT_TRUE(Offloads(rules, Role::kTcpClient, {kHost, 1}, {kOther, 81}));
   EXPECT_TRUE(Offloads(rules, Role::kTcpClient, {kHost, 1}, {kHost, 80}));
+}
+
+// Of VMA's manual.
+TEST(RulesTest, ExampleOfVmasManual) {
+  Rules rules;
+  ASSERT_EQ(rules.Append("application-id tcp-lat B1\r\n"
+                         "use vma tcp_client 192.168.1.0/24:*:*:*\r\n"
+                         "use os tcp_server *:5001\r\n"
+                         "use os udp_connect *:53\r\n",
+                         "tcp-lat", "B1"),
+            "");
+  EXPECT_EQ(rules.size(), 3u);
+  EXPECT_FALSE(Offloads(rules, Role::kTcpServer, {kHost, 5001}));
+  EXPECT_FALSE(Offloads(rules, Role::kUdpConnect, {kOther, 53}, {kHost, 4711}));
+  EXPECT_TRUE(Offloads(rules, Role::kUdpConnect, {kOther, 54}, {kHost, 53}));
+  EXPECT_FALSE(rules.HasSenders());
+}
+
+TEST(RulesTest, ProgramsAreMatchedAsFilesAreByAShell) {
+  const struct {
+    const char* pattern;
+    const char* program;
+    bool matches;
+  } kCases[] = {{"db2*", "db2sysc", true}, {"db2*", "adb2", false}, {"t?cp", "ttcp", true},
+                {"t?cp", "tcp", false},    {"*", "", true},         {"feed", "feeder", false}};
+  for (const auto& each : kCases) {
+    Rules rules;
+    const std::string text = std::string("application-id ") + each.pattern +
+                             " *\nuse os tcp_server *:*\n";
+    ASSERT_EQ(rules.Append(text, each.program, "x"), "");
+    EXPECT_EQ(rules.size(), each.matches ? 1u : 0u) << each.pattern << " " << each.program;
+  }
+}
+
+TEST(RulesTest, RangesMayEndWhereVmasDo) {
+  Rules rules;
+  ASSERT_EQ(rules.Append("use os udp_receiver *:1024-65536", "a", "b"), "");
+  EXPECT_FALSE(Offloads(rules, Role::kUdpReceiver, {kHost, 65535}));
+  EXPECT_TRUE(Offloads(rules, Role::kUdpReceiver, {kHost, 0}));
+}
+
+TEST(RulesTest, LineThatIsPutFirstIsAsInAFile) {
+  Rules rules;
+  EXPECT_EQ(rules.Prepend(" use os udp_sender *:9  # all of it\r\n"), "");
+  EXPECT_TRUE(rules.HasSenders());
+  EXPECT_EQ(rules.Prepend("use os udp_sender *:9\nuse os udp_sender *:8"),
+            "1:23: the end of the line expected");
+  EXPECT_EQ(rules.size(), 1u);
 }
 
 TEST(RulesTest, RulesOfOtherProgramsAreNotOurs) {
@@ -76,7 +124,10 @@ TEST(RulesTest, MistakesNameLineAndColumnAndLeaveNothing) {
       {"use os udp_receiver *:1:10.0.0.1", std::string("1:25: ") + kRange},
       {"use os udp_receiver *:1:x:2", std::string("1:25: ") + kRange},
       {"use os udp_receiver *:1 more", "1:25: the end of the line expected"},
+      {"use os udp_receiver *:65537", std::string("1:21: ") + kRange},
+      {"use os udp_receiver *:1-65537", std::string("1:21: ") + kRange},
       {"application-id", "1:15: a program's name expected"},
+      {"application-id a b c", "1:20: the end of the line expected"},
   };
   for (const auto& mistake : kMistakes) {
     Rules rules;

@@ -48,7 +48,8 @@ constexpr std::array kTable = {
                 "How much is logged: none, panic, error, warning, info, details, debug, fine, "
                 "finer, all, or -1 to 8.",
                 &S::log_level, -1, 8},
-    FaceSetting{"LOG_FILE", "VMA_LOG_FILE", "Where it is logged; empty: standard error.",
+    FaceSetting{"LOG_FILE", "VMA_LOG_FILE",
+                "Where it is logged; a single %d in it is the process; empty: standard error.",
                 &S::log_file},
     FaceSetting{"CONFIG_FILE", "VMA_CONFIG_FILE",
                 "Rules that say which sockets are left to the kernel.", &S::config_file},
@@ -108,12 +109,16 @@ constexpr std::array kSpecs = {
 struct RingAlias {
   std::string_view vma;
   std::string_view setting;  // Of api/native/settings.h.
-  bool power_of_two = false; // The next one above is taken.
+  bool power_of_two = false; // The next one above is taken,
+  bool wish = false;         // or what can be.
 };
+// Of a queue (api/native/settings.h).
+constexpr uint64_t kLeastFrames = 64;
+constexpr uint64_t kMostFrames = 32'768;
 constexpr std::array kRingAliases = {
     RingAlias{"VMA_RX_BUFS", "rx_buffers"},
-    RingAlias{"VMA_RX_WRE", "rx_queue_frames", true},
-    RingAlias{"VMA_TX_WRE", "tx_queue_frames", true},
+    RingAlias{"VMA_RX_WRE", "rx_queue_frames", true, true},
+    RingAlias{"VMA_TX_WRE", "tx_queue_frames", true, true},
     RingAlias{"VMA_TX_WRE_BATCHING", "signal_every"},
     RingAlias{"VMA_CQ_POLL_BATCH_MAX", "poll_batch"},
     RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true},
@@ -131,7 +136,8 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "CQ_AIM_MAX_COUNT", "CQ_AIM_MAX_PERIOD_USEC", "CQ_KEEP_QP_FULL", "CQ_MODERATION_ENABLE",
     "DEFERRED_CLOSE", "ETH_MC_L2_ONLY_RULES", "EXCEPTION_HANDLING", "FORK", "GRO_STREAMS_MAX",
     "HANDLE_SIGINTR", "HANDLE_SIGSEGV", "HUGETBL", "INTERNAL_THREAD_ARM_CQ",
-    "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "LOG_COLORS", "LOG_DETAILS",
+    "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "IPOIB", "LOG_COLORS",
+    "LOG_DETAILS",
     "MAX_INLINE", "MC_FORCE_FLOWTAG", "MSS", "MTU", "NEIGH_NUM_ERR_RETRIES",
     "NEIGH_UC_ARP_DELAY_MSEC", "NEIGH_UC_ARP_QUATA", "NETLINK_TIMER", "PROGRESS_ENGINE_WCE_MAX",
     "QP_COMPENSATION_LEVEL", "RING_MIGRATION_RATIO_RX", "RING_MIGRATION_RATIO_TX", "RX_BYTES_MIN",
@@ -145,9 +151,15 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "TX_MC_LOOPBACK", "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES",
     "VMAD_NOTIFY_DIR", "WAIT_AFTER_JOIN_MSEC"});
 
-constexpr std::array<std::string_view, 10> kLevels = {"none",    "panic", "error", "warning",
-                                                      "info",    "details", "debug", "fine",
-                                                      "finer",   "all"};
+// With the numbers of LogLevel, and VMA's other names.
+struct LevelName {
+  std::string_view name;
+  int64_t level;
+};
+constexpr auto kLevels = std::to_array<LevelName>(
+    {{"none", -1}, {"panic", 0}, {"error", 1}, {"warning", 2}, {"warn", 2}, {"info", 3},
+     {"information", 3}, {"details", 4}, {"debug", 5}, {"fine", 6}, {"func", 6}, {"finer", 7},
+     {"func_all", 7}, {"all", 8}});
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -172,8 +184,8 @@ std::string CpusOf(std::string_view mask) {
 
 std::optional<int64_t> Number(const FaceSetting& setting, std::string_view text) {
   if (setting.name == "LOG_LEVEL") {
-    const auto level = std::find(kLevels.begin(), kLevels.end(), Lower(text));
-    if (level != kLevels.end()) return level - kLevels.begin() - 1;
+    const auto* const level = std::ranges::find(kLevels, Lower(text), &LevelName::name);
+    if (level != kLevels.end()) return level->level;
   }
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -219,7 +231,8 @@ std::string OfRing(const RingAlias& alias, std::string_view value) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   const bool is_number = error == std::errc() && end == value.data() + value.size();
   if (alias.power_of_two && is_number && number != 0 && number <= uint64_t{1} << 32) {
-    return fmt::format("{}", std::bit_ceil(number));
+    const uint64_t above = std::bit_ceil(number);
+    return fmt::format("{}", alias.wish ? std::clamp(above, kLeastFrames, kMostFrames) : above);
   }
   // Contiguous pages are not asked for: they are ordinary ones here.
   const bool pages = alias.setting == "hugepages" && is_number && number <= 2;
@@ -245,6 +258,7 @@ std::string ReadRingAlias(const RingAlias& alias, std::string_view value, FaceSe
   const std::string wrong =
       api::Set(alias.setting, kept + (settings->kept.back().size() - ours.size()), &settings->ring);
   of_rings->push_back(kept);
+  settings->wishes_frames |= alias.wish;
   return wrong.empty() ? "" : fmt::format("{}: {}", alias.vma, wrong);
 }
 
@@ -333,6 +347,15 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   return api::FillProfile(spec->profile, &settings->ring);
 }
 
+// All buffers would wait to receive, or for a signal that a send is done: none to send by.
+std::string TooFewBuffers(const xtreme_ring_options& ring) {
+  const uint32_t least = ring.rx_queue_frames + 2 * ring.signal_every;
+  if (ring.rx_buffers == 0 || ring.rx_buffers >= least) return "";
+  return fmt::format("XTREME_RX_BUFFERS (VMA_RX_BUFS): '{}' asked, {} and more possible: the "
+                     "receive queue takes {}",
+                     ring.rx_buffers, least, ring.rx_queue_frames);
+}
+
 }  // namespace
 
 std::string ReadSettings(char** environment, FaceSettings* settings,
@@ -346,7 +369,8 @@ std::string ReadSettings(char** environment, FaceSettings* settings,
     }
   }
   of_rings.push_back(nullptr);
-  return wrong.empty() ? api::SetFromEnvironment(of_rings.data(), &settings->ring) : wrong;
+  if (wrong.empty()) wrong = api::SetFromEnvironment(of_rings.data(), &settings->ring);
+  return wrong.empty() ? TooFewBuffers(settings->ring) : wrong;
 }
 
 std::vector<std::string> DescribeSettings(const FaceSettings& settings) {
@@ -370,7 +394,9 @@ std::string FaceReference() {
   text += "\n| VMA's | setting of rings |\n|---|---|\n";
   for (const RingAlias& alias : kRingAliases) {
     text += fmt::format("| `{}` | `{}`{} |\n", alias.vma, alias.setting,
-                        alias.power_of_two ? ", the next power of two" : "");
+                        alias.wish           ? ", the next power of two, at most what can be"
+                        : alias.power_of_two ? ", the next power of two"
+                                             : "");
   }
   return text;
 }

@@ -33,6 +33,23 @@ TEST(FaceSettingsTest, VmasVariablesAreAliasesAndOursPrevail) {
   EXPECT_TRUE(remarks.empty());
 }
 
+TEST(FaceSettingsTest, LevelsHaveAllOfVmasNames) {
+  const struct {
+    const char* name;
+    int64_t level;
+  } kLevels[] = {{"NONE", -1},    {"PANIC", 0},   {"ERROR", 1}, {"WARN", 2},  {"WARNING", 2},
+                 {"INFO", 3},     {"INFORMATION", 3},           {"DETAILS", 4}, {"DEBUG", 5},
+                 {"FINE", 6},     {"FUNC", 6},    {"FINER", 7}, {"FUNC_ALL", 7}, {"ALL", 8},
+                 {"func_all", 7}, {"-1", -1},     {"8", 8}};
+  for (const auto& each : kLevels) {
+    FaceSettings settings;
+    std::vector<std::string> remarks;
+    const std::string variable = std::string("VMA_TRACELEVEL=") + each.name;
+    EXPECT_EQ(Read({variable.c_str()}, &settings, &remarks), "");
+    EXPECT_EQ(settings.log_level, each.level) << each.name;
+  }
+}
+
 TEST(FaceSettingsTest, VmasVariableWithoutAMeaningIsARemark) {
   FaceSettings settings;
   std::vector<std::string> remarks;
@@ -113,6 +130,27 @@ TEST(FaceSettingsTest, VmasVariablesOfRingsAreSettingsOfRings) {
   EXPECT_STREQ(settings.ring.control_cpus, "0,1,4");
   EXPECT_STREQ(settings.ring.counters_directory, "/tmp");
   EXPECT_EQ(settings.ring.rx_burst_us, 10'000u) << "of the profile";
+}
+
+TEST(FaceSettingsTest, LengthsOfQueuesThatVmaIsAskedForAreWishes) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RX_WRE=50000", "VMA_TX_WRE=16"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.rx_queue_frames, 32'768u);
+  EXPECT_EQ(settings.ring.tx_queue_frames, 64u);
+  EXPECT_TRUE(settings.wishes_frames);
+  settings = FaceSettings();
+  EXPECT_NE(Read({"XTREME_RX_QUEUE_FRAMES=65536"}, &settings, &remarks), "");
+  EXPECT_FALSE(settings.wishes_frames);
+}
+
+TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RX_BUFS=100"}, &settings, &remarks),
+            "XTREME_RX_BUFFERS (VMA_RX_BUFS): '100' asked, 1056 and more possible: the receive "
+            "queue takes 1024");
+  EXPECT_EQ(Read({"VMA_RX_BUFS=100", "VMA_RX_WRE=64"}, &settings, &remarks), "");
 }
 
 TEST(FaceSettingsTest, TimesAreOnThePtpClockIfVmaWereToConvertThemToIt) {

@@ -33,6 +33,7 @@
 #include "api/sockets/received.h"
 #include "api/sockets/ring_choice.h"
 #include "api/sockets/ring_door.h"
+#include "api/sockets/rules.h"
 #include "api/sockets/watch.h"
 #include "stack/base/time.h"
 #include "stack/wire/address.h"
@@ -64,7 +65,8 @@ using ReceiveCallback = std::function<Verdict(Socket& socket, const Received& pa
 struct ReceiveRequest {
   std::span<const iovec> to;
   int flags = 0;              // Of recv(2).
-  Received* took = nullptr;   // Not null: hands the packet over instead of copying it.
+  Received* took = nullptr;   // Not null: hands the packet over instead of copying it,
+  size_t most_links = 0;      // if it has no more than these; else -ENOBUFS, and it stays.
   // Out.
   Received about;             // Addresses, times; its buffer is not to be used.
   int message_flags = 0;      // MSG_TRUNC.
@@ -239,7 +241,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int type() const { return type_; }
   const SocketCounters& counters() const { return counters_; }
   size_t queued() const { return queue_.size(); }
-  uint32_t queued_bytes() const { return queued_bytes_; }
+  // Bytes of what is queued, without what its limit charges beside them.
+  uint32_t queued_payload() const;
   wire::Endpoint local() const { return local_; }
   wire::Endpoint peer() const { return peer_; }
 
@@ -261,6 +264,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   RingKey KeyOn(const std::string& interface);
   uint64_t Separator() const;
   std::string WhyNot() const;
+  // "": it is offloaded by the rules.
+  std::string RuleAgainst(Role role, const wire::Endpoint& first,
+                          const wire::Endpoint& second) const;
   bool OpenOn(RingDoor* door);
   bool JoinOnRing(const Membership& membership);
   void LeaveToKernelLocked(const std::string& reason);
@@ -379,11 +385,14 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     }
   }
   ssize_t SendByKernel(const SendRequest& request) const;
+  // By a rule, of a datagram to `to`, null: the peer.
+  bool IsKernelsToSend(const wire::Endpoint* to) const;
 
   // vma_options.cc
   static bool IsVmaOption(int level, int name);
   int SetVmaOption(int name, const void* value, socklen_t length);
   int GetVmaOption(int name, void* value, const socklen_t* length) const;
+  int ShutdownRx();
   int SetRingLogic(const void* value, socklen_t length);
   int SetFlowTag(const void* value, socklen_t length);
   uint32_t FlowTagOnRing() const;
@@ -457,6 +466,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   wire::Endpoint peer_;      // Port 0: not connected.
   std::set<Membership> memberships_;
   Pace pace_;
+  // As they were when it went to the ring; null: none is of what is sent. Inside the door.
+  std::unique_ptr<const Rules> sender_rules_;
 
   // State that calls ask for.
   std::atomic<int> error_{0};

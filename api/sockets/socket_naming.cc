@@ -94,6 +94,10 @@ int Socket::ConnectDatagram(const sockaddr_in& peer) {
     LeaveToKernelLocked("its peer is reached by " + departure->interface);
     return 0;
   }
+  if (std::string rule = RuleAgainst(Role::kUdpConnect, peer_, local_); !rule.empty()) {
+    LeaveToKernelLocked(rule);
+    return 0;
+  }
   const RingDoor::Entry entry(door());
   const engine::Outcome outcome = door()->ring().udp().Connect(handle_, peer_, 0);
   SetPlain();

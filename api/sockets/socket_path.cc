@@ -69,12 +69,16 @@ std::string Socket::WhyNot() const {
   if (!offload_wanted_) return "offloading is off for its thread";
   if (reuse_port_) return "SO_REUSEPORT: the kernel divides datagrams among its sockets";
   if (local_.address.IsLoopback()) return "bound to a loopback address";
+  if (peer_.port == 0) {
+    return RuleAgainst(stream_ != nullptr ? Role::kTcpServer : Role::kUdpReceiver, local_, peer_);
+  }
+  return RuleAgainst(stream_ != nullptr ? Role::kTcpClient : Role::kUdpConnect, peer_, local_);
+}
+
+std::string Socket::RuleAgainst(Role role, const wire::Endpoint& first,
+                                const wire::Endpoint& second) const {
   std::string line;
-  const bool connects = peer_.port != 0;
-  const Role role = stream_ != nullptr ? (connects ? Role::kTcpClient : Role::kTcpServer)
-                                       : (connects ? Role::kUdpConnect : Role::kUdpReceiver);
-  if (!faces_->rules().Offloads(role, local_, peer_, &line)) return "rule: " + line;
-  return "";
+  return faces_->rules().Offloads(role, first, second, &line) ? "" : "rule: " + line;
 }
 
 int Socket::ChooseRing(const RingChoice& choice) {
@@ -133,6 +137,8 @@ void Socket::DecideLocked() {
 
 bool Socket::OpenOn(RingDoor* door) {
   const RingDoor::Entry entry(door);
+  const Rules& rules = faces_->rules();
+  sender_rules_ = rules.HasSenders() ? std::make_unique<const Rules>(rules) : nullptr;
   engine::UdpOptions options{.local = local_,
                              .reuse = IntOption(fd(), SOL_SOCKET, SO_REUSEADDR) != 0,
                              .flow_tag = FlowTagOnRing(),
@@ -172,6 +178,11 @@ bool Socket::JoinOnRing(const Membership& membership) {
   if (membership.interface != ring->interface()) {
     LeaveToKernelLocked("it joined a group on " + membership.interface + ", its ring is on " +
                         ring->interface());
+    return false;
+  }
+  const wire::Endpoint group{membership.group, local_.port};
+  if (std::string rule = RuleAgainst(Role::kUdpReceiver, group, {}); !rule.empty()) {
+    LeaveToKernelLocked(rule);
     return false;
   }
   const RingDoor::Entry entry(ring);
@@ -254,7 +265,8 @@ void Socket::SetPlain() {
       stream_ == nullptr ? peer_.port != 0 : stream_->state == Stream::State::kConnected;
   const bool goes_on = stream_ == nullptr || (connected && !stream_->peer_closed);
   const bool open = path() == Path::kOffloaded && error_.load(std::memory_order_relaxed) == 0;
-  const bool sends = open && !write_shut_ && !in_parts_.load(std::memory_order_relaxed);
+  const bool sends = open && !write_shut_ && !in_parts_.load(std::memory_order_relaxed) &&
+                     sender_rules_ == nullptr;
   const bool receives = open && hears && !completions && goes_on && !read_shut_ &&
                         low_water_.load(std::memory_order_relaxed) == 1;
   const bool hands_on = hears && completions && !(read_shut_ && write_shut_);

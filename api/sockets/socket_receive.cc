@@ -28,6 +28,12 @@ constexpr uint32_t kReadable = EPOLLIN | EPOLLRDNORM;
 // What a queued datagram is charged beside its bytes, so that small ones are bounded too.
 constexpr uint32_t kQueuedOverhead = 512;
 
+bool HasMoreLinks(const Received& packet, size_t most) {
+  const packet::Buffer* link = packet.buffer;
+  for (size_t i = 0; i < most && link != nullptr; ++i) link = link->next;
+  return link != nullptr;
+}
+
 }  // namespace
 
 void Socket::OnCompletion(const engine::Completion& completion) {
@@ -88,6 +94,15 @@ void Socket::Queue(const Received& packet) {
   queue_.push_back(packet);
   queue_.back().dropped = static_cast<uint32_t>(counters_.dropped);
   Change(QueueMask(), 0, kReadable);
+}
+
+uint32_t Socket::queued_payload() const {
+  if (stream_ != nullptr) {  // Of the first, some may have been read.
+    uint32_t bytes = 0;
+    for (const Received& each : queue_) bytes += each.length;
+    return bytes;
+  }
+  return queued_bytes_ - static_cast<uint32_t>(queue_.size()) * kQueuedOverhead;
 }
 
 uint32_t Socket::QueueMask() const {
@@ -151,6 +166,7 @@ void Socket::KeepError(int error) {
 
 ssize_t Socket::TakeOne(ReceiveRequest* request) {
   Received& front = queue_.front();
+  if (request->took != nullptr && HasMoreLinks(front, request->most_links)) return -ENOBUFS;
   request->about = front;
   size_t copied = 0;
   size_t room = 0;

@@ -69,6 +69,11 @@ ssize_t Socket::SendByKernel(const SendRequest& request) const {
   return sent < 0 ? -errno : sent;
 }
 
+bool Socket::IsKernelsToSend(const wire::Endpoint* to) const {
+  std::string line;
+  return !sender_rules_->Offloads(Role::kUdpSender, to == nullptr ? peer_ : *to, {}, &line);
+}
+
 ssize_t Socket::Send(const SendRequest& request) {
   if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
     const std::lock_guard lock(faces_->setup());
@@ -120,6 +125,9 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
     if (const int error = TakeError(); error != 0) return -error;
     if (write_shut_) return -EPIPE;
+    if (sender_rules_ != nullptr && IsKernelsToSend(request.to)) [[unlikely]] {
+      return warm ? -EINVAL : SendByKernel(request);
+    }
     const engine::SendResult result = send_once();
     if (const int error = ErrnoOf(result); error != 0) [[unlikely]] {
       if (result != engine::SendResult::kRefusedRoute) return -error;
@@ -169,6 +177,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
 
 // The whole datagram; errno.
 int Socket::SendParts() {
+  if (sender_rules_ != nullptr && IsKernelsToSend(&parts_->to)) return PartsToKernel(0);
   engine::Udp& udp = door()->ring().udp();
   engine::UdpSocket* const socket = udp.Find(handle_);
   if (socket == nullptr) return ENETDOWN;

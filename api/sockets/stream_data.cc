@@ -189,7 +189,8 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   const bool peek = (request->flags & MSG_PEEK) != 0;
   const bool all = (request->flags & MSG_WAITALL) != 0 && !peek;
   const size_t enough = all ? std::numeric_limits<size_t>::max() : low_water_.load();
-  if (enough == 1 || peek) {
+  // What is handed over is one packet, however many bytes it has.
+  if (enough == 1 || peek || request->took != nullptr) {
     return Blocking(
         request->flags, receive_timeout_, EPOLLIN, [&] { return TakeBytes(request); },
         [&](RingDoor* door) { return TakeAfterProgress(door, request); });

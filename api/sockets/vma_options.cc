@@ -62,9 +62,16 @@ int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
     case kUserData: return Take(value, length, &user_data) ? 0 : -EINVAL;
     case kRingAllocLogic: return SetRingLogic(value, length);
     case kFlowTag: return SetFlowTag(value, length);
-    case kShutdownRx: deaf_ = true; return Shutdown(SHUT_RD);
+    case kShutdownRx: return ShutdownRx();
     default: return -ENOPROTOOPT;
   }
+}
+
+// Without a peer too, of which the kernel's shutdown() says ENOTCONN, of datagrams.
+int Socket::ShutdownRx() {
+  deaf_ = true;
+  const int result = Shutdown(SHUT_RD);
+  return result == -ENOTCONN && stream_ == nullptr ? 0 : result;
 }
 
 // A socket has one ring for both directions: whichever is asked for, the logic is that ring's.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/sockets/data_calls.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
@@ -56,7 +57,7 @@ Verdict Call(vma_recv_callback_t callback, void* context, Socket& socket, const 
                    .dst = &destination,
                    .payload_sz = packet.length,
                    .socket_ready_packets = static_cast<uint32_t>(socket.queued()),
-                   .socket_ready_bytes = socket.queued_bytes(),
+                   .socket_ready_bytes = socket.queued_payload(),
                    .hw_timestamp = sockets::RealTime(packet.hw_time_ns, packet.on_ptp),
                    .sw_timestamp = packet.arrival};
   switch (callback(socket.fd(), parts.size(), parts.data(), &about, context)) {
@@ -75,6 +76,18 @@ size_t Write(const Received& packet, const std::vector<iovec>& parts, void* to) 
   first->sz_iov = parts.size();
   memcpy(first->iov, parts.data(), parts.size() * sizeof(iovec));
   return sizeof(vma_packets_t) + sizeof(vma_packet_t) + parts.size() * sizeof(iovec);
+}
+
+// In a copy.
+int Peek(Socket& socket, void* to, size_t size, int flags, sockaddr* from,
+         socklen_t* from_length) {
+  const iovec whole{.iov_base = to, .iov_len = size};
+  const ssize_t got = sockets::ReceiveInto(socket, {&whole, 1}, flags, from, from_length);
+  if (got == sockets::kAskKernel) {
+    return static_cast<int>(
+        sockets::Kernel().recvfrom(socket.fd(), to, size, flags, from, from_length));
+  }
+  return got < 0 ? Fail(static_cast<int>(-got)) : static_cast<int>(got);
 }
 
 }  // namespace
@@ -106,19 +119,20 @@ int RecvfromZcopy(int fd, void* to, size_t size, int* flags, sockaddr* from,
   *flags &= ~(MSG_VMA_ZCOPY_FORCE | MSG_VMA_ZCOPY);
   const auto socket = Faces::The().descriptors().FindSocket(fd);
   if (socket != nullptr && socket->path() != sockets::Path::kKernel) {
+    // What stays in the queue is not handed over.
+    if ((*flags & MSG_PEEK) != 0) {
+      return forced ? Fail(EOPNOTSUPP) : Peek(*socket, to, size, *flags, from, from_length);
+    }
     if (to == nullptr || size < kLeast) return Fail(ENOBUFS);
     Received packet;
-    sockets::ReceiveRequest request{.flags = *flags & ~MSG_PEEK, .took = &packet};
+    sockets::ReceiveRequest request{.flags = *flags,
+                                    .took = &packet,
+                                    .most_links = 1 + (size - kLeast) / sizeof(iovec)};
     const ssize_t got = socket->Receive(&request);
     if (got != sockets::kAskKernel) {
       if (got < 0) return Fail(static_cast<int>(-got));
       if (packet.buffer == nullptr) return 0;
       const std::vector<iovec> parts = PartsOf(packet);
-      if (kLeast + (parts.size() - 1) * sizeof(iovec) > size) {
-        const RingDoor::Entry entry(socket->door());
-        socket->Free(packet.buffer);
-        return Fail(ENOBUFS);
-      }
       Write(packet, parts, to);
       *flags |= MSG_VMA_ZCOPY;
       if (from != nullptr && from_length != nullptr) {

@@ -224,7 +224,7 @@ int GetSocketRingsFds(int fd, int* fds, int size) {
 
 int GetSocketTxRingFd(int fd, sockaddr*, socklen_t) {
   const auto socket = Faces::The().descriptors().FindSocket(fd);
-  RingDoor* const door = socket == nullptr ? nullptr : socket->door();
+  RingDoor* const door = socket == nullptr ? nullptr : socket->RingToBe();
   return door == nullptr ? Fail(EINVAL) : door->fd();
 }
 

@@ -30,6 +30,9 @@ static void Rings(void) {
   CHECK(vma->get_socket_tx_ring_fd(asking, NULL, 0) == fds[0]);
   Say(asking, "on the ring");
   ExpectPacket(fds[0], "on the ring");
+  /* Before it connects. */
+  const int stream = Bound(socket(AF_INET, SOCK_STREAM, 0), OURS, 5001);
+  CHECK(vma->get_socket_tx_ring_fd(stream, NULL, 0) == RingOf(stream));
 }
 
 static int Choosing(int port, const struct vma_ring_alloc_logic_attr* attr) {
@@ -207,6 +210,8 @@ static void ShutdownRx(void) {
   CHECK(setsockopt(asking, SOL_SOCKET, SO_VMA_SHUTDOWN_RX, NULL, 0) == 0);
   Say(asking, "not heard");
   CHECK((Next(ring, kQuietMs).events & VMA_SOCKETXTREME_PACKET) == 0);
+  const int unconnected = Bound(socket(AF_INET, SOCK_DGRAM, 0), OURS, 5001);
+  CHECK(setsockopt(unconnected, SOL_SOCKET, SO_VMA_SHUTDOWN_RX, NULL, 0) == 0);
 }
 
 /* Whether it is `ahead` seconds from now. */
@@ -259,6 +264,8 @@ static void ConfRule(void) {
   CHECK(!IsOffloaded(5000) && IsOffloaded(5001));
   CHECK(vma->add_conf_rule("use xtreme udp_receiver *:5000") == 0);
   CHECK(IsOffloaded(5000));
+  CHECK(vma->add_conf_rule("use os udp_receiver *:5001 # with a comment\n") == 0);
+  CHECK(!IsOffloaded(5001));
   CHECK_FAILS(vma->add_conf_rule("use nobody udp_receiver *:5000"), EINVAL);
   CHECK_FAILS(vma->add_conf_rule(NULL), EINVAL);
 }
@@ -414,6 +421,56 @@ static void ZcopyOfAStream(void) {
   CHECK(vma->recvfrom_zcopy(stream, room, sizeof room, &flags, NULL, NULL) == 0);
 }
 
+/* A packet that there is no room for stays; one that is peeked at is copied, and stays too. */
+static void ZcopyWithoutRoom(void) {
+  const int asking = Asking(5000);
+  static char big[5000];
+  char room[512];
+  int flags = 0;
+  CHECK(send(asking, big, sizeof big, 0) == sizeof big);
+  CHECK_FAILS(vma->recvfrom_zcopy(asking, room, 40, &flags, NULL, NULL), ENOBUFS);
+  flags = MSG_PEEK;
+  CHECK(vma->recvfrom_zcopy(asking, room, 40, &flags, NULL, NULL) == 40);
+  CHECK((flags & MSG_VMA_ZCOPY) == 0);
+  flags = MSG_PEEK | MSG_VMA_ZCOPY_FORCE;
+  CHECK_FAILS(vma->recvfrom_zcopy(asking, room, sizeof room, &flags, NULL, NULL), EOPNOTSUPP);
+  flags = MSG_DONTWAIT;
+  CHECK(vma->recvfrom_zcopy(asking, room, sizeof room, &flags, NULL, NULL) == sizeof big);
+  CHECK((flags & MSG_VMA_ZCOPY) != 0 && ((struct vma_packets_t*)room)->pkts[0].sz_iov > 1);
+  /* However many bytes recv() is to wait for. */
+  const int stream = Connected(socket(AF_INET, SOCK_STREAM, 0), kTcpEcho);
+  const int most = 3;
+  CHECK(setsockopt(stream, SOL_SOCKET, SO_RCVLOWAT, &most, sizeof most) == 0);
+  Say(stream, "bytes");
+  flags = 0;
+  CHECK(vma->recvfrom_zcopy(stream, room, sizeof room, &flags, NULL, NULL) == 5);
+}
+
+static unsigned ready_packets, ready_bytes;
+static vma_recv_callback_retval_t Keep(int fd, size_t parts, struct iovec iov[],
+                                       struct vma_info_t* about, void* context) {
+  (void)fd, (void)parts, (void)iov;
+  ready_packets = about->socket_ready_packets;
+  ready_bytes = about->socket_ready_bytes;
+  ++*(int*)context;
+  return VMA_PACKET_RECV;
+}
+
+static void CallbackKnowsWhatIsReady(void) {
+  const int fds[] = {Asking(5000), Connected(socket(AF_INET, SOCK_STREAM, 0), kTcpEcho)};
+  for (int i = 0; i < 2; ++i) {
+    int kept = 0;
+    CHECK(vma->register_recv_callback(fds[i], Keep, &kept) == 0);
+    struct pollfd waiting = {.fd = fds[i], .events = POLLIN};
+    Say(fds[i], "12345");
+    while (kept < 1) poll(&waiting, 1, 1);
+    Say(fds[i], "678");
+    while (kept < 2) poll(&waiting, 1, 1);
+    CHECK(ready_packets == 1 && ready_bytes == 5);
+    CHECK(vma->register_recv_callback(fds[i], NULL, NULL) == 0);
+  }
+}
+
 static int called;
 static vma_recv_callback_retval_t Drop(int fd, size_t parts, struct iovec iov[],
                                        struct vma_info_t* about, void* context) {
@@ -488,7 +545,9 @@ static const struct {
     {"user_alloc_none", UserAllocNone},
     {"user_alloc_too_little", UserAllocTooLittle},
     {"recvfrom_zcopy", ZcopyOfAStream},
+    {"zcopy_without_room", ZcopyWithoutRoom},
     {"recv_callback", CallbackOfAStream},
+    {"recv_callback_ready", CallbackKnowsWhatIsReady},
     {"udp_client", UdpClient},
     {"tcp_client", TcpClient},
 };

@@ -2,7 +2,9 @@
 //
 // Programs for VMA, compiled against mellanox/vma_extra.h alone, with the kernel on the other side.
 
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -66,8 +68,9 @@ INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
                          ::testing::Values("rings", "alloc_logic", "add_ring_profile",
                                            "modify_ring", "network_header", "dummy", "user_data",
                                            "shutdown_rx", "timestamps", "add_conf_rule",
-                                           "thread_offload", "recvfrom_zcopy", "recv_callback",
-                                           "udp_client", "tcp_client"),
+                                           "thread_offload", "recvfrom_zcopy", "zcopy_without_room",
+                                           "recv_callback", "recv_callback_ready", "udp_client",
+                                           "tcp_client"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(VmaFunctionTest, HardwareTimesAreOfThePtpClockForWhoAsks) {
@@ -108,6 +111,17 @@ TEST_F(VmaFunctionTest, DumpTellsOfOffloadedSocketsAndWhyOthersAreNot) {
   EXPECT_NE(said.find("not offloaded: bound to a loopback address"), std::string::npos) << said;
 }
 
+TEST_F(VmaFunctionTest, RulesOfWhatConnectsAreOfThePeer) { Run("vma_rules peers"); }
+
+TEST_F(VmaFunctionTest, RulesOfReceiversAreOfGroupsToo) { Run("vma_rules groups"); }
+
+TEST_F(VmaFunctionTest, RulesOfSendersAreOfDatagramsEachByWhereItGoesTo) {
+  const std::string said = Run("vma_rules senders");
+  const size_t first = said.find("sent 1 packets, 2 bytes, 0 dummies");
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_NE(said.find("sent 1 packets, 2 bytes, 0 dummies", first + 1), std::string::npos) << said;
+}
+
 TEST_F(VmaFunctionTest, LibraryThatIsOpenedByTheProgramServesIt) {
   Done(StartOnCard(PathOf("tests/faces/vma_loads") + " " + PathOf("api/libxtreme.so")).get());
 }
@@ -141,6 +155,20 @@ TEST_F(VmaFunctionTest, BannerHasTheEffectiveSettings) {
       << said;
 }
 
+// VMA's own default, which is longer than ours can be.
+TEST_F(VmaFunctionTest, QueuesAreAsLongAsTheyCanBeForWhoSetsVmas) {
+  const std::string said = Run("vma_calls user_data", "VMA_RX_WRE=16000 VMA_TX_WRE=3000");
+  const std::string shorter = "; next with receive queue 8192, send queue 4096";
+  EXPECT_NE(said.find(shorter), std::string::npos) << said;
+  const auto program = StartOnXtreme(PathOf("tests/faces/vma_calls") + " user_data",
+                                     "XTREME_RX_QUEUE_FRAMES=16384");
+  EXPECT_EQ(program->Wait(), 1);
+  EXPECT_NE(program->Output().find("WARNING"), std::string::npos) << program->Output();
+  EXPECT_NE(program->Output().find("no ring on ours: create receive queue: 16384 frames asked"),
+            std::string::npos)
+      << program->Output();
+}
+
 TEST_F(VmaFunctionTest, SettingThatIsWrongIsNamedAndNothingIsOffloaded) {
   const auto program = StartOnXtreme(PathOf("tests/faces/vma_calls") + " user_data",
                                      "VMA_SPEC=fast");
@@ -157,6 +185,32 @@ TEST_F(VmaFunctionTest, RuleThatIsWrongIsNamedWithLineAndColumn) {
                                      "VMA_CONFIG_FILE=" + rules);
   EXPECT_EQ(program->Wait(), 1);
   EXPECT_NE(program->Output().find(rules + ":2:8: "), std::string::npos) << program->Output();
+}
+
+// As a directory is, which some put where a file is missing.
+TEST_F(VmaFunctionTest, RulesThatCannotBeReadAreNamedAndNothingIsOffloaded) {
+  const std::string missing = std::string(std::getenv("TEST_TMPDIR")) + "/no_rules";
+  for (const std::string& path : {std::string("/proc"), missing}) {
+    const auto program = StartOnXtreme(PathOf("tests/faces/vma_calls") + " user_data",
+                                       "VMA_CONFIG_FILE=" + path);
+    EXPECT_EQ(program->Wait(), 1) << program->Output();
+    EXPECT_NE(program->Output().find(path + ": "), std::string::npos) << program->Output();
+    EXPECT_NE(program->Output().find("; nothing is offloaded"), std::string::npos);
+  }
+  Run("vma_calls user_data", "VMA_CONFIG_FILE=/dev/null");
+}
+
+TEST_F(VmaFunctionTest, LogFileHasTheProcessInItsName) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/log_";
+  const auto program = StartOnXtreme("/bin/sh -c 'echo pid $$.; exec " +
+                                         PathOf("tests/faces/vma_calls") + " user_data'",
+                                     "VMA_TRACELEVEL=INFORMATION VMA_LOG_FILE=" + path + "%d");
+  const std::string said = Done(program.get());
+  const size_t at = said.find("pid ") + 4;
+  const std::string pid = said.substr(at, said.find('.', at) - at);
+  std::ifstream log(path + pid);
+  const std::string text(std::istreambuf_iterator<char>(log), {});
+  EXPECT_NE(text.find("INFO [" + pid + "]: Xtreme, process " + pid), std::string::npos) << text;
 }
 
 }  // namespace

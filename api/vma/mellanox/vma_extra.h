@@ -274,7 +274,8 @@ struct __attribute__((packed)) vma_api_t {
   /* Null takes the callback off. EINVAL: the socket is not offloaded. */
   int (*register_recv_callback)(int s, vma_recv_callback_t callback, void* context);
   /* As recvfrom(), but `buf` receives a vma_packets_t when *flags comes back with MSG_VMA_ZCOPY.
-   * ENOBUFS: `len` has no room for one packet. */
+   * ENOBUFS: `len` has no room for the next packet, which stays. With MSG_PEEK it is copied;
+   * EOPNOTSUPP: and MSG_VMA_ZCOPY_FORCE. */
   int (*recvfrom_zcopy)(int s, void* buf, size_t len, int* flags, struct sockaddr* from,
                         socklen_t* fromlen);
   /* EINVAL: no packets, or not an offloaded socket. ENOENT: one is not held. */
@@ -290,6 +291,7 @@ struct __attribute__((packed)) vma_api_t {
   int (*get_socket_rings_num)(int fd);
   /* 0: not offloaded, or not yet. EINVAL: no array. */
   int (*get_socket_rings_fds)(int fd, int* ring_fds, int ring_fds_sz);
+  /* `to` makes no difference. EINVAL: not offloaded, or not yet. */
   int (*get_socket_tx_ring_fd)(int fd, struct sockaddr* to, socklen_t tolen);
   /* One reference less to each link of each. EINVAL: null. */
   int (*socketxtreme_free_vma_packets)(struct vma_packet_desc_t* packets, int num);
