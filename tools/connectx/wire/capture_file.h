@@ -34,13 +34,13 @@ class CaptureFile {
   // with what the system said. `application` is who the file says wrote it.
   static absl::StatusOr<std::shared_ptr<CaptureFile>> Create(
       const std::string& path, std::string_view application = kApplication);
-  // One without a file: frames are forgotten until Begin makes it, with the errors of Create.
-  static std::shared_ptr<CaptureFile> Later(std::string_view application = kApplication);
-  absl::Status Begin(const std::string& path);
   // The same, to an open file, pipe or socket (the standard output), which stays open and is not
   // emptied.
   static absl::StatusOr<std::shared_ptr<CaptureFile>> CreateOn(int open,
                                                                std::string_view application);
+  // One without a file: frames are forgotten until Begin makes it, with the errors of Create.
+  static std::shared_ptr<CaptureFile> Later(std::string_view application = kApplication);
+  absl::Status Begin(const std::string& path);
   // Writes what is held.
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
