@@ -9,7 +9,9 @@
 #include "api/native/address.h"
 #include "api/native/calls.h"
 #include "fmt/format.h"
+#include "stack/packet/buffer.h"
 #include "xtreme/engine/handle.h"
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
@@ -53,6 +55,22 @@ int SendStream(engine::Ring* ring, xtreme_socket socket, const engine::Payload& 
 
 engine::Payload ToPayload(const void* data, size_t length, xtreme_buffer* buffer) {
   return {static_cast<const uint8_t*>(data), length, reinterpret_cast<packet::Buffer*>(buffer)};
+}
+
+// Whether the ring's device knows nothing of it: it is of another ring's pool.
+bool IsForeign(engine::Ring* ring, const xtreme_buffer* buffer) {
+  if (ring == nullptr || buffer == nullptr) return false;
+  return reinterpret_cast<const packet::Buffer*>(buffer)->pool != ring->core().device.pool.get();
+}
+
+// Copied then, as xtreme_send() and xtreme_send_to() do; the reference goes where the device would
+// have kept it.
+int SendForeign(xtreme_socket socket, const xtreme_address* peer, xtreme_buffer* buffer,
+                const void* data, size_t length, const xtreme_send_options* options) {
+  const int result = peer == nullptr ? xtreme_send(socket, data, length, options)
+                                     : xtreme_send_to(socket, peer, data, length, options);
+  if (result >= 0) xtreme_buffer_release(buffer);
+  return result;
 }
 
 engine::SendOptions ToEngine(const xtreme_send_options* options) {
@@ -103,6 +121,9 @@ int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer, xtreme_
                        const void* data, size_t length, const xtreme_send_options* options) {
   xtreme::engine::Ring* ring;
   xtreme::engine::UdpSocket* found = FindSocket(socket, &ring);
+  if (xtreme::api::IsForeign(ring, buffer)) [[unlikely]] {
+    return xtreme::api::SendForeign(socket, peer, buffer, data, length, options);
+  }
   const xtreme::engine::Payload payload = ToPayload(data, length, buffer);
   const auto asked = ToEngine(options);
   if (found == nullptr) {
