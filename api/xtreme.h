@@ -13,7 +13,9 @@
  * Whatever takes a handle fails with -EBADF when the handle's object is gone, and in debug builds
  * with -EBUSY when another thread owns its ring; elsewhere that is undefined. A send by such a
  * handle is XTREME_REFUSED_STATE.
- * No call blocks, except opening and starting a ring (bring-up) and xtreme_ring_wait().
+ * No call blocks, except opening, starting and adopting a ring (bring-up), closing the last one of
+ * the process, and xtreme_ring_wait().
+ * This is C11, or C++.
  */
 #ifndef XTREME_API_XTREME_H_
 #define XTREME_API_XTREME_H_
@@ -75,7 +77,7 @@ enum xtreme_kind {
   XTREME_ACCEPTED = 2,    /* Streams: `socket` is new, `cookie` the value of its listener's. */
   XTREME_ESTABLISHED = 3, /* Streams: our connect succeeded. */
   XTREME_PEER_CLOSED = 4, /* Streams: after the last PACKET. */
-  XTREME_TX_SPACE = 5,    /* Once after a refused send: it would be accepted now. */
+  XTREME_TX_SPACE = 5,    /* Streams: once after a refused send, it would be accepted now. */
   XTREME_TX_WIRE = 6,     /* Asked for: the bytes with `cookie` left the NIC, at hw_time_ns. */
   XTREME_TX_DONE = 7,     /* Asked for: the bytes with `cookie` are no longer needed; of a stream,
                              because the peer has them. `status` ECANCELED: perhaps it has not. */
@@ -272,11 +274,13 @@ XTREME_API int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring*
  * sockets that matter are open and joined; packets are received from here on. -EALREADY: it was
  * called before. */
 XTREME_API int xtreme_ring_start(xtreme_ring ring);
-/* Aborts its sockets and releases it; waits for nothing. Held buffers stay readable. -EBUSY: it is
- * in a group, which is to be closed first.
+/* Aborts its sockets and releases it; waits for nothing, except the last ring of the process: for
+ * what the closed ones have posted to leave (50 ms each at most), and for the library's thread.
+ * Held buffers stay readable. -EBUSY: it is in a group, which is to be closed first.
  * Of rings that are open when the process ends by exit(), or by returning from main(), the peers of
  * connections are reset: at once where the thread that exits owns the ring, else by the owner's
- * next poll or wait, for which 50 ms are waited in all. A child's exit after fork() is its own.
+ * next poll or wait, for which 50 ms are waited in all. A child's exit after fork() is its own; it
+ * may open rings, not call its parent's: from its first one on those are -EBADF there.
  * _exit() and signals send nothing: the kernel resets a peer when it sends next. */
 XTREME_API int xtreme_ring_close(xtreme_ring ring);
 /*
@@ -422,7 +426,9 @@ typedef struct xtreme_udp_options {
 } xtreme_udp_options;
 
 /* Opens a socket; its rules are started, and OP_DONE with cookie 0 tells how that ended.
- * -EINVAL, -E2BIG: options. -EADDRINUSE, -EADDRNOTAVAIL, -EAFNOSUPPORT, -EMFILE (max_sockets). */
+ * -EINVAL, -E2BIG: options. -EADDRINUSE, -EADDRNOTAVAIL, -EAFNOSUPPORT, -EMFILE (max_sockets).
+ * -EAGAIN: port 0, and of those that are leased ahead, eight, none is left: poll, then call again.
+ * -ENOBUFS: as many sockets have that port as `completions` has room for. */
 XTREME_API int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options,
                                xtreme_socket* socket);
 /* Sets the default destination and receives from it only. Started: OP_DONE with `cookie` when the
@@ -669,8 +675,9 @@ XTREME_API int xtreme_cancel(xtreme_prepared prepared);
 XTREME_API int xtreme_rearm(xtreme_prepared prepared);
 XTREME_API int xtreme_discard(xtreme_prepared prepared);
 /* Has the ring's owner fire it at its next poll: for another thread, by its lane on that ring. A
- * refusal comes as ERROR with the cookie and an errno as `status` (-ECANCELED: not armed), and a
- * TX_DONE that was wanted as ECANCELED. -EAGAIN: the lane is full. -EPIPE: the ring is closed. */
+ * refusal comes as ERROR with the cookie and an errno as `status` (ECANCELED: not armed; EBADF: it
+ * is gone), and a TX_DONE that was wanted as ECANCELED. -EAGAIN: the lane is full. -EPIPE: the ring
+ * is closed. -EBADF: no such lane, or the prepared send is another ring's. */
 XTREME_API int xtreme_lane_fire(xtreme_lane lane, xtreme_prepared prepared,
                                 const xtreme_send_options* options);
 
@@ -769,7 +776,7 @@ XTREME_API int xtreme_buffer_register(xtreme_ring ring, const xtreme_memory* mem
  * -ENOBUFS: too many. */
 XTREME_API int xtreme_timer_start(xtreme_ring ring, int64_t deadline_ns, uint64_t cookie,
                                   xtreme_timer* timer);
-/* -EBADF: it fired or was cancelled already. */
+/* -EBADF: it fired or was cancelled already, or is another ring's. */
 XTREME_API int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer);
 
 /* A lane is one thread's way into a ring it does not own; opened by the ring's owner, closed when
@@ -783,8 +790,8 @@ XTREME_API int xtreme_lane_post(xtreme_lane lane, uint64_t value);
 XTREME_API int xtreme_ring_wake(xtreme_ring ring);
 
 /* Reports `events` (EPOLLIN, EPOLLOUT) of a kernel fd as FD_EVENT, once; again after another call.
- * `events` 0 ends it. -EBADF: a negative fd; what the kernel refuses comes as FD_EVENT with its
- * errno as `status`. */
+ * Several rings may watch one. `events` 0 ends it. -EBADF: a negative fd; what the kernel refuses
+ * comes as FD_EVENT with its errno as `status`. */
 XTREME_API int xtreme_ring_watch(xtreme_ring ring, int fd, uint32_t events);
 
 /* ---- Counters -------------------------------------------------------------------------------- */

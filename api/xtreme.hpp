@@ -106,7 +106,7 @@ class Packet {
  public:
   Packet() = default;
   Packet(Packet&& other) noexcept
-      : head_(std::exchange(other.head_, nullptr)), bytes_(other.bytes_) {}
+      : head_(std::exchange(other.head_, nullptr)), bytes_(std::exchange(other.bytes_, {})) {}
   Packet& operator=(Packet&& other) noexcept {
     std::swap(head_, other.head_);
     std::swap(bytes_, other.bytes_);
@@ -120,6 +120,7 @@ class Packet {
   xtreme_buffer* head() const { return head_; }
 
   void Release() {
+    bytes_ = {};
     for (xtreme_buffer* link = std::exchange(head_, nullptr); link != nullptr;) {
       xtreme_buffer* next = xtreme_buffer_next(link);
       xtreme_buffer_release(link);
@@ -141,9 +142,11 @@ struct alignas(64) Completion : xtreme_completion {
   Kind kind() const { return static_cast<Kind>(xtreme_completion::kind); }
   bool has(xtreme_flag flag) const { return (flags & flag) != 0; }
 
-  // The payload, when it is one contiguous buffer; of a chained packet the first link's part.
+  // The payload, when it is one contiguous buffer; of a chained packet the first link's part, and
+  // nothing once it was kept.
   std::span<uint8_t> bytes() const {
     if (!has(XTREME_CHAINED)) return {data, length};
+    if (buffer == nullptr) return {};
     const uint8_t* end = xtreme_buffer_data(buffer) + xtreme_buffer_length(buffer);
     return {data, static_cast<size_t>(end - data)};
   }
@@ -193,6 +196,9 @@ class Batch {
   [[maybe_unused]] uint64_t made_at_;
 };
 
+// A poll into no room would find nothing for ever.
+inline Error NoBatch() { return Error{EINVAL, "open: a batch of no completions asked"}; }
+
 // The array that polls write; what one of them handed out is released before the next.
 class BatchArray {
  public:
@@ -237,7 +243,8 @@ class RingOptions {
   }
 
   RingOptions& RxBurstMs(uint32_t milliseconds) {
-    options_.rx_burst_us = milliseconds * 1000;
+    constexpr uint32_t kMost = UINT32_MAX / 1000;  // More is out of range anyway.
+    options_.rx_burst_us = milliseconds > kMost ? UINT32_MAX : milliseconds * 1000;
     return *this;
   }
   RingOptions& UserData(uint64_t user_data) {
@@ -252,17 +259,24 @@ class RingOptions {
     return Keep(xtreme_ring_options_from_environment(&options_, environment));
   }
 
-  // As the C struct: any field may be changed.
+  // As the C struct: any field may be changed. `interface_name` null: the one given here.
   xtreme_ring_options& fields() { return options_; }
   std::string Print() const {
-    std::string text(static_cast<size_t>(xtreme_ring_options_print(&options_, nullptr, 0)) + 1, 0);
-    xtreme_ring_options_print(&options_, text.data(), text.size());
+    const xtreme_ring_options whole = Whole();
+    std::string text(static_cast<size_t>(xtreme_ring_options_print(&whole, nullptr, 0)) + 1, 0);
+    xtreme_ring_options_print(&whole, text.data(), text.size());
     text.pop_back();
     return text;
   }
 
  private:
   friend class Ring;
+  // A setting, or fields(), may name another interface than the one given first.
+  xtreme_ring_options Whole() const {
+    xtreme_ring_options whole = options_;
+    if (whole.interface_name == nullptr) whole.interface_name = interface_.c_str();
+    return whole;
+  }
   RingOptions& Keep(int code) {
     if (code < 0 && error_.code == 0) error_ = LastError(code);
     return *this;
@@ -289,7 +303,7 @@ struct SendOptions {
   xtreme_send_options ToC() const {
     xtreme_send_options c = {};
     const auto add = [&c](bool wanted, xtreme_send_flag flag) {
-      if (wanted) c.flags |= flag;
+      if (wanted) c.flags |= static_cast<uint32_t>(flag);
     };
     add(now_or_fail, XTREME_NOW_OR_FAIL);
     add(no_doorbell, XTREME_NO_DOORBELL);
@@ -455,6 +469,11 @@ class UdpSocket : public Socket {
   Status Leave(const xtreme_address& group, uint64_t cookie = 0) {
     return ToStatus(xtreme_leave(handle(), &group, nullptr, cookie));
   }
+  // What JoinSource() joined.
+  Status LeaveSource(const xtreme_address& group, const xtreme_address& source,
+                     uint64_t cookie = 0) {
+    return ToStatus(xtreme_leave(handle(), &group, &source, cookie));
+  }
 
   xtreme_send_result SendTo(const xtreme_address& peer, std::span<const uint8_t> bytes,
                             const SendOptions& options = {}) {
@@ -561,8 +580,8 @@ class Ring {
  public:
   static Result<Ring> Open(const RingOptions& options, int max_batch = 64) {
     if (options.error_.code != 0) return options.error_;
-    xtreme_ring_options fields = options.options_;
-    fields.interface_name = options.interface_.c_str();
+    if (max_batch < 1) return NoBatch();
+    const xtreme_ring_options fields = options.Whole();
     xtreme_ring handle;
     const int code = xtreme_ring_open(&fields, &handle);
     if (code < 0) return LastError(code);
@@ -669,7 +688,7 @@ class Ring {
  private:
   // On the heap, so that a Batch stays valid when the Ring is moved.
   struct State {
-    State(xtreme_ring handle, int max_batch) : handle(handle), batch(max_batch) {}
+    State(xtreme_ring opened, int max_batch) : handle(opened), batch(max_batch) {}
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State() {
@@ -702,6 +721,7 @@ class Ring {
 class RingGroup {
  public:
   static Result<RingGroup> Open(std::span<const Ring* const> rings, int max_batch = 64) {
+    if (max_batch < 1) return NoBatch();
     std::vector<xtreme_ring> handles;
     for (const Ring* ring : rings) handles.push_back(ring->handle());
     xtreme_group handle;
@@ -727,7 +747,7 @@ class RingGroup {
 
  private:
   struct State {
-    State(xtreme_group handle, int max_batch) : handle(handle), batch(max_batch) {}
+    State(xtreme_group opened, int max_batch) : handle(opened), batch(max_batch) {}
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State() {

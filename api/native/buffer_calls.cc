@@ -142,6 +142,10 @@ int xtreme_timer_start(xtreme_ring ring, int64_t deadline_ns, uint64_t cookie,
 int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer) {
   xtreme::engine::Ring* found;
   if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  // Of another ring's its place and generation may be those of a timer here.
+  if (xtreme::api::NumberOf(timer.value) != xtreme::api::NumberOf(ring.value)) {
+    return Fail(EBADF, "cancel timer: it is not this ring's");
+  }
   const xtreme::engine::Outcome outcome = found->CancelTimer(timer.value);
   return outcome.ok() ? 0 : Fail(outcome.error, outcome.text);
 }

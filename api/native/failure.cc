@@ -10,9 +10,20 @@
 namespace xtreme::api {
 namespace {
 
-std::string& Sentence() {
-  static thread_local std::string sentence;
-  return sentence;
+// Without a destructor, so that it is there as long as the thread: objects of static duration are
+// destroyed after those of the thread, and close what they own.
+thread_local bool sentence_is_gone = false;
+
+struct Sentence {
+  ~Sentence() { sentence_is_gone = true; }
+  std::string text;
+};
+
+// Null: the thread's objects have been destroyed.
+std::string* LastSentence() {
+  if (sentence_is_gone) return nullptr;
+  static thread_local Sentence sentence;
+  return &sentence.text;
 }
 
 int ErrnoOf(absl::StatusCode code) {
@@ -33,7 +44,7 @@ int ErrnoOf(absl::StatusCode code) {
 }  // namespace
 
 int Fail(int error, std::string text) {
-  Sentence() = std::move(text);
+  if (std::string* last = LastSentence()) *last = std::move(text);
   return -error;
 }
 
@@ -41,7 +52,10 @@ int Fail(const absl::Status& status) {
   return Fail(ErrnoOf(status.code()), std::string(status.message()));
 }
 
-const char* LastFailure() { return Sentence().c_str(); }
+const char* LastFailure() {
+  const std::string* last = LastSentence();
+  return last == nullptr ? "" : last->c_str();
+}
 
 int CopyText(const std::string& text, char* to, size_t size) {
   if (size > 0) {

@@ -2,6 +2,7 @@
 //
 // xtreme.h: prepared sends.
 
+#include <cerrno>
 #include <span>
 
 #include "api/native/calls.h"
@@ -88,7 +89,10 @@ int xtreme_lane_fire(xtreme_lane lane, xtreme_prepared prepared,
   if (found == nullptr) return xtreme::api::NoSuch("lane");
   const xtreme::engine::SendOptions asked = xtreme::api::ToEngine(options);
   const int error = found->Fire(prepared.value, asked.cookie, asked.flags);
-  if (error == 0) return 0;
-  return xtreme::api::Fail(error, error == EPIPE ? "fire: the ring is closed"
-                                                 : "fire: the lane is full");
+  switch (error) {
+    case 0: return 0;
+    case EBADF: return xtreme::api::Fail(error, "fire: the prepared send is not the lane's ring's");
+    case EPIPE: return xtreme::api::Fail(error, "fire: the ring is closed");
+    default: return xtreme::api::Fail(error, "fire: the lane is full");
+  }
 }

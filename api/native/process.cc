@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/host_kernel.h"
+#include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_exit.h"
 #include "xtreme/engine/ring_group.h"
@@ -50,8 +51,12 @@ Process& Process::The() {
   return *process;
 }
 
+// The ring counts as open already, so that the engine stays.
 absl::StatusOr<std::shared_ptr<engine::Engine>> Process::AcquireEngine() {
-  if (engine_ != nullptr) return engine_;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (engine_ != nullptr) return engine_;
+  }
   auto kernel = engine::HostKernel::Create();
   if (!kernel.ok()) return kernel.status();
   engine::Engine::Options options;
@@ -62,13 +67,16 @@ absl::StatusOr<std::shared_ptr<engine::Engine>> Process::AcquireEngine() {
   options.kernel = *std::move(kernel);
   auto made = engine::Engine::Create(std::move(options));
   if (!made.ok()) return made.status();
+  const std::lock_guard<std::mutex> lock(mutex_);
   engine_ = std::move(*made);
+  engine_pid_ = getpid();
   return engine_;
 }
 
 void Process::UseEngine(std::shared_ptr<engine::Engine> engine) {
   const std::lock_guard<std::mutex> lock(mutex_);
   engine_ = std::move(engine);
+  engine_pid_ = getpid();
 }
 
 template <typename T>
@@ -80,23 +88,57 @@ uint16_t Process::NextFree(const std::array<std::atomic<T*>, kPlaces>& places, u
   return 0;
 }
 
-absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
+// Nothing of it is destroyed: its queues are the parent's, and its thread would be waited for.
+void Process::ForgetParents() {
+  if (engine_ == nullptr || engine_pid_ == getpid()) return;
+  [[maybe_unused]] static auto* const kept = new std::vector<std::shared_ptr<engine::Engine>>();
+  kept->push_back(std::move(engine_));
+  const std::lock_guard<std::mutex> ways_lock(ways_mutex_);
+  for (const auto& [number, way] : ways_) rings_[number].store(nullptr, std::memory_order_relaxed);
+  for (const auto& [number, rings] : rings_of_group_) groups_[number].store(nullptr);
+  for (const auto& [number, lane] : lane_owners_) lanes_[number].store(nullptr);
+  ways_.clear();
+  rings_of_group_.clear();
+  grouped_rings_.clear();
+  lane_owners_.clear();
+  reset_at_exit_.clear();
+  open_rings_ = 0;
+}
+
+// 0: no place is left.
+uint16_t Process::ReserveRing() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  ForgetParents();
   const uint16_t number = NextFree(rings_, &last_ring_);
+  if (number != 0) ++open_rings_;
+  return number;
+}
+
+void Process::GiveUpRing() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--open_rings_ == 0) engine_.reset();
+}
+
+absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
+  const std::lock_guard<std::mutex> opening(opening_);
+  const uint16_t number = ReserveRing();
   if (number == 0) return absl::ResourceExhaustedError("open ring: 65535 rings are open");
+  auto handle = Bring(number, std::move(options));
+  if (!handle.ok()) GiveUpRing();
+  return handle;
+}
+
+absl::StatusOr<uint64_t> Process::Bring(uint16_t number, engine::RingOptions options) {
   auto engine = AcquireEngine();
   if (!engine.ok()) return engine.status();
   options.number = number;
   auto ring = engine::Ring::Open(engine->get(), options);
-  if (!ring.ok()) {
-    if (open_rings_ == 0) engine_.reset();
-    return ring.status();
-  }
-  ++open_rings_;
+  if (!ring.ok()) return ring.status();
+  const std::lock_guard<std::mutex> lock(mutex_);
   SetFd((*ring)->fd(), number);
   {
-    const std::lock_guard<std::mutex> doors_lock(doors_mutex_);
-    doors_[number] = (*ring)->tcp().door();
+    const std::lock_guard<std::mutex> ways_lock(ways_mutex_);
+    ways_[number] = {.door = (*ring)->tcp().door(), .mailbox = (*ring)->mailbox()};
   }
   rings_[number].store(ring->release(), std::memory_order_release);
   return uint64_t{number} << 48 | 1;
@@ -112,19 +154,31 @@ int Process::CloseRing(uint64_t handle) {
   if (ring == nullptr) return EBADF;
   SetFd(ring->fd(), 0);
   {
-    const std::lock_guard<std::mutex> doors_lock(doors_mutex_);
-    doors_.erase(NumberOf(handle));
+    const std::lock_guard<std::mutex> ways_lock(ways_mutex_);
+    ways_.erase(NumberOf(handle));
   }
   reset_at_exit_.erase(NumberOf(handle));
   if (--open_rings_ == 0) engine_.reset();
   return 0;
 }
 
+bool Process::WakeRing(uint64_t handle) {
+  std::shared_ptr<engine::Mailbox> mailbox;
+  {
+    const std::lock_guard<std::mutex> lock(ways_mutex_);
+    const auto found = ways_.find(NumberOf(handle));
+    if (found == ways_.end()) return false;
+    mailbox = found->second.mailbox;
+  }
+  mailbox->Knock();
+  return true;
+}
+
 bool Process::FindDoor(uint64_t handle, std::shared_ptr<engine::TcpDoor>* door) {
-  const std::lock_guard<std::mutex> lock(doors_mutex_);
-  const auto found = doors_.find(NumberOf(handle));
-  if (found == doors_.end()) return false;
-  *door = found->second;
+  const std::lock_guard<std::mutex> lock(ways_mutex_);
+  const auto found = ways_.find(NumberOf(handle));
+  if (found == ways_.end()) return false;
+  *door = found->second.door;
   return true;
 }
 

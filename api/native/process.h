@@ -5,7 +5,8 @@
 // A ring's handle is its number in the upper 16 bits and 1 below; the handles of its sockets and
 // timers carry the same number (xtreme/engine/handle.h). Numbers are given out in turn, so an old
 // handle meets an empty place, not another ring, until 65,535 rings have been opened since.
-// Invariant: the engine lives as long as there are rings. Finding is one load.
+// Invariant: the engine lives as long as there are rings. Finding is one load. Rings are brought up
+// one after the other, and nobody who opens none waits for that.
 // Threads: Find any; Add and Remove under a lock of its own.
 
 #ifndef XTREME_API_NATIVE_PROCESS_H_
@@ -29,6 +30,7 @@
 
 namespace xtreme::engine {
 class Engine;
+class Mailbox;
 class Ring;
 class RingGroup;
 class RingLane;
@@ -47,7 +49,9 @@ class Process {
   // Rings are opened on `engine` from here on, until the last of them closes, instead of on the
   // host's kernel and devices: for who measures over devices of its own. No ring is open.
   void UseEngine(std::shared_ptr<engine::Engine> engine);
-  // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open.
+  // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open. In a child
+  // after fork() the parent's are none of its rings from here on: the thread that serves them is
+  // not there.
   absl::StatusOr<uint64_t> OpenRing(engine::RingOptions options);
   // If the process ends by exit() while the ring is open, its peers are reset (ring_exit.h): at
   // once where the thread that exits owns it, else by its owner, for which kExitPatience is waited.
@@ -59,6 +63,9 @@ class Process {
   engine::Ring* FindRing(uint64_t handle) const {
     return rings_[NumberOf(handle)].load(std::memory_order_acquire);
   }
+
+  // Makes a ring look, also if it closes meanwhile. False: no such ring.
+  bool WakeRing(uint64_t handle);
 
   // The way into a ring's TCP, from any thread, also if it closes meanwhile. False: no such ring;
   // null: it has no TCP.
@@ -98,7 +105,17 @@ class Process {
 
   template <typename T>
   uint16_t NextFree(const std::array<std::atomic<T*>, kPlaces>& places, uint16_t* last);
+  // What others may do with a ring that is closing under them.
+  struct Way {
+    std::shared_ptr<engine::TcpDoor> door;  // Null: no TCP.
+    std::shared_ptr<engine::Mailbox> mailbox;
+  };
+
+  uint16_t ReserveRing();
+  void GiveUpRing();
+  void ForgetParents();
   absl::StatusOr<std::shared_ptr<engine::Engine>> AcquireEngine();
+  absl::StatusOr<uint64_t> Bring(uint16_t number, engine::RingOptions options);
   void SetFd(int fd, uint32_t value);
   void AtExit();
 
@@ -108,10 +125,11 @@ class Process {
   std::array<std::atomic<engine::RingLane*>, kPlaces> lanes_{};
   std::array<std::atomic<uint32_t>, kFds> by_fd_{};
 
-  std::mutex doors_mutex_;  // Of doors_; held for a moment only.
-  std::map<uint16_t, std::shared_ptr<engine::TcpDoor>> doors_;
+  std::mutex ways_mutex_;  // Of ways_; held for a moment only.
+  std::map<uint16_t, Way> ways_;
 
-  std::mutex mutex_;  // Of what follows.
+  std::mutex opening_;  // Held while a ring is brought up; before mutex_.
+  std::mutex mutex_;    // Of what follows.
   uint16_t last_ring_ = 0;
   uint16_t last_group_ = 0;
   uint16_t last_lane_ = 0;
@@ -120,8 +138,9 @@ class Process {
   std::set<uint16_t> grouped_rings_;
   std::set<uint16_t> reset_at_exit_;
   pid_t pid_ = 0;  // Of the process that asked for that: a child's exit is its own.
-  uint32_t open_rings_ = 0;
+  uint32_t open_rings_ = 0;  // Those that are being brought up included.
   std::shared_ptr<engine::Engine> engine_;
+  pid_t engine_pid_ = 0;  // Whose control thread it has.
 };
 
 }  // namespace xtreme::api

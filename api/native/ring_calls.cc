@@ -46,6 +46,7 @@ const char* xtreme_version(void) { return "0.1.0"; }
 const char* xtreme_error(void) { return xtreme::api::LastFailure(); }
 
 int xtreme_address_parse(const char* text, xtreme_address* address) {
+  if (text == nullptr) return Fail(EINVAL, "address: no text");
   xtreme::wire::Endpoint endpoint;
   switch (xtreme::api::ParseEndpoint(text, &endpoint)) {
     case xtreme::api::ParseVerdict::kOk: break;
@@ -183,7 +184,9 @@ int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
   }
   const auto timeout =
       timeout_ns < 0 ? xtreme::base::kNever : xtreme::base::Nanoseconds(timeout_ns);
-  return found->Wait(completions, static_cast<uint32_t>(max), completion_size, timeout);
+  const int count =
+      found->Wait(completions, static_cast<uint32_t>(max), completion_size, timeout);
+  return count >= 0 ? count : Fail(-count, "wait: a signal came");
 }
 
 int xtreme_ring_fd(xtreme_ring ring) {
@@ -238,10 +241,7 @@ int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size) {
 }
 
 int xtreme_ring_wake(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
-  found->Wake();
-  return 0;
+  return Process::The().WakeRing(ring.value) ? 0 : xtreme::api::NoSuch("ring");
 }
 
 // --- Groups ------------------------------------------------------------------------------------

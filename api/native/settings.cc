@@ -164,7 +164,9 @@ std::optional<uint64_t> ParseValue(const Setting& setting, std::string_view text
 }
 
 std::string ValueText(const Setting& setting, uint64_t value) {
-  return setting.choices.empty() ? fmt::format("{}", value) : std::string(setting.choices[value]);
+  // A program may have filled in what is none of them: shown as it is.
+  if (value >= setting.choices.size()) return fmt::format("{}", value);
+  return std::string(setting.choices[value]);
 }
 
 bool IsOthers(std::string_view variable) {
@@ -181,16 +183,9 @@ std::string FillProfile(std::string_view profile, Options* options) {
   if (found == kProfiles.end()) {
     return fmt::format("profile: '{}' asked, {} possible", profile, fmt::join(kProfiles, ", "));
   }
-  const Options before = *options;
-  memset(options, 0, sizeof(Options));
-  options->size = before.size != 0 ? before.size : sizeof(Options);
-  options->user_data = before.user_data;
+  if (options->size == 0) options->size = sizeof(Options);
   for (const Setting& setting : kSettings) {
-    if (setting.width == Setting::kText) {
-      memcpy(reinterpret_cast<uint8_t*>(options) + setting.offset,
-             reinterpret_cast<const uint8_t*>(&before) + setting.offset, sizeof(char*));
-      continue;
-    }
+    if (setting.width == Setting::kText) continue;
     WriteNumber(setting, setting.defaults[found - kProfiles.begin()], options);
   }
   return "";

@@ -43,7 +43,8 @@ struct Setting {
 std::span<const Setting> Settings();
 
 // "" or what is wrong, in one sentence. `options` is the whole structure; its size, unless 0,
-// stays: fields behind it cannot be set or printed.
+// stays: fields behind it cannot be set or printed. What is no number of the table stays too:
+// texts, user data, the program's memory.
 std::string FillProfile(std::string_view profile, xtreme_ring_options* options);
 // `value` of a text setting is kept by reference.
 std::string Set(std::string_view name, const char* value, xtreme_ring_options* options);

@@ -79,6 +79,26 @@ TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
   EXPECT_STREQ(options.interface_name, "eth2");
 }
 
+TEST(SettingsTest, AProfileOfTheEnvironmentLeavesTheProgramsMemory) {
+  xtreme_ring_options options = Profile("dev");
+  options.memory_allocate = [](void*, size_t) -> void* { return nullptr; };
+  options.memory_release = [](void*, void*) {};
+  options.memory_context = &options;
+  const xtreme_ring_options before = options;
+  std::vector<std::string> variables = {"XTREME_PROFILE=feed"};
+  EXPECT_EQ(FromEnvironment(variables, &options), "");
+  EXPECT_EQ(options.rx_burst_us, 10'000u);
+  EXPECT_EQ(options.memory_allocate, before.memory_allocate);
+  EXPECT_EQ(options.memory_release, before.memory_release);
+  EXPECT_EQ(options.memory_context, before.memory_context);
+}
+
+TEST(SettingsTest, WhatIsNoneOfTheChoicesIsPrintedAsItIs) {
+  xtreme_ring_options options = Profile("dev");
+  options.wait = 200;
+  EXPECT_THAT(Print(options), HasSubstr("wait = 200\n"));
+}
+
 TEST(SettingsTest, UnknownOrMalformedVariableIsNamed) {
   xtreme_ring_options options = Profile("dev");
   std::vector<std::string> unknown = {"XTREME_POL_BATCH=7"};

@@ -59,6 +59,55 @@ TEST_F(CppTest, AFailureIsAResultWithItsErrnoAndSentence) {
   EXPECT_EQ(ToString(*ParseAddress("10.1.0.2:5")), "10.1.0.2:5");
 }
 
+TEST_F(CppTest, ASettingOrAFieldMayNameAnotherInterface) {
+  const auto interface_of = [](const RingOptions& options) {
+    const std::string text = options.Print();
+    return text.substr(0, text.find('\n'));
+  };
+  RingOptions options = RingOptions::Dev("xt0");
+  EXPECT_EQ(interface_of(options), "interface = xt0");
+  RingOptions moved = std::move(options);
+  EXPECT_EQ(interface_of(moved), "interface = xt0");
+  char variable[] = "XTREME_INTERFACE=xt9";
+  char* environment[] = {variable, nullptr};
+  moved.FromEnvironment(environment);
+  EXPECT_EQ(interface_of(moved), "interface = xt9");
+  EXPECT_NE(Ring::Open(moved).error().message.find("xt9"), std::string::npos);
+  moved.fields().interface_name = "xt8";
+  EXPECT_NE(Ring::Open(moved).error().message.find("xt8"), std::string::npos);
+}
+
+TEST_F(CppTest, APollIntoNoRoomIsNotOpened) {
+  EXPECT_EQ(Ring::Open(RingOptions::Dev("xt0"), 0).error().code, EINVAL);
+  Ring ring = Open();
+  const Ring* const rings[] = {&ring};
+  EXPECT_EQ(RingGroup::Open(rings, -1).error().code, EINVAL);
+}
+
+TEST_F(CppTest, ABurstThatNoNumberHoldsIsOutOfRange) {
+  const auto ring = Ring::Open(RingOptions::Dev("xt0").RxBurstMs(4'294'968));
+  ASSERT_FALSE(ring);
+  EXPECT_NE(ring.error().message.find("rx_burst_us"), std::string::npos);
+}
+
+TEST_F(CppTest, AKeptChainIsThePacketsAlone) {
+  uint8_t first[64] = {};
+  Completion packet = {};
+  packet.flags = XTREME_CHAINED;
+  packet.data = first;
+  packet.length = 100;
+  EXPECT_TRUE(packet.bytes().empty()) << "no buffer: it was kept";
+}
+
+TEST_F(CppTest, OneSourceIsJoinedAndLeft) {
+  Ring ring = Open();
+  UdpSocket socket = Listen(&ring, ":9000");
+  const xtreme_address group = *ParseAddress("239.1.2.3"), source = *ParseAddress("10.1.0.2");
+  ASSERT_TRUE(socket.JoinSource(group, source, 1));
+  EXPECT_EQ(socket.Leave(group).error().code, EADDRNOTAVAIL);
+  EXPECT_TRUE(socket.LeaveSource(group, source, 2));
+}
+
 TEST_F(CppTest, WhatIsNotKeptIsReleasedWithTheNextPoll) {
   Ring ring = Open();
   UdpSocket socket = Listen(&ring, ":9000");

@@ -17,7 +17,8 @@ done < <(cd /usr/include && find -L absl -name "*.h")
 # compile COMPILER LANGUAGE STANDARD HEADER
 compile() {
   echo "#include \"$4\"" |
-    "$1" -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -fsyntax-only \
+    "$1" -x "$2" -std="$3" -pedantic -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion \
+      -Werror -fsyntax-only \
       -I "$scratch/poison" -I "$scratch/include" -
 }
 

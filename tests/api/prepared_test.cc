@@ -71,6 +71,40 @@ TEST_F(PreparedTest, AnotherThreadFiresByItsLane) {
   EXPECT_EQ(xtreme_lane_close(lane), 0);
 }
 
+// An order that nobody asked for would leave: places and generations of two rings are alike.
+TEST_F(PreparedTest, ALaneFiresForItsOwnRingOnly) {
+  const xtreme_prepared order = Prepare("the ring's own");
+  const xtreme_ring other = OpenRing("xt1");
+  const xtreme_socket socket = OpenSocket(other, "10.2.0.1:9001");
+  Connect(other, socket, "10.2.0.2:5000");
+  xtreme_prepared others = {};
+  ASSERT_EQ(xtreme_prepare(socket, "x", 1, &others), 0);
+  xtreme_lane lane;
+  ASSERT_EQ(xtreme_lane_open(ring_, &lane), 0);
+  EXPECT_EQ(xtreme_lane_fire(lane, others, nullptr), -EBADF);
+  EXPECT_STREQ(xtreme_error(), "fire: the prepared send is not the lane's ring's");
+  EXPECT_EQ(xtreme_lane_fire(lane, {}, nullptr), -EBADF);
+  xtreme_completion none;
+  EXPECT_EQ(xtreme_ring_wait(ring_, &none, 1, sizeof none, 1'000'000), 0) << int{none.kind};
+  EXPECT_EQ(Sent(), Strings{});
+  EXPECT_EQ(xtreme_fire(order, nullptr), XTREME_SENT) << "it is armed";
+  EXPECT_EQ(xtreme_lane_close(lane), 0);
+}
+
+TEST_F(PreparedTest, OfOneThatIsGoneALaneIsToldAllTheSame) {
+  const xtreme_prepared order = Prepare("gone");
+  xtreme_lane lane;
+  ASSERT_EQ(xtreme_lane_open(ring_, &lane), 0);
+  const xtreme_send_options done = {XTREME_WANT_DONE, 0, 4};
+  ASSERT_EQ(xtreme_lane_fire(lane, order, &done), 0);
+  ASSERT_EQ(xtreme_discard(order), 0);
+  EXPECT_EQ(Await(ring_, XTREME_ERROR).status, EBADF);
+  const xtreme_completion end = Await(ring_, XTREME_TX_DONE);
+  EXPECT_EQ(end.status, ECANCELED);
+  EXPECT_EQ(end.cookie, 4u);
+  EXPECT_EQ(xtreme_lane_close(lane), 0);
+}
+
 TEST_F(PreparedTest, TheCppFaceDiscardsWhatGoesOutOfScope) {
   const std::string text = "by the C++ face";
   const std::span bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());

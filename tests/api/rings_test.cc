@@ -268,6 +268,47 @@ TEST_F(RingsTest, SocketsThatCannotBeAreRefused) {
   ExpectError(xtreme_udp_connect(first, &none, 0), EINVAL, "no destination");
 }
 
+// Eight ports are leased ahead; more come with a poll.
+TEST_F(RingsTest, PortsThatAreStillLeasedArePolledFor) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_udp_options any = UdpOptions("*:0");
+  int opened = 0;
+  const int64_t end_ns = xtreme_ring_now(ring) + kLongNs;
+  while (opened < 40 && xtreme_ring_now(ring) < end_ns) {
+    xtreme_socket socket;
+    const int code = xtreme_udp_open(ring, &any, &socket);
+    opened += code == 0;
+    if (code == 0) continue;
+    ExpectError(code, EAGAIN, "poll, then open again");
+    xtreme_completion other;
+    const int count = xtreme_ring_poll(ring, &other, 1, sizeof other);
+    xtreme_release(&other, count, sizeof other);
+  }
+  EXPECT_EQ(opened, 40);
+}
+
+// More, and not one datagram would find room for a completion to each.
+TEST_F(RingsTest, NoMoreSocketsShareAPortThanThereIsRoomFor) {
+  xtreme_ring_options options = Options("xt0");
+  options.completions = 64;
+  options.max_sockets = 100;
+  const xtreme_ring ring = OpenRing(options);
+  xtreme_udp_options udp = UdpOptions(":9000");
+  udp.reuse = 1;
+  xtreme_socket socket;
+  int opened = 0, code = 0;
+  while (opened < 100 && (code = xtreme_udp_open(ring, &udp, &socket)) == 0) {
+    ++opened;
+    Await(ring, XTREME_OP_DONE);
+  }
+  EXPECT_EQ(opened, 63);
+  ExpectError(code, ENOBUFS, "completions 64 are too few");
+  Inject(9000, "heard");
+  xtreme_completion packet = Await(ring, XTREME_PACKET);
+  EXPECT_EQ(Text(packet), "heard");
+  xtreme_release(&packet, 1, sizeof packet);
+}
+
 TEST_F(RingsTest, Ipv6IsRefusedByEveryCallThatTakesAnAddress) {
   const xtreme_ring ring = OpenRing();
   const xtreme_socket socket = OpenSocket(ring, ":9000");

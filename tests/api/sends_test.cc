@@ -36,6 +36,40 @@ TEST_F(SendsTest, ASendToAKnownNeighbourIsSent) {
   EXPECT_EQ(Sent(), (std::vector<std::string>{"to", "plain"}));
 }
 
+// A device knows the memory of its own ring only: a frame that referred to another's would stop the
+// queue.
+TEST_F(SendsTest, ABufferOfAnotherRingIsCopiedAndItsReferenceTaken) {
+  const xtreme_ring ring = OpenRing("xt0"), other = OpenRing("xt1");
+  const xtreme_socket socket = OpenSocket(ring, "10.1.0.1:9000");
+  OpenSocket(other, "10.2.0.1:9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  const std::string text(1'000, 'q');
+  Inject(9000, text, 1);
+  const xtreme_completion packet = Await(other, XTREME_PACKET);
+  const auto send = [&](const xtreme_address* peer, size_t length) {
+    return xtreme_send_buffer(socket, peer, packet.buffer, packet.data, length, nullptr);
+  };
+  EXPECT_EQ(send(nullptr, 70'000), XTREME_REFUSED_SIZE);
+  EXPECT_EQ(Text(packet), text) << "refused, it is the caller's";
+  xtreme_buffer_ref(packet.buffer);
+  EXPECT_EQ(send(nullptr, packet.length), XTREME_SENT);
+  const xtreme_address peer = Address("10.1.0.2:5001");
+  const uint64_t free = Counter(other, "pool", "free");
+  EXPECT_EQ(send(&peer, packet.length), XTREME_SENT);
+  EXPECT_EQ(Counter(other, "pool", "free"), free + 1);
+  EXPECT_EQ(Sent(), (std::vector<std::string>{text, text}));
+  EXPECT_EQ(xtreme_send(socket, "works", 5, nullptr), XTREME_SENT);
+  EXPECT_EQ(Sent(), std::vector<std::string>{"works"});
+}
+
+TEST_F(SendsTest, WhatACallToldHasTheTimeOfAPollToo) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  const xtreme_address peer = Address("10.1.0.2:5000");
+  ASSERT_EQ(xtreme_udp_connect(socket, &peer, 5), 0);
+  EXPECT_NE(Await(ring, XTREME_OP_DONE).poll_tsc, 0u);
+}
+
 TEST_F(SendsTest, WithoutADoorbellNothingLeavesUntilTheFlush) {
   const xtreme_ring ring = OpenRing();
   const xtreme_socket socket = OpenSocket(ring, ":9000");

@@ -514,6 +514,21 @@ TEST_F(TcpTest, ClosedConnectionDoesNotWaitForeverForThePeerToClose) {
   EXPECT_EQ(Await(XTREME_TERMINATED).status, 0);
 }
 
+TEST_F(TcpTest, AConnectIsAbortedAlsoBeforeItsFirstSegment) {
+  const xtreme_socket socket = Connect();
+  ASSERT_EQ(xtreme_abort(socket), 0);
+  const xtreme_completion last = Await(XTREME_TERMINATED);
+  EXPECT_EQ(last.socket.value, socket.value);
+  EXPECT_EQ(last.status, ECONNABORTED);
+}
+
+TEST_F(TcpTest, WhatNoQueueHoldsWouldBeRefused) {
+  KernelTcp peer;
+  const xtreme_socket socket = Establish(&peer);
+  EXPECT_EQ(xtreme_would_send(socket, 5), XTREME_SENT);
+  EXPECT_EQ(xtreme_would_send(socket, (size_t{1} << 32) + 5), XTREME_REFUSED_WINDOW);
+}
+
 TEST_F(TcpTest, AbortResetsAndSaysSo) {
   KernelTcp peer;
   const xtreme_socket socket = Establish(&peer);

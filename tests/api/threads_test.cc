@@ -3,6 +3,7 @@
 // xtreme.h: timers, lanes, watched fds, waking and handing a ring over.
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -39,6 +40,16 @@ TEST_F(ThreadsTest, ACancelledTimerDoesNotFire) {
   EXPECT_EQ(xtreme_timer_cancel(ring, first), 0);
   EXPECT_EQ(xtreme_timer_cancel(ring, first), -EBADF);
   EXPECT_EQ(Await(ring, XTREME_TIMER).cookie, 2u);
+}
+
+TEST_F(ThreadsTest, ATimerIsCancelledOnItsOwnRingOnly) {
+  const xtreme_ring ring = OpenRing("xt0"), other = OpenRing("xt1");
+  xtreme_timer timer, others;
+  ASSERT_EQ(xtreme_timer_start(ring, INT64_MAX / 2, 1, &timer), 0);
+  ASSERT_EQ(xtreme_timer_start(other, INT64_MAX / 2, 2, &others), 0);
+  EXPECT_EQ(xtreme_timer_cancel(other, timer), -EBADF);
+  EXPECT_EQ(xtreme_timer_cancel(other, others), 0);
+  EXPECT_EQ(xtreme_timer_cancel(ring, timer), 0);
 }
 
 TEST_F(ThreadsTest, MoreTimersThanThereAreIsEnobufs) {
@@ -85,6 +96,52 @@ TEST_F(ThreadsTest, MoreLanesThanThereAreIsEnobufs) {
   EXPECT_EQ(lanes.size(), 64u);
   EXPECT_STREQ(xtreme_error(), "open lane: 64 are open");
   for (const xtreme_lane lane : lanes) xtreme_lane_close(lane);
+}
+
+TEST_F(ThreadsTest, ALaneThatWasClosedMakesRoomForAnother) {
+  const xtreme_ring ring = OpenRing();
+  for (int i = 0; i < 200; ++i) {
+    xtreme_lane lane;
+    ASSERT_EQ(xtreme_lane_open(ring, &lane), 0) << i << " were opened and closed";
+    ASSERT_EQ(xtreme_lane_close(lane), 0);
+  }
+}
+
+TEST_F(ThreadsTest, TwoRingsWatchOneFd) {
+  const xtreme_ring ring = OpenRing("xt0"), other = OpenRing("xt1");
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(xtreme_ring_watch(ring, ends[0], EPOLLIN), 0);
+  ASSERT_EQ(xtreme_ring_watch(other, ends[0], EPOLLIN), 0);
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  EXPECT_EQ(Await(ring, XTREME_FD_EVENT).fd, ends[0]);
+  EXPECT_EQ(Await(other, XTREME_FD_EVENT).fd, ends[0]);
+  // One of them ends, and the other goes on being told.
+  ASSERT_EQ(xtreme_ring_watch(ring, ends[0], EPOLLIN), 0);
+  EXPECT_EQ(Await(ring, XTREME_FD_EVENT).fd, ends[0]);
+  ASSERT_EQ(xtreme_ring_watch(other, ends[0], EPOLLIN), 0);
+  ASSERT_EQ(xtreme_ring_close(ring), 0);
+  EXPECT_EQ(Await(other, XTREME_FD_EVENT).fd, ends[0]);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(ThreadsTest, AnInterruptedWaitSaysSo) {
+  xtreme_ring_options options = Options("xt0");
+  options.wait = XTREME_WAIT_SLEEP;
+  const xtreme_ring ring = OpenRing(options);
+  struct sigaction quiet = {};
+  quiet.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGALRM, &quiet, nullptr), 0);
+  ualarm(20'000, 20'000);
+  xtreme_completion got;
+  int count = 0;
+  while ((count = xtreme_ring_wait(ring, &got, 1, sizeof got, kLongNs)) > 0) {
+    xtreme_release(&got, count, sizeof got);
+  }
+  ualarm(0, 0);
+  EXPECT_EQ(count, -EINTR);
+  EXPECT_STREQ(xtreme_error(), "wait: a signal came");
 }
 
 TEST_F(ThreadsTest, AWatchedFdIsReportedOnceUntilItIsWatchedAgain) {

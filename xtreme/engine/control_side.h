@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,6 +22,7 @@
 
 namespace xtreme::engine {
 
+class FdWatches;
 class LoopbackDirectory;
 class LoopbackQueue;
 
@@ -39,9 +39,9 @@ struct ControlSide {
   // What the queue before had received and nobody had taken, with its references; also the owner's.
   std::vector<nic::RxFrame> left_behind;
   nic::Moderation moderation;  // Of interrupts: what new queues get.
-  std::set<int> watched;  // Fds of the application.
   // Of the application's memory, by the serial of RegisteredMemory; one for each port.
   std::map<uint64_t, std::vector<std::unique_ptr<nic::Registration>>> registrations;
+  FdWatches* watches = nullptr;           // The engine's, of fds of the application.
   LoopbackDirectory* directory = nullptr;   // The engine's.
   std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.
   uint64_t fault_count = 0;                 // The periodic look at the owner's page faults.

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "stack/base/time.h"
+#include "xtreme/engine/fd_watches.h"
 #include "xtreme/engine/kernel.h"
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/ring_clock.h"
@@ -76,6 +77,7 @@ class Engine {
   void Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox);
 
   LoopbackDirectory& loopback() { return loopback_; }
+  FdWatches& watches() { return watches_; }
 
   // --- Any thread ---
 
@@ -110,6 +112,7 @@ class Engine {
   // Control thread.
   std::map<std::string, std::unique_ptr<Device>> devices_;
   LoopbackDirectory loopback_;
+  FdWatches watches_;
 
   std::unique_ptr<ControlThread> control_;  // Last: its operations use all of the above.
 };

@@ -118,7 +118,7 @@ void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
   completion.interface_index = core_->device.ifindex;
   completion.cookie = options.cookie;
   core_->Tell(completion);
-  if (prepared == nullptr || (options.flags & kSendWantDone) == 0) return;
+  if ((options.flags & kSendWantDone) == 0) return;
   completion.kind = Kind::kTxDone;
   completion.status = ECANCELED;
   core_->Tell(completion);

@@ -161,6 +161,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   core->host.loopback = std::make_shared<LoopbackQueue>(mailbox);
   core->host.control_side->loopback = core->host.loopback;
   core->host.control_side->directory = &engine->loopback();
+  core->host.control_side->watches = &engine->watches();
   engine->loopback().Enter(port->ifindex, mailbox, core->host.loopback);
   core->host.routes = engine->kernel().Routes();
   core->host.routes_version = 1;

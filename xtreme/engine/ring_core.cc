@@ -132,7 +132,9 @@ void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
 
 void RingCore::Tell(const Completion& completion) {
   if (kept.empty() && fifo.Room() > 0) {
-    *Emit(completion.kind) = completion;
+    Completion* told = Emit(completion.kind);
+    *told = completion;
+    told->poll_tsc = poll_ticks;
     return;
   }
   kept.push_back(completion);

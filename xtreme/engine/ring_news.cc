@@ -3,14 +3,12 @@
 // News of the pool, the queues, the clock and the kernel, as completions of the ring. Those of its
 // ports: ring_move.cc.
 
-#include <sys/epoll.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/fd_watches.h"
 #include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -85,19 +83,12 @@ void Ring::Watch(int fd, uint32_t events) {
   core_->CheckOwner();
   core_->Start(MakeOperation([fd, events, control = core_->host.control,
                               side = core_->host.control_side, mailbox = mailbox_] {
-    if (events == 0) {
-      control->Unwatch(fd);
-      side->watched.erase(fd);
-      return;
-    }
-    const auto tell = [fd, mailbox](uint32_t ready, int error) {
+    if (events == 0) return side->watches->End(*control, side.get(), fd);
+    side->watches->Watch(*control, side.get(), fd, events,
+                         [fd, mailbox](uint32_t ready, int error) {
       mailbox->Push(
           MakeNotice([fd, ready, error](Ring& ring) { ring.OnFdEvent(fd, ready, error); }));
-    };
-    side->watched.insert(fd);
-    if (!control->Watch(fd, events | EPOLLONESHOT, [tell](uint32_t ready) { tell(ready, 0); })) {
-      tell(0, errno);
-    }
+    });
   }));
 }
 

@@ -114,6 +114,7 @@ void Ring::TellKept() {
   for (; !core.kept.empty() && core.fifo.Room() > 0; core.kept.pop_front()) {
     Completion completion = core.kept.front();
     if (completion.socket != 0 && !Resolve(&completion)) continue;
+    completion.poll_tsc = core.poll_ticks;
     *core.Emit(completion.kind) = completion;
   }
   if (core.kept.empty()) core.attention &= ~kToldLater;

@@ -9,6 +9,7 @@
 #include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/fd_watches.h"
 #include "xtreme/engine/loopback_directory.h"
 #include "xtreme/engine/loopback_queue.h"
 #include "xtreme/engine/mailbox.h"
@@ -53,7 +54,7 @@ void RingRemains::AwaitSends(base::Nanoseconds patience) {
 
 void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   for (auto& held : holdings) held->Release(*side, control);
-  for (int fd : side->watched) control.Unwatch(fd);
+  side->watches->EndAll(control, side.get());
   side->directory->Leave(side->loopback.get());
   if (side->fault_count != 0) control.StopPeriodic(side->fault_count);
   mailbox->inbox().TakeAll([](std::unique_ptr<Notice>) {});

@@ -2,6 +2,8 @@
 //
 // Timers after packets, and what other threads posted.
 
+#include <vector>
+
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
@@ -75,8 +77,12 @@ void Ring::Fire(RingTimer* timer) {
 
 std::shared_ptr<RingLane> Ring::OpenLane() {
   core_->CheckOwner();
+  // Those that were closed go when lanes are drained, which takes a knock.
+  if (lanes_.size() == kMaxLanes) {
+    std::erase_if(lanes_, [](const auto& lane) { return lane->closed() && lane->lane().empty(); });
+  }
   if (lanes_.size() == kMaxLanes) return nullptr;
-  return lanes_.emplace_back(std::make_shared<RingLane>(mailbox_));
+  return lanes_.emplace_back(std::make_shared<RingLane>(mailbox_, core_->options.number));
 }
 
 void Ring::TakePosted(const LaneEntry& entry) {

@@ -72,8 +72,13 @@ Outcome Tcp::Abort(Handle handle) {
   core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "abort: no such socket"};
-  if (socket->state != TcpSocket::State::kOpen) return Close(handle);
+  const TcpSocket::State state = socket->state;
+  if (state != TcpSocket::State::kOpen && state != TcpSocket::State::kOpening) return Close(handle);
   Silence(*socket);
+  if (state == TcpSocket::State::kOpening) {  // No segment has left.
+    End(*socket, ECONNABORTED);
+    return {};
+  }
   stack_->Abort(*socket->connection, core_->clock.Now());
   EndCall(/*ring=*/true);
   return {};

@@ -205,7 +205,8 @@ size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const Se
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
   if (!CanSend(*socket)) return SendResult::kRefusedState;
-  return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(length)));
+  const size_t asked = std::min<size_t>(length, UINT32_MAX);  // More than any queue holds, too.
+  return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(asked)));
 }
 
 // What a send of one segment touches, up to a WQE that reaches no wire.

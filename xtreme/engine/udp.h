@@ -77,7 +77,8 @@ class Udp : public NeighbourWaiters {
 
   // --- Sockets (udp_open.cc, udp_rules.cc, udp_close.cc) ---
 
-  // EADDRINUSE, EADDRNOTAVAIL, EINVAL (the tag), EMFILE. What the kernel and the card say comes as
+  // EADDRINUSE, EADDRNOTAVAIL, EINVAL (the tag), EMFILE, EAGAIN (any port: none is leased yet),
+  // ENOBUFS (the fifo has no room for one more listener). What the kernel and the card say comes as
   // OP_DONE, cookie 0.
   Outcome Open(const UdpOptions& options, Handle* handle);
   // Null for a stale handle or a closed socket.

@@ -57,6 +57,12 @@ struct OpenWork {
   }
 };
 
+// By which listeners at an address are counted: a broadcast goes to those of any address too.
+uint64_t KeyOf(const udp::Demux& demux, const wire::Endpoint& local, uint16_t vlan_id) {
+  const bool shared = local.address.IsAny() || demux.IsBroadcast(local.address);
+  return udp::BindingKey(shared ? wire::Ipv4Address::Any() : local.address, vlan_id, local.port);
+}
+
 }  // namespace
 
 UdpSocket::UdpSocket(const udp::Endpoint::Options& options) : udp::Endpoint(options) {}
@@ -113,16 +119,20 @@ Outcome Udp::ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const
     return {EADDRINUSE, absl::StrCat("open UDP socket: ", wire::ToString(*local),
                                      " asked, another socket of the ring has it")};
   }
+  // A datagram is taken when there is room for a completion of each.
+  if (sockets_->Listeners(KeyOf(*demux_, *local, core_->device.vlan_id)) + 1 >=
+      core_->options.completions) {
+    return {ENOBUFS, absl::StrCat("open UDP socket: ", wire::ToString(*local),
+                                  " asked, completions ", core_->options.completions,
+                                  " are too few for one more listener there")};
+  }
   return {};
 }
 
 void Udp::CountLocal(const UdpSocket& socket, int change) {
-  const bool shared =
-      socket.local().address.IsAny() || demux_->IsBroadcast(socket.local().address);
-  const wire::Ipv4Address address = shared ? wire::Ipv4Address::Any() : socket.local().address;
-  if (address.IsMulticast()) return;  // Counted by its groups.
+  if (socket.local().address.IsMulticast()) return;  // Counted by its groups.
   core_->fanout = sockets_->CountListener(
-      udp::BindingKey(address, core_->device.vlan_id, socket.local().port), change);
+      KeyOf(*demux_, socket.local(), core_->device.vlan_id), change);
 }
 
 Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
@@ -136,7 +146,9 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
   std::unique_ptr<KernelPort> port;
   if (endpoint.local.port == 0) {
     port = ports_->Take();
-    if (port == nullptr) return {EADDRINUSE, "open UDP socket: any port asked, none is leased"};
+    if (port == nullptr) {
+      return {EAGAIN, "open UDP socket: any port asked, none is leased yet: poll, then open again"};
+    }
     endpoint.local.port = port->local().port;
   }
   auto socket = std::make_unique<UdpSocket>(endpoint);

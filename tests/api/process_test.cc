@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// xtreme.h: what the rings of a process have in common, and its end: other threads, fork, exit.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "tests/api/api_fixture.h"
+
+namespace xtreme::api_test {
+namespace {
+
+using ProcessTest = ApiTest;
+
+// Memory that a ring which is being opened gets only when `go` is set, or after a while.
+struct LateMemory {
+  static void* Allocate(void* context, size_t bytes) {
+    auto* const self = static_cast<LateMemory*>(context);
+    self->asked = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!self->go && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    self->in_time = self->go.load();
+    self->memory.resize(bytes);
+    return self->memory.data();
+  }
+  static void Release(void*, void*) {}
+
+  std::atomic<bool> asked{false}, go{false};
+  bool in_time = false;
+  std::vector<uint8_t> memory;
+};
+
+TEST_F(ProcessTest, NobodyElseWaitsWhileARingIsOpened) {
+  const xtreme_ring ring = OpenRing("xt0"), another = OpenRing("xt0");
+  LateMemory late;
+  xtreme_ring_options options = Options("xt1");
+  options.memory_allocate = LateMemory::Allocate;
+  options.memory_release = LateMemory::Release;
+  options.memory_context = &late;
+  xtreme_ring opened = {};
+  std::thread opener([&] { EXPECT_EQ(xtreme_ring_open(&options, &opened), 0) << xtreme_error(); });
+  while (!late.asked) std::this_thread::yield();
+  xtreme_lane lane;
+  EXPECT_EQ(xtreme_lane_open(ring, &lane), 0);
+  EXPECT_EQ(xtreme_lane_close(lane), 0);
+  xtreme_group group;
+  EXPECT_EQ(xtreme_group_open(&ring, 1, &group), 0);
+  EXPECT_EQ(xtreme_group_close(group), 0);
+  EXPECT_EQ(xtreme_ring_close(ring), 0);
+  EXPECT_EQ(xtreme_ring_close(another), 0);
+  late.go = true;
+  opener.join();
+  EXPECT_TRUE(late.in_time);
+  ASSERT_EQ(xtreme_ring_adopt(opened), 0);
+  EXPECT_EQ(xtreme_ring_start(opened), 0) << "its engine stays when the others close";
+  EXPECT_EQ(xtreme_ring_close(opened), 0);
+}
+
+TEST_F(ProcessTest, ARingMayCloseWhileAnotherThreadWakesIt) {
+  OpenRing("xt1", /*start=*/false);  // Closing the last would take longer.
+  for (int lap = 0; lap < 200; ++lap) {
+    const xtreme_ring ring = OpenRing("xt0", /*start=*/false);
+    std::atomic<bool> woken{false};
+    std::thread waker([&] {
+      int code = 0;
+      while ((code = xtreme_ring_wake(ring)) == 0) woken = true;
+      EXPECT_EQ(code, -EBADF);
+    });
+    while (!woken) std::this_thread::yield();
+    EXPECT_EQ(xtreme_ring_close(ring), 0);
+    waker.join();
+    rings_.pop_back();
+  }
+}
+
+// How a child that does this ends; a signal, if it does not within ten seconds.
+template <typename Work>
+int InChild(Work work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    exit(work());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST_F(ProcessTest, AChildOpensRingsOfItsOwnAndHasNoneOfItsParent) {
+  const xtreme_ring ring = OpenRing("xt0");
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  const xtreme_ring_options options = Options("xt1");
+  EXPECT_EQ(InChild([&] {
+              xtreme_ring own = {};
+              if (xtreme_ring_open(&options, &own) != 0) return 1;
+              if (xtreme_ring_start(own) != 0) return 2;
+              if (xtreme_ring_flush(ring) != -EBADF) return 3;
+              if (xtreme_socket_close(socket, 0) != -EBADF) return 4;
+              if (xtreme_ring_wake(ring) != -EBADF) return 5;
+              xtreme_completion none;
+              if (xtreme_ring_poll(own, &none, 1, sizeof none) < 0) return 6;
+              return xtreme_ring_close(own);
+            }),
+            0);
+  Inject(9000, "still the parent's");
+  xtreme_completion packet = Await(ring, XTREME_PACKET);
+  EXPECT_EQ(Text(packet), "still the parent's");
+  xtreme_release(&packet, 1, sizeof packet);
+}
+
+// As the destructor of a static object does whose ring is closed already.
+TEST_F(ProcessTest, ACallThatFailsAfterTheThreadsObjectsAreGoneTouchesNothing) {
+  EXPECT_EQ(InChild([] {
+              xtreme_ring_close({});
+              atexit([] {
+                const bool failed = xtreme_ring_close({}) == -EBADF;
+                _exit(failed && *xtreme_error() == 0 ? 7 : 1);
+              });
+              return 0;
+            }),
+            7);
+}
+
+}  // namespace
+}  // namespace xtreme::api_test
