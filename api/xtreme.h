@@ -669,7 +669,8 @@ XTREME_API int xtreme_rearm(xtreme_prepared prepared);
 XTREME_API int xtreme_discard(xtreme_prepared prepared);
 /* Has the ring's owner fire it at its next poll: for another thread, by its lane on that ring. A
  * refusal comes as ERROR with the cookie and an errno as `status` (-ECANCELED: not armed), and a
- * TX_DONE that was wanted as ECANCELED. -EAGAIN: the lane is full. -EPIPE: the ring is closed. */
+ * TX_DONE that was wanted as ECANCELED. -EAGAIN: the lane is full. -EPIPE: the ring is closed.
+ * -EINVAL: a prepared send of another ring. */
 XTREME_API int xtreme_lane_fire(xtreme_lane lane, xtreme_prepared prepared,
                                 const xtreme_send_options* options);
 

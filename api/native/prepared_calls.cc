@@ -89,6 +89,7 @@ int xtreme_lane_fire(xtreme_lane lane, xtreme_prepared prepared,
   const xtreme::engine::SendOptions asked = xtreme::api::ToEngine(options);
   const int error = found->Fire(prepared.value, asked.cookie, asked.flags);
   if (error == 0) return 0;
-  return xtreme::api::Fail(error, error == EPIPE ? "fire: the ring is closed"
-                                                 : "fire: the lane is full");
+  return xtreme::api::Fail(error, error == EPIPE    ? "fire: the ring is closed"
+                                  : error == EINVAL ? "fire: prepared on another ring"
+                                                    : "fire: the lane is full");
 }

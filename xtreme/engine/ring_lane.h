@@ -22,13 +22,16 @@ namespace xtreme::engine {
 
 class RingLane {
  public:
-  explicit RingLane(std::shared_ptr<Mailbox> mailbox) : mailbox_(std::move(mailbox)) {}
+  // `ring`: its number.
+  RingLane(std::shared_ptr<Mailbox> mailbox, uint16_t ring)
+      : mailbox_(std::move(mailbox)), ring_(ring) {}
 
   // The one producer thread. 0; EAGAIN: full; EPIPE: the ring or the lane is closed.
   int Post(uint64_t value) { return Push({.value = value}); }
-  // Fires a prepared send of the lane's ring with these flags (SendFlag). As Post(); what became of
-  // it is told on the ring.
+  // Fires a prepared send of the lane's ring with these flags (SendFlag). As Post(), and EINVAL:
+  // another ring's. What became of it is told on the ring.
   int Fire(Handle prepared, uint64_t cookie, uint32_t flags) {
+    if (prepared >> 48 != ring_) return EINVAL;
     return Push({.value = cookie, .work = WorkOf(prepared, flags)});
   }
 
@@ -60,6 +63,7 @@ class RingLane {
   Lane lane_;
   std::atomic<bool> closed_{false};
   const std::shared_ptr<Mailbox> mailbox_;
+  const uint16_t ring_;
 };
 
 }  // namespace xtreme::engine

@@ -76,7 +76,8 @@ void Ring::Fire(RingTimer* timer) {
 std::shared_ptr<RingLane> Ring::OpenLane() {
   core_->CheckOwner();
   if (lanes_.size() == kMaxLanes) return nullptr;
-  return lanes_.emplace_back(std::make_shared<RingLane>(mailbox_));
+  return lanes_.emplace_back(
+      std::make_shared<RingLane>(mailbox_, core_->options.number));
 }
 
 void Ring::TakePosted(const LaneEntry& entry) {
@@ -96,7 +97,9 @@ bool Ring::DrainLanes() {
   bool drained = udp_->TakeLooped();
   for (size_t i = 0; i < lanes_.size();) {
     RingLane& lane = *lanes_[i];
-    lane.lane().Drain(core.fifo.Room(), [this](const LaneEntry& entry) { TakePosted(entry); });
+    // A fire may tell more than one thing, or hear its own datagram.
+    lane.lane().DrainWhile([&core] { return core.fifo.Room() > 0; },
+                           [this](const LaneEntry& entry) { TakePosted(entry); });
     if (!lane.lane().empty()) {
       drained = false;
     } else if (lane.closed()) {
