@@ -238,6 +238,18 @@ TEST_F(DeviceTest, TheRingSendsAndReceivesAgainAfterAReset) {
   xtreme_release(&packet, 1, sizeof packet);
 }
 
+TEST_F(DeviceTest, QueuesMayBeTakenAfterAsManySendsAsStoodBeforeTheLastTaking) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  for (int sends = 1; sends <= 3; ++sends) {
+    ASSERT_EQ(xtreme_ring_reset(ring, 9), 0) << xtreme_error();
+    ASSERT_EQ(Await(ring, XTREME_OP_DONE).cookie, 9u);
+    for (int i = 0; i < sends; ++i) ASSERT_EQ(xtreme_send(socket, "x", 1, nullptr), XTREME_SENT);
+    ASSERT_NE(Take(ring).sq, nullptr) << sends << " sends";
+  }
+}
+
 TEST_F(DeviceTest, ABackupIsLookedAtWhenTheRingIsOpened) {
   xtreme_ring_options options = Options("xt0");
   ASSERT_EQ(xtreme_ring_options_set(&options, "backup_interface", "xt1"), 0) << xtreme_error();

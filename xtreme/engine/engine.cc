@@ -4,6 +4,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,20 @@ struct Engine::Device {
   std::vector<Listener> listeners;
   nic::PortCounters counters;
   bool has_counters = false;
+  // What it was opened for, and may be no more.
+  uint32_t ifindex = 0;
+  uint32_t mtu = 0;
+  wire::MacAddress mac;
+  bool removed = false;
+
+  // Whether to open it anew: it is not what it was, and nothing of a ring is on it. A mailbox lives
+  // until its ring is buried.
+  bool IsStale(const host::Interface& now) const {
+    const bool same = !removed && now.ifindex == ifindex && now.mtu == mtu && now.mac == mac;
+    return !same && std::all_of(listeners.begin(), listeners.end(), [](const Listener& listener) {
+      return listener.mailbox.expired();
+    });
+  }
 };
 
 namespace {
@@ -122,6 +137,10 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
   }
   if (absl::Status usable = CheckUsable(*routes, *found, *below); !usable.ok()) return usable;
   std::unique_ptr<Device>& device = devices_[below->name];
+  if (device != nullptr && device->IsStale(*below)) {
+    if (device->nic->event_fd() >= 0) control_->Unwatch(device->nic->event_fd());
+    device.reset();
+  }
   if (device == nullptr) {
     auto nic = open_nic_(below->name);
     if (!nic.ok()) {
@@ -130,6 +149,9 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
     }
     device = std::make_unique<Device>();
     device->nic = *std::move(nic);
+    device->ifindex = below->ifindex;
+    device->mtu = below->mtu;
+    device->mac = below->mac;
     if (device->nic->event_fd() >= 0) {
       control_->Watch(device->nic->event_fd(), EPOLLIN,
                       [this, served = device.get()](uint32_t) { ServePortEvents(served); });
@@ -153,8 +175,7 @@ void Engine::Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Ma
 template <typename Act>
 void Engine::Tell(Device& device, Act act) {
   std::erase_if(device.listeners, [](const Device::Listener& listener) {
-    const auto mailbox = listener.mailbox.lock();
-    return mailbox == nullptr || mailbox->closed();
+    return listener.mailbox.expired();
   });
   for (const Device::Listener& listener : device.listeners) {
     if (const auto mailbox = listener.mailbox.lock()) mailbox->Push(MakeNotice(act));
@@ -191,6 +212,7 @@ void Engine::PathErrorsCame(uint32_t ifindex, const std::shared_ptr<const PathEr
 
 void Engine::ServePortEvents(Device* device) {
   while (const auto event = device->nic->PollEvent()) {
+    device->removed |= *event == nic::PortEvent::kDeviceRemoved;
     Tell(*device, [event = *event, nic = device->nic.get()](Ring& ring) {
       ring.OnPortEvent(event, nic);
     });
@@ -216,8 +238,10 @@ void Engine::SampleCounters() {
     const auto now = device->nic->ReadPortCounters();
     if (!now.ok()) continue;
     const nic::PortCounters before = device->counters;
-    const nic::PortCounters rise{.out_of_buffer = now->out_of_buffer - before.out_of_buffer,
-                                 .discards = now->discards - before.discards};
+    // Somebody may set them to 0.
+    const auto risen = [](uint64_t to, uint64_t from) { return to < from ? to : to - from; };
+    const nic::PortCounters rise{.out_of_buffer = risen(now->out_of_buffer, before.out_of_buffer),
+                                 .discards = risen(now->discards, before.discards)};
     const bool first = !std::exchange(device->has_counters, true);
     device->counters = *now;
     if (first || rise.out_of_buffer + rise.discards == 0) continue;

@@ -37,15 +37,20 @@ class Lane {
     return true;
   }
 
-  // Owner. Calls `take(entry)` on up to `max` entries, oldest first; how many.
-  template <typename Take>
-  uint32_t Drain(uint32_t max, Take&& take) {
+  // Owner. Calls `take(entry)` on entries, oldest first, as long as `may()`; how many.
+  template <typename May, typename Take>
+  uint32_t DrainWhile(May&& may, Take&& take) {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     const uint32_t waiting = tail_.load(std::memory_order_acquire) - head;
-    const uint32_t count = waiting < max ? waiting : max;
-    for (uint32_t i = 0; i < count; ++i) take(entries_[(head + i) % kCapacity]);
+    uint32_t count = 0;
+    for (; count < waiting && may(); ++count) take(entries_[(head + count) % kCapacity]);
     if (count > 0) head_.store(head + count, std::memory_order_release);
     return count;
+  }
+  // The same on up to `max`.
+  template <typename Take>
+  uint32_t Drain(uint32_t max, Take&& take) {
+    return DrainWhile([&max] { return max-- != 0; }, take);
   }
 
   // Owner.

@@ -153,6 +153,12 @@ void PacedQueues::Reap() {
   }
 }
 
+void PacedQueues::LookForErrors() {
+  for (const auto& paced : all_) {
+    if (paced->queue != nullptr) RingCore::LookInto(*paced->queue, paced->sends);
+  }
+}
+
 // Frames behind the last signalled one complete with the barrier.
 bool PacedQueues::HasLeft(PacedQueue& paced) {
   const uint32_t posted = paced.queue->posted_frames();

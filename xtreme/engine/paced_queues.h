@@ -67,6 +67,8 @@ class PacedQueues {
 
   // Takes send completions of all.
   void Reap();
+  // See RingCore.
+  void LookForErrors();
   // Calls `settle(log)` for each log until it says false.
   template <typename Settle>
   bool ForEachLog(Settle settle) {

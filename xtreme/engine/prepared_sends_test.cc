@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -229,6 +231,35 @@ TEST_F(PreparedSendsTest, RefusedFireOfAnotherThreadIsToldWithItsCookie) {
   EXPECT_EQ(told[2].cookie, 8u);
   EXPECT_EQ(told[2].status, EBADF);
   EXPECT_TRUE(queue().sent().empty());
+}
+
+TEST_F(PreparedSendsTest, FiresThatTellMoreThanThereIsRoomForLoseNothing) {
+  options.completions = 64;
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  const auto lane = ring->OpenLane();
+  ring->prepared().Cancel(order);
+  constexpr uint64_t kFires = 60, kPosts = 60;
+  for (uint64_t i = 0; i < kFires; ++i) ASSERT_EQ(lane->Fire(order, i, kSendWantDone), 0);
+  for (uint64_t i = 0; i < kPosts; ++i) ASSERT_EQ(lane->Post(i), 0);
+  std::map<Kind, uint64_t> told;
+  for (const Completion& completion : PollAll(/*max=*/2)) {
+    const uint64_t expected = told[completion.kind]++;
+    const bool posted = completion.kind == Kind::kPosted;
+    EXPECT_EQ(posted ? completion.value : completion.cookie, expected);
+  }
+  EXPECT_EQ(told, (std::map<Kind, uint64_t>{
+                      {Kind::kError, kFires}, {Kind::kTxDone, kFires}, {Kind::kPosted, kPosts}}));
+}
+
+TEST_F(PreparedSendsTest, ALaneFiresNothingOfAnotherRing) {
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  const Handle of_another = order ^ uint64_t{1} << 48;
+  const auto lane = ring->OpenLane();
+  EXPECT_EQ(lane->Fire(of_another, 7, 0), EBADF);
+  EXPECT_TRUE(PollAll().empty());
+  EXPECT_TRUE(Sent().empty()) << "the send in the same place of this ring";
 }
 
 }  // namespace

@@ -274,12 +274,16 @@ Ring::~Ring() {
   Bury();
 }
 
-// A reference that keeps the pool's memory; when no buffer is free, every one is in use.
+// A reference that keeps the pool's memory; when no buffer is free, every one is in use. What only
+// other threads hold they may be giving back now.
 packet::Buffer* Ring::HoldPool() {
   packet::BufferPool& pool = *core_->device.pool;
+  if (pool.HasReturns()) pool.DrainReturns();
   if (packet::Buffer* buffer = pool.Acquire()) return buffer;
-  packet::BufferPool::AddReference(pool.at(0));
-  return pool.at(0);
+  uint32_t index = 0;
+  while (index + 1 < pool.capacity() && pool.at(index)->owner_references == 0) ++index;
+  packet::BufferPool::AddReference(pool.at(index));
+  return pool.at(index);
 }
 
 // The pool goes with this thread: one buffer that is held keeps its memory until the queue is gone.

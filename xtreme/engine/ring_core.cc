@@ -34,7 +34,10 @@ nic::TxStatus PostNoted(RingCore& core, nic::QueuePair& queue, SendLog& log, uin
     core.ReapInto(queue, log, 1);
     status = post(flags);
   }
-  if (status != nic::TxStatus::kPosted) [[unlikely]] return status;
+  if (status != nic::TxStatus::kPosted) [[unlikely]] {
+    if (status == nic::TxStatus::kBroken) core.LookForErrors();
+    return status;
+  }
   if (!rings) core.attention |= kDoorbellOwed;
   if (later) {
     core.attention |= kCompletionOwed;
@@ -47,6 +50,20 @@ nic::TxStatus PostNoted(RingCore& core, nic::QueuePair& queue, SendLog& log, uin
     if (record->wants != kWantNothing) core.attention |= kSendsWanted;
   }
   return status;
+}
+
+constexpr uint32_t kReapedAtOnce = 16;
+
+// Takes up to `most` completions, at most kReapedAtOnce, into the log; how many.
+uint32_t TakeCompletions(nic::QueuePair& queue, SendLog& log, uint32_t most) {
+  std::array<nic::TxCompletion, kReapedAtOnce> done;
+  const uint32_t count = queue.PollSend(std::span(done).first(most));
+  for (uint32_t i = 0; i < count; ++i) {
+    // What is behind an error never leaves.
+    if (done[i].lost) [[unlikely]] log.Abandon();
+    log.Complete(done[i].frames, done[i].hw_clock);
+  }
+  return count;
 }
 
 }  // namespace
@@ -106,17 +123,9 @@ const nic::QueuePair* RingCore::BrokenQueue() const {
 void RingCore::Reap(uint32_t most) { ReapInto(*device.queue, sends, most); }
 
 void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
-  std::array<nic::TxCompletion, 16> done;
   while (most != 0 && !queue.SendIdle()) {
-    const size_t room = std::min<size_t>(most, done.size());
-    const bool worked = !queue.error();
-    const uint32_t count = queue.PollSend(std::span(done).first(room));
-    const bool stopped = worked && queue.error();
-    for (uint32_t i = 0; i < count; ++i) {
-      // An error completes what it refers to without a time; what is behind it never leaves.
-      if (stopped && done[i].hw_clock == 0) [[unlikely]] log.Abandon();
-      log.Complete(done[i].frames, done[i].hw_clock);
-    }
+    const uint32_t room = std::min(most, kReapedAtOnce);
+    const uint32_t count = TakeCompletions(queue, log, room);
     if (count < room) break;
     most -= count;
   }
@@ -128,6 +137,17 @@ void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
     if (record->buffer != nullptr) packet::BufferPool::ReleaseByOwner(record->buffer);
     log.Pop();
   }
+}
+
+void RingCore::LookForErrors() {
+  if (device.broken) return;
+  LookInto(*device.queue, sends);
+  paced->LookForErrors();
+  if (BrokenQueue() != nullptr) attention |= kSendsWanted;
+}
+
+void RingCore::LookInto(nic::QueuePair& queue, SendLog& log) {
+  TakeCompletions(queue, log, kReapedAtOnce);
 }
 
 void RingCore::Tell(const Completion& completion) {

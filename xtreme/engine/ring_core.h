@@ -197,6 +197,11 @@ struct RingCore {
   void Reap(uint32_t most = ~uint32_t{0});
   // The same of one queue and its log.
   void ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most);
+  // Looks for completions also where none is due: of a frame that nobody asked about there is one
+  // only if it failed. The next poll tells that a queue stopped.
+  void LookForErrors();
+  // The same of one queue and its log.
+  static void LookInto(nic::QueuePair& queue, SendLog& log);
   // Rings for what was posted without a doorbell.
   void Flush() {
     if ((attention & kCompletionOwed) != 0) AskForCompletion();

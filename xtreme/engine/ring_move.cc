@@ -84,8 +84,7 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
     case nic::PortEvent::kQueueError:
       if (!IsInUse(port)) return;
       // Of some queue of the port: ours says so itself, once its completions are looked at.
-      core_->Reap();
-      paced_->Reap();
+      core_->LookForErrors();
       if (core_->BrokenQueue() != nullptr) OnBroken();
       return;
   }

@@ -4,6 +4,8 @@
 // ports: ring_move.cc.
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "xtreme/engine/control_side.h"
@@ -29,6 +31,12 @@ Completion RingCompletion(const RingCore& core, RingEvent event) {
   completion.poll_tsc = core.poll_ticks;
   return completion;
 }
+
+// The cause, until it was handed out: a reset may end the queue that has it before.
+struct BrokenTold final : Notice {
+  explicit BrokenTold(const nic::QueueError& error) : error(error) {}
+  const nic::QueueError error;
+};
 
 Completion Dropped(const RingCore& core, Layer layer, uint64_t count) {
   Completion completion = RingCompletion(core, RingEvent::kDropped);
@@ -57,6 +65,7 @@ void Ring::OnClock(const nic::DeviceClock& device, const host::TscConversion& ts
   core_->clock.SetTsc(tsc);
   SetTapClocks();
   SampleLowWater();
+  core_->LookForErrors();
   const bool is_in_sync = core_->clock.device().in_sync;
   if (is_in_sync == was_in_sync) return;
   core_->Tell(RingCompletion(
@@ -149,10 +158,11 @@ void Ring::OnBroken() {
   core.attention |= kSendsWanted;
   tcp_->OnBroken();
   Completion completion = RingCompletion(core, RingEvent::kBroken);
-  const nic::QueueError& error = *core.BrokenQueue()->error();
-  completion.status = error.syndrome;
-  completion.text = error.text.c_str();
+  auto told = std::make_unique<BrokenTold>(*core.BrokenQueue()->error());
+  completion.status = told->error.syndrome;
+  completion.text = told->error.text.c_str();
   core.Tell(completion);
+  spent_.Add(std::move(told));
 }
 
 }  // namespace xtreme::engine

@@ -76,7 +76,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   core.fifo.BeginPoll(out, max, stride, resolve);
   core.fifo.EmittedDirect(taken);
   // What was handed out by an earlier poll is read no more.
-  if (nothing_waited && !spent_.empty()) spent_.Clear();
+  if (nothing_waited && !spent_.empty() && core.kept.empty()) spent_.Clear();
 
   if ((core.attention & kToldLater) != 0) TellKept();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
@@ -104,7 +104,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
 bool Ring::More() const {
   core_->CheckOwner();
   constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews |
-                                     kTcpNews | kFramesWait;
+                                     kLossesCounted | kTcpNews | kFramesWait;
   return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
          core_->device.queue->ReceiveReady();
 }

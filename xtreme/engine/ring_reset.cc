@@ -216,6 +216,7 @@ void Ring::OnFreshQueues() {
   core.attention &= ~kDoorbellOwed;
   core.device.broken = false;
   empty_seen_ = 0;
+  barrier_ = 0;  // Of the frames of the one before.
   gap_follows_ = !left_behind_.empty();
   if (!gap_follows_) core.after_drop = kAfterDrop;
   ++core.host.routes_version;  // Headers are prepared for a queue.

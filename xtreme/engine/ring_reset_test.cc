@@ -5,12 +5,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <future>
+#include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 #include "xtreme/engine/udp_socket.h"
 
@@ -48,7 +55,8 @@ TEST_F(RingResetTest, PacketsBeforeTheBreakAreHandedOutBeforeIt) {
   ASSERT_TRUE(Inject({.payload = "1"}));
   ASSERT_TRUE(Inject({.payload = "2"}));
   queue().Break();
-  const auto told = PollAll();
+  auto told = PollOnce();
+  for (const Completion& next : PollOnce()) told.push_back(next);
   ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kPacket, Kind::kPacket, Kind::kRing}));
   EXPECT_EQ(told[2].event, RingEvent::kBroken);
   EXPECT_STREQ(told[2].text, "local protection error");
@@ -64,6 +72,22 @@ TEST_F(RingResetTest, ASendQueueThatStopsIsToldAlsoWhenNobodyWaitsForASend) {
   EXPECT_TRUE(PollAll().empty()) << "nobody looked yet";
   nic->PushEvent(nic::PortEvent::kQueueError);
   EXPECT_EQ(Events(Settle()), std::vector<RingEvent>{RingEvent::kBroken});
+}
+
+// As a card's queue is of which no frame was signalled lately.
+TEST_F(RingResetTest, ASendQueueThatStopsIsToldAlsoWhenNoCompletionIsDue) {
+  Open();
+  ASSERT_TRUE(queue().SendIdle());
+  queue().BreakSends();
+  nic->PushEvent(nic::PortEvent::kQueueError);
+  EXPECT_EQ(Events(Settle()), std::vector<RingEvent>{RingEvent::kBroken});
+}
+
+TEST_F(RingResetTest, ASendQueueThatStopsIsToldWithTheNextLookAtTheClockAtTheLatest) {
+  Open();
+  queue().BreakSends();
+  ring->OnClock({.host = ring->core().clock.host(), .ptp = {}}, {});
+  EXPECT_EQ(Events(PollAll()), std::vector<RingEvent>{RingEvent::kBroken});
 }
 
 TEST_F(RingResetTest, ASendThatFindsTheQueueStoppedMakesTheNextPollTellIt) {
@@ -185,6 +209,106 @@ TEST_F(RingResetTest, ClosingARingThatIsBeingResetLeavesNothing) {
   ASSERT_TRUE(ring->Reset(1).ok());
   ring.reset();
   engine.reset();  // The address sanitizer looks for what was left.
+}
+
+TEST_F(RingResetTest, WhatTellsTheBreakLivesUntilTheNextPollWhateverIsResetMeanwhile) {
+  Open();
+  OpenSocket(7000);
+  queue().Break();
+  const auto told = PollOnce();
+  ASSERT_EQ(Events(told), std::vector<RingEvent>{RingEvent::kBroken});
+  ASSERT_TRUE(ring->Reset(1).ok());
+  engine->control().RunAndWait([] {});
+  EXPECT_STREQ(told[0].text, "local protection error");
+}
+
+TEST_F(RingResetTest, WhatTellsTheBreakLivesAsLongAsThereIsNoRoomForIt) {
+  options.completions = 64;
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  const auto lane = ring->OpenLane();
+  for (uint64_t i = 0; i < 70; ++i) ASSERT_EQ(lane->Post(i), 0);
+  auto told = PollOnce(1);
+  queue().BreakSends();
+  ASSERT_EQ(Send(socket, "x"), SendResult::kRefusedState);
+  ASSERT_TRUE(PollOnce(0).empty()) << "it was seen, and there was no room";
+  ASSERT_TRUE(ring->Reset(1).ok());
+  engine->control().RunAndWait([] {});
+  bool seen = false;
+  for (int i = 0; i < 40 && !seen; ++i) {
+    for (const Completion& next : PollOnce(3)) {
+      if (next.kind != Kind::kRing) continue;
+      EXPECT_STREQ(next.text, "local queue operation error");
+      seen = true;
+    }
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST_F(RingResetTest, SendsThatAreFlushedBehindAnErrorOfTheReceiveQueueAreCancelled) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  Send(socket, "left", {.flags = kSendWantDone, .cookie = 1});
+  queue().CompleteSends();
+  Send(socket, "flushed", {.flags = kSendWantDone, .cookie = 2});
+  queue().Break();
+  queue().CompleteSends();
+  std::map<uint64_t, int> done;
+  for (const Completion& completion : PollAll()) {
+    if (completion.kind == Kind::kTxDone) done[completion.cookie] = completion.status;
+  }
+  EXPECT_EQ(done, (std::map<uint64_t, int>{{1, 0}, {2, ECANCELED}}));
+}
+
+TEST_F(RingResetTest, AQueueThatStoppedIsToldBeforeTheRingSleeps) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  queue().BreakSends();
+  EXPECT_EQ(Send(socket, "x"), SendResult::kRefusedState);
+  EXPECT_FALSE(ring->Arm());
+  EXPECT_EQ(Events(PollAll()), std::vector<RingEvent>{RingEvent::kBroken});
+}
+
+TEST_F(RingResetTest, LossesAreToldBeforeTheRingSleeps) {
+  Open();
+  PollAll();
+  ASSERT_TRUE(ring->Arm());
+  ring->core().CountLoss(Drop::kLoopbackFull);
+  EXPECT_FALSE(ring->Arm());
+  EXPECT_EQ(Events(PollAll()), std::vector<RingEvent>{RingEvent::kDropped});
+}
+
+TEST_F(RingResetTest, TheMemoryOfAClosedRingStaysUntilItIsBuriedWhoeverHadItsBuffersLast) {
+  static std::vector<uint8_t> memory;
+  static std::atomic<bool> released;
+  released = false;
+  options.rx_buffers = 128;
+  options.memory = {.allocate = [](void*, size_t bytes) -> void* {
+                      memory.resize(bytes);
+                      return memory.data();
+                    },
+                    .release = [](void*, void*) { released = true; }};
+  Open(/*start=*/false);
+  std::vector<packet::Buffer*> all;
+  while (packet::Buffer* buffer = ring->AcquireBuffer()) all.push_back(buffer);
+  const auto on_another_thread = [&all](auto act) {
+    std::thread([&] { std::for_each(all.begin(), all.end(), act); }).join();
+  };
+  on_another_thread([](packet::Buffer* buffer) { packet::BufferPool::AddReference(buffer); });
+  for (packet::Buffer* buffer : all) packet::BufferPool::Release(buffer);
+  on_another_thread([](packet::Buffer* buffer) { packet::BufferPool::Release(buffer); });
+  std::promise<void> gate;
+  engine->control().StartNow(MakeOperation([&gate] { gate.get_future().wait(); }));
+  ring.reset();
+  EXPECT_FALSE(released);
+  gate.set_value();
+  engine->control().RunAndWait([] {});
+  EXPECT_TRUE(released);
 }
 
 TEST_F(RingResetTest, AChangedMtuIsToldWithWhatItIsNow) {

@@ -87,6 +87,73 @@ TEST_F(RingStartTest, TheFaultsAreThoseOfWhoeverOwnsTheRing) {
   ring->Adopt();
 }
 
+TEST_F(RingStartTest, MoreSocketsThanTheSendQueueIsLongAreWarmedAsFarAsItGoes) {
+  options.max_sockets = 128;
+  Open(/*start=*/false);
+  std::vector<Handle> sockets;
+  for (uint16_t port = 0; port < 80; ++port) {
+    sockets.push_back(OpenSocket(static_cast<uint16_t>(7000 + port)));
+    Connect(sockets.back(), kPeer);
+  }
+  ASSERT_TRUE(ring->Start().ok());
+  EXPECT_EQ(queue().sent().size(), options.tx_queue_frames);
+  for (const Handle socket : sockets) {
+    ring->VisitSocketCounters(socket, [](std::string_view, std::string_view name, std::string_view,
+                                         uint64_t value) { EXPECT_EQ(value, 0u) << name; });
+  }
+  EXPECT_EQ(Counter("ring", "refused_sq_full"), 0u);
+}
+
+// By whoever resets the port's statistics.
+TEST_F(RingStartTest, PortCountersThatBeginAnewAreNoLoss) {
+  counters_period = base::Milliseconds(1);
+  Open();
+  uint64_t lost = 0;
+  while (Counter("port", "out_of_buffer") == 0) {
+    nic->SetCounters({.out_of_buffer = lost += 1'000, .discards = 0});
+    PollAll();
+  }
+  nic->SetCounters({.out_of_buffer = 1, .discards = 1});
+  uint32_t told = 0;
+  while (Counter("port", "discards") == 0) {
+    for (const Completion& completion : PollAll()) told = completion.count;
+  }
+  EXPECT_EQ(told, 2u);
+}
+
+TEST_F(RingStartTest, APortIsOpenedAnewWithAnotherMtuWhenNoRingIsLeftOnIt) {
+  Open();
+  MemoryNic* const before = nic;
+  EXPECT_EQ(ring->core().device.mtu, 1'500u);
+  kernel->tables().interfaces[0].mtu = 9'000;
+  kernel->Publish();
+  nic_options.mtu = 9'000;
+  options.rx_buffers = 0;
+  auto beside = Ring::Open(engine.get(), options);
+  ASSERT_TRUE(beside.ok()) << beside.status();
+  EXPECT_EQ((*beside)->core().device.nic, before) << "another ring is on it";
+  beside->reset();
+  ring.reset();
+  auto again = Ring::Open(engine.get(), options);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ring = *std::move(again);
+  EXPECT_EQ(ring->core().device.mtu, 9'000u);
+}
+
+TEST_F(RingStartTest, ARemovedDeviceIsOpenedAnewWhenNoRingIsLeftOnIt) {
+  Open();
+  const auto opened = nic_opened;
+  nic->PushEvent(nic::PortEvent::kDeviceRemoved);
+  std::vector<Completion> told;
+  while (told.empty()) told = Settle();
+  EXPECT_EQ(told[0].event, RingEvent::kRemoved);
+  ring.reset();
+  auto again = Ring::Open(engine.get(), options);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ring = *std::move(again);
+  EXPECT_EQ(nic_opened, opened + 1);
+}
+
 TEST_F(RingStartTest, ASecondStartIsRefused) {
   Open();
   EXPECT_EQ(ring->Start().code(), absl::StatusCode::kFailedPrecondition);

@@ -102,7 +102,9 @@ bool Ring::DrainLanes() {
   bool drained = udp_->TakeLooped();
   for (size_t i = 0; i < lanes_.size();) {
     RingLane& lane = *lanes_[i];
-    lane.lane().Drain(core.fifo.Room(), [this](const LaneEntry& entry) { TakePosted(entry); });
+    // A fire may tell more than one thing, or hear its own datagram.
+    lane.lane().DrainWhile([&core] { return core.fifo.Room() > 0; },
+                           [this](const LaneEntry& entry) { TakePosted(entry); });
     if (!lane.lane().empty()) {
       drained = false;
     } else if (lane.closed()) {

@@ -43,6 +43,7 @@ bool Ring::Arm() {
     paced_->Reap();
     const auto waits = [](SendLog& log) { return log.Settled() == nullptr; };
     if (!waits(core.sends) || !paced_->ForEachLog(waits)) return false;
+    if (!core.device.broken && core.BrokenQueue() != nullptr) return false;  // To be told.
   }
   return !More();
 }

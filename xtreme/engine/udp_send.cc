@@ -59,7 +59,7 @@ SendResult Udp::ResultOf(UdpSocket& socket, nic::TxStatus status) {
     case nic::TxStatus::kPosted: return SendResult::kSent;
     case nic::TxStatus::kFull: return Refuse(socket, SendResult::kRefusedSqFull);
     case nic::TxStatus::kTooLong: return Refuse(socket, SendResult::kRefusedSize);
-    case nic::TxStatus::kBroken: break;
+    case nic::TxStatus::kBroken: core_->LookForErrors();
   }
   return Refuse(socket, SendResult::kRefusedState);
 }
@@ -236,8 +236,11 @@ void Udp::Warm() {
     SendFlow& flow = socket.flows->connected;
     Resolve(socket, flow);
     if (flow.state != SendFlow::State::kReady) return;
-    PostDatagram(socket, flow, {.data = kNothing, .length = sizeof(kNothing)},
-                 {.flags = kWarm | kNoDoorbell});
+    const SendResult warmed =
+        PostDatagram(socket, flow, {.data = kNothing, .length = sizeof(kNothing)},
+                     {.flags = kWarm | kNoDoorbell});
+    // More sockets than the queue is long: it is warm.
+    if (warmed != SendResult::kSent) return Uncount(socket, warmed);
     --socket.sends.sent;
     socket.sends.sent_bytes -= sizeof(kNothing);
   });

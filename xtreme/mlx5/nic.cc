@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<nic::QueuePair>> Nic::CreateQueuePair(
 // Rates are in thousands of bits a second: rounded up, for 0 would be no limit.
 absl::Status Nic::SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) {
   const DeviceLimits& limits = device_.limits;
-  const uint64_t kbps = (rate.bytes_per_second * 8 + 999) / 1'000;
+  const uint64_t kbps = rate.bytes_per_second / 125 + (rate.bytes_per_second % 125 != 0);
   const std::string action =
       absl::StrCat("limit sends to ", rate.bytes_per_second, " bytes a second");
   if (limits.most_rate_kbps == 0) {

@@ -288,6 +288,21 @@ TEST_F(QueuePairTest, FlushedReceivesReturnTheirBuffersAndTheCauseIsKept) {
   EXPECT_EQ(queues_->Refill(), 0u);
 }
 
+// As the control thread does with the queue of a ring that is reset.
+TEST_F(QueuePairTest, FlushedReceivesThatAnotherThreadTakesWaitForThePoolsOwner) {
+  queues_->Refill();
+  const uint32_t free = pool_->free_count();
+  for (uint32_t i = 0; i < kFrames; ++i) {
+    device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+  }
+  std::thread([this] {
+    std::array<nic::RxFrame, 4> none;
+    EXPECT_EQ(queues_->PollReceive(none), 0u);
+  }).join();
+  EXPECT_EQ(pool_->free_count(), free);
+  EXPECT_EQ(pool_->DrainReturns(), kFrames);
+}
+
 TEST_F(QueuePairTest, EverySyndromeOfEitherQueueBecomesItsErrorInWords) {
   constexpr uint8_t kSyndromes[] = {
       MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR,        MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
@@ -560,6 +575,44 @@ TEST_F(QueuePairTest, SyndromeOfTheFailedSendReplacesAFlushSeenFirst) {
   EXPECT_THAT(Sent(), ElementsAre(2));
   EXPECT_TRUE(queues_->SendIdle());
   EXPECT_EQ(Post(64), nic::TxStatus::kBroken);
+}
+
+TEST_F(QueuePairTest, OnlyWhatAnErrorCompletesIsLost) {
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(2);
+  device_.CompleteSend(4, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+  std::array<nic::TxCompletion, 4> sent;
+  ASSERT_EQ(queues_->PollSend(sent), 2u);
+  EXPECT_FALSE(sent[0].lost);
+  EXPECT_TRUE(sent[1].lost);
+}
+
+// One that nobody asked about has a completion only if it fails.
+TEST_F(QueuePairTest, NothingIsPostedBehindAnErrorThatASignalUncovers) {
+  const nic::TxFrame frame = Frame64();
+  for (const bool built_ahead : {false, true}) {
+    PlainDevice device;
+    QueuePair queues(device.memory(), {.signal_every = 2}, {}, {}, pool_.get(), nullptr);
+    nic::TxPrepared prepared;
+    ASSERT_TRUE(queues.PrepareFrame(frame, &prepared));
+    const auto post = [&] {
+      return built_ahead ? queues.PostPrepared(prepared, 0) : queues.Post(frame);
+    };
+    ASSERT_EQ(post(), nic::TxStatus::kPosted);
+    device.CompleteSend(0, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+    ASSERT_EQ(post(), nic::TxStatus::kPosted);
+    device.CompleteSend(2, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+    EXPECT_EQ(post(), nic::TxStatus::kBroken);
+    EXPECT_FALSE(queues.SendIdle());
+    std::array<nic::TxCompletion, 4> sent;
+    EXPECT_EQ(queues.PollSend(sent), 2u);
+    EXPECT_EQ(sent[1].frames, 2u);
+    EXPECT_TRUE(queues.SendIdle());
+    EXPECT_EQ(queues.error()->syndrome, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+    EXPECT_EQ(queues.counters().tx_frames, 2u);
+  }
 }
 
 TEST_F(QueuePairTest, AFailedSendIsCountedFromTheLastSignalOn) {

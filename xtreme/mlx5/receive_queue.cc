@@ -126,7 +126,8 @@ uint32_t ReceiveQueue::TakeErrors(uint32_t index, std::optional<nic::QueueError>
     const mlx5_cqe64& cqe = cqes.At(index);
     const bool received = IsReceivedFrame(cqes.OpOwner(index));
     if (received && FrameBytes(cqe) <= buffer_bytes_) break;
-    packet::BufferPool::ReleaseByOwner(posted_[index & mask_].buffer);
+    // The last look at a queue that is replaced is the control thread's.
+    packet::BufferPool::Release(posted_[index & mask_].buffer);
     if (received) {
       ++counters_->rx_malformed;
       continue;

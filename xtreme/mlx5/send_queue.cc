@@ -87,13 +87,19 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
   return true;
 }
 
-// Without a time, so only where nobody waits for one; errors are Poll()'s.
+// Without a time, so only where nobody waits for one. Errors are Poll()'s, but nothing more is
+// posted behind one.
 [[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
   ahead_ = false;
   front_.attention_at = behind_ahead_;
   const bool asked = static_cast<int32_t>(asked_ - completed_) > 0;
   const mlx5_cqe64* const cqe = completions_.Peek();
-  if (asked || cqe == nullptr || !IsSent(cqe->op_own)) return;
+  if (asked || cqe == nullptr) return;
+  if (!IsSent(cqe->op_own)) [[unlikely]] {
+    frames_ = 0;
+    front_.attention_at = front_.posted;
+    return;
+  }
   const bool sent = TakeSent(*cqe);
   asked_ = completed_;  // Never so old that it seems to be ahead.
   if (sent) {
@@ -506,7 +512,7 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
   ++counters_->tx_errors;
   NoteError(ParseError(cqe), /*receive=*/false, error);
   *completions_due_ = front_.posted - completed_;
-  return {completed_, 0};
+  return {.frames = completed_, .hw_clock = 0, .lost = true};
 }
 
 }  // namespace xtreme::mlx5

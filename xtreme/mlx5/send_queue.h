@@ -172,7 +172,7 @@ class SendQueue {
   DeviceMemoryRing device_memory_;
 
   // Consumer side.
-  uint32_t frames_;                          // The queue's size; 0 once it is broken.
+  uint32_t frames_;                          // The queue's size; 0 once an error was seen.
   uint32_t completed_ = 0;
   uint32_t asked_ = 0;                       // The last frame whose completion a caller asked for.
   bool untold_ = false;                      // TakeAhead() took what Poll() has not told.

@@ -196,7 +196,7 @@ enum class TxStatus : uint8_t {
   kPosted,
   kFull,      // No room now; reap completions and try again.
   kTooLong,   // Above the port's MTU; or without a key, and there is no room to copy it to.
-  kBroken,    // The queue is in error: see error().
+  kBroken,    // The queue is in error: see error(), of a send queue's after PollSend().
 };
 
 // Everything up to `frames` (a free-running count of posted frames) has left the NIC, or, once the
@@ -204,6 +204,7 @@ enum class TxStatus : uint8_t {
 struct TxCompletion {
   uint32_t frames;
   uint64_t hw_clock;  // Raw time of this completion; 0 when the device gives none.
+  bool lost = false;  // An error's: what it completes may not have left.
 };
 
 // --- Trouble ------------------------------------------------------------------------------------

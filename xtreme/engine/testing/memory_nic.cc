@@ -110,7 +110,8 @@ void MemoryQueuePair::CompleteSends(uint64_t hw_clock) {
   if (completed_frames_ == visible_) return;
   device_memory_used_ = 0;
   completed_frames_ = visible_;
-  completions_.push_back({.frames = visible_, .hw_clock = hw_clock});
+  completions_.push_back(
+      {.frames = visible_, .hw_clock = hw_clock, .lost = error_.has_value()});
 }
 
 void MemoryQueuePair::Break() {

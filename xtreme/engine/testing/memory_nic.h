@@ -46,7 +46,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   // `vlan`: the tag that was stripped, with kRxVlanStripped.
   bool Inject(std::span<const uint8_t> frame, uint32_t tag = 0, uint64_t hw_clock = 0,
               uint16_t flags = kVerified, uint16_t vlan = 0);
-  // Completes what was posted so far, at `hw_clock`.
+  // Completes what was posted so far, at `hw_clock`; in error it is flushed.
   void CompleteSends(uint64_t hw_clock = 0);
   // Puts the queue pair in error.
   void Break();

@@ -64,6 +64,7 @@ void RingTest::Open(bool start) {
       -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
     auto made = std::make_unique<MemoryNic>(nic_options);
     nic = made.get();
+    ++nic_opened;
     return made;
   };
   engine_options.ticks = {.read = [](void* test) -> uint64_t {
@@ -72,7 +73,7 @@ void RingTest::Open(bool start) {
                           },
                           .context = this};
   engine_options.clock_period = clock_period;
-  engine_options.counters_period = base::Seconds(3600);
+  engine_options.counters_period = counters_period;
   engine_options.send_patience = {};  // Nobody runs the device meanwhile.
   auto created = Engine::Create(std::move(engine_options));
   ASSERT_TRUE(created.ok()) << created.status();

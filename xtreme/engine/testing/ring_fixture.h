@@ -49,6 +49,7 @@ class RingTest : public ::testing::Test {
   MemoryNic::Options nic_options;
   MemoryKernel::Link link;
   base::Nanoseconds clock_period = base::Seconds(3600);
+  base::Nanoseconds counters_period = base::Seconds(3600);
 
   // Opens engine and ring; Start()s it unless told not to.
   void Open(bool start = true);
@@ -78,6 +79,7 @@ class RingTest : public ::testing::Test {
   std::atomic<uint64_t> now{1'000'000'000};
   std::atomic<uint64_t> look_ns{0};  // What each look at the clock takes.
   MemoryNic* nic = nullptr;
+  int nic_opened = 0;  // How often.
   MemoryKernel* kernel = nullptr;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Ring> ring;
