@@ -138,24 +138,6 @@ absl::StatusOr<std::unique_ptr<RingDoor>> Faces::TryDoor(const RingKey& key,
                                         .profile = profile ? *profile : RingProfile()});
 }
 
-// With shorter queues, where longer ones are only a wish and cannot be made.
-absl::StatusOr<std::unique_ptr<RingDoor>> Faces::TryShorter(const RingKey& key,
-                                                            xtreme_ring_options ring) {
-  constexpr uint32_t kLeast = 64;
-  for (;;) {
-    auto opened = TryDoor(key, ring);
-    uint32_t& longer = ring.rx_queue_frames > ring.tx_queue_frames ? ring.rx_queue_frames
-                                                                   : ring.tx_queue_frames;
-    const bool again = settings_.wishes_frames && longer > kLeast &&
-                       absl::IsInvalidArgument(opened.status());
-    if (!again) return opened;
-    longer /= 2;
-    Log(LogLevel::kWarning, "ring on {}: {}; next with receive queue {}, send queue {}",
-        key.interface, std::string(opened.status().message()), ring.rx_queue_frames,
-        ring.tx_queue_frames);
-  }
-}
-
 void Faces::OpenDoor(const RingKey& key, Place* place) {
   xtreme_ring_options ring = settings_.ring;
   if (allocator_.allocate != nullptr) {
@@ -167,11 +149,11 @@ void Faces::OpenDoor(const RingKey& key, Place* place) {
       static_cast<Allocator*>(allocator)->release(memory);
     };
   }
-  auto opened = TryShorter(key, ring);
+  auto opened = TryDoor(key, ring);
   if (!opened.ok() && allocator_.allocate != nullptr) {
     Log(LogLevel::kWarning, "ring on {}: {}; next without the program's allocator", key.interface,
         std::string(opened.status().message()));
-    opened = TryShorter(key, settings_.ring);
+    opened = TryDoor(key, settings_.ring);
   }
   if (opened.ok()) {
     place->door = *std::move(opened);

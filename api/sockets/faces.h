@@ -112,8 +112,6 @@ class Faces {
   RingDoor* SharedDoor(const RingKey& key);
   absl::StatusOr<std::unique_ptr<RingDoor>> TryDoor(const RingKey& key,
                                                     const xtreme_ring_options& ring);
-  absl::StatusOr<std::unique_ptr<RingDoor>> TryShorter(const RingKey& key,
-                                                       xtreme_ring_options ring);
   void OpenDoor(const RingKey& key, Place* place);
   void StartProgress();
   void RunProgress();

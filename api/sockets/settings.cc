@@ -258,7 +258,6 @@ std::string ReadRingAlias(const RingAlias& alias, std::string_view value, FaceSe
   const std::string wrong =
       api::Set(alias.setting, kept + (settings->kept.back().size() - ours.size()), &settings->ring);
   of_rings->push_back(kept);
-  settings->wishes_frames |= alias.wish;
   return wrong.empty() ? "" : fmt::format("{}: {}", alias.vma, wrong);
 }
 

@@ -41,7 +41,6 @@ struct FaceSettings {
   std::string application_id = "XTREME_DEFAULT_APPLICATION_ID";
   std::string spec;               // Of kSpecs; empty: none.
   xtreme_ring_options ring{};
-  bool wishes_frames = false;     // By VMA's name: shorter queues will do.
   std::deque<std::string> kept;   // Texts that `ring` refers to.
 
   RingLogic ring_logic() const {

@@ -138,10 +138,8 @@ TEST(FaceSettingsTest, LengthsOfQueuesThatVmaIsAskedForAreWishes) {
   EXPECT_EQ(Read({"VMA_RX_WRE=50000", "VMA_TX_WRE=16"}, &settings, &remarks), "");
   EXPECT_EQ(settings.ring.rx_queue_frames, 32'768u);
   EXPECT_EQ(settings.ring.tx_queue_frames, 64u);
-  EXPECT_TRUE(settings.wishes_frames);
   settings = FaceSettings();
   EXPECT_NE(Read({"XTREME_RX_QUEUE_FRAMES=65536"}, &settings, &remarks), "");
-  EXPECT_FALSE(settings.wishes_frames);
 }
 
 TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {

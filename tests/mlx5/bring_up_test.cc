@@ -139,9 +139,24 @@ TEST_P(BringUpTest, EachQueuePairHasADoorbellRegisterOfItsOwn) {
 TEST_P(BringUpTest, OptionsOutOfRangeAreRefusedWithTheRange) {
   nic_ = OpenPort(PortOptions("mlx5_0"));
   EXPECT_THAT(Message({.send_queue_frames = 1000}),
-              HasSubstr("send queue: 1000 frames asked, powers of two from 8 to 8192"));
+              HasSubstr("send queue: 1000 frames asked, powers of two from 8 to 32768"));
   EXPECT_THAT(Message({.receive_queue_frames = 4}), HasSubstr("receive queue: 4 frames asked"));
   EXPECT_THAT(Message({.signal_every = 0}), HasSubstr("every 0 frames"));
+  nic_.reset();
+}
+
+TEST_P(BringUpTest, QueuesOfTheGreatestLengthAreAsLongAsTheCountersAllow) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  const auto large = MakePool(32'768 + 64, 2048);
+  auto queues = nic_->CreateQueuePair(
+      {.send_queue_frames = 32'768, .receive_queue_frames = 32'768}, large.get());
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  const nic::Capabilities& got = (*queues)->capabilities();
+  EXPECT_EQ(got.receive_queue_frames, 32'768u);
+  EXPECT_EQ(got.send_queue_frames, 8'192u) << "a frame takes up to four WQEBBs";
+  EXPECT_EQ((*queues)->Refill(), 32'768u);
+  queues->reset();
+  EXPECT_EQ(large->free_count(), 32'768u + 64);
   nic_.reset();
 }
 

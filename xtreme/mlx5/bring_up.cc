@@ -18,7 +18,8 @@ namespace {
 
 constexpr uint32_t kEthernetHeaderBytes = 14;
 constexpr uint32_t kVlanTagBytes = 4;
-constexpr uint32_t kMaxQueueFrames = 8192;  // 32,768 WQEBBs: the most a send queue can have.
+// WQEs or WQEBBs of a queue, whose counters have 16 bits.
+constexpr uint32_t kMaxQueueEntries = 32'768;
 constexpr uint32_t kAcknowledgeEvery = 1024;
 // Of on-device memory: less holds no frame worth the while.
 constexpr uint32_t kLeastDeviceMemory = 4096;
@@ -30,12 +31,12 @@ uint32_t Log2(uint32_t power_of_two) {
 }
 
 absl::Status CheckFrames(std::string_view what, uint32_t frames) {
-  if (std::has_single_bit(frames) && frames >= 8 && frames <= kMaxQueueFrames) {
+  if (std::has_single_bit(frames) && frames >= 8 && frames <= kMaxQueueEntries) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("create ", std::string(what), ": ", frames,
                                                  " frames asked, powers of two from 8 to ",
-                                                 kMaxQueueFrames, " possible"));
+                                                 kMaxQueueEntries, " possible"));
 }
 
 CompletionQueueMemory MemoryOf(const mlx5dv_cq& cq) {
@@ -109,7 +110,8 @@ absl::Status BringUp::CheckOptions() {
 // What the device cannot give is taken smaller, and said.
 absl::Status BringUp::FitToDevice() {
   const DeviceLimits& limits = device_.limits;
-  const uint32_t most_send = std::bit_floor(std::min(limits.wqebbs / kMaxWqebbs, limits.cqes));
+  const uint32_t wqebbs = std::min(limits.wqebbs, kMaxQueueEntries);
+  const uint32_t most_send = std::bit_floor(std::min(wqebbs / kMaxWqebbs, limits.cqes));
   const uint32_t most_receive = std::bit_floor(std::min(limits.receive_wqes, limits.cqes));
   if (most_send < 8 || most_receive < 8) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -117,8 +119,8 @@ absl::Status BringUp::FitToDevice() {
         " WQEBBs and ", limits.cqes, " CQEs a queue"));
   }
   if (options_.send_queue_frames > most_send) {
-    Lack(absl::StrCat("send queue of ", options_.send_queue_frames, " frames, the device has ",
-                      limits.wqebbs, " WQEBBs"));
+    Lack(absl::StrCat("send queue of ", options_.send_queue_frames, " frames, there are ", wqebbs,
+                      " WQEBBs"));
     options_.send_queue_frames = most_send;
   }
   if (options_.receive_queue_frames > most_receive) {
