@@ -249,7 +249,7 @@ void Faces::RunProgress() {
   for (;;) {
     nanosleep(&pause, nullptr);
     if (end_asked_.load(std::memory_order_acquire)) {
-      End();
+      EndBelow();
       ended_.store(true, std::memory_order_release);
       return;
     }
@@ -267,7 +267,20 @@ void Faces::End() {
     descriptors_.CloseWay(fd);  // Nobody is to come to a door that is shut for good.
     meaning.socket->Close();
   });
-  for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit();
+  for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->CloseForExit([] {});
+}
+
+// Other threads are in the middle of anything and must see nothing of it: a door that they come to
+// is shut for good.
+void Faces::EndBelow() {
+  if (!enabled_.exchange(false)) return;
+  for (RingDoor* door = doors(); door != nullptr; door = door->older()) {
+    door->CloseForExit([this, door] {
+      descriptors_.ForEach([door](int, const Descriptors::Meaning& meaning) {
+        if (meaning.socket != nullptr) meaning.socket->EndStream(door);
+      });
+    });
+  }
 }
 
 void Faces::EndByProgress() {

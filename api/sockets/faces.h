@@ -115,6 +115,7 @@ class Faces {
   void OpenDoor(const RingKey& key, Place* place);
   void StartProgress();
   void RunProgress();
+  void EndBelow();
 
   static inline std::atomic<Faces*> the_{nullptr};
 

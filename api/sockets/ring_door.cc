@@ -180,7 +180,7 @@ bool RingDoor::TryProgress() {
   return true;
 }
 
-void RingDoor::CloseForExit() {
+void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
   const Passage passage;
   constexpr int kTries = 100;
   // Milliseconds that connections have to end in.
@@ -195,6 +195,7 @@ void RingDoor::CloseForExit() {
   inside_.store(packet::ThreadToken());
   depth_ = 1;
   ring_->AdoptForATurn();
+  inside_first();
   for (int tries = 0; tries < kExitTries && !ring_->tcp().Quiescent(); ++tries) {
     Progress();
     nanosleep(&kPause, nullptr);

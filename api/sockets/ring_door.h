@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -148,8 +149,9 @@ class RingDoor {
   void SetOlder(RingDoor* older) { older_ = older; }
   // Inside, if nobody else is; then leaves. False: somebody is.
   bool TryProgress();
-  // The process ends: what was sent leaves. Nobody enters any more; who tries waits until the end.
-  void CloseForExit();
+  // The process ends: what was sent leaves, after `inside_first`, which is called inside. Nobody
+  // enters any more; who tries waits until the end.
+  void CloseForExit(const std::function<void()>& inside_first);
 
  private:
   struct Done {

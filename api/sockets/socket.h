@@ -133,6 +133,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   const std::string& reason() const { return reason_; }
   // The last descriptor is being closed.
   void Close();
+  // The process ends below its threads: what was sent goes on to its peer, and FIN after it, if it
+  // is a stream of `inside`. Nothing else changes.
+  void EndStream(RingDoor* inside);
   // The descriptor it was known by is being closed, `fd` is another one.
   void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
   // In a child after fork(), of a socket on a ring, which is the parent's: datagrams are the

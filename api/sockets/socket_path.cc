@@ -275,6 +275,10 @@ void Socket::SetPlain() {
                                 (receives ? kReceives : 0) | (hands_on ? kHandsOn : 0));
 }
 
+void Socket::EndStream(RingDoor* inside) {
+  if (stream_ != nullptr && door() == inside) CloseStream(inside);
+}
+
 void Socket::Close() {
   const std::lock_guard lock(faces_->setup());
   path_.store(Path::kClosed, std::memory_order_release);

@@ -2,6 +2,7 @@
 #include "stack/ip/neighbour_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace xtreme::ip {
 
@@ -19,6 +20,25 @@ NeighbourCache::Resolution NeighbourCache::Resolve(wire::Ipv4Address next_hop, N
   if (entry->state == State::kFailed) return {.status = Status::kUnreachable};
   if (entry->state == State::kIncomplete) return {.status = Status::kPending};
   return {.status = Status::kReachable, .mac = entry->mac};
+}
+
+std::optional<wire::MacAddress> NeighbourCache::ResolveFrom(wire::Ipv4Address next_hop,
+                                                            wire::MacAddress seed,
+                                                            Nanoseconds now) {
+  Entry* entry = Find(next_hop);
+  if (entry == nullptr) {
+    Entry* const free = FindFree();
+    if (free == nullptr || seed.IsGroup() || seed.IsZero()) return std::nullopt;
+    entry = Add(next_hop, free);
+    entry->mac = entry->seed = seed;
+    Believe(*entry, now);
+  } else {
+    Adopt(next_hop, seed, now);
+  }
+  entry->used = true;
+  const bool known = entry->state == State::kReachable || entry->state == State::kProbing;
+  if (!known) return std::nullopt;
+  return entry->mac;
 }
 
 NeighbourCache::Resolution NeighbourCache::Enqueue(wire::Ipv4Address next_hop, Packet* packet,
@@ -91,6 +111,14 @@ void NeighbourCache::Confirm(wire::Ipv4Address address, wire::MacAddress mac, Na
   Learn(*entry, mac, now);
 }
 
+bool NeighbourCache::Adopt(wire::Ipv4Address address, wire::MacAddress seed, Nanoseconds now) {
+  Entry* entry = Find(address);
+  if (entry == nullptr || entry->seed == seed || seed.IsGroup() || seed.IsZero()) return false;
+  entry->seed = seed;
+  Learn(*entry, seed, now);
+  return true;
+}
+
 void NeighbourCache::Invalidate(wire::Ipv4Address address, Nanoseconds now) {
   Entry* entry = Find(address);
   if (entry == nullptr || entry->state == State::kIncomplete) return;
@@ -117,18 +145,29 @@ NeighbourCache::Entry* NeighbourCache::FindOrAdd(wire::Ipv4Address address, Nano
     ++counters_.table_full;
     return nullptr;
   }
-  *entry = Entry{.address = address};
-  by_address_.Insert({address.value()}, entry);
-  StartAsking(*entry, now);
+  StartAsking(*Add(address, entry), now);
   return entry;
+}
+
+NeighbourCache::Entry* NeighbourCache::Add(wire::Ipv4Address address, Entry* free) {
+  *free = Entry{.address = address};
+  by_address_.Insert({address.value()}, free);
+  return free;
+}
+
+NeighbourCache::Entry* NeighbourCache::FindFree() {
+  for (size_t i = 0; i < options_.entries; ++i) {
+    if (entries_[i].state == State::kFree) return &entries_[i];
+  }
+  return nullptr;
 }
 
 // A free entry, or else the one that nobody uses and that expires first.
 NeighbourCache::Entry* NeighbourCache::TakeFree() {
+  if (Entry* const free = FindFree()) return free;
   Entry* oldest = nullptr;
   for (size_t i = 0; i < options_.entries; ++i) {
     Entry& entry = entries_[i];
-    if (entry.state == State::kFree) return &entry;
     if (!entry.Idle() || entry.state == State::kIncomplete) continue;
     if (oldest == nullptr || entry.expiry < oldest->expiry) oldest = &entry;
   }
@@ -142,6 +181,12 @@ NeighbourCache::Entry* NeighbourCache::TakeFree() {
 void NeighbourCache::Free(Entry& entry) {
   by_address_.Erase({entry.address.value()});
   entry = Entry{};
+}
+
+// Nobody uses it.
+void NeighbourCache::Forget(Entry& entry) {
+  counters_.unused += !entry.seed.IsZero();
+  Free(entry);
 }
 
 void NeighbourCache::Append(Entry& entry, Packet* packet) {
@@ -174,8 +219,12 @@ void NeighbourCache::Learn(Entry& entry, wire::MacAddress mac, Nanoseconds now) 
   entry.lost_due = false;
   entry.request_due = false;
   entry.mac = mac;
-  entry.state = State::kReachable;
   entry.used = false;
+  Believe(entry, now);
+}
+
+void NeighbourCache::Believe(Entry& entry, Nanoseconds now) {
+  entry.state = State::kReachable;
   entry.expiry = base::DeadlineAfter(now, options_.lifetime);
   Arm(entry, entry.expiry - options_.probe_ahead);
 }
@@ -186,7 +235,7 @@ void NeighbourCache::OnDeadline(Entry& entry, Nanoseconds now) {
     case State::kFree:
       return;
     case State::kReachable:
-      if (!entry.used && entry.Idle()) return Free(entry);
+      if (!entry.used && entry.Idle()) return Forget(entry);
       entry.state = State::kProbing;
       entry.requests_left = static_cast<uint8_t>(options_.requests);
       return Ask(entry, now);
@@ -197,9 +246,12 @@ void NeighbourCache::OnDeadline(Entry& entry, Nanoseconds now) {
       return Ask(entry, now);
     case State::kIncomplete:
       return entry.requests_left == 0 ? Fail(entry, now) : Ask(entry, now);
-    case State::kFailed:
-      if (entry.pinned) return StartAsking(entry, now);
-      return Free(entry);
+    case State::kFailed: {
+      // Who knows of it still may be sent to: it is asked for as long as it is.
+      const bool goes_on = entry.pinned || (!entry.seed.IsZero() && entry.used);
+      entry.used = false;
+      return goes_on ? StartAsking(entry, now) : Forget(entry);
+    }
   }
 }
 
@@ -253,7 +305,9 @@ NeighbourCache::Action NeighbourCache::ActionOf(Entry& entry) {
   }
   if (entry.lost_due) {
     entry.lost_due = false;
-    return {.kind = Action::Kind::kLost, .address = entry.address, .mac = entry.mac};
+    // Where it was is told once.
+    const wire::MacAddress before = std::exchange(entry.mac, wire::MacAddress());
+    return {.kind = Action::Kind::kLost, .address = entry.address, .mac = before};
   }
   if (entry.request_due) return Request(entry);
   if (!entry.Waits() || entry.state == State::kIncomplete) return {};

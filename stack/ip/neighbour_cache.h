@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "stack/base/counters.h"
 #include "stack/base/small_hash_map.h"
@@ -36,6 +37,7 @@ struct NeighbourCounters {
   uint64_t table_full = 0;
   uint64_t evicted = 0;
   uint64_t ignored = 0;
+  uint64_t unused = 0;
 
   static constexpr auto Table() {
     using N = NeighbourCounters;
@@ -52,6 +54,8 @@ struct NeighbourCounters {
         {"evicted", "neighbours forgotten before their time to make room", &N::evicted},
         {"ignored", "ARP packets that concern nobody here or name an impossible sender",
          &N::ignored},
+        {"unused", "neighbours that the kernel knows, forgotten as nobody sent to them",
+         &N::unused},
     });
   }
 };
@@ -123,6 +127,11 @@ class NeighbourCache {
   // How many packets more may wait for `next_hop`, which was resolved; 0 while it is unreachable.
   size_t QueueRoom(wire::Ipv4Address next_hop) const;
   bool Knows(wire::Ipv4Address address) const { return Find(address) != nullptr; }
+  // The same of one that somebody else, who may be wrong, knows to be at `seed`: it is believed and
+  // asked for in time, like one that answered. None: it is not known at all, or there is no entry
+  // for it that nobody has used yet; `seed` is as good as anything then.
+  std::optional<wire::MacAddress> ResolveFrom(wire::Ipv4Address next_hop, wire::MacAddress seed,
+                                              base::Nanoseconds now);
   // A pinned neighbour is kept known as if always in use. Resolve does not undo it. False: no room.
   bool Pin(wire::Ipv4Address next_hop, base::Nanoseconds now);
   void Unpin(wire::Ipv4Address next_hop);
@@ -134,6 +143,8 @@ class NeighbourCache {
   // Somebody who knows (the kernel, a sighting of a reply) says that `address` is at `mac`. It
   // updates an entry; it makes none.
   void Confirm(wire::Ipv4Address address, wire::MacAddress mac, base::Nanoseconds now);
+  // Who knows, and may be wrong, says so: believed only when it is new. Whether it was.
+  bool Adopt(wire::Ipv4Address address, wire::MacAddress seed, base::Nanoseconds now);
   // What is known about `address` is wrong: it is asked for again when it is in use, else
   // forgotten.
   void Invalidate(wire::Ipv4Address address, base::Nanoseconds now);
@@ -162,6 +173,7 @@ class NeighbourCache {
   struct Entry {
     wire::Ipv4Address address;
     wire::MacAddress mac;
+    wire::MacAddress seed;  // As somebody else last said; zero: nobody did.
     State state = State::kFree;
     bool pinned = false;
     bool used = false;         // since the last confirmation
@@ -186,12 +198,16 @@ class NeighbourCache {
 
   Entry* Find(wire::Ipv4Address address) const { return by_address_.Find({address.value()}); }
   Entry* FindOrAdd(wire::Ipv4Address address, base::Nanoseconds now);
+  Entry* Add(wire::Ipv4Address address, Entry* free);
+  Entry* FindFree();
   Entry* TakeFree();
   void Free(Entry& entry);
+  void Forget(Entry& entry);
   static void Append(Entry& entry, Packet* packet);
   static Packet* TakeFirst(Entry& entry);
   void StartAsking(Entry& entry, base::Nanoseconds now);
   void Learn(Entry& entry, wire::MacAddress mac, base::Nanoseconds now);
+  void Believe(Entry& entry, base::Nanoseconds now);
   void OnDeadline(Entry& entry, base::Nanoseconds now);
   void Ask(Entry& entry, base::Nanoseconds now);
   void Fail(Entry& entry, base::Nanoseconds now);

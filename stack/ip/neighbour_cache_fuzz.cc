@@ -24,7 +24,7 @@ class Run {
   void Step(uint8_t what, uint8_t which) {
     const wire::Ipv4Address address(10, 0, 0, 1 + which % 6);
     const wire::MacAddress mac({static_cast<uint8_t>(which >> 5), 0, 0, 0, 0, which});
-    switch (what % 8) {
+    switch (what % 10) {
       case 0:
       case 1:
         Send(address);
@@ -47,6 +47,12 @@ class Run {
         break;
       case 6:
         now_ += base::Milliseconds(100 * which);
+        break;
+      case 7:
+        cache_.ResolveFrom(address, mac, now_);
+        break;
+      case 8:
+        cache_.Adopt(address, mac, now_);
         break;
       default:
         Act();

@@ -247,6 +247,33 @@ TEST_F(NeighbourCacheTest, WhatTheKernelKnowsResolves) {
       << "and nothing is asked any more";
 }
 
+TEST_F(NeighbourCacheTest, WhatSomebodyKnowsIsBelievedAndAskedInTime) {
+  EXPECT_EQ(cache_.ResolveFrom(kHop, kHopMac, now_), kHopMac);
+  EXPECT_EQ(Kinds(cache_), std::vector<Kind>{});
+  now_ += Seconds(25);
+  EXPECT_EQ(Kinds(cache_), std::vector{Kind::kSendArp});
+  EXPECT_FALSE(cache_.Adopt(kHop, kHopMac, now_)) << "the same is no news";
+  HearReply(cache_, kNewMac);
+  EXPECT_EQ(cache_.ResolveFrom(kHop, kHopMac, now_), kNewMac) << "who answers knows better";
+  EXPECT_TRUE(cache_.Adopt(kHop, kNewMac, now_));
+}
+
+TEST_F(NeighbourCacheTest, WhatSomebodyKnowsMakesNoRoomForItself) {
+  NeighbourCache small({.mac = kOurMac, .address = kUs, .entries = 1});
+  EXPECT_EQ(small.ResolveFrom(kHop, MacAddress::Broadcast(), now_), std::nullopt);
+  EXPECT_EQ(small.ResolveFrom(kHop, kHopMac, now_), kHopMac);
+  EXPECT_EQ(small.ResolveFrom(Ipv4Address(192, 0, 2, 77), kHopMac, now_), std::nullopt);
+  EXPECT_EQ(small.counters().evicted, 0u);
+  // Nobody sends to it: it is forgotten, which is counted.
+  now_ += Seconds(25);
+  small.Next(now_);
+  small.Confirm(kHop, kHopMac, now_);
+  now_ += Seconds(25);
+  small.Next(now_);
+  EXPECT_EQ(small.counters().unused, 1u);
+  EXPECT_FALSE(small.Knows(kHop));
+}
+
 TEST_F(NeighbourCacheTest, AnInvalidatedNeighbourInUseIsAskedForAgain) {
   Learn(cache_);
   cache_.Resolve(kHop, now_);

@@ -31,12 +31,19 @@ Neighbours::~Neighbours() {
   }
 }
 
+std::optional<wire::MacAddress> Neighbours::MacOf(wire::Ipv4Address next_hop) {
+  const host::Neighbour* const kernels =
+      core_->host.routes->FindNeighbour(core_->device.ifindex, next_hop);
+  if (kernels == nullptr || !kernels->usable()) return Find(next_hop);
+  if (kernels->settled()) return kernels->mac;
+  const auto known = cache_.ResolveFrom(next_hop, kernels->mac, core_->clock.Now());
+  Act();
+  // One that does not answer is sent to as long as the kernel would.
+  return known.value_or(kernels->mac);
+}
+
 std::optional<wire::MacAddress> Neighbours::Find(wire::Ipv4Address next_hop) {
   const auto resolution = cache_.Resolve(next_hop, core_->clock.Now());
-  // The flows of a neighbour that made room for this one ask again.
-  if (std::exchange(evicted_, counters().evicted) != counters().evicted) {
-    ++core_->host.routes_version;
-  }
   Act();
   if (resolution.status != ip::NeighbourCache::Status::kReachable) return std::nullopt;
   return resolution.mac;
@@ -71,8 +78,19 @@ void Neighbours::Seen(wire::Ipv4Address address, wire::MacAddress mac) {
 void Neighbours::AdoptRoutes() {
   for (const host::Neighbour& neighbour : core_->host.routes->neighbours()) {
     const bool ours = neighbour.ifindex == core_->device.ifindex && neighbour.usable();
-    if (ours && cache_.Knows(neighbour.address)) Seen(neighbour.address, neighbour.mac);
+    if (!ours) continue;
+    // The kernel's word is news once: it says the same of one that is long gone.
+    if (cache_.Adopt(neighbour.address, neighbour.mac, core_->clock.Now())) {
+      ++core_->host.routes_version;
+    }
   }
+  Act();
+}
+
+// One that made room for another, or one that nobody used: who goes on sending is to say so.
+void Neighbours::ConsiderForgotten() {
+  const uint64_t forgotten = counters().evicted + counters().unused;
+  if (std::exchange(forgotten_, forgotten) != forgotten) ++core_->host.routes_version;
 }
 
 void Neighbours::Act() {
@@ -82,6 +100,7 @@ void Neighbours::Act() {
     if (action.kind == Action::Kind::kNone) break;
     Perform(action);
   }
+  ConsiderForgotten();
   const base::Nanoseconds deadline = cache_.NextDeadline();
   if (deadline != base::kNever) core_->ArmTimer(&timer_, deadline);
 }

@@ -2,8 +2,9 @@
 //
 // Neighbours: the stack's neighbour cache on this ring, and the sends that wait for it.
 //
-// Asked for is only what the kernel does not know. Our ARP request leaves by the ring; the reply
-// goes to the kernel, a packet socket sees it, and the control thread tells us. Invariant: a
+// What the kernel knows is believed; but it does not see what the ring sends, so that it never asks
+// again: a neighbour in use is asked for here in time. Our ARP request leaves by the ring; the
+// reply goes to the kernel, a packet socket sees it, and the control thread tells us. Invariant: a
 // waiting send is posted once, in order, or reported as failed once. Nothing is allocated after
 // construction but room for connects beyond kConnects.
 // Units: nanoseconds. Threads: the ring's owner. Spec: RFC 826, RFC 1122 section 2.3.2.
@@ -56,8 +57,9 @@ class Neighbours {
   Neighbours(RingCore* core, NeighbourWaiters* waiters);
   ~Neighbours();
 
-  // The MAC address of `next_hop` when we know it; nothing, and a request on its way, when not.
-  std::optional<wire::MacAddress> Find(wire::Ipv4Address next_hop);
+  // The MAC address of `next_hop` as it last said, else as the kernel knows it; nothing, and a
+  // request on its way, when neither does.
+  std::optional<wire::MacAddress> MacOf(wire::Ipv4Address next_hop);
   // Whether `count` more frames may wait for it. No: too many do, or it did not answer lately.
   bool HasRoom(wire::Ipv4Address next_hop, uint32_t count);
   // HasRoom() said yes.
@@ -89,6 +91,9 @@ class Neighbours {
     WaitingConnect connect;
   };
 
+  std::optional<wire::MacAddress> Find(wire::Ipv4Address next_hop);
+  // Flows of what the cache let go ask again.
+  void ConsiderForgotten();
   // Does what the cache says is to be done, and arms the timer for what will be.
   void Act();
   void Perform(const Action& action);
@@ -107,7 +112,7 @@ class Neighbours {
   std::unique_ptr<Waiting[]> waiting_;
   std::vector<Waiting*> free_;
   std::vector<Connecting> connecting_;
-  uint64_t evicted_ = 0;  // Of the cache's, as seen.
+  uint64_t forgotten_ = 0;  // By the cache, as seen.
 };
 
 }  // namespace xtreme::engine

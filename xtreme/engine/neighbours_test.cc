@@ -5,6 +5,7 @@
 #include "xtreme/engine/neighbours.h"
 
 #include <gtest/gtest.h>
+#include <linux/neighbour.h>
 
 #include <cerrno>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "stack/wire/ethernet.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/host/kernel_tables.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -141,6 +143,90 @@ TEST_F(NeighboursTest, WhatWaitsWhenTheRingClosesGivesItsBuffersBack) {
   ring.reset();
   engine.reset();
   EXPECT_TRUE(packet::BufferPool::Release(buffer));
+}
+
+// --- Neighbours that the kernel knows, and nobody asks ---
+
+class KnownNeighboursTest : public NeighboursTest {
+ protected:
+  static constexpr wire::MacAddress kOther{{2, 0, 0, 0, 0, 0x78}};
+
+  // As the kernel has one that it has not heard of lately.
+  void Teach(wire::MacAddress mac, uint16_t state = NUD_STALE) {
+    std::vector<host::Neighbour>& all = kernel->tables().neighbours;
+    std::erase_if(all, [](const host::Neighbour& each) {
+      return each.address == kStranger.address;
+    });
+    all.push_back({.ifindex = MemoryKernel::kIfindex,
+                   .address = kStranger.address,
+                   .mac = mac,
+                   .state = state});
+    kernel->Publish();
+    PollAll();
+  }
+  // Where a datagram to it goes.
+  wire::MacAddress Where(Handle socket) {
+    queue().sent().clear();
+    EXPECT_EQ(SendTo(socket, kStranger, kNowOrFail), SendResult::kSent);
+    return queue().sent().empty()
+               ? wire::MacAddress()
+               : wire::EthernetView::Parse(queue().sent().back().bytes)->destination();
+  }
+};
+
+TEST_F(KnownNeighboursTest, OneIsAskedInTimeAndFoundWhereItIs) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Teach(kMac);
+  EXPECT_EQ(Where(socket), kMac) << "at once";
+  queue().sent().clear();
+  Pass(24'000);
+  EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{});
+  Pass(1'500);
+  EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{kMac});
+  // The kernel says the same again, for some other reason.
+  Teach(kMac, NUD_DELAY);
+  Pass(5'000);
+  EXPECT_EQ(Requests().back(), wire::MacAddress::Broadcast()) << "no answer";
+  EXPECT_EQ(Where(socket), kMac) << "as long as the kernel would";
+  kernel->Answer(kStranger.address, kOther);
+  PollAll();
+  EXPECT_EQ(Where(socket), kOther);
+}
+
+TEST_F(KnownNeighboursTest, OneThatDoesNotAnswerIsToldOnceSentToAndAskedFor) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Teach(kMac);
+  uint32_t lost = 0;
+  for (int time = 0; time < 30; ++time) {
+    EXPECT_EQ(Where(socket), kMac) << time;
+    for (const Completion& completion : Pass(2'000)) {
+      lost += completion.kind == Kind::kRing && completion.event == RingEvent::kNeighbourLost;
+    }
+  }
+  EXPECT_EQ(lost, 1u);
+  Pass(8'000);
+  EXPECT_NE(Requests(), std::vector<wire::MacAddress>{}) << "it may come back";
+}
+
+TEST_F(KnownNeighboursTest, OneThatMovedByTheKernelsWordIsSentToThere) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Teach(kMac);
+  EXPECT_EQ(Where(socket), kMac);
+  Teach(kOther);
+  EXPECT_EQ(Where(socket), kOther);
+}
+
+TEST_F(KnownNeighboursTest, OneThatIsSettledIsNotAsked) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Teach(kMac, NUD_PERMANENT);
+  EXPECT_EQ(Where(socket), kMac);
+  queue().sent().clear();
+  Pass(60'000);
+  EXPECT_EQ(Requests(), std::vector<wire::MacAddress>{});
 }
 
 }  // namespace

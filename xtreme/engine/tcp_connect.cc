@@ -35,14 +35,6 @@ tcp::LinkPath PathTo(wire::MacAddress mac, const RingDevice& device, const TcpSe
   return path;
 }
 
-// As the kernel knows it, else as we asked.
-std::optional<wire::MacAddress> MacOf(const RingCore& core, Neighbours& neighbours,
-                                      wire::Ipv4Address next_hop) {
-  const host::Neighbour* known = core.host.routes->FindNeighbour(core.device.ifindex, next_hop);
-  if (known != nullptr && known->usable()) return known->mac;
-  return neighbours.Find(next_hop);
-}
-
 }  // namespace
 
 host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
@@ -98,7 +90,7 @@ void Tcp::GoOn(TcpSocket& socket) {
   if (!route.reachable()) return End(socket, EHOSTUNREACH);
   socket.next_hop = route.next_hop;
   FillOptions(socket.settings, std::min(route.mtu, core_->device.mtu), &socket.options);
-  const std::optional<wire::MacAddress> mac = MacOf(*core_, *neighbours_, route.next_hop);
+  const std::optional<wire::MacAddress> mac = neighbours_->MacOf(route.next_hop);
   if (!mac) return neighbours_->Wait(route.next_hop, WaitingConnect{.socket = socket.handle});
   SendSyn(socket, PathTo(*mac, core_->device, socket.settings));
 }
@@ -176,8 +168,7 @@ void Tcp::Refresh(TcpSocket& socket) {
   // next hop's address is the same until it is known better.
   const uint8_t* ethernet = socket.connection->headers().data();
   const auto before = wire::MacAddress::Load(ethernet);
-  const wire::MacAddress mac =
-      MacOf(*core_, *neighbours_, route.next_hop).value_or(before);
+  const wire::MacAddress mac = neighbours_->MacOf(route.next_hop).value_or(before);
   if (mac == before &&
       core_->device.nic->mac() == wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes)) {
     return;

@@ -71,12 +71,9 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   if (route.kind == host::RouteKind::kBroadcast) {
     return BuildHeaders(socket, flow, wire::MacAddress::Broadcast());
   }
-  const host::Neighbour* known =
-      core_->host.routes->FindNeighbour(core_->device.ifindex, flow.next_hop);
-  if (known != nullptr && known->usable()) return BuildHeaders(socket, flow, known->mac);
-  const std::optional<wire::MacAddress> asked = neighbours_->Find(flow.next_hop);
-  BuildHeaders(socket, flow, asked.value_or(wire::MacAddress()));
-  if (asked) return;
+  const std::optional<wire::MacAddress> mac = neighbours_->MacOf(flow.next_hop);
+  BuildHeaders(socket, flow, mac.value_or(wire::MacAddress()));
+  if (mac) return;
   flow.state = SendFlow::State::kNeighbour;
   flow.short_below = 0;
 }

@@ -140,6 +140,8 @@ struct Neighbour {
     return (state &
             (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE)) != 0;
   }
+  // Whether it is so whatever the neighbour says.
+  bool settled() const { return (state & (NUD_PERMANENT | NUD_NOARP)) != 0; }
   friend bool operator==(const Neighbour&, const Neighbour&) = default;
 };
 

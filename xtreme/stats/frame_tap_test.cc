@@ -307,7 +307,7 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
     close(fd);
     const auto refused = FrameReader::Open(tap->path());
     ASSERT_FALSE(refused.ok()) << row.message;
-    EXPECT_EQ(std::string(refused.status().message()), row.message);
+    EXPECT_EQ(std::string(refused.status().message()), tap->path() + ": " + row.message);
   }
 }
 

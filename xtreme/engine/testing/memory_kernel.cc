@@ -89,7 +89,7 @@ MemoryKernel::MemoryKernel(const Link& link) {
   tables_.neighbours = {{.ifindex = kIfindex,
                          .address = link.peer,
                          .mac = link.peer_mac,
-                         .state = NUD_REACHABLE}};
+                         .state = NUD_PERMANENT}};
   if (link.backup.has_value()) {
     routes.push_back(
         route(RT_TABLE_LOCAL, host::RouteType::kLocal, {*link.backup, 32}, std::nullopt,
