@@ -16,13 +16,15 @@ namespace xtreme::engine {
 namespace {
 
 // Posts to `queue` by `post(flags)`, reaping once when it is full, and notes what is wanted of it.
-// Of segments that only give their memory back the last before the ring's doorbell asks for all.
-template <typename PostFrame>
+// Of segments that only give their memory back, and that `may_wait`, the last before the ring's
+// doorbell asks for all.
+template <bool may_wait = true, typename PostFrame>
 nic::TxStatus PostNoted(RingCore& core, nic::QueuePair& queue, SendLog& log, uint32_t flags,
                         SendRecord* record, PostFrame post) {
   const bool own = &log == &core.sends;
   const bool rings = (flags & nic::kTxMore) == 0;
-  const bool later = own && !rings && record != nullptr && record->wants == kWantSegment;
+  const bool later =
+      may_wait && own && !rings && record != nullptr && record->wants == kWantSegment;
   if (record != nullptr) {
     if (log.full()) core.ReapInto(queue, log, ~uint32_t{0});
     if (log.full()) return nic::TxStatus::kFull;
@@ -82,11 +84,13 @@ nic::TxStatus RingCore::PostPrepared(const nic::TxPrepared& prepared, uint32_t f
   });
 }
 
+// So many segments are worth a completion of their own.
 nic::TxStatus RingCore::PostSegments(nic::TxSegments& segments, SendRecord* record) {
-  return PostNoted(*this, *device.queue, sends, segments.flags, record, [&](uint32_t flags) {
-    segments.flags = static_cast<uint16_t>(flags);
-    return device.queue->PostSegments(segments);
-  });
+  return PostNoted<false>(*this, *device.queue, sends, segments.flags, record,
+                          [&](uint32_t flags) {
+                            segments.flags = static_cast<uint16_t>(flags);
+                            return device.queue->PostSegments(segments);
+                          });
 }
 
 nic::TxStatus RingCore::PostPaced(nic::TxFrame& frame, SendRecord* record, PacedQueue& by) {
