@@ -91,12 +91,17 @@ uint16_t Process::NextFree(const std::array<std::atomic<T*>, kPlaces>& places, u
 // Nothing of it is destroyed: its queues are the parent's, and its thread would be waited for.
 void Process::ForgetParents() {
   if (engine_ == nullptr || engine_pid_ == getpid()) return;
-  [[maybe_unused]] static auto* const kept = new std::vector<std::shared_ptr<engine::Engine>>();
-  kept->push_back(std::move(engine_));
+  static auto* const engines = new std::vector<std::shared_ptr<engine::Engine>>();
+  static auto* const others = new std::vector<const void*>();
+  engines->push_back(std::move(engine_));
   const std::lock_guard<std::mutex> ways_lock(ways_mutex_);
-  for (const auto& [number, way] : ways_) rings_[number].store(nullptr, std::memory_order_relaxed);
-  for (const auto& [number, rings] : rings_of_group_) groups_[number].store(nullptr);
-  for (const auto& [number, lane] : lane_owners_) lanes_[number].store(nullptr);
+  for (const auto& [number, way] : ways_) others->push_back(rings_[number].exchange(nullptr));
+  for (const auto& [number, of] : rings_of_group_) {
+    others->push_back(groups_[number].exchange(nullptr));
+  }
+  for (const auto& [number, lane] : lane_owners_) {
+    others->push_back(lanes_[number].exchange(nullptr));
+  }
   ways_.clear();
   rings_of_group_.clear();
   grouped_rings_.clear();
