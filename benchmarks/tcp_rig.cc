@@ -3,6 +3,7 @@
 #include "benchmarks/tcp_rig.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,11 +87,8 @@ void TcpRig::Finish() {
   engine_->control().RunAndWait([] {});
 }
 
-absl::Status TcpRig::RegisterMemory() {
-  memory_.resize(kRunBytes);
-  const engine::Outcome started =
-      ring_->RegisterMemory({.start = memory_.data(), .bytes = memory_.size()}, &region_);
-  if (!started.ok()) return ToStatus(started);
+// Of what was started.
+absl::Status TcpRig::AwaitDone(std::string_view action) {
   Finish();
   int status = -1;
   while (Poll(kBatch, [&](const engine::Completion& completion) {
@@ -98,7 +96,15 @@ absl::Status TcpRig::RegisterMemory() {
          }) != 0) {
   }
   return status == 0 ? absl::OkStatus()
-                     : absl::InternalError(absl::StrCat("register memory: status ", status));
+                     : absl::InternalError(absl::StrCat(std::string(action), ": status ", status));
+}
+
+absl::Status TcpRig::RegisterMemory() {
+  memory_.resize(kRunBytes);
+  const engine::Outcome started =
+      ring_->RegisterMemory({.start = memory_.data(), .bytes = memory_.size()}, &region_);
+  if (!started.ok()) return ToStatus(started);
+  return AwaitDone("register memory");
 }
 
 absl::Status TcpRig::Listen(uint16_t port, const engine::TcpSettings& settings) {
@@ -109,14 +115,7 @@ absl::Status TcpRig::Listen(uint16_t port, const engine::TcpSettings& settings) 
                           .settings = settings},
                          &handle);
   if (!opened.ok()) return ToStatus(opened);
-  Finish();
-  int status = -1;
-  while (Poll(kBatch, [&](const engine::Completion& completion) {
-           if (completion.kind == engine::Kind::kOpDone) status = completion.status;
-         }) != 0) {
-  }
-  return status == 0 ? absl::OkStatus()
-                     : absl::InternalError(absl::StrCat("listen: status ", status));
+  return AwaitDone("listen");
 }
 
 engine::Handle TcpRig::Connect(uint16_t port, const engine::TcpSettings& settings) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -98,6 +99,7 @@ class TcpRig {
  private:
   TcpRig(const Host& us, const Host& peer);
   absl::Status Open(const engine::RingOptions& options, std::atomic<uint64_t>* still_clock);
+  absl::Status AwaitDone(std::string_view action);
 
   const std::unique_ptr<const Host> us_, peer_;
   NullNic* nic_ = nullptr;  // The engine's.

@@ -21,6 +21,7 @@
 namespace xtreme::api_test {
 namespace {
 
+using e2e::Await;
 using net::KernelTcp;
 
 constexpr uint64_t kCookie = 17;
@@ -39,18 +40,6 @@ class MoveTest : public testing::Test {
     serving_ = serving_owner_->handle();
   }
 
-  // The next completion of this kind, those before it released; one of kind NONE if none comes.
-  static xtreme_completion Await(xtreme_ring ring, int kind) {
-    const int64_t end_ns = xtreme_ring_now(ring) + kLongNs;
-    while (xtreme_ring_now(ring) < end_ns) {
-      xtreme_completion completion = {};
-      if (xtreme_ring_wait(ring, &completion, 1, sizeof completion, 10'000'000) < 1) continue;
-      if (completion.kind == kind) return completion;
-      xtreme_release(&completion, 1, sizeof completion);
-    }
-    ADD_FAILURE() << "no completion of kind " << kind;
-    return {};
-  }
   xtreme_socket Listen() {
     xtreme_tcp_options options = {};
     options.size = sizeof options;

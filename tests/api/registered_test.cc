@@ -27,6 +27,7 @@
 namespace xtreme::api_test {
 namespace {
 
+using e2e::Await;
 using net::KernelTcp;
 
 xtreme_address Address(const char* text) {
@@ -54,18 +55,6 @@ class RegisteredTest : public testing::Test {
     ring_ = owner_->handle();
   }
 
-  // As the calling thread's; what came before it is released.
-  static xtreme_completion Await(xtreme_ring ring, int kind) {
-    const int64_t end_ns = xtreme_ring_now(ring) + kLongNs;
-    while (xtreme_ring_now(ring) < end_ns) {
-      xtreme_completion completion = {};
-      if (xtreme_ring_wait(ring, &completion, 1, sizeof completion, 10'000'000) < 1) continue;
-      if (completion.kind == kind) return completion;
-      xtreme_release(&completion, 1, sizeof completion);
-    }
-    ADD_FAILURE() << "no completion of kind " << kind;
-    return {};
-  }
   // Polls until `what` is so.
   template <typename What>
   bool PollUntil(What&& what) {

@@ -50,8 +50,6 @@ xtreme_tcp_options TcpOptionsAt(const char* local) {
 
 class TcpTest : public testing::Test {
  protected:
-  static constexpr int64_t kLongNs = 10'000'000'000;  // What takes longer will not come.
-
   void SetUp() override {
     const absl::Status made = bed_.Make(1);
     ASSERT_TRUE(made.ok()) << made;
@@ -93,17 +91,7 @@ class TcpTest : public testing::Test {
   }
 
   // The next completion of this kind, those before it released; one of kind NONE if none comes.
-  xtreme_completion Await(int kind) {
-    const int64_t end_ns = xtreme_ring_now(ring_) + kLongNs;
-    while (xtreme_ring_now(ring_) < end_ns) {
-      xtreme_completion completion = {};
-      if (xtreme_ring_wait(ring_, &completion, 1, sizeof completion, 10'000'000) < 1) continue;
-      if (completion.kind == kind) return completion;
-      xtreme_release(&completion, 1, sizeof completion);
-    }
-    ADD_FAILURE() << "no completion of kind " << kind;
-    return {};
-  }
+  xtreme_completion Await(int kind) { return e2e::Await(ring_, kind); }
   // Polls for a while; the kinds that came, what they carried released.
   std::vector<int> PollFor(int64_t ns) {
     std::vector<int> kinds;

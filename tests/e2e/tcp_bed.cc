@@ -81,4 +81,17 @@ std::unique_ptr<Ring> TcpBed::OpenRing(RingOptions options) {
   return std::make_unique<Ring>(*std::move(ring));
 }
 
+xtreme_completion Await(xtreme_ring ring, int kind) {
+  constexpr int64_t kLongNs = 60'000'000'000;
+  const int64_t end_ns = xtreme_ring_now(ring) + kLongNs;
+  while (xtreme_ring_now(ring) < end_ns) {
+    xtreme_completion completion = {};
+    if (xtreme_ring_wait(ring, &completion, 1, sizeof completion, 10'000'000) < 1) continue;
+    if (completion.kind == kind) return completion;
+    xtreme_release(&completion, 1, sizeof completion);
+  }
+  ADD_FAILURE() << "no completion of kind " << kind;
+  return {};
+}
+
 }  // namespace xtreme::e2e

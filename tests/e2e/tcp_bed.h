@@ -62,6 +62,10 @@ class TcpBed {
   std::unique_ptr<connectx::SoftwareConnectX> device_;
 };
 
+// The next completion of this kind, those before it released; one of kind NONE, and a failure of
+// the test, if none comes for a minute.
+xtreme_completion Await(xtreme_ring ring, int kind);
+
 }  // namespace xtreme::e2e
 
 #endif  // XTREME_TESTS_E2E_TCP_BED_H_
