@@ -129,7 +129,7 @@ std::vector<Completion> RingTest::Settle() {
 std::vector<Completion> RingTest::PollOnce(uint32_t max) {
   std::vector<Completion> completions(max);
   // What is not written shows.
-  memset(static_cast<void*>(completions.data()), 0xA5, max * sizeof(Completion));
+  if (max != 0) memset(static_cast<void*>(completions.data()), 0xA5, max * sizeof(Completion));
   completions.resize(ring->Poll(completions.data(), max, sizeof(Completion)));
   return completions;
 }
