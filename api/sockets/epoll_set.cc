@@ -234,8 +234,9 @@ void EpollSet::DisarmAsTold(const epoll_event* events, int count) {
   for (const auto& [key, item] : items_) {
     const bool both = item->in_kernel && item->target != nullptr && item->target->ServedHere();
     if (!both || (item->event.events & EPOLLONESHOT) == 0) continue;
-    const bool told = std::any_of(events, events + count, [&item](const epoll_event& each) {
-      return each.data.u64 == item->event.data.u64;
+    const uint64_t data = item->event.data.u64;
+    const bool told = std::any_of(events, events + count, [data](const epoll_event& each) {
+      return each.data.u64 == data;
     });
     if (told) Disarm(item.get());
   }

@@ -32,16 +32,17 @@ struct Ends {
 // Nothing: it is not IPv4, or too short.
 std::optional<Ends> ParseEnds(std::span<const uint8_t> frame);
 
+struct PeerEnd {
+  std::array<uint8_t, 4> ip = {};
+  uint16_t port = 0;
+};
+
 // A socket's own end; of a connection the peer's too, for others may have the same own one.
 struct LocalEnd {
   std::optional<std::array<uint8_t, 4>> ip;  // Nothing: any.
   uint16_t port = 0;
   std::optional<uint8_t> protocol;  // Nothing: any.
-  struct Peer {
-    std::array<uint8_t, 4> ip = {};
-    uint16_t port = 0;
-  };
-  std::optional<Peer> peer;  // Nothing: any.
+  std::optional<PeerEnd> peer;      // Nothing: any.
 
   // That of a socket, as its ring publishes it.
   static LocalEnd Of(const stats::SocketCounters& socket);
