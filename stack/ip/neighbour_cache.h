@@ -124,14 +124,14 @@ class NeighbourCache {
   Resolution Resolve(wire::Ipv4Address next_hop, base::Nanoseconds now);
   // The same, and with kPending `packet` waits; with every other status it remains the caller's.
   Resolution Enqueue(wire::Ipv4Address next_hop, Packet* packet, base::Nanoseconds now);
+  // Resolve() of a neighbour that somebody else, who may be wrong, knows to be at `seed`: believed,
+  // and asked for in time, like one that answered. None: it has not answered, or no entry is free;
+  // `seed` is as good as anything then.
+  std::optional<wire::MacAddress> ResolveFrom(wire::Ipv4Address next_hop, wire::MacAddress seed,
+                                              base::Nanoseconds now);
   // How many packets more may wait for `next_hop`, which was resolved; 0 while it is unreachable.
   size_t QueueRoom(wire::Ipv4Address next_hop) const;
   bool Knows(wire::Ipv4Address address) const { return Find(address) != nullptr; }
-  // The same of one that somebody else, who may be wrong, knows to be at `seed`: it is believed and
-  // asked for in time, like one that answered. None: it is not known at all, or there is no entry
-  // for it that nobody has used yet; `seed` is as good as anything then.
-  std::optional<wire::MacAddress> ResolveFrom(wire::Ipv4Address next_hop, wire::MacAddress seed,
-                                              base::Nanoseconds now);
   // A pinned neighbour is kept known as if always in use. Resolve does not undo it. False: no room.
   bool Pin(wire::Ipv4Address next_hop, base::Nanoseconds now);
   void Unpin(wire::Ipv4Address next_hop);

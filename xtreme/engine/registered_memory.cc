@@ -70,7 +70,7 @@ void RegisteredMemory::StartRegistering(const Region& region, const MemoryReques
   const std::span bytes(static_cast<uint8_t*>(request.start), request.bytes);
   core_->Start(MakeOperation([nics, bytes, serial = region.serial, cookie = request.cookie,
                               side = core_->host.control_side, mailbox = core_->host.mailbox] {
-    const absl::StatusOr<Keys> keys = Tell(*side, nics, serial, bytes);
+    const absl::StatusOr<Keys> keys = RegisterWith(nics, *side, serial, bytes);
     mailbox->Push(MakeNotice([keys, serial, cookie, outcome = OutcomeOf(keys.status())](
                                  Ring& ring) {
       Region* const told = ring.core().registered->Find(serial);
@@ -87,10 +87,9 @@ void RegisteredMemory::StartRegistering(const Region& region, const MemoryReques
   }));
 }
 
-absl::StatusOr<RegisteredMemory::Keys> RegisteredMemory::Tell(ControlSide& side,
-                                                              const std::vector<nic::Nic*>& nics,
-                                                              uint64_t serial,
-                                                              std::span<uint8_t> bytes) {
+absl::StatusOr<RegisteredMemory::Keys> RegisteredMemory::RegisterWith(
+    const std::vector<nic::Nic*>& nics, ControlSide& side, uint64_t serial,
+    std::span<uint8_t> bytes) {
   Keys keys{};
   std::vector<std::unique_ptr<nic::Registration>> made;
   for (size_t i = 0; i < nics.size(); ++i) {

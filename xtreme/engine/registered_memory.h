@@ -78,8 +78,8 @@ class RegisteredMemory {
   };
 
   // On the control thread.
-  static absl::StatusOr<Keys> Tell(ControlSide& side, const std::vector<nic::Nic*>& nics,
-                                   uint64_t serial, std::span<uint8_t> bytes);
+  static absl::StatusOr<Keys> RegisterWith(const std::vector<nic::Nic*>& nics, ControlSide& side,
+                                           uint64_t serial, std::span<uint8_t> bytes);
 
   static void OnReturned(void* self, uint64_t serial);
   Region* Find(uint64_t serial);

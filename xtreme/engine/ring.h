@@ -149,7 +149,8 @@ class Ring {
   packet::Buffer* AcquireBuffer();
   // Makes memory of the application one buffer, with one reference, whose parts are sent from where
   // they stand (registered_memory.h). Started: ends as OP_DONE, from which on they are; before, and
-  // if that has an error, they are copied. EINVAL: no bytes, or too many. ENOBUFS: too many of it.
+  // if that has an error, they are copied. EINVAL: no bytes, or more than kMaxBytes. ENOBUFS:
+  // kMaxRegions are registered.
   Outcome RegisterMemory(const MemoryRequest& request, packet::Buffer** buffer);
   uint32_t buffer_bytes() const;
 

@@ -213,6 +213,14 @@ struct RingCore {
   void FlushPaced();
   // The queue that stopped, if any did.
   const nic::QueuePair* BrokenQueue() const;
+  // The key by which the ring's port reads `buffer`, which is the ring's (see IsOwn), or none.
+  uint32_t KeyOf(const packet::Buffer* buffer) const {
+    const bool pooled = buffer == nullptr || buffer->pool == device.pool.get();
+    return pooled ? device.pool_key : RegisteredKeyOf(*buffer);
+  }
+  uint32_t RegisteredKeyOf(const packet::Buffer& buffer) const;
+  // Whether the device can read a payload that has a buffer: another ring's it cannot.
+  bool IsOwn(const Payload& payload) const;
   // Has the control thread run `operation`. No system call.
   void Start(std::unique_ptr<Operation> operation);
 
@@ -234,15 +242,6 @@ struct RingCore {
   RingHost host;
   std::shared_ptr<RingPorts> ports;  // Those that `device` may be.
   RingTally tally;
-  // The key by which the ring's port reads `buffer`, which is the ring's (see IsOwn), or none.
-  uint32_t KeyOf(const packet::Buffer* buffer) const {
-    const bool pooled = buffer == nullptr || buffer->pool == device.pool.get();
-    return pooled ? device.pool_key : RegisteredKeyOf(*buffer);
-  }
-  uint32_t RegisteredKeyOf(const packet::Buffer& buffer) const;
-  // Whether the device can read a payload that has a buffer: another ring's it cannot.
-  bool IsOwn(const Payload& payload) const;
-
   PreparedSends* prepared = nullptr;  // The ring's, all three.
   PacedQueues* paced = nullptr;
   RegisteredMemory* registered = nullptr;

@@ -11,6 +11,7 @@
 #ifndef XTREME_XTREME_ENGINE_TESTING_MEMORY_NIC_H_
 #define XTREME_XTREME_ENGINE_TESTING_MEMORY_NIC_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -160,6 +161,8 @@ class MemoryNic final : public nic::Nic {
   // The rules as they stand.
   std::vector<nic::FlowRule> rules();
   void SetClock(const nic::ClockConversion& clock);
+  // Regions that Register() was asked for and that were not given up since.
+  int registered() const { return *registered_; }
   // What CreateQueuePair() says from here on.
   void FailQueues(absl::Status status);
   void SetCounters(const nic::PortCounters& counters);
@@ -191,6 +194,7 @@ class MemoryNic final : public nic::Nic {
   nic::Capabilities capabilities_;
   std::vector<MemoryQueuePair*> queues_;
   int event_fd_ = -1;
+  const std::shared_ptr<std::atomic<int>> registered_ = std::make_shared<std::atomic<int>>(0);
   std::mutex mutex_;
   std::list<Installed> rules_;                // Guarded by mutex_, as all below.
   absl::Status queues_status_;

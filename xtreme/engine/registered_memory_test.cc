@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of the application: how long the NIC and the ring keep a region.
+
+#include "xtreme/engine/registered_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/engine/udp_socket.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+using packet::BufferPool;
+
+class RegisteredMemoryTest : public RingTest {
+ protected:
+  MemoryRequest Request() {
+    return {.start = bytes_.data(),
+            .bytes = bytes_.size(),
+            .released = [](void* count, void*) { ++*static_cast<int*>(count); },
+            .context = &released_,
+            .cookie = 7};
+  }
+  packet::Buffer* Register() {
+    packet::Buffer* buffer = nullptr;
+    const Outcome outcome = ring->RegisterMemory(Request(), &buffer);
+    EXPECT_TRUE(outcome.ok()) << outcome.text;
+    return buffer;
+  }
+
+  std::array<uint8_t, 4096> bytes_{};
+  int released_ = 0;
+};
+
+TEST_F(RegisteredMemoryTest, TheNicLetsGoOfARegionThatIsReleased) {
+  Open();
+  packet::Buffer* const buffer = Register();
+  const auto done = Settle();
+  ASSERT_EQ(Kinds(done), std::vector{Kind::kOpDone});
+  EXPECT_EQ(done[0].status, 0);
+  EXPECT_EQ(done[0].cookie, 7u);
+  EXPECT_EQ(nic->registered(), 1);
+
+  BufferPool::Release(buffer);
+  EXPECT_EQ(released_, 0);  // The NIC still knows it.
+  Settle();
+  EXPECT_EQ(nic->registered(), 0);
+  EXPECT_EQ(released_, 1);
+}
+
+TEST_F(RegisteredMemoryTest, OneThatIsReleasedBeforeItIsKnownIsLetGoToo) {
+  Open();
+  BufferPool::Release(Register());
+  const auto done = Settle();
+  EXPECT_EQ(Kinds(done), std::vector{Kind::kOpDone});
+  EXPECT_EQ(nic->registered(), 0);
+  EXPECT_EQ(released_, 1);
+}
+
+TEST_F(RegisteredMemoryTest, WhatIsReleasedMakesRoomForAnother) {
+  Open();
+  std::vector<packet::Buffer*> held;
+  for (uint32_t i = 0; i < RegisteredMemory::kMaxRegions; ++i) held.push_back(Register());
+  packet::Buffer* one_more = nullptr;
+  EXPECT_EQ(ring->RegisterMemory(Request(), &one_more).error, ENOBUFS);
+  Settle();
+
+  BufferPool::Release(held.back());
+  Settle();
+  held.back() = Register();
+  Settle();
+  EXPECT_EQ(nic->registered(), static_cast<int>(RegisteredMemory::kMaxRegions));
+  for (packet::Buffer* const buffer : held) BufferPool::Release(buffer);
+  Settle();
+  EXPECT_EQ(nic->registered(), 0);
+  EXPECT_EQ(released_, static_cast<int>(RegisteredMemory::kMaxRegions) + 1);
+}
+
+TEST_F(RegisteredMemoryTest, WhatIsHeldOutlivesTheRing) {
+  Open();
+  packet::Buffer* const buffer = Register();
+  Settle();
+  ring.reset();
+  engine->control().RunAndWait([] {});
+  EXPECT_EQ(released_, 0);
+  BufferPool::Release(buffer);
+  EXPECT_EQ(released_, 1);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
