@@ -92,9 +92,8 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
 [[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
   ahead_ = false;
   front_.attention_at = behind_ahead_;
-  const bool asked = static_cast<int32_t>(asked_ - completed_) > 0;
   const mlx5_cqe64* const cqe = completions_.Peek();
-  if (asked || cqe == nullptr) return;
+  if (cqe == nullptr) return;
   if (!IsSent(cqe->op_own)) [[unlikely]] {
     frames_ = 0;
     front_.attention_at = front_.posted;
@@ -111,7 +110,7 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
 }
 
 void SendQueue::TakeAhead() {
-  TakeOneAhead();
+  if (!AskedIsDue()) TakeOneAhead();
   UpdateAttention();
 }
 
@@ -301,7 +300,7 @@ template <uint32_t kBlocks>
   nic::RingReady(front_, prepared, halves);
   if (signal) {
     NoteSignal(first & mask_, first + kBlocks);
-    ahead_ = true;
+    ahead_ = !AskedIsDue();
   }
   if (front_.posted - 1 == front_.attention_at) UpdateAttention();
   return nic::TxStatus::kPosted;
@@ -349,7 +348,7 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
     SetCompletion(wqe, Completion::kAlways);
     NoteSignal(slot, front_.producer + wqebbs);
     if (asked) asked_ = front_.posted;
-    ahead_ = !asked;
+    ahead_ = !AskedIsDue();
   }
   if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
   front_.producer += wqebbs;
@@ -369,9 +368,10 @@ bool SendQueue::SignalLast() {
   const uint32_t slot = (front_.producer - wqebbs) & mask_;
   uint8_t* const wqe = wqebbs_ + size_t{slot} * kWqebbBytes;
   asked_ = front_.posted;
+  ahead_ = false;  // attention_at may come too early, as below
   if (HasCompletion(wqe)) return true;
   SetCompletion(wqe, Completion::kAlways);
-  NoteSignal(slot, front_.producer);  // attention_at may come too early
+  NoteSignal(slot, front_.producer);
   return true;
 }
 

@@ -115,6 +115,7 @@ class SendQueue {
   // Takes the next completion, if there is one and no caller asked for any that is due: a queue
   // whose user only sends so does not run full, and no single send pays for its completions.
   void TakeAhead();
+  bool AskedIsDue() const { return static_cast<int32_t>(asked_ - completed_) > 0; }
   void TakeOneAhead();  // The room that it gave back is not counted yet.
   // Writes a payload that found no room on the device, if the next completion gives it some.
   std::optional<uint32_t> StoreAgain(const uint8_t* payload, uint32_t payload_length);
@@ -166,7 +167,7 @@ class SendQueue {
   // Producer side.
   mutable nic::TxFront front_;  // Mutable: what is counted there goes to the counters.
   uint32_t signal_at_;          // The count at which the next frame is signalled.
-  bool ahead_ = false;          // The next post begins with TakeAhead(),
+  bool ahead_ = false;          // Nothing asked is due; the next post begins with TakeAhead(),
   uint32_t behind_ahead_ = 0;   // and then attention_at is this.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
   DeviceMemoryRing device_memory_;
