@@ -105,6 +105,7 @@ struct LinkPath {
 struct StackCounters {
   uint64_t segments = 0;
   uint64_t accepted = 0;
+  uint64_t bad_sources = 0;
   uint64_t strangers = 0;
   uint64_t resets_to_strangers = 0;
   uint64_t answers_withheld = 0;
@@ -125,6 +126,8 @@ struct StackCounters {
     return std::to_array<base::CounterDescriptor<C>>({
         {"segments", "segments received", &C::segments},
         {"accepted", "connections that listeners accepted", &C::accepted},
+        {"bad_sources", "segments of no connection from a source that no other host can have",
+         &C::bad_sources},
         {"strangers", "segments of no connection and for no listener", &C::strangers},
         {"resets_to_strangers", "resets sent in answer to those", &C::resets_to_strangers},
         {"answers_withheld", "answers to those not sent: too many this second",

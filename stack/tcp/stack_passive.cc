@@ -25,6 +25,12 @@ LinkPath BackTo(const wire::TcpFrame& frame, const uint8_t* ethernet) {
   return path;
 }
 
+// No host of the wire has it, so it is not answered. RFC 1122 section 3.2.1.3.
+bool IsBadSource(const FlowKey& key) {
+  const wire::Ipv4Address source = key.remote().address;
+  return !source.IsUnicastHost() || source == key.local().address;
+}
+
 Listener& ListenerOf(const SynRecord& record) {
   return *reinterpret_cast<Listener*>(record.listener);
 }
@@ -97,6 +103,11 @@ void Stack::ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& fr
   if (Onward* const to = tables_->departed.Find(key)) [[unlikely]] {
     ++counters_.strays_passed_on;
     return to->PassOn(frame, buffer, stamp);
+  }
+  if (IsBadSource(key)) {
+    ++counters_.bad_sources;
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return;
   }
   const LinkPath path = BackTo(frame, buffer->data);
   std::optional<Seq> after;

@@ -32,7 +32,7 @@ namespace xtreme::udp {
 
 // Why a datagram is for nobody.
 enum class Misaddressed : uint8_t {
-  kBadSource,       // a source no host may have: a group, a broadcast, class E
+  kBadSource,       // a source no host may have: a group, a broadcast, class E, loopback
   kNotLocal,        // a unicast address that is not ours
   kNoSocket,        // ours, and nobody is bound to the port who would take it from this source
   kNotMember,       // a group nobody joined with this port
@@ -141,8 +141,11 @@ class Demux {
     uint64_t Hash() const { return base::MixBits(base::MixBits(local) ^ remote); }
   };
 
-  // Multicast, broadcast and class E: 224.0.0.0 to the end. RFC 1122 section 4.1.3.6.
-  static bool IsBadSource(wire::Ipv4Address source) { return source.value() >= 0xE0000000; }
+  // Multicast, broadcast and class E: 224.0.0.0 to the end; loopback. RFC 1122 sections 4.1.3.6
+  // and 3.2.1.3.
+  static bool IsBadSource(wire::Ipv4Address source) {
+    return source.value() >= 0xE0000000 || source.IsLoopback();
+  }
 
   const Binding* Find(const wire::UdpFlow& flow, uint64_t key);
   const Binding* FindNext(const Binding* binding, const wire::UdpFlow& flow);

@@ -270,7 +270,8 @@ TEST_F(DemuxTest, EveryMisaddressedDatagramIsCountedByItsReason) {
   EXPECT_EQ(CountOf(Misaddressed::kNotLocal, To(kStranger)), 1u);
   EXPECT_EQ(CountOf(Misaddressed::kNotMember, To(kOtherGroup)), 1u);
   EXPECT_EQ(CountOf(Misaddressed::kSourceFiltered, To(kGroup, kStranger)), 1u);
-  for (Ipv4Address source : {kGroup, Ipv4Address(240, 0, 0, 1), Ipv4Address::LimitedBroadcast()}) {
+  for (Ipv4Address source : {kGroup, Ipv4Address(240, 0, 0, 1), Ipv4Address::LimitedBroadcast(),
+                             Ipv4Address(127, 0, 0, 1)}) {
     EXPECT_EQ(CountOf(Misaddressed::kBadSource, To(kOurs, source)), 1u);
   }
 }

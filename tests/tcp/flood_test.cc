@@ -54,10 +54,11 @@ class Flood : public ::testing::Test {
   }
 
   // From a source of its own each.
-  void Syn() {
+  void Syn() { Syn(wire::Ipv4Address(static_cast<uint32_t>(random_()) >> 2 | 1u << 31)); }
+  void Syn(wire::Ipv4Address source) {
     wire::TcpFrame frame;
     frame.flow = {.destination = world_.host(1).At(80).address,
-                  .source = wire::Ipv4Address(static_cast<uint32_t>(random_() | 1u << 31)),
+                  .source = source,
                   .destination_port = 80,
                   .source_port = static_cast<uint16_t>(random_()),
                   .vlan_id = 0};
@@ -112,6 +113,23 @@ TEST_F(Flood, AMillionSynsDisturbNobody) {
   EXPECT_GE(counters.cookies_accepted, 1u);
   EXPECT_EQ(world_.host(1).stack().memory_bytes(), memory);
   EXPECT_GE(world_.host(1).buffers().free_count(), buffers);
+}
+
+// Nor do they take places of the SYN queue, whose 64 would be gone.
+TEST_F(Flood, SynsFromSourcesThatNoHostHasAreNotAnswered) {
+  using wire::Ipv4Address;
+  for (const Ipv4Address source :
+       {Ipv4Address::Any(), Ipv4Address::LimitedBroadcast(), Ipv4Address(224, 0, 0, 1),
+        Ipv4Address(240, 0, 0, 1), Ipv4Address(127, 0, 0, 1), world_.host(1).At(80).address}) {
+    for (int i = 0; i < 65; ++i) Syn(source);
+  }
+  const StackCounters& counters = world_.host(1).stack().counters();
+  EXPECT_EQ(counters.bad_sources, 6u * 65);
+  EXPECT_EQ(counters.cookies_sent, 0u);
+  Connect(late_, 40'001);
+  world_.RunUntil([this] { return late_.established; }, world_.now() + base::Seconds(1));
+  EXPECT_TRUE(late_.established);
+  EXPECT_EQ(counters.cookies_sent, 0u);
 }
 
 }  // namespace
