@@ -36,16 +36,18 @@ void Pcb::ArmSender(base::Nanoseconds now) {
 }
 
 Pcb::SenderTimer Pcb::OutstandingTimer() const {
-  const base::Nanoseconds expiry = Capped(base::DeadlineAfter(rto_base_, rtt_.rto()));
+  const base::Nanoseconds rto = base::DeadlineAfter(rto_base_, rtt_.rto());
+  const base::Nanoseconds expiry = Capped(rto);
   if (reorder_deadline_ < expiry) return {Timer::kReorder, reorder_deadline_};
-  if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery())) {
+  if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery()) && state_ != State::kSynReceived) {
     const base::Nanoseconds since = base::Later(rto_base_, queue_.last_sent()->sent_at);
     const base::Nanoseconds probe =
         TailLossProbe::Deadline(queue_, {.now = since,
                                          .srtt = rtt_.srtt(),
                                          .max_ack_delay = options_->peer_delayed_ack,
-                                         .rto_deadline = expiry});
-    if (probe < expiry) return {Timer::kProbe, probe};
+                                         .rto_deadline = rto});
+    // One that would come after the time-out takes its place, but not that of giving up.
+    if (probe < expiry || expiry == rto) return {Timer::kProbe, probe};
   }
   return {Timer::kRetransmit, expiry};
 }
