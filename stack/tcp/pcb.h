@@ -35,6 +35,7 @@
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/segment_queue.h"
 #include "stack/tcp/sequence.h"
+#include "stack/tcp/spurious_loss.h"
 #include "stack/tcp/tail_loss_probe.h"
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_options.h"
@@ -328,6 +329,7 @@ class Pcb {
     std::optional<wire::SackBlock> dsack;
     bool has_sack = false;
     bool duplicate = false;  // RFC 5681 section 2
+    bool first_copy = false;  // of a segment that was sent again: SpuriousLoss::IsOfFirstCopy
     std::optional<base::Nanoseconds> rtt;
   };
 
@@ -415,6 +417,8 @@ class Pcb {
   void RecoverBySack(const Progress& progress, base::Nanoseconds now);
   void RecoverByDuplicates(const Progress& progress, base::Nanoseconds now);
   void GrowWindow(const Progress& progress, base::Nanoseconds now);
+  void JudgeReduction();
+  void TakeBackReduction();
   void EnterFastRecovery(const Progress& progress, base::Nanoseconds now);
   void ReduceWindow(const Progress& progress, bool safe);
   void OnOursAcknowledged(base::Nanoseconds now);
@@ -531,6 +535,7 @@ class Pcb {
   TailLossProbe tail_probe_;
   ProportionalRateReduction reduction_;
   NewRenoRecovery new_reno_;
+  SpuriousLoss spurious_;
   base::Nanoseconds reorder_deadline_ = base::kNever;
 
   // When SND.UNA moved, sending began after silence, or a closed window opened.

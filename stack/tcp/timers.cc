@@ -113,6 +113,7 @@ void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   const uint32_t flight = repairing ? std::min(outstanding, congestion_.cwnd()) : outstanding;
   if (Scoreboard::HasReneged(queue_)) scoreboard_.Forget(queue_);
   MarkAllLost(now);
+  JudgeReduction();
   congestion_.OnTimeout({.flight = flight, .now = now}, again);
   rtt_.BackOff();
   Clear(kFastRecovery);
