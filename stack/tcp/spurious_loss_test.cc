@@ -20,7 +20,7 @@ wire::SackBlock Block(uint32_t from, uint32_t to) {
   return {(kFirst + from).value(), (kFirst + to).value()};
 }
 
-// Of 1000 bytes outstanding the first 200 were sent again, in two segments, at timestamps 70 and 80.
+// Of 1000 bytes outstanding 200 were sent again, in two segments, at timestamps 70 and 80.
 class SpuriousLossTest : public testing::Test {
  protected:
   SpuriousLossTest() {
