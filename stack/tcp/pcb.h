@@ -135,7 +135,7 @@ class Pcb {
 
   struct SendOptions {
     bool now_or_fail = false;  // never kQueued
-    bool more = false;         // more follows at once: a segment that is not full may wait
+    bool more = false;  // more follows at once: a segment that is not full may wait, up to 200 ms
     uint16_t flags = 0;        // Segment::kWantWire, kWantDone
     uint64_t cookie = 0;
   };
@@ -480,6 +480,7 @@ class Pcb {
   void Rearm(bool one, base::Nanoseconds now);
   void ArmBehind(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
+  bool KeptByCork() const;
   base::Nanoseconds Capped(base::Nanoseconds deadline) const;
   bool GaveUp(base::Nanoseconds now) const;
   void OnSenderTimer(base::Nanoseconds now);
