@@ -21,6 +21,9 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
     Clear(kSmallOverride);
   }
   if (progress.rtt) rtt_.Sample(*progress.rtt, ExpectedSamples());
+  const bool arrived_twice =
+      progress.dsack && spurious_.OnDsack(*progress.dsack, queue_.una() - progress.acked);
+  if (progress.first_copy || arrived_twice) TakeBackReduction();
   if (Has(kSack)) {
     RecoverBySack(progress, now);
   } else {
@@ -53,6 +56,9 @@ Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanos
     progress.sacked_before = queue_.flight().sacked;
     queue_.Acknowledge(ack, [&](const Segment& s) {
       delivered(s);
+      if (s.WasRetransmitted() && time.echo) {
+        progress.first_copy |= spurious_.IsOfFirstCopy(s, *time.echo);
+      }
       if (s.Has(Segment::kWantDone) && s.posted == 0) {
         context_->sink->OnDone(*this, s.cookie, /*cancelled=*/false);
       }
@@ -66,6 +72,11 @@ Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanos
     progress.newly_sacked = outcome.newly_sacked;
     progress.dsack = outcome.dsack;
     progress.has_sack = segment.options.sack_count > (outcome.dsack ? 1 : 0);
+  }
+  // How long it took is what the time-out has to learn (RFC 4015 section 3); unless the second copy
+  // is answered, the acknowledgement of the first being lost.
+  if (progress.first_copy && Has(kTimeoutRecovery) && Has(kSack) && !progress.dsack) {
+    progress.rtt = time.clock.Since(*time.echo, now);
   }
   return progress;
 }
@@ -86,6 +97,7 @@ void Pcb::RecoverBySack(const Progress& progress, base::Nanoseconds now) {
     rack_.OnRecoveryEnd();
   }
   if (probe_repaired && !InRecovery()) {
+    spurious_.End();
     congestion_.OnLoss({.flight = progress.outstanding_before, .now = now});
     congestion_.EndRecovery();
   }
@@ -108,6 +120,7 @@ void Pcb::EnterFastRecovery(const Progress& progress, base::Nanoseconds now) {
   ++context_->counters.fast_recoveries;
   Set(kFastRecovery);
   recover_ = queue_.nxt();
+  JudgeReduction();
   tail_probe_.Cancel();
   const Flight& flight = queue_.flight();
   congestion_.OnLoss({.flight = flight.outstanding + progress.acked, .now = now});
@@ -130,6 +143,7 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
       if (verdict.entered) {
         ++context_->counters.fast_recoveries;
         Set(kFastRecovery);
+        JudgeReduction();
         congestion_.OnLoss({.flight = queue_.flight().outstanding, .now = now});
       }
       Segment* const first = CutTo(*queue_.first(), smss_);
@@ -147,6 +161,25 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
     case NewRenoRecovery::Action::kNothing:
       return GrowWindow(progress, now);
   }
+}
+
+// The window is about to be reduced: whether rightly, acknowledgements will tell.
+void Pcb::JudgeReduction() {
+  spurious_.Begin(queue_.una());
+  const Segment* const probed = tail_probe_.outstanding() ? queue_.last_sent() : nullptr;
+  if (probed == nullptr || !probed->WasRetransmitted()) return;
+  spurious_.OnRetransmit(*probed, options_->timestamp_clock.At(probed->sent_at), queue_.nxt());
+}
+
+// Nothing had been lost. What was not sent again yet is under way, and the window is what it was:
+// RFC 4015 section 3.
+void Pcb::TakeBackReduction() {
+  ++context_->counters.taken_back;
+  spurious_.End();
+  for (Segment* s = queue_.first(); s != queue_.first_unsent(); s = s->next) queue_.ClearLost(*s);
+  Clear(kFastRecovery | kTimeoutRecovery | kSendOne);
+  new_reno_.Abandon();
+  congestion_.OnSpuriousLoss(queue_.flight().Pipe());
 }
 
 void Pcb::GrowWindow(const Progress& progress, base::Nanoseconds now) {

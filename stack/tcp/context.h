@@ -35,6 +35,7 @@ struct PcbCounters {
   uint64_t tail_probes = 0;
   uint64_t window_probes = 0;
   uint64_t fast_recoveries = 0;
+  uint64_t taken_back = 0;
   uint64_t challenge_acks = 0;
   uint64_t challenge_acks_withheld = 0;
   uint64_t resets_in = 0;
@@ -58,6 +59,8 @@ struct PcbCounters {
         {"tail_probes", "tail loss probes (RFC 8985)", &C::tail_probes},
         {"window_probes", "probes of a window that the peer closed", &C::window_probes},
         {"fast_recoveries", "losses found without a time-out", &C::fast_recoveries},
+        {"taken_back", "reductions of the congestion window that were taken back: nothing was lost",
+         &C::taken_back},
         {"challenge_acks", "challenge ACKs sent (RFC 5961)", &C::challenge_acks},
         {"challenge_acks_withheld", "challenge ACKs not sent: too many this second",
          &C::challenge_acks_withheld},

@@ -148,6 +148,7 @@ void Pcb::TakeState(const Pcb& from) {
   tail_probe_ = from.tail_probe_;
   reduction_ = from.reduction_;
   new_reno_ = from.new_reno_;
+  spurious_ = from.spurious_;
   reorder_deadline_ = from.reorder_deadline_;
   progress_at_ = from.progress_at_;
   rto_base_ = from.rto_base_;
@@ -162,7 +163,7 @@ void Pcb::TakeState(const Pcb& from) {
   agreed_smss_ = from.agreed_smss_;
 }
 // One member more is one more to take along.
-static_assert(sizeof(Pcb) == 552);
+static_assert(sizeof(Pcb) == 576);
 
 void Pcb::Leave() {
   queue_.Leave();

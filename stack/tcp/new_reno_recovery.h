@@ -67,6 +67,12 @@ class NewRenoRecovery {
     recover_ = nxt;
   }
 
+  // Nothing had been lost: as if it were recovered.
+  void Abandon() {
+    in_recovery_ = false;
+    duplicates_ = 0;
+  }
+
   // The window as of step 2: what left the network by the three duplicates is added.
   static uint32_t WindowAtEntry(uint32_t ssthresh, uint32_t smss) {
     return ssthresh + kDupThresh * smss;

@@ -111,6 +111,7 @@ bool Pcb::SendSegment(Segment& segment, base::Nanoseconds now) {
   if (again) [[unlikely]] {
     ++retransmits_;
     ++context_->counters.retransmits;
+    if (InRecovery()) spurious_.OnRetransmit(segment, outgoing.timestamps.value, queue_.nxt());
   }
   if (Has(kFastRecovery)) [[unlikely]] reduction_.OnSent(segment.SequenceLength());
   return true;

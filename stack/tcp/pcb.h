@@ -35,6 +35,7 @@
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/segment_queue.h"
 #include "stack/tcp/sequence.h"
+#include "stack/tcp/spurious_loss.h"
 #include "stack/tcp/tail_loss_probe.h"
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_options.h"
@@ -134,7 +135,7 @@ class Pcb {
 
   struct SendOptions {
     bool now_or_fail = false;  // never kQueued
-    bool more = false;         // more follows at once: a segment that is not full may wait
+    bool more = false;  // more follows at once: a segment that is not full may wait, up to 200 ms
     uint16_t flags = 0;        // Segment::kWantWire, kWantDone
     uint64_t cookie = 0;
   };
@@ -328,6 +329,7 @@ class Pcb {
     std::optional<wire::SackBlock> dsack;
     bool has_sack = false;
     bool duplicate = false;  // RFC 5681 section 2
+    bool first_copy = false;  // of a segment that was sent again: SpuriousLoss::IsOfFirstCopy
     std::optional<base::Nanoseconds> rtt;
   };
 
@@ -415,6 +417,8 @@ class Pcb {
   void RecoverBySack(const Progress& progress, base::Nanoseconds now);
   void RecoverByDuplicates(const Progress& progress, base::Nanoseconds now);
   void GrowWindow(const Progress& progress, base::Nanoseconds now);
+  void JudgeReduction();
+  void TakeBackReduction();
   void EnterFastRecovery(const Progress& progress, base::Nanoseconds now);
   void ReduceWindow(const Progress& progress, bool safe);
   void OnOursAcknowledged(base::Nanoseconds now);
@@ -476,6 +480,7 @@ class Pcb {
   void Rearm(bool one, base::Nanoseconds now);
   void ArmBehind(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
+  bool KeptByCork() const;
   base::Nanoseconds Capped(base::Nanoseconds deadline) const;
   bool GaveUp(base::Nanoseconds now) const;
   void OnSenderTimer(base::Nanoseconds now);
@@ -531,6 +536,7 @@ class Pcb {
   TailLossProbe tail_probe_;
   ProportionalRateReduction reduction_;
   NewRenoRecovery new_reno_;
+  SpuriousLoss spurious_;
   base::Nanoseconds reorder_deadline_ = base::kNever;
 
   // When SND.UNA moved, sending began after silence, or a closed window opened.

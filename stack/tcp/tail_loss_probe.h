@@ -34,7 +34,8 @@ class TailLossProbe {
   };
 
   // When to probe: two round trips after now, with time for a delayed acknowledgement when a single
-  // segment is in flight, and never after the time-out. Section 7.2, TLP_calc_PTO.
+  // segment is in flight, and at the latest in place of the time-out, which then begins anew: one
+  // segment that was lost must not close the congestion window. Section 7.2, TLP_calc_PTO.
   static base::Nanoseconds Deadline(const SegmentQueue& queue, const Times& times) {
     base::Nanoseconds wait = kUnknownWait;
     if (times.srtt > base::Nanoseconds(0)) {

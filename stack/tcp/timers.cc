@@ -10,6 +10,12 @@
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
+namespace {
+
+// What waits for more leaves after it, as with Linux (tcp(7), TCP_CORK).
+constexpr base::Nanoseconds kLongestCork = base::Milliseconds(200);
+
+}  // namespace
 
 void Pcb::OnTimer(base::Nanoseconds now) {
   if (retransmit_deadline_ <= now) OnSenderTimer(now);
@@ -36,30 +42,37 @@ void Pcb::ArmSender(base::Nanoseconds now) {
 }
 
 Pcb::SenderTimer Pcb::OutstandingTimer() const {
-  const base::Nanoseconds expiry = Capped(base::DeadlineAfter(rto_base_, rtt_.rto()));
+  const base::Nanoseconds rto = base::DeadlineAfter(rto_base_, rtt_.rto());
+  const base::Nanoseconds expiry = Capped(rto);
   if (reorder_deadline_ < expiry) return {Timer::kReorder, reorder_deadline_};
-  if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery())) {
+  if (tail_probe_.MayRun(queue_, Has(kSack), InRecovery()) && state_ != State::kSynReceived) {
     const base::Nanoseconds since = base::Later(rto_base_, queue_.last_sent()->sent_at);
     const base::Nanoseconds probe =
         TailLossProbe::Deadline(queue_, {.now = since,
                                          .srtt = rtt_.srtt(),
                                          .max_ack_delay = options_->peer_delayed_ack,
-                                         .rto_deadline = expiry});
-    if (probe < expiry) return {Timer::kProbe, probe};
+                                         .rto_deadline = rto});
+    // One that would come after the time-out takes its place, but not that of giving up.
+    if (probe < expiry || expiry == rto) return {Timer::kProbe, probe};
   }
   return {Timer::kRetransmit, expiry};
 }
 
 // Nothing is outstanding. What is unsent waits for the peer's window: then it is asked for it, less
-// and less often. Or the cork keeps it: a last segment that the window has room for.
+// and less often. Or the cork keeps it, for a while.
 void Pcb::ArmPersist(base::Nanoseconds now) {
-  const Segment* const first = queue_.first_unsent();
-  const bool corked = Has(kCorked) && first != nullptr && first->next == nullptr &&
-                      first->length <= UsableWindow();
-  const bool waits = first != nullptr && !Has(kSinkFull) && !corked;
+  const bool waits = queue_.first_unsent() != nullptr && !Has(kSinkFull);
   if (!waits) return SetSender(Timer::kNone, base::kNever);
   if (timer_ == Timer::kPersist) return;
+  if (KeptByCork()) return SetSender(Timer::kPersist, base::DeadlineAfter(now, kLongestCork));
   SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
+}
+
+// Nothing is outstanding, and a last segment that the window has room for waits for more.
+bool Pcb::KeptByCork() const {
+  const Segment* const first = queue_.first_unsent();
+  return Has(kCorked) && first != nullptr && first->next == nullptr &&
+         first->length <= UsableWindow();
 }
 
 // No later than the user's time-out, or that of the handshake.
@@ -111,6 +124,7 @@ void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   const uint32_t flight = repairing ? std::min(outstanding, congestion_.cwnd()) : outstanding;
   if (Scoreboard::HasReneged(queue_)) scoreboard_.Forget(queue_);
   MarkAllLost(now);
+  JudgeReduction();
   congestion_.OnTimeout({.flight = flight, .now = now}, again);
   rtt_.BackOff();
   Clear(kFastRecovery);
@@ -160,6 +174,10 @@ void Pcb::OnReorderTimer(base::Nanoseconds now) {
 
 // RFC 9293 section 3.8.6.1. A window that is open but small is used after this while.
 void Pcb::OnPersistTimer(base::Nanoseconds now) {
+  if (KeptByCork()) {
+    progress_at_ = now;  // nobody owed an answer before
+    return Set(kSmallOverride);
+  }
   if (Capped(base::kNever) <= now || probes_ >= options_->retransmissions) {
     return Terminate(TimeoutStatus());
   }

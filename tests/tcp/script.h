@@ -8,11 +8,16 @@
 //   +0    > S. 0:0(0) ack 1                   close [SECONDS], abort, detach, icmp SEQ ERROR [MTU],
 //                                             deaf, room
 //   +.01  < . 1:1(0) ack 1 win 65535       `<` arrives, `>` must have been sent at that time
+//   +0    > . 1:3001(3000) ack 1           several that touch, the last with these flags
+//   +.2~.3 > . 1:1001(1000) ack 1          at the time it was sent, between these two
 //   +0    event accepted                   an event must have been taken
+//   +0    is cwnd=10000 ssthresh=7000      so it is reported: also smss, srtt_us, rto_us, unsent,
+//                                             in_flight, window, retransmits, recovery
 //
 // The invariant: what was sent or told and no line asks for is a failure. Times are seconds after
 // the line before; a segment may be late by a millisecond. Numbers are relative to the initial ones
-// of each side, timestamps in ms to the start. What a `>` line leaves out is not compared.
+// of each side, timestamps in ms to the start. What a `>` line leaves out is not compared; nor are,
+// with push=0, PSH, and with events=0 any events: bytes that are delivered are credited then.
 #ifndef XTREME_TESTS_TCP_SCRIPT_H_
 #define XTREME_TESTS_TCP_SCRIPT_H_
 
@@ -37,11 +42,12 @@ struct ScriptSegment {
 };
 
 struct ScriptLine {
-  enum class Kind : uint8_t { kSet, kCall, kArrives, kSent, kEvent };
+  enum class Kind : uint8_t { kSet, kCall, kArrives, kSent, kEvent, kIs };
   int number = 0;
   base::Nanoseconds wait;
+  base::Nanoseconds latest;  // of kSent; no less than wait
   Kind kind = Kind::kCall;
-  std::vector<std::string> words;  // of kSet, kCall and kEvent
+  std::vector<std::string> words;  // of kSet, kCall, kEvent and kIs
   ScriptSegment segment;           // of kArrives and kSent
 };
 

@@ -18,6 +18,7 @@ constexpr FlagLetter kFlags[] = {{'S', wire::kTcpSyn}, {'F', wire::kTcpFin}, {'R
                                  {'P', wire::kTcpPsh}, {'.', wire::kTcpAck}, {'U', wire::kTcpUrg}};
 
 bool ParseFlags(const std::string& word, uint8_t* flags) {
+  if (word == "-") return true;
   for (const char c : word) {
     uint8_t flag = 0;
     for (const FlagLetter& known : kFlags) flag |= known.letter == c ? known.flag : 0;
@@ -108,6 +109,19 @@ bool ParseSegment(std::string text, ScriptSegment* segment) {
   return true;
 }
 
+base::Nanoseconds Seconds(const std::string& word) {
+  return base::Nanoseconds(static_cast<int64_t>(std::strtod(word.c_str(), nullptr) * 1e9 + 0.5));
+}
+
+// `+A`, or `+A~B`.
+bool ParseWait(const std::string& word, ScriptLine* line) {
+  if (word.empty() || word[0] != '+') return false;
+  const size_t range = word.find('~');
+  line->wait = Seconds(word.substr(1, range - 1));
+  line->latest = range == std::string::npos ? line->wait : Seconds(word.substr(range + 1));
+  return line->wait <= line->latest;
+}
+
 bool ParseLine(const std::string& text, ScriptLine* line) {
   std::istringstream in(text);
   std::string word;
@@ -115,17 +129,15 @@ bool ParseLine(const std::string& text, ScriptLine* line) {
   if (word == "set") {
     line->kind = ScriptLine::Kind::kSet;
   } else {
-    if (word.empty() || word[0] != '+') return false;
-    line->wait =
-        base::Nanoseconds(static_cast<int64_t>(std::strtod(word.c_str() + 1, nullptr) * 1e9 + 0.5));
-    if (!(in >> word)) return false;
+    if (!ParseWait(word, line) || !(in >> word)) return false;
     if (word == "<" || word == ">") {
       line->kind = word == "<" ? ScriptLine::Kind::kArrives : ScriptLine::Kind::kSent;
       std::string rest;
       std::getline(in, rest);
       return ParseSegment(rest, &line->segment);
     }
-    line->kind = word == "event" ? ScriptLine::Kind::kEvent : ScriptLine::Kind::kCall;
+    using Kind = ScriptLine::Kind;
+    line->kind = word == "event" ? Kind::kEvent : word == "is" ? Kind::kIs : Kind::kCall;
     if (line->kind == ScriptLine::Kind::kCall) line->words.push_back(word);
   }
   while (in >> word) line->words.push_back(word);

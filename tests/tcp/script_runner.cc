@@ -18,6 +18,8 @@ namespace {
 constexpr base::Nanoseconds kStart = base::Seconds(1000);
 constexpr uint32_t kStartMs = 1'000'000;
 constexpr uint32_t kPeerIsn = 5000;
+constexpr uint32_t kBufferBytes = 2048;
+constexpr uint32_t kLongest = kBufferBytes - 54;
 constexpr wire::Endpoint kLocal{wire::Ipv4Address(10, 0, 0, 1), 80};
 constexpr wire::Endpoint kPeer{wire::Ipv4Address(10, 0, 0, 2), 4000};
 
@@ -63,8 +65,9 @@ class Runner : public Device {
  public:
   Runner() {
     using packet::BufferPool;
-    auto pool = BufferPool::Create(
-        {.buffers = 1024, .buffer_bytes = 2048, .hugepages = BufferPool::Hugepages::kNever});
+    auto pool = BufferPool::Create({.buffers = 1024,
+                                    .buffer_bytes = kBufferBytes,
+                                    .hugepages = BufferPool::Hugepages::kNever});
     pool_ = *std::move(pool);
     MakeStack();
     options_.quick_acks = 0;
@@ -103,6 +106,7 @@ class Runner : public Device {
   std::string Step(const ScriptLine& line) {
     using Kind = ScriptLine::Kind;
     const base::Nanoseconds before = now_;
+    if (line.latest > line.wait) return ExpectSentBetween(line);
     AdvanceTo(now_ + line.wait);
     if (line.kind == Kind::kSent) return ExpectSent(line);
     // Time that passes brings only what the script says.
@@ -115,10 +119,13 @@ class Runner : public Device {
       case Kind::kCall:
         return Call(line.words);
       case Kind::kArrives:
+        if (line.segment.length > kLongest) return "longer than a buffer";
         Arrive(line.segment);
         return "";
       case Kind::kEvent:
         return ExpectEvent(line.words);
+      case Kind::kIs:
+        return ExpectReport(line.words);
       case Kind::kSent:
         break;
     }
@@ -189,7 +196,13 @@ class Runner : public Device {
 
   void Drain() {
     Stack::Event event;
-    while (stack_->TakeEvent(&event)) events_.push_back(Describe(event));
+    while (stack_->TakeEvent(&event)) {
+      Connection* const connection = event.connection;
+      const bool credit = !compares_events_ && event.kind == Stack::Event::Kind::kData;
+      events_.push_back(Describe(event));
+      if (!compares_events_) events_.clear();
+      if (credit) stack_->Credit(*connection, event.bytes, now_);
+    }
   }
 
   std::string Describe(const Stack::Event& event) {
@@ -237,20 +250,78 @@ class Runner : public Device {
 
   std::string ExpectSent(const ScriptLine& line) {
     if (sent_.empty()) return "nothing sent, expected " + ToString(line.segment);
-    const Sent sent = sent_.front();
-    sent_.pop_front();
+    const base::Nanoseconds late = now_ - sent_.front().when;
+    const ScriptSegment got = TakeSent(line.segment.length);
     const ScriptSegment& want = line.segment;
-    const ScriptSegment& got = sent.segment;
-    const bool same = want.flags == got.flags && want.sequence == got.sequence &&
-                      want.length == got.length && (!want.ack || want.ack == got.ack) &&
+    const uint8_t compared = compares_push_ ? 0xFF : ~wire::kTcpPsh;
+    const bool same = ((want.flags ^ got.flags) & compared) == 0 &&
+                      want.sequence == got.sequence && want.length == got.length &&
+                      (!want.ack || want.ack == got.ack) &&
                       (!want.window || want.window == got.window) &&
                       (!want.options || *want.options == *got.options);
     if (!same) return "sent " + ToString(got) + ", expected " + ToString(want);
-    const base::Nanoseconds late = now_ - sent.when;
     if (late > base::Milliseconds(1)) {
       return "sent " + std::to_string(late.count() / 1'000) + " us before its time";
     }
     return "";
+  }
+
+  // The first that was sent, with those that touch it up to `length`.
+  ScriptSegment TakeSent(uint32_t length) {
+    ScriptSegment taken = sent_.front().segment;
+    sent_.pop_front();
+    while (taken.length != 0 && taken.length < length && !sent_.empty()) {
+      const ScriptSegment& next = sent_.front().segment;
+      const bool touches = next.sequence == taken.sequence + taken.length;
+      if (!touches || taken.length + next.length > length) break;
+      const uint32_t before = taken.length;
+      const uint32_t first = taken.sequence;
+      taken = next;
+      taken.sequence = first;
+      taken.length += before;
+      sent_.pop_front();
+    }
+    return taken;
+  }
+
+  // Time goes on until something is sent.
+  std::string ExpectSentBetween(const ScriptLine& line) {
+    if (!sent_.empty()) return "before it, sent " + ToString(sent_.front().segment);
+    const base::Nanoseconds earliest = now_ + line.wait;
+    const base::Nanoseconds latest = now_ + line.latest;
+    while (sent_.empty() && stack_->NextDeadline() <= latest) AdvanceTo(stack_->NextDeadline());
+    if (sent_.empty()) now_ = latest;
+    if (now_ < earliest) {
+      return "sent " + std::to_string((earliest - now_).count() / 1'000) + " us before its time";
+    }
+    return ExpectSent(line);
+  }
+
+  std::string ExpectReport(const std::vector<std::string>& words) {
+    if (connection_ == nullptr) return "no connection to report";
+    for (const std::string& word : words) {
+      const size_t equals = word.find('=');
+      const std::optional<int64_t> value = Reported(word.substr(0, equals));
+      if (equals == std::string::npos || !value) return "not reported: " + word;
+      const std::string is = word.substr(0, equals + 1) + std::to_string(*value);
+      if (is != word) return is + ", expected " + word;
+    }
+    return "";
+  }
+
+  std::optional<int64_t> Reported(const std::string& name) {
+    const ConnectionReport report = connection_->Report(now_);
+    if (name == "cwnd") return report.congestion_window;
+    if (name == "ssthresh") return report.slow_start_threshold;
+    if (name == "smss") return report.smss;
+    if (name == "srtt_us") return report.srtt.count() / 1'000;
+    if (name == "rto_us") return report.rto.count() / 1'000;
+    if (name == "unsent") return report.unsent;
+    if (name == "in_flight") return report.in_flight;
+    if (name == "window") return report.send_window;
+    if (name == "retransmits") return report.retransmits;
+    if (name == "recovery") return report.in_recovery;
+    return std::nullopt;
   }
 
   std::string Set(const std::vector<std::string>& words) {
@@ -259,10 +330,17 @@ class Runner : public Device {
       if (equals == std::string::npos) return "not NAME=VALUE: " + word;
       const double value = std::strtod(word.c_str() + equals + 1, nullptr);
       const std::string name = word.substr(0, equals);
-      if (!SetOne(name, value) && !SetOfStack(name, value)) return "unknown setting: " + word;
+      const bool known = SetOne(name, value) || SetOfRunner(name, value) || SetOfStack(name, value);
+      if (!known) return "unknown setting: " + word;
     }
     if (connection_ != nullptr) stack_->OnOptionsChanged(*connection_, now_);
     return "";
+  }
+
+  bool SetOfRunner(const std::string& name, double value) {
+    if (name == "push") return compares_push_ = value != 0, true;
+    if (name == "events") return compares_events_ = value != 0, true;
+    return false;
   }
 
   // Before anything else.
@@ -383,6 +461,8 @@ class Runner : public Device {
   uint32_t isn_ = 0;
   bool isn_known_ = false;
   bool deaf_ = false;
+  bool compares_push_ = true;
+  bool compares_events_ = true;
   uint32_t next_byte_ = 1;
   std::deque<Sent> sent_;
   std::deque<std::string> events_;

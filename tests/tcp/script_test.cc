@@ -73,8 +73,33 @@ TEST(ScriptRunner, SegmentsAtAnotherTimeFail) {
   EXPECT_NE(WhatWentWrong(std::string(kHandshake) + "+0 send 10\n+.1 > P. 1:11(10) ack 1\n"), "");
 }
 
+TEST(ScriptRunner, SeveralSegmentsAreOneLineIfTheyTouch) {
+  const std::string two = std::string(kHandshake) + "+0 send 2920\n";
+  EXPECT_EQ(WhatWentWrong(two + "+0 > P. 1:2921(2920) ack 1\n"), "");
+  EXPECT_NE(WhatWentWrong(two + "+0 > P. 1:2921(2920) ack 1\n+0 > P. 2921:2922(1) ack 1\n"), "");
+  EXPECT_NE(WhatWentWrong(two + "+0 > . 1:2921(2920) ack 1\n"), "");
+  EXPECT_NE(WhatWentWrong(two + "+0 > P. 1:2920(2919) ack 1\n"), "");
+  EXPECT_EQ(WhatWentWrong("set push=0\n" + two + "+0 > . 1:2921(2920) ack 1\n"), "");
+}
+
+TEST(ScriptRunner, SegmentsOutsideTheirRangeOfTimeFail) {
+  const std::string lost = std::string(kHandshake) + "+0 send 10\n+0 > P. 1:11(10) ack 1\n";
+  EXPECT_EQ(WhatWentWrong(lost + "+.1~1.5 > P. 1:11(10) ack 1\n"), "");
+  EXPECT_NE(WhatWentWrong(lost + "+.01~.1 > P. 1:11(10) ack 1\n"), "");
+  EXPECT_NE(WhatWentWrong(lost + "+1.5~2 > P. 1:11(10) ack 1\n"), "");
+}
+
+TEST(ScriptRunner, ReportsThatDifferFail) {
+  EXPECT_EQ(WhatWentWrong(std::string(kHandshake) + "+0 is cwnd=14600 in_flight=0\n"), "");
+  EXPECT_NE(WhatWentWrong(std::string(kHandshake) + "+0 is cwnd=14601\n"), "");
+  EXPECT_NE(WhatWentWrong(std::string(kHandshake) + "+0 is cwindow=14600\n"), "");
+}
+
 TEST(ScriptRunner, EventsThatNobodyExpectsFail) {
   EXPECT_NE(WhatWentWrong("+0 listen\n+0 < S 0:0(0)\n+0 > S. 0:0(0) ack 1\n+0 < . 1:1(0) ack 1\n"),
+            "");
+  EXPECT_EQ(WhatWentWrong("set events=0\n+0 listen\n+0 < S 0:0(0)\n+0 > S. 0:0(0) ack 1\n"
+                          "+0 < . 1:1(0) ack 1\n"),
             "");
 }
 

@@ -55,9 +55,14 @@ class CongestionControl {
     std::visit([&](auto& control) { control.OnTimeout(loss, again, window_); }, control_);
   }
 
-  // What the last OnLoss or OnTimeout was about had not been lost: back to before it.
-  void OnSpuriousLoss() {
+  // What the last OnLoss or OnTimeout was about had not been lost: back to before it, or, without
+  // a burst where only `pipe` is in flight, to a slow start that ends there. RFC 4015 section 3.
+  void OnSpuriousLoss(uint32_t pipe) {
+    const uint32_t least = window_.cwnd;
     std::visit([&](auto& control) { control.OnSpuriousLoss(window_); }, control_);
+    if (unlimited()) return;
+    window_.ssthresh = std::max(window_.ssthresh, window_.cwnd);
+    window_.cwnd = std::min(window_.cwnd, std::max(least, pipe + InitialWindow(window_.smss)));
   }
 
   // Nothing was sent for an RTO: begin again as a new connection, at most. RFC 5681 section 4.1.

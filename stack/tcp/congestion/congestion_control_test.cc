@@ -95,7 +95,7 @@ TEST_P(EveryAlgorithm, ASpuriousLossIsUndone) {
   const uint32_t ssthresh = control.ssthresh();
   control.OnTimeout({.flight = 80 * kSmss, .now = Seconds(2)}, false);
   EXPECT_EQ(control.cwnd(), kSmss);
-  control.OnSpuriousLoss();
+  control.OnSpuriousLoss(80 * kSmss);
   EXPECT_EQ(control.cwnd(), 80 * kSmss);
   EXPECT_EQ(control.ssthresh(), std::max(ssthresh, control.ssthresh()));
   EXPECT_GE(control.ssthresh(), ssthresh);

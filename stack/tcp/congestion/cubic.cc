@@ -98,8 +98,10 @@ void Cubic::Reduce(const LossEvent& loss, CongestionWindow& window) {
   curve_.cwnd_prior = cwnd;
   in_epoch_ = false;
   starts_at_plateau_ = false;
-  window.ssthresh =
-      std::max(static_cast<uint32_t>(uint64_t{loss.flight} * 7 / 10), 2 * window.smss);
+  // Section 4.6: of what is in flight. Where that is less than a new connection may send, of the
+  // window up to there: a sender that seldom fills it would be left with two segments.
+  const uint64_t used = std::max(loss.flight, std::min(cwnd, InitialWindow(window.smss)));
+  window.ssthresh = std::max(static_cast<uint32_t>(used * 7 / 10), 2 * window.smss);
 }
 
 void Cubic::OnSpuriousLoss(CongestionWindow& window) {
