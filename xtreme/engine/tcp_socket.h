@@ -20,11 +20,10 @@
 
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
-#include "stack/tcp/pcb_options.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/paced_use.h"
-#include "xtreme/engine/tcp_options.h"
+#include "xtreme/engine/tcp_profiles.h"
 
 namespace xtreme::tcp {
 class Connection;
@@ -95,8 +94,7 @@ struct TcpSocket {
   IpBytes local_ip{};
   IpBytes peer_ip{};
 
-  TcpSettings settings;
-  tcp::PcbOptions options;     // The same for the stack; its connection's, or its children's.
+  TcpProfileUse profile;       // Its connection's, or its children's.
   TcpCounters counters;
   base::ListHook news;         // In the list of those whose end is to be told.
   base::ListHook credit;       // In the list of those with `returned`.
@@ -148,6 +146,7 @@ class TcpSockets {
 
   base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
   base::IntrusiveList<TcpSocket, &TcpSocket::credit> credit;
+  TcpProfiles profiles;
   // size(), for other threads.
   const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 
