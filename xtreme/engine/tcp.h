@@ -275,6 +275,8 @@ class Tcp {
   // Gives it the profile of `settings`, where no packet is longer than `mtu`.
   void Behave(TcpSocket& socket, const TcpSettings& settings, uint32_t mtu);
   void GoOn(TcpSocket& socket);
+  bool HasPort(const TcpSocket& socket);
+  void GoOnBy(TcpSocket& socket, const host::RouteResult& route);
   void SendSyn(TcpSocket& socket, const tcp::LinkPath& path);
   void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket);

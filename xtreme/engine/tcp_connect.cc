@@ -40,8 +40,15 @@ tcp::LinkPath PathTo(wire::MacAddress mac, const RingDevice& device, const TcpSe
 host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
   std::optional<wire::Ipv4Address> source;
   if (!local.IsAny()) source = local;
-  host::RouteResult route = core_->host.routes->RouteTo(peer.address, source,
-                                                        core_->device.route_interface());
+  const host::Snapshot& routes = *core_->host.routes;
+  const auto to = [&] {
+    return routes.RouteTo(peer.address, source, core_->device.route_interface());
+  };
+  host::RouteResult route = to();
+  if (!source && route.reachable() && routes.fib().minds_source()) {
+    source = route.source;
+    route = to();
+  }
   const bool ours =
       route.kind == host::RouteKind::kUnicast && route.ifindex == core_->device.ifindex;
   if (!ours) route.kind = host::RouteKind::kUnreachable;
@@ -75,8 +82,8 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   *handle = socket.handle;
   if (socket.local.port != 0) {
     StartOpen(socket, options.kernel_socket);
-  } else {
-    GoOn(socket);
+  } else if (HasPort(socket)) {
+    GoOnBy(socket, route);
   }
   return {};
 }
@@ -88,11 +95,20 @@ void Tcp::Behave(TcpSocket& socket, const TcpSettings& settings, uint32_t mtu) {
 
 // The next step of a connect: whatever is missing is started, and comes back here.
 void Tcp::GoOn(TcpSocket& socket) {
-  if (!core_->device.started) return;
-  if (socket.port != nullptr && !socket.port->ready) return;
-  if (socket.port == nullptr && ports_->state != TcpPorts::State::kReady) return StartPorts();
+  if (!HasPort(socket)) return;
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
-  if (!route.reachable()) return End(socket, EHOSTUNREACH);
+  route.reachable() ? GoOnBy(socket, route) : End(socket, EHOSTUNREACH);
+}
+
+bool Tcp::HasPort(const TcpSocket& socket) {
+  if (!core_->device.started) return false;
+  if (socket.port != nullptr) return socket.port->ready;
+  if (ports_->state == TcpPorts::State::kReady) return true;
+  StartPorts();
+  return false;
+}
+
+void Tcp::GoOnBy(TcpSocket& socket, const host::RouteResult& route) {
   socket.next_hop = route.next_hop;
   Behave(socket, socket.profile->settings, route.mtu);
   const std::optional<wire::MacAddress> mac = neighbours_->MacOf(route.next_hop);
