@@ -57,22 +57,25 @@ StackTables::StackTables(const Stack::Options& options, base::Nanoseconds now)
       demux(options.connections, options.secret[0]),
       places(16),
       departed(0),
-      syns({.capacity = options.syn_queue}),
+      syns({.capacity = options.syn_queue, .seed = options.secret[0]}),
       cookie(options.secret),
       initial_sequence(options.secret),
-      time_wait({.capacity = options.time_wait, .duration = options.time_wait_duration}),
+      time_wait({.capacity = options.time_wait,
+                 .duration = options.time_wait_duration,
+                 .seed = options.secret[0]}),
       wheel(now),
       syn_limit(options.syns_per_second, options.syns_per_second / 10 + 1),
       reset_limit(options.resets_per_second, options.resets_per_second / 10 + 1),
       deliveries(options.deliveries),
       dones(options.segments) {
-  free_slots.reserve(options.connections);
-  for (uint32_t i = options.connections; i-- > 0;) free_slots.push_back(&slots[i]);
+  for (uint32_t i = options.connections; i-- > 0;) {
+    slots[i].next_free = std::exchange(first_free, &slots[i]);
+  }
 }
 
 size_t StackTables::memory_bytes() const {
   return segments.memory_bytes() + reassembly.memory_bytes() + demux.memory_bytes() +
-         options.connections * (sizeof(Slot) + sizeof(Slot*)) + places.memory_bytes() +
+         options.connections * sizeof(Slot) + places.memory_bytes() +
          departed.memory_bytes() +
          syns.memory_bytes() + time_wait.memory_bytes() + deliveries.memory_bytes() +
          dones.memory_bytes() + sizeof(*this);
@@ -84,7 +87,6 @@ std::vector<std::span<std::byte>> StackTables::memory() {
           held[0],
           held[1],
           std::as_writable_bytes(std::span(slots.get(), options.connections)),
-          std::as_writable_bytes(std::span(free_slots.data(), free_slots.capacity())),
           demux.memory(),
           syns.memory(),
           time_wait.memory(),
@@ -95,7 +97,9 @@ std::vector<std::span<std::byte>> StackTables::memory() {
 
 std::vector<Connection*> StackTables::InUse() {
   std::vector<bool> is_free(options.connections);
-  for (const Slot* slot : free_slots) is_free[static_cast<size_t>(slot - slots.get())] = true;
+  for (const Slot* slot = first_free; slot != nullptr; slot = slot->next_free) {
+    is_free[static_cast<size_t>(slot - slots.get())] = true;
+  }
   std::vector<Connection*> in_use;
   for (uint32_t i = 0; i < options.connections; ++i) {
     if (!is_free[i]) in_use.push_back(reinterpret_cast<Connection*>(&slots[i]));
@@ -118,9 +122,7 @@ Stack::~Stack() {
   while (TakeEvent(&event)) packet::BufferPool::ReleaseChain(event.chain);
 }
 
-uint32_t Stack::connections() const {
-  return tables_->options.connections - static_cast<uint32_t>(tables_->free_slots.size());
-}
+uint32_t Stack::connections() const { return tables_->slots_in_use; }
 
 size_t Stack::memory_bytes() const { return sizeof(*this) + tables_->memory_bytes(); }
 
@@ -434,18 +436,15 @@ void Stack::Watch(Connection& connection) {
 // --- Making and releasing ---
 
 Connection* Stack::Make(const FlowKey& key, const PcbOptions& options) {
-  if (tables_->free_slots.empty()) {
+  StackTables::Slot* const slot = tables_->first_free;
+  if (slot == nullptr) {
     ++counters_.connections_exhausted;
     return nullptr;
   }
-  StackTables::Slot* const slot = tables_->free_slots.back();
+  tables_->first_free = slot->next_free;
+  ++tables_->slots_in_use;
   auto* const connection = new (slot) Connection(context_, options, key);
-  if (!tables_->demux.Attach(*connection)) {
-    connection->~Connection();
-    ++counters_.connections_exhausted;
-    return nullptr;
-  }
-  tables_->free_slots.pop_back();
+  tables_->demux.Attach(*connection);  // which has room for as many
   connection->attached_ = true;
   return connection;
 }
@@ -470,7 +469,9 @@ void Stack::SetHeaders(Connection& connection, const LinkPath& path, bool timest
 void Stack::Release(Connection& connection) {
   DropDeliveries(connection);
   connection.~Connection();
-  tables_->free_slots.push_back(reinterpret_cast<StackTables::Slot*>(&connection));
+  auto* const slot = reinterpret_cast<StackTables::Slot*>(&connection);
+  slot->next_free = std::exchange(tables_->first_free, slot);
+  --tables_->slots_in_use;
 }
 
 void Stack::DropDeliveries(const Connection& connection) {

@@ -276,9 +276,11 @@ class Stack final : private Sink {
   void Fail(Connection& connection, int error);
   // kTerminated was taken.
   void Release(Connection& connection);
-  // `options`, which outlive the connection and say the same, instead of those it was made with.
-  void UseOptions(Connection& connection, const PcbOptions& options);
-  // They were changed in place.
+  // `options`, which outlive it, from now on; what the handshake settled stays.
+  void UseOptions(Connection& connection, const PcbOptions& options, base::Nanoseconds now);
+  // The same of children that TakeEvent has not told of.
+  void UseOptions(Listener& listener, const PcbOptions& options);
+  // Its options were changed in place.
   void OnOptionsChanged(Connection& connection, base::Nanoseconds now);
   // The peer is reached by another way from now on.
   void SetPath(Connection& connection, const LinkPath& path);

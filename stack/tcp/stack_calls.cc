@@ -134,8 +134,9 @@ void Stack::Silence(Connection& connection) {
   if (connection.news_ == 0) connection.news_hook_.Unlink();
 }
 
-void Stack::UseOptions(Connection& connection, const PcbOptions& options) {
+void Stack::UseOptions(Connection& connection, const PcbOptions& options, base::Nanoseconds now) {
   connection.Pcb::UseOptions(options);
+  OnOptionsChanged(connection, now);
 }
 
 void Stack::OnOptionsChanged(Connection& connection, base::Nanoseconds now) {

@@ -88,6 +88,14 @@ void Stack::CloseListener(Listener& listener) {
   });
 }
 
+void Stack::UseOptions(Listener& listener, const PcbOptions& options) {
+  listener.listen.options = &options;
+  for (Connection* const connection : tables_->InUse()) {
+    const bool waits = (connection->news_ & Connection::kAccepted) != 0;
+    if (waits && connection->listener_ == &listener) connection->Pcb::UseOptions(options);
+  }
+}
+
 Listener* Stack::FindListener(const FlowKey& key) const {
   const wire::Endpoint local = key.local();
   Listener* const exact = tables_->places.Find(StackTables::Place::Of(local, key.vlan_id()));

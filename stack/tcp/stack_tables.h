@@ -62,8 +62,10 @@ struct StackTables {
   using News = base::IntrusiveList<Connection, &Connection::news_hook_>;
   using Blocked = base::IntrusiveList<Connection, &Connection::blocked_hook_>;
   using Starved = base::IntrusiveList<Connection, &Connection::starved_hook_>;
-  struct alignas(64) Slot {
+  // A place for a connection.
+  union alignas(64) Slot {
     std::array<std::byte, sizeof(Connection)> bytes;
+    Slot* next_free;  // null: the last free one
   };
 
   size_t memory_bytes() const;
@@ -77,7 +79,8 @@ struct StackTables {
   SegmentPool segments;
   ReassemblyStore reassembly;
   std::unique_ptr<Slot[]> slots;
-  std::vector<Slot*> free_slots;
+  Slot* first_free = nullptr;
+  uint32_t slots_in_use = 0;
   Demux<Connection> demux;
   std::vector<std::unique_ptr<Listener>> listeners;
   base::SmallHashMap<Place, Listener> places;

@@ -16,7 +16,7 @@ SynQueue::Options WithinLimits(SynQueue::Options options) {
 SynQueue::SynQueue(const Options& options)
     : options_(WithinLimits(options)),
       records_(std::make_unique<SynRecord[]>(options.capacity)),
-      by_key_(options.capacity) {
+      by_key_(options.capacity, options.seed) {
   for (size_t i = 0; i < options.capacity; ++i) free_.PushBack(records_[i]);
 }
 
@@ -31,14 +31,14 @@ SynRecord* SynQueue::Insert(const FlowKey& key, base::Nanoseconds now) {
   std::construct_at(record);
   record->key = key;
   record->first_sent = now;
-  by_key_.Insert(key, record);
+  by_key_.Attach(*record);
   Schedule(*record, now);
   ++counters_.queued;
   return record;
 }
 
 void SynQueue::Remove(SynRecord& record) {
-  by_key_.Erase(record.key);
+  by_key_.Detach(record);
   record.hook.Unlink();
   record.deadline = base::kNever;
   free_.PushFront(record);

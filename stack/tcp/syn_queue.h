@@ -18,8 +18,8 @@
 
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
-#include "stack/base/small_hash_map.h"
 #include "stack/base/time.h"
+#include "stack/tcp/demux.h"
 #include "stack/tcp/flow_key.h"
 #include "stack/tcp/sequence.h"
 #include "stack/wire/address.h"
@@ -62,6 +62,8 @@ struct SynRecord {
   wire::MacAddress local_mac;  // where it was sent to
   bool answered_again = false;  // its SYN came again
 
+  const FlowKey& flow_key() const { return key; }
+
   // The queue's.
   uint8_t resends = 0;
   base::Nanoseconds first_sent;
@@ -77,6 +79,7 @@ class SynQueue {
     size_t capacity = 1024;
     base::Nanoseconds resend_after = base::Seconds(1);  // RFC 6298 section 2.1; doubles
     uint32_t resends = 5;                               // at most kMaxResends
+    uint64_t seed = 0;  // secret and random: of the hash
   };
 
   explicit SynQueue(const Options& options);
@@ -145,7 +148,7 @@ class SynQueue {
 
   const Options options_;
   std::unique_ptr<SynRecord[]> records_;
-  base::SmallHashMap<FlowKey, SynRecord> by_key_;
+  Demux<SynRecord> by_key_;
   List free_;
   // By how often they were resent: each list has one time to wait, so it is in order of deadlines.
   std::array<List, kMaxResends + 1> waiting_;

@@ -18,7 +18,7 @@ bool IsNewerIncarnation(const TimeWaitRecord& record, Seq sequence,
 TimeWait::TimeWait(const Options& options)
     : options_(options),
       records_(std::make_unique<TimeWaitRecord[]>(options.capacity)),
-      by_key_(options.capacity) {
+      by_key_(options.capacity, options.seed) {
   for (size_t i = 0; i < options.capacity; ++i) free_.PushBack(records_[i]);
 }
 
@@ -32,7 +32,7 @@ TimeWaitRecord& TimeWait::Enter(const FlowKey& key, base::Nanoseconds now) {
   std::destroy_at(&record);
   std::construct_at(&record);
   record.key = key;
-  by_key_.Insert(key, &record);
+  by_key_.Attach(record);
   Restart(record, now);
   ++counters_.entered;
   return record;
@@ -78,7 +78,7 @@ TimeWait::Verdict TimeWait::OnSyn(TimeWaitRecord& record, const wire::TcpSegment
 }
 
 void TimeWait::Remove(TimeWaitRecord& record) {
-  by_key_.Erase(record.key);
+  by_key_.Detach(record);
   record.hook.Unlink();
   free_.PushFront(record);
 }

@@ -19,8 +19,8 @@
 
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
-#include "stack/base/small_hash_map.h"
 #include "stack/base/time.h"
+#include "stack/tcp/demux.h"
 #include "stack/tcp/flow_key.h"
 #include "stack/tcp/sequence.h"
 #include "stack/wire/address.h"
@@ -62,6 +62,8 @@ struct TimeWaitRecord {
   bool timestamps = false;
   wire::MacAddress peer_mac;
 
+  const FlowKey& flow_key() const { return key; }
+
   // The table's.
   base::Nanoseconds deadline;
   base::ListHook hook;
@@ -79,6 +81,7 @@ class TimeWait {
     // RFC 9293 section 3.4.2 says 2 MSL = 4 minutes; systems in use take one, as this does. On a
     // LAN segments do not live for milliseconds.
     base::Nanoseconds duration = base::Seconds(60);
+    uint64_t seed = 0;  // secret and random: of the hash
   };
 
   explicit TimeWait(const Options& options);
@@ -126,7 +129,7 @@ class TimeWait {
 
   const Options options_;
   std::unique_ptr<TimeWaitRecord[]> records_;
-  base::SmallHashMap<FlowKey, TimeWaitRecord> by_key_;
+  Demux<TimeWaitRecord> by_key_;
   List by_age_;  // one duration, so this is the order of deadlines
   List free_;
   TimeWaitCounters counters_;

@@ -88,18 +88,22 @@ void ControlThread::RunAndWait(const std::function<void()>& work) {
   done.get_future().wait();
 }
 
-bool ControlThread::Watch(int fd, uint32_t events, std::function<void(uint32_t)> ready) {
+bool ControlThread::WatchBy(int fd, uint32_t events, std::shared_ptr<FdWatch> watch) {
   epoll_event event = {.events = events, .data = {.fd = fd}};
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0 &&
       (errno != ENOENT || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0)) {
     return false;
   }
-  watched_[fd] = std::make_shared<std::function<void(uint32_t)>>(std::move(ready));
+  const auto place = static_cast<size_t>(fd);
+  if (watched_.size() <= place) watched_.resize(place + 1);
+  watched_[place] = std::move(watch);
   return true;
 }
 
 void ControlThread::Unwatch(int fd) {
-  if (watched_.erase(fd) > 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  const bool known = fd >= 0 && static_cast<size_t>(fd) < watched_.size();
+  if (!known || std::exchange(watched_[static_cast<size_t>(fd)], nullptr) == nullptr) return;
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
 uint64_t ControlThread::StartPeriodic(base::Nanoseconds period, std::function<void()> work) {
@@ -154,10 +158,8 @@ void ControlThread::ServeFds(int timeout_ms) {
       continue;
     }
     // A callback before this one may have unwatched the fd; this one may unwatch itself.
-    const auto found = watched_.find(fd);
-    if (found == watched_.end()) continue;
-    const std::shared_ptr<std::function<void(uint32_t)>> ready = found->second;
-    (*ready)(events[i].events);
+    const std::shared_ptr<FdWatch> watch = watched_[static_cast<size_t>(fd)];
+    if (watch != nullptr) watch->OnReady(events[i].events);
   }
 }
 

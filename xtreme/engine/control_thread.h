@@ -20,6 +20,8 @@
 #include <map>
 #include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "stack/base/time.h"
@@ -72,7 +74,15 @@ class ControlThread {
   // Calls `ready(events)` whenever `fd` has one of `events` (EPOLLIN...; level triggered, unless
   // EPOLLONESHOT or EPOLLET is among them). Again for the same fd: replaces. False: errno of
   // epoll_ctl (EPERM: an fd that cannot be waited for, such as a file).
-  bool Watch(int fd, uint32_t events, std::function<void(uint32_t events)> ready);
+  template <typename Ready>
+  bool Watch(int fd, uint32_t events, Ready ready) {
+    struct Callable final : FdWatch {
+      explicit Callable(Ready ready) : ready(std::move(ready)) {}
+      void OnReady(uint32_t events) override { ready(events); }
+      Ready ready;
+    };
+    return WatchBy(fd, events, std::make_shared<Callable>(std::move(ready)));
+  }
   // No call of `ready` comes after it. Before the fd is closed.
   void Unwatch(int fd);
 
@@ -90,6 +100,11 @@ class ControlThread {
   static constexpr base::Nanoseconds kPeriod = base::Milliseconds(1);
 
  private:
+  // There are as many as sockets: one block of memory each.
+  struct FdWatch {
+    virtual ~FdWatch() = default;
+    virtual void OnReady(uint32_t events) = 0;
+  };
   struct Periodic {
     base::Nanoseconds period;
     base::Nanoseconds due;
@@ -98,6 +113,7 @@ class ControlThread {
 
   ControlThread(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
   bool Bind();
+  bool WatchBy(int fd, uint32_t events, std::shared_ptr<FdWatch> watch);
   void Loop();
   void ServeFds(int timeout_ms);
   void RunRequests();
@@ -111,7 +127,7 @@ class ControlThread {
   // Control thread.
   host::CpuSet cpus_;         // It may run on.
   host::CpuSet owners_cpus_;  // Of these, to keep off.
-  std::map<int, std::shared_ptr<std::function<void(uint32_t)>>> watched_;
+  std::vector<std::shared_ptr<FdWatch>> watched_;  // By fd, of which the kernel gives the lowest.
   std::map<uint64_t, Periodic> periodic_;
   uint64_t next_periodic_ = 1;
 

@@ -49,10 +49,11 @@ struct SlowPath {
   KernelPort* port;
   Handle socket;
   std::shared_ptr<Mailbox> mailbox;
-  std::shared_ptr<std::atomic<uint32_t>> waiting = std::make_shared<std::atomic<uint32_t>>(0);
+  std::shared_ptr<std::atomic<uint32_t>> waiting;  // Null: nothing ever came, as to most.
 
   // False: too many wait.
-  bool HandOn(const KernelDatagram& datagram) const {
+  bool HandOn(const KernelDatagram& datagram) {
+    if (waiting == nullptr) waiting = std::make_shared<std::atomic<uint32_t>>(0);
     if (waiting->load(std::memory_order_relaxed) >= kMostWaiting) return false;
     waiting->fetch_add(1, std::memory_order_relaxed);
     SlowDatagram slow{.socket = socket,
@@ -68,7 +69,7 @@ struct SlowPath {
     return true;
   }
 
-  void Serve() const {
+  void Serve() {
     uint32_t lost = 0;
     port->Drain([&](const KernelDatagram& datagram) { lost += !HandOn(datagram); });
     lost += port->TakeLost();
@@ -84,9 +85,8 @@ void ServeSlowPath(ControlThread* control, KernelPort* port, Handle socket,
                    const std::shared_ptr<Mailbox>& mailbox) {
   if (port->fd() < 0) return;
   control->Watch(port->fd(), EPOLLIN,
-                 [path = SlowPath{.port = port, .socket = socket, .mailbox = mailbox}](uint32_t) {
-                   path.Serve();
-                 });
+                 [path = SlowPath{.port = port, .socket = socket, .mailbox = mailbox}](
+                     uint32_t) mutable { path.Serve(); });
 }
 
 }  // namespace xtreme::engine

@@ -272,7 +272,11 @@ class Tcp {
                   std::vector<nic::FlowRule> rules);
   void StartPorts();
   host::RouteResult RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const;
+  // Gives it the profile of `settings`, where no packet is longer than `mtu`.
+  void Behave(TcpSocket& socket, const TcpSettings& settings, uint32_t mtu);
   void GoOn(TcpSocket& socket);
+  bool HasPort(const TcpSocket& socket);
+  void GoOnBy(TcpSocket& socket, const host::RouteResult& route);
   void SendSyn(TcpSocket& socket, const tcp::LinkPath& path);
   void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket);

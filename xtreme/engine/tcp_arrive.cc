@@ -72,9 +72,10 @@ void Tcp::OnArrival(std::unique_ptr<TcpMove> move) {
   if (!works) return RefuseArrival(*move, ENETDOWN);
   TcpSocket* const socket = sockets_->Take();
   if (socket == nullptr) return RefuseArrival(*move, EMFILE);
-  socket->options = move->departure->options();
+  socket->profile = sockets_->profiles.Hold(move->settings, move->departure->options().mss);
   const tcp::Stack::Opened opened = stack_->Admit(
-      *move->departure, socket->options, reinterpret_cast<uintptr_t>(socket), core_->clock.Now());
+      *move->departure, socket->profile->options, reinterpret_cast<uintptr_t>(socket),
+      core_->clock.Now());
   if (opened.connection == nullptr) {
     sockets_->Put(socket);
     return RefuseArrival(*move, opened.error);
@@ -83,7 +84,6 @@ void Tcp::OnArrival(std::unique_ptr<TcpMove> move) {
   socket->connection = opened.connection;
   socket->state = TcpSocket::State::kOpen;
   socket->user_data = move->user_data;
-  socket->settings = move->settings;
   socket->next_hop = move->next_hop;
   socket->local = key.local();
   socket->peer = key.remote();

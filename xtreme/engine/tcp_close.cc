@@ -50,7 +50,7 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
       break;
     case TcpSocket::State::kOpen:
       stack_->Close(*socket->connection,
-                    timeout == base::kNever ? socket->settings.close_timeout : timeout,
+                    timeout == base::kNever ? socket->profile->settings.close_timeout : timeout,
                     core_->clock.Now());
       EndCall(/*ring=*/true);
       break;

@@ -40,8 +40,15 @@ tcp::LinkPath PathTo(wire::MacAddress mac, const RingDevice& device, const TcpSe
 host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
   std::optional<wire::Ipv4Address> source;
   if (!local.IsAny()) source = local;
-  host::RouteResult route = core_->host.routes->RouteTo(peer.address, source,
-                                                        core_->device.route_interface());
+  const host::Snapshot& routes = *core_->host.routes;
+  const auto to = [&] {
+    return routes.RouteTo(peer.address, source, core_->device.route_interface());
+  };
+  host::RouteResult route = to();
+  if (!source && route.reachable() && routes.fib().minds_source()) {
+    source = route.source;
+    route = to();
+  }
   const bool ours =
       route.kind == host::RouteKind::kUnicast && route.ifindex == core_->device.ifindex;
   if (!ours) route.kind = host::RouteKind::kUnreachable;
@@ -69,30 +76,44 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   }
   TcpSocket& socket = *sockets_->Take();
   socket.user_data = options.user_data;
-  socket.settings = options.settings;
+  Behave(socket, options.settings, route.mtu);
   socket.local = {route.source, options.local.port};
   socket.peer = peer;
   *handle = socket.handle;
   if (socket.local.port != 0) {
     StartOpen(socket, options.kernel_socket);
-  } else {
-    GoOn(socket);
+  } else if (HasPort(socket)) {
+    GoOnBy(socket, route);
   }
   return {};
 }
 
+void Tcp::Behave(TcpSocket& socket, const TcpSettings& settings, uint32_t mtu) {
+  socket.profile =
+      sockets_->profiles.Hold(settings, MssOf(settings, std::min(mtu, core_->device.mtu)));
+}
+
 // The next step of a connect: whatever is missing is started, and comes back here.
 void Tcp::GoOn(TcpSocket& socket) {
-  if (!core_->device.started) return;
-  if (socket.port != nullptr && !socket.port->ready) return;
-  if (socket.port == nullptr && ports_->state != TcpPorts::State::kReady) return StartPorts();
+  if (!HasPort(socket)) return;
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
-  if (!route.reachable()) return End(socket, EHOSTUNREACH);
+  route.reachable() ? GoOnBy(socket, route) : End(socket, EHOSTUNREACH);
+}
+
+bool Tcp::HasPort(const TcpSocket& socket) {
+  if (!core_->device.started) return false;
+  if (socket.port != nullptr) return socket.port->ready;
+  if (ports_->state == TcpPorts::State::kReady) return true;
+  StartPorts();
+  return false;
+}
+
+void Tcp::GoOnBy(TcpSocket& socket, const host::RouteResult& route) {
   socket.next_hop = route.next_hop;
-  FillOptions(socket.settings, std::min(route.mtu, core_->device.mtu), &socket.options);
+  Behave(socket, socket.profile->settings, route.mtu);
   const std::optional<wire::MacAddress> mac = neighbours_->MacOf(route.next_hop);
   if (!mac) return neighbours_->Wait(route.next_hop, WaitingConnect{.socket = socket.handle});
-  SendSyn(socket, PathTo(*mac, core_->device, socket.settings));
+  SendSyn(socket, PathTo(*mac, core_->device, socket.profile->settings));
 }
 
 void Tcp::SendSyn(TcpSocket& socket, const tcp::LinkPath& path) {
@@ -101,7 +122,7 @@ void Tcp::SendSyn(TcpSocket& socket, const tcp::LinkPath& path) {
     opened = stack_->Open({.local = {socket.local.address, port},
                            .remote = socket.peer,
                            .vlan_id = core_->device.vlan_id,
-                           .options = &socket.options,
+                           .options = &socket.profile->options,
                            .path = path,
                            .user = reinterpret_cast<uintptr_t>(&socket)},
                           core_->clock.Now());
@@ -155,7 +176,7 @@ void Tcp::MarkPath(TcpSocket& socket) {
   if (socket.state != TcpSocket::State::kOpen || socket.connection == nullptr) return;
   const uint8_t* ethernet = socket.connection->headers().data();
   tcp::LinkPath path =
-      PathTo(wire::MacAddress::Load(ethernet), core_->device, socket.settings);
+      PathTo(wire::MacAddress::Load(ethernet), core_->device, socket.profile->settings);
   path.local = wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes);
   stack_->SetPath(*socket.connection, path);
 }
@@ -173,7 +194,7 @@ void Tcp::Refresh(TcpSocket& socket) {
       core_->device.nic->mac() == wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes)) {
     return;
   }
-  stack_->SetPath(*socket.connection, PathTo(mac, core_->device, socket.settings));
+  stack_->SetPath(*socket.connection, PathTo(mac, core_->device, socket.profile->settings));
 }
 
 }  // namespace xtreme::engine

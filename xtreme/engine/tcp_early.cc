@@ -18,7 +18,8 @@ namespace xtreme::engine {
 
 size_t Tcp::EarlyRoom(const TcpSocket& socket) {
   const size_t waiting = socket.early == nullptr ? 0 : socket.early->bytes;
-  const size_t most = socket.settings.send_queue_bytes;  // It may have been made smaller since.
+  // It may have been made smaller since.
+  const size_t most = socket.profile->settings.send_queue_bytes;
   return most > waiting ? most - waiting : 0;
 }
 

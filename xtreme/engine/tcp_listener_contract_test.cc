@@ -50,6 +50,27 @@ TEST_F(TcpListenerContractTest, AClosedListenerIsTerminatedAtOnceAndItsChildrenG
   EXPECT_EQ(a->Bytes(client), "still here");
 }
 
+TEST_F(TcpListenerContractTest, SettingsOfAChildAreItsOwnAndThoseOfAListenerItsLaterChildrens) {
+  OpenConnection();
+  const auto timeout = [this](Handle of) {
+    TcpSettings settings;
+    EXPECT_TRUE(b->tcp().GetSettings(of, &settings));
+    return settings.user_timeout;
+  };
+  TcpSettings settings;
+  settings.user_timeout = base::Seconds(3);
+  ASSERT_TRUE(b->tcp().SetSettings(server, settings).ok());
+  EXPECT_EQ(timeout(server), base::Seconds(3));
+  EXPECT_EQ(timeout(listener), base::kNever);
+  settings.user_timeout = base::Seconds(5);
+  ASSERT_TRUE(b->tcp().SetSettings(listener, settings).ok());
+  b->got.clear();
+  a->Connect({kB, kPort});
+  Run();
+  EXPECT_EQ(timeout(b->Of(Kind::kAccepted)[0].socket), base::Seconds(5));
+  EXPECT_EQ(timeout(server), base::Seconds(3));
+}
+
 TEST_F(TcpListenerContractTest, TheLastChildOfAClosedListenerGivesPortAndRuleBack) {
   OpenConnection();
   const Handle other = a->Connect({kB, kPort});

@@ -105,7 +105,7 @@ Outcome Tcp::Move(Handle handle, const std::shared_ptr<TcpDoor>& to, uint64_t co
   const base::Nanoseconds now = core_->clock.Now();
   CreditReturned(now);
   auto move = std::make_unique<TcpMove>();
-  move->settings = socket->settings;
+  move->settings = socket->profile->settings;
   move->user_data = socket->user_data;
   move->cookie = cookie;
   move->next_hop = socket->next_hop;

@@ -177,11 +177,10 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
                                         core_->options.interface_name)};
   }
   TcpSocket& socket = *sockets_->Take();
-  socket.settings = options.settings;
-  FillOptions(options.settings, core_->device.mtu, &socket.options);
+  Behave(socket, options.settings, core_->device.mtu);
   socket.listener = stack_->OpenListener({.local = local,
                                           .vlan_id = core_->device.vlan_id,
-                                          .options = &socket.options,
+                                          .options = &socket.profile->options,
                                           .backlog = options.backlog,
                                           .user = reinterpret_cast<uintptr_t>(&socket)});
   if (socket.listener == nullptr) {

@@ -56,6 +56,8 @@ struct TcpSettings {
   TcpCongestion congestion = TcpCongestion::kCubic;
   uint16_t mss = 0;                    // Most payload taken in a segment; 0: what the MTU allows.
   uint32_t receive_window_bytes = 256 * 1024;      // 2,048 .. 2^30.
+
+  friend bool operator==(const TcpSettings&, const TcpSettings&) = default;
 };
 
 struct TcpListenerOptions {

@@ -15,10 +15,10 @@ namespace xtreme::engine {
 // The first setting that is out of range; null when none is.
 const char* WrongIn(const TcpSettings& settings);
 
-// Everything. `mtu`: of the interface, or of the route.
-void FillOptions(const TcpSettings& settings, uint32_t mtu, tcp::PcbOptions* options);
-// What may change while a connection goes on.
-void ChangeOptions(const TcpSettings& settings, tcp::PcbOptions* options);
+// The most payload in a segment that is taken. `mtu`: of the interface, or of the route.
+uint16_t MssOf(const TcpSettings& settings, uint32_t mtu);
+// Everything, from the defaults on.
+void FillOptions(const TcpSettings& settings, uint16_t mss, tcp::PcbOptions* options);
 
 }  // namespace xtreme::engine
 

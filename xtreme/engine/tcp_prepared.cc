@@ -66,7 +66,7 @@ Outcome Tcp::PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle
   if (socket == nullptr) return {EBADF, "prepare: no such socket"};
   if (socket->state == TcpSocket::State::kListening) return {ENOTCONN, "prepare: a listener"};
   if (payload.empty()) return {EINVAL, "prepare: no bytes"};
-  if (payload.size() > socket->settings.send_queue_bytes) {
+  if (payload.size() > socket->profile->settings.send_queue_bytes) {
     return {EMSGSIZE, "prepare: longer than the send queue"};
   }
   socket->prepares = true;

@@ -60,7 +60,7 @@ inline void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
   uint32_t links = 0;
   for (packet::Buffer* link = event.chain; link != nullptr; link = link->next) {
     ++links;
-    if (!socket.settings.manual_credit) {
+    if (!socket.profile->settings.manual_credit) {
       packet::BufferPool::Lend(link, LoanOf(socket.handle, link->length));
     }
   }
@@ -223,10 +223,9 @@ void Tcp::TellAccepted(const TcpEvent& event) {
   child->connection = event.connection;
   child->port = listener->port;
   ++child->port->users;
-  child->settings = listener->settings;
-  child->options = listener->options;
-  stack_->UseOptions(*event.connection, child->options);
-  if (child->settings.tos != 0 || child->settings.ttl != 64) MarkPath(*child);
+  child->profile = listener->profile;
+  const TcpSettings& settings = child->profile->settings;
+  if (settings.tos != 0 || settings.ttl != 64) MarkPath(*child);
   child->local = event.connection->flow_key().local();
   child->peer = event.connection->flow_key().remote();
   StoreIp(child->local.address, &child->local_ip);
@@ -281,7 +280,7 @@ Outcome Tcp::Credit(Handle handle, uint32_t bytes) {
   if (bytes > socket->connection->owed_credit()) {
     return {EINVAL, "credit: more bytes than were handed out and not credited"};
   }
-  if (!socket->settings.manual_credit) socket->early_credit += bytes;
+  if (!socket->profile->settings.manual_credit) socket->early_credit += bytes;
   stack_->Credit(*socket->connection, bytes, now);
   EndCall(/*ring=*/true);
   return {};

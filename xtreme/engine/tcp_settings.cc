@@ -84,19 +84,18 @@ const char* WrongIn(const TcpSettings& settings) {
   return nullptr;
 }
 
-void FillOptions(const TcpSettings& settings, uint32_t mtu, tcp::PcbOptions* options) {
+uint16_t MssOf(const TcpSettings& settings, uint32_t mtu) {
   constexpr uint32_t kHeaders = wire::kIpv4MinHeaderBytes + wire::kTcpMinHeaderBytes;
   const uint32_t fits = mtu - kHeaders;
-  options->mss =
-      static_cast<uint16_t>(settings.mss == 0 ? fits : std::min<uint32_t>(settings.mss, fits));
+  return static_cast<uint16_t>(settings.mss == 0 ? fits : std::min<uint32_t>(settings.mss, fits));
+}
+
+void FillOptions(const TcpSettings& settings, uint16_t mss, tcp::PcbOptions* options) {
+  options->mss = mss;
   options->receive_window = settings.receive_window_bytes;
   options->timestamps = settings.timestamps;
   options->sack = settings.sack;
   options->congestion = AlgorithmOf(settings.congestion);
-  ChangeOptions(settings, options);
-}
-
-void ChangeOptions(const TcpSettings& settings, tcp::PcbOptions* options) {
   options->nagle = !settings.nodelay;
   options->quick_ack = settings.quick_ack;
   options->keepalive_probes = settings.keepalive_probes;
@@ -126,19 +125,22 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   if (const char* wrong = WrongIn(settings); wrong != nullptr) {
     return {EINVAL, std::string("set settings: ") + wrong + " is out of range"};
   }
-  TcpSettings& standing = socket->settings;
-  const TcpSettings before = standing;
-  standing = settings;
+  const TcpProfileUse before = socket->profile;
+  TcpSettings standing = settings;
   // Those of its opening stay.
-  standing.timestamps = before.timestamps;
-  standing.sack = before.sack;
-  standing.congestion = before.congestion;
-  standing.mss = before.mss;
-  standing.receive_window_bytes = before.receive_window_bytes;
-  ChangeOptions(standing, &socket->options);
-  if (standing.ttl != before.ttl || standing.tos != before.tos) MarkPath(*socket);
+  standing.timestamps = before->settings.timestamps;
+  standing.sack = before->settings.sack;
+  standing.congestion = before->settings.congestion;
+  standing.mss = before->settings.mss;
+  standing.receive_window_bytes = before->settings.receive_window_bytes;
+  socket->profile = sockets_->profiles.Hold(standing, before->options.mss);
+  const TcpProfile& now = *socket->profile;
+  if (now.settings.ttl != before->settings.ttl || now.settings.tos != before->settings.tos) {
+    MarkPath(*socket);
+  }
+  if (socket->listener != nullptr) stack_->UseOptions(*socket->listener, now.options);
   if (socket->connection != nullptr) {
-    stack_->OnOptionsChanged(*socket->connection, core_->clock.Now());
+    stack_->UseOptions(*socket->connection, now.options, core_->clock.Now());
   }
   return {};
 }
@@ -146,7 +148,7 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
 bool Tcp::GetSettings(Handle handle, TcpSettings* settings) const {
   const TcpSocket* socket = Find(handle);
   if (socket == nullptr) return false;
-  *settings = socket->settings;
+  *settings = socket->profile->settings;
   return true;
 }
 

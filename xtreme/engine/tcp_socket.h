@@ -20,11 +20,10 @@
 
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
-#include "stack/tcp/pcb_options.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/paced_use.h"
-#include "xtreme/engine/tcp_options.h"
+#include "xtreme/engine/tcp_profiles.h"
 
 namespace xtreme::tcp {
 class Connection;
@@ -64,25 +63,20 @@ struct TcpCounters {
 };
 static_assert(base::DescribesEveryCounter<TcpCounters>());
 
-struct TcpSocket {
+// What every segment and send touch stands in two cache lines.
+struct alignas(64) TcpSocket {
   enum class State : uint8_t { kListening, kOpening, kOpen, kEnded };
 
   Handle handle = 0;
   uint64_t user_data = 0;
+  tcp::Connection* connection = nullptr;  // From the SYN, or ACCEPTED, on.
+  TcpProfileUse profile;       // Its connection's, or its children's.
   State state = State::kOpening;
   bool closed = false;         // By the application: it is told of TX_DONEs and its end only,
   bool detached = false;       // or of nothing.
   bool departing = false;      // To another ring: it is told of what it was, then DEPARTED.
   bool prepares = false;       // Sends of it are, or were, prepared.
   bool released = true;        // Nothing of it is being given back by the control thread.
-  int termination = 0;         // Status of TERMINATED.
-
-  tcp::Connection* connection = nullptr;  // From the SYN, or ACCEPTED, on.
-  tcp::Listener* listener = nullptr;
-  std::shared_ptr<EarlySends> early;  // Sent before its SYN left; null: nothing.
-  TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
-  std::unique_ptr<TcpTrail> trail;  // Null: it has always been here.
-  PacedUse pace;               // The queue that it sends by; null: the ring's.
 
   // Credit: see tcp.h.
   uint32_t early_credit = 0;   // Credited by Credit() and not released yet.
@@ -91,13 +85,17 @@ struct TcpSocket {
   // Of its completions.
   wire::Endpoint local;
   wire::Endpoint peer;
-  wire::Ipv4Address next_hop;
   IpBytes local_ip{};
   IpBytes peer_ip{};
 
-  TcpSettings settings;
-  tcp::PcbOptions options;     // The same for the stack; its connection's, or its children's.
   TcpCounters counters;
+  int termination = 0;         // Status of TERMINATED.
+  wire::Ipv4Address next_hop;
+  tcp::Listener* listener = nullptr;
+  TcpPort* port = nullptr;     // What it receives by; null: the ring's block.
+  PacedUse pace;               // The queue that it sends by; null: the ring's.
+  std::shared_ptr<EarlySends> early;  // Sent before its SYN left; null: nothing.
+  std::unique_ptr<TcpTrail> trail;  // Null: it has always been here.
   base::ListHook news;         // In the list of those whose end is to be told.
   base::ListHook credit;       // In the list of those with `returned`.
 };
@@ -148,6 +146,7 @@ class TcpSockets {
 
   base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
   base::IntrusiveList<TcpSocket, &TcpSocket::credit> credit;
+  TcpProfiles profiles;
   // size(), for other threads.
   const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 

@@ -62,7 +62,7 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
   }
   buffer->data = bytes + frame.payload_offset;
   buffer->length = payload_bytes;
-  if (!socket->settings.manual_credit) {
+  if (!socket->profile->settings.manual_credit) {
     packet::BufferPool::Lend(buffer, LoanOf(socket->handle, payload_bytes));
   }
   ++socket->counters.received;

@@ -68,6 +68,9 @@ std::optional<FibResult> Follow(const Route& route, const FibKey& key) {
 
 Fib::Fib(std::vector<Route> routes, std::vector<RoutingRule> rules) : rules_(std::move(rules)) {
   if (rules_.empty()) rules_ = DefaultRules();
+  minds_source_ = std::any_of(rules_.begin(), rules_.end(), [](const RoutingRule& rule) {
+    return rule.source.length != 0;
+  });
   for (Route& route : routes) tables_[route.table].routes.push_back(std::move(route));
   for (auto& [id, table] : tables_) {
     std::stable_sort(table.routes.begin(), table.routes.end(), [](const Route& a, const Route& b) {

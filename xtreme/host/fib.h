@@ -59,6 +59,9 @@ class Fib {
   uint32_t LocalInterface(wire::Ipv4Address address) const;
   bool IsLocal(wire::Ipv4Address address) const { return LocalInterface(address) != 0; }
 
+  // Whether a rule looks at the source: then a packet may go another way once that is chosen.
+  bool minds_source() const { return minds_source_; }
+
   std::span<const RoutingRule> rules() const { return rules_; }
   size_t route_count() const;
   // Every route, table by table, longest prefix first.
@@ -79,6 +82,7 @@ class Fib {
 
   std::map<uint32_t, Table> tables_;
   std::vector<RoutingRule> rules_;
+  bool minds_source_ = false;
 };
 
 }  // namespace xtreme::host

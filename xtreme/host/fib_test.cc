@@ -161,6 +161,14 @@ TEST(FibTest, RulesSelect) {
   }
 }
 
+TEST(FibTest, TheSourceCountsOnlyWhereARuleLooksAtIt) {
+  RoutingRule from = ToTable(100, 10);
+  from.source = {Ipv4Address(192, 0, 2, 0), 24};
+  EXPECT_FALSE(Fib({}, {}).minds_source());
+  EXPECT_FALSE(Fib({}, {ToTable(100, 10), ToTable(RT_TABLE_MAIN, 20)}).minds_source());
+  EXPECT_TRUE(Fib({}, {ToTable(RT_TABLE_MAIN, 5), from}).minds_source());
+}
+
 TEST(FibTest, GotoSkipsTheRulesBetween) {
   const RoutingRule jump{.priority = 5, .action = FR_ACT_GOTO, .goto_priority = 20};
   const Fib fib({Via({{}, 0}, 1, 0, 100), Via({{}, 0}, 2)},
