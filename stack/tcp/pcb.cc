@@ -123,9 +123,10 @@ uint32_t Pcb::RoomToLeave() const {
   const uint32_t unsent = queue_.unsent_bytes();
   const uint32_t ahead = queue_.flight().outstanding + unsent;
   const uint32_t window = std::min(snd_wnd_, options_->send_queue);
-  const auto posted = std::min<uint64_t>(CongestionRoom(), uint64_t{context_->sink->Room()} * smss_);
-  if (window <= ahead || posted <= unsent) return 0;
-  return std::min(window - ahead, static_cast<uint32_t>(posted) - unsent);
+  const uint64_t frames = uint64_t{context_->sink->Room()} * smss_;
+  const auto leaves = static_cast<uint32_t>(std::min<uint64_t>(CongestionRoom(), frames));
+  if (window <= ahead || leaves <= unsent) return 0;
+  return std::min(window - ahead, leaves - unsent);
 }
 
 void Pcb::RestartIfSilent(base::Nanoseconds now) {
