@@ -144,13 +144,15 @@ inline void Pcb::ArmBehind(base::Nanoseconds now) {
   SetSender(Timer::kOutstanding, least);
 }
 
+// For so long that nothing is known of the path any more: RFC 5681 section 4.1.
+[[gnu::always_inline]] inline bool Pcb::WasSilent(base::Nanoseconds now) const {
+  const base::Nanoseconds silence = now - progress_at_;
+  return silence > rtt_.least_rto() && silence > rtt_.rto();
+}
+
 // All that was sent is acknowledged, and now more is.
 [[gnu::always_inline]] inline void Pcb::OnSendAfterSilence(base::Nanoseconds now) {
-  // Nothing is known of the path any more: RFC 5681 section 4.1.
-  const base::Nanoseconds silence = now - progress_at_;
-  if (silence > rtt_.least_rto() && silence > rtt_.rto()) [[unlikely]] {
-    congestion_.RestartAfterIdle();
-  }
+  if (WasSilent(now)) [[unlikely]] congestion_.RestartAfterIdle();
   progress_at_ = now;
 }
 

@@ -117,6 +117,32 @@ uint32_t Pcb::SendRoom() const {
   return options_->send_queue > used ? options_->send_queue - used : 0;
 }
 
+// Most bytes that WouldSend lets go.
+uint32_t Pcb::RoomToLeave() const {
+  if (Has(kSinkFull)) return 0;
+  const uint32_t unsent = queue_.unsent_bytes();
+  const uint32_t ahead = queue_.flight().outstanding + unsent;
+  const uint32_t window = std::min(snd_wnd_, options_->send_queue);
+  const uint64_t frames = uint64_t{context_->sink->Room()} * smss_;
+  const auto leaves = static_cast<uint32_t>(std::min<uint64_t>(CongestionRoom(), frames));
+  if (window <= ahead || leaves <= unsent) return 0;
+  return std::min(window - ahead, leaves - unsent);
+}
+
+void Pcb::RestartIfSilent(base::Nanoseconds now) {
+  const bool silent = queue_.all_acknowledged() && timer_ != Timer::kPersist;
+  if (silent && WasSilent(now)) congestion_.RestartAfterIdle();
+}
+
+uint32_t Pcb::CopyRoom(bool now_or_fail, base::Nanoseconds now) {
+  if (now_or_fail) RestartIfSilent(now);
+  const uint32_t pieces =
+      std::min(context_->buffers->free_count(), context_->segments->free_count());
+  const uint64_t memory = uint64_t{pieces} * CopySize();
+  const uint32_t room = now_or_fail ? RoomToLeave() : SendRoom();
+  return static_cast<uint32_t>(std::min<uint64_t>(room, memory));
+}
+
 SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
   const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
   const bool open = opening ? !Has(kFinQueued)
@@ -152,6 +178,7 @@ uint32_t Pcb::CopySize() const {
 SendResult Pcb::Send(std::span<const uint8_t> bytes, const SendOptions& options,
                      base::Nanoseconds now) {
   const auto length = static_cast<uint32_t>(bytes.size());
+  if (options.now_or_fail) RestartIfSilent(now);
   const SendResult admitted = Admit(length, options);
   if (IsRefused(admitted)) return Refuse(admitted, length, options);
   if (!CopyIn(bytes, options)) return Refuse(SendResult::kBuffers, length, options);
@@ -192,6 +219,7 @@ inline void Pcb::CopyOne(std::span<const uint8_t> bytes, uint16_t flags, uint64_
 
 SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& options,
                      base::Nanoseconds now) {
+  if (options.now_or_fail) RestartIfSilent(now);
   const SendResult admitted = Admit(payload.length, options);
   if (IsRefused(admitted)) return Refuse(admitted, payload.length, options);
   SegmentQueue::Payload taken = payload;

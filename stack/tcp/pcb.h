@@ -156,8 +156,13 @@ class Pcb {
   bool WaitsForSink() const {
     return Has(kWantsSpace) && Has(kWantsNow) && WouldSend(refused_bytes_) == SendResult::kDevice;
   }
-  // How many bytes Send would take without refusing.
+  // How many bytes Send would take without refusing, if there is memory for them.
   uint32_t SendRoom() const;
+  // The same of bytes that are copied, with the memory there is, and with `now_or_fail` of what may
+  // leave at once.
+  uint32_t CopyRoom(bool now_or_fail, base::Nanoseconds now);
+  // Before WouldSend(): the congestion window becomes what a send of now would find.
+  void RestartIfSilent(base::Nanoseconds now);
 
   // --- Sending a segment that the caller posts (fire.h, inlined) ---
 
@@ -359,6 +364,7 @@ class Pcb {
   SendResult Admit(uint32_t bytes, const SendOptions& options) const;
   SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
   bool HasMemoryFor(uint32_t bytes) const;
+  uint32_t RoomToLeave() const;
   uint32_t CopySize() const;
   bool CopyIn(std::span<const uint8_t> bytes, const SendOptions& options);
   void CopyOne(std::span<const uint8_t> bytes, uint16_t flags, uint64_t cookie);
@@ -443,6 +449,7 @@ class Pcb {
   uint32_t FreeWindow(uint32_t owed) const;
   uint16_t WindowToOffer(bool is_syn) const;
   void OnOffered(const Outgoing& outgoing);
+  bool WasSilent(base::Nanoseconds now) const;
   void OnSendAfterSilence(base::Nanoseconds now);
   uint32_t WindowStep() const;
   bool WindowGrewEnough(uint32_t owed) const;

@@ -71,7 +71,7 @@ SendResult Stack::SendCopy(Connection& connection, std::span<const uint8_t> byte
 
 size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                        base::Nanoseconds now) {
-  const size_t fits = std::min<size_t>(bytes.size(), connection.SendRoom());
+  const size_t fits = std::min<size_t>(bytes.size(), connection.CopyRoom(send.now_or_fail, now));
   // What is refused here tells kSendSpace when a byte fits, at least.
   const std::span<const uint8_t> part = bytes.first(std::max<size_t>(fits, !bytes.empty()));
   return IsRefused(SendCopy(connection, part, send, now)) ? 0 : part.size();

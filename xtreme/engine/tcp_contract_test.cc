@@ -335,6 +335,57 @@ TEST_F(TcpContractTest, SendSomeTakesWhatFits) {
   EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
 }
 
+TEST_F(TcpContractTest, SendSomeThatMayNotWaitTakesWhatLeavesAtOnce) {
+  OpenConnection();
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  const std::vector<uint8_t> bytes(100'000, 'x');
+  SendResult result;
+  EXPECT_EQ(a->tcp().SendSome(a->tcp().Find(client), bytes, {.flags = kNowOrFail}, &result),
+            report.congestion_window);
+  EXPECT_EQ(result, SendResult::kSent);
+  EXPECT_EQ(a->tcp().SendSome(a->tcp().Find(client), bytes, {.flags = kNowOrFail}, &result), 0u);
+  EXPECT_EQ(result, SendResult::kRefusedCongestion);
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
+}
+
+TEST_F(TcpContractTest, SendSomeTakesWhatThereIsMemoryFor) {
+  OpenConnection();
+  std::vector<packet::Buffer*> held;
+  while (a->Counter("pool", "free") > 3) held.push_back(a->ring->AcquireBuffer());
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  const std::vector<uint8_t> bytes(100'000, 'x');
+  SendResult result;
+  EXPECT_EQ(a->tcp().SendSome(a->tcp().Find(client), bytes, {}, &result), 3u * report.mss);
+  EXPECT_EQ(result, SendResult::kSent);
+  for (packet::Buffer* buffer : held) packet::BufferPool::Release(buffer);
+}
+
+// A pause forgets what the congestion window had grown to (RFC 5681 section 4.1).
+TEST_F(TcpContractTest, NowOrFailAfterAPauseIsNeverQueued) {
+  OpenConnection();
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  const uint32_t at_first = report.congestion_window;
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(a->Send(client, std::string(at_first, 'x'), {.flags = kNowOrFail}),
+              SendResult::kSent);
+    Run();
+  }
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  ASSERT_GT(report.congestion_window, 2 * at_first);
+  const std::string longer(at_first + 1'000, 'y');
+  EXPECT_EQ(a->tcp().WouldSend(a->tcp().Find(client), longer.size()), SendResult::kSent);
+  now += 60'000'000'000;
+  EXPECT_EQ(a->Send(client, longer, {.flags = kNowOrFail}), SendResult::kRefusedCongestion);
+  EXPECT_EQ(a->tcp().WouldSend(a->tcp().Find(client), longer.size()),
+            SendResult::kRefusedCongestion);
+  EXPECT_EQ(a->Send(client, std::string(at_first, 'z'), {.flags = kNowOrFail}),
+            SendResult::kSent);
+}
+
 TEST_F(TcpContractTest, TxWireComesAtTheFirstCopy) {
   OpenConnection();
   a->lose = [](const auto& frame) { return IsData(frame); };

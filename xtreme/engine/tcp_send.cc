@@ -194,7 +194,10 @@ size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const Se
                      SendResult* result) {
   const bool early = socket->state == TcpSocket::State::kOpening;
   size_t room = early ? EarlyRoom(*socket) : 0;
-  if (socket->connection != nullptr) room = socket->connection->SendRoom();
+  const bool now_or_fail = (options.flags & kNowOrFail) != 0;
+  if (socket->connection != nullptr) {
+    room = socket->connection->CopyRoom(now_or_fail, core_->clock.Now());
+  }
   // Of what does not fit at all one byte is tried, so that the refusal has its reason and its
   // TX_SPACE.
   const size_t most = std::min<size_t>(bytes.size(), std::max<size_t>(room, 1));
@@ -206,6 +209,7 @@ SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
   if (!CanSend(*socket)) return SendResult::kRefusedState;
   const size_t asked = std::min<size_t>(length, UINT32_MAX);  // More than any queue holds, too.
+  socket->connection->RestartIfSilent(core_->clock.Now());
   return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(asked)));
 }
 
