@@ -137,6 +137,8 @@ int GetContext(Context& context, const VerbsCall& call) {
   const Device::Options& options = context.device->options();
   const auto asked = call.GetPrefix<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
   context.devx = (asked.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0;
+  // The kernel's mlx5_ib_devx_create, of a card without user contexts.
+  if (context.devx && !options.features.devx) return EINVAL;
   call.Answer(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
   call.Answer(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT,
               uint64_t{IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS});
