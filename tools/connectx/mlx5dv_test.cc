@@ -56,6 +56,24 @@ TEST_F(Mlx5dvTest, CompletionQueueShowsItsRingAndItsNumber) {
   EXPECT_EQ(mlx5dv_get_cqe_opcode(const_cast<mlx5_cqe64*>(first)), MLX5_CQE_INVALID);
 }
 
+// The kernel's mlx5_ib_devx_create, of a card without user contexts; programs then go on without.
+TEST(DevxTest, DeviceWithoutItRefusesWhoAsksAndOpensForWhoDoesNot) {
+  Device::Options options;
+  options.features.devx = false;
+  ConnectXRig connectx(SoftwareConnectX::Mode::kStep, {}, options);
+  ibv_device** const devices = ibv_get_device_list(nullptr);
+  ASSERT_NE(devices, nullptr);
+  mlx5dv_context_attr attributes{.flags = MLX5DV_CONTEXT_FLAGS_DEVX};
+  errno = 0;
+  EXPECT_EQ(mlx5dv_open_device(devices[0], &attributes), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  ibv_context* const context = ibv_open_device(devices[0]);
+  ibv_free_device_list(devices);
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  connectx.ExpectClean();
+}
+
 // A NOP written by hand: control segment, doorbell record, then the doorbell.
 TEST_F(Mlx5dvTest, HandWrittenNopCompletesOnlyAfterItsDoorbell) {
   Endpoint a("mlx5_0");

@@ -94,7 +94,8 @@ class ReceiveScalingTest : public testing::Test {
     }
   }
 
-  ibv_qp* MakeQp(uint64_t fields, uint8_t key_bytes = 40) {
+  // `flags`: MLX5DV_QP_CREATE_*, as DPDK asks for some.
+  ibv_qp* MakeQp(uint64_t fields, uint8_t key_bytes = 40, uint32_t flags = 0) {
     auto key = Key();
     ibv_qp_init_attr_ex wanted{.qp_type = IBV_QPT_RAW_PACKET};
     wanted.comp_mask =
@@ -105,7 +106,10 @@ class ReceiveScalingTest : public testing::Test {
                            .rx_hash_key_len = key_bytes,
                            .rx_hash_key = key.data(),
                            .rx_hash_fields_mask = fields};
-    return ibv_create_qp_ex(context_, &wanted);
+    if (flags == 0) return ibv_create_qp_ex(context_, &wanted);
+    mlx5dv_qp_init_attr of_mlx5{.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+                                .create_flags = flags};
+    return mlx5dv_create_qp(context_, &wanted, &of_mlx5);
   }
 
   ibv_flow* TakeEverything(ibv_qp* qp) {
@@ -234,6 +238,13 @@ TEST(DeviceWithoutScaling, OffersNoneAndRefusesIt) {
                           .cq = a.receive_cq()};
   EXPECT_EQ(ibv_create_wq(a.context(), &wanted), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(ReceiveScalingTest, UnicastThatComesBackMayBeAskedForAndTunnelsMayNot) {
+  ibv_qp* qp = MakeQp(0xf & kAllOfTcpOverIpv4, 40, MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC);
+  ASSERT_NE(qp, nullptr) << std::strerror(errno);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(MakeQp(0xf & kAllOfTcpOverIpv4, 40, MLX5DV_QP_CREATE_TUNNEL_OFFLOADS), nullptr);
 }
 
 }  // namespace

@@ -91,7 +91,18 @@ TEST_F(VerbsTest, GidTableHoldsTheLinkLocalAddressOfThePortInBothRoceVersions) {
   EXPECT_EQ(entries[1].gid.raw[8], 0x00);
   EXPECT_EQ(entries[1].gid.raw[15], 0x0b);
   ibv_gid_entry beyond;
-  EXPECT_EQ(ibv_query_gid_ex(context, 1, 2, &beyond, 0), ENODATA);
+  EXPECT_EQ(ibv_query_gid_ex(context, 1, 2, &beyond, 0), EINVAL);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+// Programs read entries until one is refused; an empty entry is none.
+TEST_F(VerbsTest, EntryBehindTheGidTableIsInvalid) {
+  ibv_context* context = OpenDevice("mlx5_0");
+  ibv_port_attr port{};
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  ibv_gid gid;
+  EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len - 1, &gid), 0);
+  EXPECT_NE(ibv_query_gid(context, 1, port.gid_tbl_len, &gid), 0);
   EXPECT_EQ(ibv_close_device(context), 0);
 }
 
@@ -306,6 +317,52 @@ TEST_F(VerbsTest, QueuePairReportsItsStateAndCapabilities) {
   EXPECT_EQ(attributes.qp_state, IBV_QPS_RTS);
   EXPECT_GE(attributes.cap.max_recv_sge, 1u);
   EXPECT_GE(attributes.cap.max_send_wr, 16u);
+}
+
+TEST_F(VerbsTest, QueuePairReportsWhetherEverySendIsSignalled) {
+  Endpoint a("mlx5_0");
+  for (int all : {0, 1}) {
+    ibv_qp_init_attr wanted{.send_cq = a.send_cq(), .recv_cq = a.receive_cq(),
+                            .cap = {.max_send_wr = 4, .max_send_sge = 1},
+                            .qp_type = IBV_QPT_RAW_PACKET, .sq_sig_all = all};
+    ibv_qp* qp = ibv_create_qp(a.pd(), &wanted);
+    ASSERT_NE(qp, nullptr);
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr shown{};
+    ASSERT_EQ(ibv_query_qp(qp, &attributes, IBV_QP_STATE, &shown), 0);
+    EXPECT_EQ(shown.sq_sig_all, all);
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  }
+}
+
+// The kernel's ib_uverbs_ex_modify_cq and mlx5_ib_modify_cq.
+TEST_F(VerbsTest, ModerationBeyondWhatIsOfferedIsInvalid) {
+  Endpoint a("mlx5_0");
+  ibv_device_attr_ex device{};
+  ASSERT_EQ(ibv_query_device_ex(a.context(), nullptr, &device), 0);
+  ibv_modify_cq_attr asked{.attr_mask = IBV_CQ_ATTR_MODERATE,
+                           .moderate = {.cq_count = device.cq_mod_caps.max_cq_count,
+                                        .cq_period = device.cq_mod_caps.max_cq_period}};
+  EXPECT_EQ(ibv_modify_cq(a.receive_cq(), &asked), 0);
+  ++asked.moderate.cq_period;
+  EXPECT_EQ(ibv_modify_cq(a.receive_cq(), &asked), EINVAL);
+  asked.attr_mask = 0;
+  EXPECT_EQ(ibv_modify_cq(a.receive_cq(), &asked), EINVAL);
+}
+
+TEST_F(VerbsTest, RegionsTakeKnownAccessOnlyAndOptionalOnesThatNobodyKnows) {
+  Endpoint a("mlx5_0");
+  std::vector<uint8_t> memory(64);
+  const auto error_of = [&](unsigned access) {
+    errno = 0;
+    ibv_mr* region = (ibv_reg_mr)(a.pd(), memory.data(), memory.size(), static_cast<int>(access));
+    if (region == nullptr) return errno;
+    return ibv_dereg_mr(region);
+  };
+  constexpr unsigned kUnknown = 1 << 15;
+  constexpr unsigned kUnknownOptional = 1 << 27;
+  EXPECT_EQ(error_of(IBV_ACCESS_LOCAL_WRITE | kUnknown), EINVAL);
+  EXPECT_EQ(error_of(IBV_ACCESS_LOCAL_WRITE | kUnknownOptional | IBV_ACCESS_RELAXED_ORDERING), 0);
 }
 
 TEST_F(VerbsTest, QueuePairsOfOtherKindsAreNotSupported) {

@@ -66,6 +66,7 @@ class Device {
     bool receive_scaling = true;   // Receive queues of their own, and RSS over them.
     bool packet_pacing = true;
     bool real_time_clock = false;  // CQs may ask for the PHC's time.
+    bool devx = true;              // A program may ask for it; of its commands there is one.
   };
 
   struct Options {

@@ -25,8 +25,11 @@ constexpr uint8_t kProtocolUdp = 17;
 constexpr uint16_t kIpv4MoreFragments = 0x2000;
 constexpr uint16_t kIpv4OffsetMask = 0x1fff;
 
-void ParseL4(size_t end, Frame* frame) {
+// Of an IP packet that says it is `total_bytes` long. What steers and spreads reads the ports where
+// they are, whatever IP says of its length: only checksums ask for a packet that lies in the frame.
+void ParseL4(size_t total_bytes, Frame* frame) {
   const size_t at = frame->l4_offset;
+  const size_t end = frame->l3_whole ? frame->l3_offset + total_bytes : frame->bytes.size();
   const size_t available = end - at;
   const uint8_t* header = frame->bytes.data() + at;
   if (frame->protocol == kProtocolUdp && available >= kUdpHeaderBytes) {
@@ -57,10 +60,9 @@ void ParseIpv4(size_t at, Frame* frame) {
   frame->fragment = (LoadBe16(header + 6) & (kIpv4MoreFragments | kIpv4OffsetMask)) != 0;
   // The frame may be longer than the packet (padding), never shorter.
   const size_t total_bytes = LoadBe16(header + 2);
-  if (total_bytes < header_bytes || total_bytes > available) return;
-  frame->l3_whole = true;
+  frame->l3_whole = total_bytes >= header_bytes && total_bytes <= available;
   frame->l4_offset = static_cast<uint16_t>(at + header_bytes);
-  if (!frame->fragment) ParseL4(at + total_bytes, frame);
+  if (!frame->fragment) ParseL4(total_bytes, frame);
 }
 
 // Extension headers are not followed: L4 is then absent.
@@ -74,10 +76,9 @@ void ParseIpv6(size_t at, Frame* frame) {
   frame->l3_header_bytes = kIpv6HeaderBytes;
   frame->protocol = header[6];
   const size_t total_bytes = kIpv6HeaderBytes + LoadBe16(header + 4);
-  if (total_bytes > available) return;
-  frame->l3_whole = true;
+  frame->l3_whole = total_bytes <= available;
   frame->l4_offset = static_cast<uint16_t>(at + kIpv6HeaderBytes);
-  ParseL4(at + total_bytes, frame);
+  ParseL4(total_bytes, frame);
 }
 
 // Adds 16-bit big-endian words without carrying around; an odd last byte is the high half of a

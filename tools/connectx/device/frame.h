@@ -39,9 +39,11 @@ struct Frame {
   uint32_t source_ip = 0;  // IPv4 only.
   uint32_t destination_ip = 0;
 
-  L4 l4 = L4::kNone;  // kNone for every fragment, and where the header is cut off.
+  // kNone for every fragment, and where the header is cut off; there whatever IP says of lengths.
+  L4 l4 = L4::kNone;
   uint16_t l4_offset = 0;
-  uint16_t l4_bytes = 0;  // Header and payload, as IP (TCP) or UDP itself says.
+  uint16_t l4_bytes = 0;  // Header and payload, as IP (TCP) or UDP itself says; TCP's is the
+                          // frame's where the packet does not lie in it.
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
 };

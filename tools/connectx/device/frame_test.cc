@@ -66,6 +66,24 @@ TEST(Frame, Ipv6PortsAreRead) {
   EXPECT_EQ(frame.source_port, 4000);
 }
 
+// What rdma-core's own tests send, with an IPv6 length that counts its header, reaches rules with
+// ports on cards.
+TEST(Frame, PortsAreReadWhateverIpSaysOfItsLength) {
+  Bytes ipv6 = MakeIpv6Frame({.protocol = 6});
+  ipv6[19] += 40;
+  Bytes longer = MakeFrame({});
+  longer[17] += 1;
+  Bytes shorter = MakeFrame({});
+  shorter[16] = shorter[17] = 0;
+  for (const Bytes& bytes : {ipv6, longer, shorter}) {
+    const Frame frame = ParseFrame(bytes);
+    EXPECT_FALSE(frame.l3_whole);
+    EXPECT_EQ(frame.destination_port, 5000);
+    EXPECT_FALSE(VerifyChecksums(frame).l3_ok);
+    EXPECT_FALSE(VerifyChecksums(frame).l4_ok);
+  }
+}
+
 // Each prefix stands alone on the heap, so that the address sanitizer sees a read behind it.
 TEST(Frame, NoTruncationIsReadBeyondItsEnd) {
   for (const Bytes& whole : {MakeFrame({.vlan_tags = {0x81000001}, .option_bytes = 8}),

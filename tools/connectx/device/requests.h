@@ -160,7 +160,7 @@ struct RssQpRequest {
 
 // Values or masks of a flow rule; numbers in host byte order. A VLAN mask other than 0 means
 // "tagged";
-// an IP mask other than 0 means "IPv4".
+// an IP mask other than 0 means "IPv4", an IPv6 mask other than 0 "IPv6".
 struct FlowFields {
   MacAddress destination_mac{};
   MacAddress source_mac{};
@@ -168,6 +168,8 @@ struct FlowFields {
   uint16_t vlan_tci = 0;
   uint32_t source_ip = 0;
   uint32_t destination_ip = 0;
+  Ipv6Address source_ipv6{};
+  Ipv6Address destination_ipv6{};
   uint8_t ip_protocol = 0;
   uint16_t source_port = 0;
   uint16_t destination_port = 0;

@@ -22,10 +22,11 @@ constexpr uint8_t kProtocolTcp = 6;
 constexpr uint8_t kProtocolUdp = 17;
 
 // Words of a key: {destination MAC, presence bits}, {source MAC, EtherType}, {IP addresses},
-// {ports, VLAN, protocol}.
+// {ports, VLAN, protocol}, and two each of the source's and the destination's IPv6 address.
 constexpr uint64_t kHasVlan = 1;
 constexpr uint64_t kHasIpv4 = 2;
 constexpr uint64_t kHasPorts = 4;
+constexpr uint64_t kHasIpv6 = 8;
 constexpr uint64_t kGroupBit = uint64_t{1} << 56;  // Of the first octet of the destination MAC.
 
 uint64_t MacWord(const uint8_t* mac) {
@@ -38,12 +39,25 @@ uint64_t L4Word(uint16_t source_port, uint16_t destination_port, uint16_t vlan_t
          protocol;
 }
 
+uint64_t Ipv6Word(const uint8_t* address) {
+  return uint64_t{LoadBe32(address)} << 32 | LoadBe32(address + 4);
+}
+
+void PackIpv6(const uint8_t* source, const uint8_t* destination, FlowKey* key) {
+  key->words[4] = Ipv6Word(source);
+  key->words[5] = Ipv6Word(source + 8);
+  key->words[6] = Ipv6Word(destination);
+  key->words[7] = Ipv6Word(destination + 8);
+}
+
 FlowKey Pack(const FlowFields& fields) {
-  return {
+  FlowKey key{
       {MacWord(fields.destination_mac.data()),
        MacWord(fields.source_mac.data()) | fields.ether_type,
        uint64_t{fields.source_ip} << 32 | fields.destination_ip,
        L4Word(fields.source_port, fields.destination_port, fields.vlan_tci, fields.ip_protocol)}};
+  PackIpv6(fields.source_ipv6.data(), fields.destination_ipv6.data(), &key);
+  return key;
 }
 
 bool AsksForPorts(const FlowFields& mask) {
@@ -52,7 +66,8 @@ bool AsksForPorts(const FlowFields& mask) {
 
 uint64_t RequiredPresence(const FlowFields& mask) {
   const bool ipv4 = mask.source_ip != 0 || mask.destination_ip != 0;
-  return (mask.vlan_tci != 0 ? kHasVlan : 0) | (ipv4 ? kHasIpv4 : 0) |
+  const bool ipv6 = mask.source_ipv6 != Ipv6Address{} || mask.destination_ipv6 != Ipv6Address{};
+  return (mask.vlan_tci != 0 ? kHasVlan : 0) | (ipv4 ? kHasIpv4 : 0) | (ipv6 ? kHasIpv6 : 0) |
          (AsksForPorts(mask) ? kHasPorts : 0);
 }
 
@@ -76,12 +91,17 @@ FlowKey KeyOf(const Frame& frame) {
   FlowKey key;
   if (frame.bytes.size() < kEthernetHeaderBytes) return key;
   const bool ipv4 = frame.l3 == Frame::L3::kIpv4;
+  const bool ipv6 = frame.l3 == Frame::L3::kIpv6;
   const bool ports = frame.l4 != Frame::L4::kNone;
   key.words[0] = MacWord(frame.bytes.data()) | (frame.vlan_tags != 0 ? kHasVlan : 0) |
-                 (ipv4 ? kHasIpv4 : 0) | (ports ? kHasPorts : 0);
+                 (ipv4 ? kHasIpv4 : 0) | (ipv6 ? kHasIpv6 : 0) | (ports ? kHasPorts : 0);
   key.words[1] = MacWord(frame.bytes.data() + 6) | frame.ether_type;
   key.words[2] = uint64_t{frame.source_ip} << 32 | frame.destination_ip;
   key.words[3] = L4Word(frame.source_port, frame.destination_port, frame.vlan_tci, frame.protocol);
+  if (ipv6) {
+    const uint8_t* addresses = frame.bytes.data() + frame.l3_offset + 8;
+    PackIpv6(addresses, addresses + sizeof(Ipv6Address), &key);
+  }
   return key;
 }
 
@@ -91,7 +111,7 @@ int Steering::Compile(const FlowRequest& request, std::vector<Match>* matches) {
   if (request.tag.has_value() && *request.tag > kMaxTag) return EINVAL;
   if (leftovers) {
     if (request.tag.has_value() || request.dont_trap) return EINVAL;
-    const FlowKey mask{{kGroupBit, 0, 0, 0}};
+    const FlowKey mask{{kGroupBit}};
     matches->push_back({kDefaultOrder, true, mask, mask});
     if (request.type == IBV_FLOW_ATTR_ALL_DEFAULT) {
       matches->push_back({kDefaultOrder, true, FlowKey{}, mask});

@@ -29,7 +29,7 @@ namespace xtreme::connectx {
 
 // What rules can match of a frame, as words to mask and compare.
 struct FlowKey {
-  std::array<uint64_t, 4> words{};
+  std::array<uint64_t, 8> words{};
 
   FlowKey operator&(const FlowKey& other) const {
     FlowKey both;

@@ -29,6 +29,11 @@ constexpr MacAddress kWholeMac = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 constexpr uint32_t kOwnIp = 0x0a000001;
 constexpr uint32_t kPeerIp = 0x0a000002;
 constexpr uint32_t kGroupIp = 0xef010203;  // 239.1.2.3
+// The addresses of MakeIpv6Frame: fd00::10.0.0.1 and .2.
+constexpr Ipv6Address kOwnIpv6 = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1};
+constexpr Ipv6Address kPeerIpv6 = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2};
+constexpr Ipv6Address kWholeIpv6 = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 // Rules by what they name, to read in a table.
 struct Match {
@@ -57,6 +62,16 @@ struct Match {
   Match& To(uint32_t ip, uint32_t mask = 0xffffffff) {
     request.value.destination_ip = ip;
     request.mask.destination_ip = mask;
+    return *this;
+  }
+  Match& ToIpv6(const Ipv6Address& ip, const Ipv6Address& mask) {
+    request.value.destination_ipv6 = ip;
+    request.mask.destination_ipv6 = mask;
+    return *this;
+  }
+  Match& FromIpv6(const Ipv6Address& ip, const Ipv6Address& mask) {
+    request.value.source_ipv6 = ip;
+    request.mask.source_ipv6 = mask;
     return *this;
   }
   Match& FromIp(uint32_t ip) {
@@ -173,6 +188,19 @@ TEST_F(SteeringTest, EachFieldIsMatchedAndOnlyWhereItIs) {
        true},
       {"address 0 for a frame without IP", Match().To(0), Bytes(60, 0), false},
       {"nothing asked is everything", Match(), Bytes(60, 0), true},
+      {"IPv6 destination", Match().ToIpv6(kOwnIpv6, kWholeIpv6), MakeIpv6Frame({}), true},
+      {"IPv6 destination behind a tag", Match().ToIpv6(kOwnIpv6, kWholeIpv6), MakeIpv6Frame(tagged),
+       true},
+      {"another IPv6 destination", Match().ToIpv6(kPeerIpv6, kWholeIpv6), MakeIpv6Frame({}), false},
+      {"IPv6 source", Match().FromIpv6(kPeerIpv6, kWholeIpv6), MakeIpv6Frame({}), true},
+      {"another IPv6 source", Match().FromIpv6(kOwnIpv6, kWholeIpv6), MakeIpv6Frame({}), false},
+      {"IPv6 network", Match().ToIpv6({0xfd}, {0xff, 0xff}), MakeIpv6Frame({}), true},
+      {"IPv6 ports", Match().ToIpv6(kOwnIpv6, kWholeIpv6).Protocol(17).Port(5000),
+       MakeIpv6Frame({}), true},
+      {"another port of IPv6", Match().ToIpv6(kOwnIpv6, kWholeIpv6).Protocol(17).Port(5001),
+       MakeIpv6Frame({}), false},
+      {"IPv6 address 0 for IPv4", Match().ToIpv6({}, kWholeIpv6), udp, false},
+      {"IPv4 address 0 for IPv6", Match().To(0), MakeIpv6Frame({}), false},
   };
   for (const Row& row : rows) {
     Steering one(4);

@@ -49,6 +49,10 @@ int ToWireRule(const FlowRequest& request, WireRule* rule) {
   rule->src_ip_mask = mask.source_ip;
   rule->dst_ip = value.destination_ip & mask.destination_ip;
   rule->dst_ip_mask = mask.destination_ip;
+  rule->ipv6 = {.src = value.source_ipv6,
+                .src_mask = mask.source_ipv6,
+                .dst = value.destination_ipv6,
+                .dst_mask = mask.destination_ipv6};
   if (mask.vlan_tci != 0) {
     if ((mask.vlan_tci & kVlanIdMask) != kVlanIdMask) return EOPNOTSUPP;
     // Id 0 is "priority tagged" to a card and "untagged" to a wire: the wire takes both.

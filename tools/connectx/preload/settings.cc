@@ -179,7 +179,8 @@ constexpr std::array kSettings = {
             &ParsePersonality},
     Setting{"WITHOUT", "CAPABILITY,...",
             "what the devices lack: timestamps, blueflame, checksums, tso, device_memory, "
-            "vlan_insertion, vlan_stripping, receive_scaling, packet_pacing, real_time_clock",
+            "vlan_insertion, vlan_stripping, receive_scaling, packet_pacing, real_time_clock, "
+            "devx",
             &ParseWithout},
     Setting{"MIN_INLINE", "none|l2", "headers that a send must carry inline (the card's)",
             &ParseMinInline},

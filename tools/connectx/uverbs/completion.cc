@@ -85,7 +85,9 @@ int CreateCq(Context& context, const VerbsCall& call) {
 int ModifyCq(Context& context, const VerbsCall& call) {
   ib_uverbs_ex_modify_cq request;
   if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
+  if (request.attr_mask == 0) return EINVAL;
   if (request.attr_mask != IBV_CQ_ATTR_MODERATE) return EOPNOTSUPP;
+  if (request.attr.cq_period > kMaxModerationPeriod) return EINVAL;
   const CqObject* cq = context.cqs.Find(request.cq_handle);
   if (cq == nullptr) return EINVAL;
   return context.device->ModerateCq(cq->cqn, request.attr.cq_count, request.attr.cq_period);

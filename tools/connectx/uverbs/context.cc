@@ -137,6 +137,8 @@ int GetContext(Context& context, const VerbsCall& call) {
   const Device::Options& options = context.device->options();
   const auto asked = call.GetPrefix<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
   context.devx = (asked.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0;
+  // The kernel's mlx5_ib_devx_create, of a card without user contexts.
+  if (context.devx && !options.features.devx) return EINVAL;
   call.Answer(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
   call.Answer(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT,
               uint64_t{IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS});
@@ -193,7 +195,7 @@ int QueryDeviceExtended(Context& context, const VerbsCall& call) {
       .device_cap_flags_ex = CapabilityFlags(features),
       .raw_packet_caps = raw_packet_caps,
       .cq_moderation_caps = {.max_cq_moderation_count = 0xffff,
-                             .max_cq_moderation_period = 0xfff},
+                             .max_cq_moderation_period = kMaxModerationPeriod},
       .max_dm_size = options.limits.device_memory_bytes,
   };
   if (features.receive_scaling) {
@@ -233,7 +235,8 @@ int QueryGidEntry(Context& context, const VerbsCall& call) {
   const auto port = call.Get<uint64_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT);
   const auto index = call.Get<uint64_t>(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX);
   if (port != 1 || !index) return EINVAL;
-  if (*index >= context.identity->gids.size()) return ENODATA;
+  // ENODATA would be an empty entry, which ibv_query_gid(3) calls a GID of zeros.
+  if (*index >= context.identity->gids.size()) return EINVAL;
   const ib_uverbs_gid_entry entry = GidEntry(*context.identity, static_cast<uint32_t>(*index));
   call.Answer(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, entry);
   return 0;

@@ -30,6 +30,9 @@ namespace xtreme::connectx {
 // Interrupt vectors that CQs may be spread over.
 inline constexpr uint32_t kCompletionVectors = 1;
 
+// Of a CQ's events, in microseconds.
+inline constexpr uint16_t kMaxModerationPeriod = 0xfff;
+
 struct PdObject {
   uint32_t pdn = 0;
 };
@@ -82,6 +85,7 @@ struct QpObject {
   uint32_t qpn = 0;
   uint64_t user_handle = 0;
   ib_uverbs_qp_cap cap{};
+  bool signals_all = false;
   bool spreads = false;  // Over an indirection table: it has no queues of its own.
   std::unique_ptr<AsyncEvents> events;
 };

@@ -16,6 +16,7 @@ namespace xtreme::connectx {
 namespace {
 
 constexpr uint16_t kEtherTypeIpv4 = 0x0800;
+constexpr uint16_t kEtherTypeIpv6 = 0x86dd;
 
 // Values and masks of one specification. A filter that an older caller sent short is zero behind.
 template <typename Filter>
@@ -75,6 +76,23 @@ int ParseIpv4(std::span<const std::byte> filters, FlowRequest* request) {
                           mask.proto);
 }
 
+int ParseIpv6(std::span<const std::byte> filters, FlowRequest* request) {
+  const auto halves =
+      Split<ib_uverbs_flow_ipv6_filter>(filters, sizeof(ib_uverbs_flow_ipv6_filter));
+  if (!halves) return EINVAL;
+  const auto& [value, mask] = *halves;
+  if (mask.flow_label != 0 || mask.traffic_class != 0 || mask.hop_limit != 0) return EOPNOTSUPP;
+  std::copy_n(value.src_ip, 16, request->value.source_ipv6.begin());
+  std::copy_n(mask.src_ip, 16, request->mask.source_ipv6.begin());
+  std::copy_n(value.dst_ip, 16, request->value.destination_ipv6.begin());
+  std::copy_n(mask.dst_ip, 16, request->mask.destination_ipv6.begin());
+  const int error = Require<uint16_t>(&request->value.ether_type, &request->mask.ether_type,
+                                      kEtherTypeIpv6, 0xffff);
+  if (error != 0) return error;
+  return Require<uint8_t>(&request->value.ip_protocol, &request->mask.ip_protocol, value.next_hdr,
+                          mask.next_hdr);
+}
+
 int ParsePorts(std::span<const std::byte> filters, uint8_t protocol, FlowRequest* request) {
   const auto halves =
       Split<ib_uverbs_flow_tcp_udp_filter>(filters, sizeof(ib_uverbs_flow_tcp_udp_filter));
@@ -99,6 +117,7 @@ int ParseSpec(uint32_t type, std::span<const std::byte> body, FlowRequest* reque
   switch (type) {
     case IBV_FLOW_SPEC_ETH: return ParseEthernet(body, request);
     case IBV_FLOW_SPEC_IPV4: return ParseIpv4(body, request);
+    case IBV_FLOW_SPEC_IPV6: return ParseIpv6(body, request);
     case IBV_FLOW_SPEC_TCP: return ParsePorts(body, IPPROTO_TCP, request);
     case IBV_FLOW_SPEC_UDP: return ParsePorts(body, IPPROTO_UDP, request);
     case IBV_FLOW_SPEC_ACTION_TAG: return ParseTag(body, request);

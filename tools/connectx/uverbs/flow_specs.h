@@ -21,7 +21,7 @@ namespace xtreme::connectx {
 
 // Fills value, mask and tag of `request` from `count` specifications. 0 or an errno: EINVAL
 // (malformed, or one that contradicts another), EOPNOTSUPP (a kind or a field that the device does
-// not match: IPv6, tunnels, inner headers, TOS, TTL, drop, counters).
+// not match: tunnels, inner headers, TOS, TTL, flow labels, drop, counters).
 int ParseFlowSpecs(std::span<const std::byte> specs, uint8_t count, FlowRequest* request);
 
 }  // namespace xtreme::connectx

@@ -39,6 +39,11 @@ struct Ipv4Halves {
   ib_uverbs_flow_ipv4_filter mask{};
 };
 
+struct Ipv6Halves {
+  ib_uverbs_flow_ipv6_filter value{};
+  ib_uverbs_flow_ipv6_filter mask{};
+};
+
 struct PortHalves {
   ib_uverbs_flow_tcp_udp_filter value{};
   ib_uverbs_flow_tcp_udp_filter mask{};
@@ -68,6 +73,27 @@ TEST(FlowSpecsTest, PortsImplyTheirProtocol) {
   EXPECT_EQ(request.value.destination_port, 80);
 }
 
+TEST(FlowSpecsTest, Ipv6IsItsAddressesAndImpliesItsEtherType) {
+  Ipv6Halves ip{.value = {.dst_ip = {0xfd, 1, 2}, .next_hdr = IPPROTO_UDP},
+                .mask = {.dst_ip = {0xff, 0xff, 0xff}, .next_hdr = 0xff}};
+  const Bytes specs = Spec(IBV_FLOW_SPEC_IPV6, ip) + Spec(IBV_FLOW_SPEC_UDP, DestinationPort(53));
+  FlowRequest request;
+  ASSERT_EQ(ParseFlowSpecs(specs, 2, &request), 0);
+  EXPECT_EQ(request.value.destination_ipv6, (Ipv6Address{0xfd, 1, 2}));
+  EXPECT_EQ(request.mask.destination_ipv6, (Ipv6Address{0xff, 0xff, 0xff}));
+  EXPECT_EQ(request.mask.source_ipv6, Ipv6Address{});
+  EXPECT_EQ(request.value.ether_type, 0x86dd);
+  EXPECT_EQ(request.mask.ether_type, 0xffff);
+  EXPECT_EQ(request.value.ip_protocol, IPPROTO_UDP);
+}
+
+TEST(FlowSpecsTest, BothVersionsOfIpAreInvalid) {
+  FlowRequest request;
+  const Bytes specs =
+      Spec(IBV_FLOW_SPEC_IPV4, Ipv4Halves{}) + Spec(IBV_FLOW_SPEC_IPV6, Ipv6Halves{});
+  EXPECT_EQ(ParseFlowSpecs(specs, 2, &request), EINVAL);
+}
+
 TEST(FlowSpecsTest, ContradictingProtocolsAreInvalid) {
   Ipv4Halves ip{.value = {.proto = IPPROTO_TCP}, .mask = {.proto = 0xff}};
   const Bytes specs =
@@ -90,6 +116,10 @@ TEST(FlowSpecsTest, WhatTheDeviceCannotMatchIsNotSupported) {
   FlowRequest request;
   Ipv4Halves tos{.mask = {.tos = 0xff}};
   EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_IPV4, tos), 1, &request), EOPNOTSUPP);
+  Ipv6Halves label{.mask = {.flow_label = htobe32(0xfffff)}};
+  EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_IPV6, label), 1, &request), EOPNOTSUPP);
+  Ipv6Halves hops{.mask = {.hop_limit = 0xff}};
+  EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_IPV6, hops), 1, &request), EOPNOTSUPP);
   const uint64_t nothing = 0;
   EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_ACTION_DROP, nothing, 0), 1, &request), EOPNOTSUPP);
   EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_UDP | IBV_FLOW_SPEC_INNER, DestinationPort(1)), 1,

@@ -80,6 +80,10 @@ bool MayPin(uint64_t pages) {
 int CheckAccess(uint32_t access) {
   constexpr uint32_t kNeedsLocalWrite =
       IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_REMOTE_ATOMIC;
+  // Of those that may be left out at will, the ones that nobody has yet as well.
+  constexpr uint32_t kKnown =
+      (uint32_t{IB_UVERBS_ACCESS_HUGETLB} * 2 - 1) | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+  if ((access & ~kKnown) != 0) return EINVAL;
   if ((access & kNeedsLocalWrite) != 0 && (access & IB_UVERBS_ACCESS_LOCAL_WRITE) == 0) {
     return EINVAL;
   }

@@ -97,8 +97,10 @@ int CreateQp(Context& context, const VerbsCall& call) {
   }
   QpRequest request;
   if (const int error = BuildRequest(context, call, &request); error != 0) return error;
+  const auto create_flags = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
   QpObject qp{.user_handle = *user_handle,
               .cap = *cap,
+              .signals_all = (create_flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0,
               .events = std::make_unique<AsyncEvents>(context.async_events)};
   request.async = qp.events.get();
   request.user_handle = *user_handle;
@@ -162,7 +164,8 @@ int QueryQp(Context& context, const VerbsCall& call) {
                   .max_inline_data = qp->cap.max_inline_data,
                   .qp_state = static_cast<uint8_t>(attributes.state),
                   .cur_qp_state = static_cast<uint8_t>(attributes.state),
-                  .port_num = 1});
+                  .port_num = 1,
+                  .sq_sig_all = qp->signals_all});
   return 0;
 }
 

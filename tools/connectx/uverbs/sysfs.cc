@@ -23,6 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDirectoryPrefix[] = "xtreme-connectx-";
+constexpr char kPciDevices[] = "bus/pci/devices";
+// All devices are functions of one card, in a domain that no real one is in.
+constexpr char kPciSlot[] = "c07e:00:00";
+constexpr int kPciResources = 6;
 // A directory this young may not be locked yet by the process that makes it.
 constexpr std::chrono::seconds kYoung{10};
 
@@ -104,6 +108,11 @@ absl::StatusOr<std::unique_ptr<SysfsTree>> SysfsTree::Create(
   }
   if (!status.ok()) return status;
   if (::setenv("SYSFS_PATH", root->c_str(), 1) != 0) return ErrnoStatus("set SYSFS_PATH");
+  // A program's own choice of PCI devices stands.
+  const std::string pci = absl::StrCat(*root, "/", kPciDevices);
+  if (::setenv("SYSFS_PCI_DEVICES", pci.c_str(), 0) != 0) {
+    return ErrnoStatus("set SYSFS_PCI_DEVICES");
+  }
   return tree;
 }
 
@@ -131,23 +140,55 @@ absl::Status SysfsTree::WriteDevice(const DeviceIdentity& device, size_t index) 
       {ib + "hca_type", device.hca_type},
       {ib + "hw_rev", "0"},
       {ib + "board_id", device.board_id},
-      {ib + "device/vendor", "0x15b3"},
-      {ib + "device/device", absl::StrFormat("0x%04x", device.pci_device_id)},
-      {ib + "device/numa_node", "-1"},
-      {ib + "device/modalias",
-       absl::StrFormat("pci:v000015B3d%08Xsv000015B3sd00000000bc02sc00i00",
-                       device.pci_device_id)},
   };
-  if (!device.interface.empty()) {
-    const std::string net = absl::StrCat(ib, "device/net/", device.interface, "/");
-    files.emplace_back(net + "ifindex",
-                       absl::StrCat(device.interface_index));
-    files.emplace_back(net + "dev_port", "0");
-  }
   for (const auto& [path, content] : files) {
     if (absl::Status status = WriteFile(path, content); !status.ok()) return status;
   }
+  if (absl::Status status = WritePciFunction(device, index); !status.ok()) return status;
   return WritePort(device, ib + "ports/1/");
+}
+
+// The function of the card that the device is, with `device` pointing to it as in the kernel's
+// tree: libibverbs looks there for a driver, others for an address or an interface.
+absl::Status SysfsTree::WritePciFunction(const DeviceIdentity& device, size_t index) {
+  const std::string slot = absl::StrFormat("%s.%d", kPciSlot, index);
+  const std::string function = absl::StrCat(kPciDevices, "/", slot, "/");
+  const std::string id = absl::StrFormat("%04x", device.pci_device_id);
+  const std::string modalias = absl::StrFormat(
+      "pci:v000015B3d%08Xsv000015B3sd00000000bc02sc00i00", device.pci_device_id);
+  std::string no_resources = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
+  for (int i = 1; i < kPciResources; ++i) {
+    absl::StrAppend(&no_resources, "\n0x0000000000000000 0x0000000000000000 0x0000000000000000");
+  }
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"vendor", "0x15b3"},
+      {"device", absl::StrCat("0x", id)},
+      {"subsystem_vendor", "0x15b3"},
+      {"subsystem_device", "0x0000"},
+      {"class", "0x020000"},  // Ethernet controller.
+      {"numa_node", "-1"},
+      {"resource", std::move(no_resources)},
+      {"modalias", modalias},
+      {"uevent", absl::StrCat("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:", id,
+                              "\nPCI_SUBSYS_ID=15B3:0000\nPCI_SLOT_NAME=", slot,
+                              "\nMODALIAS=", modalias)},
+  };
+  if (!device.interface.empty()) {
+    const std::string net = absl::StrCat("net/", device.interface, "/");
+    files.emplace_back(net + "ifindex", absl::StrCat(device.interface_index));
+    files.emplace_back(net + "dev_port", "0");
+  }
+  for (const auto& [name, content] : files) {
+    if (absl::Status status = WriteFile(function + name, content); !status.ok()) return status;
+  }
+  std::error_code error;
+  fs::create_directories(absl::StrCat(root_, "/bus/pci/drivers/mlx5_core"), error);
+  fs::create_directory_symlink("../../drivers/mlx5_core",
+                               absl::StrCat(root_, "/", function, "driver"), error);
+  const std::string ib = absl::StrCat(root_, "/class/infiniband/", device.name, "/device");
+  if (!error) fs::create_directory_symlink(absl::StrCat("../../../", function), ib, error);
+  if (!error) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("link ", ib, ": ", error.message()));
 }
 
 absl::Status SysfsTree::WritePort(const DeviceIdentity& device, const std::string& directory) {

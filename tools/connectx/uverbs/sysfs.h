@@ -50,6 +50,7 @@ class SysfsTree {
  private:
   SysfsTree(std::string root, int lock_fd) : root_(std::move(root)), lock_fd_(lock_fd) {}
   absl::Status WriteDevice(const DeviceIdentity& device, size_t index);
+  absl::Status WritePciFunction(const DeviceIdentity& device, size_t index);
   absl::Status WritePort(const DeviceIdentity& device, const std::string& directory);
   absl::Status WriteFile(const std::string& path, absl::string_view content);
 

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -55,6 +57,36 @@ TEST(SysfsTreeTest, ShowsTheInterfaceUnderTheDeviceAndInTheGidTable) {
   EXPECT_EQ(Read(ib + "device/net/lo/ifindex"), "7");
   EXPECT_EQ(Read(ib + "ports/1/gid_attrs/ndevs/1"), "lo");
   EXPECT_EQ(Read(ib + "ports/1/gid_attrs/types/1"), "RoCE v2");
+}
+
+// What DPDK's PCI bus scans, and how its mlx5 driver finds the verbs device of a function.
+TEST(SysfsTreeTest, TheDeviceIsAPciFunctionThatAScanFinds) {
+  ::unsetenv("SYSFS_PCI_DEVICES");
+  const DeviceIdentity devices[] = {Device("mlx5_0", "lo"), Device("mlx5_1", "")};
+  auto tree = SysfsTree::Create(devices);
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  ASSERT_NE(std::getenv("SYSFS_PCI_DEVICES"), nullptr);
+  const std::string second = std::string(std::getenv("SYSFS_PCI_DEVICES")) + "/c07e:00:00.1/";
+  EXPECT_EQ(Read(second + "vendor"), "0x15b3");
+  EXPECT_EQ(Read(second + "device"), "0x1017");
+  EXPECT_EQ(Read(second + "class"), "0x020000");
+  std::ifstream resource(second + "resource");
+  int resources = 0;
+  for (std::string line; std::getline(resource, line);) ++resources;
+  EXPECT_EQ(resources, 6);
+  EXPECT_EQ(std::filesystem::read_symlink(second + "driver").filename(), "mlx5_core");
+  std::ifstream uevent((*tree)->root() + "/class/infiniband/mlx5_1/device/uevent");
+  std::stringstream text;
+  text << uevent.rdbuf();
+  EXPECT_NE(text.str().find("PCI_SLOT_NAME=c07e:00:00.1\n"), std::string::npos) << text.str();
+}
+
+TEST(SysfsTreeTest, AProgramsOwnChoiceOfPciDevicesStands) {
+  ::setenv("SYSFS_PCI_DEVICES", "/elsewhere", 1);
+  auto tree = SysfsTree::Create({});
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_EQ(std::string(std::getenv("SYSFS_PCI_DEVICES")), "/elsewhere");
+  ::unsetenv("SYSFS_PCI_DEVICES");
 }
 
 TEST(SysfsTreeTest, KeepsOneNameForTheProcessAndNothingAfterTheTreeIsGone) {

@@ -31,7 +31,9 @@ static_assert(kRxHashFields == (kIpv4Fields | kIpv6Fields | kTcpFields | kUdpFie
 // What one hash may be of: one IP version and one protocol.
 int CheckHash(const mlx5_ib_create_qp_rss& request, size_t queues) {
   const uint64_t fields = request.rx_hash_fields_mask;
-  if (request.comp_mask != 0 || request.flags != 0) return EOPNOTSUPP;
+  // Unicast to the port's own address comes back without being asked for.
+  if ((request.flags & ~MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC) != 0) return EOPNOTSUPP;
+  if (request.comp_mask != 0) return EOPNOTSUPP;
   if ((fields & ~kRxHashFields) != 0) return EOPNOTSUPP;
   if (request.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ) return EOPNOTSUPP;
   if (request.rx_key_len != RssQpRequest{}.key.size()) return EINVAL;

@@ -3,6 +3,7 @@
 #include "tools/connectx/wire/netif.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 
 #include <atomic>
@@ -99,6 +100,51 @@ TEST_F(NetifTest, FragmentsMatchNoRuleWithPortsNotEvenTheFirst) {
   frame.fragment = 0x2000;
   SendRawFromPeer(Encode(frame));
   EXPECT_EQ(Drain(*wire), 1);
+}
+
+// UDP over IPv6 without checksum, from 4000; the address ends in `last`.
+std::vector<uint8_t> Ipv6Datagram(const UdpFrame& ends, uint8_t last) {
+  constexpr uint8_t kUdpBytes = 8;
+  std::vector<uint8_t> frame(ends.dst_mac.begin(), ends.dst_mac.end());
+  frame.insert(frame.end(), ends.src_mac.begin(), ends.src_mac.end());
+  frame.insert(frame.end(), {0x86, 0xdd, 0x60, 0, 0, 0, 0, kUdpBytes, IPPROTO_UDP, 64});
+  frame.insert(frame.end(), {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9});
+  frame.insert(frame.end(), {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last});
+  const uint8_t low = ends.dst_port & 0xff;
+  const uint8_t high = ends.dst_port >> 8;
+  frame.insert(frame.end(), {4000 >> 8, 4000 & 0xff, high, low, 0, kUdpBytes, 0, 0});
+  return frame;
+}
+
+TEST_F(NetifTest, RulesMatchIpv6AddressesAndTheirPorts) {
+  auto wire = OpenWire();
+  WireRule rule{.ethertype = 0x86dd, .protocol = IPPROTO_UDP, .dst_port = 5000};
+  rule.ipv6.dst = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  rule.ipv6.dst_mask.fill(0xff);
+  ASSERT_EQ(wire->AddRule(rule), absl::OkStatus());
+  SendRawFromPeer(Ipv6Datagram(FrameToHost(5000), 1));
+  EXPECT_EQ(Drain(*wire), 1);
+  SendRawFromPeer(Ipv6Datagram(FrameToHost(5000), 2));
+  SendRawFromPeer(Ipv6Datagram(FrameToHost(5001), 1));
+  SendRawFromPeer(Encode(FrameToHost(5000)));
+  EXPECT_EQ(Drain(*wire), 0);
+  ASSERT_EQ(wire->RemoveRule(rule), absl::OkStatus());
+  SendRawFromPeer(Ipv6Datagram(FrameToHost(5000), 1));
+  EXPECT_EQ(Drain(*wire), 0);
+
+  WireRule network{.ethertype = 0x86dd};
+  network.ipv6.src = {0xfd};
+  network.ipv6.src_mask = {0xff};
+  ASSERT_EQ(wire->AddRule(network), absl::OkStatus());
+  SendRawFromPeer(Ipv6Datagram(FrameToHost(5001), 2));
+  EXPECT_EQ(Drain(*wire), 1);
+}
+
+TEST_F(NetifTest, Ipv6AddressesUnderAnotherEtherTypeAreInvalid) {
+  auto wire = OpenWire();
+  WireRule rule{.ethertype = 0x0800};
+  rule.ipv6.dst_mask.fill(0xff);
+  EXPECT_EQ(wire->AddRule(rule).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(NetifTest, MaskedPortTakesAnAlignedBlock) {

@@ -2,6 +2,7 @@
 
 #include "tools/connectx/wire/rule_text.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <cstdio>
@@ -13,15 +14,18 @@ namespace xtreme::connectx {
 namespace {
 
 constexpr uint16_t kEtherTypeIpv4 = 0x0800;
+constexpr uint16_t kEtherTypeIpv6 = 0x86dd;
 constexpr MacAddress kAnyMac{};
 constexpr MacAddress kWholeMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 constexpr MacAddress kGroupBit{0x01, 0, 0, 0, 0, 0};
 constexpr uint32_t kWholeIp = 0xffffffff;
 constexpr uint16_t kWholePort = 0xffff;
+constexpr Ipv6Address kAnyIpv6{};
 
-MacAddress Masked(const MacAddress& mac, const MacAddress& mask) {
-  MacAddress result;
-  for (size_t i = 0; i < mac.size(); ++i) result[i] = mac[i] & mask[i];
+template <typename Address>
+Address Masked(const Address& address, const Address& mask) {
+  Address result;
+  for (size_t i = 0; i < address.size(); ++i) result[i] = address[i] & mask[i];
   return result;
 }
 
@@ -36,9 +40,33 @@ std::string IpText(uint32_t ip) {
   return absl::StrCat(ip >> 24, ".", ip >> 16 & 0xff, ".", ip >> 8 & 0xff, ".", ip & 0xff);
 }
 
-bool HasIpv4Fields(const WireRule& rule) {
-  return rule.src_ip_mask != 0 || rule.dst_ip_mask != 0 || rule.protocol || rule.src_port ||
+std::string Ipv6Text(const Ipv6Address& ip) {
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET6, ip.data(), text, sizeof text);
+  return text;
+}
+
+bool IsIpv6(const WireRule& rule) { return rule.ethertype == kEtherTypeIpv6; }
+
+bool HasIpv4Addresses(const WireRule& rule) {
+  return rule.src_ip_mask != 0 || rule.dst_ip_mask != 0;
+}
+
+bool HasIpv6Addresses(const WireRule& rule) {
+  return rule.ipv6.src_mask != kAnyIpv6 || rule.ipv6.dst_mask != kAnyIpv6;
+}
+
+// With these the EtherType says nothing more.
+bool HasIpFields(const WireRule& rule) {
+  return HasIpv4Addresses(rule) || HasIpv6Addresses(rule) || rule.protocol || rule.src_port ||
          rule.dst_port;
+}
+
+// Of fields that only packets of one version have, under the EtherType of another or none.
+bool MixesVersions(const WireRule& rule) {
+  if (IsIpv6(rule)) return HasIpv4Addresses(rule);
+  return HasIpv6Addresses(rule) ||
+         (rule.ethertype && *rule.ethertype != kEtherTypeIpv4 && HasIpFields(rule));
 }
 
 // Joins the parts of a concatenation.
@@ -61,6 +89,14 @@ class Concatenation {
     if (mask == 0) return;
     Add(field, mask == kWholeIp ? field : absl::StrCat("(", field, " & ", IpText(mask), ")"),
         IpText(ip));
+  }
+
+  void AddIpv6(const char* field, const Ipv6Address& ip, const Ipv6Address& mask) {
+    if (mask == kAnyIpv6) return;
+    Ipv6Address whole;
+    whole.fill(0xff);
+    Add(field, mask == whole ? field : absl::StrCat("(", field, " & ", Ipv6Text(mask), ")"),
+        Ipv6Text(ip));
   }
 
   void AddPort(const char* field, std::optional<uint16_t> port, uint16_t mask) {
@@ -91,8 +127,8 @@ absl::StatusOr<WireRule> Normalise(const WireRule& rule) {
   if (has_ports && rule.protocol != IPPROTO_TCP && rule.protocol != IPPROTO_UDP) {
     return absl::InvalidArgumentError("wire rule: ports need protocol TCP or UDP");
   }
-  if (rule.ethertype && *rule.ethertype != kEtherTypeIpv4 && HasIpv4Fields(rule)) {
-    return absl::InvalidArgumentError("wire rule: IPv4 fields under another EtherType");
+  if (MixesVersions(rule)) {
+    return absl::InvalidArgumentError("wire rule: IP fields under another EtherType");
   }
   if (rule.vlan && *rule.vlan > 4095) {
     return absl::InvalidArgumentError(
@@ -103,9 +139,11 @@ absl::StatusOr<WireRule> Normalise(const WireRule& rule) {
   result.src_mac = Masked(rule.src_mac, rule.src_mac_mask);
   result.dst_ip = rule.dst_ip & rule.dst_ip_mask;
   result.src_ip = rule.src_ip & rule.src_ip_mask;
+  result.ipv6.dst = Masked(rule.ipv6.dst, rule.ipv6.dst_mask);
+  result.ipv6.src = Masked(rule.ipv6.src, rule.ipv6.src_mask);
   if (rule.src_port) result.src_port = *rule.src_port & rule.src_port_mask;
   if (rule.dst_port) result.dst_port = *rule.dst_port & rule.dst_port_mask;
-  if (HasIpv4Fields(rule)) result.ethertype.reset();
+  if (HasIpFields(rule) && !IsIpv6(rule)) result.ethertype.reset();
   WireRule matches_all{.dont_trap = rule.dont_trap};
   if (result == matches_all) result.everything = true;
   return result;
@@ -121,13 +159,20 @@ RuleText ToText(const WireRule& rule) {
   if (rule.ethertype) parts.Add("meta protocol", absl::StrCat("0x", absl::Hex(*rule.ethertype)));
   parts.AddIp("ip saddr", rule.src_ip, rule.src_ip_mask);
   parts.AddIp("ip daddr", rule.dst_ip, rule.dst_ip_mask);
-  if (rule.protocol) parts.Add("ip protocol", absl::StrCat(static_cast<int>(*rule.protocol)));
+  parts.AddIpv6("ip6 saddr", rule.ipv6.src, rule.ipv6.src_mask);
+  parts.AddIpv6("ip6 daddr", rule.ipv6.dst, rule.ipv6.dst_mask);
+  if (rule.protocol) {
+    parts.Add(IsIpv6(rule) ? "ip6 nexthdr" : "ip protocol",
+              absl::StrCat(static_cast<int>(*rule.protocol)));
+  }
   parts.AddPort("th sport", rule.src_port, rule.src_port_mask);
   parts.AddPort("th dport", rule.dst_port, rule.dst_port_mask);
   // Nothing compared: no bit of an address, which is a key that always has the same value.
   if (text.fields.empty()) parts.AddMaskedMac("ether daddr", kAnyMac, kAnyMac);
   // As on a card: no fragment has ports, the first included (MF or an offset is set).
-  if (rule.src_port || rule.dst_port) text.tail = "ip frag-off & 0x3fff == 0";
+  // One of IPv6 says so in its next header.
+  const bool has_ports = rule.src_port || rule.dst_port;
+  if (has_ports && !IsIpv6(rule)) text.tail = "ip frag-off & 0x3fff == 0";
   return text;
 }
 

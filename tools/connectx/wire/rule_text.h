@@ -22,8 +22,8 @@ struct RuleText {
 };
 
 // The same rule in the one form that equal rules share: fields that a wildcard overrides cleared,
-// address bits outside the masks cleared, an EtherType that is implied left out.
-// Errors: InvalidArgument for ports without TCP or UDP, for IPv4 fields under another EtherType,
+// address bits outside the masks cleared, an EtherType of IPv4 that is implied left out.
+// Errors: InvalidArgument for ports without TCP or UDP, for IP fields under another EtherType,
 // and for a VLAN id above 4095.
 absl::StatusOr<WireRule> Normalise(const WireRule& rule);
 

@@ -27,6 +27,7 @@
 namespace xtreme::connectx {
 
 using MacAddress = std::array<uint8_t, 6>;
+using Ipv6Address = std::array<uint8_t, 16>;  // In wire order.
 
 // The longest frame any wire carries: MTU 9,000, an Ethernet header and two VLAN tags.
 inline constexpr size_t kMaxFrameBytes = 9000 + 14 + 2 * 4;
@@ -37,6 +38,16 @@ inline constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
 struct NamedCount {
   std::string name;  // "rx_frames", "tx_dropped_full": the same spelling for every kind of wire.
   uint64_t count = 0;
+};
+
+// Addresses to match, bit by bit; a mask of zeros matches anything.
+struct Ipv6Match {
+  Ipv6Address src{};
+  Ipv6Address src_mask{};
+  Ipv6Address dst{};
+  Ipv6Address dst_mask{};
+
+  friend bool operator==(const Ipv6Match&, const Ipv6Match&) = default;
 };
 
 // What the device asks of a wire that it shares with a kernel. A field left at its default matches
@@ -58,7 +69,8 @@ struct WireRule {
   uint32_t src_ip_mask = 0;
   uint32_t dst_ip = 0;
   uint32_t dst_ip_mask = 0;
-  std::optional<uint8_t> protocol;
+  Ipv6Match ipv6;                   // Under EtherType 0x86dd only.
+  std::optional<uint8_t> protocol;  // Of IPv6 under that EtherType, else of IPv4.
   std::optional<uint16_t> src_port;  // Need `protocol` to be TCP or UDP.
   std::optional<uint16_t> dst_port;
   uint16_t src_port_mask = 0xffff;   // Bits compared, not 0.
