@@ -158,7 +158,8 @@ std::vector<Row> NicRows() {
       {"uverbs", kFail, "there is no /dev/infiniband/uverbs0"},
       {"port", kPass, "up, 100 Gbit/s, MTU 9000", up},
       {"port", kFail, "eth2 is down", {{kNet + "operstate", "down\n"}}},
-      {"port", kFail, "eth2 is absent"},
+      {"port", kFail, "eth2 is absent", {}, {}, none},
+      {"port", kWarn, "another network namespace's and has no eth2"},
       {"port", kFail, "not active", up, {}, Device([](DeviceFacts& d) { d.port_active = false; })},
   };
 }

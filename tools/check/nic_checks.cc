@@ -78,7 +78,12 @@ Result CheckUverbs(const System& system, const Target& target) {
 }
 
 Result CheckPort(const System& system, const Target& target) {
-  const std::string state = system.Read(NetPath(target, "operstate")).value_or("absent");
+  const auto read = system.Read(NetPath(target, "operstate"));
+  if (!read && target.device.problem.empty()) {
+    return Warn(fmt::format("/sys is another network namespace's and has no {}", target.interface),
+                "mount -t sysfs sysfs /sys, in a mount namespace of your own");
+  }
+  const std::string state = read.value_or("absent");
   const bool up = state == "up" || state == "unknown";
   if (!up) {
     return Fail(fmt::format("{} is {}", target.interface, state),

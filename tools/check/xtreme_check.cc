@@ -54,7 +54,7 @@ int Main(int argc, char** argv) {
   CLI::App app{kAbout, "xtreme_check"};
   app.add_option("interface", target.interface, "the interface of a ConnectX: eth2")->required();
   app.add_option("--cpu", target.cpu, "the CPU that the owner of the ring will run on")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 8191));
   app.add_flag("--json", json, "for programs");
   CLI11_PARSE(app, argc, argv);
   target.device = ProbeDevice(target.interface);

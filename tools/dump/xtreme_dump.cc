@@ -190,6 +190,8 @@ int Fail(const std::string& text) {
 }
 
 int Run(const Command& command) {
+  const std::string why = stats::WhyUnreadable(command.selection.directory);
+  if (!why.empty()) return Fail(why);
   const bool of_socket = !command.selection.socket.empty();
   const std::optional<LocalEnd> end = LocalEnd::Parse(command.selection.socket);
   std::vector<Chosen> chosen;
@@ -236,7 +238,8 @@ int Main(int argc, char** argv) {
   app.add_option("-w,--write", command.write, "pcapng to this file; -: to the standard output");
   app.add_flag("-1,--once", command.once, "only what is there, then end");
   app.add_flag("--from-now", command.from_now, "only what comes from here on");
-  app.add_option("-c,--count", command.count, "end after so many frames");
+  app.add_option("-c,--count", command.count, "end after so many frames")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGINT, &Interrupt);
   std::signal(SIGTERM, &Interrupt);

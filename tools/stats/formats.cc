@@ -80,6 +80,21 @@ std::string Escaped(std::string_view text) {
   return escaped;
 }
 
+// What a segment calls a counter is anybody's: as Prometheus takes names, and texts of help.
+std::string NameOf(std::string name) {
+  for (char& c : name) {
+    const bool allowed = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!allowed) c = '_';
+  }
+  return name;
+}
+
+std::string HelpOf(std::string_view meaning) {
+  std::string help;
+  for (const char c : meaning) help.append(c == '\\' ? 2 : 1, c);
+  return help;
+}
+
 std::string LabelsOf(const Segment& ring) {
   return fmt::format("program=\"{}\",pid=\"{}\",ring=\"{}\",interface=\"{}\"",
                      Escaped(ring.program), ring.pid, ring.ring, Escaped(ring.interface));
@@ -91,7 +106,9 @@ class Families {
   void Add(const std::string& name, const char* type, std::string_view help,
            const std::string& line) {
     std::string& lines = families_[name];
-    if (lines.empty()) lines = fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+    if (lines.empty()) {
+      lines = fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, HelpOf(help), name, type);
+    }
     lines += line;
   }
   void AddValue(const std::string& name, bool level, std::string_view help,
@@ -111,7 +128,7 @@ class Families {
 
 void AddDistribution(const Distribution& distribution, const std::string& labels,
                      Families* families) {
-  const std::string name = "xtreme_" + distribution.scope;
+  const std::string name = NameOf("xtreme_" + distribution.scope);
   std::string lines;
   uint64_t below = 0;
   for (const auto& [bound, count] : distribution.buckets) {
@@ -133,7 +150,7 @@ void AddRing(const Segment& ring, Families* families) {
                      ring.sockets.size() + ring.sockets_left_out);
   for (const Counter& counter : ring.counters) {
     if (IsOfDistribution(counter)) continue;
-    families->AddValue(fmt::format("xtreme_{}_{}", counter.scope, counter.name),
+    families->AddValue(NameOf(fmt::format("xtreme_{}_{}", counter.scope, counter.name)),
                        IsLevel(counter.scope, counter.name), counter.meaning, labels,
                        counter.value);
   }
@@ -148,7 +165,7 @@ void AddRing(const Segment& ring, Families* families) {
     for (size_t i = 0; i < socket.values.size(); ++i) {
       const Counter& name = ring.socket_names[i];
       if (name.scope != protocol) continue;
-      families->AddValue(fmt::format("xtreme_socket_{}_{}", protocol, name.name), false,
+      families->AddValue(NameOf(fmt::format("xtreme_socket_{}_{}", protocol, name.name)), false,
                          name.meaning, socket_labels, socket.values[i]);
     }
   }

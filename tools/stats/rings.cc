@@ -3,11 +3,14 @@
 #include "tools/stats/rings.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <tuple>
 
 #include "fmt/format.h"
@@ -51,6 +54,13 @@ void Subtract(const Segment& before, Segment* after) {
 }
 
 }  // namespace
+
+std::string WhyUnreadable(const std::string& directory) {
+  DIR* const listed = opendir(directory.c_str());
+  if (listed == nullptr) return fmt::format("{}: {}", directory, strerror(errno));
+  closedir(listed);
+  return {};
+}
 
 std::vector<Segment> Collect(const Selection& selection, std::vector<std::string>* problems) {
   std::vector<Segment> rings;

@@ -29,6 +29,9 @@ struct Selection {
   std::string socket;  // A handle ("0x10002"), an address ("10.0.0.1:7000") or a port (":7000").
 };
 
+// Why nobody can look into a directory: "/run/x: No such file or directory"; empty: one can.
+std::string WhyUnreadable(const std::string& directory);
+
 // The selected rings, by process and number. `problems` gets a sentence for each file that could
 // not be read.
 std::vector<Segment> Collect(const Selection& selection, std::vector<std::string>* problems);

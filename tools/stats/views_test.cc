@@ -159,6 +159,19 @@ TEST(Views, PrometheusFamiliesStandTogetherAndHistogramsAreCumulative) {
   EXPECT_THAT(text, Not(HasSubstr("tcp_segments")));
 }
 
+TEST(Views, PrometheusTakesNoNameThatEndsItsLine) {
+  Segment ring = MakeRing();
+  ring.program = "a\"b\\";
+  ring.counters = {{"ri ng", "x{a=\"b\"} 1", "back\\slash", 3}, {"e\"l_ns", "sum", "", 1}};
+  ring.socket_names = {{"udp", "s#t", "", 0}};
+  ring.sockets[0].values = {5};
+  const std::string text = ToPrometheus({ring});
+  EXPECT_THAT(text, HasSubstr("# HELP xtreme_ri_ng_x_a__b___1_total back\\\\slash\n"));
+  EXPECT_THAT(text, HasSubstr("xtreme_ri_ng_x_a__b___1_total{program=\"a\\\"b\\\\\",pid"));
+  EXPECT_THAT(text, HasSubstr("\nxtreme_e_l_ns_sum{"));
+  EXPECT_THAT(text, HasSubstr("\nxtreme_socket_udp_s_t_total{"));
+}
+
 TEST(Rings, RisesAreOfCountsAndNotOfLevels) {
   const std::vector<Segment> before = {MakeRing()};
   std::vector<Segment> after = {MakeRing(), MakeRing(78)};

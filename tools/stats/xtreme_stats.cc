@@ -5,7 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -73,6 +75,10 @@ void Sleep(const Command& command) {
 }
 
 int Run(const Command& command) {
+  if (const std::string why = WhyUnreadable(command.selection.directory); !why.empty()) {
+    std::fprintf(stderr, "xtreme_stats: %s\n", why.c_str());
+    return 1;
+  }
   if (command.clean) {
     const std::string& directory = command.selection.directory;
     std::printf("%d removed\n", RemoveStale(directory) + RemoveStaleFrames(directory));
@@ -104,6 +110,11 @@ int Run(const Command& command) {
   }
 }
 
+// "nan" is in every range.
+std::string IsNumber(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : "";
+}
+
 int Main(int argc, char** argv) {
   Command command;
   CLI::App app{kAbout, "xtreme_stats"};
@@ -116,15 +127,20 @@ int Main(int argc, char** argv) {
   app.add_option("--interface", command.selection.interface, "rings on this interface");
   app.add_option("-s,--socket", command.selection.socket,
                  "one socket: its handle, ADDRESS:PORT or :PORT");
-  app.add_option("-v,--view", command.view, "what to show; without it: summary")
-      ->transform(CLI::CheckedTransformer(ViewNames()));
+  std::vector<std::string> views;
+  for (const auto& [name, view] : ViewNames()) views.push_back(name);
+  app.add_option_function<std::string>(
+         "-v,--view", [&](const std::string& name) { command.view = ViewNames().at(name); },
+         "what to show; without it: summary")
+      ->check(CLI::IsMember(views));
   auto* json = app.add_flag("--json", command.json, "everything, as JSON");
   app.add_flag("--prometheus", command.prometheus, "everything, for Prometheus")->excludes(json);
   app.add_flag("-d,--delta", command.delta, "what counters rose by in an interval");
   app.add_flag("-w,--watch", command.watch, "again after each interval, until interrupted");
   app.add_option("-i,--interval", command.interval_s, "seconds between reports")
-      ->check(CLI::Range(0.05, 86'400.0))->capture_default_str();
-  app.add_option("-c,--count", command.count, "so many reports");
+      ->check(CLI::Range(0.05, 86'400.0))->check(&IsNumber)->capture_default_str();
+  app.add_option("-c,--count", command.count, "so many reports")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   app.add_flag("--clean", command.clean, "remove what killed programs left, and end");
   CLI11_PARSE(app, argc, argv);
   return Run(command);

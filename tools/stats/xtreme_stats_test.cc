@@ -177,5 +177,21 @@ TEST_F(XtremeStatsTest, RefusesAViewThatThereIsNot) {
   EXPECT_NE(code, 0);
 }
 
+TEST_F(XtremeStatsTest, RefusesNumbersThatAreNone) {
+  for (const char* option : {"--count=-1", "--count=0", "--interval=nan", "--pid=-1"}) {
+    int code = 0;
+    Run({option}, &code);
+    EXPECT_GT(code, 1) << option;
+  }
+}
+
+TEST_F(XtremeStatsTest, SaysThatADirectoryIsNotThere) {
+  for (const char* option : {"--clean", "--json"}) {
+    Program tool({"tools/stats/xtreme_stats", option, "--directory=" + directory_ + "/absent"});
+    EXPECT_EQ(tool.Wait(), 1) << option;
+    EXPECT_THAT(tool.output(), HasSubstr("/absent: No such file or directory")) << option;
+  }
+}
+
 }  // namespace
 }  // namespace xtreme::stats

@@ -16,6 +16,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "xtreme/stats/shared_file.h"
 
 namespace xtreme::stats {
 namespace {
@@ -232,9 +233,7 @@ std::vector<std::string> ListFrameTaps(const std::string& directory) {
 int RemoveStaleFrames(const std::string& directory) {
   int removed = 0;
   for (const std::string& path : ListFrameTaps(directory)) {
-    const auto reader = FrameReader::Open(path);
-    if (!reader.ok() || (*reader)->alive()) continue;
-    removed += unlink(path.c_str()) == 0;
+    removed += RemoveIfLeftBehind(path, kFramesMagic);
   }
   return removed;
 }

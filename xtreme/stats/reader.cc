@@ -16,6 +16,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "xtreme/stats/shared_file.h"
 
 namespace xtreme::stats {
 namespace {
@@ -199,13 +200,7 @@ std::vector<std::string> ListSegments(const std::string& directory) {
 int RemoveStale(const std::string& directory) {
   int removed = 0;
   for (const std::string& path : ListSegments(directory)) {
-    const int fd = OpenForReading(path);
-    if (fd < 0) continue;
-    absl::Cleanup close_fd = [fd] { close(fd); };
-    // Only what is a segment: the name alone may be somebody else's.
-    const auto bytes = ReadAll(fd, path);
-    if (!bytes.ok() || !ParseSegment(*bytes).ok() || IsLocked(fd)) continue;
-    removed += unlink(path.c_str()) == 0;
+    removed += RemoveIfLeftBehind(path, kMagic);
   }
   return removed;
 }

@@ -54,4 +54,15 @@ void RemoveSharedFile(const std::string& path, const SharedFile& file) {
   close(file.fd);
 }
 
+bool RemoveIfLeftBehind(const std::string& path, const std::array<char, 8>& magic) {
+  // Somebody may have put a pipe there: opening it must not wait.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  absl::Cleanup close_fd = [fd] { close(fd); };
+  // Only what is ours: the name alone may be somebody else's.
+  std::array<char, 8> begin = {};
+  if (pread(fd, begin.data(), begin.size(), 0) != static_cast<ssize_t>(begin.size())) return false;
+  return begin == magic && flock(fd, LOCK_SH | LOCK_NB) == 0 && unlink(path.c_str()) == 0;
+}
+
 }  // namespace xtreme::stats

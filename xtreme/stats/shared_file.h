@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,10 @@ absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std:
 
 // Ends it: the name goes, then the memory.
 void RemoveSharedFile(const std::string& path, const SharedFile& file);
+
+// Removes a file that begins with `magic`, of whatever layout, whose writer is gone, if the caller
+// may read and remove it: the lock is older than any layout. False: it did not.
+bool RemoveIfLeftBehind(const std::string& path, const std::array<char, 8>& magic);
 
 }  // namespace xtreme::stats
 

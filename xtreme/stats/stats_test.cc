@@ -206,6 +206,17 @@ TEST_F(StatsTest, OnlyWhatIsStaleIsRemoved) {
             (std::vector<std::string>{publisher->path(), directory_ + "/xtreme.notes"}));
 }
 
+// Of an older or a newer library; that of a running program stays.
+TEST_F(StatsTest, WhatIsStaleIsRemovedWhateverItsLayout) {
+  const auto publisher = Open();
+  LeaveBehind();
+  for (const std::string& path : ListSegments(directory_)) {
+    Overwrite(path, offsetof(SegmentHeader, version), kVersion + 1);
+  }
+  EXPECT_EQ(RemoveStale(directory_), 1);
+  EXPECT_EQ(ListSegments(directory_), std::vector<std::string>{publisher->path()});
+}
+
 TEST_F(StatsTest, ADirectoryThatIsNotThereIsNamed) {
   Publisher::Options options = OptionsOf(3);
   options.directory = "/dev/shm/xtreme_absent";
