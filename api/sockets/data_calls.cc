@@ -129,8 +129,8 @@ std::shared_ptr<Socket> Ours(int fd) {
   return static_cast<ssize_t>(from.size());
 }
 
-// Of what leaves ample room. While what was polled is given, a connection may have ended that is not known
-// to yet.
+// Of what leaves ample room. While what was polled is given, a connection may have ended that is
+// not known to yet.
 [[gnu::always_inline]] inline ssize_t Socket::SendStreamShort(RingDoor* door,
                                                               std::span<const uint8_t> from,
                                                               bool* refused) {

@@ -115,8 +115,8 @@ constexpr size_t kBitsOfWord = 64;
 
 size_t WordsOf(int count) { return (static_cast<size_t>(count) + kBitsOfWord - 1) / kBitsOfWord; }
 
-// A set of the program's, which may have more bits than an fd_set, or fewer: as Linux, this looks at
-// and writes those of `words` words, and no others.
+// A set of the program's, which may have more bits than an fd_set, or fewer: as Linux, this looks
+// at and writes those of `words` words, and no others.
 class Bits {
  public:
   Bits(fd_set* set, size_t words) : set_(reinterpret_cast<uint8_t*>(set)), words_(words) {}
