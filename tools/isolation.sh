@@ -14,6 +14,11 @@ output_root() {
   echo "$root"
 }
 
+# Where tools/install lays what is in packages that are not to be installed.
+extracted_packages() {
+  echo "$(output_root)/extracted"
+}
+
 # A startup option of Bazel: it compiles with tools/compiler/gcc. Its path is part of every action, so
 # that it has one of its own rather than the clone's; precompiled headers of a day ago are removed.
 compiler_option() {

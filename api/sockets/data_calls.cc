@@ -129,15 +129,16 @@ std::shared_ptr<Socket> Ours(int fd) {
   return static_cast<ssize_t>(from.size());
 }
 
-// Of what fits whole. While what was polled is given, a connection may have ended that is not known
-// to yet.
+// Of what leaves ample room. While what was polled is given, a connection may have ended that is
+// not known to yet.
 [[gnu::always_inline]] inline ssize_t Socket::SendStreamShort(RingDoor* door,
                                                               std::span<const uint8_t> from,
                                                               bool* refused) {
   if (from.empty() || door->polling()) return kLongWay;
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
-  if (connection == nullptr || connection->SendRoom() < from.size()) return kLongWay;
+  if (connection == nullptr) return kLongWay;
+  if (connection->SendRoom() < connection->AmpleRoom() + from.size()) return kLongWay;
   const engine::SendResult result =
       door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, {});
   if (!IsTaken(result)) [[unlikely]] return Refused(refused);

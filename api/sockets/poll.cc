@@ -5,8 +5,16 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "api/sockets/epoll_set.h"
@@ -101,6 +109,61 @@ class Looks {
   std::vector<RingDoor*> doors_;
 };
 
+// --- Sets of select() ---
+
+constexpr size_t kBitsOfWord = 64;
+
+size_t WordsOf(int count) { return (static_cast<size_t>(count) + kBitsOfWord - 1) / kBitsOfWord; }
+
+// A set of the program's, which may have more bits than an fd_set, or fewer: as Linux, this looks
+// at and writes those of `words` words, and no others.
+class Bits {
+ public:
+  Bits(fd_set* set, size_t words) : set_(reinterpret_cast<uint8_t*>(set)), words_(words) {}
+
+  // Of no set: 0.
+  uint64_t word(size_t index) const {
+    uint64_t bits = 0;
+    if (set_ != nullptr) std::memcpy(&bits, set_ + index * sizeof bits, sizeof bits);
+    return bits;
+  }
+  bool Has(int fd) const { return (word(IndexOf(fd)) & BitOf(fd)) != 0; }
+  void Set(int fd) const {
+    const uint64_t bits = word(IndexOf(fd)) | BitOf(fd);
+    std::memcpy(set_ + IndexOf(fd) * sizeof bits, &bits, sizeof bits);
+  }
+  void Clear() const {
+    if (set_ != nullptr) std::memset(set_, 0, words_ * sizeof(uint64_t));
+  }
+
+ private:
+  static size_t IndexOf(int fd) { return static_cast<size_t>(fd) / kBitsOfWord; }
+  static uint64_t BitOf(int fd) { return uint64_t{1} << (static_cast<size_t>(fd) % kBitsOfWord); }
+
+  uint8_t* const set_;
+  const size_t words_;
+};
+
+// The places of the kernel's table of descriptors, which never become fewer; 0: it does not say.
+int TablePlaces() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    int places = 0;
+    if (std::sscanf(line.c_str(), "FDSize: %d", &places) == 1) return places;
+  }
+  return 0;
+}
+
+// Linux: what is beyond the table is not looked at, so that a program may name its limit of
+// descriptors and have sets of FD_SETSIZE bits.
+int Clipped(int count) {
+  static std::atomic<int> places{FD_SETSIZE};
+  if (count <= places.load(std::memory_order_relaxed)) return count;
+  const int now = std::max(TablePlaces(), FD_SETSIZE);
+  places.store(now, std::memory_order_relaxed);
+  return std::min(count, now);
+}
+
 }  // namespace
 
 bool AnyOurs(Faces& faces, std::span<const pollfd> fds) {
@@ -129,13 +192,19 @@ int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sig
 
 int Select(Faces& faces, int count, fd_set* read, fd_set* write, fd_set* except,
            base::Nanoseconds limit, const sigset_t* signals) {
-  if (count < 0 || count > FD_SETSIZE) return kAskKernel;
-  const auto in = [](const fd_set* set, int fd) { return set != nullptr && FD_ISSET(fd, set); };
+  if (count < 0) return kAskKernel;
+  const size_t words = WordsOf(Clipped(count));
+  const std::array<Bits, 3> sets = {Bits(read, words), Bits(write, words), Bits(except, words)};
   std::vector<pollfd> fds;
-  for (int fd = 0; fd < count; ++fd) {
-    const int events = (in(read, fd) ? POLLIN : 0) | (in(write, fd) ? POLLOUT : 0) |
-                       (in(except, fd) ? POLLPRI : 0);
-    if (events != 0) fds.push_back({.fd = fd, .events = static_cast<int16_t>(events)});
+  for (size_t word = 0; word < words; ++word) {
+    uint64_t any = sets[0].word(word) | sets[1].word(word) | sets[2].word(word);
+    for (; any != 0; any &= any - 1) {
+      const int fd = static_cast<int>(word * kBitsOfWord) + std::countr_zero(any);
+      if (fd >= count) break;
+      const int events = (sets[0].Has(fd) ? POLLIN : 0) | (sets[1].Has(fd) ? POLLOUT : 0) |
+                         (sets[2].Has(fd) ? POLLPRI : 0);
+      fds.push_back({.fd = fd, .events = static_cast<int16_t>(events)});
+    }
   }
   if (!AnyOurs(faces, fds)) return kAskKernel;
   const int ready = Poll(faces, fds, limit, signals);
@@ -143,20 +212,18 @@ int Select(Faces& faces, int count, fd_set* read, fd_set* write, fd_set* except,
   for (const pollfd& each : fds) {
     if ((each.revents & POLLNVAL) != 0) return -EBADF;
   }
-  for (fd_set* set : {read, write, except}) {
-    if (set != nullptr) FD_ZERO(set);
-  }
+  for (const Bits& set : sets) set.Clear();
   int bits = 0;
-  const auto put = [&](fd_set* set, const pollfd& each, int asked, int when) {
-    if (set == nullptr || (each.events & asked) == 0 || (each.revents & when) == 0) return;
-    FD_SET(each.fd, set);
+  const auto put = [&](const Bits& set, const pollfd& each, int asked, int when) {
+    if ((each.events & asked) == 0 || (each.revents & when) == 0) return;
+    set.Set(each.fd);
     ++bits;
   };
   // Which events make which set, as the kernel has it (fs/select.c of Linux).
   for (const pollfd& each : fds) {
-    put(read, each, POLLIN, POLLIN | POLLHUP | POLLERR);
-    put(write, each, POLLOUT, POLLOUT | POLLERR);
-    put(except, each, POLLPRI, POLLPRI);
+    put(sets[0], each, POLLIN, POLLIN | POLLHUP | POLLERR);
+    put(sets[1], each, POLLOUT, POLLOUT | POLLERR);
+    put(sets[2], each, POLLPRI, POLLPRI);
   }
   return bits;
 }

@@ -35,7 +35,7 @@ struct Stream {
   // the socket has closed it.
   engine::TcpSocket* tcp_socket = nullptr;
   bool peer_closed = false;   // FIN came, after what is queued.
-  bool writable = true;       // No send was refused since there was space.
+  bool writable = true;       // No send was refused, or left little room, since there was space.
   int backlog = 128;
   std::atomic<bool> connect_told{false};  // connect() has said that it is established.
   std::mutex options_mutex;   // Taken last.

@@ -90,7 +90,7 @@ uint32_t Socket::StreamMask() const {
     case Stream::State::kEnded: return kReadable | kWritable | EPOLLHUP | EPOLLRDHUP;
     case Stream::State::kConnected:
       return (stream_->peer_closed ? kReadable | EPOLLRDHUP : 0) |
-             (stream_->writable ? kWritable : 0);
+             (stream_->writable || write_shut_ ? kWritable : 0);
     default: return 0;
   }
 }
@@ -220,6 +220,12 @@ bool Socket::IsClosing() const {
          report.state == engine::TcpState::kClosed;
 }
 
+// One TX_SPACE follows, or TERMINATED.
+void Socket::SetUnwritable() {
+  stream_->writable = false;
+  Change(0, kWritable, 0);
+}
+
 // `refused`: whether the ring has refused the call, which it counts once however often it is tried.
 ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, bool* refused) {
   if (path() != Path::kOffloaded) return Elsewhere();
@@ -243,13 +249,14 @@ ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, bool* refused) 
       if (taken > 0) continue;
       if (std::exchange(*refused, true)) tcp.Uncount(*socket, result);
       if (result == engine::SendResult::kRefusedState && sent == 0 && !IsClosing()) return -EPIPE;
-      // One TX_SPACE follows, or TERMINATED.
-      stream_->writable = false;
-      Change(0, kWritable, 0);
+      SetUnwritable();
       break;
     }
     if (!bytes.empty()) break;
   }
+  // Linux: what is writable takes more than a few bytes, without waiting, and who waits is not
+  // woken for less.
+  if (taker_ != Taker::kCompletions && !tcp.HasAmpleRoom(socket)) SetUnwritable();
   counters_.sent += sent > 0;
   counters_.sent_bytes += sent;
   return sent > 0 ? static_cast<ssize_t>(sent) : -EAGAIN;

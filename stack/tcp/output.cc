@@ -185,13 +185,14 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
   return outgoing.segment == nullptr || outgoing.segment->length + more <= smss_;
 }
 
-// TX_SPACE: once after a refused send, when its length would be taken.
+// TX_SPACE: once after a refused send, when its length would be taken, or when there is ample room.
 void Pcb::OfferSendSpace() {
   const bool fits = Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
                                    : SendRoom() >= refused_bytes_;
   if (!fits) return;
   const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
-  if (!done || !HasMemoryFor(refused_bytes_)) return context_->sink->OnShortOfMemory(*this);
+  const uint32_t copied = Has(kWantsAmple) ? 1 : refused_bytes_;
+  if (!done || !HasMemoryFor(copied)) return context_->sink->OnShortOfMemory(*this);
   Clear(kWantsSpace);
   Raise(kSendSpace);
 }

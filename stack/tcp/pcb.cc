@@ -155,6 +155,7 @@ SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
 SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& options) {
   if (reason != SendResult::kState) {
     Set(kWantsSpace);
+    Clear(kWantsAmple);
     options.now_or_fail ? Set(kWantsNow) : Clear(kWantsNow);
     (options.flags & Segment::kWantDone) != 0 ? Set(kWantsDone) : Clear(kWantsDone);
     refused_bytes_ = bytes;
@@ -162,6 +163,13 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
     plain_ = Plainness();
   }
   return reason;
+}
+
+void Pcb::AwaitAmpleRoom() {
+  Set(kWantsSpace | kWantsAmple);
+  Clear(kWantsNow | kWantsDone);
+  refused_bytes_ = AmpleRoom();
+  plain_ = Plainness();
 }
 
 // To copy `bytes` into.

@@ -163,6 +163,11 @@ class Pcb {
   uint32_t CopyRoom(bool now_or_fail, base::Nanoseconds now);
   // Before WouldSend(): the congestion window becomes what a send of now would find.
   void RestartIfSilent(base::Nanoseconds now);
+  // How many there should be for a socket to be writable: a third of the queue, as by Linux.
+  uint32_t AmpleRoom() const { return options_->send_queue / 3 + 1; }
+  // Raises kSendSpace, once, when there is ample room and memory for a segment; in place of when
+  // there would be what a refused send asked for.
+  void AwaitAmpleRoom();
 
   // --- Sending a segment that the caller posts (fire.h, inlined) ---
 
@@ -313,6 +318,7 @@ class Pcb {
     kFinSeen = 1 << 16,  // perhaps before bytes that come before it
     kFinQueued = 1 << 17,  // in SYN-RECEIVED: it leaves when the handshake is done
     kWantsDone = 1 << 18,  // the refused send was one with kWantDone
+    kWantsAmple = 1 << 19,  // none was refused: refused_bytes_ of room, and memory for a segment
   };
   // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
   // kOutstanding: one of the first three, not before retransmit_deadline_; which, and when, is

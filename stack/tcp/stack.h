@@ -244,6 +244,9 @@ class Stack final : private Sink {
   // As many of `bytes` as fit; 0 is a refusal.
   size_t SendSome(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                   base::Nanoseconds now);
+  // One kSendSpace follows when there is ample room (Pcb::AmpleRoom): in place of the one that a
+  // refused send asked for.
+  void AwaitAmpleRoom(Connection& connection);
   // At least one byte. Takes the reference of `payload.buffer` unless refused; its flags and cookie
   // are `send`'s.
   SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,

@@ -77,6 +77,8 @@ size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, c
   return IsRefused(SendCopy(connection, part, send, now)) ? 0 : part.size();
 }
 
+void Stack::AwaitAmpleRoom(Connection& connection) { connection.Pcb::AwaitAmpleRoom(); }
+
 SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                               const Send& send, base::Nanoseconds now) {
   now_ = now;

@@ -95,6 +95,45 @@ TEST_F(ConnectionTest, BytesUnderWayAreThoseThatThePeerHasNotAcknowledged) {
   Close(fd);
 }
 
+// What a program without MSG_DONTWAIT relies on, which polls, and sends and receives by turns: it
+// would wait for a peer that waits for it.
+TEST_F(ConnectionTest, WhatIsWritableTakesMoreThanAFewBytesAndIsSoAgainWhenAThirdIsFree) {
+  const int theirs = TheirListener(7005);
+  const int fd = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(Connect(fd, kTheirs, 7005), 0);
+  const int accepted = accept(theirs, nullptr, nullptr);
+  const std::string bytes(10'000, 'x');
+  const iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+  const auto send = [&] {
+    return Behind(fd)->Send({.from = {&part, 1}, .flags = MSG_DONTWAIT});
+  };
+  pollfd writable{.fd = fd, .events = POLLOUT};
+  ssize_t total = 0;
+  while (Poll(&writable, 1, 300) == 1) {
+    ASSERT_EQ(send(), 10'000) << total;
+    total += 10'000;
+  }
+  EXPECT_GT(total, 600'000);
+  // All the same there is room.
+  ssize_t beyond = 0;
+  for (ssize_t sent = 0; (sent = send()) > 0;) beyond += sent;
+  EXPECT_GT(beyond, 300'000);
+  EXPECT_EQ(Poll(&writable, 1, 0), 0);
+  std::string taken(100'000, '-');
+  ssize_t read = 0;
+  while (read < total + beyond) {
+    const ssize_t got = recv(accepted, taken.data(), taken.size(), 0);
+    ASSERT_GT(got, 0);
+    read += got;
+    if (Poll(&writable, 1, 0) == 0) continue;
+    EXPECT_GT(read, 300'000);
+  }
+  EXPECT_EQ(Poll(&writable, 1, 10'000), 1);
+  close(accepted);
+  close(theirs);
+  Close(fd);
+}
+
 // The connection has ended in the ring, and why it did is told once its port is given back.
 TEST_F(ConnectionTest, WhoSendsToAPeerThatHasResetLearnsThatFirst) {
   const int theirs = TheirListener(7003);

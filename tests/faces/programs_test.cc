@@ -218,7 +218,84 @@ TEST_F(ProgramsTest, HttpServerOfPythonServesCurl) {
   EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
 }
 
+TEST_F(ProgramsTest, ServerOfOpensslAndCurlMoveFilesByTls) {
+  Needs("openssl"), Needs("curl");
+  const std::string files = MakeFiles();
+  const std::string key = Temporary("key"), certificate = Temporary("certificate");
+  ASSERT_EQ(system(("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout " +
+                    key + " -out " + certificate + " 2> /dev/null")
+                       .c_str()),
+            0);
+  for (const bool serves : {true, false}) {
+    const std::string at = std::string(serves ? kOurs : kTheirs) + ":8443";
+    const std::string serve = "/bin/sh -c 'cd " + files + " && exec openssl s_server -quiet -WWW " +
+                              "-accept " + at + " -key " + key + " -cert " + certificate + "'";
+    const auto server = serves ? StartOnXtreme(serve, kDebug) : StartOnKernel(serve);
+    ASSERT_TRUE(serves ? server->Says(kOffloaded) : Listens(false, "-lt", 8443));
+    const std::string get = GetFiles("-k https://" + at, files);
+    const auto client = serves ? StartOnKernel(get) : StartOnXtreme(get, kDebug);
+    EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+    EXPECT_TRUE(IsOffloaded(serves ? *server : *client)) << client->Output();
+  }
+}
+
 // --- Python ---
+
+// Eight connections that are read and written at once, ended by halves, and datagrams.
+constexpr const char* kAsynchronous = R"(
+import asyncio, sys
+role, address = sys.argv[1:3]
+async def echo(reader, writer):
+    while piece := await reader.read(65536):
+        writer.write(piece)
+        await writer.drain()
+    writer.close()
+class Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport): self.transport = transport
+    def datagram_received(self, data, peer): self.transport.sendto(data, peer)
+class Answers(asyncio.DatagramProtocol):
+    came = asyncio.Queue()
+    def datagram_received(self, data, peer): self.came.put_nowait(data)
+async def serve():
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(Echo, local_addr=(address, 7000))
+    server = await asyncio.start_server(echo, address, 7000)
+    await server.serve_forever()
+async def ask(number):
+    reader, writer = await asyncio.open_connection(address, 7000)
+    data = bytes([number]) * 2_000_000
+    async def put():
+        writer.write(data)
+        await writer.drain()
+        writer.write_eof()
+    putting = asyncio.create_task(put())
+    assert await reader.read(-1) == data
+    await putting
+async def ask_all():
+    await asyncio.gather(*[ask(number) for number in range(8)])
+    loop = asyncio.get_running_loop()
+    transport, answers = await loop.create_datagram_endpoint(
+        Answers, remote_addr=(address, 7000))
+    for number in range(50):
+        transport.sendto(b'%d' % number)
+        assert await asyncio.wait_for(answers.came.get(), 10) == b'%d' % number
+asyncio.run(serve() if role == 'serve' else ask_all())
+)";
+
+TEST_F(ProgramsTest, LoopOfPythonServesAndAsks) {
+  Needs("python3");
+  const std::string script = "python3 " + Write("asynchronous.py", kAsynchronous);
+  for (const bool serves : {true, false}) {
+    const std::string address = serves ? kOurs : kTheirs;
+    const std::string serve = script + " serve " + address;
+    const auto server = serves ? StartOnXtreme(serve, kDebug) : StartOnKernel(serve);
+    ASSERT_TRUE(serves ? server->Says("offloaded on ours, listens") : Listens(false, "-lt", 7000));
+    const std::string ask = script + " ask " + address;
+    const auto client = serves ? StartOnKernel(ask) : StartOnXtreme(ask, kDebug);
+    EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+    EXPECT_TRUE(IsOffloaded(serves ? *server : *client)) << client->Output();
+  }
+}
 
 TEST_F(ProgramsTest, ProgramThatClosesAllThatItDidNotOpenIsOffloaded) {
   Needs("python3");
@@ -477,6 +554,42 @@ TEST_F(ProgramsTest, ListeningNetcatIsTheKernelsAndReceivesAFile) {
   EXPECT_NE(server->Output().find("left to the kernel: SO_REUSEPORT"), std::string::npos)
       << server->Output();
   EXPECT_EQ(system(("cmp " + got + " " + files + "/many").c_str()), 0);
+}
+
+// --- socat ---
+
+// Without MSG_DONTWAIT, and the echo does so too: what is writable must not wait.
+TEST_F(ProgramsTest, SocatSendsAndReceivesByTurns) {
+  Needs("socat");
+  const std::string many = MakeFiles() + "/many";
+  const auto server =
+      StartOnKernel("socat TCP4-LISTEN:7000,bind=10.9.0.2,reuseaddr EXEC:cat,nofork");
+  ASSERT_TRUE(Listens(false, "-lt", 7000)) << server->Output();
+  const auto client = StartOnXtreme("/bin/sh -c 'socat -t 9 - TCP4:10.9.0.2:7000 < " + many +
+                                        " | cmp - " + many + " && echo equal'",
+                                    kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_TRUE(IsOffloaded(*client)) << client->Output();
+  EXPECT_NE(client->Output().find("equal\n"), std::string::npos) << client->Output();
+}
+
+TEST_F(ProgramsTest, SocatReceivesAndSendsToAGroup) {
+  Needs("socat");
+  const std::string text = Write("text", "a line\n");
+  for (const bool receives : {true, false}) {
+    const std::string take =
+        std::string("socat -u UDP4-RECVFROM:7000,ip-add-membership=239.1.1.1:") +
+        (receives ? kOurs : kTheirs) + " -";
+    const auto to = receives ? StartOnXtreme(take, kDebug) : StartOnKernel(take);
+    ASSERT_TRUE(receives ? to->Says(kOffloaded) : Listens(false, "-lu", 7000)) << to->Output();
+    const std::string give =
+        "socat -u OPEN:" + text + " UDP4-DATAGRAM:239.1.1.1:7000,ip-multicast-ttl=3";
+    const auto from = receives ? StartOnKernel(give) : StartOnXtreme(give, kDebug);
+    EXPECT_EQ(from->Wait(), 0) << from->Output();
+    EXPECT_EQ(to->Wait(), 0) << to->Output();
+    EXPECT_NE(to->Output().find("a line\n"), std::string::npos) << to->Output();
+    EXPECT_TRUE(IsOffloaded(receives ? *to : *from)) << from->Output();
+  }
 }
 
 // --- Without a card: as if we were not there ---

@@ -18,11 +18,13 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -316,6 +318,43 @@ void PollOfAnything(Run& run) {
   timespec wrong{0, 1'000'000'000};
   Say("ppoll", ppoll(all, 1, &wrong, nullptr));
   close(ends[0]), close(ends[1]);
+}
+
+// Of `fd`; what is behind the words that `count` bits take is not the program's set.
+void SelectOne(int fd, int count, size_t words) {
+  constexpr uint64_t kBehind = 0xa5a5'a5a5'a5a5'a5a5;
+  std::array<uint64_t, 64> bits;
+  bits.fill(kBehind);
+  std::fill_n(bits.begin(), words, 0);
+  const auto word = static_cast<size_t>(fd) / 64;
+  const uint64_t bit = uint64_t{1} << (fd % 64);
+  for (const uint64_t before : {bit, uint64_t{0}}) {
+    bits[word] = before;
+    timeval now{};
+    const int ready = select(count, reinterpret_cast<fd_set*>(bits.data()), nullptr, nullptr, &now);
+    const bool whole = std::count(bits.begin(), bits.end(), kBehind) == 64 - ssize_t(words);
+    Say("select", ready, (bits[word] == bit ? "it, " : "") + std::string(whole ? "whole" : ""));
+  }
+}
+
+// Sets of more bits than an fd_set has, and of fewer; and a count beyond the table of descriptors,
+// which has 2,048 places then.
+void SelectBySetsOfOtherSizes(Run& run) {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  const int high = fcntl(run.fd, F_DUPFD, 1'500);
+  Say("copy", high);
+  for (const bool ready : {false, true}) {
+    if (ready) Datagram(run);
+    for (const int fd : {run.fd, high}) {
+      SelectOne(fd, fd + 1, static_cast<size_t>(fd) / 64 + 1);
+      SelectOne(fd, 1'000'000, 2'048 / 64);
+    }
+  }
+  Read(run.fd);
+  close(high);
 }
 
 // A signal that is blocked but while the call waits.
@@ -701,6 +740,7 @@ constexpr Case kCases[] = {
     {"copy stays in a set", false, CopyStaysInASet},
     {"events of a connection", kConnection, EventsOfAConnection},
     {"poll of anything", false, PollOfAnything},
+    {"select by sets of other sizes", false, SelectBySetsOfOtherSizes},
     {"masks of signals", false, MasksOfSignals},
     {"interrupted for good", false, InterruptedForGood},
     {"interrupted and begun anew", false, InterruptedAndBegunAnew},

@@ -121,6 +121,9 @@ class Tcp {
   // want_wire tell of the last byte taken.
   size_t SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const SendOptions& options,
                   SendResult* result);
+  // Whether it has ample room (Pcb::AmpleRoom). If not, one TX_SPACE follows when it has, and none
+  // for a send that was refused before.
+  bool HasAmpleRoom(TcpSocket* socket);
   // What Send of `length` bytes with kNowOrFail would say.
   SendResult WouldSend(const TcpSocket* socket, size_t length) const;
   // Takes a refusal's count back: of a send that was refused, and counted, before.

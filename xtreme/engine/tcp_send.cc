@@ -205,6 +205,13 @@ size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const Se
   return static_cast<int>(*result) < 0 ? 0 : most;
 }
 
+bool Tcp::HasAmpleRoom(TcpSocket* socket) {
+  tcp::Connection* const connection = socket->connection;
+  if (connection == nullptr || connection->SendRoom() >= connection->AmpleRoom()) return true;
+  stack_->AwaitAmpleRoom(*connection);
+  return false;
+}
+
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
   if (!CanSend(*socket)) return SendResult::kRefusedState;
