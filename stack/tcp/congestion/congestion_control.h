@@ -65,9 +65,12 @@ class CongestionControl {
     window_.cwnd = std::min(window_.cwnd, std::max(least, pipe + InitialWindow(window_.smss)));
   }
 
-  // Nothing was sent for an RTO: begin again as a new connection, at most. RFC 5681 section 4.1.
+  // Nothing was sent for an RTO: begin again as a new connection, at most (RFC 5681 section 4.1),
+  // in slow start up to three quarters of what was in use (RFC 7661 section 4.4.3).
   void RestartAfterIdle() {
-    if (!unlimited()) window_.cwnd = std::min(window_.cwnd, InitialWindow(window_.smss));
+    if (unlimited()) return;
+    window_.ssthresh = std::max(window_.ssthresh, window_.cwnd / 4 * 3);
+    window_.cwnd = std::min(window_.cwnd, InitialWindow(window_.smss));
   }
 
   // The SYN was lost: RFC 6928 section 2, RFC 5681 section 3.1.
