@@ -5,7 +5,8 @@
 //
 // Invariant: a handle's completions come in the order in which their causes happened, TERMINATED
 // last and once. Rules and ports are started here and done on the control thread; nothing here
-// enters the kernel, and nothing allocates but opening a listener.
+// enters the kernel, and nothing allocates but opening a listener, and settings where more
+// different ones are in use than ever before (tcp_profiles.h).
 // Window: received bytes count against it until credited, by themselves when the last reference to
 // their buffer is dropped (on whatever thread; the owner's next poll sees it), or early, or only
 // (TcpSettings::manual_credit), by Credit(). Each byte is credited once.
