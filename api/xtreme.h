@@ -121,7 +121,8 @@ enum xtreme_ring_event {
   XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out, or
                                 the ring that a connection moved from passes on what comes. */
   XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
-  XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. */
+  XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. While less than an
+                                eighth can be received into, streams take no payload. */
   XTREME_POOL_OK = 11,
   XTREME_MTU_CHANGED = 12,   /* The interface's MTU is `count` now. Sends follow it down; above what
                                 it was when the ring was opened, open the ring again. */

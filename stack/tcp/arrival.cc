@@ -23,7 +23,9 @@ Seq SequenceOf(const wire::TcpSegment& segment) { return Seq(segment.sequence); 
 void Pcb::Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
                  base::Nanoseconds now) {
   ++context_->counters.segments_in;
-  if (ArriveAsExpected(segment, payload, stamp, now)) [[likely]] return;
+  if (!context_->short_of_buffers && ArriveAsExpected(segment, payload, stamp, now)) [[likely]] {
+    return;
+  }
   bool taken = false;
   if (state_ == State::kSynSent) {
     ArriveInSynSent(segment, now);
@@ -249,6 +251,10 @@ bool Pcb::ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, 
   if (Has(kReceiveClosed)) {
     ++context_->counters.after_close;
     Reset(queue_.nxt(), ECONNRESET, now);
+    return false;
+  }
+  if (context_->short_of_buffers) [[unlikely]] {
+    ++context_->counters.no_room;
     return false;
   }
   if (sequence > rcv_nxt_) {

@@ -148,6 +148,8 @@ struct Context {
   SegmentPool* segments = nullptr;
   ReassemblyStore* reassembly = nullptr;
   packet::BufferPool* buffers = nullptr;  // for payload that is copied
+  // No payload is taken: of each segment only what it says of ours.
+  bool short_of_buffers = false;
   PcbCounters counters;
 };
 

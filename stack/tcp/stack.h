@@ -340,6 +340,8 @@ class Stack final : private Sink {
   void OnRoom(base::Nanoseconds now);
   // Whether OnRoom is due when there is.
   bool WaitsForRoom() const;
+  // While it is so no payload is taken; the peers send it again.
+  void SetShortOfBuffers(bool is) { context_.short_of_buffers = is; }
   // An ICMP error about a segment that the connection of `key` sent, or is said to have.
   void OnPathError(const FlowKey& key, const PathError& error, base::Nanoseconds now);
 

@@ -9,7 +9,7 @@
 // under a virtual clock.
 // Thread: Create and the destructor when no thread is inside a verb; all else from any, Step from
 // one at a time.
-// Spec: DESIGN.md section 6; docs/connectx.md.
+// Spec: docs/connectx.md.
 
 #ifndef XTREME_TOOLS_CONNECTX_CONNECTX_H_
 #define XTREME_TOOLS_CONNECTX_CONNECTX_H_

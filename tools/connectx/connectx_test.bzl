@@ -38,7 +38,9 @@ def connectx_test(
       binary: in place of srcs, any program that uses libibverbs; it passes when it exits with 0.
         Its devices are mlx5_0, mlx5_1 ... on one cable.
       devices: one entry each: "mlx5_0" for verbs alone, "eth2=10.0.0.1/24" for one that is
-        the port of an interface with that address. A binary's are counted only, two at least.
+        the port of an interface with that address, "eth2=10.0.0.1/24+10.0.0.9/24" for one with a
+        Linux host of the second address at the other end, for TCP: TestBed::HostSocket. A binary's
+        are counted only, two at least.
       personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
       without: capabilities to take away; tools/connectx/run --help names them.
       faults: rates and times: {"loss": "0.01", "delay_us": "50"}.

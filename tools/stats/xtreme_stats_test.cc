@@ -186,8 +186,9 @@ TEST_F(XtremeStatsTest, RefusesNumbersThatAreNone) {
 }
 
 TEST_F(XtremeStatsTest, SaysThatADirectoryIsNotThere) {
-  for (const char* option : {"--clean", "--json"}) {
-    Program tool({"tools/stats/xtreme_stats", option, "--directory=" + directory_ + "/absent"});
+  for (const std::string option : {"--clean", "--json"}) {
+    Program tool({"/bin/sh", "-c", "exec tools/stats/xtreme_stats " + option + " --directory=" +
+                                       directory_ + "/absent 2>&1"});
     EXPECT_EQ(tool.Wait(), 1) << option;
     EXPECT_THAT(tool.output(), HasSubstr("/absent: No such file or directory")) << option;
   }

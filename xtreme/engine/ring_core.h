@@ -58,7 +58,7 @@ enum Attention : uint32_t {
   kDoorbellOwed = 1 << 2,     // Frames were posted without one.
   kTimersArmed = 1 << 3,
   kSocketNews = 1 << 4,       // Sockets with something to tell.
-  kRefillOwed = 1 << 5,       // The pool was empty at the last refill.
+  kRefillOwed = 1 << 5,       // The pool is low.
   kNoticesWait = 1 << 6,      // Taken from the inbox, and the FIFO had no room.
   kToldLater = 1 << 7,        // Rare completions that found no room.
   kLossesCounted = 1 << 8,    // The library dropped something since the last report.

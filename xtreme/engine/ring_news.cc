@@ -102,7 +102,7 @@ void Ring::Watch(int fd, uint32_t events) {
 }
 
 // POOL_LOW below an eighth of the pool, POOL_OK above a quarter: what can still be received into
-// counts, free or posted.
+// counts, free or posted. What of it is less than an eighth is not for what TCP's peers send.
 void Ring::CheckPool() {
   RingCore& core = *core_;
   const packet::BufferPool& pool = *core.device.pool;
@@ -120,6 +120,7 @@ void Ring::CheckPool() {
     completion.count = pool.free_count();
     core.Tell(completion);
   }
+  tcp_->SetShortOfBuffers(left < pool.capacity() / 8);
 }
 
 void Ring::SampleLowWater() {

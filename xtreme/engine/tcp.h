@@ -221,6 +221,8 @@ class Tcp {
   void Settle(const SendRecord& record);
   void TellNews();
   void OnRoom();
+  // Few buffers are left to receive into: they are for acknowledgements, by which others come back.
+  void SetShortOfBuffers(bool is);
   base::Nanoseconds NextDeadline();
   // No packet that came before `now` waits.
   void OnTimers(base::Nanoseconds now);

@@ -140,6 +140,38 @@ TEST_F(TcpBulkContractTest, AHoleLeavesBuffersForWhatFillsIt) {
   EXPECT_GT(b->Counter("tcp", "buffer_limit"), 0u);
 }
 
+// What frees buffers that wait to be acknowledged is an acknowledgement: were the last buffer taken
+// by a payload that the application holds, none could be received, ever.
+TEST_F(TcpBulkContractTest, HeldPayloadLeavesBuffersForAcknowledgements) {
+  options.rx_queue_frames = 64;
+  options.rx_buffers = 1024;
+  Open();
+  options.rx_buffers = 128;
+  options.poll_batch = 8;  // The pool is looked at after each poll.
+  b = std::make_unique<TcpEnd>(MemoryKernel::Link{kB, wire::MacAddress({2, 0, 0, 0, 0, 2}), kA,
+                                                  wire::MacAddress({2, 0, 0, 0, 0, 1})},
+                               options, nic_options, &now);
+  OpenConnection({.congestion = TcpCongestion::kNone});
+  b->lose = [](const std::vector<uint8_t>& frame) { return TcpPayloadOf(frame) > 0; };
+  ASSERT_EQ(b->Send(server, "answer", {.flags = kSendWantDone, .cookie = 7}), SendResult::kSent);
+  const std::string text = Text(250'000);
+  a->Send(client, text);
+  Run(100'000'000, 1'000'000);
+  EXPECT_GT(b->Counter("tcp", "no_room"), 0u);
+  EXPECT_GE(b->Bytes(server).size(), text.size() / 3) << "and not sooner than it has to";
+  EXPECT_TRUE(b->Of(Kind::kTxDone).empty());
+  b->lose = nullptr;
+  Run(1'000'000'000, 1'000'000);
+  EXPECT_EQ(b->Of(Kind::kTxDone).size(), 1u);
+  std::string received = b->Bytes(server);
+  for (int i = 0; i < 6'000 && received.size() < text.size(); ++i) {
+    b->Clear();
+    Run(10'000'000, 1'000'000);
+    received += b->Bytes(server);
+  }
+  EXPECT_TRUE(received == text) << received.size();
+}
+
 // --- Segments that the device cuts ---
 
 class TcpRunContractTest : public TcpBulkContractTest {

@@ -163,6 +163,10 @@ void Tcp::OnRoom() {
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
 }
 
+void Tcp::SetShortOfBuffers(bool is) {
+  if (stack_ != nullptr) stack_->SetShortOfBuffers(is);
+}
+
 base::Nanoseconds Tcp::NextDeadline() {
   return stack_ == nullptr ? base::kNever : stack_->NextDeadline();
 }

@@ -4,7 +4,8 @@
 // driver's loop, with nothing between.
 //
 // Whatever else there is to tell has the long way (tcp_receive.cc), and while something of TCP's
-// waits to be told, everything has: so nothing overtakes it.
+// waits to be told, everything has: so nothing overtakes it. So it is while the pool is low, for
+// then payload is perhaps not taken at all.
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/take_expected.h"
@@ -47,7 +48,8 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
   Tcp& tcp = *static_cast<Tcp*>(context);
   RingCore& core = *tcp.core_;
   wire::TcpFrame frame;
-  if ((core.attention & kTcpNews) != 0 || !wire::ParsePlainTcpFrame(bytes, length, &frame)) {
+  constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
+  if ((core.attention & kLongWay) != 0 || !wire::ParsePlainTcpFrame(bytes, length, &frame)) {
     return Taken::kNot;
   }
   tcp::Connection* const connection = tcp.stack_->FindExpecting(frame);

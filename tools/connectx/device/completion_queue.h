@@ -6,7 +6,7 @@
 // Invariant: a CQE is complete before its op_own byte makes it the program's, and none is written
 // over one that the program has not consumed, unless it asked for that.
 // Units: CQ slots; the producer index runs free. Byte order: CQEs and records are big endian.
-// Thread: the device's lock. Spec: struct mlx5_cqe64; CONNECTX.md section 10.
+// Thread: the device's lock. Spec: struct mlx5_cqe64.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_COMPLETION_QUEUE_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_COMPLETION_QUEUE_H_

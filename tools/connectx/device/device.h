@@ -8,7 +8,7 @@
 // device does not touch that object's memory.
 // Units and byte order: requests.h. Results of control calls are 0 or an errno, as a verb's.
 // Thread: every call from any thread. Service() excludes control calls and gives way to them.
-// Spec: DESIGN.md sections 5 and 6; layouts in layout.h and infiniband/mlx5dv.h.
+// Spec: docs/connectx.md; layouts in layout.h and infiniband/mlx5dv.h.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_DEVICE_H_

@@ -5,8 +5,7 @@
 //
 // Invariant: nothing runs without a doorbell, and a WQE is read from the ring, never from
 // BlueFlame. Units: WQEBBs of 64 bytes; indices are 16 bits and run free. Byte order: big endian in
-// memory. Thread: the device's lock. Spec: struct mlx5_wqe_ctrl_seg and following; CONNECTX.md
-// section 10.
+// memory. Thread: the device's lock. Spec: struct mlx5_wqe_ctrl_seg and following.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_SEND_QUEUE_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_SEND_QUEUE_H_

@@ -7,7 +7,7 @@
 // Invariant: a frame goes once to every holder of the first entry that matches, and on to later
 // groups only from entries that do not trap. An entry's tag is the one it was made with.
 // Units: none; FlowKey words are packed by this file alone. Thread: the device's lock.
-// Spec: DESIGN.md section 5; ibv_create_flow(3); Linux drivers/infiniband/hw/mlx5/fs.c for what
+// Spec: ibv_create_flow(3); Linux drivers/infiniband/hw/mlx5/fs.c for what
 // becomes of priorities, of multicast rules, of defaults and of equal matches.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_STEERING_H_

@@ -3,6 +3,7 @@
 #include "tools/connectx/testing/test_bed.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,12 +18,15 @@
 #include "tools/connectx/preload/settings.h"
 #include "tools/connectx/wire/captured_wire.h"
 #include "tools/connectx/wire/link.h"
+#include "tools/connectx/wire/netif.h"
 
 namespace xtreme::connectx {
 namespace {
 
 constexpr int kMaxOverrunFrames = 100'000;
 constexpr int kLookMs = 1;
+
+constexpr char kHostInterface[] = "host";
 
 [[noreturn]] void Die(const std::string& why) {
   std::fprintf(stderr, "test bed: %s\n", why.c_str());
@@ -50,6 +54,10 @@ Settings SettingsOf(const std::map<std::string, std::string>& over) {
   return Must(ReadSettings(all.data()));
 }
 
+TestBed::Mac DeviceMac(size_t port) {
+  return {0x02, 0xc0, 0x7e, 0, 2, static_cast<uint8_t>(port + 1)};
+}
+
 class LastFrame final : public FrameSink {
  public:
   void OnFrame(std::span<const uint8_t> frame, int64_t) override {
@@ -64,13 +72,18 @@ struct TestBed::State {
   // One port's two ends: the device's with its faults, and the test's.
   struct Cable {
     DecoratedWire near;
-    std::unique_ptr<LinkEnd> far;
+    std::unique_ptr<LinkEnd> far;          // Null: a host is there.
+    std::unique_ptr<net::Namespace> host;  // The host's network.
     std::string interface;
   };
 
   Cable& cable(size_t port) {
     if (port >= cables.size()) Die("there is no port " + std::to_string(port));
     return cables[port];
+  }
+  LinkEnd& far(size_t port) {
+    if (cable(port).far == nullptr) Die("the wire of a port with a host is not the test's");
+    return *cable(port).far;
   }
   int64_t Now() const { return virtual_clock ? connectx->clock().Now() : clock.Now(); }
   uint64_t OutOfBuffer(size_t port) const {
@@ -80,7 +93,39 @@ struct TestBed::State {
     return 0;
   }
 
+  // The device's end of a wire whose other end is the test's.
+  std::unique_ptr<Wire> MakeOwn(const Port& port, size_t number, Cable* cable) {
+    auto link = Must(MakeLink());
+    cable->far = std::move(link[1]);
+    // The far end is nobody's: the kernel's own frames end there, the devices' never get there.
+    if (!port.interface.empty()) MakeInterface(port, number, *space, "bed");
+    return std::move(link[0]);
+  }
+
+  // The same of one whose other end is a host's: the interface, which is shared with the kernel.
+  std::unique_ptr<Wire> MakeHost(const Port& port, size_t number, Cable* cable) {
+    if (port.interface.empty() || virtual_clock) {
+      Die("a host wants an interface, and the real clock");
+    }
+    cable->host = Must(net::Namespace::Create());
+    MakeInterface(port, number, *cable->host, kHostInterface);
+    const std::string name = kHostInterface + std::to_string(number);
+    Must(cable->host->AddAddress(name, port.host));
+    return Must(NetworkInterface::Open({.interface = port.interface}));
+  }
+
+  void MakeInterface(const Port& port, size_t number, net::Namespace& other,
+                     const std::string& prefix) {
+    Must(net::ConnectByVeth(*space, port.interface, other, prefix + std::to_string(number)));
+    Must(space->SetMac(port.interface, DeviceMac(number)));
+    if (!port.address.empty()) Must(space->AddAddress(port.interface, port.address));
+    // One way for what names no interface; who joins and sends by another one names it.
+    if (!groups_routed) Must(space->AddRoute("224.0.0.0/4", port.interface));
+    groups_routed = true;
+  }
+
   bool virtual_clock = false;
+  bool groups_routed = false;
   RealClock clock;
   std::shared_ptr<CaptureFile> capture;
   std::unique_ptr<net::Namespace> space;
@@ -98,7 +143,11 @@ TestBed::Options TestBed::Options::FromRule() {
   for (std::string device; std::getline(list, device, ',');) {
     const size_t equals = std::min(device.find('='), device.size());
     Port port;
-    if (equals < device.size()) port = {device.substr(0, equals), device.substr(equals + 1)};
+    if (equals < device.size()) {
+      const size_t plus = std::min(device.find('+'), device.size());
+      port = {device.substr(0, equals), device.substr(equals + 1, plus - equals - 1),
+              plus < device.size() ? device.substr(plus + 1) : ""};
+    }
     options.ports.push_back(std::move(port));
   }
   return options;
@@ -117,21 +166,14 @@ TestBed::TestBed(const Options& options) : state_(std::make_unique<State>()) {
   for (const Port& port : options.ports) {
     const size_t number = made.ports.size();
     const std::string name = "mlx5_" + std::to_string(number);
-    auto link = Must(MakeLink());
-    State::Cable cable{.far = std::move(link[1]), .interface = port.interface};
-    cable.near = Decorate(std::move(link[0]), {.faults = {.seed = settings.seed + number,
-                                                          .transmit = settings.faults,
-                                                          .receive = settings.faults},
-                                               .capture = state_->capture,
-                                               .name = name});
-    if (!port.interface.empty()) {
-      // The far end is nobody's: the kernel's own frames end there, the devices' never get there.
-      net::Namespace& space = *state_->space;
-      Must(net::ConnectByVeth(space, port.interface, space, "bed" + std::to_string(number)));
-      Must(space.SetMac(port.interface, device_mac(number)));
-      if (!port.address.empty()) Must(space.AddAddress(port.interface, port.address));
-      Must(space.AddRoute("224.0.0.0/4", port.interface));
-    }
+    State::Cable cable{.interface = port.interface};
+    auto wire = port.host.empty() ? state_->MakeOwn(port, number, &cable)
+                                  : state_->MakeHost(port, number, &cable);
+    cable.near = Decorate(std::move(wire), {.faults = {.seed = settings.seed + number,
+                                                       .transmit = settings.faults,
+                                                       .receive = settings.faults},
+                                            .capture = state_->capture,
+                                            .name = name});
     Device::Options device = settings.device;
     device.name = name;
     device.mac = device_mac(number);
@@ -154,8 +196,17 @@ void TestBed::AddPeer(size_t port, const std::string& address) {
   Must(state_->space->AddNeighbour(interface, address, peer_mac()));
 }
 
+int TestBed::HostSocket(size_t port, int type) {
+  const State::Cable& cable = state_->cable(port);
+  if (cable.host == nullptr) Die("there is no host at port " + std::to_string(port));
+  const net::Namespace::Inside inside(*cable.host);
+  const int fd = ::socket(AF_INET, type | SOCK_CLOEXEC, 0);
+  if (fd < 0) Die("open a socket of the host");
+  return fd;
+}
+
 bool TestBed::Send(size_t port, std::span<const uint8_t> frame) {
-  return state_->cable(port).far->Transmit(frame, state_->Now());
+  return state_->far(port).Transmit(frame, state_->Now());
 }
 
 bool TestBed::Send(size_t port, const Datagram& datagram) {
@@ -163,7 +214,7 @@ bool TestBed::Send(size_t port, const Datagram& datagram) {
 }
 
 std::optional<TestBed::Frame> TestBed::Expect(size_t port, int patience_ms) {
-  LinkEnd& far = *state_->cable(port).far;
+  LinkEnd& far = state_->far(port);
   LastFrame got;
   const int64_t give_up_ns = state_->clock.Now() + patience_ms * int64_t{1'000'000};
   while (far.Receive(got, 1, state_->Now()) == 0) {
@@ -228,9 +279,7 @@ std::vector<std::string> TestBed::Violations() const {
   return all;
 }
 
-TestBed::Mac TestBed::device_mac(size_t port) const {
-  return {0x02, 0xc0, 0x7e, 0, 2, static_cast<uint8_t>(port + 1)};
-}
+TestBed::Mac TestBed::device_mac(size_t port) const { return DeviceMac(port); }
 
 TestBed::Mac TestBed::peer_mac() const { return {0x02, 0xc0, 0x7e, 0, 3, 1}; }
 

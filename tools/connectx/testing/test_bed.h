@@ -35,6 +35,9 @@ class TestBed {
   struct Port {
     std::string interface;  // "eth2"; empty: none, for programs that speak verbs only.
     std::string address;    // Of the interface: "10.0.0.1/24".
+    // Of a Linux host at the other end of the wire, in the same network: "10.0.0.9/24". Empty:
+    // there is none, the wire is the test's. Not under the virtual clock.
+    std::string host;
   };
 
   struct Options {
@@ -69,6 +72,11 @@ class TestBed {
 
   // A host that answers to no ARP: the kernel knows that `address` ("10.0.0.9") is behind the port.
   void AddPeer(size_t port, const std::string& address);
+
+  // A socket (SOCK_STREAM, SOCK_DGRAM) of the host at the other end of a port that has one, by
+  // whose kernel it talks with the device, over the wire's faults; the caller closes it. Send,
+  // Expect and Overrun of such a port are wrong use.
+  int HostSocket(size_t port, int type);
 
   // Puts a frame on the wire to the device. False: 1,024 wait already.
   bool Send(size_t port, std::span<const uint8_t> frame);
