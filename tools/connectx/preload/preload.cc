@@ -35,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/preload/settings.h"
+#include "tools/connectx/preload/sys_paths.h"
 #include "tools/connectx/uverbs/hook.h"
 #include "tools/connectx/wire/captured_wire.h"
 #include "tools/connectx/wire/link.h"
@@ -203,6 +204,7 @@ absl::Status Start(Preloaded& preloaded) {
   auto connectx = SoftwareConnectX::Create(std::move(options));
   if (!connectx.ok()) return connectx.status();
   preloaded.connectx = *std::move(connectx);
+  ShowSysfs(preloaded.connectx->sysfs_path());
   return absl::OkStatus();
 }
 

@@ -50,6 +50,24 @@ TEST(RunTest, IbvDevinfoDescribesTwoActiveEthernetPorts) {
   }
 }
 
+// As rdma-core's scripts, exporters of metrics and perftest's -W read them.
+TEST(RunTest, ProgramsThatReadTheKernelsPathsFindTheDevices) {
+  const std::string port = "/sys/class/infiniband/mlx5_1/ports/1/";
+  const char* const python = "python3 -c 'import sys; print(open(sys.argv[1]).read())'";
+  for (const std::string reader : {"cat", "head -n 1", python}) {
+    const Outcome outcome = Execute("-- " + reader + " " + port + "link_layer");
+    EXPECT_EQ(outcome.exit_code, 0) << reader;
+    EXPECT_EQ(outcome.output.substr(0, 8), "Ethernet") << reader;
+  }
+  EXPECT_EQ(Execute("-- ls /sys/class/infiniband").output, "mlx5_0\nmlx5_1\n");
+  EXPECT_EQ(Execute("-- sh -c 'cat /sys/class/infiniband_verbs/*/ibdev'").output,
+            "mlx5_0\nmlx5_1\n");
+  EXPECT_EQ(Execute("-- test -e " + port + "counters/port_xmit_data").exit_code, 0);
+  EXPECT_EQ(Execute("-- test -e " + port + "counters/nothing").exit_code, 1);
+  EXPECT_EQ(Execute("-- readlink /sys/class/infiniband/mlx5_1/device").output,
+            "../../../bus/pci/devices/c07e:00:00.1/\n");
+}
+
 TEST(RunTest, InterfaceThatIsNotThereIsAnErrorThatNamesIt) {
   const Outcome outcome = Execute("--interface=nosuchif0 -- ibv_devinfo");
   EXPECT_NE(outcome.exit_code, 0);
