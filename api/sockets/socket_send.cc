@@ -57,6 +57,7 @@ int ErrnoOf(engine::SendResult result) {
 }  // namespace
 
 ssize_t Socket::SendByKernel(const SendRequest& request) const {
+  const ErrnoKept kept;
   sockaddr_in to{};
   msghdr message{.msg_iov = const_cast<iovec*>(request.from.data()),
                  .msg_iovlen = request.from.size()};
@@ -76,6 +77,7 @@ bool Socket::IsKernelsToSend(const wire::Endpoint* to) const {
 
 ssize_t Socket::Send(const SendRequest& request) {
   if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
+    const ErrnoKept kept;
     const std::lock_guard lock(faces_->setup());
     // As the kernel does at the first send: any address, a port of its choice.
     if (!DepartureTo(fd(), *request.to, group_interface_)) {
