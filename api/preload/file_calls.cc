@@ -136,7 +136,7 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   va_end(arguments);
   const auto ours = Ours(fd);
   const Uncancelled whole;
-  if (ours != nullptr) {
+  if (ours != nullptr && argument != nullptr) {
     int bytes = kAskKernel;
     switch (request) {
       case FIONREAD: bytes = ours->ReadableBytes(); break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// socket, bind, connect, names, options, shutdown.
+// socket, bind, connect, names, options, shutdown. With null pointers the kernel is asked: EFAULT,
+// mostly.
 
 #include <netinet/in.h>
 
@@ -33,14 +34,15 @@ XTREME_CALL int socket(int domain, int type, int protocol) noexcept {
 
 XTREME_CALL int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   const auto ours = Ours(fd);
-  const bool inet = length >= sizeof(sockaddr_in) && address->sa_family == AF_INET;
+  const bool inet = address != nullptr && length >= sizeof(sockaddr_in) &&
+                    address->sa_family == AF_INET;
   if (ours == nullptr || !inet) return Kernel().bind(fd, address, length);
   return ResultOf([&] { return ours->Bind(*reinterpret_cast<const sockaddr_in*>(address)); });
 }
 
 XTREME_CALL int connect(int fd, const sockaddr* address, socklen_t length) {
   const auto ours = Ours(fd);
-  const bool known = length >= sizeof(sa_family_t) &&
+  const bool known = address != nullptr && length >= sizeof(sa_family_t) &&
                      (address->sa_family == AF_UNSPEC ||
                       (address->sa_family == AF_INET && length >= sizeof(sockaddr_in)) ||
                       // Of a connection its state is looked at before the address.
@@ -112,7 +114,7 @@ XTREME_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* 
     *length = sizeof(vma_api_t*);
     return 0;
   }
-  const auto ours = Ours(fd);
+  const auto ours = value == nullptr || length == nullptr ? nullptr : Ours(fd);
   const Uncancelled whole;
   int result = 0;
   const auto known = [&] {

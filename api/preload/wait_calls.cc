@@ -47,7 +47,7 @@ bool IsValid(const timespec* time) {
 }
 
 bool OursAmong(std::span<const pollfd> fds) {
-  return !Passage::Inside() && sockets::AnyOurs(Faces(), fds);
+  return fds.data() != nullptr && !Passage::Inside() && sockets::AnyOurs(Faces(), fds);
 }
 
 std::shared_ptr<EpollSet> OurSet(int fd) {

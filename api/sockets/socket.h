@@ -83,6 +83,14 @@ struct SendRequest {
   int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
   const wire::Endpoint* to = nullptr;  // Null: the peer.
   bool refused = false;       // The ring refused it already, and counted that.
+
+  // Whether a part of it is bytes at no address: EFAULT, as by Linux.
+  bool nowhere() const {
+    for (const iovec& part : from) {
+      if (part.iov_base == nullptr && part.iov_len != 0) return true;
+    }
+    return false;
+  }
 };
 
 struct SocketCounters {
