@@ -218,7 +218,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool KernelToo() const override { return listening(); }
   bool ServedHere() const override { return door() != nullptr; }
   bool Ended() const override { return path() == Path::kClosed; }
-  // The ring it is on or, bound, will be on; null: none.
+  // The ring it is on or, bound to an address or a device, will be on; null: none.
   RingDoor* RingToBe();
   uint32_t Look() override;
   // Whoever offers the fd to select, poll or epoll is told when the path changes.

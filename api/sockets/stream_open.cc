@@ -86,10 +86,13 @@ RingDoor* Socket::DoorForStream(std::string* why) {
   return interface.empty() ? faces_->AnyDoor(key, why) : faces_->DoorOf(key, why);
 }
 
+// Of what is not bound yet, the device says it that it is to be on.
 RingDoor* Socket::RingToBe() {
   const std::lock_guard lock(faces_->setup());
   Decide();
-  if (stream_ == nullptr || !bound_ || path() != Path::kUndecided) return door();
+  if (path() != Path::kUndecided) return door();
+  const bool known = (stream_ != nullptr && bound_) || !DeviceOf(fd()).empty();
+  if (!known) return door();
   std::string why;
   return DoorForStream(&why);
 }
