@@ -13,9 +13,9 @@ using xtreme::preload::Faces;
 using xtreme::preload::Kernel;
 using xtreme::preload::Ours;
 using xtreme::preload::Result;
-using xtreme::sockets::Path;
 using xtreme::preload::ResultOf;
 using xtreme::sockets::ErrnoKept;
+using xtreme::sockets::Path;
 using xtreme::sockets::Uncancelled;
 
 XTREME_CALL int socket(int domain, int type, int protocol) noexcept {
