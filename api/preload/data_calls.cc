@@ -130,7 +130,9 @@ ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
 
 // Control messages of a datagram change where it goes: the kernel's socket has the same name.
 bool IsPlain(const Socket& socket, const msghdr& message) {
-  const bool goes = message.msg_controllen == 0 || socket.type() != SOCK_DGRAM;
+  // Of less than a header there is none (cmsg(3)).
+  const bool goes =
+      message.msg_controllen < sizeof(cmsghdr) || socket.type() != SOCK_DGRAM;
   return goes && !IsTooMany(message.msg_iovlen);
 }
 

@@ -32,16 +32,22 @@ bool IsOurs(int fd) {
 }
 
 void Forget(int fd) {
+  const sockets::ErrnoKept kept;
   if (IsOurs(fd)) sockets::Forget(Faces(), fd);
 }
 
-int Share(int fd, int copy) { return IsOurs(fd) ? sockets::Share(Faces(), fd, copy) : copy; }
+int Share(int fd, int copy) {
+  if (copy < 0) return copy;
+  const sockets::ErrnoKept kept;
+  return IsOurs(fd) ? sockets::Share(Faces(), fd, copy) : copy;
+}
 
 int Control(int fd, int command, long argument) {
   const int result = Kernel().fcntl(fd, command, argument);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return Share(fd, result);
   const auto ours = command == F_SETFL && result == 0 ? Ours(fd) : nullptr;
   if (ours == nullptr) return result;
+  const sockets::ErrnoKept kept;
   ours->SetNonBlocking((argument & O_NONBLOCK) != 0);
   if ((argument & O_ASYNC) != 0) ours->WantSignals();
   return result;
@@ -130,7 +136,7 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   va_end(arguments);
   const auto ours = Ours(fd);
   const Uncancelled whole;
-  if (ours != nullptr) {
+  if (ours != nullptr && argument != nullptr) {
     int bytes = kAskKernel;
     switch (request) {
       case FIONREAD: bytes = ours->ReadableBytes(); break;

@@ -36,6 +36,16 @@ T Result(T result) {
   return -1;
 }
 
+// The result of `call`, which asks the kernel for more than the program did.
+template <typename Call>
+auto ResultOf(const Call& call) {
+  const auto asked = [&] {
+    const sockets::ErrnoKept kept;
+    return call();
+  };
+  return Result(asked());
+}
+
 }  // namespace xtreme::preload
 
 #endif  // XTREME_API_PRELOAD_PRELOAD_H_

@@ -19,6 +19,7 @@ using xtreme::base::Nanoseconds;
 using xtreme::preload::Faces;
 using xtreme::preload::Kernel;
 using xtreme::preload::Result;
+using xtreme::preload::ResultOf;
 using xtreme::sockets::EpollSet;
 using xtreme::sockets::kAskKernel;
 using xtreme::sockets::Passage;
@@ -46,7 +47,7 @@ bool IsValid(const timespec* time) {
 }
 
 bool OursAmong(std::span<const pollfd> fds) {
-  return !Passage::Inside() && sockets::AnyOurs(Faces(), fds);
+  return fds.data() != nullptr && !Passage::Inside() && sockets::AnyOurs(Faces(), fds);
 }
 
 std::shared_ptr<EpollSet> OurSet(int fd) {
@@ -63,6 +64,7 @@ int NewSet(int fd) {
 int SelectOurs(int count, fd_set* read, fd_set* write, fd_set* except, Nanoseconds limit,
                const sigset_t* signals) {
   if (Passage::Inside()) return kAskKernel;
+  const sockets::ErrnoKept kept;
   return sockets::Select(Faces(), count, read, write, except, limit, signals);
 }
 
@@ -76,8 +78,9 @@ using xtreme::preload::OurSet;
 
 XTREME_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
   if (!xtreme::preload::OursAmong({fds, count})) return Kernel().poll(fds, count, timeout);
-  return Result(
-      xtreme::sockets::Poll(Faces(), {fds, count}, FromMilliseconds(timeout), nullptr));
+  return ResultOf([&] {
+    return xtreme::sockets::Poll(Faces(), {fds, count}, FromMilliseconds(timeout), nullptr);
+  });
 }
 
 XTREME_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout,
@@ -86,7 +89,9 @@ XTREME_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout,
     return Kernel().ppoll(fds, count, timeout, signals);
   }
   if (!IsValid(timeout)) return Result(-EINVAL);
-  return Result(xtreme::sockets::Poll(Faces(), {fds, count}, FromTimespec(timeout), signals));
+  return ResultOf([&] {
+    return xtreme::sockets::Poll(Faces(), {fds, count}, FromTimespec(timeout), signals);
+  });
 }
 
 XTREME_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
@@ -136,7 +141,9 @@ XTREME_CALL int epoll_ctl(int set, int operation, int fd, epoll_event* event) no
   if (set == fd) return Result(-EINVAL);
   const xtreme::sockets::Uncancelled whole;
   const bool polls = operation != EPOLL_CTL_DEL;
-  return Result(ours->Control(operation, fd, event, xtreme::sockets::Target(Faces(), fd, polls)));
+  return ResultOf([&] {
+    return ours->Control(operation, fd, event, xtreme::sockets::Target(Faces(), fd, polls));
+  });
 }
 
 XTREME_CALL int epoll_pwait(int set, epoll_event* events, int most, int timeout,

@@ -84,6 +84,7 @@ std::shared_ptr<Socket> Ours(int fd) {
 
 [[gnu::noinline]] ssize_t ReceiveLong(int fd, const iovec& to, int flags, sockaddr* from,
                                       socklen_t* from_length, std::shared_ptr<Socket> ours) {
+  const ErrnoKept kept;
   if (ours == nullptr) ours = Ours(fd);
   if (ours == nullptr) return kAskKernel;
   MakeWay(fd, ours.get());
@@ -92,6 +93,7 @@ std::shared_ptr<Socket> Ours(int fd) {
 
 [[gnu::noinline]] ssize_t SendLong(int fd, const iovec& from, int flags, const sockaddr* to,
                                    socklen_t length, bool refused) {
+  const ErrnoKept kept;
   const auto ours = Ours(fd);
   if (ours == nullptr) return kAskKernel;
   MakeWay(fd, ours.get());

@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -86,6 +87,20 @@ int HighDescriptor(int fd);
 // poll(): the number stays taken, what it stood for is closed. Nothing, where none can be opened.
 void Deaden(int fd);
 
+// Leaves errno as it found it: Linux's calls that succeed do, and programs tell by it what a result
+// of 0 means. Results here are -errno, so nothing is lost.
+class ErrnoKept {
+ public:
+  ErrnoKept() : where_(&errno), before_(*where_) {}
+  ~ErrnoKept() { *where_ = before_; }
+  ErrnoKept(const ErrnoKept&) = delete;
+  ErrnoKept& operator=(const ErrnoKept&) = delete;
+
+ private:
+  int* const where_;
+  const int before_;
+};
+
 // While one stands, this thread is not cancelled (pthread_cancel(3)), which would end a call in the
 // middle of what it changes: for what asks the kernel with a lock held, or for calls that cannot
 // end so. What waits, waits outside.
@@ -100,7 +115,8 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// While one stands, the calls of this thread are the kernel's, and it is not cancelled.
+// While one stands, the calls of this thread are the kernel's, it is not cancelled, and errno is as
+// it was in the end.
 class Passage {
  public:
   Passage() { ++Depth(); }
@@ -117,6 +133,7 @@ class Passage {
     return depth;
   }
 
+  const ErrnoKept errno_;
   const Uncancelled uncancelled_;
 };
 

@@ -62,6 +62,7 @@ RingDoor::~RingDoor() {
 }
 
 void RingDoor::WaitForLock() {
+  const ErrnoKept kept;
   counters_.contended.fetch_add(1, std::memory_order_relaxed);
   lock_.lock();
 }

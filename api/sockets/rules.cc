@@ -134,6 +134,7 @@ std::string Rules::Append(std::string_view text, std::string_view program, std::
       for_us = Matches(name, program) && (wanted.empty() || wanted == "*" || wanted == id);
       continue;
     }
+    if (word == "log") continue;  // Of VMA's grammar: settings say what is logged.
     if (word != "use") return line.Expected("application-id or use");
     Rule rule{.line = std::string(whole)};
     if (std::string wrong = line.ParseUse(&rule); !wrong.empty()) return wrong;

@@ -39,6 +39,16 @@ TEST(RulesTest, SecondEndIsTheSecondAddress) {
   EXPECT_TRUE(Offloads(rules, Role::kTcpClient, {kHost, 1}, {kHost, 80}));
 }
 
+TEST(RulesTest, LinesOfVmasThatSayWhatIsLoggedArePassedOver) {
+  Rules rules;
+  ASSERT_EQ(rules.Append("log destination file vma.log min-level 9\n"
+                         "use os tcp_server *:5001\n"
+                         "log min-level 1\n",
+                         "a", "b"),
+            "");
+  EXPECT_EQ(rules.size(), 1u);
+}
+
 // Of VMA's manual.
 TEST(RulesTest, ExampleOfVmasManual) {
   Rules rules;

@@ -83,27 +83,39 @@ constexpr std::array kTable = {
                 "Microseconds that the first of them waits at most; without the one above 0.",
                 &S::moderation_us, 0, 65'535},
     FaceSetting{"SPEC", "VMA_SPEC",
-                "What all others begin with: latency and multi_ring_latency (a ring for each "
-                "socket) never sleep; feed, throughput; dev sleeps at once. Rings have the profile "
-                "of that name.",
+                "What all others begin with: latency (with TCP_NODELAY) and multi_ring_latency (a "
+                "ring for each thread) never sleep; feed, throughput; dev sleeps at once. Rings "
+                "have the profile of that name. VMA's other names and numbers are known too.",
                 &S::spec},
 };
 
 // What a specification sets, before every other variable.
 struct Spec {
   std::string_view name;
+  std::string_view number;   // Of VMA's; "": it has none.
   std::string_view profile;  // Of rings.
-  int64_t rx_poll;
-  int64_t select_poll_us;
+  int64_t rx_poll = 10'000;
+  int64_t select_poll_us = 1'000;
   RingLogic logic = RingLogic::kPerInterface;
+  bool nodelay = false;
 };
-constexpr std::array kSpecs = {
-    Spec{"latency", "latency", -1, -1},
-    Spec{"multi_ring_latency", "latency", -1, -1, RingLogic::kPerSocket},
-    Spec{"feed", "feed", 10'000, 1'000},
-    Spec{"throughput", "throughput", 10'000, 1'000},
-    Spec{"dev", "dev", 0, 0},
-};
+constexpr int64_t kForEver = -1;
+constexpr auto kSpecs = std::to_array<Spec>({
+    {"latency", "15", "latency", kForEver, kForEver, RingLogic::kPerInterface, true},
+    {"multi_ring_latency", "", "latency", kForEver, kForEver, RingLogic::kPerThread},
+    {"feed", "", "feed"},
+    {"throughput", "", "throughput"},
+    {"dev", "", "dev", 0, 0},
+    // VMA's for single programs.
+    {"none", "0", "latency"},
+    {"ultra-latency", "10", "latency", kForEver, kForEver, RingLogic::kPerInterface, true},
+    {"29west", "29", "latency", 0, 100'000},
+    {"wombat_fh", "554", "latency", 0, 0},
+    {"mcd", "623", "latency", 10'000, 1'000, RingLogic::kPerBoundCore},
+    {"mcd-irq", "624", "latency", 0, 0, RingLogic::kPerBoundCore},
+    {"rti", "784", "latency", kForEver},
+    {"7750", "", "latency", kForEver, kForEver},
+});
 
 // A variable of VMA's that is a setting of rings.
 struct RingAlias {
@@ -159,7 +171,10 @@ struct LevelName {
 constexpr auto kLevels = std::to_array<LevelName>(
     {{"none", -1}, {"panic", 0}, {"error", 1}, {"warning", 2}, {"warn", 2}, {"info", 3},
      {"information", 3}, {"details", 4}, {"debug", 5}, {"fine", 6}, {"func", 6}, {"finer", 7},
-     {"func_all", 7}, {"all", 8}});
+     {"func_all", 7}, {"func-all", 7}, {"funcall", 7}, {"func+", 7}, {"all", 8}});
+
+// VMA has no number for details.
+constexpr auto kVmasLevels = std::to_array<LevelName>({{"4", 5}, {"5", 6}, {"6", 7}});
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -182,10 +197,19 @@ std::string CpusOf(std::string_view mask) {
   return cpus;
 }
 
-std::optional<int64_t> Number(const FaceSetting& setting, std::string_view text) {
+std::optional<int64_t> Level(std::string_view variable, std::string_view text) {
+  const auto find = [&](const auto& levels) -> std::optional<int64_t> {
+    const auto* const level = std::ranges::find(levels, Lower(text), &LevelName::name);
+    return level == levels.end() ? std::nullopt : std::optional(level->level);
+  };
+  const auto vmas = variable == "VMA_TRACELEVEL" ? find(kVmasLevels) : std::nullopt;
+  return vmas ? vmas : find(kLevels);
+}
+
+std::optional<int64_t> Number(const FaceSetting& setting, std::string_view variable,
+                              std::string_view text) {
   if (setting.name == "LOG_LEVEL") {
-    const auto* const level = std::ranges::find(kLevels, Lower(text), &LevelName::name);
-    if (level != kLevels.end()) return level->level;
+    if (const auto level = Level(variable, text)) return level;
   }
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -202,7 +226,7 @@ std::string Apply(const FaceSetting& setting, std::string_view variable, std::st
     settings->**text = std::string(value);
     return "";
   }
-  const std::optional<int64_t> number = Number(setting, value);
+  const std::optional<int64_t> number = Number(setting, variable, value);
   if (!number) {
     return fmt::format("{}: '{}' asked, {} to {} possible", variable, value, setting.least,
                        setting.most);
@@ -334,7 +358,10 @@ Variable FindSpec(char** environment) {
 
 std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   if (variable.name.empty()) return api::FillProfile("latency", &settings->ring);
-  const auto* const spec = std::ranges::find(kSpecs, Lower(variable.value), &Spec::name);
+  const std::string asked = Lower(variable.value);
+  const auto* const spec = std::ranges::find_if(kSpecs, [&](const Spec& each) {
+    return !asked.empty() && (asked == each.name || asked == each.number);
+  });
   if (spec == kSpecs.end()) {
     return fmt::format(
         "{}: '{}' asked; latency, multi_ring_latency, feed, throughput, dev possible",
@@ -343,6 +370,7 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   settings->rx_poll = spec->rx_poll;
   settings->select_poll_us = spec->select_poll_us;
   settings->ring_logic_rx = static_cast<int64_t>(spec->logic);
+  settings->nodelay = spec->nodelay;
   return api::FillProfile(spec->profile, &settings->ring);
 }
 

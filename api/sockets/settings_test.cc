@@ -40,7 +40,9 @@ TEST(FaceSettingsTest, LevelsHaveAllOfVmasNames) {
   } kLevels[] = {{"NONE", -1},    {"PANIC", 0},   {"ERROR", 1}, {"WARN", 2},  {"WARNING", 2},
                  {"INFO", 3},     {"INFORMATION", 3},           {"DETAILS", 4}, {"DEBUG", 5},
                  {"FINE", 6},     {"FUNC", 6},    {"FINER", 7}, {"FUNC_ALL", 7}, {"ALL", 8},
-                 {"func_all", 7}, {"-1", -1},     {"8", 8}};
+                 {"func_all", 7}, {"func+", 7},   {"funcall", 7},            {"func-all", 7},
+                 {"-1", -1},      {"0", 0},       {"3", 3},   {"4", 5},   {"5", 6},
+                 {"6", 7},        {"8", 8}};
   for (const auto& each : kLevels) {
     FaceSettings settings;
     std::vector<std::string> remarks;
@@ -102,11 +104,48 @@ TEST(FaceSettingsTest, SpecificationBeginsAndEveryVariablePrevailsOverIt) {
   EXPECT_EQ(settings.ring.rx_queue_frames, 512u);
   settings = FaceSettings();
   EXPECT_EQ(Read({"XTREME_SPEC=Multi_Ring_Latency"}, &settings, &remarks), "");
-  EXPECT_EQ(settings.ring_logic(), RingLogic::kPerSocket);
+  EXPECT_EQ(settings.ring_logic(), RingLogic::kPerThread);
   settings = FaceSettings();
   EXPECT_EQ(Read({"XTREME_SPEC=throughput", "XTREME_POLL_BATCH=3"}, &settings, &remarks), "");
   EXPECT_EQ(settings.ring.rx_frame_bytes, 1500u);
   EXPECT_EQ(settings.ring.poll_batch, 3u);
+}
+
+TEST(FaceSettingsTest, SpecificationsHaveAllOfVmasNamesAndMeanings) {
+  const struct {
+    const char* spec;
+    int64_t rx_poll;
+    int64_t select_poll_us;
+    RingLogic logic;
+    bool nodelay;
+  } kSpecs[] = {{"none", 10'000, 1'000, RingLogic::kPerInterface, false},
+                {"0", 10'000, 1'000, RingLogic::kPerInterface, false},
+                {"ultra-latency", -1, -1, RingLogic::kPerInterface, true},
+                {"10", -1, -1, RingLogic::kPerInterface, true},
+                {"latency", -1, -1, RingLogic::kPerInterface, true},
+                {"15", -1, -1, RingLogic::kPerInterface, true},
+                {"29west", 0, 100'000, RingLogic::kPerInterface, false},
+                {"29", 0, 100'000, RingLogic::kPerInterface, false},
+                {"wombat_fh", 0, 0, RingLogic::kPerInterface, false},
+                {"554", 0, 0, RingLogic::kPerInterface, false},
+                {"mcd", 10'000, 1'000, RingLogic::kPerBoundCore, false},
+                {"623", 10'000, 1'000, RingLogic::kPerBoundCore, false},
+                {"MCD-IRQ", 0, 0, RingLogic::kPerBoundCore, false},
+                {"624", 0, 0, RingLogic::kPerBoundCore, false},
+                {"rti", -1, 1'000, RingLogic::kPerInterface, false},
+                {"784", -1, 1'000, RingLogic::kPerInterface, false},
+                {"7750", -1, -1, RingLogic::kPerInterface, false},
+                {"multi_ring_latency", -1, -1, RingLogic::kPerThread, false}};
+  for (const auto& each : kSpecs) {
+    FaceSettings settings;
+    std::vector<std::string> remarks;
+    const std::string variable = std::string("VMA_SPEC=") + each.spec;
+    EXPECT_EQ(Read({variable.c_str()}, &settings, &remarks), "");
+    EXPECT_EQ(settings.rx_poll, each.rx_poll) << each.spec;
+    EXPECT_EQ(settings.select_poll_us, each.select_poll_us) << each.spec;
+    EXPECT_EQ(settings.ring_logic(), each.logic) << each.spec;
+    EXPECT_EQ(settings.nodelay, each.nodelay) << each.spec;
+  }
 }
 
 TEST(FaceSettingsTest, VmasVariablesOfRingsAreSettingsOfRings) {

@@ -83,6 +83,14 @@ struct SendRequest {
   int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
   const wire::Endpoint* to = nullptr;  // Null: the peer.
   bool refused = false;       // The ring refused it already, and counted that.
+
+  // Whether a part of it is bytes at no address: EFAULT, as by Linux.
+  bool nowhere() const {
+    for (const iovec& part : from) {
+      if (part.iov_base == nullptr && part.iov_len != 0) return true;
+    }
+    return false;
+  }
 };
 
 struct SocketCounters {
@@ -210,7 +218,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool KernelToo() const override { return listening(); }
   bool ServedHere() const override { return door() != nullptr; }
   bool Ended() const override { return path() == Path::kClosed; }
-  // The ring it is on or, bound, will be on; null: none.
+  // The ring it is on or, bound to an address or a device, will be on; null: none.
   RingDoor* RingToBe();
   uint32_t Look() override;
   // Whoever offers the fd to select, poll or epoll is told when the path changes.

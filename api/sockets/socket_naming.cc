@@ -123,6 +123,7 @@ int Socket::Dissolve() {
 namespace {
 
 int Give(const wire::Endpoint& endpoint, sockaddr* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return -EFAULT;
   const sockaddr_in address = ToSockaddr(endpoint);
   memcpy(to, &address, std::min<size_t>(*length, sizeof address));
   *length = sizeof address;

@@ -57,6 +57,7 @@ void Socket::EndClaim() {
 }
 
 void Socket::Decide() {
+  const ErrnoKept kept;
   const std::lock_guard lock(faces_->setup());
   if (path() != Path::kUndecided) return;
   if (stream_ == nullptr && bound_) DecideLocked();

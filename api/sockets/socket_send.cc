@@ -57,6 +57,7 @@ int ErrnoOf(engine::SendResult result) {
 }  // namespace
 
 ssize_t Socket::SendByKernel(const SendRequest& request) const {
+  const ErrnoKept kept;
   sockaddr_in to{};
   msghdr message{.msg_iov = const_cast<iovec*>(request.from.data()),
                  .msg_iovlen = request.from.size()};
@@ -76,6 +77,7 @@ bool Socket::IsKernelsToSend(const wire::Endpoint* to) const {
 
 ssize_t Socket::Send(const SendRequest& request) {
   if (path() == Path::kUndecided && request.to != nullptr && type_ == SOCK_DGRAM) {
+    const ErrnoKept kept;
     const std::lock_guard lock(faces_->setup());
     // As the kernel does at the first send: any address, a port of its choice.
     if (!DepartureTo(fd(), *request.to, group_interface_)) {
@@ -101,8 +103,10 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
   const bool part = (request.flags & MSG_MORE) != 0 || in_parts_.load(std::memory_order_relaxed);
   if (part && (request.flags & kDummySend) == 0) [[unlikely]] return SendPart(request);
   const size_t length = LengthOf(request.from);
+  const bool nowhere = request.nowhere();
   std::vector<uint8_t> scratch;
-  const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
+  const std::span<const uint8_t> bytes =
+      nowhere ? std::span<const uint8_t>() : Gather(request.from, &scratch);
   const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};
   const bool warm = (request.flags & kDummySend) != 0;
   const engine::SendOptions options{.flags = warm ? uint32_t{engine::kWarm} : 0};
@@ -125,6 +129,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     if (length > wire::kUdpMaxPayloadBytes) return -EMSGSIZE;
     if (const int error = TakeError(); error != 0) return -error;
     if (write_shut_) return -EPIPE;
+    if (nowhere) [[unlikely]] return -EFAULT;
     if (sender_rules_ != nullptr && IsKernelsToSend(request.to)) [[unlikely]] {
       return warm ? -EINVAL : SendByKernel(request);
     }
@@ -144,6 +149,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
 
 // As Linux: the first part says where it goes to, and an error loses the datagram.
 [[gnu::noinline]] ssize_t Socket::SendPart(const SendRequest& request) {
+  if (request.nowhere()) return -EFAULT;
   std::vector<uint8_t> scratch;
   const std::span<const uint8_t> bytes = Gather(request.from, &scratch);
   return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {

@@ -285,12 +285,14 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   if ((request.flags & kDummySend) != 0) return WarmStream(request);
   bool refused = request.refused;
   Left left(request.from);
-  if (left.empty()) {
-    return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+  const bool nowhere = request.nowhere();
+  if (left.empty() || nowhere) {
+    const ssize_t put = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
       const ssize_t sent = PutBytes({}, request.flags, &refused);
       const bool connecting = stream_->state == Stream::State::kConnecting;
       return sent == -EAGAIN && !connecting ? 0 : sent;
     });
+    return put == 0 && nowhere ? -EFAULT : put;
   }
   const bool waits = Waits(request.flags);
   ssize_t done = 0;

@@ -86,10 +86,13 @@ RingDoor* Socket::DoorForStream(std::string* why) {
   return interface.empty() ? faces_->AnyDoor(key, why) : faces_->DoorOf(key, why);
 }
 
+// Of what is not bound yet, the device says it that it is to be on.
 RingDoor* Socket::RingToBe() {
   const std::lock_guard lock(faces_->setup());
   Decide();
-  if (stream_ == nullptr || !bound_ || path() != Path::kUndecided) return door();
+  if (path() != Path::kUndecided) return door();
+  const bool known = (stream_ != nullptr && bound_) || !DeviceOf(fd()).empty();
+  if (!known) return door();
   std::string why;
   return DoorForStream(&why);
 }
@@ -123,7 +126,8 @@ int Socket::Claim() {
 }
 
 // A connection that the kernel began is a stranger to the ring: with one, it goes on as it began.
-// Looked at when the ring is up, which takes a while, and once more when the rule stands.
+// Looked at when the ring is up, which takes a while, and once more when the rule stands: until
+// then the ring answers nobody, for it would reset that one by what came of it meanwhile.
 void Socket::ServeListener() {
   stream_->state = Stream::State::kIdle;
   stream_->claim = Claim();
@@ -135,8 +139,16 @@ void Socket::ServeListener() {
   pollfd waits{.fd = fd(), .events = POLLIN};
   if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
   OpenListener(ring);
-  const bool begun = path() == Path::kOffloaded && Kernel().poll(&waits, 1, 0) == 1;
-  if (begun && local_.address != wire::Ipv4Address()) LeaveToKernelLocked(kTooLate);
+  if (path() != Path::kOffloaded) return;
+  if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
+  {
+    const RingDoor::Entry entry(ring);
+    ring->ring().tcp().Welcome(handle_);
+  }
+  Log(LogLevel::kDebug, "fd {}: offloaded on {}, listens as {}", fd(), ring->interface(),
+      wire::ToString(local_));
+  // Who watches it learns of the ring.
+  Change(0, 0, EPOLLHUP);
 }
 
 void Socket::OpenListener(RingDoor* ring) {
@@ -145,7 +157,8 @@ void Socket::OpenListener(RingDoor* ring) {
       .local = local_,
       .backlog = static_cast<uint32_t>(stream_->backlog),
       .settings = SettingsOf(fd(), faces_->settings().nodelay),
-      .kernel_socket = fd()};
+      .kernel_socket = fd(),
+      .hushed = true};
   engine::Tcp& tcp = ring->ring().tcp();
   engine::Outcome outcome = tcp.OpenListener(options, &handle_);
   if (outcome.ok()) {
@@ -160,10 +173,6 @@ void Socket::OpenListener(RingDoor* ring) {
     stream_->state = Stream::State::kIdle;  // Nobody's claim is kept for it.
     return LeaveToKernelLocked(outcome.text);
   }
-  Log(LogLevel::kDebug, "fd {}: offloaded on {}, listens as {}", fd(), ring->interface(),
-      wire::ToString(local_));
-  // Who watches it learns of the ring.
-  Change(0, 0, EPOLLHUP);
 }
 
 // A connection has no descriptor until it is accepted, as with the kernel: until there is one, it

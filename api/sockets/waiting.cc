@@ -58,6 +58,7 @@ bool CallsAreRestarted() {
 
 int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
                  base::Nanoseconds until, const sigset_t* signals) {
+  const ErrnoKept kept;
   Sleeper& sleeper = Sleeper::OfThread();
   std::vector<pollfd> fds(others.begin(), others.end());
   for (RingDoor* door : doors) {

@@ -83,6 +83,7 @@ void Sleeper::Told(uint32_t) {
 
 void Sleeper::Rest() {
   uint64_t count = 0;
+  const ErrnoKept kept;  // EAGAIN: nobody told it.
   [[maybe_unused]] const ssize_t taken = Kernel().read(fd_, &count, sizeof count);
 }
 

@@ -109,6 +109,7 @@ struct StackCounters {
   uint64_t strangers = 0;
   uint64_t resets_to_strangers = 0;
   uint64_t answers_withheld = 0;
+  uint64_t hushed = 0;
   uint64_t syns_withheld = 0;
   uint64_t cookies_sent = 0;
   uint64_t cookies_accepted = 0;
@@ -132,6 +133,7 @@ struct StackCounters {
         {"resets_to_strangers", "resets sent in answer to those", &C::resets_to_strangers},
         {"answers_withheld", "answers to those not sent: too many this second",
          &C::answers_withheld},
+        {"hushed", "segments for listeners that did not answer yet", &C::hushed},
         {"syns_withheld", "SYNs dropped because too many came", &C::syns_withheld},
         {"cookies_sent", "SYNs answered by a cookie because the SYN queue was full",
          &C::cookies_sent},
@@ -208,10 +210,13 @@ class Stack final : private Sink {
     const PcbOptions* options = nullptr;  // of the children; outlives them
     uint32_t backlog = 128;               // accepted and not taken by TakeEvent
     uint64_t user = 0;
+    bool hushed = false;  // nobody is answered, as if what came were lost, until Welcome
   };
   // Null when somebody listens there already. May allocate.
   Listener* OpenListener(const Listen& listen);
-  // Handshakes under way are forgotten; what was accepted stays.
+  void Welcome(Listener& listener);
+  // Handshakes under way are forgotten; what was accepted stays. Where a hushed one stood nobody is
+  // answered until another one opens there.
   void CloseListener(Listener& listener);
 
   struct Connect {

@@ -67,7 +67,11 @@ uint8_t ScaleFor(uint32_t window) {
 
 Listener* Stack::OpenListener(const Listen& listen) {
   const auto place = StackTables::Place::Of(listen.local, listen.vlan_id);
-  if (tables_->places.Find(place) != nullptr) return nullptr;
+  if (Listener* const there = tables_->places.Find(place)) {
+    if (!there->closed) return nullptr;
+    *there = Listener{.listen = listen};
+    return there;
+  }
   tables_->places.Reserve(tables_->places.size() + 1);
   tables_->listeners.push_back(std::make_unique<Listener>(Listener{.listen = listen}));
   Listener* const listener = tables_->listeners.back().get();
@@ -75,7 +79,13 @@ Listener* Stack::OpenListener(const Listen& listen) {
   return listener;
 }
 
+void Stack::Welcome(Listener& listener) { listener.listen.hushed = false; }
+
 void Stack::CloseListener(Listener& listener) {
+  if (listener.listen.hushed) {
+    listener.closed = true;
+    return;
+  }
   tables_->places.Erase(StackTables::Place::Of(listener.listen.local, listener.listen.vlan_id));
   tables_->syns.RemoveIf(
       [&listener](const SynRecord& record) { return &ListenerOf(record) == &listener; });
@@ -172,6 +182,10 @@ Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
                                   const wire::TcpFrame& frame, const LinkPath& path,
                                   const std::optional<Seq>& after) {
   const wire::TcpSegment& segment = frame.segment;
+  if (listener.listen.hushed) {
+    ++counters_.hushed;
+    return nullptr;
+  }
   // First: RST. It can only be about something that is over.
   if (segment.Has(wire::kTcpRst)) return nullptr;
   // Second: ACK. Nothing was sent that it could acknowledge, but by a cookie.

@@ -29,6 +29,7 @@ namespace xtreme::tcp {
 // RFC 9293 section 3.10.7.2: a place where SYNs are welcome.
 struct Listener {
   Stack::Listen listen;
+  bool closed = false;   // was hushed, and its place still is
   uint32_t waiting = 0;  // accepted, and not yet taken by TakeEvent
   // When a cookie was sent last: before that no acknowledgement can bring one back.
   base::Nanoseconds cookies_until{INT64_MIN};

@@ -362,6 +362,17 @@ constexpr Call kCalls[] = {
        const msghdr message{.msg_iov = many_parts, .msg_iovlen = 1'025};
        return sendmsg(r.fd, &message, MSG_NOSIGNAL);
      }},
+    {"sendmsg, a part of it nowhere", [](Run& r) {
+       iovec some[] = {{nullptr, 0}, {buffer, 4}, {nullptr, 1'000}};
+       const msghdr message{.msg_iov = some, .msg_iovlen = 3};
+       return sendmsg(r.fd, &message, MSG_NOSIGNAL);
+     }},
+    {"sendmsg, less than a header of control data", [](Run& r) {
+       msghdr message = Message();
+       message.msg_control = buffer;
+       message.msg_controllen = sizeof(cmsghdr) - 1;
+       return sendmsg(r.fd, &message, MSG_NOSIGNAL);
+     }},
     {"sendmmsg", SendMany},
     {"write", [](Run& r) { return write(r.fd, buffer, 20); }},
     {"write nothing", [](Run& r) { return write(r.fd, buffer, 0); }},
@@ -436,6 +447,21 @@ constexpr Call kCalls[] = {
     {"shutdown, wrong", [](Run& r) -> ssize_t { return shutdown(r.fd, 3); }},
     {"getsockname", [](Run& r) -> ssize_t { return NameOf(r, getsockname, 16); }},
     {"getsockname, little room", [](Run& r) -> ssize_t { return NameOf(r, getsockname, 8); }},
+    {"getsockname, nowhere", [](Run& r) -> ssize_t {
+       return getsockname(r.fd, nullptr, nullptr);
+     }},
+    {"getpeername, nowhere", [](Run& r) -> ssize_t {
+       return getpeername(r.fd, nullptr, nullptr);
+     }},
+    {"bind, nowhere", [](Run& r) -> ssize_t { return bind(r.fd, nullptr, 16); }},
+    {"connect, nowhere", [](Run& r) -> ssize_t { return connect(r.fd, nullptr, 16); }},
+    {"what is known of it, nowhere", [](Run& r) -> ssize_t {
+       return r.stream ? getsockopt(r.fd, IPPROTO_TCP, TCP_INFO, nullptr, nullptr)
+                       : getsockopt(r.fd, SOL_SOCKET, SO_ERROR, nullptr, nullptr);
+     }},
+    {"bytes that wait, nowhere", [](Run& r) -> ssize_t {
+       return ioctl(r.fd, FIONREAD, nullptr);
+     }},
     {"getpeername", [](Run& r) -> ssize_t { return NameOf(r, getpeername, 16); }},
     {"poll to read", [](Run& r) -> ssize_t { return Poll(r, POLLIN | POLLRDNORM | POLLPRI); }},
     {"poll to write", [](Run& r) -> ssize_t { return Poll(r, POLLOUT | POLLWRNORM); }},

@@ -143,6 +143,53 @@ TEST_F(TcpTest, ListenerIsReachedByLoopbackToo) {
   EXPECT_EQ(server->Wait(), 0) << server->Output();
 }
 
+// Clients that wait for a server to come back are there before its first accept: whose handshake
+// the kernel has done goes on, on whatever side the listener is from then on.
+TEST_F(TcpTest, ConnectionsThatBeginWhileAListenerGoesToARingAreNotReset) {
+  const auto server = StartOnXtreme(Script("early_server", R"(
+import socket
+# The ring is up before.
+first = socket.create_server(('10.9.0.1', 7999))
+first.setblocking(False)
+try: first.accept()
+except BlockingIOError: pass
+print('ready', flush=True)
+for port in range(8000, 8100):
+    listener = socket.create_server(('10.9.0.1', port))
+    c, peer = listener.accept()
+    c.settimeout(10)
+    got = b''
+    while len(got) < 1000: got += c.recv(1000)
+    c.sendall(got)
+    assert c.recv(1) == b''
+    c.close()
+    listener.close()
+)"));
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartOnKernel(Script("early_client", R"(
+import socket
+def connect(port):
+    while True:
+        c = socket.socket()
+        c.settimeout(10)
+        try:
+            c.connect(('10.9.0.1', port))
+            return c
+        except ConnectionRefusedError: c.close()
+for port in range(8000, 8100):
+    c = connect(port)
+    for part in range(10): c.sendall(b'x' * 100)
+    got = b''
+    while len(got) < 1000:
+        part = c.recv(1000)
+        assert part, port
+        got += part
+    c.close()
+)"));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
 // SIGIO is the kernel's to send; where it cannot be, the log says so.
 TEST_F(TcpTest, SocketThatWantsSignalsIsTheKernelsUnlessItIsAConnectionAlready) {
   const auto server = StartOnKernel(EchoServer(kTheirs));

@@ -49,6 +49,7 @@ int ConnectToPeer(const char* path) {
 
 bool Begin(char** argv, Run* run) {
   setvbuf(stdout, nullptr, _IOFBF, 1 << 16);
+  errno = 0;
   signal(SIGPIPE, [](int) { broken_pipes = broken_pipes + 1; });
   run->control = ConnectToPeer(argv[1]);
   run->own.sin_family = run->peer.sin_family = AF_INET;
@@ -72,11 +73,12 @@ sockaddr* Generic(sockaddr_in* address) { return reinterpret_cast<sockaddr*>(add
 // A call: its result, and its error.
 void Say(const char* what, ssize_t result, const std::string& more) {
   const int error = errno;
-  printf("%s = %zd%s%s %s", what, result, result < 0 ? " " : "",
-         result < 0 ? strerrorname_np(error) : "", more.c_str());
+  printf("%s = %zd%s%s %s", what, result, error != 0 ? " " : "",
+         error != 0 ? strerrorname_np(error) : "", more.c_str());
   if (broken_pipes != 0) printf(" SIGPIPE x%d", static_cast<int>(broken_pipes));
   broken_pipes = 0;
   puts("");
+  errno = 0;  // A call that succeeds leaves it so.
 }
 
 std::string Sum(const char* bytes, ssize_t count) {
@@ -88,6 +90,7 @@ std::string Sum(const char* bytes, ssize_t count) {
 void Settle(Run& run) {
   PassFence(run);
   PassFence(run);
+  errno = 0;
 }
 
 void Tell(Run& run, const std::string& command, bool quietly) {
@@ -95,6 +98,7 @@ void Tell(Run& run, const std::string& command, bool quietly) {
   send(run.control, command.data(), command.size(), MSG_NOSIGNAL);
   if (recv(run.control, answer, sizeof answer - 1, 0) <= 0) exit(1);
   if (!quietly) printf("peer: %s: %s\n", command.c_str(), answer);
+  errno = 0;
 }
 
 int NewSocket(const Run& run, int type, int port) {
@@ -110,6 +114,7 @@ int NewSocket(const Run& run, int type, int port) {
 void WaitUntil(int fd, int16_t events) {
   pollfd one{.fd = fd, .events = events};
   poll(&one, 1, 60'000);
+  errno = 0;
 }
 
 void SendAtOnce(const Run& run) {

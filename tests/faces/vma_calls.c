@@ -33,6 +33,21 @@ static void Rings(void) {
   /* Before it connects. */
   const int stream = Bound(socket(AF_INET, SOCK_STREAM, 0), OURS, 5001);
   CHECK(vma->get_socket_tx_ring_fd(stream, NULL, 0) == RingOf(stream));
+  /* Before it is bound to an address: a device says it too. */
+  for (int type = SOCK_STREAM; type <= SOCK_DGRAM; ++type) {
+    const int on_device = socket(AF_INET, type, 0);
+    CHECK(setsockopt(on_device, SOL_SOCKET, SO_BINDTODEVICE, "ours", sizeof "ours") == 0);
+    CHECK(vma->get_socket_rings_num(on_device) == 1 && RingOf(on_device) == fds[0]);
+    const int on_loopback = socket(AF_INET, type, 0);
+    CHECK(setsockopt(on_loopback, SOL_SOCKET, SO_BINDTODEVICE, "lo", sizeof "lo") == 0);
+    CHECK(vma->get_socket_rings_num(on_loopback) == 0);
+    CHECK(vma->get_socket_rings_fds(on_loopback, fds + 1, 1) == 0 && fds[1] == 77);
+    if (type == SOCK_STREAM) continue;
+    /* And it gets what comes by completions. */
+    const int bound = Connected(Bound(on_device, OURS, 5002), kUdpEcho);
+    Say(bound, "of the device");
+    ExpectPacket(fds[0], "of the device");
+  }
 }
 
 static int Choosing(int port, const struct vma_ring_alloc_logic_attr* attr) {

@@ -97,6 +97,8 @@ class Tcp {
   // EADDRINUSE: a listener of the ring has it. EMFILE: max_connections. EOPNOTSUPP: the ring has no
   // TCP (max_connections 0).
   Outcome OpenListener(const TcpListenerOptions& options, Handle* handle);
+  // A listener that was opened hushed answers from here on. EBADF: no listener of the ring.
+  Outcome Welcome(Handle handle);
 
   // Starts a connection, which ends in exactly one of ESTABLISHED and TERMINATED (ECONNREFUSED,
   // ETIMEDOUT, EHOSTUNREACH: no route or the next hop does not answer; EADDRINUSE: no port is free

@@ -15,6 +15,10 @@
 namespace xtreme::engine::testing {
 namespace {
 
+// Of a SYN.
+constexpr uint64_t kUntilItComesAgain = 2'000'000'000;
+constexpr uint64_t kCoarse = 10'000'000;
+
 class TcpListenerContractTest : public TcpPairTest {
  protected:
   TcpListenerContractTest() {
@@ -131,6 +135,40 @@ TEST_F(TcpListenerContractTest, APortThatIsOpenedAgainAtOnceIsStillTheRings) {
   EXPECT_EQ(b->Of(Kind::kOpDone).size(), 1u);
   a->Connect({kB, kPort});
   Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+}
+
+TEST_F(TcpListenerContractTest, AHushedListenerAnswersNobodyUntilItIsWelcome) {
+  Handle hushed = 0;
+  ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}, .hushed = true}, &hushed).ok());
+  b->Settle();
+  EXPECT_EQ(b->Of(Kind::kOpDone).size(), 1u);
+  a->Connect({kB, kPort});
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{});
+  EXPECT_EQ(b->Counter("tcp", "hushed"), 1u);
+  ASSERT_TRUE(b->tcp().Welcome(hushed).ok());
+  Run(kUntilItComesAgain, kCoarse);
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+  EXPECT_EQ(b->tcp().Welcome(hushed + 1).error, EBADF);
+}
+
+// What its rule had caught is there still when it has ended, and is somebody else's.
+TEST_F(TcpListenerContractTest, WhereAHushedListenerEndedNobodyIsResetUntilAnotherOpens) {
+  Handle hushed = 0;
+  ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}, .hushed = true}, &hushed).ok());
+  b->Settle();
+  ASSERT_TRUE(b->tcp().Close(hushed).ok());
+  LetGo();
+  EXPECT_EQ(b->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(b->nic->rules().size(), 0u);
+  a->Connect({kB, kPort});
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{});
+  EXPECT_EQ(b->Counter("tcp", "resets_to_strangers"), 0u);
+  b->Clear();
+  b->Listen(kPort);
+  Run(kUntilItComesAgain, kCoarse);
   EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
 }
 

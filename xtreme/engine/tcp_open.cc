@@ -182,7 +182,8 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
                                           .vlan_id = core_->device.vlan_id,
                                           .options = &socket.profile->options,
                                           .backlog = options.backlog,
-                                          .user = reinterpret_cast<uintptr_t>(&socket)});
+                                          .user = reinterpret_cast<uintptr_t>(&socket),
+                                          .hushed = options.hushed});
   if (socket.listener == nullptr) {
     sockets_->Put(&socket);
     return {EADDRINUSE, absl::StrCat(kAction, ": ", wire::ToString(local),
@@ -193,6 +194,14 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
   socket.local = local;
   *handle = socket.handle;
   StartOpen(socket, options.kernel_socket);
+  return {};
+}
+
+Outcome Tcp::Welcome(Handle handle) {
+  core_->CheckOwner();
+  TcpSocket* const socket = Find(handle);
+  if (socket == nullptr || socket->listener == nullptr) return {EBADF, "welcome: no listener"};
+  stack_->Welcome(*socket->listener);
   return {};
 }
 

@@ -68,6 +68,9 @@ struct TcpListenerOptions {
   // A kernel socket bound to `local` already, whose port is used instead of one leased; it is
   // duplicated, and may listen: what no rule takes is its. -1: none.
   int kernel_socket = -1;
+  // Nobody is answered, as if what came were lost, until Tcp::Welcome(); without it neither what
+  // comes before its rule has ended. For who may find that the connections are another's.
+  bool hushed = false;
 };
 
 struct TcpConnectOptions {
