@@ -118,8 +118,8 @@ void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   }
   // RFC 5681 section 3.1: ssthresh is held while the timer expires for one segment again. One that
   // was sent again as the last expiry's losses were repaired is another's, and what is in flight
-  // no more than the window that let it out.
-  const bool again = queue_.first()->WasRetransmitted() && !repairing;
+  // no more than the window that let it out; and a probe was not for a loss.
+  const bool again = InRecovery() && queue_.first()->WasRetransmitted() && !repairing;
   const uint32_t outstanding = queue_.flight().outstanding;
   const uint32_t flight = repairing ? std::min(outstanding, congestion_.cwnd()) : outstanding;
   if (Scoreboard::HasReneged(queue_)) scoreboard_.Forget(queue_);
