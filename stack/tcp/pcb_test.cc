@@ -284,6 +284,21 @@ TEST_F(PcbTest, SendsThatMustNotWaitAreRefusedWithTheReason) {
   EXPECT_EQ(a_->pcb().Send(order, {.now_or_fail = true}, now_), SendResult::kDevice);
 }
 
+TEST_F(PcbTest, AmpleRoomIsToldOfWhenAThirdOfTheQueueIsFreeAndNotBefore) {
+  Make({.send_queue = 30'000}, {.receive_window = 4'000});
+  Open();
+  const std::vector<uint8_t> bytes(25'000);
+  EXPECT_FALSE(IsRefused(a_->pcb().Send(bytes, {}, now_)));
+  a_->pcb().AwaitAmpleRoom();
+  RunUntil([&] { return a_->pcb().SendRoom() == 9'000; });
+  EXPECT_FALSE(a_->events & Pcb::kSendSpace);
+  RunUntil([&] {
+    b_->pcb().Credit(UINT32_MAX, now_);
+    return (a_->events & Pcb::kSendSpace) != 0;
+  });
+  EXPECT_GT(a_->pcb().SendRoom(), 10'000u);
+}
+
 TEST_F(PcbTest, DoneComesOnceWhenAcknowledgedAndCancelledWhenAborted) {
   Make();
   Open();
