@@ -278,9 +278,11 @@ XTREME_CALL ssize_t pwritev64v2(int fd, const iovec* parts, int count, off64_t o
 XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const auto ours = Ours(fd);
   if (ours != nullptr && xtreme::preload::IsPlain(*ours, *message)) {
+    // Linux: an address of no length is none here, and a wrong one of sendto().
+    const void* const to = message->msg_namelen == 0 ? nullptr : message->msg_name;
     const ssize_t sent =
         SendFrom(*ours, {message->msg_iov, message->msg_iovlen}, flags,
-                 static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
+                 static_cast<const sockaddr*>(to), message->msg_namelen);
     if (sent != kAskKernel) return Result(sent);
   }
   return Kernel().sendmsg(fd, message, flags);

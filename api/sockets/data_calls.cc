@@ -38,7 +38,7 @@ namespace {
 
 // The address of a send; false: not one that a ring can reach.
 bool TakeAddress(const sockaddr* to, socklen_t length, std::optional<wire::Endpoint>* endpoint) {
-  if (to == nullptr || length == 0) return true;
+  if (to == nullptr) return true;
   if (length < sizeof(sockaddr_in) || to->sa_family != AF_INET) return false;
   *endpoint = FromSockaddr(*reinterpret_cast<const sockaddr_in*>(to));
   return true;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/sockets/data_calls.h"
 #include "api/sockets/descriptors.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
@@ -54,7 +55,8 @@ bool IsOnRings(const Descriptors::Meaning& meaning) {
 int HandOut(Faces& faces, const std::shared_ptr<Socket>& child, sockaddr* address,
             socklen_t* length) {
   const int fd = child->fd();
-  if (address != nullptr) child->PeerName(address, length);
+  // Linux: of one that its peer has reset already, too.
+  GiveAddress(child->peer(), address, length);
   Drop(faces, fd, faces.descriptors().Put(fd, {.socket = child}));
   return fd;
 }

@@ -324,7 +324,7 @@ uint32_t EpollSet::Look() {
   if (closed_) return EPOLLIN;
   const bool ready = std::any_of(ready_.begin(), ready_.end(), [](const Item* item) {
     return item->target != nullptr && !item->disabled &&
-           (item->target->mask() & (item->event.events | kAlwaysTold)) != 0;
+           (item->target->Look() & (item->event.events | kAlwaysTold)) != 0;
   });
   return ready ? EPOLLIN | EPOLLRDNORM : 0;
 }

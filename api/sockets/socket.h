@@ -291,6 +291,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   std::optional<Ends> EndsOnRing() const;
   int ConnectDatagram(const sockaddr_in& peer);
   int Dissolve();
+  void KeepWaiting(RingDoor* ring, std::deque<Received>* waits);
   void LearnLocal();
   void GiveUpPort();
 
@@ -424,7 +425,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // socket_options.cc
   int SetIpOption(int name, const void* value, socklen_t length);
+  void SetForRing(bool on) const;
   bool GetIpOption(int name, void* value, socklen_t* length);
+  int GetPeerOption(void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
   int SetGroupInterface(const void* value, socklen_t length);
   int FollowDevice();

@@ -2,6 +2,8 @@
 //
 // Names: the kernel's socket has them first, so that its errors and answers are the right ones.
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -81,6 +83,10 @@ int Socket::ConnectDatagram(const sockaddr_in& peer) {
   }
   bound_ = true;
   if (path() != Path::kUndecided && path() != Path::kOffloaded) return 0;
+  if (peer_.port == 0) {
+    LeaveToKernelLocked("its peer has no port");
+    return 0;
+  }
   const auto departure = DepartureTo(fd(), peer_, group_interface_);
   if (!departure) {
     LeaveToKernelLocked("its peer is in this host, or has no route");
@@ -106,10 +112,31 @@ int Socket::ConnectDatagram(const sockaddr_in& peer) {
   return 0;
 }
 
+// What came before goes to the socket that took the place of the one on `ring`; if none did, it is
+// lost.
+void Socket::KeepWaiting(RingDoor* ring, std::deque<Received>* waits) {
+  if (ring == nullptr) return;
+  const RingDoor::Entry entry(ring);
+  if (door() != ring) {
+    for (Received& packet : *waits) Release(&packet);
+    return;
+  }
+  waits->insert(waits->end(), queue_.begin(), queue_.end());
+  queue_.clear();
+  queued_bytes_ = 0;
+  for (const Received& packet : *waits) Queue(packet);
+}
+
 // A ring's socket stays connected: another one takes its place.
 int Socket::Dissolve() {
   const bool was_on_ring = path() == Path::kOffloaded;
-  if (was_on_ring) path_.store(Path::kUndecided, std::memory_order_release);
+  RingDoor* const ring = door();
+  std::deque<Received> waits;
+  if (was_on_ring) {
+    const RingDoor::Entry entry(ring);
+    waits.swap(queue_);
+    path_.store(Path::kUndecided, std::memory_order_release);
+  }
   TakeDown();
   peer_ = {};
   LearnLocal();
@@ -117,6 +144,9 @@ int Socket::Dissolve() {
   // The kernel took the port too, if it had chosen it.
   bound_ = local_.port != 0;
   if (bound_) DecideLocked();
+  KeepWaiting(ring, &waits);
+  // Until it has a port, who watches it watches the kernel's socket.
+  Change(0, 0, EPOLLHUP);
   return 0;
 }
 

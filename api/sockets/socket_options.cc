@@ -7,6 +7,7 @@
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
+#include <sys/epoll.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -120,6 +121,9 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_TIMESTAMP: asked.timestamp_us = on; break;
     case SO_TIMESTAMPNS: asked.timestamp_ns = on; break;
     case SO_RXQ_OVFL: asked.overflow = on; break;
+    case SO_PEEK_OFF:
+      if (stream_ == nullptr && IntOf(value, length) >= 0) LeaveToKernel("SO_PEEK_OFF");
+      break;
     case SO_RCVLOWAT: SetLowWater(IntOf(value, length)); break;
     case SO_TIMESTAMPING:
       asked.timestamping = static_cast<uint32_t>(IntOf(value, length));
@@ -145,7 +149,6 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
       if (HasConnected()) return -EOPNOTSUPP;
       LeaveToKernel("SO_ZEROCOPY");
       break;
-    default: break;
   }
   wanted_.store(asked, std::memory_order_relaxed);
   return 0;
@@ -160,6 +163,8 @@ void Socket::SetLowWater(int bytes) {
   if (ring == nullptr) return;
   const RingDoor::Entry entry(ring);
   Mark();
+  // Linux: an edge, if there is enough.
+  Change(0, 0, QueueMask() & EPOLLIN);
 }
 
 // What comes and goes by another device than the ring's is the kernel's.
@@ -174,6 +179,16 @@ int Socket::FollowDevice() {
   return 0;
 }
 
+// What a ring has on at the kernel's socket of datagrams, to hear of errors and fragments
+// (LeasedPort), whatever the program said of it; off: as the program has it. The kernel then
+// forgets what errors it had queued.
+void Socket::SetForRing(bool on) const {
+  for (const int name : {IP_PKTINFO, IP_RECVERR, IP_RECVFRAGSIZE}) {
+    const int value = on || (name == IP_PKTINFO && wanted().packet_info) ? 1 : 0;
+    Kernel().setsockopt(fd(), IPPROTO_IP, name, &value, sizeof value);
+  }
+}
+
 int Socket::SetIpOption(int name, const void* value, socklen_t length) {
   switch (name) {
     case IP_TTL:
@@ -186,6 +201,7 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
       Wanted asked = wanted();
       asked.packet_info = IntOf(value, length) != 0;
       wanted_.store(asked, std::memory_order_relaxed);
+      if (path() == Path::kOffloaded) SetForRing(true);
       return 0;
     }
     case IP_ADD_MEMBERSHIP:
@@ -214,6 +230,10 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
     case IP_UNICAST_IF:
       if (IntOf(value, length) != 0) {
         LeaveToKernel(fmt::format("IP option {} is the kernel's alone", name));
+        // With the ring's own it was taken back.
+        if (name == IP_RECVERR) Kernel().setsockopt(fd(), IPPROTO_IP, name, value, length);
+      } else if (path() == Path::kOffloaded) {
+        SetForRing(true);
       }
       return 0;
     default: return 0;
@@ -290,15 +310,29 @@ bool Socket::GetIpOption(int name, void* value, socklen_t* length) {
   if (ring == nullptr || value == nullptr) return false;
   if (name == IP_PKTINFO && stream_ == nullptr) {
     answer = wanted().packet_info ? 1 : 0;
+  } else if ((name == IP_RECVERR || name == IP_RECVFRAGSIZE) && stream_ == nullptr) {
+    answer = 0;
   } else if (name == IP_MTU && HasConnected()) {
     const RingDoor::Entry entry(ring);
     answer = static_cast<int>(ring->ring().tcp().PathMtu(handle_, peer_, local_.address));
   } else {
     return false;
   }
-  *length = std::min<socklen_t>(*length, sizeof answer);
+  // As Linux: with less room than a number has, what fits into a byte is one.
+  const bool byte = *length > 0 && *length < sizeof answer && answer >= 0 && answer <= 255;
+  *length = byte ? 1 : std::min<socklen_t>(*length, sizeof answer);
   memcpy(value, &answer, *length);
   return true;
+}
+
+// The peer of a connection, whose kernel's socket has none.
+int Socket::GetPeerOption(void* value, socklen_t* length) {
+  const auto ends = EndsOnRing();
+  if (!ends) return -ENOTCONN;
+  const sockaddr_in peer = ToSockaddr(ends->peer);
+  if (*length > sizeof peer) return -EINVAL;
+  memcpy(value, &peer, *length);
+  return 0;
 }
 
 bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
@@ -315,6 +349,10 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
     return true;
   }
   if (level != SOL_SOCKET) return false;
+  if (name == SO_PEERNAME && HasConnected() && value != nullptr) {
+    *result = GetPeerOption(value, length);
+    return true;
+  }
   if (name == SO_MAX_PACING_RATE && TellPace(value, length)) {
     *result = 0;
     return true;

@@ -245,6 +245,7 @@ void Socket::TakeDown() {
   // itself was never its.
   const Passage passage;
   if (bound_) ring->ring().core().host.control->RunAndWait([] {});
+  if (stream_ == nullptr && path() != Path::kClosed) SetForRing(false);
   door_.store(nullptr, std::memory_order_release);
   handle_ = 0;
   SetPlain();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "api/sockets/blocking.h"
@@ -128,7 +129,7 @@ void Socket::DropFirst() {
 // The mask from the state.
 void Socket::Mark() {
   SetPlain();
-  uint32_t begin = stream_ == nullptr ? EPOLLOUT | EPOLLWRNORM : StreamMask();
+  uint32_t begin = stream_ == nullptr ? EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND : StreamMask();
   begin |= QueueMask();
   if (read_shut_) begin |= kReadable;
   if (read_shut_) begin |= EPOLLRDHUP;
@@ -222,7 +223,7 @@ ssize_t Socket::Receive(ReceiveRequest* request) {
 ssize_t Socket::ReceiveDatagram(ReceiveRequest* request) {
   if (path() == Path::kUndecided) Decide();
   if (path() != Path::kOffloaded) return Elsewhere();
-  if ((request->flags & (MSG_ERRQUEUE | MSG_OOB)) != 0) return -EOPNOTSUPP;
+  if ((request->flags & MSG_ERRQUEUE) != 0) return -EOPNOTSUPP;
   return Blocking(
       request->flags, receive_timeout_, EPOLLIN, [&] { return TakeDatagram(request); },
       [&](RingDoor* door) { return TakeAfterProgress(door, request); });
@@ -280,16 +281,23 @@ int Socket::ReadableBytes() {
 int Socket::Shutdown(int how) {
   if (how < SHUT_RD || how > SHUT_RDWR) return -EINVAL;
   const std::lock_guard lock(faces_->setup());
-  if (listening()) LeaveToKernelLocked("shutdown() of a listener");
+  if (listening() && path() == Path::kOffloaded) {
+    // Linux: it has nothing to send.
+    if (how == SHUT_WR) return 0;
+    LeaveToKernelLocked("shutdown() of a listener");
+  }
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd(), how) == 0 ? 0 : -errno;
+  if (stream_ != nullptr) return result;
+  // As the kernel does, of a socket without a peer or a name too, though it says ENOTCONN.
   RingDoor* const ring = door();
-  if (ring == nullptr) return result;
-  // As the kernel does, of a socket without a peer too, though it says ENOTCONN.
-  const RingDoor::Entry entry(ring);
+  std::optional<RingDoor::Entry> entry;
+  if (ring != nullptr) entry.emplace(ring);
   if (how != SHUT_WR) read_shut_ = true;
   if (how != SHUT_RD) write_shut_ = true;
+  if (ring == nullptr) return result;
   Mark();
+  Change(0, 0, mask());
   return result;
 }
 

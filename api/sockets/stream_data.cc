@@ -108,7 +108,9 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
     case engine::Kind::kPeerClosed:
       stream_->peer_closed = true;
       if (completions) door()->Tell({.socket = this, .events = EPOLLIN | EPOLLRDHUP});
-      return Mark();
+      Mark();
+      // An edge, even if bytes wait as well: who reads fewer than it asked for waits for the next.
+      return Change(0, 0, mask());
     case engine::Kind::kTxSpace:
       stream_->writable = true;
       if (completions) door()->Tell({.socket = this, .events = EPOLLOUT});
@@ -315,9 +317,9 @@ int Socket::ShutdownStream(int how) {
   const RingDoor::Entry entry(ring);
   stream_->connect_told = true;
   if (stream_->state == Stream::State::kConnecting) {
-    // Linux: whichever way is shut, the attempt is over.
+    // Linux: whichever way is shut, the attempt is over, as if it had been reset.
     ring->ring().tcp().Abort(handle_);
-    EndStream(ECONNABORTED);
+    EndStream(ECONNRESET);
     return 0;
   }
   if (stream_->state != Stream::State::kConnected) {
@@ -331,6 +333,8 @@ int Socket::ShutdownStream(int how) {
     ring->ring().tcp().Shutdown(handle_);
   }
   Mark();
+  // Linux: an edge of all that holds.
+  Change(0, 0, mask());
   return 0;
 }
 

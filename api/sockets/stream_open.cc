@@ -313,11 +313,17 @@ int Socket::WaitForConnect() {
   const auto result = Blocking(0, send_timeout_, EPOLLOUT, [this]() -> ssize_t {
     if (path() != Path::kOffloaded) return Elsewhere();
     if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
-    const int error = TakeError();
-    if (error == 0) stream_->connect_told = true;
-    return -error;
+    if (stream_->state == Stream::State::kConnected) stream_->connect_told = true;
+    return 0;
   });
-  return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
+  if (result != 0) return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
+  const std::lock_guard lock(faces_->setup());
+  if (path() == Path::kClosed) return -EBADF;
+  if (stream_->state != Stream::State::kEnded) return 0;
+  if (!stream_->connect_told) return LearnOfFailure();
+  // Another thread was told, or shut it.
+  const int error = TakePendingError();
+  return error != 0 ? -error : -ECONNABORTED;
 }
 
 // The socket may connect again, on whatever path.
@@ -333,6 +339,8 @@ int Socket::LearnOfFailure() {
   GiveUpPort();
   LearnLocal();
   stream_->state = Stream::State::kIdle;
+  // Who watches it watches the kernel's socket from here on.
+  Change(0, 0, EPOLLHUP);
   return error != 0 ? -error : -ECONNABORTED;
 }
 

@@ -248,6 +248,19 @@ sockaddr_in ToPort(const sockaddr_in& host, int port) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   return address;
 }
+int PeerOption(Run& run, socklen_t room) {
+  char value[100] = "";
+  const int result = getsockopt(run.fd, SOL_SOCKET, SO_PEERNAME, value, &room);
+  if (result == 0) printf("%s in %u ", Sum(value, 8).c_str(), room);
+  return result;
+}
+int AskInShort(Run& run) {
+  int value = 0;
+  socklen_t length = 2;
+  const int result = getsockopt(run.fd, IPPROTO_IP, IP_PKTINFO, &value, &length);
+  if (result == 0) printf("%d in %u ", value, length);
+  return result;
+}
 ssize_t SendTo(Run& run, sockaddr_in to, socklen_t length, size_t bytes = 20) {
   return sendto(run.fd, buffer, bytes, MSG_NOSIGNAL, Generic(&to), length);
 }
@@ -351,6 +364,7 @@ constexpr Call kCalls[] = {
     {"sendto the peer", [](Run& r) { return SendTo(r, ToPort(r.peer, kPeerUdpPort), 16); }},
     {"sendto port 0", [](Run& r) { return SendTo(r, ToPort(r.peer, 0), 16); }},
     {"sendto, short address", [](Run& r) { return SendTo(r, r.peer, 7); }},
+    {"sendto, no address", [](Run& r) { return SendTo(r, ToPort(r.peer, kPeerUdpPort), 0); }},
     {"sendto, too long", [](Run& r) {
        return r.stream ? 0 : sendto(r.fd, Pattern(0), 65'508, MSG_NOSIGNAL, Generic(&r.peer), 16);
      }},
@@ -392,7 +406,7 @@ constexpr Call kCalls[] = {
        return recv(r.fd, r.stream ? nullptr : buffer, 50, MSG_TRUNC);
      }},
     {"recv of urgent bytes", [](Run& r) {
-       return r.stream ? recv(r.fd, buffer, 1, MSG_OOB) : 0;
+       return recv(r.fd, buffer, 1, MSG_OOB | MSG_DONTWAIT);
      }},
     {"recvfrom", ReceiveFrom},
     {"recvmsg", [](Run& r) { return ReceiveMessage(r, 0); }},
@@ -440,10 +454,32 @@ constexpr Call kCalls[] = {
        return Bind(r, ToPort(r.own, 0));
      }},
     {"connect, short address", [](Run& r) -> ssize_t { return Connect(r, r.peer, 7); }},
+    {"connect to port 0", [](Run& r) -> ssize_t {
+       if (r.stream) return 0;
+       // Its error is lost to the ring.
+       int error = 0;
+       socklen_t length = sizeof error;
+       Say("SO_ERROR", getsockopt(r.fd, SOL_SOCKET, SO_ERROR, &error, &length));
+       Say("connect", Connect(r, ToPort(r.peer, 0)));
+       return send(r.fd, buffer, 20, MSG_NOSIGNAL);
+     }},
     {"connect to nobody", [](Run& r) -> ssize_t { return r.stream ? 0 : Dissolve(r); }},
     {"shutdown, receiving", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_RD); }},
     {"shutdown, sending", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_WR); }},
+    {"shutdown, sending, and send", [](Run& r) -> ssize_t {
+       Say("shutdown", shutdown(r.fd, SHUT_WR));
+       return SendTo(r, ToPort(r.peer, kPeerUdpPort), 16);
+     }},
     {"shutdown", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_RDWR); }},
+    {"shutdown twice, of a listener", [](Run& r) -> ssize_t {
+       int listens = 0;
+       socklen_t length = sizeof listens;
+       getsockopt(r.fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length);
+       if (listens == 0) return 0;
+       Say("for sending", shutdown(r.fd, SHUT_WR));
+       Say("both ways", shutdown(r.fd, SHUT_RDWR));
+       return shutdown(r.fd, SHUT_WR);
+     }},
     {"shutdown, wrong", [](Run& r) -> ssize_t { return shutdown(r.fd, 3); }},
     {"getsockname", [](Run& r) -> ssize_t { return NameOf(r, getsockname, 16); }},
     {"getsockname, little room", [](Run& r) -> ssize_t { return NameOf(r, getsockname, 8); }},
@@ -463,8 +499,12 @@ constexpr Call kCalls[] = {
        return ioctl(r.fd, FIONREAD, nullptr);
      }},
     {"getpeername", [](Run& r) -> ssize_t { return NameOf(r, getpeername, 16); }},
+    {"SO_PEERNAME", [](Run& r) -> ssize_t { return PeerOption(r, 16); }},
+    {"SO_PEERNAME, much room", [](Run& r) -> ssize_t { return PeerOption(r, 100); }},
+    {"IP_PKTINFO in two bytes", [](Run& r) -> ssize_t { return AskInShort(r); }},
     {"poll to read", [](Run& r) -> ssize_t { return Poll(r, POLLIN | POLLRDNORM | POLLPRI); }},
     {"poll to write", [](Run& r) -> ssize_t { return Poll(r, POLLOUT | POLLWRNORM); }},
+    {"poll for bands", [](Run& r) -> ssize_t { return Poll(r, POLLRDBAND | POLLWRBAND); }},
     {"poll for all", [](Run& r) -> ssize_t { return Poll(r, POLLIN | POLLOUT | POLLRDHUP); }},
     {"poll for nothing", [](Run& r) -> ssize_t { return Poll(r, 0); }},
     {"pselect", [](Run& r) -> ssize_t { return Select(r); }},

@@ -14,6 +14,11 @@ inline constexpr int kPeerTcpPort = 7002;
 inline constexpr int kPeerUdpPort = 7003;
 inline constexpr int kSubjectTcpPort = 7004;
 inline constexpr int kSubjectUdpPort = 7005;
+// Of sequences_subject.
+inline constexpr uint32_t kCallsOfASequence = 40;
+inline constexpr int kPortsOfASequence = 16;
+inline constexpr int kPeerStrayPort = 7008;
+inline constexpr const char* kDifferentialGroup = "239.3.3.3";
 
 // At least `length` bytes, at most 70,000, which begin differently for each length.
 inline const char* Pattern(int length) {

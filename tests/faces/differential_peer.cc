@@ -22,6 +22,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 
@@ -37,19 +38,26 @@ class Peer {
         subject_(subject),
         fence_(Bound(SOCK_DGRAM, kFencePort)),
         listener_(Bound(SOCK_STREAM, kPeerTcpPort)),
+        strays_(Bound(SOCK_DGRAM, kPeerStrayPort)),
         datagrams_(Bound(SOCK_DGRAM, kPeerUdpPort)) {
     listen(listener_, 64);
   }
 
-  std::string Do(const std::string& command, int number) {
+  // `port`: of the subject.
+  std::string Do(const std::string& command, int number, int port) {
+    if (command == "use") return Use(number);
     if (command == "accept") return Take(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK));
-    if (command == "connect") return Connect();
+    if (command == "connect") return Connect(port != 0 ? port : kSubjectTcpPort);
     if (command == "send") return Said(send(stream_, Pattern(number), number, MSG_NOSIGNAL));
     if (command == "receive") return Drain(stream_);
     if (command == "shutdown") return Said(shutdown(stream_, SHUT_WR));
     if (command == "close") return Close(false);
     if (command == "reset") return Close(true);
-    if (command == "datagram") return SendDatagram(number);
+    if (command == "urgent") return Said(send(stream_, "!", 1, MSG_OOB | MSG_NOSIGNAL));
+    if (command == "datagram")
+      return SendDatagram(datagrams_, subject_, port != 0 ? port : kSubjectUdpPort, number);
+    if (command == "stray") return SendDatagram(strays_, subject_, port, number);
+    if (command == "group") return SendDatagram(datagrams_, kDifferentialGroup, port, number);
     if (command == "datagrams") return Drain(datagrams_);
     if (command == "length") return Said(recv(datagrams_, text_, sizeof text_, MSG_DONTWAIT));
     if (command == "deaf") return Deaf(true);
@@ -84,9 +92,17 @@ class Peer {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return fd >= 0 ? "connected" : strerror(errno);
   }
-  std::string Connect() {
+  // What is done to "the stream" is done to the one of this number from here on.
+  std::string Use(int number) {
+    streams_[used_] = stream_;
+    used_ = number;
+    const auto found = streams_.find(used_);
+    stream_ = found == streams_.end() ? -1 : found->second;
+    return "done";
+  }
+  std::string Connect(int port) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in to = Address(subject_, kSubjectTcpPort);
+    const sockaddr_in to = Address(subject_, port);
     if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return Take(fd);
     const std::string why = strerror(errno);
     close(fd);
@@ -112,9 +128,9 @@ class Peer {
     stream_ = -1;
     return std::to_string(result);
   }
-  std::string SendDatagram(int number) const {
-    const sockaddr_in to = Address(subject_, kSubjectUdpPort);
-    return Said(sendto(datagrams_, Pattern(number), static_cast<size_t>(number), 0,
+  std::string SendDatagram(int fd, const char* host, int port, int number) const {
+    const sockaddr_in to = Address(host, port);
+    return Said(sendto(fd, Pattern(number), static_cast<size_t>(number), 0,
                        reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
   // Deaf: datagrams to its port are answered by ICMP.
@@ -164,7 +180,10 @@ class Peer {
   const char* const subject_;
   const int fence_;
   const int listener_;
+  const int strays_;  // Of another port.
   int datagrams_;
+  std::map<int, int> streams_;  // By number, but for the one that is used.
+  int used_ = 0;
   int stream_ = -1;
   int frames_ = -1;
   char text_[2048];
@@ -187,8 +206,9 @@ int Serve(Peer& peer, int control) {
     text[got] = 0;
     char command[32] = "";
     int number = 0;
-    sscanf(text, "%31s %d", command, &number);
-    const std::string answer = peer.Do(command, number);
+    int port = 0;
+    sscanf(text, "%31s %d %d", command, &number, &port);
+    const std::string answer = peer.Do(command, number, port);
     if (send(control, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return 1;
   }
 }

@@ -5,6 +5,8 @@
 //
 //   differential_test [--runs=N] [--seed=N]
 //
+// Sequences on several descriptors are a tenth as many. One that differs is made again with ever
+// fewer calls, and what is left of it is told.
 // Not among the calls, for they are known to differ: fragmented datagrams beside whole ones (their
 // order), Nagle's algorithm (Linux has a variant).
 
@@ -12,11 +14,13 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 
 #include "gtest/gtest.h"
+#include "tests/faces/differential.h"
 #include "tests/faces/program.h"
 
 namespace xtreme::faces {
@@ -60,6 +64,31 @@ class DifferentialTest : public FacesTest {
   }
 };
 
+// With several descriptors a sequence.
+class SequencesTest : public DifferentialTest {
+ protected:
+  std::string SequencesOf(bool on_xtreme, uint32_t seed, uint32_t count,
+                          const std::string& calls = "") {
+    const uint32_t first_port = next_port_;
+    next_port_ += kPortsOfASequence * count;
+    return TranscriptOf(on_xtreme, "sequences_subject",
+                        std::to_string(seed) + " " + std::to_string(count) + " " +
+                            std::to_string(first_port) + " " + calls);
+  }
+  static std::string PartOf(const std::string& all, uint32_t seed) {
+    const size_t from = all.find("-- seed " + std::to_string(seed) + "\n");
+    return from == std::string::npos ? "" : all.substr(from, all.find("\n--", from) - from);
+  }
+  // Where they part, if only `calls` are made; empty: they do not.
+  std::string DifferenceOf(uint32_t seed, const std::set<uint32_t>& calls);
+  // Fails, and tells what of the sequence differs still if all is left out that can be.
+  // `seen`: how it differed among others.
+  void Reduce(uint32_t seed, const std::string& seen);
+
+ private:
+  uint32_t next_port_ = 0;
+};
+
 // Empty: they are the same. Else the sequence up to where they part.
 std::string FirstDifference(const std::string& kernel, const std::string& rings) {
   std::istringstream left(kernel);
@@ -89,6 +118,37 @@ std::string Differences(const std::string& kernel, const std::string& rings) {
     found += FirstDifference(ours, theirs == std::string::npos ? "" : part(rings, theirs));
   }
   return found;
+}
+
+std::string SequencesTest::DifferenceOf(uint32_t seed, const std::set<uint32_t>& calls) {
+  std::string list;
+  for (const uint32_t each : calls) list += std::to_string(each) + ",";
+  const std::string kernel = SequencesOf(false, seed, 1, list);
+  if (!kernel.ends_with("done\n")) return "";
+  return FirstDifference(kernel, SequencesOf(true, seed, 1, list));
+}
+
+void SequencesTest::Reduce(uint32_t seed, const std::string& seen) {
+  std::set<uint32_t> calls;
+  for (uint32_t i = 0; i < kCallsOfASequence; ++i) calls.insert(i);
+  std::string shown = DifferenceOf(seed, calls);
+  if (shown.empty()) {
+    ADD_FAILURE() << "seed " << seed << ": differs after others only, or not each time:\n"
+                  << seen;
+    return;
+  }
+  for (uint32_t step = kCallsOfASequence / 2; step > 0; step /= 2) {
+    for (uint32_t first = 0; first < kCallsOfASequence; first += step) {
+      std::set<uint32_t> fewer = calls;
+      fewer.erase(fewer.lower_bound(first), fewer.lower_bound(first + step));
+      if (fewer.empty() || fewer.size() == calls.size()) continue;
+      const std::string still = DifferenceOf(seed, fewer);
+      if (still.empty()) continue;
+      calls = fewer;
+      shown = still;
+    }
+  }
+  ADD_FAILURE() << "seed " << seed << ":\n" << shown;
 }
 
 TEST_F(DifferentialTest, RingsAnswerEachCallAsTheKernelDoes) {
@@ -134,6 +194,27 @@ TEST_F(DifferentialTest, RingsHeedEveryOptionAsTheKernelDoes) {
   const std::string kernel = TranscriptOf(false, "options_subject", kOursToo);
   ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
   EXPECT_EQ(Differences(kernel, TranscriptOf(true, "options_subject", kOursToo)), "") << kernel;
+}
+
+TEST_F(SequencesTest, RingsDoAllOfSeveralDescriptorsAsTheKernelDoes) {
+  constexpr uint32_t kAtOnce = 100;
+  constexpr int kMostReduced = 10;
+  // Each takes as long as ten of the others.
+  const uint32_t all = (g_runs + 9) / 10;
+  int differ = 0;
+  for (uint32_t done = 0; done < all; done += kAtOnce) {
+    const uint32_t runs = std::min(kAtOnce, all - done);
+    const std::string kernel = SequencesOf(false, g_seed + done, runs);
+    ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+    const std::string rings = SequencesOf(true, g_seed + done, runs);
+    for (uint32_t i = 0; i < runs; ++i) {
+      const uint32_t seed = g_seed + done + i;
+      const std::string seen = FirstDifference(PartOf(kernel, seed), PartOf(rings, seed));
+      if (seen.empty()) continue;
+      Reduce(seed, seen);
+      if (++differ == kMostReduced) return;
+    }
+  }
 }
 
 bool TakeNumber(std::string_view argument, std::string_view name, uint32_t* number) {

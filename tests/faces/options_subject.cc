@@ -129,6 +129,29 @@ void OneShotListener(Run& run) {
   }
 }
 
+void SayReadable(int fd) {
+  pollfd one{.fd = fd, .events = POLLIN};
+  Say("poll", poll(&one, 1, 0));
+}
+
+// It has nothing to send, and what waits there stays.
+void ListenerShutForSending(Run& run) {
+  Tell(run, "connect"), Settle(run), SayReadable(run.listener);
+  Say("shutdown", shutdown(run.listener, SHUT_WR));
+  SayReadable(run.listener);
+  Say("accept", close(accept(run.listener, nullptr, nullptr)));
+}
+
+void AcceptedAfterAReset(Run& run) {
+  Tell(run, "connect"), Settle(run), SayReadable(run.listener);
+  Tell(run, "reset");
+  for (int i = 0; i < 5; ++i) Settle(run), SayReadable(run.listener);
+  sockaddr_in from{};
+  socklen_t length = 4;
+  const int fd = accept(run.listener, Generic(&from), &length);
+  Say("accept", close(fd), std::to_string(length));
+}
+
 // --- Devices ---
 
 void BindToDevice(int fd, const char* device) {
@@ -346,6 +369,69 @@ void TimesOfSending(Run& run) {
   Say("recvmsg", got, std::to_string(message.msg_controllen > 0));
 }
 
+std::string KindsOf(msghdr* message) {
+  std::string kinds;
+  for (cmsghdr* each = CMSG_FIRSTHDR(message); each != nullptr; each = CMSG_NXTHDR(message, each)) {
+    kinds += std::to_string(each->cmsg_type) + " ";
+  }
+  return kinds;
+}
+
+// What a ring had on for itself is off, and what the program asked for is on, on the kernel's way.
+void LeftToTheKernel(Run& run) {
+  const auto asks = [&run] {
+    for (const int name : {IP_PKTINFO, IP_RECVERR, IP_RECVFRAGSIZE}) {
+      int value = -1;
+      socklen_t length = sizeof value;
+      const int result = getsockopt(run.fd, IPPROTO_IP, name, &value, &length);
+      Say("get", result, std::to_string(value));
+    }
+  };
+  for (const int wanted : {0, 1}) {
+    close(run.fd);
+    ConnectDatagrams(run);
+    Set(run.fd, "IP_PKTINFO", IPPROTO_IP, IP_PKTINFO, wanted);
+    asks();
+    Set(run.fd, "UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT, 1'000);
+    asks();
+    Tell(run, "datagram 7"), Settle(run);
+    alignas(cmsghdr) char control[500];
+    char bytes[100];
+    iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+    msghdr message{.msg_iov = &part,
+                   .msg_iovlen = 1,
+                   .msg_control = control,
+                   .msg_controllen = sizeof control};
+    const ssize_t got = recvmsg(run.fd, &message, 0);
+    Say("recvmsg", got, KindsOf(&message));
+    Tell(run, "deaf");
+    Say("send", send(run.fd, "x", 1, 0));
+    for (const int16_t events : {POLLIN, POLLOUT}) {
+      pollfd one{.fd = run.fd, .events = events};
+      const int ready = poll(&one, 1, 1'000);
+      Say("poll", ready, std::to_string(one.revents));
+      Say("recv", recv(run.fd, bytes, sizeof bytes, MSG_DONTWAIT));
+    }
+    Tell(run, "hearing");
+  }
+  Set(run.fd, "IP_RECVERR", IPPROTO_IP, IP_RECVERR, 1);
+  asks();
+  close(run.fd);
+  ConnectDatagrams(run);
+  Set(run.fd, "IP_RECVERR", IPPROTO_IP, IP_RECVERR, 0);
+  asks();
+  Set(run.fd, "IP_RECVERR", IPPROTO_IP, IP_RECVERR, 1);
+  asks();
+}
+
+void PeekOffset(Run& run) {
+  Set(run.fd, "SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, 0);
+  Tell(run, "datagram 13"), Settle(run);
+  char bytes[100];
+  for (int i = 0; i < 2; ++i) Say("peek", recv(run.fd, bytes, 10, MSG_PEEK));
+  Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+}
+
 // What was lost before a message is told with it.
 void Overflow(Run& run) {
   Set(run.fd, "SO_RXQ_OVFL", SOL_SOCKET, SO_RXQ_OVFL, 1);
@@ -405,6 +491,16 @@ void LowWater(Run& run) {
   Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
 }
 
+void EdgeOfLowWater(Run& run) {
+  epoll_event event{.events = EPOLLIN | EPOLLET};
+  epoll_ctl(run.set, EPOLL_CTL_ADD, run.fd, &event);
+  Tell(run, "send 5"), Settle(run);
+  for (const int low : {1, 5, 6, 1}) {
+    Set(run.fd, "SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, low);
+    for (int i = 0; i < 2; ++i) Say("epoll_wait", epoll_wait(run.set, &event, 1, 0));
+  }
+}
+
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -412,6 +508,8 @@ constexpr Case kCases[] = {
     {"groups by an interface's address", false, GroupsByAddress},
     {"groups by an interface's index", false, GroupsByIndex},
     {"one-shot listener", false, OneShotListener},
+    {"listener shut for sending", false, ListenerShutForSending},
+    {"accepted after a reset", false, AcceptedAfterAReset},
     {"listener of a device", false, ListenerOfADevice},
     {"datagrams of a device", false, DatagramsOfADevice},
     {"long times", false, LongTimes},
@@ -421,8 +519,11 @@ constexpr Case kCases[] = {
     {"marks of a listener", kConnection, MarksOfAListener},
     {"marks of datagrams", false, MarksOfDatagrams},
     {"times of sending", false, TimesOfSending},
+    {"left to the kernel", false, LeftToTheKernel},
+    {"peek offset", false, PeekOffset},
     {"overflow", false, Overflow},
     {"low water", kConnection, LowWater},
+    {"edge of low water", kConnection, EdgeOfLowWater},
 };
 
 }  // namespace

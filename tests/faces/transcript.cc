@@ -93,11 +93,16 @@ void Settle(Run& run) {
   errno = 0;
 }
 
-void Tell(Run& run, const std::string& command, bool quietly) {
+std::string AnswerTo(Run& run, const std::string& command) {
   char answer[1024] = "";
   send(run.control, command.data(), command.size(), MSG_NOSIGNAL);
   if (recv(run.control, answer, sizeof answer - 1, 0) <= 0) exit(1);
-  if (!quietly) printf("peer: %s: %s\n", command.c_str(), answer);
+  return answer;
+}
+
+void Tell(Run& run, const std::string& command, bool quietly) {
+  const std::string answer = AnswerTo(run, command);
+  if (!quietly) printf("peer: %s: %s\n", command.c_str(), answer.c_str());
   errno = 0;
 }
 

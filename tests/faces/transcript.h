@@ -60,6 +60,8 @@ std::string Sum(const char* bytes, ssize_t count);
 void Settle(Run& run);
 // A command to the peer, and its answer, which is written unless `quietly`.
 void Tell(Run& run, const std::string& command, bool quietly = false);
+// The same, and nothing is written.
+std::string AnswerTo(Run& run, const std::string& command);
 
 // Not blocking; bound to `port` unless 0.
 int NewSocket(const Run& run, int type, int port);

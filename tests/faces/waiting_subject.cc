@@ -298,6 +298,33 @@ void EventsOfAConnection(Run& run) {
   Settle(run), Wait(run.set), Wait(run.set);
 }
 
+// A read that got fewer bytes than it asked for had all there was: the end is an edge of its own.
+void EdgeOfTheEnd(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLET);
+  Bytes(run), Wait(run.set), Tell(run, "shutdown"), Settle(run), Read(run.fd);
+  Wait(run.set), Read(run.fd), Wait(run.set);
+}
+
+void EdgeOfShutdown(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT | EPOLLET);
+  run.stream ? Bytes(run) : Datagram(run);
+  Wait(run.set), Wait(run.set);
+  for (const int how : {SHUT_RD, SHUT_WR}) Say("shut", shutdown(run.fd, how)), Wait(run.set);
+}
+
+// What was ready in a set that is in another is not when it is closed.
+void NestedAndClosed(Run& run) {
+  const int inner = run.set;
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  run.set = epoll_create1(0);
+  Control(run, EPOLL_CTL_ADD, inner, EPOLLIN, 2);
+  Datagram(run), PollOne(run.set, POLLIN);
+  close(run.fd);
+  PollOne(run.set, POLLIN), Wait(run.set);
+  close(inner);
+  ConnectDatagrams(run);
+}
+
 // --- poll and select ---
 
 void PollOfAnything(Run& run) {
@@ -560,6 +587,40 @@ void RefusedConnection(Run& run) {
   Read(run.fd);
 }
 
+// Who watches it goes on watching when the socket is as new, and one that blocked is so at once.
+void RefusedAndTriedAgain(Run& run) {
+  sockaddr_in nobody = run.peer;
+  nobody.sin_port = htons(7999);
+  for (const bool blocks : {false, true}) {
+    close(run.fd);
+    run.fd = NewSocket(run, SOCK_STREAM, 0);
+    Blocks(run.fd, blocks);
+    Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT | EPOLLET);
+    Say("connect", connect(run.fd, Generic(&nobody), sizeof nobody));
+    WaitUntil(run.fd, POLLOUT);
+    if (!blocks) Say("its result", connect(run.fd, Generic(&nobody), sizeof nobody));
+    Wait(run.set), PollOne(run.fd, POLLIN | POLLOUT), Read(run.fd), Blocks(run.fd, true);
+    Say("connect again", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+    Settle(run), Tell(run, "accept");
+  }
+}
+
+// Datagrams that came before stay, and so does who watches.
+void Dissolved(Run& run) {
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
+  Datagram(run, 7), Datagram(run, 0);
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  Say("dissolve", connect(run.fd, &nobody, sizeof nobody));
+  Wait(run.set), Read(run.fd), Read(run.fd), Read(run.fd), Datagram(run), Wait(run.set);
+  // Without a name of its own the kernel's is watched.
+  close(run.fd);
+  run.fd = NewSocket(run, SOCK_DGRAM, 0);
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  Control(run, EPOLL_CTL_ADD, run.fd, EPOLLOUT);
+  Say("dissolve", connect(run.fd, &nobody, sizeof nobody));
+  Wait(run.set);
+}
+
 void RefusedDatagram(Run& run) {
   Tell(run, "deaf");
   Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN);
@@ -739,6 +800,10 @@ constexpr Case kCases[] = {
     {"time left", false, TimeLeft},
     {"copy stays in a set", false, CopyStaysInASet},
     {"events of a connection", kConnection, EventsOfAConnection},
+    {"edge of the end", kConnection, EdgeOfTheEnd},
+    {"edge of shutdown", kConnection, EdgeOfShutdown},
+    {"edge of shut datagrams", false, EdgeOfShutdown},
+    {"nested and closed", false, NestedAndClosed},
     {"poll of anything", false, PollOfAnything},
     {"select by sets of other sizes", false, SelectBySetsOfOtherSizes},
     {"masks of signals", false, MasksOfSignals},
@@ -751,6 +816,8 @@ constexpr Case kCases[] = {
     {"first send of another thread", false, FirstSend},
     {"dissolved while it is waited for", false, DissolvedWhileItIsWaitedFor},
     {"refused connection", kConnection, RefusedConnection},
+    {"refused and tried again", kConnection, RefusedAndTriedAgain},
+    {"dissolved", false, Dissolved},
     {"refused datagram", false, RefusedDatagram},
     {"reset", kConnection, Reset},
     {"reset after FIN", kConnection, ResetAfterFin},
