@@ -53,6 +53,14 @@ Command Perftest(const std::string& tool, const std::string& role, const std::st
           "-E", client ? kServerMac : kClientMac, "-B", client ? kClientMac : kServerMac};
 }
 
+// With the addresses and ports of the frames, of which the server makes a rule.
+Command WithAddresses(Command command, const std::string& client, const std::string& server) {
+  const Command ends = {"-s", "128", "-J", server, "-j", client, "-K", "5000", "-k", "4000"};
+  command.insert(command.end(), ends.begin(), ends.end());
+  if (client.find(':') != std::string::npos) command.push_back("--raw_ipv6");
+  return command;
+}
+
 class PersonalityTest : public testing::TestWithParam<std::string_view> {
  protected:
   static std::string Option() { return "--personality=" + std::string(GetParam()); }
@@ -126,6 +134,19 @@ class PerftestPairTest : public testing::Test {
     EXPECT_EQ(server.Wait(), 0) << server.output();
   }
 
+  // The same with `client` and `server` as addresses of the frames.
+  void RunAddressedPair(const std::pair<std::string, std::string>& wires, const std::string& client,
+                        const std::string& server) {
+    const auto command = [&](const char* role) {
+      return WithAddresses(Perftest("raw_ethernet_bw", role, "300"), client, server);
+    };
+    Program receiver = Start(*server_, Launch(wires.second, command("--server")));
+    ASSERT_TRUE(receiver.ReadUntil(kBandwidthTable)) << receiver.output();
+    Program sender = Start(*client_, Launch(wires.first, command("--client")));
+    EXPECT_EQ(sender.Wait(), 0) << sender.output();
+    EXPECT_EQ(receiver.Wait(), 0) << receiver.output();
+  }
+
   // A segment of this test's own.
   static std::pair<std::string, std::string> Shared() {
     const std::string option = "--shared=" + testing::TempDir() + "/strangers";
@@ -152,6 +173,26 @@ TEST_F(PerftestPairTest, RawEthernetBwFinishesOverSharedMemory) {
 
 TEST_F(PerftestPairTest, RawEthernetLatFinishesOverSharedMemory) {
   RunPair(Shared(), "raw_ethernet_lat", kLatencyTable, "20");
+}
+
+TEST_F(PerftestPairTest, RulesOnIpv4AddressesAndPortsTakeWhatIsSentOverAVeth) {
+  RunAddressedPair(kVeth, "10.0.0.1", "10.0.0.2");
+}
+
+TEST_F(PerftestPairTest, RulesOnIpv6AddressesAndPortsTakeWhatIsSentOverAVeth) {
+  RunAddressedPair(kVeth, "fd00::1", "fd00::2");
+}
+
+TEST_F(PerftestPairTest, RulesOnIpv6AddressesAndPortsTakeWhatIsSentOverSharedMemory) {
+  RunAddressedPair(Shared(), "fd00::1", "fd00::2");
+}
+
+TEST(PerftestTest, RawEthernetFsRateMakesAHundredRules) {
+  Program rules(Launch("--personality=cx5",
+                       WithAddresses(Perftest("raw_ethernet_fs_rate", "--server", "100"),
+                                     "10.0.0.1", "10.0.0.2")));
+  EXPECT_EQ(rules.Wait(), 0) << rules.output();
+  EXPECT_NE(rules.output().find("fps[flow per sec]"), std::string::npos) << rules.output();
 }
 
 // perftest 4.5 forces a software rate on this tool and then refuses a software rate for it, before

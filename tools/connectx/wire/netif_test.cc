@@ -132,6 +132,15 @@ TEST_F(NetifTest, RulesMatchIpv6AddressesAndTheirPorts) {
   SendRawFromPeer(Ipv6Datagram(FrameToHost(5000), 1));
   EXPECT_EQ(Drain(*wire), 0);
 
+  rule.src_port = 4001;
+  rule.src_port_mask = 0xfffe;
+  ASSERT_EQ(wire->AddRule(rule), absl::OkStatus());
+  std::vector<uint8_t> wrong_length = Ipv6Datagram(FrameToHost(5000), 1);
+  wrong_length[18] = 0xff;
+  SendRawFromPeer(wrong_length);
+  SendRawFromPeer(Ipv6Datagram(FrameToHost(5002), 1));
+  EXPECT_EQ(Drain(*wire), 1) << "ports are where they are, whatever IP says of its length";
+
   WireRule network{.ethertype = 0x86dd};
   network.ipv6.src = {0xfd};
   network.ipv6.src_mask = {0xff};

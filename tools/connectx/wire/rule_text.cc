@@ -165,14 +165,17 @@ RuleText ToText(const WireRule& rule) {
     parts.Add(IsIpv6(rule) ? "ip6 nexthdr" : "ip protocol",
               absl::StrCat(static_cast<int>(*rule.protocol)));
   }
-  parts.AddPort("th sport", rule.src_port, rule.src_port_mask);
-  parts.AddPort("th dport", rule.dst_port, rule.dst_port_mask);
+  // Behind an IPv6 header by their place: nftables has no ports where its length is not the
+  // frame's, and cards do not look.
+  const bool ipv6 = IsIpv6(rule);
+  parts.AddPort(ipv6 ? "@nh,320,16" : "th sport", rule.src_port, rule.src_port_mask);
+  parts.AddPort(ipv6 ? "@nh,336,16" : "th dport", rule.dst_port, rule.dst_port_mask);
   // Nothing compared: no bit of an address, which is a key that always has the same value.
   if (text.fields.empty()) parts.AddMaskedMac("ether daddr", kAnyMac, kAnyMac);
   // As on a card: no fragment has ports, the first included (MF or an offset is set).
   // One of IPv6 says so in its next header.
   const bool has_ports = rule.src_port || rule.dst_port;
-  if (has_ports && !IsIpv6(rule)) text.tail = "ip frag-off & 0x3fff == 0";
+  if (has_ports && !ipv6) text.tail = "ip frag-off & 0x3fff == 0";
   return text;
 }
 
