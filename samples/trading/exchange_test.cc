@@ -186,6 +186,21 @@ TEST_F(MatcherTest, CancelTakesOffPartOrAll) {
   EXPECT_EQ(TakePublished(), (Lines{"X 1 6", "D 1 0"}));
 }
 
+// OUCH 4.2, Cancel Order: "shares" is the intended size of the order, with what was executed.
+TEST_F(MatcherTest, CancelSaysTheSizeOfTheOrderWithWhatWasExecuted) {
+  Enter(1, "A", 'S', 100, 3);
+  Enter(2, "B", 'B', 100, 10);  // Of which 3 are executed at once,
+  Enter(1, "C", 'S', 100, 2);   // and 2 while it stands.
+  TakeTold();
+  TakePublished();
+  Cancel(2, "B", 8);
+  EXPECT_EQ(TakeTold(), Lines{"2 C U 2 @ 0"});
+  EXPECT_EQ(TakePublished(), Lines{"X 2 2"});
+  Cancel(2, "B", 5);
+  EXPECT_EQ(TakeTold(), Lines{"2 C U 3 @ 0"});
+  EXPECT_EQ(TakePublished(), Lines{"D 2 0"});
+}
+
 TEST_F(MatcherTest, CancelOfWhatIsNotOpenSaysNothing) {
   Enter(1, "A", 'B', 100, 10);
   TakeTold();

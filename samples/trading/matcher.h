@@ -12,6 +12,7 @@
 #define XTREME_SAMPLES_TRADING_MATCHER_H_
 
 #include <cstdint>
+#include <algorithm>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -70,6 +71,7 @@ class Matcher {
     uint32_t account = 0;
     ouch::Token token;
     uint16_t locate = 0;
+    uint32_t executed = 0;  // Of an order that stands.
   };
 
   static char ReasonToReject(const ouch::Message& order, bool listed) {
@@ -117,7 +119,7 @@ class Matcher {
     if (left == 0) return;
     if (!rest) return Say(owner.account, owner.token, ouch::Type::kCanceled,
                           ouch::kCanceledImmediately, left);
-    owners_[order.reference] = owner;
+    owners_[order.reference] = {owner.account, owner.token, owner.locate, order.shares - left};
     feed::itch::Message added = About(feed::itch::Type::kAddOrder, order.reference, owner.locate);
     added.side = order.side;
     added.shares = left;
@@ -129,7 +131,8 @@ class Matcher {
   void Fill(const Owner& owner, const Order& resting, uint32_t shares) {
     ++counters_.fills;
     const uint64_t match = next_match_++;
-    const Owner other = owners_[resting.reference];
+    Owner& other = owners_[resting.reference];
+    other.executed += shares;
     SayExecuted(other, ouch::kAddedLiquidity, shares, resting.price, match);
     SayExecuted(owner, ouch::kRemovedLiquidity, shares, resting.price, match);
     feed::itch::Message executed =
@@ -149,7 +152,9 @@ class Matcher {
     }
     const uint64_t reference = owner->first;
     const uint16_t locate = owner->second.locate;
-    const uint32_t off = listings_[locate].book.Reduce(reference, message.shares);
+    // OUCH 4.2, Cancel Order: the size the whole order is to have, what was executed with it.
+    const uint32_t left = message.shares - std::min(owner->second.executed, message.shares);
+    const uint32_t off = listings_[locate].book.Reduce(reference, left);
     if (off == 0) return;
     Say(account, message.token, ouch::Type::kCanceled, ouch::kCanceledByUser, off);
     const bool open = listings_[locate].book.Find(reference) != nullptr;
