@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that sets options of sockets, each when it is new, bound or connected, and writes down
-// what its calls said and what the peer saw: run by the kernel and by rings, its transcripts are to
-// be the same, by whichever way its sockets go.
+// A program that sets options of sockets, each when it is new, bound or connected, sends and
+// receives with every flag, and writes down what its calls said and what the peer saw: run by the
+// kernel and by rings, its transcripts are to be the same, by whichever way its sockets go.
 //
 //   options_subject SOCKET OWN-ADDRESS PEER-ADDRESS OTHER-OWN-ADDRESS
 //
@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <linux/net_tstamp.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
@@ -27,6 +28,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/faces/transcript.h"
 
@@ -501,6 +503,109 @@ void EdgeOfLowWater(Run& run) {
   }
 }
 
+// --- Flags ---
+
+void FlagsOfReceiving(Run& run) {
+  Bytes(run, 13);
+  Read(run.fd, "peek", MSG_DONTWAIT | MSG_PEEK, 4), Read(run.fd, "peek", MSG_PEEK, 100);
+  Read(run.fd, "all", MSG_WAITALL, 13);
+  Bytes(run, 13);
+  Blocks(run.fd, true);
+  std::thread later = Later(run, "send 13");
+  Read(run.fd, "all", MSG_WAITALL, 26);
+  later.join();
+  later = Later(run, "shutdown");
+  Bytes(run, 13);
+  Read(run.fd, "all, and the end", MSG_WAITALL, 26);
+  later.join();
+  Read(run.fd, "recv", 0);
+}
+
+void BytesAreDiscarded(Run& run) {
+  Bytes(run, 13);
+  Say("count", recv(run.fd, nullptr, 100, MSG_TRUNC | MSG_PEEK));
+  Say("discard", recv(run.fd, nullptr, 4, MSG_TRUNC));
+  Bytes(run, 5);
+  Say("discard all", recv(run.fd, nullptr, 12, MSG_TRUNC | MSG_WAITALL));
+  char bytes[100];
+  const ssize_t got = recv(run.fd, bytes, sizeof bytes, 0);
+  Say("recv", got, Sum(bytes, got));
+}
+
+void FlagsOfSending(Run& run) {
+  Say("more", send(run.fd, "12345", 5, MSG_MORE));
+  Settle(run), Tell(run, "receive");
+  Say("and last", send(run.fd, "67890", 5, 0));
+  Settle(run), Tell(run, "receive");
+  Say("shutdown", shutdown(run.fd, SHUT_WR));
+  Say("send", send(run.fd, "1", 1, MSG_NOSIGNAL));
+  Say("send", send(run.fd, "1", 1, 0));
+  Settle(run), Tell(run, "receive");
+}
+
+void FlagsOfDatagrams(Run& run) {
+  Datagram(run, 100);
+  char bytes[200];
+  Say("peek", recv(run.fd, bytes, 10, MSG_PEEK | MSG_TRUNC));
+  iovec part{.iov_base = bytes, .iov_len = 10};
+  msghdr message{.msg_iov = &part, .msg_iovlen = 1};
+  Say("recvmsg", recvmsg(run.fd, &message, MSG_DONTWAIT),
+      std::to_string((message.msg_flags & MSG_TRUNC) != 0));
+  Read(run.fd);
+  Datagram(run, 0), Read(run.fd), Read(run.fd);
+  Blocks(run.fd, true);
+  Read(run.fd, "recv", MSG_DONTWAIT);
+  SetReceiveTimeout(run.fd, 50);
+  Read(run.fd, "recv", 0);
+  std::thread later = Later(run, "datagram 9");
+  SetReceiveTimeout(run.fd, 900);
+  Read(run.fd, "recv", MSG_WAITALL);
+  later.join();
+}
+
+// Of bytes that wait to be acknowledged none do, after a while.
+void BytesUnderWay(Run& run) {
+  int bytes = -1;
+  Say("SIOCOUTQ", ioctl(run.fd, SIOCOUTQ, &bytes), std::to_string(bytes));
+  Say("send", send(run.fd, "12345", 5, 0));
+  Settle(run), Tell(run, "receive");
+  for (int i = 0; i < 1000 && ioctl(run.fd, SIOCOUTQ, &bytes) == 0 && bytes != 0; ++i) usleep(1000);
+  Say("SIOCOUTQ", ioctl(run.fd, SIOCOUTQ, &bytes), std::to_string(bytes));
+  Say("SIOCOUTQNSD", ioctl(run.fd, SIOCOUTQNSD, &bytes), std::to_string(bytes));
+  const auto state = [&run] {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    getsockopt(run.fd, IPPROTO_TCP, TCP_INFO, &info, &length);
+    return std::to_string(info.tcpi_state);
+  };
+  Say("state", 0, state());
+  Tell(run, "shutdown"), Settle(run);
+  Say("after the peer's FIN", 0, state());
+}
+
+void DatagramInParts(Run& run) {
+  Say("more", send(run.fd, "12345", 5, MSG_MORE));
+  Say("more of nothing", send(run.fd, "", 0, MSG_MORE));
+  Settle(run), Tell(run, "datagrams");
+  Say("and last", send(run.fd, "6789", 4, 0));
+  Settle(run), Tell(run, "datagrams");
+  Say("more", send(run.fd, "12", 2, MSG_MORE));
+  const std::vector<char> large(65'507);
+  Say("too long with it", send(run.fd, large.data(), large.size(), MSG_MORE));
+  Say("anew", send(run.fd, "345", 3, 0));
+  Settle(run), Tell(run, "datagrams");
+  const int on = 1, off = 0;
+  Say("cork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+  Say("first", send(run.fd, "12", 2, 0));
+  Say("second", send(run.fd, "3456", 4, 0));
+  Settle(run), Tell(run, "datagrams");
+  Say("uncork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+  Settle(run), Tell(run, "datagrams");
+  Say("uncork again", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+  Say("whole", send(run.fd, "1234567", 7, 0));
+  Settle(run), Tell(run, "datagrams");
+}
+
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -524,6 +629,12 @@ constexpr Case kCases[] = {
     {"overflow", false, Overflow},
     {"low water", kConnection, LowWater},
     {"edge of low water", kConnection, EdgeOfLowWater},
+    {"flags of receiving", kConnection, FlagsOfReceiving},
+    {"bytes are discarded", kConnection, BytesAreDiscarded},
+    {"flags of sending", kConnection, FlagsOfSending},
+    {"flags of datagrams", false, FlagsOfDatagrams},
+    {"datagram in parts", false, DatagramInParts},
+    {"bytes under way", kConnection, BytesUnderWay},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "tests/faces/transcript.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
@@ -104,6 +105,40 @@ void Tell(Run& run, const std::string& command, bool quietly) {
   const std::string answer = AnswerTo(run, command);
   if (!quietly) printf("peer: %s: %s\n", command.c_str(), answer.c_str());
   errno = 0;
+}
+
+void Datagram(Run& run, int size) {
+  Tell(run, "datagram " + std::to_string(size));
+  Settle(run);
+}
+
+void Bytes(Run& run, int size) {
+  Tell(run, "send " + std::to_string(size));
+  Settle(run);
+}
+
+std::thread Later(Run& run, const std::string& command) {
+  return std::thread([&run, command] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    usleep(150'000);
+    Tell(run, command, /*quietly=*/true);
+  });
+}
+
+void Read(int fd, const char* what, int flags, size_t size) {
+  char bytes[4096];
+  Say(what, recv(fd, bytes, size, flags));
+}
+
+void Blocks(int fd, bool blocks) {
+  fcntl(fd, F_SETFL, blocks ? O_RDWR : O_RDWR | O_NONBLOCK);
+}
+
+void SetReceiveTimeout(int fd, int milliseconds) {
+  const timeval time{.tv_sec = 0, .tv_usec = milliseconds * 1'000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
 int NewSocket(const Run& run, int type, int port) {

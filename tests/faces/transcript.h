@@ -10,11 +10,13 @@
 #define XTREME_TESTS_FACES_TRANSCRIPT_H_
 
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cstdint>
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "tests/faces/differential.h"
 
@@ -62,6 +64,15 @@ void Settle(Run& run);
 void Tell(Run& run, const std::string& command, bool quietly = false);
 // The same, and nothing is written.
 std::string AnswerTo(Run& run, const std::string& command);
+
+// The peer sends a datagram, or bytes, and they have arrived.
+void Datagram(Run& run, int size = 5);
+void Bytes(Run& run, int size = 5);
+// The peer does it in 150 ms.
+std::thread Later(Run& run, const std::string& command);
+void Read(int fd, const char* what = "recv", int flags = MSG_DONTWAIT, size_t size = 100);
+void Blocks(int fd, bool blocks);
+void SetReceiveTimeout(int fd, int milliseconds);
 
 // Not blocking; bound to `port` unless 0.
 int NewSocket(const Run& run, int type, int port);

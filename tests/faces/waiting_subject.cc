@@ -44,21 +44,6 @@ volatile sig_atomic_t alarms = 0;
 
 // --- Calls, written down ---
 
-void Datagram(Run& run, int size = 5) {
-  Tell(run, "datagram " + std::to_string(size));
-  Settle(run);
-}
-
-void Bytes(Run& run, int size = 5) {
-  Tell(run, "send " + std::to_string(size));
-  Settle(run);
-}
-
-void Read(int fd, const char* what = "recv", int flags = MSG_DONTWAIT, size_t size = 100) {
-  char bytes[4096];
-  Say(what, recv(fd, bytes, size, flags));
-}
-
 void Control(Run& run, int operation, int fd, uint32_t events, uint64_t tag = 1) {
   epoll_event event{.events = events, .data = {.u64 = tag}};
   char what[64];
@@ -102,10 +87,6 @@ void AskError(int fd) {
   Say("SO_ERROR", result, error == 0 ? "none" : strerrorname_np(error));
 }
 
-void Blocks(int fd, bool blocks) {
-  fcntl(fd, F_SETFL, blocks ? O_RDWR : O_RDWR | O_NONBLOCK);
-}
-
 // SIGALRM every 50 ms until SayAlarms(), whose handler is installed with `flags`: on a busy machine
 // the first may come before the call waits.
 void Alarm(int flags) {
@@ -124,22 +105,6 @@ void SayAlarms() {
   Say("alarms", alarms > 0);
   alarms = 0;
   signal(SIGALRM, SIG_IGN);
-}
-
-// The peer does it in 150 ms.
-std::thread Later(Run& run, const std::string& command) {
-  return std::thread([&run, command] {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    usleep(150'000);
-    Tell(run, command, /*quietly=*/true);
-  });
-}
-
-void SetReceiveTimeout(int fd, int milliseconds) {
-  const timeval time{.tv_sec = 0, .tv_usec = milliseconds * 1'000};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
 // --- epoll ---
@@ -383,6 +348,27 @@ void SelectBySetsOfOtherSizes(Run& run) {
   Read(run.fd);
   close(high);
 }
+
+// What select() leaves of the time.
+void TimeLeft(Run& run) {
+  const auto wait = [&](const char* what, timeval time) {
+    fd_set read;
+    FD_ZERO(&read);
+    FD_SET(run.fd, &read);
+    const int ready = select(run.fd + 1, &read, nullptr, nullptr, &time);
+    // In seconds that were begun: of a short wait the whole time is left.
+    const auto left = time.tv_sec + (time.tv_usec > 0 ? 1 : 0);
+    const bool waited_some = time.tv_usec != 0;
+    Say(what, ready, std::to_string(left) + (waited_some ? " and waited" : ""));
+  };
+  wait("of nothing", {});
+  wait("of a wait that is over", {.tv_sec = 0, .tv_usec = 30'000});
+  Datagram(run);
+  wait("of a minute, and one is there", {.tv_sec = 60});
+  wait("of nothing, and one is there", {});
+  Read(run.fd);
+}
+
 
 // A signal that is blocked but while the call waits.
 template <typename Call>
@@ -659,129 +645,6 @@ void PeerClosesWithUnread(Run& run) {
   Say("send", send(run.fd, "12345", 5, 0));
 }
 
-// --- Flags ---
-
-void FlagsOfReceiving(Run& run) {
-  Bytes(run, 13);
-  Read(run.fd, "peek", MSG_DONTWAIT | MSG_PEEK, 4), Read(run.fd, "peek", MSG_PEEK, 100);
-  Read(run.fd, "all", MSG_WAITALL, 13);
-  Bytes(run, 13);
-  Blocks(run.fd, true);
-  std::thread later = Later(run, "send 13");
-  Read(run.fd, "all", MSG_WAITALL, 26);
-  later.join();
-  later = Later(run, "shutdown");
-  Bytes(run, 13);
-  Read(run.fd, "all, and the end", MSG_WAITALL, 26);
-  later.join();
-  Read(run.fd, "recv", 0);
-}
-
-void BytesAreDiscarded(Run& run) {
-  Bytes(run, 13);
-  Say("count", recv(run.fd, nullptr, 100, MSG_TRUNC | MSG_PEEK));
-  Say("discard", recv(run.fd, nullptr, 4, MSG_TRUNC));
-  Bytes(run, 5);
-  Say("discard all", recv(run.fd, nullptr, 12, MSG_TRUNC | MSG_WAITALL));
-  char bytes[100];
-  const ssize_t got = recv(run.fd, bytes, sizeof bytes, 0);
-  Say("recv", got, Sum(bytes, got));
-}
-
-void FlagsOfSending(Run& run) {
-  Say("more", send(run.fd, "12345", 5, MSG_MORE));
-  Settle(run), Tell(run, "receive");
-  Say("and last", send(run.fd, "67890", 5, 0));
-  Settle(run), Tell(run, "receive");
-  Say("shutdown", shutdown(run.fd, SHUT_WR));
-  Say("send", send(run.fd, "1", 1, MSG_NOSIGNAL));
-  Say("send", send(run.fd, "1", 1, 0));
-  Settle(run), Tell(run, "receive");
-}
-
-void FlagsOfDatagrams(Run& run) {
-  Datagram(run, 100);
-  char bytes[200];
-  Say("peek", recv(run.fd, bytes, 10, MSG_PEEK | MSG_TRUNC));
-  iovec part{.iov_base = bytes, .iov_len = 10};
-  msghdr message{.msg_iov = &part, .msg_iovlen = 1};
-  Say("recvmsg", recvmsg(run.fd, &message, MSG_DONTWAIT),
-      std::to_string((message.msg_flags & MSG_TRUNC) != 0));
-  Read(run.fd);
-  Datagram(run, 0), Read(run.fd), Read(run.fd);
-  Blocks(run.fd, true);
-  Read(run.fd, "recv", MSG_DONTWAIT);
-  SetReceiveTimeout(run.fd, 50);
-  Read(run.fd, "recv", 0);
-  std::thread later = Later(run, "datagram 9");
-  SetReceiveTimeout(run.fd, 900);
-  Read(run.fd, "recv", MSG_WAITALL);
-  later.join();
-}
-
-// Of bytes that wait to be acknowledged none do, after a while.
-void BytesUnderWay(Run& run) {
-  int bytes = -1;
-  Say("SIOCOUTQ", ioctl(run.fd, SIOCOUTQ, &bytes), std::to_string(bytes));
-  Say("send", send(run.fd, "12345", 5, 0));
-  Settle(run), Tell(run, "receive");
-  for (int i = 0; i < 1000 && ioctl(run.fd, SIOCOUTQ, &bytes) == 0 && bytes != 0; ++i) usleep(1000);
-  Say("SIOCOUTQ", ioctl(run.fd, SIOCOUTQ, &bytes), std::to_string(bytes));
-  Say("SIOCOUTQNSD", ioctl(run.fd, SIOCOUTQNSD, &bytes), std::to_string(bytes));
-  const auto state = [&run] {
-    tcp_info info{};
-    socklen_t length = sizeof info;
-    getsockopt(run.fd, IPPROTO_TCP, TCP_INFO, &info, &length);
-    return std::to_string(info.tcpi_state);
-  };
-  Say("state", 0, state());
-  Tell(run, "shutdown"), Settle(run);
-  Say("after the peer's FIN", 0, state());
-}
-
-void DatagramInParts(Run& run) {
-  Say("more", send(run.fd, "12345", 5, MSG_MORE));
-  Say("more of nothing", send(run.fd, "", 0, MSG_MORE));
-  Settle(run), Tell(run, "datagrams");
-  Say("and last", send(run.fd, "6789", 4, 0));
-  Settle(run), Tell(run, "datagrams");
-  Say("more", send(run.fd, "12", 2, MSG_MORE));
-  const std::vector<char> large(65'507);
-  Say("too long with it", send(run.fd, large.data(), large.size(), MSG_MORE));
-  Say("anew", send(run.fd, "345", 3, 0));
-  Settle(run), Tell(run, "datagrams");
-  const int on = 1, off = 0;
-  Say("cork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
-  Say("first", send(run.fd, "12", 2, 0));
-  Say("second", send(run.fd, "3456", 4, 0));
-  Settle(run), Tell(run, "datagrams");
-  Say("uncork", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
-  Settle(run), Tell(run, "datagrams");
-  Say("uncork again", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
-  Say("whole", send(run.fd, "1234567", 7, 0));
-  Settle(run), Tell(run, "datagrams");
-}
-
-// What select() leaves of the time.
-void TimeLeft(Run& run) {
-  const auto wait = [&](const char* what, timeval time) {
-    fd_set read;
-    FD_ZERO(&read);
-    FD_SET(run.fd, &read);
-    const int ready = select(run.fd + 1, &read, nullptr, nullptr, &time);
-    // In seconds that were begun: of a short wait the whole time is left.
-    const auto left = time.tv_sec + (time.tv_usec > 0 ? 1 : 0);
-    const bool waited_some = time.tv_usec != 0;
-    Say(what, ready, std::to_string(left) + (waited_some ? " and waited" : ""));
-  };
-  wait("of nothing", {});
-  wait("of a wait that is over", {.tv_sec = 0, .tv_usec = 30'000});
-  Datagram(run);
-  wait("of a minute, and one is there", {.tv_sec = 60});
-  wait("of nothing, and one is there", {});
-  Read(run.fd);
-}
-
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -822,12 +685,6 @@ constexpr Case kCases[] = {
     {"reset", kConnection, Reset},
     {"reset after FIN", kConnection, ResetAfterFin},
     {"peer closes with unread bytes", kConnection, PeerClosesWithUnread},
-    {"flags of receiving", kConnection, FlagsOfReceiving},
-    {"bytes are discarded", kConnection, BytesAreDiscarded},
-    {"flags of sending", kConnection, FlagsOfSending},
-    {"flags of datagrams", false, FlagsOfDatagrams},
-    {"datagram in parts", false, DatagramInParts},
-    {"bytes under way", kConnection, BytesUnderWay},
 };
 
 }  // namespace
