@@ -97,7 +97,6 @@ class Model {
 
   // `ring` handed it out.
   void Take(int ring, const xtreme_completion& completion);
-  // The other end of what was accepted: called when the client's address is known.
   void Fail(const std::string& what);
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
