@@ -574,7 +574,7 @@ typedef struct xtreme_tcp_info {
   uint32_t receive_window;       /* Ours, as offered. */
   uint32_t in_flight;            /* Estimated to be in the network. */
   uint32_t unsent;
-  uint32_t owed_credit;          /* Handed out and not credited. */
+  uint32_t owed_credit;          /* Handed out, or waiting to be, and not credited. */
   uint32_t retransmits;          /* Segments. */
   uint32_t reserved_too;
 } xtreme_tcp_info;

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/model/model.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "tests/model/pattern.h"
+
+namespace xtreme::model {
+namespace {
+
+constexpr uint32_t kKeyBytes = 8;
+
+const char* NameOf(int kind) {
+  static constexpr std::array<const char*, 17> kNames = {
+      "NONE",   "PACKET",   "ACCEPTED", "ESTABLISHED", "PEER_CLOSED", "TX_SPACE",
+      "TX_WIRE", "TX_DONE", "OP_DONE",  "TIMER",       "POSTED",      "FD_EVENT",
+      "RING",   "ERROR",    "TERMINATED", "DEPARTED",  "ARRIVED"};
+  return kind < 17 ? kNames[static_cast<size_t>(kind)] : "?";
+}
+
+xtreme_address SourceOf(const xtreme_completion& completion) {
+  xtreme_address address = {};
+  memcpy(address.ip, completion.source_ip, sizeof address.ip);
+  address.port = completion.source_port;
+  return address;
+}
+xtreme_address DestinationOf(const xtreme_completion& completion) {
+  xtreme_address address = {};
+  memcpy(address.ip, completion.destination_ip, sizeof address.ip);
+  address.port = completion.destination_port;
+  return address;
+}
+
+std::vector<uint8_t> BytesOf(const xtreme_completion& packet) {
+  std::vector<uint8_t> bytes(packet.length);
+  bytes.resize(xtreme_copy_out(&packet, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+}  // namespace
+
+bool SameAddress(const xtreme_address& a, const xtreme_address& b) {
+  return memcmp(a.ip, b.ip, sizeof a.ip) == 0 && a.port == b.port;
+}
+
+std::string Describe(const xtreme_completion& completion) {
+  std::string text = NameOf(completion.kind);
+  text += " of " + std::to_string(completion.socket.value) + " status " +
+          std::to_string(completion.status) + " cookie " + std::to_string(completion.cookie) +
+          " length " + std::to_string(completion.length);
+  if (completion.kind == XTREME_RING) text += " event " + std::to_string(completion.event);
+  const bool has_text = completion.kind == XTREME_OP_DONE || completion.kind == XTREME_RING ||
+                        completion.kind == XTREME_TERMINATED;
+  if (has_text && completion.text != nullptr) text += std::string(" \"") + completion.text + "\"";
+  return text;
+}
+
+Socket& Model::Add(Socket socket) {
+  const auto [at, added] = sockets_.emplace(socket.handle.value, std::move(socket));
+  if (!added) Fail("a handle came twice: " + std::to_string(at->first));
+  return at->second;
+}
+
+Socket* Model::Find(uint64_t handle) {
+  const auto found = sockets_.find(handle);
+  return found == sockets_.end() ? nullptr : &found->second;
+}
+
+uint64_t Model::AddDatagram(const Datagram& datagram) {
+  const uint64_t key = NewKey();
+  datagrams_[key] = datagram;
+  return key;
+}
+
+void Model::Fail(const std::string& what) {
+  if (failure_.empty()) failure_ = what;
+}
+
+void Model::Take(int ring, const xtreme_completion& completion) {
+  ++kinds[completion.kind];
+  if (completion.socket.value == 0) return TakeOfRing(completion);
+  if (completion.kind == XTREME_ARRIVED) return TakeArrived(ring, completion);
+  if (completion.kind == XTREME_ACCEPTED) return TakeAccepted(ring, completion);
+  Socket* const socket = Find(completion.socket.value);
+  if (socket == nullptr) return Fail("of no socket: " + Describe(completion));
+  if (socket->ring != ring) return Fail("by another ring: " + Describe(completion));
+  if (!MayCome(*socket, completion)) return;
+  if (completion.user_data != socket->user_data) Fail("user data: " + Describe(completion));
+  switch (completion.kind) {
+    case XTREME_PACKET: return TakePacket(*socket, completion);
+    case XTREME_ESTABLISHED:
+      if (socket->established) Fail("again: " + Describe(completion));
+      socket->established = true;
+      return;
+    case XTREME_PEER_CLOSED:
+      if (socket->peer_closed) Fail("again: " + Describe(completion));
+      socket->peer_closed = true;
+      if (socket->peer == nullptr) return;
+      if (!socket->peer->shut) Fail("the peer sends on: " + Describe(completion));
+      // What the old ring has yet to tell comes before.
+      if (socket->origin != nullptr && !socket->origin->ended) return;
+      if (socket->peer->sent != socket->received) {
+        Fail("not all had come, " + std::to_string(socket->received) + " of " +
+             std::to_string(socket->peer->sent) + ": " + Describe(completion));
+      }
+      return;
+    case XTREME_TX_SPACE: return TakeSpace(*socket);
+    case XTREME_TX_DONE: return TakeWanted(*socket, socket->done, completion);
+    case XTREME_TX_WIRE: return TakeWanted(*socket, socket->wire, completion);
+    case XTREME_OP_DONE: {
+      const auto due = socket->operations.find(completion.cookie);
+      if (due == socket->operations.end()) return Fail("not due: " + Describe(completion));
+      socket->operations.erase(due);
+      return;
+    }
+    case XTREME_ERROR: return;
+    case XTREME_DEPARTED: return TakeDeparted(*socket);
+    case XTREME_TERMINATED: return TakeTerminated(*socket, completion);
+    default: return Fail("unexpected: " + Describe(completion));
+  }
+}
+
+bool Model::MayCome(const Socket& socket, const xtreme_completion& completion) {
+  const int kind = completion.kind;
+  const bool last = kind == XTREME_TX_DONE || kind == XTREME_TERMINATED;
+  if (socket.ended) Fail("after the last: " + Describe(completion));
+  if (socket.silent) Fail("after detach: " + Describe(completion));
+  if (socket.closed && !last) Fail("after close: " + Describe(completion));
+  const bool early = kind == XTREME_ESTABLISHED || kind == XTREME_TERMINATED ||
+                     kind == XTREME_TX_SPACE || kind == XTREME_OP_DONE || kind == XTREME_TX_DONE;
+  if (socket.type == Type::kConnection && !socket.established && !early) {
+    Fail("before it is established: " + Describe(completion));
+  }
+  return !failed();
+}
+
+void Model::TakePacket(Socket& socket, const xtreme_completion& packet) {
+  uint32_t length = 0, links = 0;
+  for (const xtreme_buffer* link = packet.buffer; link != nullptr;
+       link = xtreme_buffer_next(link)) {
+    length += xtreme_buffer_length(link);
+    ++links;
+  }
+  if (links != packet.count) Fail("links: " + Describe(packet));
+  if ((links > 1) != ((packet.flags & XTREME_CHAINED) != 0)) Fail("CHAINED: " + Describe(packet));
+  if (length != packet.length) {
+    Fail("its links have " + std::to_string(length) + " bytes: " + Describe(packet));
+  }
+  if (packet.data != xtreme_buffer_data(packet.buffer)) Fail("its data: " + Describe(packet));
+  socket.type == Type::kUdp ? TakeDatagram(socket, packet) : TakeStream(socket, packet);
+}
+
+void Model::TakeStream(Socket& socket, const xtreme_completion& packet) {
+  if (socket.peer_closed) return Fail("behind PEER_CLOSED: " + Describe(packet));
+  if (packet.length == 0) Fail("no bytes: " + Describe(packet));
+  const std::vector<uint8_t> bytes = BytesOf(packet);
+  socket.held += bytes.size();
+  socket.uncredited += bytes.size();
+  bytes_received += bytes.size();
+  // What the old ring has yet to tell comes before it.
+  const bool too_soon = socket.origin != nullptr && !socket.origin->ended;
+  if (!too_soon) return CheckBytes(socket, bytes);
+  socket.stash.insert(socket.stash.end(), bytes.begin(), bytes.end());
+}
+
+void Model::CheckBytes(Socket& socket, const std::vector<uint8_t>& bytes) {
+  const uint64_t at = socket.received;
+  socket.received += bytes.size();
+  if (socket.peer == nullptr) return;
+  const std::string of = " of " + std::to_string(socket.handle.value);
+  const size_t same = FindDifference(socket.peer->key, at, bytes.data(), bytes.size());
+  if (same != bytes.size()) {
+    Fail("byte " + std::to_string(at + same) + " differs, is " + std::to_string(bytes[same]) + of +
+         ", peer " + std::to_string(socket.peer->handle.value));
+  }
+  if (socket.received > socket.peer->sent) Fail("more than was sent" + of);
+}
+
+void Model::TakeDeparted(Socket& socket) {
+  if (!socket.moved) return Fail("DEPARTED of what did not move");
+  socket.ended = true;
+  Socket* const successor = socket.successor;
+  if (successor == nullptr) return;
+  successor->received = socket.received;
+  CheckBytes(*successor, std::exchange(successor->stash, {}));
+}
+
+void Model::TakeArrived(int ring, const xtreme_completion& arrived) {
+  const auto move = moves.find(arrived.cookie);
+  if (move == moves.end()) return Fail("no move: " + Describe(arrived));
+  Socket& origin = *move->second;
+  moves.erase(move);
+  Socket socket = origin;
+  socket.handle = arrived.socket;
+  socket.ring = ring;
+  socket.moved = socket.ended = false;
+  socket.held = socket.uncredited = 0;
+  socket.origin = &origin;
+  socket.done.clear();
+  socket.wire.clear();
+  if (arrived.user_data != origin.user_data) Fail("user data: " + Describe(arrived));
+  Socket& added = Add(socket);
+  origin.successor = &added;
+  if (added.peer != nullptr) added.peer->peer = &added;
+}
+
+void Model::TakeOfRing(const xtreme_completion& end) {
+  if (end.kind == XTREME_TIMER) {
+    const auto due = timers.find(end.cookie);
+    if (due == timers.end() && forget_timers) return;
+    if (due == timers.end()) return Fail("not due: " + Describe(end));
+    if (due->second != end.deadline_ns) Fail("its deadline: " + Describe(end));
+    timers.erase(due);
+    return;
+  }
+  // By a ring that could not take a connection after all.
+  if (end.kind != XTREME_TERMINATED) return;
+  if (moves.erase(end.cookie) == 0) Fail("no move: " + Describe(end));
+}
+
+void Model::TakeDatagram(Socket& socket, const xtreme_completion& packet) {
+  ++datagrams_received;
+  if (packet.destination_port != socket.local.port) Fail("another's port: " + Describe(packet));
+  const std::vector<uint8_t> bytes = BytesOf(packet);
+  if (bytes.size() < kKeyBytes) return;
+  uint64_t key = 0;
+  memcpy(&key, bytes.data(), kKeyBytes);
+  const auto found = datagrams_.find(key);
+  if (found == datagrams_.end()) return Fail("nobody sent it: " + Describe(packet));
+  const Datagram& sent = found->second;
+  if (sent.length != packet.length) Fail("its length: " + Describe(packet));
+  if (!SameAddress(sent.source, SourceOf(packet))) Fail("its source: " + Describe(packet));
+  const bool there = SameAddress(sent.destination, DestinationOf(packet));
+  if (!there) Fail("its address: " + Describe(packet));
+  const size_t rest = bytes.size() - kKeyBytes;
+  if (FindDifference(key, kKeyBytes, bytes.data() + kKeyBytes, rest) != rest) {
+    Fail("its bytes: " + Describe(packet));
+  }
+  const bool first = delivered_.emplace(key, socket.handle.value).second;
+  if (!first && !duplicates) Fail("delivered twice: " + Describe(packet));
+}
+
+Socket* Model::ClientAt(const xtreme_address& local, const xtreme_address& remote) {
+  Socket* latest = nullptr;
+  for (auto& [handle, socket] : sockets_) {
+    if (socket.type != Type::kConnection || socket.peer != nullptr || socket.key % 2 == 0) continue;
+    if (socket.successor != nullptr) continue;
+    if (!SameAddress(socket.local, local) || !SameAddress(socket.remote, remote)) continue;
+    if (latest == nullptr || latest->key < socket.key) latest = &socket;
+  }
+  return latest;
+}
+
+void Model::TakeAccepted(int ring, const xtreme_completion& accepted) {
+  Socket* const listener = Find(accepted.cookie);
+  if (listener == nullptr || listener->type != Type::kListener) {
+    return Fail("no listener: " + Describe(accepted));
+  }
+  if (listener->ring != ring) Fail("by another ring: " + Describe(accepted));
+  if (!listener->open()) Fail("of a closed listener: " + Describe(accepted));
+  Socket socket;
+  socket.handle = accepted.socket;
+  socket.ring = ring;
+  socket.type = Type::kConnection;
+  socket.local = DestinationOf(accepted);
+  socket.remote = SourceOf(accepted);
+  socket.established = true;
+  socket.manual = listener->manual;
+  socket.user_data = listener->user_data;
+  Socket* const client = ClientAt(socket.remote, socket.local);
+  if (client == nullptr) return Fail("nobody connected: " + Describe(accepted));
+  socket.key = client->key + 1;
+  Socket& added = Add(socket);
+  added.peer = client;
+  client->peer = &added;
+}
+
+void Model::TakeWanted(Socket& socket, std::deque<Wanted>& due, const xtreme_completion& told) {
+  const bool wire = told.kind == XTREME_TX_WIRE;
+  const auto found = std::find_if(due.begin(), due.end(), [&told](const Wanted& wanted) {
+    return wanted.cookie == told.cookie;
+  });
+  if (found == due.end() && socket.origin != nullptr) {
+    return TakeWanted(*socket.origin, wire ? socket.origin->wire : socket.origin->done, told);
+  }
+  if (found == due.end()) return Fail("not due: " + Describe(told));
+  const bool in_turn = !wire || socket.wire_may_miss || found == due.begin();
+  if (!in_turn) Fail("due is " + std::to_string(due.front().cookie) + ": " + Describe(told));
+  due.erase(wire ? due.begin() : found, found + 1);
+}
+
+void Model::TakeSpace(Socket& socket) {
+  if (!socket.wants_space && !socket.may_want_again) return Fail("TX_SPACE that is not due");
+  if (!socket.wants_space) socket.may_want_again = false;
+  socket.wants_space = false;
+}
+
+void Model::TakeTerminated(Socket& socket, const xtreme_completion& end) {
+  socket.ended = true;
+  if (!socket.done.empty()) {
+    Fail("TX_DONE of " + std::to_string(socket.done.front().cookie) + " is due: " + Describe(end));
+  }
+  if (socket.type != Type::kConnection) {
+    if (!socket.closed) Fail("nobody closed it: " + Describe(end));
+    return;
+  }
+  if (socket.aborted && end.status != ECONNABORTED) Fail("was aborted: " + Describe(end));
+  if (end.status == 0 && !socket.closed && !socket.peer_closed) {
+    Fail("the peer did not close: " + Describe(end));
+  }
+  if (end.status == 0 && !socket.shut) Fail("this end did not close: " + Describe(end));
+  const Socket* const peer = socket.peer;
+  const bool peer_stays =
+      peer != nullptr && !peer->closed && !peer->silent && !peer->ended;
+  if (end.status == ECONNRESET && !socket.closed && peer_stays) {
+    Fail("the peer did not reset it: " + Describe(end));
+  }
+}
+
+}  // namespace xtreme::model

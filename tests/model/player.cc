@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/model/player.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "tests/model/world.h"
+#include "tools/connectx/wire/impairment.h"
+
+namespace xtreme::model {
+namespace {
+
+constexpr int kRings = World::kRings;
+constexpr int64_t kStepNs = 100'000;
+
+}  // namespace
+
+Player::Player(World* world, uint64_t seed, bool trace) : world_(world), trace_(trace) {
+  std::mt19937_64 random(seed);
+  for (int ring = 0; ring < kRings; ++ring) {
+    xtreme_ring_options options = World::Options();
+    if (random() % 4 == 0) options.tx_queue_frames = 64;
+    else options.tx_queue_frames = 256;
+    if (random() % 4 == 0) options.rx_buffers = 256;
+    if (random() % 4 == 0) options.completions = 128;
+    if (random() % 3 == 0) options.poll_batch = 4;
+    if (random() % 3 == 0) options.device_memory = 0;
+    options.signal_every = random() % 2 == 0 ? 1 : 8;
+    options.tcp_time_wait_ms = 100;
+    options_[static_cast<size_t>(ring)] = options;
+    OpenRing(ring);
+  }
+}
+
+void Player::OpenRing(int ring) {
+  const auto at = static_cast<size_t>(ring);
+  const std::string opened = world_->OpenRing(ring, options_[at]);
+  if (!opened.empty()) return model_.Fail("ring: " + opened);
+  world_->Advance(0);
+  free_at_start_[at] = world_->Counter(ring, "pool", "free");
+}
+
+Player::~Player() {
+  for (const Held& held : held_) xtreme_release(&held.packet, 1, sizeof held.packet);
+  for (const Lent& lent : lent_) xtreme_buffer_release(lent.buffer);
+  // Until then memory may be given back.
+  for (int ring = 0; ring < kRings; ++ring) world_->CloseRing(ring);
+}
+
+void Player::Note(const std::string& text) {
+  if (!trace_) return;
+  fprintf(stderr, "%12lld %s\n", static_cast<long long>(world_->now_ns()), text.c_str());
+}
+
+void Player::Check(bool right, const std::string& what) {
+  if (!right) model_.Fail(what);
+}
+
+Socket* Player::Pick(uint32_t number, Type type, bool live) {
+  std::vector<Socket*> some;
+  for (auto& [handle, socket] : model_.sockets()) {
+    if (socket.type == type && (!live || socket.open())) some.push_back(&socket);
+  }
+  return some.empty() ? nullptr : some[number % some.size()];
+}
+
+void Player::Drop(size_t index) {
+  const Held held = held_[index];
+  held_.erase(held_.begin() + static_cast<ptrdiff_t>(index));
+  Socket* const socket = model_.Find(held.socket);
+  if (socket == nullptr || socket->type != Type::kConnection) return;
+  socket->held -= held.packet.length;
+  if (!socket->manual) socket->uncredited -= held.packet.length;
+}
+
+void Player::Release(const Numbers& numbers) {
+  for (uint32_t i = 0; i < 1 + numbers[0] % 16 && !held_.empty(); ++i) {
+    const size_t index = (numbers[1] + i * numbers[2]) % held_.size();
+    const xtreme_completion packet = held_[index].packet;
+    Drop(index);
+    xtreme_release(&packet, 1, sizeof packet);
+  }
+}
+
+void Player::ReleaseElsewhere(const Numbers& numbers) {
+  std::vector<xtreme_completion> packets;
+  for (uint32_t i = 0; i < 1 + numbers[0] % 16 && !held_.empty(); ++i) {
+    const size_t index = (numbers[1] + i * numbers[2]) % held_.size();
+    packets.push_back(held_[index].packet);
+    Drop(index);
+  }
+  std::thread([&packets] {
+    xtreme_release(packets.data(), static_cast<int>(packets.size()), sizeof packets[0]);
+  }).join();
+}
+
+void Player::Return(const xtreme_completion& done) {
+  for (size_t i = 0; i < lent_.size(); ++i) {
+    if (lent_[i].cookie != done.cookie) continue;
+    // Nobody reads it any more.
+    memset(lent_[i].data, 0xDD, lent_[i].capacity);
+    xtreme_buffer_release(lent_[i].buffer);
+    lent_.erase(lent_.begin() + static_cast<ptrdiff_t>(i));
+    return;
+  }
+}
+
+void Player::TakeOne(int ring, const xtreme_completion& completion) {
+  if (trace_ && completion.kind != XTREME_PACKET) {
+    Note("  ring " + std::to_string(ring) + ": " + Describe(completion));
+  } else if (trace_) {
+    Note("  ring " + std::to_string(ring) + ": PACKET of " +
+         std::to_string(completion.socket.value) + " length " + std::to_string(completion.length));
+  }
+  if (completion.kind == XTREME_TIMER) {
+    Check(completion.deadline_ns <= world_->now_ns(), "a timer is early");
+  }
+  model_.Take(ring, completion);
+  if (completion.kind == XTREME_TX_DONE) Return(completion);
+  if (completion.kind != XTREME_PACKET) return;
+  held_.push_back({completion, completion.socket.value});
+}
+
+void Player::PollRing(int ring, int max, bool keep) {
+  std::vector<xtreme_completion> some(static_cast<size_t>(max));
+  memset(static_cast<void*>(some.data()), 0xA5, some.size() * sizeof some[0]);
+  const bool was_more = xtreme_ring_more(world_->ring(ring)) != 0;
+  const int count = xtreme_ring_poll(world_->ring(ring), some.data(), max, sizeof some[0]);
+  Check(count >= 0 && count <= max, "poll: " + std::to_string(count));
+  for (int i = 0; i < count; ++i) TakeOne(ring, some[static_cast<size_t>(i)]);
+  if (model_.failed()) return;
+  for (auto& [handle, socket] : model_.sockets()) {
+    if (socket.ring == ring && socket.connected()) CheckOwed(socket);
+  }
+  if (!keep) ReleaseLast(static_cast<size_t>(std::count_if(
+      some.begin(), some.begin() + count,
+      [](const xtreme_completion& one) { return one.kind == XTREME_PACKET; })));
+  const auto spaces = std::count_if(some.begin(), some.begin() + count, [](const auto& one) {
+    return one.kind == XTREME_TX_SPACE;
+  });
+  const bool only = spaces == 1 && !was_more && xtreme_ring_more(world_->ring(ring)) == 0;
+  for (int i = 0; i < count; ++i) {
+    const xtreme_completion& completion = some[static_cast<size_t>(i)];
+    if (completion.kind != XTREME_TX_SPACE) continue;
+    TryAgain(*model_.Find(completion.socket.value), only);
+  }
+}
+
+void Player::ReleaseLast(size_t count) {
+  for (; count > 0; --count) {
+    const xtreme_completion packet = held_.back().packet;
+    Drop(held_.size() - 1);
+    xtreme_release(&packet, 1, sizeof packet);
+  }
+}
+
+void Player::CheckOwed(Socket& socket) {
+  xtreme_tcp_info info = {};
+  info.size = sizeof info;
+  const int result = xtreme_tcp_get_info(socket.handle, &info);
+  Check(result == 0, "get_info: " + std::to_string(result));
+  // What waits to be handed out is owed too.
+  const bool all = xtreme_ring_more(world_->ring(socket.ring)) == 0;
+  if (socket.origin != nullptr) return;
+  const bool right = socket.credits ? !all || info.owed_credit <= socket.uncredited
+                     : all          ? info.owed_credit == socket.uncredited
+                                    : info.owed_credit >= socket.uncredited;
+  Check(right, "owed credit of " + std::to_string(socket.handle.value) + " is " +
+                   std::to_string(info.owed_credit) + ", should be " +
+                   std::to_string(socket.uncredited));
+}
+
+void Player::Poll(const Numbers& numbers) {
+  static constexpr std::array<int, 4> kMost = {1, 3, 16, 64};
+  PollRing(static_cast<int>(numbers[0] % kRings), kMost[numbers[1] / 2 % 4], numbers[2] % 2 == 0);
+}
+
+void Player::Advance(const Numbers& numbers) {
+  static constexpr std::array<int64_t, 6> kTimes = {1'000,     10'000,     100'000,
+                                                    1'000'000, 10'000'000, 250'000'000};
+  const uint32_t at = numbers[0] % 32;
+  const int64_t time = kTimes[at < 6 ? at : 1 + at % 2];
+  world_->Advance(time);
+  Note("advance " + std::to_string(time));
+}
+
+void Player::Fault(const Numbers& numbers) {
+  connectx::Impairment impairment;
+  if (numbers[0] % 3 != 0) {
+    const auto rate = [](uint32_t number) { return number % 3 == 0 ? 0.1 * (number % 4) : 0.0; };
+    impairment.loss = rate(numbers[1]);
+    impairment.duplication = rate(numbers[1] >> 8);
+    impairment.corruption = rate(numbers[1] >> 16);
+    impairment.reordering = rate(numbers[2]);
+    impairment.delay_ns = numbers[2] % 5 == 0 ? 50'000 : 0;
+    model_.faults = true;
+    model_.duplicates |= impairment.duplication > 0;
+  }
+  world_->Impair(impairment);
+}
+
+void Player::UseStale(const Numbers& numbers) {
+  std::vector<Socket*> gone;
+  for (auto& [handle, socket] : model_.sockets()) {
+    if (!socket.open()) gone.push_back(&socket);
+  }
+  if (gone.empty()) return;
+  const Socket& socket = *gone[numbers[0] % gone.size()];
+  const char byte = 1;
+  const std::string of = " of " + std::to_string(socket.handle.value);
+  Check(xtreme_send(socket.handle, &byte, 1, nullptr) == XTREME_REFUSED_STATE, "stale send" + of);
+  Check(xtreme_socket_close(socket.handle, 0) == -EBADF, "stale close" + of);
+  Check(xtreme_shutdown(socket.handle) == -EBADF, "stale shutdown" + of);
+  Check(xtreme_abort(socket.handle) == -EBADF, "stale abort" + of);
+  Check(xtreme_credit(socket.handle, 1) == -EBADF, "stale credit" + of);
+  Check(xtreme_socket_set_user_data(socket.handle, 1) == -EBADF, "stale user data" + of);
+  xtreme_address local;
+  Check(xtreme_socket_local(socket.handle, &local) == -EBADF, "stale local" + of);
+  xtreme_prepared prepared;
+  Check(xtreme_prepare(socket.handle, &byte, 1, &prepared) == -EBADF, "stale prepare" + of);
+  xtreme_counter counters[4];
+  Check(xtreme_socket_counters(socket.handle, counters, 4) == -EBADF, "stale counters" + of);
+}
+
+void Player::LearnAddresses() {
+  for (auto& [handle, socket] : model_.sockets()) {
+    if (socket.type != Type::kConnection || socket.local.port != 0 || !socket.open()) continue;
+    xtreme_tcp_info info = {};
+    info.size = sizeof info;
+    if (xtreme_tcp_get_info(socket.handle, &info) == 0) socket.local = info.local;
+  }
+}
+
+bool Player::Play(const Call& call) {
+  using Method = void (Player::*)(const Numbers&);
+  struct Choice {
+    Method method;
+    uint32_t weight;
+  };
+  static constexpr auto kChoices = std::to_array<Choice>({
+      {&Player::OpenUdp, 3},
+      {&Player::ConnectUdp, 3},
+      {&Player::SendUdp, 14},
+      {&Player::SendUdpBuffer, 8},
+      {&Player::Listen, 4},
+      {&Player::Connect, 6},
+      {&Player::SendStream, 24},
+      {&Player::SendStreamBuffer, 12},
+      {&Player::SendSome, 6},
+      {&Player::Shutdown, 1},
+      {&Player::Abort, 1},
+      {&Player::Close, 3},
+      {&Player::Credit, 6},
+      {&Player::Release, 20},
+      {&Player::ReleaseElsewhere, 1},
+      {&Player::Poll, 80},
+      {&Player::Advance, 60},
+      {&Player::Fault, 1},
+      {&Player::Prepare, 4},
+      {&Player::UsePrepared, 20},
+      {&Player::Join, 3},
+      {&Player::SendMany, 4},
+      {&Player::SendToGroup, 4},
+      {&Player::Move, 1},
+      {&Player::Reset, 1},
+      {&Player::SendRegistered, 3},
+      {&Player::StartTimer, 3},
+      {&Player::Reopen, 1},
+      {&Player::UseStale, 1},
+  });
+  uint32_t total = 0;
+  for (const Choice& choice : kChoices) total += choice.weight;
+  uint32_t at = call.kind % total;
+  const Choice* choice = kChoices.data();
+  for (; at >= choice->weight; ++choice) at -= choice->weight;
+  (this->*choice->method)(call.numbers);
+  world_->Settle();
+  world_->Advance(0);
+  LearnAddresses();
+  const std::string punished = world_->Remains();
+  Check(punished.empty(), "the device: " + punished);
+  return !model_.failed();
+}
+
+std::vector<Call> MakeCalls(uint64_t seed, size_t count) {
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  std::vector<Call> calls(count);
+  for (Call& call : calls) {
+    call.kind = random();
+    for (uint32_t& number : call.numbers) number = random();
+  }
+  return calls;
+}
+
+}  // namespace xtreme::model

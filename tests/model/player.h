@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Player: makes a sequence of calls from a seed, plays it on a World, and tells the Model of it.
+//
+// A call is some numbers that mean something in any state, so that what is left of a sequence
+// still plays when calls are taken out of it.
+// Threads: the test's, and those it starts and waits for to release buffers.
+
+#ifndef XTREME_TESTS_MODEL_PLAYER_H_
+#define XTREME_TESTS_MODEL_PLAYER_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/model/model.h"
+
+namespace xtreme::model {
+
+class World;
+
+struct Call {
+  uint32_t kind = 0;
+  std::array<uint32_t, 3> numbers{};
+};
+std::vector<Call> MakeCalls(uint64_t seed, size_t count);
+
+class Player {
+ public:
+  // `seed`: of the rings' sizes and the wire's faults.
+  Player(World* world, uint64_t seed, bool trace);
+  ~Player();
+
+  // False: the model found something.
+  bool Play(const Call& call);
+  // Heals the wire, lets everything end; what is missing then is a failure.
+  void Finish();
+  Model& model() { return model_; }
+
+ private:
+  // A buffer that the NIC may read.
+  struct Lent {
+    xtreme_buffer* buffer;
+    uint8_t* data;
+    uint32_t capacity;
+    uint64_t socket;
+    uint64_t cookie;
+  };
+  struct Held {
+    xtreme_completion packet;
+    uint64_t socket;
+  };
+  struct Prepared {
+    xtreme_prepared handle = {};
+    uint64_t socket = 0;
+    uint32_t length = 0;
+    bool armed = true;
+  };
+  // Memory of the program's own.
+  struct Region {
+    std::array<uint8_t, 8192> bytes;
+    int released = 0;
+  };
+  using Numbers = std::array<uint32_t, 3>;
+
+  void OpenRing(int ring);
+  Socket* Pick(uint32_t number, Type type, bool live = true);
+  void Check(bool right, const std::string& what);
+  void Note(const std::string& text);
+
+  void OpenUdp(const Numbers& numbers);
+  void ConnectUdp(const Numbers& numbers);
+  void SendUdp(const Numbers& numbers);
+  void SendUdpBuffer(const Numbers& numbers);
+  void Listen(const Numbers& numbers);
+  void Connect(const Numbers& numbers);
+  void SendStream(const Numbers& numbers);
+  void SendStreamBuffer(const Numbers& numbers);
+  void SendSome(const Numbers& numbers);
+  void Shutdown(const Numbers& numbers);
+  void Abort(const Numbers& numbers);
+  void Close(const Numbers& numbers);
+  void Credit(const Numbers& numbers);
+  void Release(const Numbers& numbers);
+  void ReleaseElsewhere(const Numbers& numbers);
+  void Poll(const Numbers& numbers);
+  void Advance(const Numbers& numbers);
+  void Fault(const Numbers& numbers);
+  void UseStale(const Numbers& numbers);
+
+  // player_more.cc
+  void Prepare(const Numbers& numbers);
+  void UsePrepared(const Numbers& numbers);
+  void Fire(Prepared& prepared, Socket& socket, uint32_t number);
+  void Join(const Numbers& numbers);
+  void SendMany(const Numbers& numbers);
+  void SendToGroup(const Numbers& numbers);
+  void Move(const Numbers& numbers);
+  void Reset(const Numbers& numbers);
+  void SendRegistered(const Numbers& numbers);
+  bool SendRegion(Socket& socket, xtreme_buffer* buffer, uint8_t* at, uint32_t length);
+  void StartTimer(const Numbers& numbers);
+  void Reopen(const Numbers& numbers);
+
+  void TookStream(Socket& socket, int result, size_t length, uint32_t flags, uint64_t cookie);
+  void PollRing(int ring, int max, bool keep);
+  void TakeOne(int ring, const xtreme_completion& completion);
+  void ReleaseLast(size_t count);
+  void TryAgain(Socket& socket, bool only);
+  void Return(const xtreme_completion& done);
+  void Drop(size_t index);
+  void LearnAddresses();
+  void CheckOwed(Socket& socket);
+
+  // player_end.cc
+  bool RunUntil(int rounds, const std::function<bool()>& done);
+  void CreditAll();
+  bool IsServed(const Socket& socket) const;
+  bool AllServed();
+  bool AllEnded();
+  void Flush(int ring);
+  void CheckEnd();
+
+  World* const world_;
+  const bool trace_;
+  Model model_;
+  std::vector<Held> held_;
+  std::vector<Lent> lent_;
+  std::vector<Prepared> prepared_;
+  std::vector<std::shared_ptr<Region>> regions_;
+  std::array<xtreme_ring_options, 4> options_{};
+  std::array<int, 4> resetting_{};  // Of each ring, how many resets were started.
+  std::array<uint64_t, 4> free_at_start_{};
+  uint64_t next_cookie_ = 1;
+  uint64_t next_connection_ = 1;
+};
+
+}  // namespace xtreme::model
+
+#endif  // XTREME_TESTS_MODEL_PLAYER_H_
