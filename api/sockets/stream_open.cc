@@ -39,6 +39,7 @@ int KernelInt(int fd, int level, int name) {
 engine::TcpSettings SettingsOf(int fd, bool nodelay) {
   engine::TcpSettings settings;
   settings.nodelay = nodelay || KernelInt(fd, IPPROTO_TCP, TCP_NODELAY) != 0;
+  settings.cork = KernelInt(fd, IPPROTO_TCP, TCP_CORK) != 0;
   if (KernelInt(fd, SOL_SOCKET, SO_KEEPALIVE) != 0) {
     settings.keepalive_idle = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPIDLE));
     settings.keepalive_interval = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPINTVL));

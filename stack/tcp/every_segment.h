@@ -25,8 +25,8 @@ inline uint8_t Pcb::Plainness() const {
                   !tail_probe_.outstanding() && reassembler_.empty();
   if (!in) return 0;
   if (Has(kWantsSpace)) return kPlainIn;
-  const bool out = !Has(kCorked | kSinkFull | kSendOne) && queue_.first_unsent() == nullptr &&
-                   !(Has(kSack) && duplicate_);
+  const bool out = !IsCorked() && !Has(kSinkFull | kSendOne) &&
+                   queue_.first_unsent() == nullptr && !(Has(kSack) && duplicate_);
   return static_cast<uint8_t>(kPlainIn | kPlainQuiet | (out ? kPlainOut : 0));
 }
 

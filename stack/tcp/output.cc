@@ -84,7 +84,7 @@ bool Pcb::MayWait(const Segment& segment, uint32_t length) const {
   // The window cuts it: the sender's half of silly window avoidance, RFC 9293 section 3.8.6.2.1.
   if (length < segment.length) return length < max_snd_wnd_ / 2;
   if (segment.next != nullptr || segment.Has(Segment::kFin)) return false;
-  if (Has(kCorked)) return true;
+  if (IsCorked()) return true;
   return options_->nagle && SmallIsUnderWay(queue_, smss_);
 }
 

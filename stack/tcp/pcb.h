@@ -273,8 +273,10 @@ class Pcb {
   }
   const PcbOptions& options() const { return *options_; }
   // They were changed in place: what waits for a time that they say is due by them from now on.
+  // What waits only by what they said before leaves.
   void OnOptionsChanged(base::Nanoseconds now) {
     if (state_ != State::kClosed) ArmIdle(now);
+    if (state_ == State::kEstablished || state_ == State::kCloseWait) Output(now);
   }
   // Others from now on, which outlive it. What both ends agreed on stays.
   void UseOptions(const PcbOptions& options) {
@@ -305,7 +307,7 @@ class Pcb {
     kAckNow = 1 << 3,
     kFinReceived = 1 << 4,
     kReceiveClosed = 1 << 5,  // Close was called
-    kCorked = 1 << 6,         // the last segment may wait for more
+    kCorked = 1 << 6,         // the last segment may wait for more, as its send said
     kWantsSpace = 1 << 7,     // a send was refused
     kWantsNow = 1 << 8,       // and it was one with now_or_fail
     kSmallOverride = 1 << 9,  // send what fits, however small
@@ -493,6 +495,7 @@ class Pcb {
   void Rearm(bool one, base::Nanoseconds now);
   void ArmBehind(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
+  bool IsCorked() const { return Has(kCorked) || options_->cork; }
   bool KeptByCork() const;
   base::Nanoseconds Capped(base::Nanoseconds deadline) const;
   bool GaveUp(base::Nanoseconds now) const;

@@ -27,6 +27,7 @@ struct PcbOptions {
   bool timestamps = true;   // offered: RFC 7323 section 3
   bool sack = true;         // offered: RFC 2018 section 2
   bool nagle = false;       // RFC 9293 section 3.7.4; order flow wants it off
+  bool cork = false;        // what does not fill a segment waits for more, up to 200 ms
   bool quick_ack = false;   // acknowledge every segment at once
   uint8_t quick_acks = 16;  // so many at once as a connection begins: the peer's slow start
 

@@ -71,7 +71,7 @@ void Pcb::ArmPersist(base::Nanoseconds now) {
 // Nothing is outstanding, and a last segment that the window has room for waits for more.
 bool Pcb::KeptByCork() const {
   const Segment* const first = queue_.first_unsent();
-  return Has(kCorked) && first != nullptr && first->next == nullptr &&
+  return IsCorked() && first != nullptr && first->next == nullptr &&
          first->length <= UsableWindow();
 }
 

@@ -543,6 +543,17 @@ void FlagsOfSending(Run& run) {
   Settle(run), Tell(run, "receive");
 }
 
+void CorkOfAConnection(Run& run) {
+  Set(run.fd, "cork", IPPROTO_TCP, TCP_CORK, 1);
+  Say("send", send(run.fd, "12345", 5, 0));
+  Say("send", send(run.fd, "678", 3, 0));
+  Settle(run), Tell(run, "receive");
+  Set(run.fd, "uncork", IPPROTO_TCP, TCP_CORK, 0);
+  Settle(run), Tell(run, "receive");
+  Say("send", send(run.fd, "90", 2, 0));
+  Settle(run), Tell(run, "receive");
+}
+
 void FlagsOfDatagrams(Run& run) {
   Datagram(run, 100);
   char bytes[200];
@@ -632,6 +643,7 @@ constexpr Case kCases[] = {
     {"flags of receiving", kConnection, FlagsOfReceiving},
     {"bytes are discarded", kConnection, BytesAreDiscarded},
     {"flags of sending", kConnection, FlagsOfSending},
+    {"cork of a connection", kConnection, CorkOfAConnection},
     {"flags of datagrams", false, FlagsOfDatagrams},
     {"datagram in parts", false, DatagramInParts},
     {"bytes under way", kConnection, BytesUnderWay},

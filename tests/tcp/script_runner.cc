@@ -363,6 +363,7 @@ class Runner : public Device {
     if (name == "timestamps") return options_.timestamps = value != 0, true;
     if (name == "sack") return options_.sack = value != 0, true;
     if (name == "nagle") return options_.nagle = value != 0, true;
+    if (name == "cork") return options_.cork = value != 0, true;
     if (name == "quick_ack") return options_.quick_ack = value != 0, true;
     if (name == "quick_acks") return options_.quick_acks = static_cast<uint8_t>(count), true;
     if (name == "receive_window") return options_.receive_window = count, true;

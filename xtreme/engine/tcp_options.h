@@ -34,6 +34,7 @@ struct TcpSettings {
 
   // Any time.
   bool nodelay = true;                 // No Nagle (RFC 9293 section 3.7.4).
+  bool cork = false;                   // What fills no segment waits for more, up to 200 ms.
   bool quick_ack = false;              // Every segment is acknowledged at once.
   bool manual_credit = false;          // Only Credit() opens the window: see tcp.h.
   uint8_t keepalive_probes = 9;        // 1 .. 255; unanswered ones end the connection.

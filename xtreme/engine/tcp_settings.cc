@@ -97,6 +97,7 @@ void FillOptions(const TcpSettings& settings, uint16_t mss, tcp::PcbOptions* opt
   options->sack = settings.sack;
   options->congestion = AlgorithmOf(settings.congestion);
   options->nagle = !settings.nodelay;
+  options->cork = settings.cork;
   options->quick_ack = settings.quick_ack;
   options->keepalive_probes = settings.keepalive_probes;
   options->retransmissions = settings.retransmissions;
