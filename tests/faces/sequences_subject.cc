@@ -374,8 +374,9 @@ void Fill(Sequence& all) {
     last = send(slot->fd, Pattern(0), 60'000, MSG_NOSIGNAL | MSG_DONTWAIT);
     sent += last > 0 ? static_cast<int>(last) : 0;
   }
+  const bool full = last == -1 && errno == EAGAIN;
   Say("send until it is full", last);
-  if (last != -1 || errno != EAGAIN) return;
+  if (!full) return;
   int came = 0;
   // A ring sends while it is called.
   for (int i = 0; i < 20'000 && came < sent; ++i) {
