@@ -62,8 +62,11 @@ class OrderPortTest : public testing::Test {
     order.stock = feed::itch::MakeStock("XTRA");
     std::array<uint8_t, trading::ouch::kMostBytes> bytes;
     const size_t length = trading::ouch::Emit(order, bytes);
-    Send(fd, soup::Header(soup::Type::kUnsequenced, length));
-    Send(fd, std::span(bytes).first(length));
+    // At once: Nagle's algorithm would keep the second part.
+    const auto header = soup::Header(soup::Type::kUnsequenced, length);
+    std::vector<uint8_t> packet(header.begin(), header.end());
+    packet.insert(packet.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
+    Send(fd, packet);
   }
   // Serves until the client has got packets of these types, one letter each.
   void Await(int fd, const std::string& types) {
