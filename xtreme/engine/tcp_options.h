@@ -116,7 +116,7 @@ struct TcpReport {
   uint32_t receive_window = 0;              // What we offer.
   uint32_t in_flight = 0;                   // Sent and not acknowledged.
   uint32_t unsent = 0;
-  uint32_t owed_credit = 0;                 // Handed out, and not credited.
+  uint32_t owed_credit = 0;                 // Handed out, or waiting to be, and not credited.
   uint32_t retransmits = 0;                 // Segments.
 };
 
