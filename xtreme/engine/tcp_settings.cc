@@ -142,6 +142,7 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   if (socket->listener != nullptr) stack_->UseOptions(*socket->listener, now.options);
   if (socket->connection != nullptr) {
     stack_->UseOptions(*socket->connection, now.options, core_->clock.Now());
+    EndCall(/*ring=*/true);  // What waited only by what they said before leaves.
   }
   return {};
 }
