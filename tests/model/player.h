@@ -83,6 +83,8 @@ class Player {
   void Shutdown(const Numbers& numbers);
   void Abort(const Numbers& numbers);
   void Close(const Numbers& numbers);
+  // Nothing says any more when those that it sent, here or before it moved, are read no longer.
+  void ReleaseLent(const Socket& socket);
   void Credit(const Numbers& numbers);
   void Release(const Numbers& numbers);
   void ReleaseElsewhere(const Numbers& numbers);

@@ -303,12 +303,8 @@ void Player::Reopen(const Numbers& numbers) {
   for (auto& [handle, socket] : model_.sockets()) {
     if (socket.ring != ring) continue;
     socket.shut = socket.silent = socket.ended = true;
+    ReleaseLent(socket);
   }
-  std::erase_if(lent_, [&](const Lent& lent) {
-    const bool of_it = model_.Find(lent.socket)->ring == ring;
-    if (of_it) xtreme_buffer_release(lent.buffer);
-    return of_it;
-  });
   std::erase_if(prepared_, [&](const Prepared& prepared) {
     return model_.Find(prepared.socket)->ring == ring;
   });

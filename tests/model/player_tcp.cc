@@ -209,10 +209,14 @@ void Player::Close(const Numbers& numbers) {
   Check(result == 0, "close: " + std::to_string(result));
   socket->shut = true;
   (detach ? socket->silent : socket->closed) = true;
-  // Nothing says when these are read no more: the NIC's own references keep them.
-  if (detach) std::erase_if(lent_, [socket](const Lent& lent) {
+  // The NIC's own references keep those that it still reads.
+  if (detach) ReleaseLent(*socket);
+}
+
+void Player::ReleaseLent(const Socket& socket) {
+  std::erase_if(lent_, [&socket](const Lent& lent) {
     bool of_it = false;
-    for (const Socket* at = socket; at != nullptr; at = at->origin) {
+    for (const Socket* at = &socket; at != nullptr; at = at->origin) {
       of_it |= lent.socket == at->handle.value;
     }
     if (of_it) xtreme_buffer_release(lent.buffer);
