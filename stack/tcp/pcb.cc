@@ -88,11 +88,14 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   Raise(kEstablished);
 }
 
+uint16_t Pcb::SmssOf(uint32_t mss, bool timestamps) const {
+  const uint32_t options = timestamps ? wire::kTcpTimestampsBytes : 0;
+  const uint32_t least = kLeastMss + options;
+  return static_cast<uint16_t>(std::max(std::min<uint32_t>(mss, options_->mss), least) - options);
+}
+
 void Pcb::SetPeerMss(uint32_t mss) {
-  const uint32_t options = Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0;
-  smss_ = static_cast<uint16_t>(
-      std::max<uint32_t>(std::min<uint32_t>(mss, options_->mss), kLeastMss + options) - options);
-  agreed_smss_ = smss_;
+  agreed_smss_ = smss_ = SmssOf(mss, Has(kTimestamps));
   // A SYN may be on the way: it says nothing of the window (RFC 6928 section 2).
   congestion_.SetSmss(smss_, /*nothing_sent=*/true);
 }
@@ -179,8 +182,11 @@ bool Pcb::HasMemoryFor(uint32_t bytes) const {
   return context_->buffers->free_count() >= buffers && context_->segments->HasSpare(buffers);
 }
 
+// Before the peer says what it takes, as much as it may: what is too much then is cut as it leaves.
 uint32_t Pcb::CopySize() const {
-  return std::min<uint32_t>(context_->buffers->payload_bytes(), smss_);
+  const bool unknown = state_ == State::kSynSent;
+  const uint32_t most = unknown ? SmssOf(options_->mss, options_->timestamps) : smss_;
+  return std::min(context_->buffers->payload_bytes(), most);
 }
 
 SendResult Pcb::Send(std::span<const uint8_t> bytes, const SendOptions& options,

@@ -368,6 +368,7 @@ class Pcb {
   static constexpr uint16_t kDefaultMss = 536;  // RFC 9293 section 3.7.1: without the option
 
   // pcb.cc
+  uint16_t SmssOf(uint32_t mss, bool timestamps) const;
   void SetPeerMss(uint32_t mss);
   SendResult Admit(uint32_t bytes, const SendOptions& options) const;
   SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
