@@ -12,6 +12,9 @@ namespace xtreme::tcp {
 void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const uint32_t window_before = snd_wnd_;
   UpdateSendWindow(segment);
+  // Of what arrived long ago there is nothing more to learn, but that it arrived twice.
+  const bool selects = Has(kSack) && segment.options.sack_count != 0;
+  if (queue_.all_acknowledged() && !selects) return;
   Progress progress = TakeAcknowledged(segment, now);
   progress.duplicate = progress.acked == 0 && progress.outstanding_before != 0 &&
                        segment.SequenceLength() == 0 && snd_wnd_ == window_before;

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "xtreme/completion/completion.h"
 
@@ -59,6 +60,10 @@ class KnownFlows {
     silent_ += taken == Taken::kSilently;
     return taken;
   }
+  // A frame was looked at and left to others, so nobody need look here again.
+  void Decline() const { declined_ = true; }
+  // Whether one was since the last call.
+  bool TakeDeclined() const { return std::exchange(declined_, false); }
   // Frames taken silently, free-running.
   uint32_t silent() const { return silent_; }
 
@@ -118,6 +123,7 @@ class KnownFlows {
   bool any_ = false;
   Others others_;
   mutable uint32_t silent_ = 0;
+  mutable bool declined_ = false;
   uint64_t followed_ = 0;
   const uint64_t* changes_ = nullptr;
 };

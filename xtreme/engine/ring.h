@@ -205,7 +205,8 @@ class Ring {
   void CountFaults(int tid);
   // The events of a poll.
   uint32_t PollSome(void* out, uint32_t max, size_t stride);
-  uint32_t PollBusy(void* out, uint32_t max, size_t stride, uint32_t taken);
+  uint32_t PollBusy(void* out, uint32_t max, size_t stride);
+  uint32_t PollOn(void* out, uint32_t max, size_t stride, uint32_t taken, bool timers);
   bool Resolve(Completion* completion);
   void TellKept();
   void Receive(uint32_t max);

@@ -34,10 +34,10 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
     if (waiting == 0) [[likely]] return 0;
     // A poll that has only timers to think of thinks of them once in so many.
     if (waiting == kTimersArmed && !timers_->IsTurn()) return 0;
-    return PollBusy(out, max, stride, 0);
+    return PollBusy(out, max, stride);
   }
   if ((waiting & ~uint32_t{kTimersArmed}) != 0 || stride != sizeof(Completion)) [[unlikely]] {
-    return PollBusy(out, max, stride, 0);
+    return PollBusy(out, max, stride);
   }
   return PollSome(out, max, stride);
 }
@@ -48,7 +48,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   RingCore& core = *core_;
   const uint64_t ticks = core.clock.Ticks();
   if (core.attention != 0 && NextDeadline() <= core.clock.ToTime(ticks)) [[unlikely]] {
-    return PollBusy(out, max, sizeof(Completion), 0);
+    return PollBusy(out, max, sizeof(Completion));
   }
   core.poll_ticks = ticks;
   const uint32_t most = std::min(core.options.poll_batch, max);
@@ -57,7 +57,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   const uint32_t taken = TakeKnown(core, static_cast<Completion*>(out), most);
   const nic::QueuePair& queue = *core.device.queue;
   if (taken != most && queue.ReceiveReady()) [[unlikely]] {
-    return PollBusy(out, max, sizeof(Completion), taken);
+    return PollOn(out, max, sizeof(Completion), taken, /*timers=*/false);
   }
   // What other threads returned, and a pool that runs low, is looked at with every refill.
   if (queue.RefillDue()) Refill();
@@ -65,13 +65,19 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   return taken;
 }
 
-// What PollSome() took stands in `out` already.
-[[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride, uint32_t taken) {
+[[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
+  core_->poll_ticks = core_->clock.Ticks();
+  return PollOn(out, max, stride, 0, /*timers=*/true);
+}
+
+// The time of the poll is known, and what PollSome() took stands in `out` already. `timers`: one
+// may be due; what is armed from here on is due later.
+[[gnu::noinline]] uint32_t Ring::PollOn(void* out, uint32_t max, size_t stride, uint32_t taken,
+                                        bool timers) {
   RingCore& core = *core_;
   const auto resolve = [this](Completion* completion) {
     return completion->socket == 0 || Resolve(completion);
   };
-  core.poll_ticks = core.clock.Ticks();
   const bool nothing_waited = core.fifo.waiting() == 0;
   core.fifo.BeginPoll(out, max, stride, resolve);
   core.fifo.EmittedDirect(taken);
@@ -88,7 +94,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   if ((core.attention & (kSendsWanted | kRoomWanted)) != 0) SettleSends();
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();
-  if ((core.attention & kTimersArmed) != 0) FireTimers();
+  if (timers && (core.attention & kTimersArmed) != 0) FireTimers();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
   RefillIfDue();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
@@ -125,9 +131,10 @@ bool Ring::Resolve(Completion* completion) {
 }
 
 // Frames for which there was no room are looked at before any other is taken; then those of known
-// flows, up to the first that is not.
+// flows, up to the first that is not; which PollSome() may have come to already.
 void Ring::Receive(uint32_t max) {
   RingCore& core = *core_;
+  const bool declined = core.known.TakeDeclined();
   core.known.Follow();
   core.known.SetTicks(core.poll_ticks);
   if (frames_at_ == frames_end_) {
@@ -135,9 +142,10 @@ void Ring::Receive(uint32_t max) {
     const auto room = static_cast<uint32_t>(direct.size());
     // Of timed polls the first frame is looked at afterwards.
     const bool timed = (core.attention & kPollsTimed) != 0;
-    if (core.known.any() && !timed && left_behind_.empty()) {
+    if (core.known.any() && !timed && left_behind_.empty() && !declined) {
       const uint32_t most = std::min({room, max, core.options.poll_batch});
       const uint32_t known = TakeKnown(core, direct.data(), most);
+      core.known.TakeDeclined();
       core.fifo.EmittedDirect(known);
       timers_->CountReceived(known);
       max -= known;

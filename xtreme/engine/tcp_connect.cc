@@ -3,6 +3,8 @@
 // Connecting: a port, a route and a next hop, then SYN; and how paths follow the kernel's tables.
 // None of it enters the kernel.
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,24 @@
 #include "xtreme/nic/nic.h"
 
 namespace xtreme::engine {
+
+// The route that was looked up last. Connections go to few hosts, and of a change in the kernel's
+// tables each asks again: mostly for what the one before was told.
+struct TcpRoute {
+  // All that the answer depends on.
+  struct Asked {
+    uint64_t epoch = 0;    // RingHost::routes_version.
+    uint32_t ifindex = 0;  // The ring's.
+    wire::Ipv4Address peer;
+    wire::Ipv4Address local;  // Any: what the route says.
+
+    friend bool operator==(const Asked&, const Asked&) = default;
+  };
+
+  Asked asked;
+  host::RouteResult found;
+};
+
 namespace {
 
 // How the next hop with `mac` is reached.
@@ -35,24 +55,35 @@ tcp::LinkPath PathTo(wire::MacAddress mac, const RingDevice& device, const TcpSe
   return path;
 }
 
-}  // namespace
-
-host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
+// By the kernel's tables as they are: through the ring's interface, or not at all.
+host::RouteResult LookUpRoute(const RingCore& core, wire::Ipv4Address peer,
+                              wire::Ipv4Address local) {
   std::optional<wire::Ipv4Address> source;
   if (!local.IsAny()) source = local;
-  const host::Snapshot& routes = *core_->host.routes;
-  const auto to = [&] {
-    return routes.RouteTo(peer.address, source, core_->device.route_interface());
-  };
+  const host::Snapshot& routes = *core.host.routes;
+  const auto to = [&] { return routes.RouteTo(peer, source, core.device.route_interface()); };
   host::RouteResult route = to();
   if (!source && route.reachable() && routes.fib().minds_source()) {
     source = route.source;
     route = to();
   }
   const bool ours =
-      route.kind == host::RouteKind::kUnicast && route.ifindex == core_->device.ifindex;
+      route.kind == host::RouteKind::kUnicast && route.ifindex == core.device.ifindex;
   if (!ours) route.kind = host::RouteKind::kUnreachable;
   return route;
+}
+
+}  // namespace
+
+host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const {
+  const TcpRoute::Asked asked = {.epoch = core_->host.routes_version,
+                                 .ifindex = core_->device.ifindex,
+                                 .peer = peer.address,
+                                 .local = local};
+  std::shared_ptr<TcpRoute>& last = sockets_->last_route;
+  if (last == nullptr) [[unlikely]] last = std::make_shared<TcpRoute>();
+  if (last->asked != asked) *last = {asked, LookUpRoute(*core_, peer.address, local)};
+  return last->found;
 }
 
 Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
@@ -97,7 +128,9 @@ void Tcp::Behave(TcpSocket& socket, const TcpSettings& settings, uint32_t mtu) {
 void Tcp::GoOn(TcpSocket& socket) {
   if (!HasPort(socket)) return;
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
-  route.reachable() ? GoOnBy(socket, route) : End(socket, EHOSTUNREACH);
+  if (!route.reachable()) return End(socket, EHOSTUNREACH);
+  Behave(socket, socket.profile->settings, route.mtu);
+  GoOnBy(socket, route);
 }
 
 bool Tcp::HasPort(const TcpSocket& socket) {
@@ -110,7 +143,6 @@ bool Tcp::HasPort(const TcpSocket& socket) {
 
 void Tcp::GoOnBy(TcpSocket& socket, const host::RouteResult& route) {
   socket.next_hop = route.next_hop;
-  Behave(socket, socket.profile->settings, route.mtu);
   const std::optional<wire::MacAddress> mac = neighbours_->MacOf(route.next_hop);
   if (!mac) return neighbours_->Wait(route.next_hop, WaitingConnect{.socket = socket.handle});
   SendSyn(socket, PathTo(*mac, core_->device, socket.profile->settings));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ICMP errors do to connections of a ring, by name: from the kernel, and from frames.
+// What ICMP errors, from the kernel and from frames, and the kernel's routes do to connections of a
+// ring, by name.
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stack/base/byte_order.h"
@@ -15,6 +17,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/path_errors.h"
 #include "xtreme/engine/testing/tcp_pair.h"
+#include "xtreme/host/fib.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -133,6 +136,25 @@ TEST_F(TcpPathContractTest, AHardErrorEndsAConnectAndASoftOneExplainsItsTimeOut)
     ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
     EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, EHOSTUNREACH);
   }
+}
+
+TEST_F(TcpPathContractTest, AConnectGoesByTheRoutesThatThereAreWhenItIsCalled) {
+  OpenConnection();
+  const auto error_of = [this](wire::Ipv4Address to) {
+    Handle handle = 0;
+    return a->tcp().Connect({.peer = {to, kPort}}, &handle).error;
+  };
+  EXPECT_EQ(error_of(kB), 0) << "as the one before";
+  const auto routes = std::exchange(a->kernel->tables().fib, std::make_shared<host::Fib>());
+  EXPECT_EQ(error_of(kB), 0) << "The ring has not heard of it.";
+  a->kernel->Publish();
+  a->Settle();
+  EXPECT_EQ(error_of(kB), ENETUNREACH);
+  a->kernel->tables().fib = routes;
+  a->kernel->Publish();
+  a->Settle();
+  EXPECT_EQ(error_of(kA), ENETUNREACH) << "It leads nowhere but here.";
+  EXPECT_EQ(error_of(kB), 0);
 }
 
 TEST_F(TcpPathContractTest, AFloodThatARingDoesNotTakeIsCountedAndGone) {

@@ -35,6 +35,7 @@ namespace xtreme::engine {
 struct EarlySends;
 struct TcpDoor;
 struct TcpPort;
+struct TcpRoute;
 
 // The rings that a connection was on and has left, its home first (tcp_move.h).
 using TcpTrail = std::vector<std::shared_ptr<TcpDoor>>;
@@ -147,6 +148,7 @@ class TcpSockets {
   base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
   base::IntrusiveList<TcpSocket, &TcpSocket::credit> credit;
   TcpProfiles profiles;
+  std::shared_ptr<TcpRoute> last_route;  // That a connect asked for; null: none yet.
   // size(), for other threads.
   const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 

@@ -102,6 +102,24 @@ TEST_F(KnownFlowsTest, WhatGoesOverTheRingsEndIsTakenInTwo) {
   EXPECT_FALSE(queues_->ReceiveReady());
 }
 
+TEST_F(KnownFlowsTest, WhatIsLeftToOthersIsSaidToBeAndTheRingsEndIsNot) {
+  device_.CompleteFrame(known_, 1);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_FALSE(flows_.TakeDeclined()) << "Nothing was left.";
+  device_.CompleteFrame(other_, 2);
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_TRUE(flows_.TakeDeclined());
+  EXPECT_FALSE(flows_.TakeDeclined()) << "It is said once.";
+  EXPECT_EQ(Receive(1), 1u);
+  for (uint32_t i = 2; i < kFrames - 1; ++i) device_.CompleteFrame(known_, i);
+  ASSERT_EQ(Poll(kFrames), kFrames - 3);
+  ASSERT_EQ(queues_->Refill(), kFrames - 1);
+  for (uint32_t i = 0; i < 2; ++i) device_.CompleteFrame(known_, i);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_FALSE(flows_.TakeDeclined());
+  EXPECT_EQ(Poll(kFrames), 1u);
+}
+
 TEST_F(KnownFlowsTest, ArmingTellsTheDeviceWhatWasTaken) {
   device_.CompleteFrame(known_, 1);
   EXPECT_EQ(Poll(kFrames), 1u);

@@ -36,11 +36,17 @@ namespace xtreme::mlx5 {
     const bool verified = (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
     // In one: a frame without headers, or longer than its buffer.
     const bool fits = length - KnownFlows::kLeastFrameBytes < known_below_;
-    if (!verified || !fits) [[unlikely]] break;
+    if (!verified || !fits) [[unlikely]] {
+      flows.Decline();
+      break;
+    }
     if (!flows.Write(posted->buffer, data, length, HardwareClock(cqe), out)) [[unlikely]] {
       const KnownFlows::Taken taken =
           flows.AskOthers(posted->buffer, data, length, HardwareClock(cqe), out);
-      if (taken == KnownFlows::Taken::kNot) break;
+      if (taken == KnownFlows::Taken::kNot) {
+        flows.Decline();
+        break;
+      }
       if (taken == KnownFlows::Taken::kSilently) --out;  // Its place is the next one's.
     }
     sum += length;
