@@ -27,10 +27,10 @@ constexpr uint32_t kYoung = 20;
 
 // The bodies of the preloaded send() and recv(), but for the kernel's answers to others.
 ssize_t Send(int fd, const void* bytes, size_t size) {
-  return preload::Result(sockets::SendOurs(fd, bytes, size, 0, nullptr, 0));
+  return preload::Result(sockets::SendOurs(fd, bytes, size, 0));
 }
 ssize_t Receive(int fd, void* bytes, size_t size) {
-  return preload::Result(sockets::ReceiveOurs(fd, bytes, size, 0, nullptr, nullptr));
+  return preload::Result(sockets::ReceiveOurs(fd, bytes, size, 0));
 }
 
 class FaceScenario : public Scenario {

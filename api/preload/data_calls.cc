@@ -180,12 +180,12 @@ XTREME_CALL ssize_t recvfrom(int fd, void* to, size_t size, int flags, sockaddr*
 }
 
 XTREME_CALL ssize_t recv(int fd, void* to, size_t size, int flags) {
-  const ssize_t got = ReceiveOurs(fd, to, size, flags, nullptr, nullptr);
+  const ssize_t got = ReceiveOurs(fd, to, size, flags);
   return got != kAskKernel ? Result(got) : Kernel().recv(fd, to, size, flags);
 }
 
 XTREME_CALL ssize_t read(int fd, void* to, size_t size) {
-  const ssize_t got = size == 0 ? kAskKernel : ReceiveOurs(fd, to, size, 0, nullptr, nullptr);
+  const ssize_t got = size == 0 ? kAskKernel : ReceiveOurs(fd, to, size, 0);
   return got != kAskKernel ? Result(got) : Kernel().read(fd, to, size);
 }
 
@@ -248,12 +248,12 @@ XTREME_CALL ssize_t sendto(int fd, const void* from, size_t size, int flags, con
 }
 
 XTREME_CALL ssize_t send(int fd, const void* from, size_t size, int flags) {
-  const ssize_t sent = SendOurs(fd, from, size, flags, nullptr, 0);
+  const ssize_t sent = SendOurs(fd, from, size, flags);
   return sent != kAskKernel ? Result(sent) : Kernel().send(fd, from, size, flags);
 }
 
 XTREME_CALL ssize_t write(int fd, const void* from, size_t size) {
-  const ssize_t sent = SendOurs(fd, from, size, 0, nullptr, 0);
+  const ssize_t sent = SendOurs(fd, from, size, 0);
   return sent != kAskKernel ? Result(sent) : Kernel().write(fd, from, size);
 }
 

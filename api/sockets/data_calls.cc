@@ -49,18 +49,12 @@ bool IsTaken(engine::SendResult result) {
   return static_cast<int>(result) >= 0 || result == engine::SendResult::kRefusedNeighbour;
 }
 
-// The long way tries again, and is not to count it again.
-ssize_t Refused(bool* refused) {
-  *refused = true;
-  return kLongWay;
-}
-
 // What `call(socket, door)` says of the socket behind `fd`, inside the door that leads to it;
 // kLongWay: no way does.
 template <typename Call>
 [[gnu::always_inline]] inline ssize_t ByShortWay(int fd, const Call& call) {
   if (Passage::Inside()) [[unlikely]] return kLongWay;
-  const Descriptors::Way* const way = Faces::The().descriptors().WayTo(fd);
+  const Descriptors::Way* const way = Descriptors::WayTo(fd);
   RingDoor* const door = way == nullptr ? nullptr : way->door();
   if (door == nullptr) return kLongWay;
   const RingDoor::Entry entry(door);
@@ -72,7 +66,7 @@ template <typename Call>
 void MakeWay(int fd, Socket* socket) {
   RingDoor* const door = socket->door();
   if (door == nullptr || socket->path() != Path::kOffloaded) return;
-  if (Faces::The().descriptors().WayTo(fd)->door() == nullptr) {
+  if (Descriptors::WayTo(fd)->door() == nullptr) {
     Faces::The().descriptors().MakeWay(fd, socket, door);
   }
 }
@@ -82,16 +76,27 @@ std::shared_ptr<Socket> Ours(int fd) {
   return Passage::Inside() ? nullptr : Faces::The().descriptors().FindSocket(fd);
 }
 
-[[gnu::noinline]] ssize_t ReceiveLong(int fd, const iovec& to, int flags, sockaddr* from,
-                                      socklen_t* from_length, std::shared_ptr<Socket> ours) {
+[[gnu::noinline]] ssize_t ReceiveLong(int fd, iovec to, int flags, sockaddr* from,
+                                      socklen_t* from_length) {
   const ErrnoKept kept;
-  if (ours == nullptr) ours = Ours(fd);
+  const auto ours = Ours(fd);
   if (ours == nullptr) return kAskKernel;
   MakeWay(fd, ours.get());
   return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
 }
 
-[[gnu::noinline]] ssize_t SendLong(int fd, const iovec& from, int flags, const sockaddr* to,
+// The same from inside the door: what came there is given first, which may close the socket.
+[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, RingDoor* door, iovec to, int flags,
+                                         sockaddr* from, socklen_t* from_length) {
+  const ErrnoKept kept;
+  std::shared_ptr<Socket> held = socket->shared_from_this();
+  door->EndProgress(0);
+  const RingDoor::Outside outside(door);
+  const std::shared_ptr<Socket> ours = std::move(held);  // It may end, outside.
+  return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
+}
+
+[[gnu::noinline]] ssize_t SendLong(int fd, iovec from, int flags, const sockaddr* to,
                                    socklen_t length, bool refused) {
   const ErrnoKept kept;
   const auto ours = Ours(fd);
@@ -105,73 +110,74 @@ std::shared_ptr<Socket> Ours(int fd) {
 // --- Short ways ---
 
 [[gnu::always_inline]] inline ssize_t Socket::SendShort(RingDoor* door,
-                                                        std::span<const uint8_t> from, int flags,
-                                                        const wire::Endpoint* to, bool* refused) {
-  const uint8_t needed = to == nullptr ? kSends : kSendsTo;
-  if ((plain_ & needed) == 0 || (flags & ~kUsualFlags) != 0) return kLongWay;
-  return stream_ == nullptr ? SendDatagramShort(door, from, to, refused)
-                            : SendStreamShort(door, from, refused);
+                                                        std::span<const uint8_t> from, int flags) {
+  if ((flags & ~kUsualFlags) != 0) [[unlikely]] return kLongWay;
+  if ((plain_ & kSends) == 0) return SendStreamShort(door, from);
+  if (from.size() > wire::kUdpMaxPayloadBytes) [[unlikely]] return kLongWay;
+  engine::Ring& ring = door->ring();
+  return SentDatagram(engine::Send(ring.core(), ring.udp(), *udp_socket_,
+                                   {.data = from.data(), .length = from.size()}, {}),
+                      from.size());
 }
 
-[[gnu::always_inline]] inline ssize_t Socket::SendDatagramShort(RingDoor* door,
-                                                                std::span<const uint8_t> from,
-                                                                const wire::Endpoint* to,
-                                                                bool* refused) {
-  if (from.size() > wire::kUdpMaxPayloadBytes) [[unlikely]] return kLongWay;
-  if (to != nullptr && to->port == 0) return kLongWay;
-  engine::Ring& ring = door->ring();
-  const engine::Payload payload{.data = from.data(), .length = from.size()};
-  const engine::SendResult result =
-      to == nullptr ? engine::Send(ring.core(), ring.udp(), *udp_socket_, payload, {})
-                    : ring.udp().SendTo(udp_socket_, *to, payload, {});
-  if (!IsTaken(result)) [[unlikely]] return Refused(refused);
-  CountSent(/*warm=*/false, from.size());
+[[gnu::always_inline]] inline ssize_t Socket::SendShortTo(RingDoor* door,
+                                                          std::span<const uint8_t> from, int flags,
+                                                          const wire::Endpoint& to) {
+  if ((plain_ & kSendsTo) == 0 || (flags & ~kUsualFlags) != 0) return kLongWay;
+  if (from.size() > wire::kUdpMaxPayloadBytes || to.port == 0) [[unlikely]] return kLongWay;
+  return SentDatagram(door->ring().udp().SendTo(udp_socket_, to,
+                                                {.data = from.data(), .length = from.size()}, {}),
+                      from.size());
+}
+
+[[gnu::always_inline]] inline ssize_t Socket::SentDatagram(engine::SendResult result,
+                                                           size_t bytes) {
+  if (!IsTaken(result)) [[unlikely]] return kRefused;
+  CountSent(/*warm=*/false, bytes);
   // Linux: a datagram that has left is an edge.
   Change(0, 0, EPOLLOUT | EPOLLWRNORM);
-  return static_cast<ssize_t>(from.size());
+  return static_cast<ssize_t>(bytes);
 }
 
 // Of what leaves ample room. While what was polled is given, a connection may have ended that is
 // not known to yet.
 [[gnu::always_inline]] inline ssize_t Socket::SendStreamShort(RingDoor* door,
-                                                              std::span<const uint8_t> from,
-                                                              bool* refused) {
-  if (from.empty() || door->polling()) return kLongWay;
+                                                              std::span<const uint8_t> from) {
+  if ((plain_ & kSendsBytes) == 0 || from.empty() || door->polling()) return kLongWay;
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
   if (connection == nullptr) return kLongWay;
   if (connection->SendRoom() < connection->AmpleRoom() + from.size()) return kLongWay;
   const engine::SendResult result =
       door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, {});
-  if (!IsTaken(result)) [[unlikely]] return Refused(refused);
+  if (!IsTaken(result)) [[unlikely]] return kRefused;
   CountSent(/*warm=*/false, from.size());
   return static_cast<ssize_t>(from.size());
 }
 
+// Connections have no source to tell.
 [[gnu::always_inline]] inline ssize_t Socket::ReceiveShort(RingDoor* door,
                                                            std::span<uint8_t> to, int flags,
-                                                           wire::Endpoint* source,
-                                                           std::shared_ptr<Socket>* held) {
-  if ((plain_ & kReceives) == 0 || (flags & ~kUsualFlags) != 0) return kLongWay;
-  // Connections have no source to tell, and of no bytes nothing is to be said but errors.
-  if (stream_ != nullptr && (source != nullptr || to.empty())) return kLongWay;
-  if (!queue_.empty()) return TakeQueued(to, source);
-  const bool waits = Waits(flags);
-  Arrived about;
-  const ssize_t got = TakeArriving(door, to, &about, held);
-  if (got == -EAGAIN && waits) return kLongWay;
-  if (source != nullptr && got >= 0) *source = about.source;
-  return got;
+                                                           Arrived* about) {
+  if ((flags & ~kUsualFlags) != 0) [[unlikely]] return kLongWay;
+  if (about != nullptr && stream_ != nullptr) [[unlikely]] return kLongWay;
+  if ((plain_ & kTakesNext) == 0) return ReceiveQueued(to, about);
+  if (door->polling()) [[unlikely]] return kLongWay;
+  const ssize_t got = TakeArriving(door, to, about);
+  return got == -EAGAIN && Waits(flags) ? kLongWay : got;
 }
 
-ssize_t Socket::TakeQueued(std::span<uint8_t> to, wire::Endpoint* source) {
+// Of no bytes of a connection nothing is to be said but errors.
+[[gnu::noinline]] ssize_t Socket::ReceiveQueued(std::span<uint8_t> to, Arrived* about) {
+  if ((plain_ & kReceives) == 0 || queue_.empty()) return kLongWay;
+  if (stream_ != nullptr && to.empty()) return kLongWay;
   if (stream_ != nullptr) {
     const iovec part{.iov_base = to.data(), .iov_len = to.size()};
     ReceiveRequest request{.to = {&part, 1}};
     return TakeBytes(&request);
   }
   const Received& front = queue_.front();
-  if (source != nullptr) *source = front.source;
+  if (about != nullptr) *about = {front.source, front.length};
   const size_t copied = CopyOut(front, to.data(), to.size());
   DropFirst();
   return static_cast<ssize_t>(copied);
@@ -179,35 +185,52 @@ ssize_t Socket::TakeQueued(std::span<uint8_t> to, wire::Endpoint* source) {
 
 // --- The calls ---
 
+ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags) {
+  const ssize_t got = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
+    const ssize_t taken =
+        socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags, nullptr);
+    if (taken != kGiveFirst) [[likely]] return taken;
+    return GiveAndReceive(&socket, door, {to, size}, flags, nullptr, nullptr);
+  });
+  if (got != kLongWay) [[likely]] return got;
+  return ReceiveLong(fd, {to, size}, flags, nullptr, nullptr);
+}
+
 ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
                     socklen_t* from_length) {
-  std::shared_ptr<Socket> held;
-  wire::Endpoint source;
-  const bool asks = from != nullptr || from_length != nullptr;
+  if (from == nullptr && from_length == nullptr) return ReceiveOurs(fd, to, size, flags);
   const ssize_t got = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
-    return socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags,
-                               asks ? &source : nullptr, &held);
+    Socket::Arrived about;
+    const ssize_t taken =
+        socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags, &about);
+    if (taken == kGiveFirst) [[unlikely]] {
+      return GiveAndReceive(&socket, door, {to, size}, flags, from, from_length);
+    }
+    if (taken >= 0) GiveAddress(about.source, from, from_length);
+    return taken;
   });
-  if (got == kLongWay) [[unlikely]] {
-    const iovec part{.iov_base = to, .iov_len = size};
-    return ReceiveLong(fd, part, flags, from, from_length, std::move(held));
-  }
-  if (asks && got >= 0) GiveAddress(source, from, from_length);
-  return got;
+  if (got != kLongWay) [[likely]] return got;
+  return ReceiveLong(fd, {to, size}, flags, from, from_length);
+}
+
+ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
+  const ssize_t sent = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
+    return socket.SendShort(door, {static_cast<const uint8_t*>(from), size}, flags);
+  });
+  if (sent >= 0) [[likely]] return sent;
+  return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, sent == kRefused);
 }
 
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockaddr* to,
                  socklen_t length) {
-  bool refused = false;
+  if (to == nullptr) return SendOurs(fd, from, size, flags);
   const ssize_t sent = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
     std::optional<wire::Endpoint> endpoint;
-    if (to != nullptr && !TakeAddress(to, length, &endpoint)) [[unlikely]] return kLongWay;
-    return socket.SendShort(door, {static_cast<const uint8_t*>(from), size}, flags,
-                            endpoint ? &*endpoint : nullptr, &refused);
+    if (!TakeAddress(to, length, &endpoint)) [[unlikely]] return kLongWay;
+    return socket.SendShortTo(door, {static_cast<const uint8_t*>(from), size}, flags, *endpoint);
   });
-  if (sent != kLongWay) [[likely]] return sent;
-  const iovec part{.iov_base = const_cast<void*>(from), .iov_len = size};
-  return SendLong(fd, part, flags, to, length, refused);
+  if (sent >= 0) [[likely]] return sent;
+  return SendLong(fd, {const_cast<void*>(from), size}, flags, to, length, sent == kRefused);
 }
 
 void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {

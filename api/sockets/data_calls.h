@@ -22,6 +22,9 @@ namespace xtreme::sockets {
 
 class Socket;
 
+// Most have no address, and a way that does not ask for one.
+ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags);
+ssize_t SendOurs(int fd, const void* from, size_t size, int flags);
 ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
                     socklen_t* from_length);
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockaddr* to,

@@ -30,13 +30,6 @@ std::shared_ptr<EpollSet> Descriptors::FindEpoll(int fd) const {
   return place.meaning.epoll;
 }
 
-RingDoor* Descriptors::FindRing(int fd) const {
-  if (!Has(fd)) return nullptr;
-  const Place& place = *At(fd);
-  const Hold hold(&place.lock);
-  return place.meaning.ring;
-}
-
 void Descriptors::MakeWay(int fd, Socket* socket, RingDoor* door) {
   if (!Has(fd)) return;
   Place& place = *At(fd);

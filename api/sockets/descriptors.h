@@ -60,8 +60,8 @@ class Descriptors {
     const Place* const place = At(fd);
     return place != nullptr && place->taken.load(std::memory_order_acquire);
   }
-  // Null: nothing ever stood near it.
-  const Way* WayTo(int fd) const {
+  // Null: nothing ever stood near it. Of the one table that there is.
+  static const Way* WayTo(int fd) {
     const Place* const place = At(fd);
     return place == nullptr ? nullptr : &place->way;
   }
@@ -72,7 +72,11 @@ class Descriptors {
   void CloseWay(int fd);
   std::shared_ptr<Socket> FindSocket(int fd) const;
   std::shared_ptr<EpollSet> FindEpoll(int fd) const;
-  RingDoor* FindRing(int fd) const;
+  // Without a lock: rings stay.
+  static RingDoor* FindRing(int fd) {
+    const Place* const place = At(fd);
+    return place == nullptr ? nullptr : place->ring.load(std::memory_order_acquire);
+  }
   Meaning Find(int fd) const;
 
   // What stood there: a descriptor that was closed behind our back. Above kPlaces it is not kept.
@@ -111,9 +115,11 @@ class Descriptors {
     mutable std::atomic<bool> lock{false};
     Meaning meaning;
     Way way;
+    std::atomic<RingDoor*> ring{nullptr};  // As the meaning has it.
 
     // What stood there, and the way that led there. With the lock.
     Meaning Exchange(Meaning next) {
+      ring.store(next.ring, std::memory_order_release);
       Meaning before = std::exchange(meaning, std::move(next));
       before.way = way.Close();
       return before;
@@ -124,7 +130,7 @@ class Descriptors {
   using Chunk = std::array<Place, kChunk>;
 
   // Null: nothing ever stood near it.
-  Place* At(int fd) const {
+  static Place* At(int fd) {
     const auto place = static_cast<size_t>(fd);
     if (fd < 0 || place >= kPlaces) return nullptr;
     Chunk* const chunk = chunks_[place / kChunk].load(std::memory_order_acquire);
@@ -132,10 +138,11 @@ class Descriptors {
   }
 
   // Null: they have not been made.
-  Chunk* ChunkOf(size_t index) const { return chunks_[index].load(std::memory_order_acquire); }
+  static Chunk* ChunkOf(size_t index) { return chunks_[index].load(std::memory_order_acquire); }
 
-  // Made when something is first put there, with `making_`; never freed.
-  std::array<std::atomic<Chunk*>, kPlaces / kChunk> chunks_{};
+  // Made when something is first put there, with `making_`; never freed. Descriptors are the
+  // process', and so is this: a call need not look for it.
+  static inline constinit std::array<std::atomic<Chunk*>, kPlaces / kChunk> chunks_{};
   std::atomic<bool> making_{false};
   std::atomic<int> highest_{-1};
 };

@@ -23,6 +23,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "api/sockets/locks.h"
+
 namespace xtreme::sockets {
 
 struct KernelCalls {
@@ -119,20 +121,15 @@ class Uncancelled {
 // it was in the end.
 class Passage {
  public:
-  Passage() { ++Depth(); }
-  ~Passage() { --Depth(); }
+  Passage() { ++PassageDepth(); }
+  ~Passage() { --PassageDepth(); }
   Passage(const Passage&) = delete;
   Passage& operator=(const Passage&) = delete;
-  static bool Inside() { return Depth() != 0; }
+  static bool Inside() { return PassageDepth() != 0; }
   // For a thread that belongs to the engine.
-  static void Forever() { ++Depth(); }
+  static void Forever() { ++PassageDepth(); }
 
  private:
-  static int& Depth() {
-    static thread_local int depth = 0;
-    return depth;
-  }
-
   const ErrnoKept errno_;
   const Uncancelled uncancelled_;
 };

@@ -10,6 +10,8 @@
 
 namespace xtreme::sockets {
 
+void DoorLock::Wake() { state_.notify_one(); }
+
 void SetupLock::lock() {
   int state = 0;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SetupLock: of deciding sockets' paths, of rings and rules; taken before any ring's door.
-// DoorLock: of a ring's door, which every send and receive takes.
+// DoorLock: of a ring's door, which every send and receive takes. ThreadToken: who is inside it.
 //
 // Invariant: nobody waits for the SetupLock inside a door. Who calls from inside one (a receive
 // callback that binds or closes) steps out while they wait: whoever has the lock may be waiting for
@@ -17,6 +17,15 @@
 namespace xtreme::sockets {
 
 class RingDoor;
+
+// How many Passages (kernel_calls.h) of the calling thread stand. At an offset that is known when
+// the library is loaded, so that no call finds it, and compilers fear none.
+inline int& PassageDepth() {
+  [[gnu::tls_model("initial-exec")]] static thread_local int depth = 0;
+  return depth;
+}
+// A value that differs between running threads: where that count is, which calls look at anyway.
+inline uintptr_t ThreadToken() { return reinterpret_cast<uintptr_t>(&PassageDepth()); }
 
 // Recursive. Who has it is not cancelled.
 class SetupLock {
@@ -56,10 +65,12 @@ class DoorLock {
   }
   void unlock() {
     const uint32_t before = state_.exchange(kFree, std::memory_order_release);
-    if (before == kAwaited) [[unlikely]] state_.notify_one();
+    if (before == kAwaited) [[unlikely]] Wake();
   }
 
  private:
+  void Wake();
+
   // kAwaited: somebody may sleep until it is free.
   enum State : uint32_t { kFree, kTaken, kAwaited };
 

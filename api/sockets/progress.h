@@ -3,7 +3,7 @@
 // How a ring makes progress for who can use what came at once: a caller that receives, and
 // socketxtreme_poll(), for which what came is written where it is wanted as it is found.
 //
-// Inlined into both. Threads: inside the ring's door.
+// Inlined into both, which have engine::Ring defined. Threads: inside the ring's door.
 
 #ifndef XTREME_API_SOCKETS_PROGRESS_H_
 #define XTREME_API_SOCKETS_PROGRESS_H_
@@ -22,6 +22,13 @@
 
 namespace xtreme::sockets {
 
+template <typename Ring>
+std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
+  polling_ = true;
+  polled_count_ = static_cast<Ring*>(ring_)->Poll(polled_.data(), most, sizeof(engine::Completion));
+  return {polled_.data(), polled_count_};
+}
+
 inline void RingDoor::EndProgress(uint32_t first) {
   if (first != polled_count_ || polled_count_ == kBatch) [[unlikely]] GiveFrom(first);
   FinishProgress();
@@ -39,67 +46,54 @@ uint32_t RingDoor::PollPackets(uint32_t most, const Sink& sink) {
   const std::span<const engine::Completion> polled = BeginProgress(std::min(most, kBatch));
   if (!polled.empty() && !real_clock_->IsFresh(polled.front().poll_tsc)) FollowRealTime();
   uint32_t taken = 0;
-  for (const engine::Completion& completion : polled) {
-    Socket* const socket =
-        completion.kind == engine::Kind::kPacket ? Find(completion.socket) : nullptr;
+  const auto end = polled.end();
+  for (auto next = polled.begin(); next != end;) {
+    const engine::Handle handle = next->socket;
+    Socket* const socket = next->kind == engine::Kind::kPacket ? Find(handle) : nullptr;
     // Behind what waits it would be out of order.
     if (socket == nullptr || !socket->HandsOn() || !happenings_.empty()) [[unlikely]] {
-      Give(completion);
+      Give(*next++);
       continue;
     }
-    socket->CountReceived(completion);
-    sink(completion, socket->user_data);
-    ++taken;
+    // What goes for the first goes for all that come for the same socket in a row.
+    const auto first = next;
+    do {
+      sink(*next, socket->user_data);
+      ++next;
+    } while (next != end && next->socket == handle && next->kind == engine::Kind::kPacket);
+    socket->CountReceived({first, next});
+    taken += static_cast<uint32_t>(next - first);
   }
   if (!later_.empty()) [[unlikely]] GiveLater();
   FinishProgress();
   return taken;
 }
 
-[[gnu::always_inline]] inline size_t Socket::TakeArrived(const engine::Completion& packet,
-                                                         std::span<uint8_t> to) {
-  CountReceived(packet);
-  const size_t copied = std::min<size_t>(to.size(), packet.length);
-  const bool leaves = stream_ != nullptr && copied < packet.length;
-  if (packet.buffer->next == nullptr && !leaves) [[likely]] {
-    memcpy(to.data(), packet.data, copied);
-    packet::BufferPool::ReleaseByOwner(packet.buffer);
-    return copied;
-  }
-  Received received = ReceivedFrom(packet);
-  CopyOut(received, to.data(), to.size());
-  if (!leaves) {
-    Release(&received);
-  } else {
-    TakeFront(&received, copied);
-    Queue(received);
-  }
-  return copied;
+// Whoever watches is told, so it has to be there.
+inline bool Socket::IsForCall(const engine::Completion& first) const {
+  return first.kind == engine::Kind::kPacket && first.socket == handle_ && !watched();
 }
 
 [[gnu::always_inline]] inline ssize_t Socket::TakeArriving(RingDoor* door,
-                                                           std::span<uint8_t> to, Arrived* about,
-                                                           std::shared_ptr<Socket>* held) {
-  if (door->polling()) [[unlikely]] return kLongWay;
+                                                           std::span<uint8_t> to,
+                                                           Arrived* about) {
   const std::span<const engine::Completion> polled = door->BeginProgress();
   if (polled.empty()) {
-    door->EndProgress(0);
+    door->FinishProgress();
     return -EAGAIN;
   }
   const engine::Completion& first = polled.front();
-  // Whoever watches is told, so it has to be there. A connection's next bytes belong to this call.
-  const bool takes = first.kind == engine::Kind::kPacket && first.socket == handle_ &&
-                     !watched() && (stream_ == nullptr || polled.size() == 1);
-  if (!takes) {
-    if (held != nullptr) *held = shared_from_this();
-    door->EndProgress(0);
-    return kLongWay;
-  }
-  about->source = {wire::Ipv4Address::Load(first.source_ip.data() + 12), first.source_port};
-  about->length = first.length;
-  const size_t copied = TakeArrived(first, to);
-  door->EndProgress(1);
-  return static_cast<ssize_t>(copied);
+  const bool is_all = polled.size() == 1 && IsForCall(first) && first.length <= to.size() &&
+                      (first.flags & engine::kSlowPath) == 0 && first.buffer->next == nullptr;
+  if (!is_all) [[unlikely]] return TakeFirst(door, to, about);
+  const uint32_t length = first.length;
+  ++counters_.received;
+  counters_.received_bytes += length;
+  if (about != nullptr) *about = {SourceOf(first), length};
+  memcpy(to.data(), first.data, length);
+  packet::BufferPool::ReleaseByOwner(first.buffer);
+  door->FinishProgress();
+  return length;
 }
 
 }  // namespace xtreme::sockets

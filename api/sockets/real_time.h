@@ -42,28 +42,34 @@ class RealClock {
   // Before times are converted, if it is not fresh; `on_ptp` is what the times are on.
   void Follow(uint64_t ticks, bool on_ptp) {
     asked_ticks_ = ticks;
-    offset_ = on_ptp ? 0 : RealTimeOffset();
+    const int64_t offset = on_ptp ? 0 : RealTimeOffset();
+    into_second_ += offset - offset_;
+    offset_ = offset;
   }
 
   timespec At(int64_t time_ns) {
-    if (time_ns == 0) return {};
-    const int64_t time = time_ns + offset_;
-    if (static_cast<uint64_t>(time - second_start_) >= kSecond) [[unlikely]] {
-      second_ = time / static_cast<int64_t>(kSecond);
-      second_start_ = second_ * static_cast<int64_t>(kSecond);
-    }
-    return {.tv_sec = second_, .tv_nsec = time - second_start_};
+    const int64_t since = time_ns + into_second_;
+    if (static_cast<uint64_t>(since) >= kSecond || time_ns == 0) [[unlikely]] return AtAny(time_ns);
+    return {.tv_sec = second_, .tv_nsec = since};
   }
 
  private:
+  [[gnu::noinline]] timespec AtAny(int64_t time_ns) {
+    if (time_ns == 0) return {};
+    constexpr auto kNanoseconds = static_cast<int64_t>(kSecond);
+    second_ = (time_ns + offset_) / kNanoseconds;
+    into_second_ = offset_ - second_ * kNanoseconds;
+    return {.tv_sec = second_, .tv_nsec = time_ns + into_second_};
+  }
+
   static constexpr uint64_t kSecond = 1'000'000'000;
 
   static constexpr uint64_t kAgeTicks = 1'000'000;
 
   int64_t offset_ = 0;
   uint64_t asked_ticks_ = -kAgeTicks;
-  int64_t second_ = 0;        // Of CLOCK_REALTIME,
-  int64_t second_start_ = 0;  // and its first nanosecond.
+  int64_t second_ = 0;       // Of CLOCK_REALTIME,
+  int64_t into_second_ = 0;  // and what makes times nanoseconds of it.
 };
 
 }  // namespace xtreme::sockets

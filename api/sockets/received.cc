@@ -22,7 +22,7 @@ Received ReceivedFrom(const engine::Completion& completion) {
           .data = completion.data,
           .length = completion.length,
           .interface_index = completion.interface_index,
-          .source = {AddressOf(completion.source_ip), completion.source_port},
+          .source = SourceOf(completion),
           .destination = {AddressOf(completion.destination_ip), completion.destination_port},
           .hw_time_ns = completion.hw_time_ns,
           .on_ptp = (completion.flags & completion::kPtpTime) != 0};

@@ -33,6 +33,9 @@ struct Received {
   timespec arrival{};                // CLOCK_REALTIME at the poll that took it; 0: not asked.
 };
 
+inline wire::Endpoint SourceOf(const engine::Completion& completion) {
+  return {wire::Ipv4Address::Load(completion.source_ip.data() + 12), completion.source_port};
+}
 Received ReceivedFrom(const engine::Completion& completion);
 
 // Bytes of the first link from `data` on.

@@ -73,7 +73,7 @@ void RingDoor::Adopt(uintptr_t self) {
 }
 
 bool RingDoor::IsInside() const {
-  return !single_ && inside_.load(std::memory_order_relaxed) == packet::ThreadToken();
+  return !single_ && inside_.load(std::memory_order_relaxed) == ThreadToken();
 }
 
 uint32_t RingDoor::StepOut() {
@@ -91,12 +91,6 @@ void RingDoor::Progress() {
   if (polling_) return;
   BeginProgress();
   EndProgress(0);
-}
-
-std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
-  polling_ = true;
-  polled_count_ = ring_->Poll(polled_.data(), most, sizeof(engine::Completion));
-  return {polled_.data(), polled_count_};
 }
 
 void RingDoor::GiveFrom(uint32_t first) {
@@ -171,9 +165,9 @@ void RingDoor::Abandon() { EndClaims(); }
 
 bool RingDoor::TryProgress() {
   if (single_ || !lock_.try_lock()) return false;
-  inside_.store(packet::ThreadToken(), std::memory_order_relaxed);
+  inside_.store(ThreadToken(), std::memory_order_relaxed);
   depth_ = 1;
-  owner_ = packet::ThreadToken();
+  owner_ = ThreadToken();
   ring_->AdoptForATurn();
   Progress();
   progressed_.store(false, std::memory_order_relaxed);
@@ -193,7 +187,7 @@ void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
     inside = lock_.try_lock();
   }
   if (!inside) return;
-  inside_.store(packet::ThreadToken());
+  inside_.store(ThreadToken());
   depth_ = 1;
   ring_->AdoptForATurn();
   inside_first();
@@ -265,8 +259,7 @@ void RingDoor::Forget(engine::Handle handle, Socket* socket) {
   std::erase_if(happenings_, [=](const Happening& each) { return each.socket == socket; });
 }
 
-void RingDoor::TakeByCompletions() {
-  if (completions_) return;
+void RingDoor::BeginCompletions() {
   completions_ = true;
   for (const auto& [handle, socket] : sockets_) {
     if (socket->taker() == Taker::kUndecided) socket->TakeByCompletions();

@@ -65,6 +65,19 @@ class RingDoor {
     RingDoor* const door_;
   };
 
+  // The calling thread outside again, for a while, however deep inside it is.
+  class Outside {
+   public:
+    explicit Outside(RingDoor* door) : door_(door), depth_(door->StepOut()) {}
+    ~Outside() { door_->StepIn(depth_); }
+    Outside(const Outside&) = delete;
+    Outside& operator=(const Outside&) = delete;
+
+   private:
+    RingDoor* const door_;
+    const uint32_t depth_;
+  };
+
   struct Options {
     const xtreme_ring_options* ring = nullptr;  // What it is made of, but for the interface.
     bool single = false;       // The program has one thread, nothing is locked.
@@ -86,8 +99,13 @@ class RingDoor {
   // The same in two steps, for who can use what came at once, while not polling(): polls for at
   // most `most`, at most kBatch; and gives what came from the `first` on, which may close any
   // socket. Nothing is called in between.
+  template <typename Ring = engine::Ring>
   std::span<const engine::Completion> BeginProgress(uint32_t most = kBatch);
   void EndProgress(uint32_t first);
+  // What came, in between.
+  std::span<const engine::Completion> polled() const { return {polled_.data(), polled_count_}; }
+  // Instead of EndProgress(), of who used the one that came, or found none.
+  void FinishProgress();
   // As engine::Ring::Arm, after what is known to wait was taken.
   bool Arm();
   // Makes an operation that was started for `handle` end: how.
@@ -111,7 +129,9 @@ class RingDoor {
   // What sockets whose packets are completions have to tell, in order; takes up to `most` of
   // `socket`'s, or of every socket's if null.
   // From here on, packets of sockets whose taker nobody decided are completions.
-  void TakeByCompletions();
+  void TakeByCompletions() {
+    if (!completions_) [[unlikely]] BeginCompletions();
+  }
   void Tell(const Happening& happening) { happenings_.push_back(happening); }
   bool HasWaiting() const { return !happenings_.empty(); }
   uint32_t Take(Socket* socket, Happening* happenings, uint32_t most);
@@ -166,7 +186,7 @@ class RingDoor {
 
   RingDoor();
   void Enter() {
-    const uintptr_t self = packet::ThreadToken();
+    const uintptr_t self = ThreadToken();
     if (!single_) {
       if (inside_.load(std::memory_order_relaxed) == self) {
         ++depth_;
@@ -187,7 +207,7 @@ class RingDoor {
   void Adopt(uintptr_t self);
   void GiveFrom(uint32_t first);
   void GiveLater();
-  void FinishProgress();
+  void BeginCompletions();
   Socket* Find(engine::Handle handle) {
     return found_ != nullptr && found_handle_ == handle ? found_ : LookUp(handle);
   }

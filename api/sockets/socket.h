@@ -49,8 +49,11 @@ struct Stream;
 
 // A result: the call is the kernel's to answer.
 inline constexpr int kAskKernel = -EREMOTEIO;
-// A result of a short way: it does not lead there.
+// Results of a short way: it does not lead there; what came is to be given to whom it is for, and
+// then the long way is the call's; the ring refused it, and counted that.
 inline constexpr ssize_t kLongWay = -ESTRPIPE;
+inline constexpr ssize_t kGiveFirst = -EUCLEAN;
+inline constexpr ssize_t kRefused = -EUNATCH;
 
 enum class Path : uint8_t { kUndecided, kOffloaded, kKernel, kParents, kClosed };
 
@@ -155,14 +158,19 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t Receive(ReceiveRequest* request);
   ssize_t Send(const SendRequest& request);
 
+  // What came, if it was not put into the queue.
+  struct Arrived {
+    wire::Endpoint source;
+    size_t length;  // Whole.
+  };
   // The same the short way (data_calls.cc), inside the door that Descriptors::Way led by: of one
-  // part, on a socket that is plain. kLongWay: nothing was sent or received, and the call is to be
-  // made by Receive() or Send(), outside; of `held`, if it is set: who closed the socket meanwhile.
-  // `source`: of a datagram, if not null. `refused`: set where the ring refused it.
-  ssize_t ReceiveShort(RingDoor* door, std::span<uint8_t> to, int flags, wire::Endpoint* source,
-                       std::shared_ptr<Socket>* held);
-  ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags,
-                    const wire::Endpoint* to, bool* refused);
+  // part, on a socket that is plain. kLongWay, kRefused: nothing was sent or received, and the call
+  // is to be made by Receive() or Send(), outside; of kGiveFirst after RingDoor::EndProgress(0),
+  // which may close the socket. `about`: of a datagram, if not null.
+  ssize_t ReceiveShort(RingDoor* door, std::span<uint8_t> to, int flags, Arrived* about);
+  ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags);
+  ssize_t SendShortTo(RingDoor* door, std::span<const uint8_t> from, int flags,
+                      const wire::Endpoint& to);
   // The error that the next call would fail with, taken; 0: none. And one that it is to fail with.
   int TakePendingError();
   void KeepError(int error);
@@ -205,10 +213,12 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void OnCompletion(const engine::Completion& completion);
   // Whether a packet does nothing but become a completion.
   bool HandsOn() const { return (plain_ & kHandsOn) != 0; }
-  void CountReceived(const engine::Completion& packet) {
-    ++counters_.received;
-    counters_.received_bytes += packet.length;
-    counters_.slow_path += (packet.flags & engine::kSlowPath) != 0;
+  void CountReceived(std::span<const engine::Completion> packets) {
+    counters_.received += packets.size();
+    for (const engine::Completion& packet : packets) {
+      counters_.received_bytes += packet.length;
+      counters_.slow_path += (packet.flags & engine::kSlowPath) != 0;
+    }
   }
 
   // --- Watching ---
@@ -302,26 +312,25 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // Calls and packets that need nothing else looked at. SetPlain() goes with every change of what
   // it is made of, which Mark() does.
   enum Plain : uint8_t {
-    kSends = 1 << 0,     // To its peer: a datagram socket, or a connection.
-    kSendsTo = 1 << 1,   // Datagrams, to anybody.
-    kReceives = 1 << 2,  // What comes is for calls like recv().
-    kHandsOn = 1 << 3,   // What comes is for completions.
+    kSends = 1 << 0,       // Datagrams, to its peer.
+    kSendsBytes = 1 << 1,  // Of a connection.
+    kSendsTo = 1 << 2,     // Datagrams, to anybody.
+    kReceives = 1 << 3,    // What comes is for calls like recv().
+    kTakesNext = 1 << 4,   // That, and nothing waits: the next call takes what comes next.
+    kHandsOn = 1 << 5,     // What comes is for completions.
   };
   void SetPlain();
-  // A packet of its own, into the caller's buffer, without having been queued.
+  // Lets the ring make progress, while nobody is polling(): the first packet that comes goes to the
+  // caller without having been queued, if it is for this socket, as much of it as `to` has room
+  // for. `about` as above. kGiveFirst: nothing was taken.
+  ssize_t TakeArriving(RingDoor* door, std::span<uint8_t> to, Arrived* about);
+  // The same of what came, where it is not one packet, whole and in one link.
+  ssize_t TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about);
   size_t TakeArrived(const engine::Completion& packet, std::span<uint8_t> to);
-  // Lets the ring make progress: the first that comes goes to the caller, if it is for this socket.
-  // kLongWay: it is queued, if it came. `held` as above, null: the caller holds it.
-  struct Arrived {
-    wire::Endpoint source;
-    size_t length;  // Whole.
-  };
-  ssize_t TakeArriving(RingDoor* door, std::span<uint8_t> to, Arrived* about,
-                       std::shared_ptr<Socket>* held);
-  ssize_t TakeQueued(std::span<uint8_t> to, wire::Endpoint* source);
-  ssize_t SendDatagramShort(RingDoor* door, std::span<const uint8_t> from,
-                            const wire::Endpoint* to, bool* refused);
-  ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from, bool* refused);
+  bool IsForCall(const engine::Completion& first) const;
+  ssize_t ReceiveQueued(std::span<uint8_t> to, Arrived* about);
+  ssize_t SentDatagram(engine::SendResult result, size_t bytes);
+  ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from);
 
   // socket_receive.cc; inside the door.
   void OnPacket(const engine::Completion& completion);

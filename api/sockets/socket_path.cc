@@ -272,9 +272,12 @@ void Socket::SetPlain() {
   const bool receives = open && hears && !completions && goes_on && !read_shut_ &&
                         low_water_.load(std::memory_order_relaxed) == 1;
   const bool hands_on = hears && completions && !(read_shut_ && write_shut_);
-  plain_ = static_cast<uint8_t>((sends && connected ? kSends : 0) |
-                                (sends && stream_ == nullptr ? kSendsTo : 0) |
-                                (receives ? kReceives : 0) | (hands_on ? kHandsOn : 0));
+  const bool datagrams = stream_ == nullptr;
+  plain_ = static_cast<uint8_t>((sends && datagrams && connected ? kSends : 0) |
+                                (sends && !datagrams && connected ? kSendsBytes : 0) |
+                                (sends && datagrams ? kSendsTo : 0) | (receives ? kReceives : 0) |
+                                (receives && queue_.empty() ? kTakesNext : 0) |
+                                (hands_on ? kHandsOn : 0));
 }
 
 void Socket::EndStream(RingDoor* inside) {

@@ -55,7 +55,7 @@ void Socket::OnCompletion(const engine::Completion& completion) {
 
 void Socket::OnPacket(const engine::Completion& completion) {
   Received packet = ReceivedFrom(completion);
-  CountReceived(completion);
+  CountReceived({&completion, 1});
   const Wanted asked = wanted();
   if (asked.timestamp_us || asked.timestamp_ns || asked.timestamping != 0 || callback_) {
     clock_gettime(CLOCK_REALTIME, &packet.arrival);
@@ -93,6 +93,7 @@ void Socket::Queue(const Received& packet) {
   }
   queued_bytes_ += charge;
   queue_.push_back(packet);
+  plain_ &= ~kTakesNext;
   queue_.back().dropped = static_cast<uint32_t>(counters_.dropped);
   Change(QueueMask(), 0, kReadable);
 }
@@ -246,23 +247,49 @@ int Socket::AwaitDecision() {
 
 ssize_t Socket::TakeAfterProgress(RingDoor* door, ReceiveRequest* request) {
   const bool one = request->to.size() == 1 && request->took == nullptr && !wanted().any();
-  const bool plain = one && (plain_ & kReceives) != 0 && queue_.empty() &&
-                     (request->flags & ~kUsualFlags) == 0 &&
-                     (stream_ == nullptr || request->to[0].iov_len != 0);
+  const bool plain = one && (plain_ & kTakesNext) != 0 && !door->polling() &&
+                     (request->flags & ~kUsualFlags) == 0;
   if (plain) {
     const iovec& to = request->to[0];
     Arrived about;
     const ssize_t got =
-        TakeArriving(door, {static_cast<uint8_t*>(to.iov_base), to.iov_len}, &about, nullptr);
+        TakeArriving(door, {static_cast<uint8_t*>(to.iov_base), to.iov_len}, &about);
     if (got >= 0 && stream_ == nullptr) {
       request->about.source = about.source;
       if (about.length > to.iov_len) request->message_flags |= MSG_TRUNC;
     }
-    if (got != kLongWay) return got;
+    if (got != kGiveFirst) return got;
+    door->EndProgress(0);
   } else {
     door->Progress();
   }
   return stream_ == nullptr ? TakeDatagram(request) : TakeBytes(request);
+}
+
+// A connection's next bytes belong to this call too, and of no bytes of it nothing is to be said
+// but errors.
+ssize_t Socket::TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about) {
+  const std::span<const engine::Completion> polled = door->polled();
+  const engine::Completion& first = polled.front();
+  const bool ends_it = stream_ == nullptr || (polled.size() == 1 && !to.empty());
+  if (!ends_it || !IsForCall(first)) return kGiveFirst;
+  if (about != nullptr) *about = {SourceOf(first), first.length};
+  const size_t copied = TakeArrived(first, to);
+  door->EndProgress(1);
+  return static_cast<ssize_t>(copied);
+}
+
+size_t Socket::TakeArrived(const engine::Completion& packet, std::span<uint8_t> to) {
+  CountReceived({&packet, 1});
+  Received received = ReceivedFrom(packet);
+  const size_t copied = CopyOut(received, to.data(), to.size());
+  if (stream_ == nullptr || copied == packet.length) {
+    Release(&received);
+  } else {
+    TakeFront(&received, copied);
+    Queue(received);
+  }
+  return copied;
 }
 
 int Socket::ReadableBytes() {

@@ -14,6 +14,7 @@
 #include "api/sockets/socket.h"
 #include "api/vma/api.h"
 #include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/ring.h"
 
 namespace xtreme::vma {
 namespace {
@@ -156,11 +157,10 @@ int References(const packet::Buffer& buffer) {
 
 int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) {
   if (completions == nullptr || most == 0) return Fail(EINVAL);
-  const sockets::Descriptors& descriptors = Faces::The().descriptors();
-  if (RingDoor* const ring = descriptors.FindRing(fd)) {
+  if (RingDoor* const ring = sockets::Descriptors::FindRing(fd)) {
     return static_cast<int>(PollDoor(ring, completions, most));
   }
-  const auto meaning = descriptors.Find(fd);
+  const auto meaning = Faces::The().descriptors().Find(fd);
   unsigned count = 0;
   if (meaning.socket != nullptr) {
     RingDoor* const door = meaning.socket->door();

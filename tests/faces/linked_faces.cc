@@ -160,12 +160,12 @@ int Accept(int fd, int flags) {
 }
 
 ssize_t Receive(int fd, char* bytes, size_t size) {
-  const ssize_t got = sockets::ReceiveOurs(fd, bytes, size, 0, nullptr, nullptr);
+  const ssize_t got = sockets::ReceiveOurs(fd, bytes, size, 0);
   return got != kAskKernel ? got : Result(recv(fd, bytes, size, 0));
 }
 
 ssize_t Send(int fd, const char* bytes, size_t size) {
-  const ssize_t sent = sockets::SendOurs(fd, bytes, size, MSG_NOSIGNAL, nullptr, 0);
+  const ssize_t sent = sockets::SendOurs(fd, bytes, size, MSG_NOSIGNAL);
   return sent != kAskKernel ? sent : Result(send(fd, bytes, size, MSG_NOSIGNAL));
 }
 
