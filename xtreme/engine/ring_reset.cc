@@ -47,27 +47,52 @@ struct ResetWork {
     return status;
   }
 
-  // Between taking rules off and putting them on as little as there can be: what comes then, to a
-  // port that works, finds no queue. Those of another port are there before.
+  // What comes while no rule stands, to a port that works, is the kernel's, which answers a segment
+  // of a connection with a reset: so the new queues are there before rules leave the old ones.
   absl::Status Replace() {
-    const bool elsewhere = ifindex != side->ifindex;
-    absl::StatusOr<std::unique_ptr<nic::QueuePair>> made;
-    if (elsewhere) made = Make();
-    side->rules.Suspend();
-    if (!taken) TakeLeft();
-    absl::Status joined;
-    if (elsewhere) {
-      joined = Follow();
-    } else {
-      old.reset();
-      made = Make();
-    }
-    if (!made.ok()) return made.status();
-    side->fresh_queue = *std::move(made);
-    if (side->moderation != nic::Moderation()) {
+    auto made = Make();
+    absl::Status status = ifindex != side->ifindex ? ReplaceElsewhere(std::move(made))
+                          : IsAsGood(made)         ? ReplaceHere(*std::move(made))
+                                                   : ReplaceInTurn(std::move(made));
+    if (side->fresh_queue != nullptr && side->moderation != nic::Moderation()) {
       // As the application asked; it was told what the device said of it then.
       nic->SetModeration(side->fresh_queue.get(), side->moderation).IgnoreError();
     }
+    return status;
+  }
+
+  using Made = absl::StatusOr<std::unique_ptr<nic::QueuePair>>;
+
+  // The device had room for both, on-device memory included.
+  bool IsAsGood(const Made& made) const {
+    return made.ok() && (*made)->capabilities().device_memory_bytes >=
+                            old->capabilities().device_memory_bytes;
+  }
+
+  absl::Status ReplaceHere(std::unique_ptr<nic::QueuePair> made) {
+    side->fresh_queue = std::move(made);
+    absl::Status steered = side->rules.Redirect(side->fresh_queue.get());
+    if (!taken) TakeLeft();
+    return steered;
+  }
+
+  absl::Status ReplaceInTurn(Made made) {
+    side->rules.Suspend();
+    if (!taken) TakeLeft();
+    if (made.ok()) made->reset();
+    old.reset();
+    made = Make();
+    if (!made.ok()) return made.status();
+    side->fresh_queue = *std::move(made);
+    return side->rules.Resume(side->fresh_queue.get());
+  }
+
+  absl::Status ReplaceElsewhere(Made made) {
+    side->rules.Suspend();
+    if (!taken) TakeLeft();
+    absl::Status joined = Follow();
+    if (!made.ok()) return made.status();
+    side->fresh_queue = *std::move(made);
     absl::Status steered = side->rules.Resume(side->fresh_queue.get());
     return steered.ok() ? joined : steered;
   }

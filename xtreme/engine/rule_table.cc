@@ -110,6 +110,22 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> RuleTable::Add(nic::FlowRule* rule) {
   return nic_->AddRule(*rule, queue_pair_);
 }
 
+absl::Status RuleTable::Redirect(nic::QueuePair* queue_pair) {
+  queue_pair_ = queue_pair;
+  absl::Status first;
+  for (auto& [match, entry] : entries_) {
+    if (entry->stand_in != nullptr) continue;
+    auto added = Add(&entry->rule);
+    if (absl::IsResourceExhausted(added.status())) {
+      entry->installed.reset();  // No room for both.
+      added = Add(&entry->rule);
+    }
+    first.Update(added.status());
+    entry->installed = added.ok() ? *std::move(added) : nullptr;
+  }
+  return first;
+}
+
 void RuleTable::Suspend() {
   queue_pair_ = nullptr;
   for (auto& [match, entry] : entries_) entry->installed.reset();

@@ -53,6 +53,10 @@ class RuleTable {
   absl::StatusOr<Held> HoldBefore(const nic::FlowRule& rule);
   void Drop(Entry* entry);
 
+  // Puts every rule on `queue_pair`, each before it goes from the one that it is on: none of its
+  // frames becomes the kernel's meanwhile, which would reset connections. The first error, and then
+  // without that rule.
+  absl::Status Redirect(nic::QueuePair* queue_pair);
   // Takes every rule off its queue pair, to be put on another one.
   void Suspend();
   // Suspended: makes them rules of `nic`, which outlives the table, and of its address.

@@ -70,6 +70,21 @@ TEST_F(RuleTableTest, WhatIsHeldWhileThereIsNoQueueStandsOnTheNextOne) {
   table_.Drop(meanwhile->entry);
 }
 
+// The old queue has them no more, and may go; a table that is full has no room for both.
+TEST_F(RuleTableTest, RedirectedRulesAreOnTheNewQueueAlone) {
+  MemoryNic full({.max_rules = 2});
+  nic::AbsentQueuePair fresh(full.capabilities());
+  RuleTable table(&full, &queue_);
+  const auto first = table.Hold(Rule(0));
+  const auto second = table.Hold(Rule(1));
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_TRUE(table.Redirect(&fresh).ok());
+  EXPECT_EQ(full.rules().size(), 2u);
+  table.Drop(first->entry);
+  table.Drop(second->entry);
+  EXPECT_TRUE(full.rules().empty());
+}
+
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
   constexpr uint32_t kFew = 100;
   constexpr uint32_t kMany = 10'000;

@@ -34,6 +34,10 @@ class Pump final : public Egress, public FrameSink {
   void Send(std::span<const uint8_t> frame, ContextId from) override;
   void OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) override;
 
+  // Before a queue of the page goes: what was rung until then was rung in time, and is served with
+  // the next pass. Null: nothing.
+  void TakeRung(UarPage* page);
+
   // The administrator's word. Tells subscribers at once what it changes.
   void SetPortUp(bool up);
   bool port_up() const { return port_up_; }
@@ -53,6 +57,7 @@ class Pump final : public Egress, public FrameSink {
   bool FollowPort();
   bool ServePage(UarPage* page, bool all);
   bool TakeDoorbells(UarPage* page);
+  bool TakeArm(UarPage* page);
   void CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot);
   void CheckArm(uint64_t rung);
   // True when a queue trapped it. `from`: the context that sent it, for what the card loops back.

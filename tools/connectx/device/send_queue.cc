@@ -47,6 +47,8 @@ void SendQueue::SetRate(const Rate& rate) {
 
 void SendQueue::Ring() {
   if (state_ == QueueState::kReset) {
+    // With nothing posted it was another's, of the same page.
+    if (LoadRecord(record_) == 0) return;
     Report(Rule::kQueueState, "doorbell before the queue is ready to send");
     return;
   }

@@ -301,6 +301,35 @@ TEST_F(StrictQueueTest, DoorbellOfADestroyedQueueIsFound) {
   EXPECT_FALSE(cq->Poll().has_value());
 }
 
+// The device's thread may look later than the program destroys.
+TEST_F(StrictQueueTest, WhatWasRungBeforeItsQueueWasDestroyedIsInOrder) {
+  auto gone = program.MakeQp(cq.get(), cq.get());
+  auto gone_cq = program.MakeCq();
+  gone->PostAndRing(Wqe(kNop));
+  gone_cq->Arm();
+  ASSERT_EQ(program.device->DestroyQp(gone->qpn), 0);
+  ASSERT_EQ(program.device->DestroyCq(gone_cq->cqn, nullptr), 0);
+  program.Step();
+  EXPECT_EQ(program.Violations(), "");
+}
+
+TEST_F(StrictQueueTest, WhatAnotherQueueRangIsServedThoughOneOfItsPageIsDestroyed) {
+  auto gone = program.MakeQp(cq.get(), cq.get());
+  qp->PostAndRing(Wqe().Eth(Bytes(18, 3)).Inline(Bytes(46, 4)));
+  ASSERT_EQ(program.device->DestroyQp(gone->qpn), 0);
+  program.Step();
+  EXPECT_EQ(program.wire.sent.size(), 1u);
+  EXPECT_EQ(program.Violations(), "");
+}
+
+TEST_F(StrictQueueTest, DoorbellOfAnotherQueueIsNoneOfAQueueInReset) {
+  auto fresh = program.MakeQp(cq.get(), cq.get());
+  ASSERT_EQ(program.device->ModifyQp(fresh->qpn, IBV_QPS_RESET), 0);
+  qp->PostAndRing(Wqe().Eth(Bytes(18, 3)).Inline(Bytes(46, 4)));
+  program.Step();
+  EXPECT_EQ(program.Violations(), "");
+}
+
 TEST_F(StrictQueueTest, ArmOfADestroyedQueueIsFound) {
   auto gone = program.MakeCq();
   ASSERT_EQ(program.device->DestroyCq(gone->cqn, nullptr), 0);
