@@ -39,6 +39,8 @@ struct Answer {
 class BringUpTest : public ApiTest {
  protected:
   static constexpr rlim_t kPoolBytes = 1024 * 1536;  // Of Options().
+  // More than its queues take: rings of WQEs and CQEs are pinned too.
+  static constexpr rlim_t kQueueBytes = 512 << 10;
 
   // Opens and starts a ring and closes it.
   static Answer Try(const xtreme_ring_options& options) {
@@ -158,9 +160,16 @@ TEST_F(BringUpTest, MoreThanMayBePinnedIsNomemWithTheLimitAndWhatRaisesIt) {
   EXPECT_TRUE(refused.Says("RLIMIT_MEMLOCK is 786432 bytes (ulimit -l")) << refused.text;
 }
 
+TEST_F(BringUpTest, RoomForThePoolAndNotForTheQueuesIsNomemWithTheLimit) {
+  const Answer refused = TryAfter([] { LimitLockedMemory(kPoolBytes + (16 << 10)); });
+  EXPECT_EQ(refused.code, -ENOMEM) << refused.text;
+  EXPECT_TRUE(refused.Says("create receive CQ")) << refused.text;
+  EXPECT_TRUE(refused.Says("RLIMIT_MEMLOCK is 1589248 bytes")) << refused.text;
+}
+
 TEST_F(BringUpTest, AClosedRingPinsNothingMore) {
   const Answer third = TryAfter([] {
-    LimitLockedMemory(kPoolBytes + (16 << 10));
+    LimitLockedMemory(kPoolBytes + kQueueBytes);
     Try();
     Try();
   });
@@ -178,7 +187,7 @@ TEST_F(BringUpTest, HugepagesThatAreRequiredAndNotThereAreNomem) {
 
 TEST_F(BringUpTest, WhatMayNotBeLockedIsNoErrorAndInTheLineOfTheRing) {
   const Answer got = TryAfter([] {
-    LimitLockedMemory(kPoolBytes + (16 << 10));
+    LimitLockedMemory(kPoolBytes + kQueueBytes);
   });
   EXPECT_EQ(got.code, 0) << got.text;
   EXPECT_EQ(got.Says("touched but not locked"), kMlockLocks) << got.text;

@@ -105,6 +105,19 @@ TEST_P(BringUpTest, WithoutADoorbellRegisterOfItsOwnItRingsAndSaysSo) {
   nic_.reset();
 }
 
+// What the kernel pins for the rings, and whom it lets have raw queues, is the administrator's to
+// change: the message says what is to be changed.
+TEST_P(BringUpTest, RefusalsThatAnAdministratorCanEndSayHow) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  for (const char* command : {"CREATE_CQ", "CREATE_QP"}) {
+    ASSERT_TRUE(connectx_->FailNext(command, ENOMEM));
+    EXPECT_THAT(Message({}), HasSubstr("RLIMIT_MEMLOCK is")) << command;
+  }
+  ASSERT_TRUE(connectx_->FailNext("CREATE_QP", EPERM));
+  EXPECT_THAT(Message({}), HasSubstr("needs CAP_NET_RAW"));
+  nic_.reset();
+}
+
 TEST_P(BringUpTest, WhenRegistersRunOutTheErrorSaysSoAndNothingIsLeft) {
   nic_ = OpenPort(PortOptions("mlx5_0"));
   const connectx::LiveObjects before = connectx_->live_objects();
@@ -226,6 +239,27 @@ TEST_P(BringUpTest, RulesMapTheDevicesRefusals) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr("does not share frames with the kernel"));
+}
+
+TEST(BringUpOnRealTimeTest, WithoutAFreeRunningClockItRunsWithoutTimesAndSaysSo) {
+  connectx::Device::Options options = *connectx::PersonalityNamed("cx7");
+  ASSERT_TRUE(connectx::TakeCapability("free_running_clock", &options));
+  connectx::ConnectXRig connectx{SoftwareConnectX::Mode::kStep, {}, options};
+  const auto pool = MakePool();
+  auto nic = OpenPort(PortOptions("mlx5_0"));
+  auto queues = nic->CreateQueuePair({}, pool.get());
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  const nic::Capabilities& got = (*queues)->capabilities();
+  EXPECT_FALSE(got.receive_timestamp || got.transmit_timestamp);
+  EXPECT_EQ(got.receive_time, nic::TimeSource::kNone);
+  EXPECT_THAT(got.ToString(), testing::ContainsRegex("lacking: .*no free-running ones"));
+  auto untimed = nic->CreateQueuePair({.timestamps = false}, pool.get());
+  ASSERT_TRUE(untimed.ok()) << untimed.status();
+  EXPECT_TRUE((*untimed)->capabilities().lacking.empty());
+  untimed->reset();
+  queues->reset();
+  nic.reset();
+  connectx.ExpectClean();
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_P(NicTest, RegistrationRefusesNothingAndSaysTheLimit) {
 TEST_P(NicTest, SaysWhatTheQueuePairGot) {
   TestPort a("mlx5_0");
   const nic::Capabilities& got = a.queues->capabilities();
-  const bool lacks = !offered().blueflame || !offered().timestamps || !offered().checksum_offload;
+  const bool lacks = !offered().blueflame || !timed() || !offered().checksum_offload;
   EXPECT_EQ(got.blueflame, offered().blueflame);
   EXPECT_EQ(got.blueflame_bytes, offered().blueflame ? 256u : 0u);
   EXPECT_EQ(got.max_inline_bytes, 226u);
@@ -114,7 +114,7 @@ TEST_P(NicTest, InlineFrameArrivesThroughBlueFlameWhereThereIsOne) {
   ASSERT_EQ(b.queues->PollReceive({&received, 1}), 1u);
   EXPECT_TRUE(std::ranges::equal(received.buffer->bytes(), frame));
   EXPECT_EQ(received.tag, 77u);
-  EXPECT_EQ((received.flags & nic::kRxTimestamp) != 0, offered().timestamps);
+  EXPECT_EQ((received.flags & nic::kRxTimestamp) != 0, timed());
   EXPECT_EQ(received.hw_clock != 0, offered().timestamps);
   EXPECT_FALSE(b.queues->ReceiveReady());
   EXPECT_EQ(a.queues->counters().tx_blueflame, offered().blueflame ? 1u : 0u);
@@ -198,7 +198,7 @@ TEST_P(NicTest, FullQueueRefusesUntilCompletionsAreTaken) {
   ASSERT_EQ(a.queues->PollSend(completions), 4u);
   EXPECT_EQ(completions[0].frames, 4u);
   EXPECT_EQ(completions[3].frames, 16u);
-  EXPECT_EQ(completions[3].hw_clock != 0, offered().timestamps);
+  EXPECT_EQ(completions[3].hw_clock != 0, timed());
   EXPECT_TRUE(a.queues->SendIdle());
   EXPECT_EQ(a.Send(frame), nic::TxStatus::kPosted);
   EXPECT_EQ(a.queues->counters().tx_full, 2u);
@@ -268,9 +268,38 @@ TEST_P(NicTest, ErrorCompletionBreaksTheSendQueueInWordsAndCountsItsFramesOff) {
   EXPECT_EQ(a.queues->error()->syndrome, 0x04);
   EXPECT_THAT(a.queues->error()->text, HasSubstr("memory that its key does not cover"));
   EXPECT_EQ(a.Send(good), nic::TxStatus::kBroken);
+  EXPECT_EQ(a.nic->PollEvent(), std::nullopt) << "a card has told it by the completion";
+  connectx_.ExpectViolation("memory_key");
+}
+
+// A card's queues are objects of their own: what ends one says nothing of the other.
+TEST_P(NicTest, FramesAreReceivedBehindAnErrorOfTheSendQueue) {
+  TestPort a("mlx5_0");
+  TestPort b("mlx5_1");
+  const auto rule = Listen(a, 5000);
+  const auto bad = UdpFrame(5000, std::string(600, 'x'));
+  ASSERT_EQ(a.Send(bad, 0, /*key=*/0xdead00), nic::TxStatus::kPosted);
+  StepAll();
+  std::array<nic::TxCompletion, 8> completions;
+  EXPECT_EQ(a.queues->PollSend(completions), 1u);
+  ASSERT_TRUE(a.queues->error().has_value());
+  ASSERT_EQ(b.Send(UdpFrame(5000, "still heard")), nic::TxStatus::kPosted);
+  StepAll();
+  EXPECT_EQ(a.Receive().size(), 1u);
+  EXPECT_FALSE(a.queues->error()->receive);
+  connectx_.ExpectViolation("memory_key");
+}
+
+TEST_P(NicTest, AnOverrunThatNoCompletionCanTellIsAnEventOfAQueue) {
+  TestPort a("mlx5_0");
+  const nic::QueueAddresses at = *a.queues->Addresses();
+  *at.send_record = __builtin_bswap32(at.send_block_count + 1);
+  *reinterpret_cast<volatile uint64_t*>(at.send_register) = 1;
+  StepAll();
   EXPECT_EQ(a.nic->PollEvent(), nic::PortEvent::kQueueError);
   EXPECT_EQ(a.nic->PollEvent(), std::nullopt);
-  connectx_.ExpectViolation("memory_key");
+  connectx_.ExpectViolation("doorbell_bytes");
+  connectx_.ExpectViolation("send_overrun");
 }
 
 }  // namespace

@@ -111,6 +111,8 @@ class DeviceTest : public testing::TestWithParam<TestDevice> {
   }
   void TearDown() override { connectx_.ExpectClean(); }
   static const connectx::Device::Features& offered() { return GetParam().options.features; }
+  // Whether CQEs carry a time that the driver can use.
+  static bool timed() { return offered().timestamps && offered().free_running_clock; }
 
   connectx::ConnectXRig connectx_{connectx::SoftwareConnectX::Mode::kStep, {}, GetParam().options};
 };

@@ -231,6 +231,17 @@ TEST_F(OffloadVerbsTest, SendCompletionsCarryTheTimesAtWhichTheirFramesLeft) {
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
+TEST(PacingVerbsTest, EntriesAreForProgramsWithDevx) {
+  Device::Options options;
+  options.features.devx = false;
+  ConnectXRig connectx(SoftwareConnectX::Mode::kStep, {}, options);
+  ibv_context* context = OpenDevice("mlx5_0");
+  const uint32_t rate = htobe32(100);
+  EXPECT_EQ(mlx5dv_pp_alloc(context, sizeof(rate), &rate, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 TEST_F(OffloadVerbsTest, PacingEntriesAreSharedUnlessDedicated) {
   ibv_context* context = OpenDevice("mlx5_0");
   const uint32_t rate = htobe32(100);

@@ -195,6 +195,12 @@ void PacedQueues::AcknowledgeEvents() {
   }
 }
 
+void PacedQueues::StopWaiting() {
+  for (const auto& paced : all_) {
+    if (paced->queue != nullptr) core_->host.mailbox->waiter().Remove(paced->queue->fd());
+  }
+}
+
 void PacedQueues::Arm() {
   for (const auto& paced : all_) {
     if (paced->queue != nullptr) paced->queue->Arm(/*for_send=*/true);

@@ -83,6 +83,8 @@ class PacedQueues {
   // Takes events, or arms for send completions.
   void AcknowledgeEvents();
   void Arm();
+  // Their device is gone: nothing wakes the ring for them any more.
+  void StopWaiting();
 
   // The first that stopped; null: none.
   const nic::QueuePair* Broken() const;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "xtreme/engine/control_side.h"
+#include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
@@ -31,6 +32,13 @@ Completion PortCompletion(const RingCore& core, RingEvent event, uint32_t ifinde
   completion.interface_index = ifindex;
   completion.poll_tsc = core.poll_ticks;
   return completion;
+}
+
+// The channels of a device that is gone are closed, and so ready for ever: no sleep would last.
+void StopWaitingForQueues(RingCore& core) {
+  const int fd = core.device.queue->fd();
+  if (fd >= 0) core.host.mailbox->waiter().Remove(fd);
+  core.paced->StopWaiting();
 }
 
 }  // namespace
@@ -80,6 +88,7 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
     case nic::PortEvent::kLinkDown:
       return TellLink(port, port.link.Device(false));
     case nic::PortEvent::kDeviceRemoved:
+      if (IsInUse(port)) StopWaitingForQueues(*core_);
       return TellLink(port, port.link.Remove());
     case nic::PortEvent::kQueueError:
       if (!IsInUse(port)) return;

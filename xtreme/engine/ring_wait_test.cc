@@ -6,8 +6,10 @@
 // armed only by a ring that is about to sleep.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -126,6 +128,20 @@ TEST_F(RingWaitTest, ASignalEndsASleepWithEintr) {
   ended = true;
   other.join();
   sigaction(SIGUSR1, &before, nullptr);
+}
+
+// The kernel closes the channels of a device that was pulled: such a descriptor is ready for ever.
+TEST_F(RingWaitTest, ARemovedDeviceWakesNobodyForItsQueues) {
+  OpenWith(WaitPolicy::kSleep);
+  const auto ready = [this] {
+    pollfd fd{.fd = ring->fd(), .events = POLLIN, .revents = 0};
+    return poll(&fd, 1, 0) == 1;
+  };
+  EXPECT_FALSE(ready());
+  eventfd_write(queue().fd(), 1);
+  EXPECT_TRUE(ready());
+  ring->OnPortEvent(nic::PortEvent::kDeviceRemoved);
+  EXPECT_FALSE(ready());
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ BringUp::BringUp(const Device& device, const nic::QueuePairOptions& options, uin
       options_(options),
       mtu_(mtu),
       pool_(pool),
+      timed_(options.timestamps && device.limits.timestamp_mask != 0),
       verbs_(std::make_unique<QueuePairVerbs>()) {}
 
 absl::StatusOr<std::unique_ptr<QueuePair>> BringUp::Run() {
@@ -187,16 +188,18 @@ absl::Status BringUp::CreateCompletionQueue(std::string_view what, uint32_t cqes
                                             VerbsHandle<ibv_cq>* cq) {
   // The ring has one entry more than is asked for, rounded up to a power of two. Asking for
   // timestamps keeps them free-running, where a device could also write wall-clock time.
-  ibv_cq_init_attr_ex attributes{.cqe = cqes - 1,
-                                 .channel = verbs_->channel.get(),
-                                 .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
+  constexpr uint64_t kTimes = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  ibv_cq_init_attr_ex attributes{
+      .cqe = cqes - 1, .channel = verbs_->channel.get(), .wc_flags = timed_ ? kTimes : 0};
   mlx5dv_cq_init_attr direct{.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
                              .cqe_size = kCqeBytes};
   errno = 0;
   ibv_cq_ex* created = mlx5dv_create_cq(device_.context.get(), &attributes, &direct);
   if (created == nullptr) {
-    return VerbsError(errno, absl::StrCat("create ", std::string(what), " CQ: ", cqes,
-                                          " CQEs asked, device max ", device_.limits.cqes));
+    const int error = errno;
+    return VerbsError(error, absl::StrCat("create ", std::string(what), " CQ: ", cqes,
+                                          " CQEs asked, device max ", device_.limits.cqes,
+                                          LockedMemoryHint(error)));
   }
   cq->reset(ibv_cq_ex_to_cq(created));
   return absl::OkStatus();
@@ -226,10 +229,25 @@ absl::Status BringUp::CreateQueues() {
   errno = 0;
   verbs_->qp.reset(ibv_create_qp_ex(device_.context.get(), &attributes));
   if (verbs_->qp != nullptr) return absl::OkStatus();
-  return VerbsError(errno, absl::StrCat("create QP: ", wqebbs, " WQEBBs and ",
+  const int error = errno;
+  if (error == EOPNOTSUPP && timed_) return CreateQueuesWithoutTimes();
+  return VerbsError(error, absl::StrCat("create QP: ", wqebbs, " WQEBBs and ",
                                         options_.receive_queue_frames,
                                         " receive WQEs asked, device max ",
-                                        device_.limits.wqebbs));
+                                        device_.limits.wqebbs, LockedMemoryHint(error),
+                                        error == EPERM ? ", needs CAP_NET_RAW" : ""));
+}
+
+// A card whose firmware is set to real time writes wall-clock time into CQEs, and the kernel
+// refuses queues whose CQs ask for free-running time: no times then, rather than no queues.
+absl::Status BringUp::CreateQueuesWithoutTimes() {
+  timed_ = false;
+  verbs_->send_cq.reset();
+  verbs_->receive_cq.reset();
+  if (absl::Status status = CreateCompletionQueues(); !status.ok()) return status;
+  if (absl::Status status = CreateQueues(); !status.ok()) return status;
+  Lack("timestamps: the device has no free-running ones (REAL_TIME_CLOCK_ENABLE)");
+  return absl::OkStatus();
 }
 
 absl::Status BringUp::LocateRings() {
@@ -337,16 +355,15 @@ absl::Status BringUp::BringToSend() {
 
 std::unique_ptr<QueuePair> BringUp::Compose() {
   const DeviceLimits& limits = device_.limits;
-  const bool timestamps = options_.timestamps && limits.timestamp_mask != 0;
   nic::Capabilities& got = capabilities_;
   got.blueflame_bytes = memory_.send.blueflame_bytes;
   got.blueflame = got.blueflame_bytes != 0;
   got.max_inline_bytes = kMaxInlineFrameBytes;
   got.transmit_checksum = got.receive_checksum = limits.checksums;
-  got.transmit_timestamp = got.receive_timestamp = timestamps;
+  got.transmit_timestamp = got.receive_timestamp = timed_;
   // CQEs are what a queue pair of verbs has. The PRM calls their time that of the completion.
   got.transmit_time = got.receive_time =
-      timestamps ? nic::TimeSource::kCompletion : nic::TimeSource::kNone;
+      timed_ ? nic::TimeSource::kCompletion : nic::TimeSource::kNone;
   got.min_inline_header_bytes = kMinInlineBytes;
   got.send_queue_frames = (1u << memory_.send.wqebbs_log2) / kMaxWqebbs;
   got.receive_queue_frames = 1u << memory_.receive.wqes_log2;
@@ -360,12 +377,12 @@ std::unique_ptr<QueuePair> BringUp::Compose() {
   got.device = absl::StrCat(device_.name, " port ", device_.port);
   const SendQueue::Options send{.signal_every = options_.signal_every,
                                 .max_frame_bytes = max_frame_bytes(),
-                                .timestamps = timestamps,
+                                .timestamps = timed_,
                                 .checksums = limits.checksums,
                                 .max_segmented_bytes = got.max_segmented_bytes};
   const ReceiveQueue::Options receive{.buffer_bytes = pool_->payload_bytes(),
                                       .checksums = limits.checksums,
-                                      .timestamps = timestamps};
+                                      .timestamps = timed_};
   if (options_.tap != nullptr) {
     return std::make_unique<TappedQueuePair>(options_.tap, memory_, send, receive, capabilities_,
                                              pool_, std::move(verbs_));

@@ -73,6 +73,7 @@ class BringUp {
                                      VerbsHandle<ibv_cq>* cq);
   absl::Status CreateCompletionQueues();
   absl::Status CreateQueues();
+  absl::Status CreateQueuesWithoutTimes();
   absl::Status LocateRings();
   absl::Status TakeDeviceMemory();
   bool AllocateDeviceMemory();
@@ -86,6 +87,7 @@ class BringUp {
   nic::QueuePairOptions options_;
   const uint32_t mtu_;
   packet::BufferPool* const pool_;
+  bool timed_;  // CQEs are asked to carry times.
   nic::Capabilities capabilities_;
   QueuePairMemory memory_;
   std::unique_ptr<QueuePairVerbs> verbs_;

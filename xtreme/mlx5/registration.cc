@@ -14,19 +14,20 @@
 namespace xtreme::mlx5 {
 namespace {
 
-std::string LockedMemoryLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-    return "RLIMIT_MEMLOCK is unlimited";
-  }
-  return absl::StrCat("RLIMIT_MEMLOCK is ", limit.rlim_cur,
-                      " bytes (ulimit -l, LimitMEMLOCK= of a unit, or CAP_IPC_LOCK)");
-}
-
 // An int, because the macro ibv_reg_mr would mix enumerations.
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
 
 }  // namespace
+
+std::string LockedMemoryHint(int error) {
+  if (error != ENOMEM && error != EAGAIN) return "";
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return ", RLIMIT_MEMLOCK is unlimited";
+  }
+  return absl::StrCat(", RLIMIT_MEMLOCK is ", limit.rlim_cur,
+                      " bytes (ulimit -l, LimitMEMLOCK= of a unit, or CAP_IPC_LOCK)");
+}
 
 absl::StatusOr<VerbsHandle<ibv_mr>> RegisterMemory(ibv_pd* pd, void* start, size_t bytes) {
   if (start == nullptr || bytes == 0) {
@@ -38,8 +39,8 @@ absl::StatusOr<VerbsHandle<ibv_mr>> RegisterMemory(ibv_pd* pd, void* start, size
   VerbsHandle<ibv_mr> region(ibv_reg_mr(pd, start, bytes, kAccess));
   if (region != nullptr) return region;
   const int error = errno;
-  std::string action = absl::StrCat("register memory: ", bytes, " bytes asked");
-  if (error == ENOMEM || error == EAGAIN) absl::StrAppend(&action, ", ", LockedMemoryLimit());
+  const std::string action =
+      absl::StrCat("register memory: ", bytes, " bytes asked", LockedMemoryHint(error));
   // The kernel's words for memory that is not mapped, or not writable.
   return VerbsError(error == EFAULT ? EINVAL : error, action);
 }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "xtreme/mlx5/verbs_handle.h"
@@ -16,6 +17,10 @@ namespace xtreme::mlx5 {
 // Registers `bytes` bytes at `start` with `pd`. InvalidArgument: an empty or unmapped range.
 // ResourceExhausted: the device or RLIMIT_MEMLOCK refuses; the message has both numbers.
 absl::StatusOr<VerbsHandle<ibv_mr>> RegisterMemory(ibv_pd* pd, void* start, size_t bytes);
+
+// What the kernel may pin for this process, in words, for when it refuses to: ", RLIMIT_MEMLOCK is
+// ..."; empty for another `error` than ENOMEM and EAGAIN. Rings are pinned too.
+std::string LockedMemoryHint(int error);
 
 }  // namespace xtreme::mlx5
 

@@ -28,7 +28,8 @@ CompletionQueue::CompletionQueue(const CqRequest& request, uint32_t cqn, Environ
       completions_(request.completions),
       async_(request.async),
       user_handle_(request.user_handle),
-      real_time_(request.real_time),
+      real_time_(request.real_time || !environment->options.features.free_running_clock),
+      wants_counter_(request.timed && !request.real_time),
       ignore_overrun_(request.ignore_overrun),
       environment_(environment) {
   std::atomic_ref<uint32_t>(record_[kCqArmWord]).store(kCqArmUnwritten, std::memory_order_relaxed);
@@ -47,6 +48,10 @@ bool CompletionQueue::Push(const mlx5_cqe64& cqe, uint8_t opcode, bool solicited
   if (solicited) solicited_producer_ = producer_;
   if (event_.armed) ConsiderEvent();
   return true;
+}
+
+bool CompletionQueue::has_clock() const {
+  return !wants_counter_ || environment_->options.features.free_running_clock;
 }
 
 uint64_t CompletionQueue::TimestampAt(int64_t time_ns) const {

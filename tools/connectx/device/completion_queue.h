@@ -42,6 +42,9 @@ class CompletionQueue {
   void FireIfDue();
   int64_t deadline_ns() const { return due_ns_; }
 
+  // Whether the device has the clock whose times the program asked for.
+  bool has_clock() const;
+
   uint32_t number() const { return cqn_; }
   uint32_t uar() const { return uar_; }
   uint32_t events() const { return event_.fired; }
@@ -77,6 +80,7 @@ class CompletionQueue {
   EventSink* const async_;
   const uint64_t user_handle_;
   const bool real_time_;
+  const bool wants_counter_;
   const bool ignore_overrun_;
   Environment* const environment_;
 

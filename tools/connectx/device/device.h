@@ -66,6 +66,9 @@ class Device {
     bool receive_scaling = true;   // Receive queues of their own, and RSS over them.
     bool packet_pacing = true;
     bool real_time_clock = false;  // CQs may ask for the PHC's time.
+    // CQs may ask for the counter's. Else every CQE carries the PHC's, as of a card whose firmware
+    // is set to real time and nothing else.
+    bool free_running_clock = true;
     bool devx = true;              // A program may ask for it; of its commands there is one.
   };
 
@@ -145,8 +148,9 @@ class Device {
   // at once.
   int ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us);
 
-  // EINVAL (shape, unknown PD, CQ or UAR), ENOMEM (limit). The QP starts in RESET; it receives from
-  // RTR on and sends from RTS on. DestroyQp: EBUSY while flow rules point at it.
+  // EINVAL (shape, unknown PD, CQ or UAR), ENOMEM (limit), EOPNOTSUPP (a CQ that asks for times of
+  // a clock that the device does not have). The QP starts in RESET; it receives from INIT on, what
+  // its record shows, and sends from RTS on. DestroyQp: EBUSY while flow rules point at it.
   int CreateQp(const QpRequest& request, uint32_t* qpn);
   // EINVAL when the transition is not one of RESET-INIT-RTR-RTS, INIT or RTS to itself, any to
   // RESET, or any but RESET to ERR. A queue that leaves RTS has no rate any more.
@@ -154,14 +158,18 @@ class Device {
   // `kbps` 0: not paced. EINVAL (unknown, not in RTS, outside the card's range), ENOSPC (too many
   // different rates), EOPNOTSUPP.
   int SetQpRate(uint32_t qpn, const Rate& rate);
+  // The state is that of its queues: SQE when only the send queue is in error. EINVAL: unknown, or
+  // only the receive queue is, which is no state of a QP.
   int QueryQp(uint32_t qpn, QpAttributes* attributes) const;
+  // The state that it was brought to, whatever became of its queues. EINVAL.
+  int QpState(uint32_t qpn, ibv_qp_state* state) const;
   int DestroyQp(uint32_t qpn);
 
   // An entry of the card's rate table of one's own: 0 or as SetQpRate. Free: EINVAL.
   int AllocRate(const Rate& rate, bool dedicated, uint16_t* index);
   int FreeRate(uint16_t index);
 
-  // Receive side scaling. EINVAL, ENOMEM; destroying EBUSY while in use.
+  // Receive side scaling. EINVAL, ENOMEM, EOPNOTSUPP as CreateQp; destroying EBUSY while in use.
   int CreateWq(const WqRequest& request, uint32_t* rqn);
   int ModifyWq(uint32_t rqn, ibv_wq_state state);
   int QueryWq(uint32_t rqn, WqAttributes* attributes) const;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,8 @@ int Device::CreateQp(const QpRequest& request, uint32_t* qpn) {
       !IsShape(request.send, options().limits) || !IsShape(request.receive, options().limits)) {
     return EINVAL;
   }
+  if (sends && !send_cq->has_clock()) return EOPNOTSUPP;
+  if (receives && !receive_cq->has_clock()) return EOPNOTSUPP;
   if (state_->qps.full()) return ENOMEM;
   *qpn = state_->qps.Reserve();
   QueuePair* qp = state_->qps.Put(
@@ -99,8 +102,17 @@ int Device::FreeRate(uint16_t index) {
 int Device::QueryQp(uint32_t qpn, QpAttributes* attributes) const {
   ControlLock lock(state_.get());
   const QueuePair* qp = state_->qps.Find(qpn);
+  const auto queried = qp == nullptr ? std::nullopt : qp->Query();
+  if (!queried.has_value()) return EINVAL;
+  *attributes = *queried;
+  return 0;
+}
+
+int Device::QpState(uint32_t qpn, ibv_qp_state* state) const {
+  ControlLock lock(state_.get());
+  const QueuePair* qp = state_->qps.Find(qpn);
   if (qp == nullptr) return EINVAL;
-  *attributes = qp->Query();
+  *state = qp->state();
   return 0;
 }
 
@@ -130,6 +142,7 @@ int Device::CreateWq(const WqRequest& request, uint32_t* rqn) {
       !IsShape(request.receive, options().limits)) {
     return EINVAL;
   }
+  if (!cq->has_clock()) return EOPNOTSUPP;
   if (state_->wqs.full()) return ENOMEM;
   *rqn = state_->wqs.Reserve();
   state_->wqs.Put(*rqn, std::make_unique<WorkQueue>(request, *rqn, cq, &state_->environment));

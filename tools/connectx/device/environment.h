@@ -94,11 +94,12 @@ struct Environment {
   alignas(64) std::array<uint8_t, kMaxFrameBytes> frame;
 };
 
-// What a queue belongs to: told once that the queue went into error by itself.
+// What a queue belongs to: told once that the queue went into error by itself. `completed`: an
+// error CQE says so, which is all that a program hears then.
 class QueueOwner {
  public:
   virtual ~QueueOwner() = default;
-  virtual void OnQueueError() = 0;
+  virtual void OnQueueError(bool completed) = 0;
 };
 
 enum class QueueState : uint8_t { kReset, kReady, kError };

@@ -95,6 +95,8 @@ constexpr std::array kCapabilities = {
     Capability{"receive_scaling", [](Device::Options& o) { o.features.receive_scaling = false; }},
     Capability{"packet_pacing", [](Device::Options& o) { o.features.packet_pacing = false; }},
     Capability{"real_time_clock", [](Device::Options& o) { o.features.real_time_clock = false; }},
+    Capability{"free_running_clock",
+               [](Device::Options& o) { o.features.free_running_clock = false; }},
     Capability{"devx", [](Device::Options& o) { o.features.devx = false; }},
 };
 

@@ -53,10 +53,9 @@ WqAttributes WorkQueue::Query() const {
   return {.state = state_, .strip_vlan = receive_.strips_vlan()};
 }
 
-void WorkQueue::OnQueueError() {
-  if (state_ == IBV_WQS_ERR) return;
-  Modify(IBV_WQS_ERR);
-  if (request_.async != nullptr) {
+void WorkQueue::OnQueueError(bool completed) {
+  state_ = IBV_WQS_ERR;
+  if (!completed && request_.async != nullptr) {
     request_.async->OnAsync(IBV_EVENT_WQ_FATAL, request_.user_handle);
   }
 }
@@ -114,7 +113,8 @@ void QueuePair::Apply(ibv_qp_state state) {
                                  : state == IBV_QPS_ERR ? QueueState::kError
                                                         : QueueState::kReady;
   if (send_ != nullptr && (both || state == IBV_QPS_RTS)) send_->SetState(queue_state);
-  if (receive_ != nullptr && (both || state == IBV_QPS_RTR)) receive_->SetState(queue_state);
+  // A raw receive queue is ready from INIT on (the kernel's RST2INIT).
+  if (receive_ != nullptr && (both || state == IBV_QPS_INIT)) receive_->SetState(queue_state);
 }
 
 void QueuePair::SetRate(const Rate& rate, uint16_t index) {
@@ -123,20 +123,29 @@ void QueuePair::SetRate(const Rate& rate, uint16_t index) {
   if (send_ != nullptr) send_->SetRate(rate);
 }
 
-QpAttributes QueuePair::Query() const {
-  return {.state = state_,
-          .send_wqebbs = request_.send.wqebbs,
-          .receive_wqes = request_.receive.wqes,
-          .receive_sges = (1u << request_.receive.wqe_shift_log2) / kSegmentBytes,
-          .rate = rate_};
+std::optional<ibv_qp_state> QueuePair::StateOfQueues() const {
+  const bool send_failed = send_ != nullptr && send_->state() == QueueState::kError;
+  const bool receive_failed = receive_ != nullptr && receive_->state() == QueueState::kError;
+  if (receive_failed) {
+    if (send_ != nullptr && !send_failed) return std::nullopt;
+    return IBV_QPS_ERR;
+  }
+  return send_failed && receive_ != nullptr ? IBV_QPS_SQE : state_;
 }
 
-void QueuePair::OnQueueError() {
-  if (state_ == IBV_QPS_ERR) return;
-  Apply(IBV_QPS_ERR);
-  if (request_.async != nullptr) {
-    request_.async->OnAsync(IBV_EVENT_QP_FATAL, request_.user_handle);
-  }
+std::optional<QpAttributes> QueuePair::Query() const {
+  const std::optional<ibv_qp_state> state = StateOfQueues();
+  if (!state.has_value()) return std::nullopt;
+  return QpAttributes{.state = *state,
+                      .send_wqebbs = request_.send.wqebbs,
+                      .receive_wqes = request_.receive.wqes,
+                      .receive_sges = (1u << request_.receive.wqe_shift_log2) / kSegmentBytes,
+                      .rate = rate_};
+}
+
+void QueuePair::OnQueueError(bool completed) {
+  if (completed || request_.async == nullptr) return;
+  request_.async->OnAsync(IBV_EVENT_QP_FATAL, request_.user_handle);
 }
 
 }  // namespace xtreme::connectx

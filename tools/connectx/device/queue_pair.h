@@ -3,8 +3,10 @@
 // Objects that own queues: a RAW_PACKET QP (send and receive queue, or a spread), and a receive
 // queue of its own for indirection tables.
 //
-// Invariant: a queue that fails takes its owner and the owner's other queue into error, once, and
-// the program is told once. Units: none. Thread: the device's lock. Spec: ibv_modify_qp(3).
+// Invariant: a queue that fails goes into error alone, as a card's do, which are objects of their
+// own: the other one of its QP goes on. Its owner tells the program where no error CQE could.
+// Units: none. Thread: the device's lock. Spec: ibv_modify_qp(3); InfiniBand Architecture, "Local
+// Work Queue Catastrophic Error"; the kernel's qp.c says what state such a QP is in.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_QUEUE_PAIR_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_QUEUE_PAIR_H_
@@ -13,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tools/connectx/device/completion_queue.h"
@@ -32,7 +35,7 @@ class WorkQueue final : public QueueOwner {
   // EINVAL: not RESET to RDY, or any to RESET or ERR.
   int Modify(ibv_wq_state state);
   WqAttributes Query() const;
-  void OnQueueError() override;
+  void OnQueueError(bool completed) override;
 
   ReceiveQueue* receive() { return &receive_; }
   uint32_t pd() const { return request_.pd; }
@@ -66,9 +69,12 @@ class QueuePair final : public QueueOwner {
   // `index`: of the rate table, to be given back when the QP goes or leaves RTS.
   void SetRate(const Rate& rate, uint16_t index);
   uint16_t rate_index() const { return rate_index_; }
+  // As it was brought to.
   ibv_qp_state state() const { return state_; }
-  QpAttributes Query() const;
-  void OnQueueError() override;
+  // What has become of it: SQE when only the send queue is in error, none when only the receive
+  // queue is, for which there is no state.
+  std::optional<QpAttributes> Query() const;
+  void OnQueueError(bool completed) override;
 
   // Nullptr for a QP that has none.
   SendQueue* send() { return send_.get(); }
@@ -78,6 +84,7 @@ class QueuePair final : public QueueOwner {
 
  private:
   void Apply(ibv_qp_state state);
+  std::optional<ibv_qp_state> StateOfQueues() const;
 
   const QpRequest request_;
   CompletionQueue* const send_cq_ = nullptr;

@@ -74,8 +74,7 @@ void ReceiveQueue::Deliver(const Arrival& arrival) {
     return;
   }
   environment_->counters.response_cqe_error.Add(1);
-  CompleteInError(fault.syndrome, VendorSyndrome(fault.rule));
-  Fail();
+  Fail(CompleteInError(fault.syndrome, VendorSyndrome(fault.rule)));
 }
 
 // True when a WQE is there to use. The record is looked at when all that it told of is used up.
@@ -88,7 +87,7 @@ bool ReceiveQueue::TakePosted() {
       Rule::kReceiveOverrun, absl::StrFormat("RQ %#x", identity_.number),
       absl::StrFormat("record %u, next WQE %u, %u WQEs", producer_, consumer_, wqes_));
   producer_ = consumer_;
-  Fail();
+  Fail(/*completed=*/false);
   return false;
 }
 
@@ -160,10 +159,10 @@ void ReceiveQueue::Complete(const Arrival& arrival, bool stripped) {
   cqe.sop_drop_qpn = htobe32(arrival.flow_tag);
   cqe.wqe_counter = htobe16(consumer_);
   ++consumer_;
-  if (!cq_->Push(cqe, MLX5_CQE_RESP_SEND, /*solicited=*/false)) Fail();
+  if (!cq_->Push(cqe, MLX5_CQE_RESP_SEND, /*solicited=*/false)) Fail(/*completed=*/false);
 }
 
-void ReceiveQueue::CompleteInError(uint8_t syndrome, uint8_t vendor_syndrome) {
+bool ReceiveQueue::CompleteInError(uint8_t syndrome, uint8_t vendor_syndrome) {
   mlx5_cqe64 cqe{};
   auto* error = reinterpret_cast<mlx5_err_cqe*>(&cqe);
   error->srqn = htobe32(identity_.uidx);
@@ -172,7 +171,7 @@ void ReceiveQueue::CompleteInError(uint8_t syndrome, uint8_t vendor_syndrome) {
   error->s_wqe_opcode_qpn = htobe32(identity_.number);
   error->wqe_counter = htobe16(consumer_);
   ++consumer_;
-  cq_->Push(cqe, MLX5_CQE_RESP_ERR, /*solicited=*/true);
+  return cq_->Push(cqe, MLX5_CQE_RESP_ERR, /*solicited=*/true);
 }
 
 bool ReceiveQueue::FlushPosted() {
@@ -188,7 +187,10 @@ bool ReceiveQueue::FlushPosted() {
   return true;
 }
 
-// The owner takes the queue to kError; the pump then flushes what is posted.
-void ReceiveQueue::Fail() { owner_->OnQueueError(); }
+// The pump then flushes what is posted.
+void ReceiveQueue::Fail(bool completed) {
+  SetState(QueueState::kError);
+  owner_->OnQueueError(completed);
+}
 
 }  // namespace xtreme::connectx

@@ -69,8 +69,10 @@ class ReceiveQueue {
   // `frame` without `gap`, a piece of it that may be empty.
   Fault Scatter(std::span<const uint8_t> frame, std::span<const uint8_t> gap);
   void Complete(const Arrival& arrival, bool stripped);
-  void CompleteInError(uint8_t syndrome, uint8_t vendor_syndrome);
-  void Fail();
+  // False: the CQ has no room for it.
+  bool CompleteInError(uint8_t syndrome, uint8_t vendor_syndrome);
+  // Into error; `completed` as for QueueOwner.
+  void Fail(bool completed);
 
   const Identity identity_;
   uint8_t* const ring_;

@@ -101,18 +101,18 @@ TEST_F(ReceiveQueueTest, WithoutAWqeTheFrameIsCountedAndSilentlyDropped) {
   EXPECT_EQ(Receive(frame).wqe_counter(), 0);
 }
 
-TEST_F(ReceiveQueueTest, QueueReceivesFromRtrOn) {
+// Which is why libmlx5 writes no record of a raw QP before RTR.
+TEST_F(ReceiveQueueTest, QueueReceivesFromInitOn) {
   TestQp waiting(program->device.get(), program->pd, program->uar, cq.get(), cq.get(), {});
   FlowRequest request;
   request.value.source_ip = 0x0a000002;
   request.mask.source_ip = 0xffffffff;
   program->Steer(waiting, request);
   waiting.PostReceive({{program->keys.lkey, program->Address(0), 2048}});
-  ASSERT_EQ(program->device->ModifyQp(waiting.qpn, IBV_QPS_INIT), 0);
   program->wire.Arrive(frame);
   program->Step();
-  EXPECT_FALSE(cq->Poll().has_value());
-  ASSERT_EQ(program->device->ModifyQp(waiting.qpn, IBV_QPS_RTR), 0);
+  EXPECT_FALSE(cq->Poll().has_value()) << "in RESET";
+  ASSERT_EQ(program->device->ModifyQp(waiting.qpn, IBV_QPS_INIT), 0);
   program->wire.Arrive(frame);
   program->Step();
   EXPECT_TRUE(cq->Poll().has_value());
@@ -220,9 +220,40 @@ TEST_F(ReceiveQueueTest, FrameLongerThanTheListIsALocalLengthError) {
   EXPECT_EQ(cqe.wqe_counter(), 0);
   EXPECT_EQ(cqe.uidx(), 0xabcdeu);
   EXPECT_EQ(program->Violations(), "receive_length");
-  QpAttributes attributes;
-  ASSERT_EQ(program->device->QueryQp(qp->qpn, &attributes), 0);
-  EXPECT_EQ(attributes.state, IBV_QPS_ERR);
+}
+
+TEST_F(ReceiveQueueTest, WithoutAFreeRunningClockTimesAreThePhcsAndNoOthersCanBeAskedFor) {
+  Device::Options options = TestProgram::DefaultOptions();
+  options.features.free_running_clock = false;
+  TestProgram real(options);
+  auto plain = real.MakeCq();
+  auto queues = real.MakeQp(plain.get(), plain.get());
+  real.clock.Advance(3'000'000'042 - real.clock.Now());
+  queues->PostAndRing(Wqe(0));
+  real.Step();
+  EXPECT_EQ(plain->Poll()->timestamp(), uint64_t{3} << 32 | 42);
+  uint32_t record[2];
+  alignas(64) uint8_t ring[256];
+  uint32_t timed;
+  ASSERT_EQ(real.device->CreateCq({.ring = ring,
+                                   .entries = 4,
+                                   .doorbell_record = record,
+                                   .uar = real.uar.page_id,
+                                   .timed = true},
+                                  &timed),
+            0);
+  uint32_t number;
+  EXPECT_EQ(real.device->CreateQp({.pd = real.pd,
+                                   .send = {ring, 4, timed},
+                                   .doorbell_record = record,
+                                   .uar = real.uar.page_id},
+                                  &number),
+            EOPNOTSUPP);
+  EXPECT_EQ(real.device->CreateWq({.pd = real.pd,
+                                   .receive = {.ring = ring, .wqes = 4, .cq = timed},
+                                   .doorbell_record = record},
+                                  &number),
+            EOPNOTSUPP);
 }
 
 TEST_F(ReceiveQueueTest, QueueInErrorFlushesWhatIsPostedThenAndLater) {

@@ -82,6 +82,7 @@ struct CqRequest {
   EventSink* completions = nullptr;     // nullptr: no completion channel, never fires.
   EventSink* async = nullptr;           // May be nullptr.
   uint64_t user_handle = 0;
+  bool timed = false;      // Asks for times: the counter's, unless `real_time`.
   bool real_time = false;  // CQEs carry the PHC's time, seconds and nanoseconds, instead of cycles.
   bool ignore_overrun = false;  // CQEs are written over unread ones, and nobody is told.
 };
@@ -181,6 +182,8 @@ struct FlowRequest {
   ibv_flow_attr_type type = IBV_FLOW_ATTR_NORMAL;
   FlowFields value;
   FlowFields mask;
+  // The first specification is of Ethernet: it alone says whether the rule is a multicast one.
+  bool ethernet_first = false;
   uint16_t priority = 0;  // 0 to 15; lower goes first.
   bool dont_trap = false;
   std::optional<uint32_t> tag;  // 24 bits.

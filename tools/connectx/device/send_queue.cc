@@ -62,7 +62,7 @@ void SendQueue::Ring() {
   Report(Rule::kSendOverrun,
          absl::StrFormat("record %u, next WQEBB %u, %u WQEBBs", record, consumer_, wqebbs_));
   target_ = consumer_;
-  owner_->OnQueueError();
+  Fail(/*completed=*/false);
 }
 
 void SendQueue::CheckDoorbell(uint64_t rung, const uint8_t* slot) {
@@ -192,7 +192,7 @@ void SendQueue::Complete(const Wqe& wqe) {
   cqe.sop_drop_qpn = htobe32(wqe.opcode << 24 | qpn_);
   cqe.wqe_counter = htobe16(wqe.index);
   const bool event = wqe.completion == CompletionMode::kAlwaysEvent;
-  if (!cq_->Push(cqe, MLX5_CQE_REQ, event)) owner_->OnQueueError();
+  if (!cq_->Push(cqe, MLX5_CQE_REQ, event)) Fail(/*completed=*/false);
 }
 
 void SendQueue::CompleteInError(const Wqe& wqe, const Fault& fault) {
@@ -206,8 +206,13 @@ void SendQueue::CompleteInError(const Wqe& wqe, const Fault& fault) {
   error->syndrome = fault.syndrome;
   error->s_wqe_opcode_qpn = htobe32(wqe.opcode << 24 | qpn_);
   error->wqe_counter = htobe16(wqe.index);
-  cq_->Push(cqe, MLX5_CQE_REQ_ERR, /*solicited=*/true);
-  if (!flushed) owner_->OnQueueError();
+  const bool completed = cq_->Push(cqe, MLX5_CQE_REQ_ERR, /*solicited=*/true);
+  if (!flushed) Fail(completed);
+}
+
+void SendQueue::Fail(bool completed) {
+  SetState(QueueState::kError);
+  owner_->OnQueueError(completed);
 }
 
 void SendQueue::Report(Rule rule, std::string_view seen) const {

@@ -38,6 +38,7 @@ class SendQueue {
 
   // To kReset: indices start anew. To kError: what is posted is flushed by the next Run.
   void SetState(QueueState state);
+  QueueState state() const { return state_; }
   void SetRate(const Rate& rate);
 
   // A doorbell rang on the queue's page: everything up to the record may run.
@@ -91,6 +92,8 @@ class SendQueue {
   void Delay(size_t frame_bytes);
   void Complete(const Wqe& wqe);
   void CompleteInError(const Wqe& wqe, const Fault& fault);
+  // Into error, and the rest is flushed. `completed` as for QueueOwner.
+  void Fail(bool completed);
   void Report(Rule rule, std::string_view seen) const;
   Fault Refuse(Rule rule, uint8_t syndrome, const Wqe& wqe, std::string_view seen) const;
 

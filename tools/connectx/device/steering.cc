@@ -71,9 +71,10 @@ uint64_t RequiredPresence(const FlowFields& mask) {
          (AsksForPorts(mask) ? kHasPorts : 0);
 }
 
-// What can only match multicast: decided by the MAC when the rule has one, else by the address.
+// What can only match multicast, by the first of its specifications (the kernel's
+// flow_is_multicast_only): the MAC if that is of Ethernet, else the address.
 bool IsMulticast(const FlowRequest& request) {
-  if (request.mask.destination_mac != MacAddress{}) {
+  if (request.ethernet_first || request.mask.destination_mac != MacAddress{}) {
     return (request.value.destination_mac[0] & request.mask.destination_mac[0] & 1) != 0;
   }
   return request.mask.destination_ip >> 28 == 0xf && request.value.destination_ip >> 28 == 0xe;

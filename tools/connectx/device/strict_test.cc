@@ -136,9 +136,8 @@ TEST_P(StrictTest, BreaksTheQueueWithSyndromeAndReason) {
   EXPECT_EQ(cqe->tag_or_qpn() & 0xffffff, qp->qpn);
   QpAttributes attributes;
   ASSERT_EQ(program.device->QueryQp(qp->qpn, &attributes), 0);
-  EXPECT_EQ(attributes.state, IBV_QPS_ERR);
-  ASSERT_EQ(qp->sink.async.size(), 1u);
-  EXPECT_EQ(qp->sink.async[0], std::make_pair(IBV_EVENT_QP_FATAL, uint64_t{0x9b}));
+  EXPECT_EQ(attributes.state, IBV_QPS_SQE) << "the receive queue goes on";
+  EXPECT_TRUE(qp->sink.async.empty()) << "the CQE has told it";
   EXPECT_EQ(program.CounterValue("req_cqe_error"), 1u);
 }
 
@@ -194,6 +193,38 @@ TEST_F(StrictQueueTest, ErrorOfOneQueueLeavesTheOtherRunning) {
   EXPECT_EQ(cq->Poll()->opcode(), 0);
 }
 
+TEST_F(StrictQueueTest, AReceiveQueueOutlivesItsSendQueue) {
+  program.Steer(*qp);
+  Wqe wrong(kNop);
+  wrong.index = 9;
+  qp->PostAndRing(wrong);
+  program.Step();
+  EXPECT_EQ(cq->Poll()->opcode(), kRequestError);
+  qp->PostReceive({{program.keys.lkey, program.Address(0), 2048}});
+  program.wire.Arrive(MakeFrame({}));
+  program.Step();
+  EXPECT_EQ(cq->Poll()->opcode(), 2);
+}
+
+TEST_F(StrictQueueTest, ASendQueueOutlivesItsReceiveQueueInNoStateOfAQp) {
+  program.Steer(*qp);
+  qp->PostReceive({{program.keys.lkey, program.Address(0), 20}});
+  program.wire.Arrive(MakeFrame({}));
+  program.Step();
+  EXPECT_EQ(cq->Poll()->syndrome(), 1) << "the list is too short";
+  EXPECT_TRUE(qp->sink.async.empty());
+  qp->PostAndRing(Wqe(kNop));
+  program.Step();
+  EXPECT_EQ(cq->Poll()->opcode(), 0);
+  QpAttributes attributes;
+  EXPECT_EQ(program.device->QueryQp(qp->qpn, &attributes), EINVAL);
+  ibv_qp_state state;
+  ASSERT_EQ(program.device->QpState(qp->qpn, &state), 0);
+  EXPECT_EQ(state, IBV_QPS_RTS);
+  EXPECT_EQ(program.device->ModifyQp(qp->qpn, IBV_QPS_ERR), 0);
+  EXPECT_EQ(program.device->QueryQp(qp->qpn, &attributes), 0);
+}
+
 TEST_F(StrictQueueTest, ResetBringsAQueueBack) {
   Wqe wrong(kNop);
   wrong.index = 9;
@@ -214,7 +245,8 @@ TEST_F(StrictQueueTest, RecordMoreThanARingAheadIsAnOverrun) {
   qp->Ring();
   program.Step();
   EXPECT_EQ(program.Violations(), "send_overrun");
-  EXPECT_EQ(qp->sink.async.size(), 1u);
+  ASSERT_EQ(qp->sink.async.size(), 1u) << "no CQE could";
+  EXPECT_EQ(qp->sink.async[0], std::make_pair(IBV_EVENT_QP_FATAL, uint64_t{0x9b}));
 }
 
 TEST_F(StrictQueueTest, ReceiveRecordMoreThanARingAheadIsAnOverrun) {

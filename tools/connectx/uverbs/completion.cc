@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tools/connectx/uverbs/context.h"
+#include "tools/connectx/uverbs/pinned_memory.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -27,12 +28,21 @@ int FindChannel(const Context& context, const VerbsCall& call,
   return 0;
 }
 
+int PinRing(Context& context, const mlx5_ib_create_cq& driver, uint32_t entries,
+            PinnedQueue* pinned) {
+  const int error = pinned->receive.Pin(context.pinned_pages, driver.buf_addr,
+                                        uint64_t{entries} * driver.cqe_size);
+  if (error != 0) return error;
+  return context.record_pages->Pin(context.pinned_pages, driver.db_addr, &pinned->record);
+}
+
 }  // namespace
 
 int CreateCompletionChannel(Context& context, const VerbsCall& call) {
   auto channel = EventChannel::Create(sizeof(ib_uverbs_comp_event_desc));
   if (channel == nullptr) return EMFILE;
   const int fd = channel->program_fd();
+  if (context.port_events != nullptr) context.port_events->Add(channel);
   context.completion_channels[fd] = std::move(channel);
   call.Answer(UVERBS_ATTR_CORE_OUT,
               ib_uverbs_create_comp_channel_resp{.fd = static_cast<uint32_t>(fd)});
@@ -62,7 +72,12 @@ int CreateCq(Context& context, const VerbsCall& call) {
   std::shared_ptr<EventChannel> channel;
   if (const int error = FindChannel(context, call, &channel); error != 0) return error;
   CqObject cq{.user_handle = *user_handle,
-              .events = std::make_unique<CqEvents>(std::move(channel), context.async_events)};
+              .events = std::make_unique<CqEvents>(std::move(channel), context.async_events),
+              .pinned = std::make_shared<PinnedQueue>()};
+  if (driver.cqe_size != 64 && driver.cqe_size != 128) return EINVAL;
+  if (const int refused = PinRing(context, driver, *cqe + 1, cq.pinned.get()); refused != 0) {
+    return refused;
+  }
   const int error = context.device->CreateCq(
       {.ring = reinterpret_cast<uint8_t*>(driver.buf_addr),
        .entries = *cqe + 1,
@@ -72,6 +87,7 @@ int CreateCq(Context& context, const VerbsCall& call) {
        .completions = cq.events->has_channel() ? cq.events.get() : nullptr,
        .async = cq.events.get(),
        .user_handle = *user_handle,
+       .timed = (flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION) != 0,
        .real_time = (driver.flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS) != 0,
        .ignore_overrun = (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0},
       &cq.cqn);

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <vector>
 
+#include "tools/connectx/uverbs/pinned_memory.h"
+
 namespace xtreme::connectx {
 namespace {
 
@@ -98,7 +100,8 @@ Context::Context(Device* context_device, const DeviceIdentity* device_identity, 
     : device(context_device),
       identity(device_identity),
       pinned_pages(pinned),
-      id(context_device->OpenContext()) {}
+      id(context_device->OpenContext()),
+      record_pages(std::make_unique<RecordPages>()) {}
 
 Context::~Context() {
   if (port_events != nullptr) device->Unsubscribe(port_events.get());
@@ -108,10 +111,7 @@ Context::~Context() {
   for (auto& [handle, table] : indirection_tables) device->DestroyIndirectionTable(table.number);
   for (auto& [handle, wq] : wqs) device->DestroyWq(wq.rqn);
   for (auto& [handle, cq] : cqs) device->DestroyCq(cq.cqn, nullptr);
-  for (auto& [handle, region] : memory_regions) {
-    device->DeregisterMemory(region.lkey);
-    *pinned_pages -= region.pinned_pages;
-  }
+  for (auto& [handle, region] : memory_regions) device->DeregisterMemory(region.lkey);
   for (auto& [handle, dm] : device_memories) device->FreeDeviceMemory(dm.memory.offset);
   for (auto& [handle, uar] : uars) device->FreeUar(uar.uar.page_id);
   for (auto& [handle, rate] : rates) device->FreeRate(rate.index);
@@ -263,7 +263,7 @@ int AllocAsyncEvents(Context& context, const VerbsCall& call) {
   context.async_events = EventChannel::Create(sizeof(ib_uverbs_async_event_desc));
   if (context.async_events == nullptr) return EMFILE;
   if (context.port_events != nullptr) context.device->Unsubscribe(context.port_events.get());
-  context.port_events = std::make_unique<AsyncEvents>(context.async_events);
+  context.port_events = std::make_unique<PortEvents>(context.async_events);
   context.device->Subscribe(context.port_events.get());
   call.AnswerHandle(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE,
                     static_cast<uint32_t>(context.async_events->program_fd()));

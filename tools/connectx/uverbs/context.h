@@ -33,13 +33,17 @@ inline constexpr uint32_t kCompletionVectors = 1;
 // Of a CQ's events, in microseconds.
 inline constexpr uint16_t kMaxModerationPeriod = 0xfff;
 
+class PinnedMemory;
+struct PinnedQueue;
+class RecordPages;
+
 struct PdObject {
   uint32_t pdn = 0;
 };
 
 struct MrObject {
   uint32_t lkey = 0;
-  uint64_t pinned_pages = 0;
+  std::shared_ptr<PinnedMemory> pinned;
   uint32_t device_memory = 0;  // Handle of the on-device memory it lies in; 0: the program's own.
 };
 
@@ -64,12 +68,14 @@ struct CqObject {
   uint32_t cqn = 0;
   uint64_t user_handle = 0;
   std::unique_ptr<CqEvents> events;
+  std::shared_ptr<PinnedQueue> pinned;
 };
 
 struct WqObject {
   uint32_t rqn = 0;
   uint64_t user_handle = 0;
   std::unique_ptr<AsyncEvents> events;
+  std::shared_ptr<PinnedQueue> pinned;
 };
 
 struct IndirectionObject {
@@ -88,6 +94,7 @@ struct QpObject {
   bool signals_all = false;
   bool spreads = false;  // Over an indirection table: it has no queues of its own.
   std::unique_ptr<AsyncEvents> events;
+  std::shared_ptr<PinnedQueue> pinned;
 };
 
 struct FlowObject {
@@ -112,8 +119,8 @@ struct LiveObjects {
 };
 
 struct Context {
-  // All of it outlives the context. `pinned_pages`: of the process's own memory, by the regions of
-  // all its contexts.
+  // All of it outlives the context. `pinned_pages`: of the process's own memory, by all its
+  // contexts.
   Context(Device* device, const DeviceIdentity* identity, uint64_t* pinned_pages);
   ~Context();
   Context(const Context&) = delete;
@@ -125,10 +132,11 @@ struct Context {
   const DeviceIdentity* const identity;
   uint64_t* const pinned_pages;
   const ContextId id;
+  const std::unique_ptr<RecordPages> record_pages;
   bool devx = false;  // It asked for commands to the firmware when it was opened.
 
   std::shared_ptr<EventChannel> async_events;
-  std::unique_ptr<AsyncEvents> port_events;  // Of the port and of the device.
+  std::unique_ptr<PortEvents> port_events;
   std::map<int, std::shared_ptr<EventChannel>> completion_channels;  // By the program's descriptor.
   HandleTable<PdObject> pds;
   HandleTable<MrObject> memory_regions;

@@ -48,6 +48,8 @@ bool EventChannel::Send(std::span<const std::byte> record) {
   return SendRecord(device_fd_, record) == static_cast<long>(record.size());
 }
 
+void EventChannel::HangUp() { ::syscall(SYS_shutdown, device_fd_, SHUT_RDWR); }
+
 uint32_t EventChannel::Discard(uint64_t element) {
   const std::lock_guard lock(mutex_);
   std::vector<std::vector<std::byte>> others;

@@ -35,6 +35,10 @@ class EventChannel {
   // so many unread that the queue is full, and this one is lost.
   bool Send(std::span<const std::byte> record);
 
+  // As the kernel closes a channel of a device that was pulled: the program's descriptor is ready
+  // for ever and gives nothing any more.
+  void HangUp();
+
   // Takes back the unread events about `element` and returns how many.
   uint32_t Discard(uint64_t element);
 

@@ -15,8 +15,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "tools/connectx/device/requests.h"
 #include "tools/connectx/uverbs/event_channel.h"
@@ -47,7 +49,32 @@ class AsyncEvents : public EventSink {
   std::atomic<uint32_t> sent_{0};
 };
 
-// Those, and the completion events of a CQ.
+// Asynchronous events of a port and of the device, whose end closes the completion channels.
+class PortEvents final : public AsyncEvents {
+ public:
+  using AsyncEvents::AsyncEvents;
+
+  void Add(const std::shared_ptr<EventChannel>& completions) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(channels_, [](const auto& channel) { return channel.expired(); });
+    channels_.push_back(completions);
+  }
+
+  void OnAsync(ibv_event_type type, uint64_t user_handle) override {
+    AsyncEvents::OnAsync(type, user_handle);
+    if (type != IBV_EVENT_DEVICE_FATAL) return;
+    const std::lock_guard lock(mutex_);
+    for (const auto& channel : channels_) {
+      if (const auto open = channel.lock()) open->HangUp();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<EventChannel>> channels_;
+};
+
+// Those of a CQ, and its completion events.
 class CqEvents final : public AsyncEvents {
  public:
   // `completions` may be null: the CQ has no channel.

@@ -35,13 +35,14 @@ std::optional<Halves<Filter>> Split(std::span<const std::byte> filters, size_t s
   return halves;
 }
 
-// Sets one match; EINVAL when an earlier specification asked for something else.
+// Sets one match; EINVAL when an earlier specification asked for anything but the same, of the same
+// bits (the kernel's set_proto and is_valid_ethertype).
 template <typename T>
 int Require(T* value, T* mask, T wanted_value, T wanted_mask) {
-  const T both = *mask & wanted_mask;
-  if ((*value & both) != (wanted_value & both)) return EINVAL;
-  *value = static_cast<T>((*value & *mask) | (wanted_value & wanted_mask));
-  *mask = static_cast<T>(*mask | wanted_mask);
+  if (wanted_mask == 0) return 0;
+  if (*mask != 0) return *mask == wanted_mask && *value == wanted_value ? 0 : EINVAL;
+  *value = wanted_value;
+  *mask = wanted_mask;
   return 0;
 }
 
@@ -134,6 +135,7 @@ int ParseFlowSpecs(std::span<const std::byte> specs, uint8_t count, FlowRequest*
     std::memcpy(&header, specs.data(), sizeof(header));
     if (header.size < sizeof(header) || header.size > specs.size()) return EINVAL;
     const auto body = specs.subspan(sizeof(header), header.size - sizeof(header));
+    if (i == 0) request->ethernet_first = header.type == IBV_FLOW_SPEC_ETH;
     if (const int error = ParseSpec(header.type, body, request); error != 0) return error;
     specs = specs.subspan(header.size);
   }

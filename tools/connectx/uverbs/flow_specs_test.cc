@@ -102,6 +102,27 @@ TEST(FlowSpecsTest, ContradictingProtocolsAreInvalid) {
   EXPECT_EQ(ParseFlowSpecs(specs, 2, &request), EINVAL);
 }
 
+TEST(FlowSpecsTest, APartOfAnEtherTypeAndAnIpVersionAreInvalid) {
+  struct EthernetHalves {
+    ib_uverbs_flow_eth_filter value{};
+    ib_uverbs_flow_eth_filter mask{};
+  } part{.value = {.ether_type = htobe16(0x0800)}, .mask = {.ether_type = htobe16(0xff00)}};
+  FlowRequest request;
+  const Bytes ethernet = Spec(IBV_FLOW_SPEC_ETH, part);
+  EXPECT_EQ(ParseFlowSpecs(ethernet, 1, &request), 0);
+  EXPECT_TRUE(request.ethernet_first);
+  request = {};
+  EXPECT_EQ(ParseFlowSpecs(ethernet + Spec(IBV_FLOW_SPEC_IPV4, Ipv4Halves{}), 2, &request), EINVAL);
+  // Of a protocol the same.
+  Ipv4Halves ip{.value = {.proto = IPPROTO_UDP}, .mask = {.proto = 0x1f}};
+  request = {};
+  EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_IPV4, ip) +
+                               Spec(IBV_FLOW_SPEC_UDP, DestinationPort(53)),
+                           2, &request),
+            EINVAL);
+  EXPECT_FALSE(request.ethernet_first);
+}
+
 TEST(FlowSpecsTest, TagIsTakenOnce) {
   const uint32_t body[2] = {0xabcdef, 0};
   const Bytes tag = Spec(IBV_FLOW_SPEC_ACTION_TAG, body);

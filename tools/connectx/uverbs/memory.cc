@@ -2,41 +2,24 @@
 //
 // Protection domains and memory regions.
 
-#include <linux/capability.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "tools/connectx/uverbs/context.h"
+#include "tools/connectx/uverbs/pinned_memory.h"
 
 namespace xtreme::connectx {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-
-// Pinning memory that is not there fails; so do we, before the device would fault on it.
-bool IsMapped(uint64_t start, uint64_t length) {
-  std::array<unsigned char, 4096> residence;
-  const uint64_t end = (start + length + kPageBytes - 1) & ~(kPageBytes - 1);
-  uint64_t at = start & ~(kPageBytes - 1);
-  while (at < end) {
-    const uint64_t bytes = std::min<uint64_t>(end - at, residence.size() * kPageBytes);
-    if (::syscall(SYS_mincore, at, bytes, residence.data()) != 0) return false;
-    at += bytes;
-  }
-  return true;
-}
 
 // Whether the pages, which are mapped, permit what the region is for: pinning asks for that too. As
 // /proc/self/maps has it, "start-end rw-p ..." a line; without /proc nobody is refused.
@@ -55,25 +38,6 @@ bool IsPermitted(uint64_t start, uint64_t length, bool write) {
     at = behind;
   }
   return true;
-}
-
-uint64_t PagesOf(uint64_t start, uint64_t length) {
-  return (start + length + kPageBytes - 1) / kPageBytes - start / kPageBytes;
-}
-
-bool MayLockAnything() {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (::syscall(SYS_capget, &header, sets) != 0) return false;
-  return (sets[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
-}
-
-// The kernel's ib_umem_get: what all regions of a process pin together is limited, but for
-// CAP_IPC_LOCK; the kernel asks for that of the first user namespace, we for that of the process's.
-bool MayPin(uint64_t pages) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  return pages <= limit.rlim_cur / kPageBytes || MayLockAnything();
 }
 
 // The kernel's ib_check_mr_access, and what this device has not.
@@ -118,14 +82,10 @@ int RegisterMemory(Context& context, const VerbsCall& call) {
   if (const int error = CheckAccess(request.access_flags); error != 0) return error;
   if (request.length == 0) return EINVAL;
   if (request.start % kPageBytes != request.hca_va % kPageBytes) return EINVAL;
-  constexpr uint64_t kEndOfAddresses = ~(kPageBytes - 1);  // Of those with a page behind theirs.
-  if (request.start > kEndOfAddresses || request.length > kEndOfAddresses - request.start) {
-    return EINVAL;
-  }
-  const uint64_t pages = PagesOf(request.start, request.length);
-  if (!MayPin(*context.pinned_pages + pages)) return ENOMEM;
+  auto pinned = std::make_shared<PinnedMemory>();
+  const int refused = pinned->Pin(context.pinned_pages, request.start, request.length);
+  if (refused != 0) return refused;
   const bool local_write = (request.access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE) != 0;
-  if (!IsMapped(request.start, request.length)) return EFAULT;
   if (!IsPermitted(request.start, request.length, local_write)) return EFAULT;
   MemoryKeys keys;
   const int error = context.device->RegisterMemory(
@@ -136,8 +96,8 @@ int RegisterMemory(Context& context, const VerbsCall& call) {
        .local_write = local_write},
       &keys);
   if (error != 0) return error;
-  *context.pinned_pages += pages;
-  const uint32_t handle = context.memory_regions.Add({.lkey = keys.lkey, .pinned_pages = pages});
+  const uint32_t handle =
+      context.memory_regions.Add({.lkey = keys.lkey, .pinned = std::move(pinned)});
   call.Answer(
       UVERBS_ATTR_CORE_OUT,
       ib_uverbs_reg_mr_resp{.mr_handle = handle, .lkey = keys.lkey, .rkey = keys.rkey});
@@ -151,7 +111,6 @@ int DestroyMemoryRegion(Context& context, const VerbsCall& call) {
   if (const int error = context.device->DeregisterMemory(region->lkey); error != 0) return error;
   DmObject* memory = context.device_memories.Find(region->device_memory);
   if (memory != nullptr) --memory->regions;
-  *context.pinned_pages -= region->pinned_pages;
   context.memory_regions.Remove(*handle);
   return 0;
 }

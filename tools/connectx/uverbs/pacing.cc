@@ -26,6 +26,8 @@ struct RateContext {
 }  // namespace
 
 int AllocRate(Context& context, const VerbsCall& call) {
+  // An entry is for queues that are made by DevX (the kernel's qos.c).
+  if (!context.devx) return EINVAL;
   // Empty where the program asks for nothing: that is no rate.
   if (call.Input(MLX5_IB_ATTR_PP_OBJ_ALLOC_CTX).empty()) return EINVAL;
   const auto wanted = call.GetPrefix<RateContext>(MLX5_IB_ATTR_PP_OBJ_ALLOC_CTX);

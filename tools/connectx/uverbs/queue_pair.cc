@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "tools/connectx/uverbs/context.h"
+#include "tools/connectx/uverbs/pinned_memory.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -62,6 +63,26 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
   return 0;
 }
 
+int PinRings(Context& context, const QpRequest& request, PinnedQueue* pinned) {
+  const auto address = [](const void* ring) { return reinterpret_cast<uint64_t>(ring); };
+  const ReceiveQueueRequest& receive = request.receive;
+  constexpr uint32_t kMostShift = 31;
+  if (receive.wqe_shift_log2 > kMostShift) return EINVAL;
+  if (receive.wqes != 0) {
+    const int error = pinned->receive.Pin(context.pinned_pages, address(receive.ring),
+                                          uint64_t{receive.wqes} << receive.wqe_shift_log2);
+    if (error != 0) return error;
+  }
+  if (request.send.wqebbs != 0) {
+    constexpr uint64_t kWqebbBytes = 64;
+    const int error = pinned->send.Pin(context.pinned_pages, address(request.send.ring),
+                                       request.send.wqebbs * kWqebbBytes);
+    if (error != 0) return error;
+  }
+  return context.record_pages->Pin(context.pinned_pages, address(request.doorbell_record),
+                                  &pinned->record);
+}
+
 // Whether the attributes of a modify command are those that a RAW_PACKET QP takes on its way
 // (the kernel's ib_modify_qp_is_ok).
 bool TakesAttributes(ibv_qp_state from, ibv_qp_state to, uint32_t attributes) {
@@ -77,11 +98,11 @@ int ModifyState(Context& context, const ib_uverbs_modify_qp& request) {
   if (qp == nullptr) return EINVAL;
   if (qp->spreads) return EOPNOTSUPP;
   if ((request.attr_mask & IBV_QP_PORT) != 0 && request.port_num != 1) return EINVAL;
-  QpAttributes now;
-  if (const int error = context.device->QueryQp(qp->qpn, &now); error != 0) return error;
+  ibv_qp_state now;
+  if (const int error = context.device->QpState(qp->qpn, &now); error != 0) return error;
   const bool moves = (request.attr_mask & IBV_QP_STATE) != 0;
-  const auto to = moves ? static_cast<ibv_qp_state>(request.qp_state) : now.state;
-  if (!TakesAttributes(now.state, to, request.attr_mask)) return EINVAL;
+  const auto to = moves ? static_cast<ibv_qp_state>(request.qp_state) : now;
+  if (!TakesAttributes(now, to, request.attr_mask)) return EINVAL;
   return context.device->ModifyQp(qp->qpn, to);
 }
 
@@ -101,9 +122,11 @@ int CreateQp(Context& context, const VerbsCall& call) {
   QpObject qp{.user_handle = *user_handle,
               .cap = *cap,
               .signals_all = (create_flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0,
-              .events = std::make_unique<AsyncEvents>(context.async_events)};
+              .events = std::make_unique<AsyncEvents>(context.async_events),
+              .pinned = std::make_shared<PinnedQueue>()};
   request.async = qp.events.get();
   request.user_handle = *user_handle;
+  if (const int error = PinRings(context, request, qp.pinned.get()); error != 0) return error;
   if (const int error = context.device->CreateQp(request, &qp.qpn); error != 0) return error;
   call.Answer(UVERBS_ATTR_CREATE_QP_RESP_CAP, *cap);
   call.Answer(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.qpn);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tools/connectx/uverbs/context.h"
+#include "tools/connectx/uverbs/pinned_memory.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -43,6 +44,15 @@ int CheckHash(const mlx5_ib_create_qp_rss& request, size_t queues) {
   return both_ips || both_ports ? EINVAL : 0;
 }
 
+int PinRing(Context& context, const mlx5_ib_create_wq& driver, PinnedQueue* pinned) {
+  constexpr uint32_t kMostShift = 31;
+  if (driver.rq_wqe_shift > kMostShift) return EINVAL;
+  const int error = pinned->receive.Pin(context.pinned_pages, driver.buf_addr,
+                                        uint64_t{driver.rq_wqe_count} << driver.rq_wqe_shift);
+  if (error != 0) return error;
+  return context.record_pages->Pin(context.pinned_pages, driver.db_addr, &pinned->record);
+}
+
 }  // namespace
 
 int CreateWq(Context& context, const VerbsCall& call) {
@@ -62,7 +72,9 @@ int CreateWq(Context& context, const VerbsCall& call) {
   const uint32_t offered = may_strip ? uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING} : 0u;
   if ((flags & ~offered) != 0) return EOPNOTSUPP;
   WqObject wq{.user_handle = *user_handle,
-              .events = std::make_unique<AsyncEvents>(context.async_events)};
+              .events = std::make_unique<AsyncEvents>(context.async_events),
+              .pinned = std::make_shared<PinnedQueue>()};
+  if (const int refused = PinRing(context, driver, wq.pinned.get()); refused != 0) return refused;
   const int error = context.device->CreateWq(
       {.context = context.id,
        .pd = pd->pdn,
