@@ -152,7 +152,7 @@ int Socket::TakeError() {
 int Socket::TakePendingError() {
   if (error_.load(std::memory_order_relaxed) == 0) return 0;
   RingDoor* const ring = door();
-  if (ring == nullptr) return 0;
+  if (ring == nullptr) return error_.exchange(0, std::memory_order_relaxed);
   const RingDoor::Entry entry(ring);
   return TakeError();
 }
@@ -268,6 +268,7 @@ ssize_t Socket::TakeAfterProgress(RingDoor* door, ReceiveRequest* request) {
 int Socket::ReadableBytes() {
   if (path() == Path::kUndecided && stream_ == nullptr) Decide();
   RingDoor* const ring = door();
+  if (ring == nullptr && path() == Path::kUndecided) return kAskKernel;  // No error is taken.
   if (ring == nullptr) return static_cast<int>(Elsewhere());
   if (listening()) return -EINVAL;
   const RingDoor::Entry entry(ring);
