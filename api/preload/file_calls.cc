@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 #include "api/preload/preload.h"
@@ -31,15 +30,13 @@ bool IsOurs(int fd) {
   return !Passage::Inside() && Faces().descriptors().Has(fd) && Faces().OwnsDescriptors();
 }
 
-void Forget(int fd) {
-  const sockets::ErrnoKept kept;
-  if (IsOurs(fd)) sockets::Forget(Faces(), fd);
-}
-
 int Share(int fd, int copy) {
   if (copy < 0) return copy;
   const sockets::ErrnoKept kept;
-  return IsOurs(fd) ? sockets::Share(Faces(), fd, copy) : copy;
+  if (!IsOurs(fd)) return copy;
+  sockets::Share(Faces(), fd, copy);
+  FollowStandard(copy);
+  return copy;
 }
 
 int Control(int fd, int command, long argument) {
@@ -54,6 +51,14 @@ int Control(int fd, int command, long argument) {
 }
 
 }  // namespace
+
+void Forget(int fd) {
+  const sockets::ErrnoKept kept;
+  if (!IsOurs(fd)) return;
+  sockets::Forget(Faces(), fd);
+  FollowStandard(fd);
+}
+
 }  // namespace xtreme::preload
 
 using xtreme::preload::Forget;
@@ -82,22 +87,6 @@ XTREME_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
 // The C library's would go past ours.
 XTREME_CALL void closefrom(int first) noexcept {
   close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
-}
-
-// The C library closes a stream's descriptor by a call that does not come here.
-XTREME_CALL int fclose(FILE* stream) {
-  Forget(fileno(stream));
-  return Kernel().fclose(stream);
-}
-
-XTREME_CALL FILE* freopen(const char* path, const char* mode, FILE* stream) {
-  Forget(fileno(stream));
-  return Kernel().freopen(path, mode, stream);
-}
-
-XTREME_CALL FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-  Forget(fileno(stream));
-  return Kernel().freopen64(path, mode, stream);
 }
 
 XTREME_CALL int dup(int fd) noexcept { return Share(fd, Kernel().dup(fd)); }

@@ -36,6 +36,16 @@ T Result(T result) {
   return -1;
 }
 
+// Streams on sockets write what they have: the program ends.
+void FlushStreams();
+
+// `fd` is another file: stdin, stdout or stderr, if it is theirs, goes by calls that come here as
+// long as it is a connection or datagram socket of a ring.
+void FollowStandard(int fd);
+
+// `fd` is about to be closed, or another file's.
+void Forget(int fd);
+
 // The result of `call`, which asks the kernel for more than the program did.
 template <typename Call>
 auto ResultOf(const Call& call) {

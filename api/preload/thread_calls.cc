@@ -25,10 +25,15 @@ void* RunBelow(void* start) {
   return own->routine(own->argument);
 }
 
-__attribute__((destructor)) void EndWithProcess() { Faces().End(); }
+void End() { Faces().End(); }
 
-// quick_exit() runs no destructors.
-__attribute__((constructor)) void EndWithQuickExit() { at_quick_exit(EndWithProcess); }
+__attribute__((destructor)) void EndWithProcess() {
+  FlushStreams();  // The C library would, when there is nothing to write to any more.
+  End();
+}
+
+// quick_exit() runs no destructors, and writes nothing of streams.
+__attribute__((constructor)) void EndWithQuickExit() { at_quick_exit(End); }
 
 }  // namespace
 }  // namespace xtreme::preload

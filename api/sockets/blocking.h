@@ -34,7 +34,7 @@ ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, co
   Waiting waiting(waits ? limit : base::Nanoseconds(0), faces_->settings().rx_poll);
   for (;;) {
     RingDoor* const ring = door();
-    if (ring == nullptr) return Elsewhere();
+    if (ring == nullptr) return Overtaken();
     {
       const RingDoor::Entry entry(ring);
       ssize_t result = take();

@@ -96,6 +96,8 @@ int Share(Faces& faces, int fd, int copy) {
   if (copy < 0 || copy == fd) return copy;
   const Uncancelled whole;
   Drop(faces, copy, faces.descriptors().Share(fd, copy));
+  // Most likely for a program that it is to be the standard input of.
+  if (const auto socket = faces.descriptors().FindSocket(copy)) socket->WarnOfParents();
   return copy;
 }
 

@@ -22,6 +22,7 @@ KernelCalls FindAll() {
   Find("socket", &c.socket), Find("bind", &c.bind), Find("connect", &c.connect);
   Find("listen", &c.listen), Find("accept", &c.accept), Find("accept4", &c.accept4);
   Find("shutdown", &c.shutdown), Find("close", &c.close), Find("close_range", &c.close_range);
+  Find("fdopen", &c.fdopen), Find("vdprintf", &c.vdprintf);
   Find("fclose", &c.fclose), Find("freopen", &c.freopen), Find("freopen64", &c.freopen64);
   Find("dup", &c.dup), Find("dup2", &c.dup2), Find("dup3", &c.dup3);
   Find("fcntl", &c.fcntl), Find("ioctl", &c.ioctl);

@@ -20,6 +20,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <ctime>
 
@@ -37,7 +38,9 @@ struct KernelCalls {
   decltype(&::shutdown) shutdown;
   decltype(&::close) close;
   decltype(&::close_range) close_range;
+  FILE* (*fdopen)(int, const char*);
   int (*fclose)(FILE*);
+  int (*vdprintf)(int, const char*, va_list);
   FILE* (*freopen)(const char*, const char*, FILE*);
   FILE* (*freopen64)(const char*, const char*, FILE*);
   decltype(&::dup) dup;

@@ -152,6 +152,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // In a child after fork(), of a socket on a ring, which is the parent's: datagrams are the
   // kernel's from here on; every call on a connection but close() fails with EOPNOTSUPP.
   void BecomeParents();
+  // Says in the log, once, that the program is to be left to the kernel, if it is a parent's.
+  void WarnOfParents() const;
 
   // --- Data (socket_receive.cc, socket_send.cc); kAskKernel: it is not offloaded ---
 
@@ -306,7 +308,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void GiveUpPort();
 
   // What a call says that finds it on no ring.
-  ssize_t Elsewhere() const;
+  ssize_t Elsewhere();
+  // And one that found it on a ring, which it has left since.
+  ssize_t Overtaken();
 
   // Short ways (data_calls.cc, progress.h); inside the door.
   // Calls and packets that need nothing else looked at. SetPlain() goes with every change of what
@@ -363,6 +367,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int ConnectStream(const sockaddr_in& peer);
   int WaitForConnect();
   int LearnOfFailure();
+  void BeginAnew();
+  void EndStreamAnew();
   int Claim();
   RingDoor* DoorForStream(std::string* why);
   void ServeListener();

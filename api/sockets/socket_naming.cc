@@ -62,8 +62,11 @@ int Socket::Connect(const sockaddr* peer, socklen_t length) {
     if (peer->sa_family == AF_INET) {
       const int result = ConnectStream(*reinterpret_cast<const sockaddr_in*>(peer));
       if (result != kAskKernel) return result;
-    } else if (path() == Path::kOffloaded) {
-      return -EOPNOTSUPP;
+    } else if (const std::lock_guard lock(faces_->setup()); path() == Path::kOffloaded) {
+      EndStreamAnew();
+      return 0;
+    } else if (path() == Path::kUndecided) {
+      stream_->state = Stream::State::kIdle;  // It may have been to be a listener.
     }
     return Kernel().connect(fd(), peer, length) == 0 ? 0 : -errno;
   }

@@ -357,7 +357,7 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
     *result = 0;
     return true;
   }
-  if (name != SO_ERROR || path() != Path::kOffloaded) return false;
+  if (name != SO_ERROR || path() == Path::kKernel) return false;
   const int error = TakePendingError();
   if (error == 0) return false;
   *length = std::min<socklen_t>(*length, sizeof error);

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "api/sockets/faces.h"
@@ -252,12 +253,30 @@ void Socket::TakeDown() {
   Change(0, ~uint32_t{0}, 0);
 }
 
-ssize_t Socket::Elsewhere() const {
+void Socket::WarnOfParents() const {
+  static std::atomic<bool> warned{false};
+  if (path() != Path::kParents || warned.exchange(true)) return;
+  Log(LogLevel::kWarning,
+      "fd {}: a child of fork() cannot use its parent's connection to {}, nor can what it "
+      "executes: leave the program to the kernel by a rule",
+      fd(), wire::ToString(peer_));
+}
+
+ssize_t Socket::Elsewhere() {
   switch (path()) {
-    case Path::kParents: return -EOPNOTSUPP;
+    // Of a connection that was ended; the kernel's socket knows of none.
+    case Path::kUndecided:
+      if (const int error = error_.exchange(0, std::memory_order_relaxed)) return -error;
+      return kAskKernel;
+    case Path::kParents: WarnOfParents(); return -EOPNOTSUPP;
     case Path::kClosed: return -EBADF;
     default: return kAskKernel;
   }
+}
+
+// Linux: of a connection that another thread dissolved.
+ssize_t Socket::Overtaken() {
+  return stream_ != nullptr && path() == Path::kUndecided ? -EPIPE : Elsewhere();
 }
 
 void Socket::SetPlain() {

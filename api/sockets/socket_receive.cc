@@ -153,7 +153,7 @@ int Socket::TakeError() {
 int Socket::TakePendingError() {
   if (error_.load(std::memory_order_relaxed) == 0) return 0;
   RingDoor* const ring = door();
-  if (ring == nullptr) return 0;
+  if (ring == nullptr) return error_.exchange(0, std::memory_order_relaxed);
   const RingDoor::Entry entry(ring);
   return TakeError();
 }
@@ -295,6 +295,7 @@ size_t Socket::TakeArrived(const engine::Completion& packet, std::span<uint8_t> 
 int Socket::ReadableBytes() {
   if (path() == Path::kUndecided && stream_ == nullptr) Decide();
   RingDoor* const ring = door();
+  if (ring == nullptr && path() == Path::kUndecided) return kAskKernel;  // No error is taken.
   if (ring == nullptr) return static_cast<int>(Elsewhere());
   if (listening()) return -EINVAL;
   const RingDoor::Entry entry(ring);

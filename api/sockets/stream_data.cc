@@ -143,7 +143,7 @@ void Socket::EndStream(int status) {
 // --- Receiving ---
 
 ssize_t Socket::TakeBytes(ReceiveRequest* request) {
-  if (path() != Path::kOffloaded) return Elsewhere();
+  if (path() != Path::kOffloaded) return Overtaken();
   if (queue_.empty()) {
     const bool over = read_shut_ || stream_->state == Stream::State::kEnded;
     // Linux: after FIN there is nothing to read, and no error to learn by reading.
@@ -230,7 +230,7 @@ void Socket::SetUnwritable() {
 
 // `refused`: whether the ring has refused the call, which it counts once however often it is tried.
 ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, bool* refused) {
-  if (path() != Path::kOffloaded) return Elsewhere();
+  if (path() != Path::kOffloaded) return Overtaken();
   if (const int error = TakeError(); error != 0) return -error;
   if (write_shut_ || stream_->state == Stream::State::kEnded) return -EPIPE;
   if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
@@ -314,14 +314,10 @@ ssize_t Socket::SendStream(const SendRequest& request) {
 int Socket::ShutdownStream(int how) {
   RingDoor* const ring = door();
   if (ring == nullptr) return static_cast<int>(Elsewhere());
+  // Linux: whichever way is shut, the attempt is over, as if it had been reset.
+  if (stream_->state == Stream::State::kConnecting) return EndStreamAnew(), 0;
   const RingDoor::Entry entry(ring);
   stream_->connect_told = true;
-  if (stream_->state == Stream::State::kConnecting) {
-    // Linux: whichever way is shut, the attempt is over, as if it had been reset.
-    ring->ring().tcp().Abort(handle_);
-    EndStream(ECONNRESET);
-    return 0;
-  }
   if (stream_->state != Stream::State::kConnected) {
     // Who waits is woken all the same.
     Change(0, 0, mask());

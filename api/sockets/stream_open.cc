@@ -277,6 +277,7 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
         return LearnOfFailure();
       default: return kAskKernel;
     }
+    error_.store(0, std::memory_order_relaxed);  // Of a connection before.
     peer_ = FromSockaddr(peer);
     std::string why;
     RingDoor* const ring = DoorForStream(&why);
@@ -312,11 +313,15 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
 
 int Socket::WaitForConnect() {
   const auto result = Blocking(0, send_timeout_, EPOLLOUT, [this]() -> ssize_t {
-    if (path() != Path::kOffloaded) return Elsewhere();
+    if (path() != Path::kOffloaded) return Overtaken();
     if (stream_->state == Stream::State::kConnecting) return -EAGAIN;
     if (stream_->state == Stream::State::kConnected) stream_->connect_told = true;
     return 0;
   });
+  if (result == -EPIPE) {  // Another thread ended the attempt, or was told of its end.
+    const int error = TakePendingError();
+    return error != 0 ? -error : -ECONNABORTED;
+  }
   if (result != 0) return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
   const std::lock_guard lock(faces_->setup());
   if (path() == Path::kClosed) return -EBADF;
@@ -334,15 +339,43 @@ int Socket::LearnOfFailure() {
     const RingDoor::Entry entry(ring);
     error = TakeError();
   }
+  BeginAnew();
+  return error != 0 ? -error : -ECONNABORTED;
+}
+
+void Socket::BeginAnew() {
   path_.store(Path::kUndecided, std::memory_order_release);
   TakeDown();
   peer_ = {};
   GiveUpPort();
   LearnLocal();
   stream_->state = Stream::State::kIdle;
+  stream_->established = stream_->peer_closed = stream_->connect_told = false;
+  stream_->writable = true;
+  stream_->tcp_socket = nullptr;
+  read_shut_ = write_shut_ = false;
   // Who watches it watches the kernel's socket from here on.
   Change(0, 0, EPOLLHUP);
-  return error != 0 ? -error : -ECONNABORTED;
+}
+
+// Linux: a connection that is open is reset, here too; so is an attempt, of which no segment says
+// so. Who waits is woken, and the socket is as new.
+void Socket::EndStreamAnew() {
+  RingDoor* const ring = door();
+  {
+    const RingDoor::Entry entry(ring);
+    // Before the rule goes: else the kernel would answer what comes meanwhile.
+    const sockaddr nobody{.sa_family = AF_UNSPEC};
+    if (listening()) Kernel().connect(fd(), &nobody, sizeof nobody);
+    const bool ends = stream_->state == Stream::State::kConnecting ||
+                      stream_->state == Stream::State::kConnected;
+    if (ends) {
+      ring->ring().tcp().Abort(handle_);
+      stream_->state = Stream::State::kEnded;
+      error_.store(ECONNRESET, std::memory_order_relaxed);
+    }
+  }
+  BeginAnew();
 }
 
 }  // namespace xtreme::sockets

@@ -463,7 +463,36 @@ constexpr Call kCalls[] = {
        Say("connect", Connect(r, ToPort(r.peer, 0)));
        return send(r.fd, buffer, 20, MSG_NOSIGNAL);
      }},
-    {"connect to nobody", [](Run& r) -> ssize_t { return r.stream ? 0 : Dissolve(r); }},
+    {"connect to nobody", [](Run& r) -> ssize_t { return Dissolve(r); }},
+    {"connect to nobody, and again", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       Say("to nobody", Dissolve(r));
+       Say("peer", NameOf(r, getpeername, 16));
+       Say("shutdown", shutdown(r.fd, SHUT_RD));
+       return Connect(r, silent);
+     }},
+    {"connect to nobody, and receive", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       Say("to nobody", Dissolve(r));
+       Say("bytes", Number(r, FIONREAD, -1));
+       Say("recv", recv(r.fd, buffer, 50, MSG_DONTWAIT));
+       return recv(r.fd, buffer, 50, MSG_DONTWAIT);
+     }},
+    {"connect to nobody, and its error", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       Say("to nobody", Dissolve(r));
+       int error = 0;
+       socklen_t length = sizeof error;
+       Say("SO_ERROR", getsockopt(r.fd, SOL_SOCKET, SO_ERROR, &error, &length));
+       printf("%d ", error);
+       return Listen(r, 4);
+     }},
+    {"shutdown, and connect", [](Run& r) -> ssize_t {
+       // Of one that has ended Linux remembers even that.
+       if (r.fd < 0 || !r.stream || Poll(r, POLLOUT) > 0) return 0;
+       Say("shutdown", shutdown(r.fd, SHUT_RDWR));
+       return Connect(r, silent);
+     }},
     {"shutdown, receiving", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_RD); }},
     {"shutdown, sending", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_WR); }},
     {"shutdown, sending, and send", [](Run& r) -> ssize_t {

@@ -18,6 +18,8 @@ inline constexpr int kSubjectUdpPort = 7005;
 inline constexpr uint32_t kCallsOfASequence = 40;
 inline constexpr int kPortsOfASequence = 16;
 inline constexpr int kPeerStrayPort = 7008;
+// Of crossing_subject.
+inline constexpr int kFirstCrossingPort = 8'000;
 inline constexpr const char* kDifferentialGroup = "239.3.3.3";
 
 // At least `length` bytes, at most 70,000, which begin differently for each length.

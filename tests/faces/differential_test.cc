@@ -5,8 +5,9 @@
 //
 //   differential_test [--runs=N] [--seed=N]
 //
-// Sequences on several descriptors are a tenth as many. One that differs is made again with ever
-// fewer calls, and what is left of it is told.
+// Sequences on several descriptors are a tenth as many, and those of two threads, one of which
+// waits, a fortieth. One on several descriptors that differs is made again with ever fewer calls,
+// and what is left of it is told; one of two threads is made again as it is.
 // Not among the calls, for they are known to differ: fragmented datagrams beside whole ones (their
 // order), Nagle's algorithm (Linux has a variant).
 
@@ -214,6 +215,29 @@ TEST_F(SequencesTest, RingsDoAllOfSeveralDescriptorsAsTheKernelDoes) {
       Reduce(seed, seen);
       if (++differ == kMostReduced) return;
     }
+  }
+}
+
+TEST_F(SequencesTest, RingsLetOneThreadWaitWhileAnotherCallsAsTheKernelDoes) {
+  constexpr const char* kSilent = "10.9.0.99";
+  ASSERT_TRUE(here().AddNeighbour("ours", kSilent, {2, 0, 0, 0, 0, 99}).ok());
+  uint32_t port = 0;
+  const auto crossings = [&](bool on_xtreme, uint32_t seed, uint32_t count) {
+    const std::string which = std::to_string(seed) + " " + std::to_string(count) + " ";
+    const std::string all = TranscriptOf(on_xtreme, "crossing_subject",
+                                         kSilent + (" " + which) + std::to_string(port));
+    port += count;
+    return all;
+  };
+  const uint32_t all = (g_runs + 39) / 40;
+  const std::string kernel = crossings(false, g_seed, all);
+  ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+  const std::string rings = crossings(true, g_seed, all);
+  for (uint32_t seed = g_seed; seed < g_seed + all; ++seed) {
+    if (FirstDifference(PartOf(kernel, seed), PartOf(rings, seed)).empty()) continue;
+    // Whoever waits is to wait when the other begins: on a busy machine it may come too late.
+    EXPECT_EQ(FirstDifference(crossings(false, seed, 1), crossings(true, seed, 1)), "")
+        << PartOf(kernel, seed) << PartOf(rings, seed);
   }
 }
 

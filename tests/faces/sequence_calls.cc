@@ -442,7 +442,7 @@ void Misuse(Sequence& all, Slot& slot) {
     case 5:
       return Say("pread", pread(slot.fd, received_bytes, 10, 0));
     default:
-      // A ring's streams have no AF_UNSPEC: EOPNOTSUPP.
+      // Of a connection: crossing_subject, calls_subject.
       if (slot.kind != Kind::kDatagrams) return AskName(all, slot);
       address.sin_port = htons(kPeerUdpPort);
       printf("%d/%u: ", address.sin_family, length);

@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -259,6 +260,31 @@ void Copy(Sequence& all) {
   to.fd = fd;
 }
 
+// --- Children ---
+
+// A child that closes and copies what it has, as programs do before they begin another, and ends:
+// what its parent has goes on. Of a listener the kernel's side is both's.
+void Fork(Sequence& all) {
+  const int closes = all.run.Pick(1 << Sequence::kSlots);
+  const int end = all.run.Pick(4);
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < Sequence::kSlots; ++i) {
+      const int fd = all.slots[static_cast<size_t>(i)].fd;
+      if (fd >= 0 && (closes >> i & 1) != 0) i % 2 ? void(close(fd)) : void(dup2(0, fd));
+    }
+    if (closes % 3 == 0) close(all.sets[0]);
+    if (end == 0) execl("/bin/true", "true", nullptr);
+    if (end == 1) closefrom(3);
+    if (end == 2) exit(0);
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  Say("child", status);
+}
+
 // --- Readiness ---
 
 // A wait is for nothing in the end, or it is over at once.
@@ -448,7 +474,7 @@ constexpr Call kCalls[] = {
     OfSome<ReceiveSome>, OfSome<ReceiveSome>, OfSome<ReceiveSome>, OfSome<ReceiveMessages>,
     OfSome<ReceiveWaiting>, OfSome<AskOption>, OfSome<AskOption>, OfSome<SetOption>,
     OfSome<SetOption>, OfSome<AskName>, OfSome<AskNumbers>, OfSome<AskNumbers>, OfSome<ShutDown>,
-    OfSome<Misuse>, Fill,
+    OfSome<Misuse>, Fill, Fork, Fork,
 };
 
 void End(Sequence& all) {

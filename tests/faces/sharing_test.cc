@@ -94,6 +94,125 @@ os.unlink(path)
 )");
 }
 
+TEST_F(SharingTest, StreamOfTheCLibraryReadsAndWritesAConnectionOfARing) {
+  const auto echo = StartEcho();
+  Run("stdio", R"(
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fdopen.restype = libc.fgets.restype = ctypes.c_void_p
+def stream(c, mode=b'r+'): return ctypes.c_void_p(libc.fdopen(c.fileno(), mode))
+room = ctypes.create_string_buffer(1000)
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+c.setblocking(True)
+out, into = stream(c, b'w'), ctypes.c_void_p(libc.fdopen(os.dup(c.fileno()), b'r'))
+assert libc.fileno(out) == c.fileno()
+assert libc.fseek(out, ctypes.c_long(0), 0) == -1
+assert libc.fprintf(out, b'line %d\nand more\n', 7) == 16 and libc.fflush(out) == 0
+assert libc.fgets(room, 1000, into) and room.value == b'line 7\n'
+assert libc.fgets(room, 1000, into) and room.value == b'and more\n'
+assert libc.dprintf(c.fileno(), b'%s by number\n', b'printed') == 18
+assert libc.fgets(room, 1000, into) and room.value == b'printed by number\n'
+# What is not written yet when it is closed, leaves; the number is free, and its copy ends.
+libc.fputs(b'last words\n', out)
+number = c.detach()
+assert libc.fclose(out) == 0
+assert os.open('/dev/null', os.O_RDONLY) == number
+assert libc.fgets(room, 1000, into) and room.value == b'last words\n'
+socket.socket(fileno=os.dup(libc.fileno(into))).shutdown(socket.SHUT_WR)
+assert not libc.fgets(room, 1000, into) and libc.feof(into)
+assert libc.fclose(into) == 0
+# Another file in its place.
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+c.setblocking(True)
+copy = socket.socket(fileno=os.dup(c.fileno()))
+out = stream(c, b'w')
+libc.fputs(b'before it is another', out)
+libc.freopen.restype = ctypes.c_void_p
+assert libc.freopen(b'/dev/null', b'w', out) and libc.fputs(b'to nobody', out) >= 0
+assert copy.recv(100) == b'before it is another'
+)");
+}
+
+TEST_F(SharingTest, StreamOfTheCLibraryWritesWhatItHasWhenTheProgramEnds) {
+  const auto sink = StartOnKernel(Script("sink", R"(
+import socket
+s = socket.create_server(('10.9.0.2', 8000))
+print('ready', flush=True)
+c, _ = s.accept()
+came = b''
+while part := c.recv(100): came += part
+print('came:', came, flush=True)
+)"));
+  ASSERT_TRUE(sink->Says("ready")) << sink->Output();
+  Run("exits", R"(
+import ctypes, socket
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+c.setblocking(True)
+libc.fputs(b'written at the end', ctypes.c_void_p(libc.fdopen(c.detach(), b'w')))
+libc.exit(0)
+)");
+  EXPECT_TRUE(sink->Says("came: b'written at the end'")) << sink->Output();
+}
+
+TEST_F(SharingTest, StandardStreamsGoByAConnectionThatTakesTheirNumbers) {
+  const auto echo = StartEcho();
+  Run("standard", R"(
+import ctypes, os, socket
+libc = ctypes.CDLL(None)
+libc.fgets.restype = ctypes.c_void_p
+room = ctypes.create_string_buffer(1000)
+def stdin(): return ctypes.c_void_p.in_dll(libc, 'stdin')
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+c.setblocking(True)
+kept = [os.dup(0), os.dup(1)]
+os.dup2(c.fileno(), 0), os.dup2(c.fileno(), 1)
+libc.printf(b'printed\n')
+assert libc.fflush(None) == 0
+assert libc.fgets(room, 1000, stdin()) and room.value == b'printed\n'
+# And by what they were when they are that again.
+for number in (0, 1): os.dup2(kept[number], number)
+libc.printf(b'to the log\n')
+assert libc.fflush(None) == 0
+c.sendall(b'.')
+assert c.recv(100) == b'.'
+)");
+}
+
+TEST_F(SharingTest, ChildThatUsesItsParentsConnectionIsToldWhyItCannot) {
+  const auto echo = StartEcho();
+  const auto program = StartOnXtreme(Script("inherits", R"(
+import errno, os, socket
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+c.setblocking(True)
+def child(does):
+    pid = os.fork()
+    if pid == 0:
+        try: does()
+        finally: os._exit(0)
+    os.waitpid(pid, 0)
+child(lambda: c.close())
+print('closed', flush=True)
+def inherits(): os.dup2(c.fileno(), 0)
+child(inherits)
+def sends():
+    try: c.send(b'x')
+    except OSError as e: print('refused', e.errno == errno.EOPNOTSUPP, flush=True)
+child(sends)
+c.sendall(b'parent'), print(c.recv(100), flush=True)
+)"));
+  EXPECT_EQ(program->Wait(), 0) << program->Output();
+  const std::string output = program->Output();
+  const std::string warning = "a child of fork() cannot use its parent's connection to 10.9.0.2";
+  const size_t first = output.find(warning);
+  EXPECT_NE(first, std::string::npos) << output;
+  EXPECT_NE(output.find(warning, first + 1), std::string::npos) << output;
+  EXPECT_LT(output.find("closed"), first) << output;
+  EXPECT_NE(output.find("refused True"), std::string::npos) << output;
+  EXPECT_NE(output.find("b'parent'"), std::string::npos) << output;
+}
+
 // --- Listeners ---
 
 // What asks the other side to connect here, and a listener on a ring.
