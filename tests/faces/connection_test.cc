@@ -134,6 +134,29 @@ TEST_F(ConnectionTest, WhatIsWritableTakesMoreThanAFewBytesAndIsSoAgainWhenAThir
   Close(fd);
 }
 
+// Bytes wait at either end: what held them goes.
+TEST_F(ConnectionTest, ConnectionToNobodyResetsItAndTheSocketConnectsAnew) {
+  const int theirs = TheirListener(7006);
+  const int fd = NewSocket(SOCK_STREAM);
+  const sockaddr nobody{.sa_family = AF_UNSPEC};
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_EQ(Connect(fd, kTheirs, 7006), 0);
+    const int accepted = accept(theirs, nullptr, nullptr);
+    char byte = 0;
+    EXPECT_EQ(send(accepted, "unread", 6, 0), 6);
+    EXPECT_EQ(Send(fd, "x", 1), 1);
+    EXPECT_EQ(recv(accepted, &byte, 1, 0), 1);
+    EXPECT_EQ(Behind(fd)->Connect(&nobody, sizeof nobody), 0);
+    EXPECT_EQ(recv(accepted, &byte, 1, 0), -1);
+    EXPECT_EQ(errno, ECONNRESET);
+    EXPECT_EQ(Behind(fd)->path(), sockets::Path::kUndecided);
+    EXPECT_EQ(Behind(fd)->TakePendingError(), ECONNRESET);
+    close(accepted);
+  }
+  close(theirs);
+  Close(fd);
+}
+
 // The connection has ended in the ring, and why it did is told once its port is given back.
 TEST_F(ConnectionTest, WhoSendsToAPeerThatHasResetLearnsThatFirst) {
   const int theirs = TheirListener(7003);
