@@ -153,8 +153,10 @@ int Device::DestroyCq(uint32_t cqn, uint32_t* events) {
   CompletionQueue* cq = state_->cqs.Find(cqn);
   if (cq == nullptr) return EINVAL;
   if (cq->users != 0) return EBUSY;
+  UarPage* const page = state_->uars->Find(cq->uar());
+  state_->pump.TakeRung(page);
   if (events != nullptr) *events = cq->events();
-  std::erase(state_->uars->Find(cq->uar())->completion_queues, cq);
+  std::erase(page->completion_queues, cq);
   std::erase(state_->pump.moderated, cq);
   state_->cqs.Remove(cqn);
   return 0;

@@ -62,6 +62,7 @@ int Device::ModifyQp(uint32_t qpn, ibv_qp_state state) {
   ControlLock lock(state_.get());
   QueuePair* qp = state_->qps.Find(qpn);
   if (qp == nullptr) return EINVAL;
+  if (qp->send() != nullptr) state_->pump.TakeRung(state_->uars->Find(qp->uar()));
   const int error = qp->Modify(state);
   if (qp->state() != IBV_QPS_RTS && qp->rate_index() != 0) {
     state_->rates.Release(qp->rate_index());
@@ -109,7 +110,11 @@ int Device::DestroyQp(uint32_t qpn) {
   QueuePair* qp = state_->qps.Find(qpn);
   if (qp == nullptr) return EINVAL;
   if (qp->target() != nullptr && qp->target()->rules != 0) return EBUSY;
-  if (qp->send() != nullptr) std::erase(state_->uars->Find(qp->uar())->send_queues, qp->send());
+  if (qp->send() != nullptr) {
+    UarPage* const page = state_->uars->Find(qp->uar());
+    state_->pump.TakeRung(page);
+    std::erase(page->send_queues, qp->send());
+  }
   // An RSS QP has no PD of its own here.
   if (ProtectionDomain* pd = state_->pds.Find(qp->pd()); pd != nullptr) --pd->queues;
   state_->rates.Release(qp->rate_index());

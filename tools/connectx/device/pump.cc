@@ -74,15 +74,25 @@ int64_t Pump::NextDeadline() const {
   return deadline_ns;
 }
 
+void Pump::TakeRung(UarPage* page) {
+  TakeArm(page);
+  if (!TakeDoorbells(page)) return;
+  for (SendQueue* queue : page->send_queues) queue->Ring();
+  page->busy = true;
+}
+
+bool Pump::TakeArm(UarPage* page) {
+  const uint64_t arm = TakeDoorbell(page->memory + kCqArmOffset);
+  if (arm == 0) return false;
+  if (environment_->violations.enabled()) CheckArm(arm);
+  // All CQs of a program share this word: it says that one was armed, the records say which.
+  for (CompletionQueue* cq : page->completion_queues) cq->OnArmDoorbell();
+  return true;
+}
+
 bool Pump::ServePage(UarPage* page, bool all) {
   const bool rung = TakeDoorbells(page);
-  const uint64_t arm = TakeDoorbell(page->memory + kCqArmOffset);
-  const bool armed = arm != 0;
-  if (armed) {
-    if (environment_->violations.enabled()) CheckArm(arm);
-    // All CQs of a program share this word: it says that one was armed, the records say which.
-    for (CompletionQueue* cq : page->completion_queues) cq->OnArmDoorbell();
-  }
+  const bool armed = TakeArm(page);
   if (!rung && !page->busy && !all) return armed;
   page->busy = false;
   bool ran = false;

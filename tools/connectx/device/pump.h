@@ -30,6 +30,9 @@ class Pump final : public Egress, public FrameSink {
   // One pass at environment.pass. True when it did something.
   bool Run();
   int64_t NextDeadline() const;
+  // Before a control call that changes or ends a queue of `page`: what was rung before it reaches a
+  // card before it.
+  void TakeRung(UarPage* page);
 
   void Send(std::span<const uint8_t> frame, ContextId from) override;
   void OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) override;
@@ -53,6 +56,7 @@ class Pump final : public Egress, public FrameSink {
   bool FollowPort();
   bool ServePage(UarPage* page, bool all);
   bool TakeDoorbells(UarPage* page);
+  bool TakeArm(UarPage* page);
   void CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot);
   void CheckArm(uint64_t rung);
   // True when a queue trapped it. `from`: the context that sent it, for what the card loops back.

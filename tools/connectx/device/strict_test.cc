@@ -301,6 +301,20 @@ TEST_F(StrictQueueTest, DoorbellOfADestroyedQueueIsFound) {
   EXPECT_FALSE(cq->Poll().has_value());
 }
 
+TEST_F(StrictQueueTest, WhatWasRungBeforeAQueueEndsIsNoViolation) {
+  auto gone = program.MakeQp(cq.get(), cq.get());
+  gone->PostAndRing(Wqe(kNop));
+  ASSERT_EQ(program.device->DestroyQp(gone->qpn), 0);
+  auto reset = program.MakeQp(cq.get(), cq.get());
+  reset->PostAndRing(Wqe(kNop));
+  ASSERT_EQ(program.device->ModifyQp(reset->qpn, IBV_QPS_RESET), 0);
+  auto other = program.MakeCq();
+  other->Arm();
+  ASSERT_EQ(program.device->DestroyCq(other->cqn, nullptr), 0);
+  program.Step();
+  EXPECT_EQ(program.Violations(), "");
+}
+
 TEST_F(StrictQueueTest, ArmOfADestroyedQueueIsFound) {
   auto gone = program.MakeCq();
   ASSERT_EQ(program.device->DestroyCq(gone->cqn, nullptr), 0);
