@@ -163,6 +163,7 @@ void Player::TakeAll(const std::vector<xtreme_completion>& some, bool keep, bool
   const bool only = count(XTREME_TX_SPACE) == 1 && !was_more;
   for (const xtreme_completion& completion : some) {
     if (completion.kind != XTREME_TX_SPACE) continue;
+    world_->Advance(0);  // The device sees each doorbell before the next one is over it.
     TryAgain(*model_.Find(completion.socket.value), only);
   }
 }

@@ -107,6 +107,8 @@ void Player::FireByLane(const Numbers& numbers) {
   xtreme_send_options options = {};
   options.flags = numbers[2] & (XTREME_NO_DOORBELL | XTREME_WANT_DONE | XTREME_WANT_WIRE |
                                 XTREME_NOW_OR_FAIL);
+  // Step by step the device would see but the last of a poll's doorbells.
+  options.flags |= XTREME_NO_DOORBELL;
   options.cookie = next_cookie_++;
   if (model_.posted[lane.next >> 32].size() + 4 > kLaneCapacity) return;
   LaneFire& fire = model_.fires[options.cookie];
@@ -122,7 +124,8 @@ void Player::FireByLane(const Numbers& numbers) {
   // The second time it is not armed any more.
   const uint64_t again = next_cookie_++;
   model_.fires[again].ring = socket.ring;
-  const xtreme_send_options plain = {.flags = 0, .reserved = 0, .cookie = again};
+  const xtreme_send_options plain = {
+      .flags = XTREME_NO_DOORBELL, .reserved = 0, .cookie = again};
   const bool twice = numbers[2] % 3 == 0;
   if (twice) {
     Check(xtreme_lane_fire(lane.handle, prepared.handle, &plain) == 0, "lane_fire again");

@@ -277,6 +277,7 @@ void Player::SendRegistered(const Numbers& numbers) {
   for (uint32_t i = 0; i < 1 + numbers[1] % 3 && socket->open() && !socket->moved; ++i) {
     const uint32_t length = kKeyBytes + (numbers[1] >> (4 * i)) % 1'400;
     xtreme_buffer_ref(buffer);
+    world_->Advance(0);
     if (!SendRegion(*socket, buffer, at, length)) xtreme_buffer_release(buffer);
     at += length;
   }
