@@ -119,8 +119,8 @@ class Sink {
     return Taken::kRefused;
   }
 
-  // Segments that Transmit would take now, one after the other.
-  virtual uint32_t Room() const { return UINT32_MAX; }
+  // Segments of `pcb` that Transmit would take now, one after the other.
+  virtual uint32_t Room(const Pcb&) const { return UINT32_MAX; }
 
   // `bytes` of payload, next in order: the sink owns the chain from now on. `stamp` is that of the
   // segment they came in. False, and nothing taken, when there is no room: Pcb::Deliver follows.

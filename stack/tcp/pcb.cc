@@ -111,7 +111,7 @@ SendResult Pcb::WouldSend(uint32_t bytes) const {
     return InRecovery() ? SendResult::kRecovery : SendResult::kCongestion;
   }
   const uint32_t segments = (bytes + queue_.unsent_bytes() + smss_ - 1) / smss_;
-  if (context_->sink->Room() < segments) return SendResult::kDevice;
+  if (context_->sink->Room(*this) < segments) return SendResult::kDevice;
   return SendResult::kSent;
 }
 
@@ -126,7 +126,7 @@ uint32_t Pcb::RoomToLeave() const {
   const uint32_t unsent = queue_.unsent_bytes();
   const uint32_t ahead = queue_.flight().outstanding + unsent;
   const uint32_t window = std::min(snd_wnd_, options_->send_queue);
-  const uint64_t frames = uint64_t{context_->sink->Room()} * smss_;
+  const uint64_t frames = uint64_t{context_->sink->Room(*this)} * smss_;
   const auto leaves = static_cast<uint32_t>(std::min<uint64_t>(CongestionRoom(), frames));
   if (window <= ahead || leaves <= unsent) return 0;
   return std::min(window - ahead, leaves - unsent);

@@ -178,7 +178,7 @@ void Stack::OnRoom(base::Nanoseconds now) {
     if (waits) tables_->blocked.PushBack(*connection);
     if (!connection->blocked_hook_.linked()) continue;
     // With room left it is a queue of its own that refused: the others do not wait for it.
-    if (device_->Room() == 0) return;
+    if (device_->Room(nullptr) == 0) return;
     if (refused == nullptr) refused = connection;
   }
 }
@@ -220,6 +220,10 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
 
 uint32_t Stack::RunBytes(const Pcb& pcb) const {
   return device_->RunBytes(static_cast<const Connection&>(pcb));
+}
+
+uint32_t Stack::Room(const Pcb& pcb) const {
+  return device_->Room(static_cast<const Connection*>(&pcb));
 }
 
 // One that is refused leaves segment by segment, or is refused again.

@@ -75,8 +75,9 @@ class Device {
                                   std::span<Segment* const> /*run*/, uint32_t /*segment_bytes*/) {
     return Sink::Taken::kRefused;
   }
-  // Frames that Transmit would take now: a send with now_or_fail asks before it takes any byte.
-  virtual uint32_t Room() const { return UINT32_MAX; }
+  // Frames of a connection that Transmit would take now: a send with now_or_fail asks before it
+  // takes any byte. Null: of those that have no queue of their own.
+  virtual uint32_t Room(const Connection* /*connection*/) const { return UINT32_MAX; }
 
  protected:
   ~Device() = default;
@@ -384,7 +385,7 @@ class Stack final : private Sink {
   uint32_t RunBytes(const Pcb& pcb) const override;
   Taken TransmitRun(Pcb& pcb, const Outgoing& outgoing, std::span<Segment* const> run,
                     uint32_t segment_bytes) override;
-  uint32_t Room() const override { return device_->Room(); }
+  uint32_t Room(const Pcb& pcb) const override;
   bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
   void OnEvents(Pcb& pcb) override;
   void OnShortOfMemory(Pcb& pcb) override;

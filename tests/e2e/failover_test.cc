@@ -473,5 +473,51 @@ TEST_F(FailoverTest, AConnectionGoesOnAtTheBackup) {
   EXPECT_EQ(at_us, "reply");
 }
 
+TEST_F(FailoverTest, AConnectionThatWasMadeThereComesBack) {
+  Open();
+  Handle listener = 0;
+  ASSERT_TRUE(peer->ring->tcp().OpenListener({.local = {{}, 8000}}, &listener).ok());
+  peer->Settle();
+  Handle client = 0;
+  Plug(0, false);
+  TellPeer(kBackupMac);
+  ASSERT_TRUE(us->ring->tcp().Connect({.peer = {kPeer, 8000}}, &client).ok());
+  us->engine->control().RunAndWait([] {});
+  Handle child = 0;
+  std::string at_peer;
+  std::string at_us;
+  const auto run = [&](int milliseconds) {
+    for (int i = 0; i < milliseconds; ++i) {
+      now += 1'000'000;
+      card->Step();
+      for (const std::string& bytes : Take(*us)) at_us += bytes;
+      for (const Completion& completion : peer->Poll()) {
+        if (completion.kind == Kind::kAccepted) child = completion.socket;
+        if (completion.kind != Kind::kPacket) continue;
+        at_peer.append(reinterpret_cast<const char*>(completion.data), completion.length);
+        packet::BufferPool::ReleaseChain(completion.buffer);
+      }
+    }
+  };
+  const auto send = [](RingEnd& end, Handle socket, std::string_view bytes) {
+    Tcp& tcp = end.ring->tcp();
+    return tcp.Send(tcp.Find(socket),
+                    {.data = reinterpret_cast<const uint8_t*>(bytes.data()),
+                     .length = bytes.size()},
+                    {});
+  };
+  run(10);
+  ASSERT_NE(child, 0u);
+  Plug(0, true);
+  TellPeer(kOwnMac);
+  EXPECT_EQ(send(*us, client, "request"), SendResult::kSent);
+  run(2);
+  EXPECT_EQ(at_peer, "request") << "from the new port, and not only when it is sent again";
+  EXPECT_EQ(send(*peer, child, "reply"), SendResult::kSent);
+  run(4'000);
+  EXPECT_EQ(at_peer, "request");
+  EXPECT_EQ(at_us, "reply");
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing

@@ -522,5 +522,26 @@ TEST_F(TcpRateTest, WhatMayNotWaitIsRefusedByAFullQueueAndTxSpaceFollows) {
   EXPECT_EQ(received[slow_child], sent);
 }
 
+TEST_F(TcpRateTest, WouldSendAndTxSpaceAreOfItsOwnQueue) {
+  Listen();
+  Handle slow = 0;
+  Connect(&slow);
+  ASSERT_TRUE(a->ring->tcp().SetRate(slow, kRate, 1).ok());
+  a->Settle();
+  while (SendStream(slow, 100, kNowOrFail) == SendResult::kSent) {}
+  constexpr size_t kBytes = 3 * 1'448;
+  Tcp& tcp = a->ring->tcp();
+  ASSERT_EQ(SendStream(slow, kBytes, kNowOrFail), SendResult::kRefusedSqFull);
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(slow), kBytes), SendResult::kRefusedSqFull);
+  const std::vector<uint8_t> payload(kBytes, 's');
+  SendResult result;
+  EXPECT_EQ(tcp.SendSome(tcp.Find(slow), payload, {.flags = kNowOrFail}, &result), 0u);
+  EXPECT_EQ(result, SendResult::kRefusedSqFull);
+  ASSERT_EQ(SendStream(slow, kBytes, kNowOrFail), SendResult::kRefusedSqFull);
+  while (space == 0) Run(1);
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(slow), kBytes), SendResult::kSent);
+  EXPECT_EQ(SendStream(slow, kBytes, kNowOrFail), SendResult::kSent);
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing

@@ -44,6 +44,12 @@ std::vector<uint8_t> BytesOf(const xtreme_completion& packet) {
 
 }  // namespace
 
+uint32_t Ipv4Of(const xtreme_address& address) {
+  uint32_t value = 0;
+  for (int i = 12; i < 16; ++i) value = value << 8 | address.ip[i];
+  return value;
+}
+
 bool SameAddress(const xtreme_address& a, const xtreme_address& b) {
   return memcmp(a.ip, b.ip, sizeof a.ip) == 0 && a.port == b.port;
 }
@@ -53,7 +59,10 @@ std::string Describe(const xtreme_completion& completion) {
   text += " of " + std::to_string(completion.socket.value) + " status " +
           std::to_string(completion.status) + " cookie " + std::to_string(completion.cookie) +
           " length " + std::to_string(completion.length);
-  if (completion.kind == XTREME_RING) text += " event " + std::to_string(completion.event);
+  if (completion.kind == XTREME_RING) {
+    text += " event " + std::to_string(completion.event) + " of interface " +
+            std::to_string(completion.interface_index);
+  }
   const bool has_text = completion.kind == XTREME_OP_DONE || completion.kind == XTREME_RING ||
                         completion.kind == XTREME_TERMINATED;
   if (has_text && completion.text != nullptr) text += std::string(" \"") + completion.text + "\"";
@@ -74,6 +83,7 @@ Socket* Model::Find(uint64_t handle) {
 uint64_t Model::AddDatagram(const Datagram& datagram) {
   const uint64_t key = NewKey();
   datagrams_[key] = datagram;
+  datagrams_[key].time = Tick();
   return key;
 }
 
@@ -83,7 +93,8 @@ void Model::Fail(const std::string& what) {
 
 void Model::Take(int ring, const xtreme_completion& completion) {
   ++kinds[completion.kind];
-  if (completion.socket.value == 0) return TakeOfRing(completion);
+  if (TakeFired(completion)) return;
+  if (completion.socket.value == 0) return TakeOfRing(ring, completion);
   if (completion.kind == XTREME_ARRIVED) return TakeArrived(ring, completion);
   if (completion.kind == XTREME_ACCEPTED) return TakeAccepted(ring, completion);
   Socket* const socket = Find(completion.socket.value);
@@ -209,23 +220,114 @@ void Model::TakeArrived(int ring, const xtreme_completion& arrived) {
   if (added.peer != nullptr) added.peer->peer = &added;
 }
 
-void Model::TakeOfRing(const xtreme_completion& end) {
-  if (end.kind == XTREME_TIMER) {
-    const auto due = timers.find(end.cookie);
-    if (due == timers.end() && forget_timers) return;
-    if (due == timers.end()) return Fail("not due: " + Describe(end));
-    if (due->second != end.deadline_ns) Fail("its deadline: " + Describe(end));
-    timers.erase(due);
-    return;
+void Model::TakeTimer(const xtreme_completion& timer) {
+  const auto due = timers.find(timer.cookie);
+  if (due == timers.end() && forget_timers) return;
+  if (due == timers.end()) return Fail("not due: " + Describe(timer));
+  if (due->second != timer.deadline_ns) Fail("its deadline: " + Describe(timer));
+  timers.erase(due);
+}
+
+void Model::TakePosted(const xtreme_completion& told) {
+  const auto lane = posted.find(told.value >> 32);
+  if (lane == posted.end()) return Fail("of no lane: " + Describe(told));
+  if (lane->second.empty() || lane->second.front() != told.value) {
+    return Fail("not what was posted next: " + Describe(told));
   }
-  // By a ring that could not take a connection after all.
-  if (end.kind != XTREME_TERMINATED) return;
-  if (moves.erase(end.cookie) == 0) Fail("no move: " + Describe(end));
+  lane->second.pop_front();
+}
+
+void Model::TakeNews(int ring, const xtreme_completion& news) {
+  if (news.event != XTREME_LINK_DOWN && news.event != XTREME_LINK_UP) return;
+  const bool up = news.event == XTREME_LINK_UP;
+  const auto [link, first] = links.emplace(std::pair(ring, news.interface_index), up);
+  if (!first && link->second == up) Fail("again: " + Describe(news));
+  link->second = up;
+}
+
+void Model::TakeOfRing(int ring, const xtreme_completion& told) {
+  switch (told.kind) {
+    case XTREME_TIMER: return TakeTimer(told);
+    case XTREME_POSTED: return TakePosted(told);
+    case XTREME_RING: return TakeNews(ring, told);
+    case XTREME_OP_DONE: {
+      const auto due = ring_operations.find(told.cookie);
+      if (due == ring_operations.end()) return Fail("not due: " + Describe(told));
+      if (due->second != ring) Fail("by another ring: " + Describe(told));
+      ring_operations.erase(due);
+      return;
+    }
+    case XTREME_TX_DONE:
+      // Of a connection that could not be taken.
+      for (const auto& [cookie, origin] : moves) {
+        const auto due = std::find_if(
+            origin->done.begin(), origin->done.end(),
+            [&told](const Wanted& wanted) { return wanted.cookie == told.cookie; });
+        if (due == origin->done.end()) continue;
+        origin->done.erase(due);
+        return;
+      }
+      return Fail("not due: " + Describe(told));
+    case XTREME_TERMINATED:
+      // By a ring that could not take a connection after all.
+      if (moves.erase(told.cookie) == 0) Fail("no move: " + Describe(told));
+      return;
+    default: return Fail("of no socket: " + Describe(told));
+  }
+}
+
+// What is told of a prepared send that a lane fired, of its socket or, when that is gone, of none.
+bool Model::TakeFired(const xtreme_completion& told) {
+  if (told.kind != XTREME_ERROR && told.kind != XTREME_TX_DONE && told.kind != XTREME_TX_WIRE) {
+    return false;
+  }
+  const auto found = told.cookie == 0 ? fires.end() : fires.find(told.cookie);
+  if (found == fires.end()) return false;
+  LaneFire& fire = found->second;
+  const Socket* const socket = Find(told.socket.value);
+  if (told.socket.value != 0 && socket == nullptr) Fail("of no socket: " + Describe(told));
+  if (socket != nullptr && socket->ended) Fail("after the last: " + Describe(told));
+  if (told.kind == XTREME_ERROR) {
+    if (fire.error != 0 || told.status == 0) Fail("again, or without an error: " + Describe(told));
+    fire.error = told.status;
+  } else if (told.kind == XTREME_TX_DONE) {
+    if (!fire.wants_done || fire.done) Fail("not due: " + Describe(told));
+    fire.done = true;
+  } else if (!std::exchange(fire.wants_wire, false)) {
+    Fail("not due: " + Describe(told));
+  }
+  return true;
+}
+
+void Model::NoteAdmitted(Socket& socket) {
+  const uint64_t now = Tick();
+  for (const auto& [group, sources] : socket.groups) {
+    for (uint32_t side = 0; side < 2; ++side) {
+      const uint32_t source = 10u << 24 | side << 8 | 1;
+      if (sources.Admits(source)) socket.admitted[{group, source}] = now;
+    }
+  }
+}
+
+// What is handed out was admitted at some time since it was sent.
+void Model::CheckMember(const Socket& socket, const Datagram& sent,
+                        const xtreme_completion& packet) {
+  const uint32_t group = Ipv4Of(sent.destination);
+  const uint32_t source = Ipv4Of(sent.source);
+  const auto member = socket.groups.find(group);
+  if (member != socket.groups.end() && member->second.Admits(source)) return;
+  const auto last = socket.admitted.find({group, source});
+  if (last != socket.admitted.end() && last->second >= sent.time) return;
+  Fail("of a source or group that was not joined: " + Describe(packet));
 }
 
 void Model::TakeDatagram(Socket& socket, const xtreme_completion& packet) {
   ++datagrams_received;
   if (packet.destination_port != socket.local.port) Fail("another's port: " + Describe(packet));
+  socket.held += packet.count;
+  if (socket.max_held != 0 && socket.held > socket.max_held) {
+    Fail("more than max_held, " + std::to_string(socket.held) + ": " + Describe(packet));
+  }
   const std::vector<uint8_t> bytes = BytesOf(packet);
   if (bytes.size() < kKeyBytes) return;
   uint64_t key = 0;
@@ -234,9 +336,13 @@ void Model::TakeDatagram(Socket& socket, const xtreme_completion& packet) {
   if (found == datagrams_.end()) return Fail("nobody sent it: " + Describe(packet));
   const Datagram& sent = found->second;
   if (sent.length != packet.length) Fail("its length: " + Describe(packet));
-  if (!SameAddress(sent.source, SourceOf(packet))) Fail("its source: " + Describe(packet));
+  const bool its = SameAddress(sent.source, SourceOf(packet));
+  if (!its && !many_sources) Fail("its source: " + Describe(packet));
   const bool there = SameAddress(sent.destination, DestinationOf(packet));
   if (!there) Fail("its address: " + Describe(packet));
+  const bool group = (Ipv4Of(sent.destination) >> 28) == 14;
+  if (group != ((packet.flags & XTREME_MULTICAST) != 0)) Fail("MULTICAST: " + Describe(packet));
+  if (group) CheckMember(socket, sent, packet);
   const size_t rest = bytes.size() - kKeyBytes;
   if (FindDifference(key, kKeyBytes, bytes.data() + kKeyBytes, rest) != rest) {
     Fail("its bytes: " + Describe(packet));
@@ -289,6 +395,7 @@ void Model::TakeWanted(Socket& socket, std::deque<Wanted>& due, const xtreme_com
     return TakeWanted(*socket.origin, wire ? socket.origin->wire : socket.origin->done, told);
   }
   if (found == due.end()) return Fail("not due: " + Describe(told));
+  if (wire && socket.wire_unordered) return static_cast<void>(due.erase(found));
   const bool in_turn = !wire || socket.wire_may_miss || found == due.begin();
   if (!in_turn) Fail("due is " + std::to_string(due.front().cookie) + ": " + Describe(told));
   due.erase(wire ? due.begin() : found, found + 1);
@@ -316,7 +423,7 @@ void Model::TakeTerminated(Socket& socket, const xtreme_completion& end) {
   if (end.status == 0 && !socket.shut) Fail("this end did not close: " + Describe(end));
   const Socket* const peer = socket.peer;
   const bool peer_stays =
-      peer != nullptr && !peer->closed && !peer->silent && !peer->ended;
+      peer != nullptr && peer->open();  // Not one on its way to a ring that may not take it.
   if (end.status == ECONNRESET && !socket.closed && peer_stays) {
     Fail("the peer did not reset it: " + Describe(end));
   }

@@ -30,6 +30,23 @@ struct Wanted {
   uint64_t end = 0;  // Of a stream: the offset behind it.
 };
 
+// Of one membership: the sources that are wanted, or those that are not.
+struct Sources {
+  bool exclude = true;
+  std::set<uint32_t> listed;
+
+  bool Admits(uint32_t source) const { return exclude != (listed.count(source) != 0); }
+};
+
+// A prepared send that a lane fired.
+struct LaneFire {
+  int ring = 0;
+  bool wants_done = false;
+  bool wants_wire = false;
+  int error = 0;
+  bool done = false;
+};
+
 struct Socket {
   xtreme_socket handle = {};
   int ring = 0;
@@ -66,6 +83,11 @@ struct Socket {
   uint64_t held = 0;  // Bytes of PACKETs that were not released.
   uint64_t uncredited = 0;
   uint64_t user_data = 0;
+  uint32_t max_held = 0;  // Of a UDP socket: `held` counts its buffers.
+  bool wire_unordered = false;  // Its queue changed, or some waited for a neighbour.
+  // Of a UDP socket: what it admits, by group; then until when it admitted a source at last.
+  std::map<uint32_t, Sources> groups;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> admitted;
   // Of one that moved: where it came from, and what came before that had told all.
   Socket* origin = nullptr;
   Socket* successor = nullptr;
@@ -80,6 +102,7 @@ struct Datagram {
   xtreme_address source;
   xtreme_address destination;
   uint32_t length;
+  uint64_t time = 0;  // The model's, when it was sent.
 };
 
 class Model {
@@ -94,6 +117,10 @@ class Model {
   // It was refused after all.
   void RemoveDatagram(uint64_t key) { datagrams_.erase(key); }
   uint64_t NewKey() { return next_key_++; }
+  // Memberships are about to change, or a datagram leaves: the model's time.
+  uint64_t Tick() { return ++time_; }
+  // Remembers what `socket` admits now, before a membership goes or shrinks.
+  void NoteAdmitted(Socket& socket);
 
   // `ring` handed it out.
   void Take(int ring, const xtreme_completion& completion);
@@ -110,6 +137,11 @@ class Model {
   std::map<uint64_t, int64_t> timers;  // Deadlines of those that are due, by cookie.
   bool forget_timers = false;          // A ring was closed: some may not come.
   std::map<uint64_t, Socket*> moves;  // Under way, by cookie.
+  std::map<uint64_t, int> ring_operations;  // Cookies of what rings were asked for, and the ring.
+  std::map<uint64_t, std::deque<uint64_t>> posted;  // What is due of each lane, oldest first.
+  std::map<uint64_t, LaneFire> fires;               // By cookie.
+  std::map<std::pair<int, uint32_t>, bool> links;   // Of a ring and an interface: up.
+  bool many_sources = false;  // A datagram may come from another address of its side.
 
  private:
   void TakePacket(Socket& socket, const xtreme_completion& packet);
@@ -118,7 +150,12 @@ class Model {
   void CheckBytes(Socket& socket, const std::vector<uint8_t>& bytes);
   void TakeArrived(int ring, const xtreme_completion& arrived);
   void TakeDeparted(Socket& socket);
-  void TakeOfRing(const xtreme_completion& end);
+  void TakeOfRing(int ring, const xtreme_completion& told);
+  void TakeNews(int ring, const xtreme_completion& news);
+  void TakePosted(const xtreme_completion& posted);
+  void TakeTimer(const xtreme_completion& timer);
+  bool TakeFired(const xtreme_completion& told);
+  void CheckMember(const Socket& socket, const Datagram& sent, const xtreme_completion& packet);
   void TakeAccepted(int ring, const xtreme_completion& accepted);
   void TakeWanted(Socket& socket, std::deque<Wanted>& due, const xtreme_completion& told);
   void TakeTerminated(Socket& socket, const xtreme_completion& end);
@@ -130,9 +167,12 @@ class Model {
   std::map<uint64_t, Datagram> datagrams_;
   std::set<std::pair<uint64_t, uint64_t>> delivered_;  // Datagram and socket.
   uint64_t next_key_ = 1;
+  uint64_t time_ = 0;
   std::string failure_;
 };
 
+// The last four bytes.
+uint32_t Ipv4Of(const xtreme_address& address);
 bool SameAddress(const xtreme_address& a, const xtreme_address& b);
 std::string Describe(const xtreme_completion& completion);
 

@@ -23,6 +23,7 @@ constexpr int64_t kStepNs = 100'000;
 
 Player::Player(World* world, uint64_t seed, bool trace) : world_(world), trace_(trace) {
   std::mt19937_64 random(seed);
+  has_backup_ = model_.many_sources = seed % 3 == 1;
   for (int ring = 0; ring < kRings; ++ring) {
     xtreme_ring_options options = World::Options();
     if (random() % 4 == 0) options.tx_queue_frames = 64;
@@ -33,6 +34,9 @@ Player::Player(World* world, uint64_t seed, bool trace) : world_(world), trace_(
     if (random() % 3 == 0) options.device_memory = 0;
     options.signal_every = random() % 2 == 0 ? 1 : 8;
     options.tcp_time_wait_ms = 100;
+    options.user_data = static_cast<uint64_t>(ring);
+    if (has_backup_ && World::SideOf(ring) == 0) options.backup_interface = "xt2";
+    options.backup_stays = seed % 3 == 0;
     options_[static_cast<size_t>(ring)] = options;
     OpenRing(ring);
   }
@@ -74,6 +78,7 @@ void Player::Drop(size_t index) {
   const Held held = held_[index];
   held_.erase(held_.begin() + static_cast<ptrdiff_t>(index));
   Socket* const socket = model_.Find(held.socket);
+  if (socket != nullptr && socket->type == Type::kUdp) socket->held -= held.packet.count;
   if (socket == nullptr || socket->type != Type::kConnection) return;
   socket->held -= held.packet.length;
   if (!socket->manual) socket->uncredited -= held.packet.length;
@@ -123,6 +128,7 @@ void Player::TakeOne(int ring, const xtreme_completion& completion) {
   }
   model_.Take(ring, completion);
   if (completion.kind == XTREME_TX_DONE) Return(completion);
+  if (completion.kind == XTREME_RING && completion.event == XTREME_MOVED) FollowMove(completion);
   if (completion.kind != XTREME_PACKET) return;
   held_.push_back({completion, completion.socket.value});
 }
@@ -131,25 +137,47 @@ void Player::PollRing(int ring, int max, bool keep) {
   std::vector<xtreme_completion> some(static_cast<size_t>(max));
   memset(static_cast<void*>(some.data()), 0xA5, some.size() * sizeof some[0]);
   const bool was_more = xtreme_ring_more(world_->ring(ring)) != 0;
+  const bool readable = Readable(ring);
   const int count = xtreme_ring_poll(world_->ring(ring), some.data(), max, sizeof some[0]);
   Check(count >= 0 && count <= max, "poll: " + std::to_string(count));
-  for (int i = 0; i < count; ++i) TakeOne(ring, some[static_cast<size_t>(i)]);
+  if (model_.failed()) return;
+  some.resize(static_cast<size_t>(count));
+  for (const xtreme_completion& one : some) TakeOne(ring, one);
+  CheckWoken(ring, some, readable);
   if (model_.failed()) return;
   for (auto& [handle, socket] : model_.sockets()) {
     if (socket.ring == ring && socket.connected()) CheckOwed(socket);
   }
-  if (!keep) ReleaseLast(static_cast<size_t>(std::count_if(
-      some.begin(), some.begin() + count,
-      [](const xtreme_completion& one) { return one.kind == XTREME_PACKET; })));
-  const auto spaces = std::count_if(some.begin(), some.begin() + count, [](const auto& one) {
-    return one.kind == XTREME_TX_SPACE;
-  });
-  const bool only = spaces == 1 && !was_more && xtreme_ring_more(world_->ring(ring)) == 0;
-  for (int i = 0; i < count; ++i) {
-    const xtreme_completion& completion = some[static_cast<size_t>(i)];
+  TakeAll(some, keep, was_more || xtreme_ring_more(world_->ring(ring)) != 0);
+}
+
+// What follows from what the model took.
+void Player::TakeAll(const std::vector<xtreme_completion>& some, bool keep, bool was_more) {
+  const auto count = [&some](int kind) {
+    return std::count_if(some.begin(), some.end(), [kind](const xtreme_completion& one) {
+      return one.kind == kind;
+    });
+  };
+  if (!keep) ReleaseLast(static_cast<size_t>(count(XTREME_PACKET)));
+  if (!try_again_) return;
+  const bool only = count(XTREME_TX_SPACE) == 1 && !was_more;
+  for (const xtreme_completion& completion : some) {
     if (completion.kind != XTREME_TX_SPACE) continue;
+    world_->Advance(0);  // The device sees each doorbell before the next one is over it.
     TryAgain(*model_.Find(completion.socket.value), only);
   }
+}
+
+int Player::RingOf(const xtreme_completion& completion) {
+  if (completion.socket.value == 0) return static_cast<int>(completion.user_data);
+  if (completion.kind == XTREME_ARRIVED) {
+    const auto move = model_.moves.find(completion.cookie);
+    return move == model_.moves.end() ? -1 : move->second->ring ^ 1;
+  }
+  const bool accepted = completion.kind == XTREME_ACCEPTED;
+  const Socket* const socket =
+      model_.Find(accepted ? completion.cookie : completion.socket.value);
+  return socket == nullptr ? -1 : socket->ring;
 }
 
 void Player::ReleaseLast(size_t count) {
@@ -237,6 +265,18 @@ void Player::LearnAddresses() {
   }
 }
 
+bool Player::MayBeRefused(const Socket& socket, int result) const {
+  if (resetting_[static_cast<size_t>(socket.ring)] > 0) return true;
+  switch (result) {
+    case XTREME_REFUSED_SQ_FULL:
+    case XTREME_REFUSED_BUFFERS: return true;
+    case XTREME_QUEUED:
+    case XTREME_REFUSED_NEIGHBOUR:
+    case XTREME_REFUSED_ROUTE: return upset_;
+    default: return result == XTREME_SENT;
+  }
+}
+
 bool Player::Play(const Call& call) {
   using Method = void (Player::*)(const Numbers&);
   struct Choice {
@@ -273,6 +313,16 @@ bool Player::Play(const Call& call) {
       {&Player::StartTimer, 3},
       {&Player::Reopen, 1},
       {&Player::UseStale, 1},
+      {&Player::UseLane, 4},
+      {&Player::FireByLane, 5},
+      {&Player::UseGroup, 8},
+      {&Player::SetRate, 1},
+      {&Player::Moderate, 1},
+      {&Player::TakeQueues, 1},
+      {&Player::Arm, 8},
+      {&Player::SetOptions, 1},
+      {&Player::ChangeCable, 1},
+      {&Player::ChangeRoutes, 1},
   });
   uint32_t total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -109,6 +110,10 @@ class Player {
 
   void TookStream(Socket& socket, int result, size_t length, uint32_t flags, uint64_t cookie);
   void PollRing(int ring, int max, bool keep);
+  void TakeAll(const std::vector<xtreme_completion>& some, bool keep, bool was_more);
+  // -1: of a socket that nobody knows.
+  int RingOf(const xtreme_completion& completion);
+  bool MayBeRefused(const Socket& socket, int result) const;
   void TakeOne(int ring, const xtreme_completion& completion);
   void ReleaseLast(size_t count);
   void TryAgain(Socket& socket, bool only);
@@ -116,6 +121,44 @@ class Player {
   void Drop(size_t index);
   void LearnAddresses();
   void CheckOwed(Socket& socket);
+
+  // player_lanes.cc: lanes, groups of rings, rates, waking.
+  struct Lane {
+    xtreme_lane handle = {};
+    int ring = 0;
+    uint64_t next = 0;  // The lane's number above, how many were posted below.
+    bool dead = false;  // Its ring was closed.
+  };
+  struct Group {
+    xtreme_group handle = {};
+    std::vector<int> rings;
+    bool by_time = false;
+  };
+  void UseLane(const Numbers& numbers);
+  void OpenLane(int ring);
+  void CloseLane(size_t index);
+  bool Post(Lane& lane);
+  uint64_t PatchAll(const Prepared& prepared, const Socket& socket);
+  void FireByLane(const Numbers& numbers);
+  void LaneFired(Prepared& prepared, Socket& socket, uint64_t cookie, uint64_t key);
+  void UseGroup(const Numbers& numbers);
+  void OpenGroup(uint32_t number);
+  void PollGroup(const Group& group, bool keep);
+  void CloseGroupOf(int ring);
+  void SetRate(const Numbers& numbers);
+  void Moderate(const Numbers& numbers);
+  void TakeQueues(const Numbers& numbers);
+  void Arm(const Numbers& numbers);
+  void CheckWoken(int ring, const std::vector<xtreme_completion>& some, bool readable);
+  bool Readable(int ring) const;
+  void SetOptions(const Numbers& numbers);
+
+  // player_net.cc: cables, routes, neighbours, MTUs.
+  void ChangeCable(const Numbers& numbers);
+  void ChangeRoutes(const Numbers& numbers);
+  void FollowMove(const xtreme_completion& moved);
+  void MakeUnsure(int side);
+  void HealNet();
 
   // player_end.cc
   bool RunUntil(int rounds, const std::function<bool()>& done);
@@ -136,6 +179,14 @@ class Player {
   std::array<xtreme_ring_options, 4> options_{};
   std::array<int, 4> resetting_{};  // Of each ring, how many resets were started.
   std::array<uint64_t, 4> free_at_start_{};
+  std::vector<Lane> lanes_;
+  std::vector<Group> groups_;
+  uint64_t next_lane_ = 1;
+  std::map<uint64_t, int> lane_rings_;  // Of those that were closed, too.
+  std::array<bool, 4> armed_{};
+  bool try_again_ = true;   // What TX_SPACE allows is sent at once.
+  bool has_backup_ = false;
+  bool upset_ = false;      // Routes or neighbours changed.
   uint64_t next_cookie_ = 1;
   uint64_t next_connection_ = 1;
 };

@@ -24,12 +24,17 @@ bool HasPeer(const Socket& socket) {
 }
 
 std::string DescribeDue(const Socket& socket) {
+  xtreme_tcp_info info = {};
+  info.size = sizeof info;
+  xtreme_tcp_get_info(socket.handle, &info);
   return " " + std::to_string(socket.handle.value) + " (operations " +
          std::to_string(socket.operations.size()) + " done " +
          std::to_string(socket.done.size()) + " wire " + std::to_string(socket.wire.size()) +
          " space " + std::to_string(socket.wants_space) + " dead " +
          std::to_string(socket.dead) + " sent " + std::to_string(socket.sent) + " received " +
-         (socket.peer == nullptr ? "?" : std::to_string(socket.peer->received)) + ")";
+         (socket.peer == nullptr ? "?" : std::to_string(socket.peer->received)) +
+         " in flight " + std::to_string(info.in_flight) + " unsent " +
+         std::to_string(info.unsent) + " retransmits " + std::to_string(info.retransmits) + ")";
 }
 
 }  // namespace
@@ -102,6 +107,7 @@ bool Player::AllEnded() {
 void Player::Finish() {
   constexpr int kRounds = 12'000, kClosingRounds = 3'000;
   world_->Impair({});
+  HealNet();
   Note("--- what is due comes");
   if (!RunUntil(kRounds, [this] { return AllServed(); }) && !model_.failed()) {
     std::string what = "something does not come:";
@@ -145,6 +151,19 @@ void Player::CheckEnd() {
     Check(socket.ended || socket.silent, "no TERMINATED of " + std::to_string(handle));
   }
   Check(model_.timers.empty(), "timers do not fire");
+  Check(model_.moves.empty() || model_.forget_timers, "neither ARRIVED nor TERMINATED of a move");
+  for (const auto& [cookie, ring] : model_.ring_operations) {
+    Check(false, "no OP_DONE of " + std::to_string(cookie) + " by ring " + std::to_string(ring));
+  }
+  for (const auto& [cookie, fire] : model_.fires) {
+    Check(!fire.wants_done || fire.done, "no TX_DONE of a lane's fire " + std::to_string(cookie));
+  }
+  for (const auto& [lane, posted] : model_.posted) {
+    Check(posted.empty(), "not all came that lane " + std::to_string(lane) + " posted");
+  }
+  for (const auto& [link, up] : model_.links) {
+    Check(up, "ring " + std::to_string(link.first) + " did not say LINK_UP");
+  }
   for (const auto& region : regions_) {
     Check(region->released == 1,
           "memory was given back " + std::to_string(region->released) + " times");

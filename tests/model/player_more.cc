@@ -131,13 +131,38 @@ void Player::Join(const Numbers& numbers) {
   const xtreme_address group = GroupOf(numbers[1], 0);
   const uint64_t cookie = next_cookie_++;
   const bool leave = numbers[2] % 3 == 0;
-  const int result = leave ? xtreme_leave(socket->handle, &group, nullptr, cookie)
-                           : xtreme_join(socket->handle, &group, nullptr, 0, cookie);
-  Note((leave ? "leave " : "join ") + std::to_string(socket->handle.value) + " = " +
-       std::to_string(result));
+  const uint32_t kind = numbers[1] / 4 % 4;  // Any source, two times one source, all but one.
+  const xtreme_address from = World::AddressOf(static_cast<int>(numbers[1] / 16 % 2), 0);
+  const xtreme_address* const source = kind == 0 ? nullptr : &from;
+  const bool exclude = kind == 0 || kind == 3;
+  const uint32_t flags = kind == 3 ? XTREME_EXCLUDE_SOURCE : 0;
+  model_.NoteAdmitted(*socket);
+  const int result = leave ? xtreme_leave(socket->handle, &group, source, cookie)
+                           : xtreme_join(socket->handle, &group, source, flags, cookie);
+  Note((leave ? "leave " : "join ") + std::to_string(socket->handle.value) + " group " +
+       std::to_string(group.ip[15]) + " kind " + std::to_string(kind) + " of side " +
+       std::to_string(from.ip[14]) + " = " + std::to_string(result));
   if (result == 0) socket->operations.insert(cookie);
-  Check(result == 0 || (leave && result == -EADDRNOTAVAIL),
-        (leave ? "leave: " : "join: ") + std::to_string(result));
+  const auto member = socket->groups.find(Ipv4Of(group));
+  const bool is_member = member != socket->groups.end();
+  if (leave) {
+    const bool joined = is_member && (source == nullptr
+                                          ? member->second.exclude
+                                          : member->second.listed.count(Ipv4Of(from)) != 0);
+    Check(result == (joined ? 0 : -EADDRNOTAVAIL), "leave: " + std::to_string(result));
+    if (result != 0) return;
+    if (source != nullptr) member->second.listed.erase(Ipv4Of(from));
+    const Sources& rest = member->second;
+    const bool none = source == nullptr || (!rest.exclude && rest.listed.empty());
+    if (none) socket->groups.erase(member);
+    return;
+  }
+  const bool clash = is_member && member->second.exclude != exclude;
+  Check(result == 0 || (clash && result == -EINVAL), "join: " + std::to_string(result));
+  if (result != 0) return;
+  Sources& sources = is_member ? member->second : socket->groups[Ipv4Of(group)];
+  sources.exclude = exclude;
+  if (source != nullptr) sources.listed.insert(Ipv4Of(from));
 }
 
 void Player::SendMany(const Numbers& numbers) {
@@ -183,8 +208,7 @@ void Player::SendToGroup(const Numbers& numbers) {
   WritePattern(key, kKeyBytes, bytes.data() + kKeyBytes, length - kKeyBytes);
   const int result = xtreme_send_to(socket->handle, &group, bytes.data(), length, nullptr);
   Note("send to group " + std::to_string(socket->handle.value) + " = " + std::to_string(result));
-  Check(result == XTREME_SENT || result == XTREME_REFUSED_SQ_FULL ||
-            result == XTREME_REFUSED_BUFFERS || resetting_[static_cast<size_t>(socket->ring)] > 0,
+  Check(MayBeRefused(*socket, result) || result == XTREME_REFUSED_ROUTE,
         "send to group: " + std::to_string(result));
   if (result < 0) model_.RemoveDatagram(key);
 }
@@ -198,7 +222,7 @@ void Player::Move(const Numbers& numbers) {
   Note("move " + std::to_string(socket->handle.value) + " cookie " + std::to_string(cookie) +
        " = " + std::to_string(result));
   Check(result == 0 || result == -ENOTCONN || result == -EBUSY || result == -ENETDOWN ||
-            result == -EMFILE,
+            result == -EMFILE || (has_backup_ && result == -EXDEV),
         "move: " + std::to_string(result));
   if (result != 0) return;
   socket->moved = true;
@@ -208,10 +232,12 @@ void Player::Move(const Numbers& numbers) {
 void Player::Reset(const Numbers& numbers) {
   if (numbers[1] % 4 != 0) return;
   const int ring = static_cast<int>(numbers[0] % World::kRings);
-  const int result = xtreme_ring_reset(world_->ring(ring), next_cookie_++);
+  const uint64_t cookie = next_cookie_++;
+  const int result = xtreme_ring_reset(world_->ring(ring), cookie);
   Note("reset ring " + std::to_string(ring) + " = " + std::to_string(result));
   Check(result == 0 || result == -EALREADY, "reset: " + std::to_string(result));
   if (result != 0) return;
+  model_.ring_operations[cookie] = ring;
   ++resetting_[static_cast<size_t>(ring)];
   model_.faults = true;
   for (auto& [handle, socket] : model_.sockets()) {
@@ -244,12 +270,14 @@ void Player::SendRegistered(const Numbers& numbers) {
   Note("register = " + std::to_string(result));
   Check(result == 0 || result == -ENOBUFS, "register: " + std::to_string(result));
   if (result != 0) return regions_.pop_back();
+  model_.ring_operations[memory.cookie] = socket->ring;
   if (numbers[1] % 4 != 0) world_->Settle();
   if (numbers[1] % 8 != 0) PollRing(socket->ring, 64, /*keep=*/true);
   uint8_t* at = region.bytes.data();
   for (uint32_t i = 0; i < 1 + numbers[1] % 3 && socket->open() && !socket->moved; ++i) {
     const uint32_t length = kKeyBytes + (numbers[1] >> (4 * i)) % 1'400;
     xtreme_buffer_ref(buffer);
+    world_->Advance(0);
     if (!SendRegion(*socket, buffer, at, length)) xtreme_buffer_release(buffer);
     at += length;
   }
@@ -300,6 +328,18 @@ void Player::Reopen(const Numbers& numbers) {
   }
   if (!model_.moves.empty()) return;
   Note("reopen ring " + std::to_string(ring));
+  CloseGroupOf(ring);
+  for (Lane& lane : lanes_) lane.dead |= lane.ring == ring;
+  for (auto& [lane, posted] : model_.posted) {
+    if (lane_rings_[lane] == ring) posted.clear();
+  }
+  armed_[static_cast<size_t>(ring)] = false;
+  std::erase_if(model_.ring_operations, [ring](const auto& one) { return one.second == ring; });
+  std::erase_if(model_.links, [ring](const auto& one) { return one.first.first == ring; });
+  // What its lanes fired is told no more.
+  for (auto& [cookie, fire] : model_.fires) {
+    if (fire.ring == ring) fire.wants_done = false;
+  }
   for (auto& [handle, socket] : model_.sockets()) {
     if (socket.ring != ring) continue;
     socket.shut = socket.silent = socket.ended = true;

@@ -65,7 +65,8 @@ void Player::Connect(const Numbers& numbers) {
   const int result = xtreme_tcp_connect(world_->ring(ring), &peer, &options, &socket.handle);
   Note("connect ring " + std::to_string(ring) + " = " + std::to_string(result) + " " +
        std::to_string(socket.handle.value));
-  Check(result == 0 || result == -EADDRINUSE || result == -EMFILE,
+  Check(result == 0 || result == -EADDRINUSE || result == -EMFILE ||
+            (upset_ && result == -ENETUNREACH),
         "connect: " + std::to_string(result));
   if (result != 0) return;
   socket.ring = ring;
@@ -102,6 +103,10 @@ void Player::TookStream(Socket& socket, int result, size_t length, uint32_t flag
     socket.dead |= socket.connected() && !socket.shut &&
                    resetting_[static_cast<size_t>(socket.ring)] == 0;
     return;
+  }
+  // Of these no TX_SPACE follows.
+  if (result == XTREME_REFUSED_NEIGHBOUR || result == XTREME_REFUSED_ROUTE) {
+    return Check(upset_, "a stream's send: " + std::to_string(result));
   }
   socket.may_want_again |= socket.wants_space;
   socket.wants_space = true;

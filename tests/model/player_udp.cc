@@ -30,6 +30,10 @@ void Player::OpenUdp(const Numbers& numbers) {
   options.user_data = numbers[2];
   options.multicast_loop = numbers[2] % 2;
   options.max_held = numbers[2] % 5 == 0 ? 4 : 0;
+  options.reuse = numbers[2] % 3 == 0;
+  const bool any = numbers[2] % 7 == 0;
+  const xtreme_address bound = options.local;
+  if (any) memset(options.local.ip + 12, 0, 4);
   Socket socket;
   const int result = xtreme_udp_open(world_->ring(ring), &options, &socket.handle);
   Note("udp_open ring " + std::to_string(ring) + " port " + std::to_string(options.local.port) +
@@ -38,7 +42,8 @@ void Player::OpenUdp(const Numbers& numbers) {
   if (result != 0) return;
   socket.ring = ring;
   socket.type = Type::kUdp;
-  socket.local = options.local;
+  socket.local = bound;
+  socket.max_held = options.max_held;
   socket.user_data = options.user_data;
   socket.operations.insert(0);
   model_.Add(socket);
@@ -84,10 +89,7 @@ void Player::SendUdp(const Numbers& numbers) {
   Note("udp send " + std::to_string(socket->handle.value) + " length " + std::to_string(length) +
        " flags " + std::to_string(options.flags) + " cookie " + std::to_string(options.cookie) +
        " = " + std::to_string(result));
-  const bool expected = result == XTREME_SENT || result == XTREME_REFUSED_SQ_FULL ||
-                        result == XTREME_REFUSED_BUFFERS ||
-                        resetting_[static_cast<size_t>(socket->ring)] > 0;
-  Check(expected, "udp send: " + std::to_string(result));
+  Check(MayBeRefused(*socket, result), "udp send: " + std::to_string(result));
   if (result < 0) return model_.RemoveDatagram(key);
   if ((options.flags & XTREME_WANT_DONE) != 0) socket->done.push_back({options.cookie});
   if ((options.flags & XTREME_WANT_WIRE) != 0) socket->wire.push_back({options.cookie});
@@ -121,10 +123,7 @@ void Player::SendUdpBuffer(const Numbers& numbers) {
   Note("udp send_buffer " + std::to_string(socket->handle.value) + " length " +
        std::to_string(length) + " cookie " + std::to_string(options.cookie) + " = " +
        std::to_string(result));
-  const bool expected = result == XTREME_SENT || result == XTREME_REFUSED_SQ_FULL ||
-                        result == XTREME_REFUSED_BUFFERS ||
-                        resetting_[static_cast<size_t>(socket->ring)] > 0;
-  Check(expected, "udp send_buffer: " + std::to_string(result));
+  Check(MayBeRefused(*socket, result), "udp send_buffer: " + std::to_string(result));
   if (result < 0) {
     model_.RemoveDatagram(key);
     xtreme_buffer_release(lent.buffer);

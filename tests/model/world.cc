@@ -20,11 +20,13 @@ namespace {
 
 using engine::testing::MemoryKernel;
 
-constexpr std::array<const char*, 2> kInterfaces = {"xt0", "xt1"};
-constexpr uint32_t kFirstIfindex = 7;
+constexpr std::array<const char*, 3> kInterfaces = {"xt0", "xt1", "xt2"};
+constexpr int kPorts = 3;
 
-wire::MacAddress MacOf(int side) {
-  return wire::MacAddress({2, 0, 0, 0, 0, static_cast<uint8_t>(1 + side)});
+constexpr int SideOfPort(int port) { return port % 2; }
+
+wire::MacAddress MacOf(int port) {
+  return wire::MacAddress({2, 0, 0, 0, 0, static_cast<uint8_t>(1 + port)});
 }
 wire::Ipv4Address IpOf(int side) {
   return wire::Ipv4Address(10, 0, static_cast<uint8_t>(side), 1);
@@ -44,15 +46,15 @@ xtreme_address World::AddressOf(int side, uint16_t port) {
 }
 
 World::World(uint64_t seed) {
-  auto ends = connectx::MakeLink({.slots = 8192});
+  auto ends = connectx::MakeHub(kPorts, {.slots = 8192});
   if (!ends.ok()) abort();
   connectx::SoftwareConnectX::Options options;
   options.mode = connectx::SoftwareConnectX::Mode::kStep;
-  for (int side = 0; side < 2; ++side) {
-    const auto at = static_cast<size_t>(side);
+  for (int port = 0; port < kPorts; ++port) {
+    const auto at = static_cast<size_t>(port);
     wires_[at] = Impaired(std::move((*ends)[at]), seed * 2 + at);
     options.ports.push_back(
-        {.device = {.name = "mlx5_" + std::to_string(side), .mac = MacOf(side).bytes()},
+        {.device = {.name = "mlx5_" + std::to_string(port), .mac = MacOf(port).bytes()},
          .wire = wires_[at].get()});
   }
   auto devices = connectx::SoftwareConnectX::Create(std::move(options));
@@ -64,9 +66,9 @@ World::World(uint64_t seed) {
   engine::Engine::Options made;
   made.kernel = std::move(kernel);
   made.open_nic = [](const std::string& interface) -> absl::StatusOr<std::unique_ptr<nic::Nic>> {
-    const int side = interface == kInterfaces[1];
-    auto nic = mlx5::Nic::Open({.port = {.device = "mlx5_" + std::to_string(side), .port = 1},
-                                .mac = MacOf(side),
+    const int port = interface.back() - '0';
+    auto nic = mlx5::Nic::Open({.port = {.device = "mlx5_" + std::to_string(port), .port = 1},
+                                .mac = MacOf(port),
                                 .mtu = 1'500});
     if (!nic.ok()) return nic.status();
     return std::unique_ptr<nic::Nic>(*std::move(nic));
@@ -84,39 +86,81 @@ World::World(uint64_t seed) {
   api::Process::The().UseEngine(engine_);
 }
 
-// Each side's network is reached by the other side's interface.
 void World::FillTables() {
   host::KernelTables& tables = kernel_->tables();
   const host::Interface first = tables.interfaces[0];
   const host::InterfaceAddress address = tables.addresses[0];
   tables = {};
-  std::vector<host::Route> routes;
-  for (int side = 0; side < 2; ++side) {
-    const uint32_t ifindex = kFirstIfindex + static_cast<uint32_t>(side);
+  for (int port = 0; port < kPorts; ++port) {
+    const int side = SideOfPort(port);
     host::Interface interface = first;
-    interface.ifindex = ifindex;
-    interface.name = kInterfaces[static_cast<size_t>(side)];
-    interface.mac = MacOf(side);
+    interface.ifindex = IfindexOf(port);
+    interface.name = kInterfaces[static_cast<size_t>(port)];
+    interface.mac = MacOf(port);
     tables.interfaces.push_back(interface);
     host::InterfaceAddress own = address;
-    own.ifindex = ifindex;
-    own.local = own.peer = IpOf(side);
+    own.ifindex = IfindexOf(port);
+    own.local = own.peer =
+        port < 2 ? IpOf(side) : wire::Ipv4Address(10, 0, 0, static_cast<uint8_t>(1 + port));
     own.broadcast = wire::Ipv4Address(10, 0, static_cast<uint8_t>(side), 255);
     tables.addresses.push_back(own);
-    tables.neighbours.push_back({.ifindex = ifindex,
-                                 .address = IpOf(1 - side),
-                                 .mac = MacOf(1 - side),
-                                 .state = NUD_PERMANENT});
+  }
+  FillRoutes();
+}
+
+// Each side's network is reached by the other side's interfaces.
+void World::FillRoutes() {
+  host::KernelTables& tables = kernel_->tables();
+  tables.neighbours.clear();
+  std::vector<host::Route> routes;
+  for (int port = 0; port < kPorts; ++port) {
+    const auto at = static_cast<size_t>(port);
+    const int side = SideOfPort(port);
+    const int there = side == 0 ? 1 : side_0_at_;
+    if (neighbour_known_[at]) {
+      tables.neighbours.push_back({.ifindex = IfindexOf(port),
+                                   .address = IpOf(1 - side),
+                                   .mac = MacOf(there),
+                                   .state = NUD_PERMANENT});
+    }
+    if (!route_there_[at]) continue;
     host::Route route;
     route.table = RT_TABLE_MAIN;
     route.type = host::RouteType::kUnicast;
     route.destination = {wire::Ipv4Address(10, 0, static_cast<uint8_t>(1 - side), 0), 24};
-    route.preferred_source = IpOf(side);
-    route.next_hops = {{.ifindex = ifindex, .gateway = std::nullopt}};
+    if (port < 2) route.preferred_source = IpOf(side);
+    if (port == 2) route.metric = 100;
+    route.next_hops = {{.ifindex = IfindexOf(port), .gateway = std::nullopt}};
     routes.push_back(route);
   }
   tables.fib = std::make_shared<host::Fib>(std::move(routes), std::vector<host::RoutingRule>{});
   kernel_->Publish();
+}
+
+void World::SetMtu(int side, uint32_t mtu) {
+  for (int port = side; port < kPorts; port += 2) {
+    kernel_->tables().interfaces[static_cast<size_t>(port)].mtu = mtu;
+  }
+  kernel_->Publish();
+}
+
+void World::SetRoute(int side, bool there) {
+  for (size_t port = static_cast<size_t>(side); port < kPorts; port += 2) {
+    route_there_[port] = there;
+  }
+  FillRoutes();
+}
+
+void World::SetNeighbour(int side, bool known) {
+  for (size_t port = static_cast<size_t>(side); port < kPorts; port += 2) {
+    neighbour_known_[port] = known;
+  }
+  FillRoutes();
+}
+
+void World::Announce(int port) {
+  side_0_at_ = port;
+  FillRoutes();
 }
 
 World::~World() {
@@ -131,7 +175,10 @@ void World::Impair(const connectx::Impairment& impairment) {
   }
 }
 
-void World::Plug(bool plugged) { wires_[0]->SetConnected(plugged); }
+void World::Plug(int port, bool plugged) {
+  wires_[static_cast<size_t>(port)]->SetConnected(plugged);
+}
+
 
 xtreme_ring_options World::Options() {
   xtreme_ring_options options;

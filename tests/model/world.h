@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // World: the library's C API on an engine of the test's: four rings on the two ports of a software
-// ConnectX, a cable with faults between them, a kernel in memory and virtual time.
+// ConnectX, a hub with faults between them, a kernel in memory and virtual time.
 //
 // Rings 0 and 1 are on xt0, 10.0.0.1; rings 2 and 3 on xt1, 10.0.1.1. What one side sends to the
-// other leaves its device and arrives at the other's.
+// other leaves its device and arrives at the other's. A third port, xt2 with 10.0.0.3, is in the
+// network of xt0, to be its rings' backup.
 // Threads: the test's; the control thread is waited for by Settle().
 
 #ifndef XTREME_TESTS_MODEL_WORLD_H_
@@ -50,7 +51,15 @@ class World {
 
   // Both directions.
   void Impair(const connectx::Impairment& impairment);
-  void Plug(bool plugged);
+  // Pulls the cable of a port (0 to 2), or plugs it in.
+  void Plug(int port, bool plugged);
+  // What a side's kernel has of the way to the other.
+  void SetMtu(int side, uint32_t mtu);
+  void SetRoute(int side, bool there);
+  void SetNeighbour(int side, bool known);
+  // Side 1 hears by which port (0 or 2) side 0's address is reached.
+  void Announce(int port);
+  static uint32_t IfindexOf(int port) { return 7 + static_cast<uint32_t>(port); }
 
   // Empty, or what went wrong.
   std::string OpenRing(int index, const xtreme_ring_options& options);
@@ -74,10 +83,14 @@ class World {
 
  private:
   void FillTables();
+  void FillRoutes();
 
   std::vector<std::shared_ptr<void>> kept_;
   std::atomic<uint64_t> now_{1'000'000'000};
-  std::array<std::unique_ptr<connectx::ImpairedWire>, 2> wires_;
+  std::array<std::unique_ptr<connectx::ImpairedWire>, 3> wires_;
+  std::array<bool, 3> route_there_{true, true, true};
+  std::array<bool, 3> neighbour_known_{true, true, true};
+  int side_0_at_ = 0;
   std::unique_ptr<connectx::SoftwareConnectX> devices_;
   engine::testing::MemoryKernel* kernel_ = nullptr;
   std::shared_ptr<engine::Engine> engine_;

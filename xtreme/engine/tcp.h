@@ -280,6 +280,7 @@ class Tcp {
                   std::vector<nic::FlowRule> rules);
   void StartPorts();
   host::RouteResult RouteOf(const wire::Endpoint& peer, wire::Ipv4Address local) const;
+  wire::Ipv4Address SourceOf(const host::RouteResult& route) const;
   // Gives it the profile of `settings`, where no packet is longer than `mtu`.
   void Behave(TcpSocket& socket, const TcpSettings& settings, uint32_t mtu);
   void GoOn(TcpSocket& socket);

@@ -86,6 +86,22 @@ host::RouteResult Tcp::RouteOf(const wire::Endpoint& peer, wire::Ipv4Address loc
   return last->found;
 }
 
+// At the backup too, an address of the ring's own interface: it goes back with the ring, where the
+// backup's stays with that port.
+wire::Ipv4Address Tcp::SourceOf(const host::RouteResult& route) const {
+  const RingDevice& device = core_->device;
+  if (device.ifindex == device.home_ifindex) return route.source;
+  std::optional<wire::Ipv4Address> first;
+  for (const host::InterfaceAddress& address : core_->host.routes->addresses()) {
+    if (address.ifindex != device.home_ifindex) continue;
+    if (wire::Ipv4Prefix{address.peer, address.prefix_length}.Contains(route.next_hop)) {
+      return address.local;
+    }
+    if (!first) first = address.local;
+  }
+  return first.value_or(route.source);
+}
+
 Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   core_->CheckOwner();
   constexpr const char* kAction = "connect";
@@ -108,7 +124,8 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   TcpSocket& socket = *sockets_->Take();
   socket.user_data = options.user_data;
   Behave(socket, options.settings, route.mtu);
-  socket.local = {route.source, options.local.port};
+  const bool any = options.local.address.IsAny();
+  socket.local = {any ? SourceOf(route) : route.source, options.local.port};
   socket.peer = peer;
   *handle = socket.handle;
   if (socket.local.port != 0) {

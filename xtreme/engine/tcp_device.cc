@@ -104,10 +104,12 @@ tcp::Sink::Taken TcpDevice::TransmitRun(const tcp::OutgoingFrame& first,
   return tcp::Sink::Taken::kReferenced;
 }
 
-uint32_t TcpDevice::Room() const {
-  if (room_of != nullptr) [[unlikely]] {
-    if (room_of->Room() == 0) core_->paced->Reap();
-    return room_of->Room();
+uint32_t TcpDevice::Room(const tcp::Connection* connection) const {
+  if (core_->paced->any()) [[unlikely]] {
+    if (const PacedQueue* const of = PaceOf(connection)) {
+      if (of->Room() == 0) core_->paced->Reap();
+      return of->Room();
+    }
   }
   if (core_->SendRoom() == 0 || core_->sends.full()) core_->Reap();
   return std::min(core_->SendRoom(), core_->sends.room());

@@ -16,7 +16,6 @@
 
 namespace xtreme::engine {
 
-struct PacedQueue;
 struct RingCore;
 
 class TcpDevice final : public tcp::Device {
@@ -24,7 +23,7 @@ class TcpDevice final : public tcp::Device {
   explicit TcpDevice(RingCore* core) : core_(core) {}
 
   tcp::Sink::Taken Transmit(const tcp::OutgoingFrame& frame) override;
-  uint32_t Room() const override;
+  uint32_t Room(const tcp::Connection* connection) const override;
   // None of a connection with a rate, whose queue is another, nor where frames are summed here.
   uint32_t RunBytes(const tcp::Connection& connection) const override;
   tcp::Sink::Taken TransmitRun(const tcp::OutgoingFrame& first,
@@ -33,8 +32,6 @@ class TcpDevice final : public tcp::Device {
 
   // While true frames are posted without a doorbell: more follow, or a poll ends with one.
   bool defer = true;
-  // The queue with a rate whose room counts; null: the ring's own.
-  PacedQueue* room_of = nullptr;
 
  private:
   RingCore* const core_;

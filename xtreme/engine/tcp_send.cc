@@ -150,10 +150,8 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
   const base::Nanoseconds now = core_->clock.Now();
   // A single frame rings for itself, by BlueFlame if it may; several by one doorbell.
   device_->defer = !ring || payload.length > connection.smss();
-  device_->room_of = socket->pace.get();
   const tcp::SendResult result = Hand(connection, payload, options, now);
   device_->defer = true;
-  device_->room_of = nullptr;
   EndCall(ring);
   if (result == tcp::SendResult::kDevice) core_->attention |= kRoomWanted;
   if (tcp::IsRefused(result)) return Refuse(*socket, ResultOf(result));

@@ -65,6 +65,8 @@ int Device::ModifyQp(uint32_t qpn, ibv_qp_state state) {
   ControlLock lock(state_.get());
   QueuePair* qp = state_->qps.Find(qpn);
   if (qp == nullptr) return EINVAL;
+  const bool ends = qp->state() == IBV_QPS_RTS && state != IBV_QPS_RTS;
+  if (ends && qp->send() != nullptr) state_->pump.TakeRung(state_->uars->Find(qp->uar()));
   const int error = qp->Modify(state);
   if (qp->state() != IBV_QPS_RTS && qp->rate_index() != 0) {
     state_->rates.Release(qp->rate_index());

@@ -34,8 +34,8 @@ class Pump final : public Egress, public FrameSink {
   void Send(std::span<const uint8_t> frame, ContextId from) override;
   void OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) override;
 
-  // Before a queue of the page goes: what was rung until then was rung in time, and is served with
-  // the next pass. Null: nothing.
+  // Before a control call that stops or ends a queue of the page: what was rung until then was rung
+  // in time, and is served with the next pass. Null: nothing.
   void TakeRung(UarPage* page);
 
   // The administrator's word. Tells subscribers at once what it changes.

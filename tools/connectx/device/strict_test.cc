@@ -362,6 +362,14 @@ TEST_F(StrictQueueTest, DoorbellOfAnotherQueueIsNoneOfAQueueInReset) {
   EXPECT_EQ(program.Violations(), "");
 }
 
+TEST_F(StrictQueueTest, WhatWasRungBeforeItsQueueWasResetIsInOrder) {
+  auto reset = program.MakeQp(cq.get(), cq.get());
+  reset->PostAndRing(Wqe(kNop));
+  ASSERT_EQ(program.device->ModifyQp(reset->qpn, IBV_QPS_RESET), 0);
+  program.Step();
+  EXPECT_EQ(program.Violations(), "");
+}
+
 TEST_F(StrictQueueTest, ArmOfADestroyedQueueIsFound) {
   auto gone = program.MakeCq();
   ASSERT_EQ(program.device->DestroyCq(gone->cqn, nullptr), 0);
