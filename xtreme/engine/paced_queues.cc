@@ -162,7 +162,8 @@ void PacedQueues::LookForErrors() {
 // Frames behind the last signalled one complete with the barrier.
 bool PacedQueues::HasLeft(PacedQueue& paced) {
   const uint32_t posted = paced.queue->posted_frames();
-  if (paced.sends.completed() == posted || paced.HasFailed()) return paced.sends.empty();
+  const bool ended = removed_ || paced.HasFailed();
+  if (paced.sends.completed() == posted || ended) return paced.sends.empty();
   const bool behind_all = paced.barrier == posted;
   if (!behind_all && PostBarrier(*paced.queue) == nic::TxStatus::kPosted) {
     paced.barrier = paced.queue->posted_frames();
@@ -195,8 +196,10 @@ void PacedQueues::AcknowledgeEvents() {
   }
 }
 
-void PacedQueues::StopWaiting() {
+void PacedQueues::OnRemoved() {
+  removed_ = true;
   for (const auto& paced : all_) {
+    paced->sends.Abandon();
     if (paced->queue != nullptr) core_->host.mailbox->waiter().Remove(paced->queue->fd());
   }
 }
@@ -220,6 +223,7 @@ void PacedQueues::AbandonBroken() {
 }
 
 void PacedQueues::Replace() {
+  removed_ = false;
   for (const auto& paced : all_) Make(*paced);
 }
 

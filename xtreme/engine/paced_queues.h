@@ -83,8 +83,8 @@ class PacedQueues {
   // Takes events, or arms for send completions.
   void AcknowledgeEvents();
   void Arm();
-  // Their device is gone: nothing wakes the ring for them any more.
-  void StopWaiting();
+  // Their device is gone: nothing wakes the ring for them, and what was posted is not sent.
+  void OnRemoved();
 
   // The first that stopped; null: none.
   const nic::QueuePair* Broken() const;
@@ -112,6 +112,7 @@ class PacedQueues {
 
   RingCore* const core_;
   std::vector<std::unique_ptr<PacedQueue>> all_;
+  bool removed_ = false;  // Their device.
 };
 
 }  // namespace xtreme::engine

@@ -229,6 +229,8 @@ class Ring {
   void SampleLowWater();
   void ReportLosses();
   void OnBroken();
+  void StopSending();
+  void EndQueues();
   void PostBarrier();
   // Leaves the ring without queues; those it had.
   std::unique_ptr<nic::QueuePair> GiveQueues();

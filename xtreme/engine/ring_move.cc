@@ -34,13 +34,6 @@ Completion PortCompletion(const RingCore& core, RingEvent event, uint32_t ifinde
   return completion;
 }
 
-// The channels of a device that is gone are closed, and so ready for ever: no sleep would last.
-void StopWaitingForQueues(RingCore& core) {
-  const int fd = core.device.queue->fd();
-  if (fd >= 0) core.host.mailbox->waiter().Remove(fd);
-  core.paced->StopWaiting();
-}
-
 }  // namespace
 
 RingPort& Ring::PortOf(const nic::Nic* nic) {
@@ -87,9 +80,13 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
       return TellLink(port, port.link.Device(true));
     case nic::PortEvent::kLinkDown:
       return TellLink(port, port.link.Device(false));
-    case nic::PortEvent::kDeviceRemoved:
-      if (IsInUse(port)) StopWaitingForQueues(*core_);
-      return TellLink(port, port.link.Remove());
+    case nic::PortEvent::kDeviceRemoved: {
+      const bool in_use = IsInUse(port);
+      if (in_use) EndQueues();
+      TellLink(port, port.link.Remove());  // Perhaps the ring moves to its backup.
+      if (in_use && IsInUse(port) && !resetting_) StopSending();
+      return;
+    }
     case nic::PortEvent::kQueueError:
       if (!IsInUse(port)) return;
       // Of some queue of the port: ours says so itself, once its completions are looked at.

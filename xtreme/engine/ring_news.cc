@@ -150,20 +150,38 @@ void Ring::ReportLosses() {
 void Ring::OnBroken() {
   RingCore& core = *core_;
   if (core.device.broken) return;
-  core.device.broken = true;
-  ++core.host.routes_version;  // Flows can send no more.
   core.Reap();  // What has left has left.
   paced_->Reap();
   if (core.device.queue->error()) core.sends.Abandon();
   paced_->AbandonBroken();
   core.attention |= kSendsWanted;
-  tcp_->OnBroken();
+  StopSending();
   Completion completion = RingCompletion(core, RingEvent::kBroken);
   auto told = std::make_unique<BrokenTold>(*core.BrokenQueue()->error());
   completion.status = told->error.syndrome;
   completion.text = told->error.text.c_str();
   core.Tell(completion);
   spent_.Add(std::move(told));
+}
+
+// Before a reset: connections end.
+void Ring::StopSending() {
+  if (std::exchange(core_->device.broken, true)) return;
+  ++core_->host.routes_version;  // Flows can send no more.
+  tcp_->OnBroken();
+}
+
+// Their device is gone: it completes nothing any more, and reads nothing. Its channels are closed,
+// and so ready for ever: no sleep would last.
+void Ring::EndQueues() {
+  RingCore& core = *core_;
+  core.Reap();
+  paced_->Reap();
+  core.sends.Abandon();
+  core.attention |= kSendsWanted;
+  const int fd = core.device.queue->fd();
+  if (fd >= 0) mailbox_->waiter().Remove(fd);
+  paced_->OnRemoved();
 }
 
 }  // namespace xtreme::engine

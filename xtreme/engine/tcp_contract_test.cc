@@ -441,6 +441,22 @@ TEST_F(TcpContractTest, TxDoneOfWhatMayNotHaveArrivedIsCancelledBeforeTerminated
   EXPECT_EQ(a->got[0].status, ECANCELED);
 }
 
+TEST_F(TcpContractTest, ADeviceThatIsPulledEndsItsConnections) {
+  OpenConnection();
+  const Handle opening = a->Connect({kB, kPort + 1});
+  a->complete_sends = false;
+  a->Send(client, std::string(1'000, 'x'), {.flags = kSendWantDone, .cookie = 41});
+  a->ring->OnPortEvent(nic::PortEvent::kDeviceRemoved);
+  Run();
+  const std::vector<Completion> ends = a->Of(Kind::kTerminated);
+  ASSERT_EQ(ends.size(), 2u);
+  for (const Completion& end : ends) EXPECT_EQ(end.status, ENETDOWN);
+  EXPECT_TRUE(ends[0].socket == opening || ends[1].socket == opening);
+  ASSERT_EQ(a->Of(Kind::kTxDone).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kTxDone)[0].status, ECANCELED);
+  EXPECT_EQ(a->Send(client, "after"), SendResult::kRefusedState);
+}
+
 TEST_F(TcpContractTest, OneDoorbellForMany) {
   OpenConnection();
   const uint32_t visible = a->queue().visible();

@@ -499,6 +499,22 @@ TEST_F(UdpSendTest, ABrokenQueueCancelsWhatMayNotHaveLeft) {
   EXPECT_EQ(Send(socket, "after"), SendResult::kRefusedState);
 }
 
+TEST_F(UdpSendTest, ADeviceThatIsPulledCancelsWhatItWillNeverComplete) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  Send(socket, "lost", {.flags = kSendWantDone, .cookie = 8});
+  ring->OnPortEvent(nic::PortEvent::kDeviceRemoved);
+  const std::vector<Completion> got = PollAll();
+  ASSERT_EQ(Kinds(got), (std::vector<Kind>{Kind::kRing, Kind::kTxDone}));
+  EXPECT_EQ(got[0].event, RingEvent::kRemoved);
+  EXPECT_EQ(got[1].status, ECANCELED);
+  EXPECT_EQ(got[1].cookie, 8u);
+  EXPECT_EQ(Send(socket, "after"), SendResult::kRefusedState);
+  ASSERT_TRUE(ring->udp().Close(socket, false).ok());
+  EXPECT_EQ(Kinds(Settle()), std::vector<Kind>{Kind::kTerminated});
+}
+
 TEST_F(UdpSendTest, AQueueThatBreaksAmidTheFragmentsOfADatagramKeepsNoBuffer) {
   Open();
   const Handle socket = OpenSocket(7000);
