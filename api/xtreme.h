@@ -719,10 +719,11 @@ XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_s
  * received and told by then, TX_DONE of what the peer has acknowledged, TX_WIRE of what has left,
  * and DEPARTED last, in place of TERMINATED. On the other ring comes ARRIVED, with a new handle,
  * the user data and `cookie`, then everything else in order: bytes received from then on, and
- * TX_DONE, TX_WIRE and TX_SPACE that were still due. If that ring cannot take it after all,
- * TERMINATED comes there instead, with `socket` 0 and `cookie` (ENOBUFS: no buffer or segment for
- * what is not acknowledged; EMFILE; ENETDOWN), and the peer is reset; so it is, without a word,
- * when that ring is closed first. What the peer said before the move (PEER_CLOSED) is not said
+ * TX_DONE, TX_WIRE and TX_SPACE that were still due. If that ring cannot take it after all, each
+ * TX_DONE still due (ECANCELED) and TERMINATED come there instead, with `socket` 0, the user data
+ * and the send's, or the move's, `cookie` (ENOBUFS: no buffer or segment for what is not
+ * acknowledged; EMFILE; ENETDOWN), and the peer is reset; so it is, without a word, when that ring
+ * is closed first. What the peer said before the move (PEER_CLOSED) is not said
  * again. Buffers that were handed out stay readable, and credit their bytes as before. The ring
  * that it leaves goes on being polled, for it passes on what still comes there, and that which
  * listened or connected, where the local port stays, is not closed before the connection has ended.
