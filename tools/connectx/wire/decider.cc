@@ -185,7 +185,7 @@ Decider::Shape Decider::FindShape(const RuleText& text, bool dont_trap) const {
 
 std::string Decider::NewShape(const RuleText& text, bool dont_trap, const std::string& set) const {
   const std::string take = absl::StrCat("meta mark set ", kTakenMark);
-  return absl::StrCat("add set ", table_, " ", set, " { typeof ", text.fields, "; }\n",  //
+  return absl::StrCat("add set ", table_, " ", set, " { type ", text.types, "; }\n",  //
                       "add rule ", table_, dont_trap ? " copied " : " taken ",           //
                       text.guard, " ", text.key, " @", set, " ", text.tail,              //
                       " dup to ", options_.inlet_index, " ", dont_trap ? "" : take, " accept\n",

@@ -154,6 +154,38 @@ TEST_F(NetifProcessesTest, TwoWiresOfOneProcessAreTwoProcessesToTheInterface) {
   EXPECT_EQ(Drain(*b), 1);
 }
 
+// libnftables reads a table back when another has changed.
+TEST_F(NetifProcessesTest, RulesGoOnBeingAddedAndRemovedWhateverOthersChange) {
+  WireRule whole{.dst_mac = host_mac_,
+                 .src_ip = kPeerIp,
+                 .src_ip_mask = ~0u,
+                 .dst_ip = kHostIp,
+                 .dst_ip_mask = ~0u,
+                 .protocol = IPPROTO_UDP,
+                 .src_port = 4000,
+                 .dst_port = 5000};
+  whole.dst_mac_mask.fill(0xff);
+  WireRule from = whole;
+  from.src_mac = peer_mac_;
+  from.src_mac_mask.fill(0xff);
+  WireRule tagged = whole;
+  tagged.vlan = 7;
+  const WireRule ipv6{.ethertype = 0x86dd, .protocol = IPPROTO_UDP, .dst_port = 5000};
+  for (WireRule rule : {whole, from, tagged, ipv6}) {
+    auto wire = OpenWire();
+    ASSERT_EQ(wire->AddRule(rule), absl::OkStatus());
+    const auto other = OpenWire();
+    const WireRule first = rule;
+    rule.dst_port = 5001;
+    EXPECT_EQ(wire->AddRule(rule), absl::OkStatus());
+    EXPECT_EQ(wire->RemoveRule(first), absl::OkStatus());
+    SendRawFromPeer(Encode(FrameToHost(5000)));
+    SendRawFromPeer(Encode(FrameToHost(5001)));
+    const bool matches = rule.vlan != 7 && rule.ethertype != 0x86dd;
+    EXPECT_EQ(Drain(*wire), matches ? 1 : 0);
+  }
+}
+
 TEST_F(NetifProcessesTest, FramesOfOneProcessReachAnotherOnTheInterfaceAndNotTheirSender) {
   const int peer = PeerSocket(5000);
   WireRule multicast_or_not{.protocol = IPPROTO_UDP, .dst_port = 5000};

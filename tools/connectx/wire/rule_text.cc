@@ -69,52 +69,88 @@ bool MixesVersions(const WireRule& rule) {
          (rule.ethertype && *rule.ethertype != kEtherTypeIpv4 && HasIpFields(rule));
 }
 
+void Append(std::string* to, const char* between, const std::string& what) {
+  absl::StrAppend(to, to->empty() ? "" : between, what);
+}
+
+std::string MaskedMac(const char* field, const MacAddress& mask) {
+  return mask == kWholeMac ? field : absl::StrCat("(", field, " & ", MacText(mask), ")");
+}
+
 // Joins the parts of a concatenation.
 class Concatenation {
  public:
   explicit Concatenation(RuleText& text) : text_(text) {}
 
-  void Add(const std::string& field, const std::string& value) { Add(field, field, value); }
-
   void AddMac(const char* field, const MacAddress& mac, const MacAddress& mask) {
-    if (mask != kAnyMac) AddMaskedMac(field, mac, mask);
-  }
-
-  void AddMaskedMac(const char* field, const MacAddress& mac, const MacAddress& mask) {
-    Add(field, mask == kWholeMac ? field : absl::StrCat("(", field, " & ", MacText(mask), ")"),
-        MacText(mac));
+    Add("ether_addr", MaskedMac(field, mask), MacText(mac));
   }
 
   void AddIp(const char* field, uint32_t ip, uint32_t mask) {
     if (mask == 0) return;
-    Add(field, mask == kWholeIp ? field : absl::StrCat("(", field, " & ", IpText(mask), ")"),
-        IpText(ip));
+    Add("ipv4_addr",
+        mask == kWholeIp ? field : absl::StrCat("(", field, " & ", IpText(mask), ")"), IpText(ip));
   }
 
   void AddIpv6(const char* field, const Ipv6Address& ip, const Ipv6Address& mask) {
     if (mask == kAnyIpv6) return;
     Ipv6Address whole;
     whole.fill(0xff);
-    Add(field, mask == whole ? field : absl::StrCat("(", field, " & ", Ipv6Text(mask), ")"),
+    Add("ipv6_addr",
+        mask == whole ? field : absl::StrCat("(", field, " & ", Ipv6Text(mask), ")"),
         Ipv6Text(ip));
   }
 
   void AddPort(const char* field, std::optional<uint16_t> port, uint16_t mask) {
     if (!port) return;
-    Add(field, mask == kWholePort ? field : absl::StrCat("(", field, " & ", mask, ")"),
+    Add("inet_service",
+        mask == kWholePort ? field : absl::StrCat("(", field, " & ", mask, ")"),
         absl::StrCat(*port));
   }
 
  private:
-  void Add(const std::string& field, const std::string& key, const std::string& value) {
-    const char* dot = text_.fields.empty() ? "" : " . ";
-    absl::StrAppend(&text_.fields, dot, field);
-    absl::StrAppend(&text_.key, dot, key);
-    absl::StrAppend(&text_.element, dot, value);
+  void Add(const char* type, const std::string& key, const std::string& value) {
+    Append(&text_.types, " . ", type);
+    Append(&text_.key, " . ", key);
+    Append(&text_.element, " . ", value);
   }
 
   RuleText& text_;
 };
+
+std::string GuardOf(const WireRule& rule) {
+  std::string guard;
+  if (rule.vlan == 0) guard = "ether type != 8021q ether type != 8021ad";
+  if (rule.vlan.value_or(0) != 0) guard = absl::StrCat("vlan id ", *rule.vlan);
+  if (rule.src_mac_mask != kAnyMac) {
+    Append(&guard, " ", absl::StrCat(MaskedMac("ether saddr", rule.src_mac_mask), " ",
+                                     MacText(rule.src_mac)));
+  }
+  if (rule.ethertype) {
+    Append(&guard, " ", absl::StrCat("meta protocol 0x", absl::Hex(*rule.ethertype)));
+  }
+  if (rule.protocol) {
+    Append(&guard, " ", absl::StrCat(IsIpv6(rule) ? "ip6 nexthdr " : "ip protocol ",
+                                     static_cast<int>(*rule.protocol)));
+  }
+  return guard;
+}
+
+// Behind an IPv6 header by their place: nftables has no ports where its length is not the frame's,
+// and cards do not look.
+std::string Ipv6Port(const char* place, std::optional<uint16_t> port, uint16_t mask) {
+  return port ? absl::StrCat(place, " & ", mask, " == ", *port) : "";
+}
+
+// As on a card: no fragment has ports, the first included (MF or an offset is set). One of IPv6
+// says so in its next header.
+std::string TailOf(const WireRule& rule) {
+  if (!rule.src_port && !rule.dst_port) return "";
+  if (!IsIpv6(rule)) return "ip frag-off & 0x3fff == 0";
+  std::string tail = Ipv6Port("@nh,320,16", rule.src_port, rule.src_port_mask);
+  if (rule.dst_port) Append(&tail, " ", Ipv6Port("@nh,336,16", rule.dst_port, rule.dst_port_mask));
+  return tail;
+}
 
 }  // namespace
 
@@ -151,31 +187,20 @@ absl::StatusOr<WireRule> Normalise(const WireRule& rule) {
 
 RuleText ToText(const WireRule& rule) {
   RuleText text;
+  text.guard = GuardOf(rule);
   Concatenation parts(text);
-  parts.AddMac("ether daddr", rule.dst_mac, rule.dst_mac_mask);
-  parts.AddMac("ether saddr", rule.src_mac, rule.src_mac_mask);
-  if (rule.vlan == 0) text.guard = "ether type != 8021q ether type != 8021ad";
-  if (rule.vlan.value_or(0) != 0) parts.Add("vlan id", absl::StrCat(*rule.vlan));
-  if (rule.ethertype) parts.Add("meta protocol", absl::StrCat("0x", absl::Hex(*rule.ethertype)));
+  if (rule.dst_mac_mask != kAnyMac) parts.AddMac("ether daddr", rule.dst_mac, rule.dst_mac_mask);
   parts.AddIp("ip saddr", rule.src_ip, rule.src_ip_mask);
   parts.AddIp("ip daddr", rule.dst_ip, rule.dst_ip_mask);
   parts.AddIpv6("ip6 saddr", rule.ipv6.src, rule.ipv6.src_mask);
   parts.AddIpv6("ip6 daddr", rule.ipv6.dst, rule.ipv6.dst_mask);
-  if (rule.protocol) {
-    parts.Add(IsIpv6(rule) ? "ip6 nexthdr" : "ip protocol",
-              absl::StrCat(static_cast<int>(*rule.protocol)));
+  if (!IsIpv6(rule)) {
+    parts.AddPort("th sport", rule.src_port, rule.src_port_mask);
+    parts.AddPort("th dport", rule.dst_port, rule.dst_port_mask);
   }
-  // Behind an IPv6 header by their place: nftables has no ports where its length is not the
-  // frame's, and cards do not look.
-  const bool ipv6 = IsIpv6(rule);
-  parts.AddPort(ipv6 ? "@nh,320,16" : "th sport", rule.src_port, rule.src_port_mask);
-  parts.AddPort(ipv6 ? "@nh,336,16" : "th dport", rule.dst_port, rule.dst_port_mask);
   // Nothing compared: no bit of an address, which is a key that always has the same value.
-  if (text.fields.empty()) parts.AddMaskedMac("ether daddr", kAnyMac, kAnyMac);
-  // As on a card: no fragment has ports, the first included (MF or an offset is set).
-  // One of IPv6 says so in its next header.
-  const bool has_ports = rule.src_port || rule.dst_port;
-  if (has_ports && !ipv6) text.tail = "ip frag-off & 0x3fff == 0";
+  if (text.key.empty()) parts.AddMac("ether daddr", kAnyMac, kAnyMac);
+  text.tail = TailOf(rule);
   return text;
 }
 
