@@ -10,6 +10,7 @@
 #include "stack/tcp/stack.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
@@ -195,14 +196,19 @@ void Tcp::Bury(RingRemains* remains) {
   }
   if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));
   // The device may still read what segments refer to; the stack gives its references back.
-  core_->sends.ForEach([&](const SendRecord& record) {
-    if (record.segment == nullptr) return;
-    if (packet::Buffer* buffer = record.segment->buffer) {
-      packet::BufferPool::AddReferenceByOwner(buffer);
-      remains->sending.push_back(buffer);
-    }
-    stack_->OnWqeCompleted(*record.connection, *record.segment);
-  });
+  const auto give_back = [&](SendLog& log) {
+    log.ForEach([&](const SendRecord& record) {
+      if (record.segment == nullptr) return;
+      if (packet::Buffer* buffer = record.segment->buffer) {
+        packet::BufferPool::AddReferenceByOwner(buffer);
+        remains->sending.push_back(buffer);
+      }
+      stack_->OnWqeCompleted(*record.connection, *record.segment);
+    });
+    return true;
+  };
+  give_back(core_->sends);
+  core_->paced->ForEachLog(give_back);
 }
 
 Tcp::~Tcp() = default;
