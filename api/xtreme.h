@@ -121,7 +121,8 @@ enum xtreme_ring_event {
   XTREME_CLOCK_LOST = 6,
   XTREME_CLOCK_SYNCED_EVENT = 7,
   XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out, or
-                                the ring that a connection moved from passes on what comes. */
+                                the ring that a connection moved from passes on what comes. `status`
+                                not 0: it failed at the rule otherwise (`text`). */
   XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
   XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. While less than an
                                 eighth can be received into, streams take no payload. */

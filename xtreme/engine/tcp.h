@@ -255,7 +255,8 @@ class Tcp {
   void OnElsewhere(const tcp::FlowKey& key, const std::shared_ptr<TcpDoor>& where);
   void OnGone(const tcp::FlowKey& key, const tcp::TimeWaitRecord* time_wait);
   void OnUndelivered(const TcpMove& move);
-  void OnUnsteered();
+  // `why` lives until what it told was handed out.
+  void OnUnsteered(const Outcome& why);
   // ICMP errors that came in on an interface of the ring, and how many did not come this far.
   void OnPathErrors(const PathErrors& batch, uint64_t lost);
   // The block of ports for connects.

@@ -170,16 +170,19 @@ void Tcp::OnStray(const StrayNotice& stray) {
   EndCall(/*ring=*/false);
 }
 
-// The device has no room for its rule: its old ring goes on passing on.
-void Tcp::OnUnsteered() {
+// The device has no rule for it: its old ring goes on passing on.
+void Tcp::OnUnsteered(const Outcome& why) {
+  const bool full = why.error == ENOSPC;
   ++core_->tally.counters.fallback_rules;
   Completion news;
   Clear(&news, Kind::kRing);
   news.event = RingEvent::kRuleFallback;
   news.user_data = core_->options.user_data;
   news.interface_index = core_->device.ifindex;
-  news.text = "the device's table of rules is full: a connection that moved here gets its segments "
-              "through its old ring";
+  news.status = full ? 0 : why.error;
+  news.text = full ? "the device's table of rules is full: a connection that moved here gets its "
+                     "segments through its old ring"
+                   : why.text.c_str();
   core_->Tell(news);
 }
 

@@ -43,7 +43,8 @@ struct SteeringWork {
       if (held.ok()) {
         holdings->rules.Add(held->entry);
       } else {
-        to->mailbox->Push(MakeNotice([](Ring& ring) { ring.tcp().OnUnsteered(); }));
+        to->mailbox->Push(MakeNotice(
+            [why = OutcomeOf(held.status())](Ring& ring) { ring.tcp().OnUnsteered(why); }));
       }
     }
     if (before != nullptr) before->Release(*side, *control);

@@ -551,10 +551,21 @@ TEST_F(TcpMoveContractTest, WithoutRoomForItsRuleAConnectionGoesOnByItsOldRing) 
   SettleAll();
   ASSERT_EQ(c->Of(Kind::kRing).size(), 1u);
   EXPECT_EQ(c->Of(Kind::kRing)[0].event, RingEvent::kRuleFallback);
+  EXPECT_EQ(c->Of(Kind::kRing)[0].status, 0);
   a->Send(client, "by way of b");
   RunAll();
   EXPECT_EQ(c->Bytes(moved), "by way of b");
   EXPECT_EQ(b->nic->rules().size(), 1u);
+}
+
+TEST_F(TcpMoveContractTest, WhyADeviceMadeNoRuleForAConnectionIsTold) {
+  nic_options.working_rules = 1;
+  OpenRings();
+  MoveNow(*b, server, *c);
+  SettleAll();
+  ASSERT_EQ(c->Of(Kind::kRing).size(), 1u);
+  EXPECT_EQ(c->Of(Kind::kRing)[0].event, RingEvent::kRuleFallback);
+  EXPECT_EQ(c->Of(Kind::kRing)[0].status, EIO);
 }
 
 }  // namespace

@@ -491,6 +491,9 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRul
   if (rules_.size() == options_.max_rules) {
     return absl::ResourceExhaustedError("add rule: the device's table is full");
   }
+  if (rules_.size() >= options_.working_rules) {
+    return absl::InternalError("add rule: the device failed");
+  }
   rules_.push_back({rule, queue_pair});
   return std::make_unique<MemoryRule>(this, std::prev(rules_.end()));
 }

@@ -140,6 +140,7 @@ class MemoryNic final : public nic::Nic {
  public:
   struct Options {
     uint32_t max_rules = 1'000;
+    uint32_t working_rules = UINT32_MAX;  // The device fails at one more.
     uint32_t max_inline_bytes = 256;
     uint32_t max_segmented_bytes = 0;
     uint32_t device_memory_bytes = 0;
