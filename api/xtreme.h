@@ -289,9 +289,10 @@ XTREME_API int xtreme_ring_start(xtreme_ring ring);
 XTREME_API int xtreme_ring_close(xtreme_ring ring);
 /*
  * Gives the ring new queues, after BROKEN or at any time; its sockets, memberships and prepared
- * sends stay. Meanwhile nothing is received or sent; TX_DONE says ECANCELED of what may not have
- * left. Started: OP_DONE with `cookie`; when it failed, it may be tried again. -EALREADY: a reset
- * is under way.
+ * sends stay. Meanwhile nothing is sent, and what comes is handed out afterwards; a datagram that
+ * comes while its rule goes from queue to queue comes as SLOW_PATH, or is lost if its socket has
+ * none. TX_DONE says ECANCELED of what may not have left. Started: OP_DONE with `cookie`; when it
+ * failed, it may be tried again. -EALREADY: a reset is under way.
  */
 XTREME_API int xtreme_ring_reset(xtreme_ring ring, uint64_t cookie);
 /*

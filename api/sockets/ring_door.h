@@ -126,14 +126,14 @@ class RingDoor {
   // In a child after fork(), instead of a destructor: the ring is the parent's.
   void Abandon();
 
-  // What sockets whose packets are completions have to tell, in order; takes up to `most` of
-  // `socket`'s, or of every socket's if null.
   // From here on, packets of sockets whose taker nobody decided are completions.
   void TakeByCompletions() {
     if (!completions_) [[unlikely]] BeginCompletions();
   }
   void Tell(const Happening& happening) { happenings_.push_back(happening); }
   bool HasWaiting() const { return !happenings_.empty(); }
+  // What sockets whose packets are completions have to tell, in order; takes up to `most` of
+  // `socket`'s, or of every socket's if null.
   uint32_t Take(Socket* socket, Happening* happenings, uint32_t most);
   // The short way of a poll for every socket's completions, when TakeByCompletions() was called:
   // polls for at most `most`, at most kBatch, and gives what came. Packets that would only have

@@ -429,18 +429,19 @@ TEST_F(FailoverTest, TheNetworkIsToldWhereTheAddressIsNow) {
   EXPECT_EQ(arp->sender_mac(), wire::MacAddress(kBackupMac));
 }
 
-TEST_F(FailoverTest, AConnectionGoesOnAtTheBackup) {
-  Open();
-  Handle listener = 0;
-  ASSERT_TRUE(peer->ring->tcp().OpenListener({.local = {{}, 8000}}, &listener).ok());
-  peer->Settle();
-  Handle client = 0;
-  ASSERT_TRUE(us->ring->tcp().Connect({.peer = {kPeer, 8000}}, &client).ok());
-  us->engine->control().RunAndWait([] {});
-  Handle child = 0;
-  std::string at_peer;
-  std::string at_us;
-  const auto run = [&](int milliseconds) {
+// A client at our ring and the peer's child, and what each side read.
+class FailoverOfConnectionsTest : public FailoverTest {
+ protected:
+  void Connect() {
+    Handle listener = 0;
+    ASSERT_TRUE(peer->ring->tcp().OpenListener({.local = {{}, 8000}}, &listener).ok());
+    peer->Settle();
+    ASSERT_TRUE(us->ring->tcp().Connect({.peer = {kPeer, 8000}}, &client).ok());
+    us->engine->control().RunAndWait([] {});
+    Run(10);
+    ASSERT_NE(child, 0u);
+  }
+  void Run(int milliseconds) {
     for (int i = 0; i < milliseconds; ++i) {
       now += 1'000'000;
       card->Step();
@@ -452,71 +453,46 @@ TEST_F(FailoverTest, AConnectionGoesOnAtTheBackup) {
         packet::BufferPool::ReleaseChain(completion.buffer);
       }
     }
-  };
-  const auto send = [](RingEnd& end, Handle socket, std::string_view bytes) {
+  }
+  static SendResult Send(RingEnd& end, Handle socket, std::string_view bytes) {
     Tcp& tcp = end.ring->tcp();
     return tcp.Send(tcp.Find(socket),
                     {.data = reinterpret_cast<const uint8_t*>(bytes.data()),
                      .length = bytes.size()},
                     {});
-  };
-  run(10);
-  ASSERT_NE(child, 0u);
+  }
+  void ExpectItGoesOn() {
+    EXPECT_EQ(Send(*us, client, "request"), SendResult::kSent);
+    Run(2);
+    EXPECT_EQ(at_peer, "request") << "from the new port, and not only when it is sent again";
+    EXPECT_EQ(Send(*peer, child, "reply"), SendResult::kSent);
+    Run(4'000);
+    EXPECT_EQ(at_peer, "request");
+    EXPECT_EQ(at_us, "reply");
+  }
+
+  Handle client = 0;
+  Handle child = 0;
+  std::string at_peer;
+  std::string at_us;
+};
+
+TEST_F(FailoverOfConnectionsTest, AConnectionGoesOnAtTheBackup) {
+  Open();
+  Connect();
   Plug(0, false);
   TellPeer(kBackupMac);
-  EXPECT_EQ(send(*us, client, "request"), SendResult::kSent);
-  run(2);
-  EXPECT_EQ(at_peer, "request") << "from the new port, and not only when it is sent again";
-  EXPECT_EQ(send(*peer, child, "reply"), SendResult::kSent);
-  run(4'000);
-  EXPECT_EQ(at_peer, "request");
-  EXPECT_EQ(at_us, "reply");
+  ExpectItGoesOn();
 }
 
-TEST_F(FailoverTest, AConnectionThatWasMadeThereComesBack) {
+TEST_F(FailoverOfConnectionsTest, OneThatWasMadeThereComesBack) {
   Open();
-  Handle listener = 0;
-  ASSERT_TRUE(peer->ring->tcp().OpenListener({.local = {{}, 8000}}, &listener).ok());
-  peer->Settle();
-  Handle client = 0;
   Plug(0, false);
   TellPeer(kBackupMac);
-  ASSERT_TRUE(us->ring->tcp().Connect({.peer = {kPeer, 8000}}, &client).ok());
-  us->engine->control().RunAndWait([] {});
-  Handle child = 0;
-  std::string at_peer;
-  std::string at_us;
-  const auto run = [&](int milliseconds) {
-    for (int i = 0; i < milliseconds; ++i) {
-      now += 1'000'000;
-      card->Step();
-      for (const std::string& bytes : Take(*us)) at_us += bytes;
-      for (const Completion& completion : peer->Poll()) {
-        if (completion.kind == Kind::kAccepted) child = completion.socket;
-        if (completion.kind != Kind::kPacket) continue;
-        at_peer.append(reinterpret_cast<const char*>(completion.data), completion.length);
-        packet::BufferPool::ReleaseChain(completion.buffer);
-      }
-    }
-  };
-  const auto send = [](RingEnd& end, Handle socket, std::string_view bytes) {
-    Tcp& tcp = end.ring->tcp();
-    return tcp.Send(tcp.Find(socket),
-                    {.data = reinterpret_cast<const uint8_t*>(bytes.data()),
-                     .length = bytes.size()},
-                    {});
-  };
-  run(10);
-  ASSERT_NE(child, 0u);
+  Connect();
   Plug(0, true);
   TellPeer(kOwnMac);
-  EXPECT_EQ(send(*us, client, "request"), SendResult::kSent);
-  run(2);
-  EXPECT_EQ(at_peer, "request") << "from the new port, and not only when it is sent again";
-  EXPECT_EQ(send(*peer, child, "reply"), SendResult::kSent);
-  run(4'000);
-  EXPECT_EQ(at_peer, "request");
-  EXPECT_EQ(at_us, "reply");
+  ExpectItGoesOn();
 }
 
 }  // namespace

@@ -138,6 +138,9 @@ class Player {
   void OpenLane(int ring);
   void CloseLane(size_t index);
   bool Post(Lane& lane);
+  // What the model expects next from the prepared send's socket; a datagram's key, else 0.
+  uint64_t NextPayload(const Prepared& prepared, const Socket& socket,
+                       std::vector<uint8_t>* bytes);
   uint64_t PatchAll(const Prepared& prepared, const Socket& socket);
   void FireByLane(const Numbers& numbers);
   void LaneFired(Prepared& prepared, Socket& socket, uint64_t cookie, uint64_t key);

@@ -76,17 +76,9 @@ void Player::UseLane(const Numbers& numbers) {
   CloseLane(index);
 }
 
-// The payload is what the model expects next; a datagram's key, else 0.
 uint64_t Player::PatchAll(const Prepared& prepared, const Socket& socket) {
-  std::vector<uint8_t> bytes(prepared.length);
-  uint64_t key = 0;
-  if (socket.type == Type::kUdp) {
-    key = model_.AddDatagram({socket.local, socket.remote, prepared.length});
-    memcpy(bytes.data(), &key, kKeyBytes);
-    WritePattern(key, kKeyBytes, bytes.data() + kKeyBytes, bytes.size() - kKeyBytes);
-  } else {
-    WritePattern(socket.key, socket.sent, bytes.data(), bytes.size());
-  }
+  std::vector<uint8_t> bytes;
+  const uint64_t key = NextPayload(prepared, socket, &bytes);
   const int patched = xtreme_patch(prepared.handle, 0, bytes.data(), bytes.size());
   Check(patched == (socket.open() ? 0 : -EBADF), "patch: " + std::to_string(patched));
   return key;

@@ -84,16 +84,22 @@ void Player::UsePrepared(const Numbers& numbers) {
   }
 }
 
-void Player::Fire(Prepared& prepared, Socket& socket, uint32_t number) {
-  std::vector<uint8_t> bytes(prepared.length);
-  uint64_t key = 0;
-  if (socket.type == Type::kUdp) {
-    key = model_.AddDatagram({socket.local, socket.remote, prepared.length});
-    memcpy(bytes.data(), &key, kKeyBytes);
-    WritePattern(key, kKeyBytes, bytes.data() + kKeyBytes, bytes.size() - kKeyBytes);
-  } else {
-    WritePattern(socket.key, socket.sent, bytes.data(), bytes.size());
+uint64_t Player::NextPayload(const Prepared& prepared, const Socket& socket,
+                             std::vector<uint8_t>* bytes) {
+  bytes->resize(prepared.length);
+  if (socket.type != Type::kUdp) {
+    WritePattern(socket.key, socket.sent, bytes->data(), bytes->size());
+    return 0;
   }
+  const uint64_t key = model_.AddDatagram({socket.local, socket.remote, prepared.length});
+  memcpy(bytes->data(), &key, kKeyBytes);
+  WritePattern(key, kKeyBytes, bytes->data() + kKeyBytes, bytes->size() - kKeyBytes);
+  return key;
+}
+
+void Player::Fire(Prepared& prepared, Socket& socket, uint32_t number) {
+  std::vector<uint8_t> bytes;
+  const uint64_t key = NextPayload(prepared, socket, &bytes);
   const size_t half = bytes.size() / 2;
   Check(xtreme_patch(prepared.handle, half, bytes.data() + half, bytes.size() - half) == 0 &&
             xtreme_patch(prepared.handle, 0, bytes.data(), half) == 0,

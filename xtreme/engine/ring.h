@@ -242,6 +242,7 @@ class Ring {
   void FollowInterfaces();
   void FollowMtu();
   void TellLink(const RingPort& port, RingEvent event);
+  bool WouldMove() const;
   void Move(uint32_t port);
   void OpenPublisher();
   void PublishAs(bool closed);

@@ -81,11 +81,10 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
     case nic::PortEvent::kLinkDown:
       return TellLink(port, port.link.Device(false));
     case nic::PortEvent::kDeviceRemoved: {
-      const bool in_use = IsInUse(port);
-      if (in_use) EndQueues();
-      TellLink(port, port.link.Remove());  // Perhaps the ring moves to its backup.
-      if (in_use && IsInUse(port) && !resetting_) StopSending();
-      return;
+      port.pulled = true;
+      if (IsInUse(port)) EndQueues();
+      TellLink(port, port.link.Remove());
+      return ConsiderMove();  // The kernel may have told of it before.
     }
     case nic::PortEvent::kQueueError:
       if (!IsInUse(port)) return;
@@ -96,15 +95,23 @@ void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
   }
 }
 
+// To the other port, if the ring is better there. A device that was pulled, and none to go to, is
+// its connections' end.
 void Ring::ConsiderMove() {
-  RingCore& core = *core_;
-  RingPorts& ports = *core.ports;
-  if (ports.all.size() < 2 || resetting_ || core.device.taken != nullptr) return;
-  const uint32_t other = 1 - ports.in_use;
-  const bool homesick = ports.in_use != 0 && !core.options.backup_stays;
+  if (resetting_) return;
+  RingPorts& ports = *core_->ports;
+  if (WouldMove()) return Move(1 - ports.in_use);
+  if (!ports.current().pulled) return;
+  EndQueues();
+  StopSending();
+}
+
+bool Ring::WouldMove() const {
+  const RingPorts& ports = *core_->ports;
+  if (ports.all.size() < 2 || core_->device.taken != nullptr) return false;
+  const bool homesick = ports.in_use != 0 && !core_->options.backup_stays;
   const bool better = !ports.current().link.up() || homesick;
-  if (!better || !ports.all[other].link.up()) return;
-  Move(other);
+  return better && ports.all[1 - ports.in_use].link.up();
 }
 
 // From here on what is started is for the other port: it comes after the move.

@@ -164,9 +164,9 @@ void Ring::OnBroken() {
   spent_.Add(std::move(told));
 }
 
-// Before a reset: connections end.
+// Connections end. Those that a reset under way had kept do, too.
 void Ring::StopSending() {
-  if (std::exchange(core_->device.broken, true)) return;
+  core_->device.broken = true;
   ++core_->host.routes_version;  // Flows can send no more.
   tcp_->OnBroken();
 }

@@ -24,10 +24,12 @@ struct RingPort {
   uint32_t ifindex = 0;
   nic::DeviceClock clock;  // As last told.
   LinkState link;
+  bool pulled = false;  // The device is gone: it completes nothing any more, and makes no queues.
 };
 
 struct RingPorts {
   RingPort& current() { return all[in_use]; }
+  const RingPort& current() const { return all[in_use]; }
 
   std::vector<RingPort> all;  // The ring's own, then its backup.
   uint32_t in_use = 0;

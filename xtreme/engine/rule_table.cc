@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "stack/base/small_hash_map.h"
+#include "stack/wire/ipv4.h"
 
 namespace xtreme::engine {
 namespace {
@@ -110,18 +111,25 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> RuleTable::Add(nic::FlowRule* rule) {
   return nic_->AddRule(*rule, queue_pair_);
 }
 
+absl::Status RuleTable::Reinstall(Entry* entry) {
+  auto added = Add(&entry->rule);
+  if (added.ok()) entry->installed = *std::move(added);
+  return added.status();
+}
+
 absl::Status RuleTable::Redirect(nic::QueuePair* queue_pair) {
   queue_pair_ = queue_pair;
   absl::Status first;
   for (auto& [match, entry] : entries_) {
     if (entry->stand_in != nullptr) continue;
-    auto added = Add(&entry->rule);
-    if (absl::IsResourceExhausted(added.status())) {
+    if (match.protocol != wire::kIpProtocolTcp) entry->installed.reset();
+    absl::Status status = Reinstall(entry.get());
+    if (absl::IsResourceExhausted(status) && entry->installed != nullptr) {
       entry->installed.reset();  // No room for both.
-      added = Add(&entry->rule);
+      status = Reinstall(entry.get());
     }
-    first.Update(added.status());
-    entry->installed = added.ok() ? *std::move(added) : nullptr;
+    if (!status.ok()) entry->installed.reset();
+    first.Update(status);
   }
   return first;
 }
@@ -146,13 +154,7 @@ absl::Status RuleTable::Resume(nic::QueuePair* queue_pair) {
   queue_pair_ = queue_pair;
   absl::Status first;
   for (auto& [match, entry] : entries_) {
-    if (entry->stand_in != nullptr) continue;
-    auto added = Add(&entry->rule);
-    if (added.ok()) {
-      entry->installed = *std::move(added);
-    } else {
-      first.Update(added.status());
-    }
+    if (entry->stand_in == nullptr) first.Update(Reinstall(entry.get()));
   }
   return first;
 }

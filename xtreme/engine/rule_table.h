@@ -53,9 +53,10 @@ class RuleTable {
   absl::StatusOr<Held> HoldBefore(const nic::FlowRule& rule);
   void Drop(Entry* entry);
 
-  // Puts every rule on `queue_pair`, each before it goes from the one that it is on: none of its
-  // frames becomes the kernel's meanwhile, which would reset connections. The first error, and then
-  // without that rule.
+  // Puts every rule on `queue_pair`, one after the other. TCP's stand on both queues for a moment:
+  // a segment that comes twice does no harm, one that becomes the kernel's resets its connection.
+  // Others stand on neither for a moment, and a datagram that comes then comes by the slow path: it
+  // is not to come twice. The first error, and then without that rule.
   absl::Status Redirect(nic::QueuePair* queue_pair);
   // Takes every rule off its queue pair, to be put on another one.
   void Suspend();
@@ -85,6 +86,8 @@ class RuleTable {
   absl::StatusOr<Held> Install(const nic::FlowRule& rule, uint16_t priority);
   // Adds it, without its tag where an equal match stands with another, as `rule` then says.
   absl::StatusOr<std::unique_ptr<nic::Rule>> Add(nic::FlowRule* rule);
+  // Puts it on the queue pair, and takes it off the one that it is on afterwards.
+  absl::Status Reinstall(Entry* entry);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
   // Gives up one exact rule that `shared` covers; null when there is none.
   Entry* MakeRoomFor(const nic::FlowMatch& shared);

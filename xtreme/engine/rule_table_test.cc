@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
+#include "stack/wire/ipv4.h"
 #include "xtreme/engine/testing/memory_nic.h"
 #include "xtreme/nic/absent_queue_pair.h"
 
@@ -83,6 +85,25 @@ TEST_F(RuleTableTest, RedirectedRulesAreOnTheNewQueueAlone) {
   table.Drop(first->entry);
   table.Drop(second->entry);
   EXPECT_TRUE(full.rules().empty());
+}
+
+// A datagram would come twice otherwise; a segment be reset by the kernel.
+TEST_F(RuleTableTest, RedirectedRulesStandTwiceForTcpAlone) {
+  nic::AbsentQueuePair fresh(nic_.capabilities());
+  const auto datagrams = table_.Hold(Rule(0));
+  ASSERT_TRUE(datagrams.ok());
+  nic_.TakeExtremesOfRules();
+  ASSERT_TRUE(table_.Redirect(&fresh).ok());
+  EXPECT_EQ(nic_.TakeExtremesOfRules(), std::pair(size_t{0}, size_t{1}));
+  table_.Drop(datagrams->entry);
+  nic::FlowRule rule = Rule(0);
+  rule.match.protocol = wire::kIpProtocolTcp;
+  const auto segments = table_.Hold(rule);
+  ASSERT_TRUE(segments.ok());
+  nic_.TakeExtremesOfRules();
+  ASSERT_TRUE(table_.Redirect(&fresh).ok());
+  EXPECT_EQ(nic_.TakeExtremesOfRules(), std::pair(size_t{1}, size_t{2}));
+  table_.Drop(segments->entry);
 }
 
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {

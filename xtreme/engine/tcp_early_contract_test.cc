@@ -130,5 +130,17 @@ TEST_F(TcpEarlyContractTest, ConnectionsSurviveAResetOfTheirRing) {
   EXPECT_EQ(done[0].status, 0);
 }
 
+TEST_F(TcpEarlyContractTest, ADeviceThatIsPulledDuringAResetEndsItsConnections) {
+  OpenConnection();
+  a->nic->FailQueues(absl::InternalError("create QP: no such device"));
+  ASSERT_TRUE(a->ring->Reset(7).ok());
+  a->ring->OnPortEvent(nic::PortEvent::kDeviceRemoved);
+  a->Settle();
+  ASSERT_EQ(a->Of(Kind::kOpDone).size(), 1u);
+  const std::vector<Completion> ends = a->Of(Kind::kTerminated);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].status, ENETDOWN);
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing

@@ -361,6 +361,7 @@ class MemoryNic::MemoryRule final : public nic::Rule {
   ~MemoryRule() override {
     std::lock_guard lock(nic_->mutex_);
     nic_->rules_.erase(place_);
+    nic_->least_rules_ = std::min(nic_->least_rules_, nic_->rules_.size());
   }
 
  private:
@@ -432,6 +433,11 @@ std::vector<nic::FlowRule> MemoryNic::rules() {
   return rules;
 }
 
+std::pair<size_t, size_t> MemoryNic::TakeExtremesOfRules() {
+  std::lock_guard lock(mutex_);
+  return {std::exchange(least_rules_, rules_.size()), std::exchange(most_rules_, rules_.size())};
+}
+
 void MemoryNic::SetClock(const nic::ClockConversion& clock) {
   std::lock_guard lock(mutex_);
   clock_ = clock;
@@ -495,6 +501,7 @@ absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRul
     return absl::InternalError("add rule: the device failed");
   }
   rules_.push_back({rule, queue_pair});
+  most_rules_ = std::max(most_rules_, rules_.size());
   return std::make_unique<MemoryRule>(this, std::prev(rules_.end()));
 }
 

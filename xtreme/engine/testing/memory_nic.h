@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "xtreme/nic/nic.h"
@@ -161,6 +162,8 @@ class MemoryNic final : public nic::Nic {
   size_t queues() const { return queues_.size(); }
   // The rules as they stand.
   std::vector<nic::FlowRule> rules();
+  // The least and the most of them that stood at a time since the last call.
+  std::pair<size_t, size_t> TakeExtremesOfRules();
   void SetClock(const nic::ClockConversion& clock);
   // Regions that Register() was asked for and that were not given up since.
   int registered() const { return *registered_; }
@@ -198,6 +201,8 @@ class MemoryNic final : public nic::Nic {
   const std::shared_ptr<std::atomic<int>> registered_ = std::make_shared<std::atomic<int>>(0);
   std::mutex mutex_;
   std::list<Installed> rules_;                // Guarded by mutex_, as all below.
+  size_t most_rules_ = 0;
+  size_t least_rules_ = 0;
   absl::Status queues_status_;
   nic::ClockConversion clock_;
   nic::PortCounters counters_;
