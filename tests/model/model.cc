@@ -416,14 +416,18 @@ void Model::TakeTerminated(Socket& socket, const xtreme_completion& end) {
     if (!socket.closed) Fail("nobody closed it: " + Describe(end));
     return;
   }
-  if (socket.aborted && end.status != ECONNABORTED) Fail("was aborted: " + Describe(end));
+  const Socket* const peer = socket.peer;
+  const bool peer_stays =
+      peer != nullptr && peer->open();  // Not one on its way to a ring that may not take it.
+  // The peer's reset may have come before, and waited to be told.
+  const bool was_reset = end.status == ECONNRESET && !peer_stays;
+  if (socket.aborted && end.status != ECONNABORTED && !was_reset) {
+    Fail("was aborted: " + Describe(end));
+  }
   if (end.status == 0 && !socket.closed && !socket.peer_closed) {
     Fail("the peer did not close: " + Describe(end));
   }
   if (end.status == 0 && !socket.shut) Fail("this end did not close: " + Describe(end));
-  const Socket* const peer = socket.peer;
-  const bool peer_stays =
-      peer != nullptr && peer->open();  // Not one on its way to a ring that may not take it.
   if (end.status == ECONNRESET && !socket.closed && peer_stays) {
     Fail("the peer did not reset it: " + Describe(end));
   }

@@ -187,6 +187,7 @@ class Player {
   uint64_t next_lane_ = 1;
   std::map<uint64_t, int> lane_rings_;  // Of those that were closed, too.
   std::array<bool, 4> armed_{};
+  std::array<bool, 4> late_{};  // Moderated at some time: what comes by the wire may wake later.
   bool try_again_ = true;   // What TX_SPACE allows is sent at once.
   bool has_backup_ = false;
   bool upset_ = false;      // Routes or neighbours changed.

@@ -257,7 +257,9 @@ void Player::Moderate(const Numbers& numbers) {
                            static_cast<uint16_t>(numbers[1] % 2 * 50), cookie);
   Note("moderate ring " + std::to_string(ring) + " = " + std::to_string(result));
   Check(result == 0 || result == -EALREADY, "moderate: " + std::to_string(result));
-  if (result == 0) model_.ring_operations[cookie] = ring;
+  if (result != 0) return;
+  model_.ring_operations[cookie] = ring;
+  late_[static_cast<size_t>(ring)] = true;
 }
 
 void Player::TakeQueues(const Numbers& numbers) {
@@ -321,9 +323,10 @@ void Player::Arm(const Numbers& numbers) {
 void Player::CheckWoken(int ring, const std::vector<xtreme_completion>& some, bool readable) {
   if (!std::exchange(armed_[static_cast<size_t>(ring)], false) || readable) return;
   for (const xtreme_completion& one : some) {
+    const bool by_wire = one.kind == XTREME_ARRIVED || one.kind == XTREME_ACCEPTED ||
+                         (one.kind == XTREME_PACKET && (one.flags & XTREME_LOOPBACK) == 0);
     const bool elsewhere =
-        one.kind == XTREME_POSTED || one.kind == XTREME_ARRIVED || one.kind == XTREME_ACCEPTED ||
-        (one.kind == XTREME_PACKET && (one.flags & XTREME_LOOPBACK) == 0);
+        one.kind == XTREME_POSTED || (by_wire && !late_[static_cast<size_t>(ring)]);
     Check(!elsewhere, "the ring was armed and did not wake: " + Describe(one));
   }
 }

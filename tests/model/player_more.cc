@@ -339,7 +339,7 @@ void Player::Reopen(const Numbers& numbers) {
   for (auto& [lane, posted] : model_.posted) {
     if (lane_rings_[lane] == ring) posted.clear();
   }
-  armed_[static_cast<size_t>(ring)] = false;
+  armed_[static_cast<size_t>(ring)] = late_[static_cast<size_t>(ring)] = false;
   std::erase_if(model_.ring_operations, [ring](const auto& one) { return one.second == ring; });
   std::erase_if(model_.links, [ring](const auto& one) { return one.first.first == ring; });
   // What its lanes fired is told no more.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -77,24 +78,47 @@ void SendQueue::CheckDoorbell(uint64_t rung, const uint8_t* slot) {
   }
   // What has been executed may have been written over by now.
   if (static_cast<int16_t>(index - consumer_) < 0) return;
-  uint8_t wqe[kBlueFlameBytes];
-  const uint32_t offset = (index & (wqebbs_ - 1)) * kWqebbBytes;
-  CopyFromRing(offset, std::min<size_t>(sizeof(wqe), size_t{wqebbs_} * kWqebbBytes), wqe);
-  const bool same_start = std::memcmp(bytes, wqe, sizeof(bytes)) == 0;
-  if (!same_start) {
+  const WqeStart wqe = StartOf(index);
+  if (std::memcmp(bytes, wqe.bytes.data(), sizeof(bytes)) != 0) {
     Report(Rule::kDoorbellBytes,
            absl::StrFormat("doorbell for WQEBB %u: not the WQE's first 8 bytes", index));
+    return;
   }
-  if (!same_start || !environment_->options.step) return;
-  // In step mode the pump clears the register, so that anything in it is BlueFlame's.
-  const uint32_t segments = LoadBe32(wqe + 4) & 0x3f;
-  const size_t length = std::min<size_t>(segments * kSegmentBytes, kBlueFlameBytes);
-  const auto written = [](uint8_t byte) { return byte != 0; };
-  if (length <= sizeof(rung) || std::none_of(slot + sizeof(rung), slot + length, written)) return;
-  if (std::memcmp(slot + sizeof(rung), wqe + sizeof(rung), length - sizeof(rung)) != 0) {
+  if (environment_->options.step && !MayLieInBlueFlame(slot, index)) {
     Report(Rule::kDoorbellBytes,
            absl::StrFormat("BlueFlame of WQEBB %u differs from the ring", index));
   }
+}
+
+SendQueue::WqeStart SendQueue::StartOf(uint16_t index) const {
+  WqeStart start;
+  const uint32_t offset = (index & (wqebbs_ - 1)) * kWqebbBytes;
+  CopyFromRing(offset, std::min(start.bytes.size(), size_t{wqebbs_} * kWqebbBytes),
+               start.bytes.data());
+  start.segments = LoadBe32(start.bytes.data() + 4) & 0x3f;
+  return start;
+}
+
+// In step mode the pump clears the register, so that anything in it is BlueFlame's: of the WQE that
+// was rung for, or of those before it, the later over the earlier, which nobody looked at yet and
+// over which a doorbell's eight bytes were written since.
+bool SendQueue::MayLieInBlueFlame(const uint8_t* slot, uint16_t index) const {
+  std::vector<WqeStart> posted;
+  const auto span = static_cast<uint16_t>(index - consumer_);
+  for (uint32_t i = 0; i < std::min<uint32_t>(span, wqebbs_); i += posted.back().wqebbs()) {
+    posted.push_back(StartOf(static_cast<uint16_t>(consumer_ + i)));
+  }
+  posted.push_back(StartOf(index));
+  const size_t most = posted.back().length();
+  size_t explained = sizeof(uint64_t);
+  for (auto wqe = posted.rbegin(); wqe != posted.rend() && explained < most; ++wqe) {
+    const size_t length = std::min(wqe->length(), most);
+    if (length <= explained) continue;
+    if (!std::equal(slot + explained, slot + length, wqe->bytes.data() + explained)) continue;
+    explained = std::min(most, (length + kWqebbBytes - 1) / kWqebbBytes * kWqebbBytes);
+  }
+  return std::all_of(slot + explained, slot + std::max(explained, most),
+                     [](uint8_t byte) { return byte == 0; });
 }
 
 bool SendQueue::Run(Egress& egress, int budget) {

@@ -10,6 +10,8 @@
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_SEND_QUEUE_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_SEND_QUEUE_H_
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -83,6 +85,16 @@ class SendQueue {
   };
 
   const uint8_t* Segment(uint32_t segment) const;
+  // What BlueFlame may hold of a WQE.
+  struct WqeStart {
+    size_t length() const { return std::min<size_t>(segments * kSegmentBytes, bytes.size()); }
+    uint32_t wqebbs() const { return std::max(1u, (segments + 3) / kSegmentsPerWqebb); }
+
+    std::array<uint8_t, kBlueFlameBytes> bytes = {};
+    uint32_t segments = 0;
+  };
+  WqeStart StartOf(uint16_t index) const;
+  bool MayLieInBlueFlame(const uint8_t* slot, uint16_t index) const;
   void CopyFromRing(uint32_t offset_bytes, size_t bytes, uint8_t* to) const;
 
   // send_queue.cc: order, pace and completion.

@@ -324,6 +324,24 @@ TEST_F(StrictQueueTest, BlueFlameThatDiffersFromTheRingIsFound) {
   EXPECT_EQ(program.wire.sent.size(), 1u) << "the WQE is the ring's";
 }
 
+// Three posts between two looks of the pump: the two halves' turns make the third's the first's.
+TEST_F(StrictQueueTest, DoorbellOverTheBlueFlameOfAnEarlierWqeIsInOrder) {
+  const auto post = [this] {
+    qp->Post(Wqe().Eth(Bytes(18, 3)).Inline(Bytes(46, 4)));
+    qp->RingBlueFlame();
+    qp->Post(Wqe().Eth(Bytes(18, 5)).Inline(Bytes(60, 6)));
+    qp->Ring();
+  };
+  post();
+  program.Step();
+  EXPECT_EQ(program.Violations(), "");
+  EXPECT_EQ(program.wire.sent.size(), 2u);
+  post();
+  program.uar.page[0x800 + 50] ^= 1;
+  program.Step();
+  EXPECT_EQ(program.Violations(), "doorbell_bytes");
+}
+
 TEST_F(StrictQueueTest, DoorbellOfADestroyedQueueIsFound) {
   auto gone = program.MakeQp(cq.get(), cq.get());
   ASSERT_EQ(program.device->DestroyQp(gone->qpn), 0);
