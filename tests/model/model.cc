@@ -210,6 +210,7 @@ void Model::TakeArrived(int ring, const xtreme_completion& arrived) {
   socket.handle = arrived.socket;
   socket.ring = ring;
   socket.moved = socket.ended = false;
+  socket.established = true;  // Though the ring that it left may not have told yet.
   socket.held = socket.uncredited = 0;
   socket.origin = &origin;
   socket.done.clear();

@@ -17,7 +17,6 @@ namespace xtreme::model {
 namespace {
 
 constexpr int kRings = World::kRings;
-constexpr int64_t kStepNs = 100'000;
 
 }  // namespace
 

@@ -201,11 +201,7 @@ void Player::UseGroup(const Numbers& numbers) {
 
 void Player::PollGroup(const Group& group, bool keep) {
   std::vector<xtreme_completion> some(64);
-  bool more = false;
-  for (const int ring : group.rings) {
-    more |= xtreme_ring_more(world_->ring(ring)) != 0;
-    armed_[static_cast<size_t>(ring)] = false;
-  }
+  for (const int ring : group.rings) armed_[static_cast<size_t>(ring)] = false;
   const int count = xtreme_group_poll(group.handle, some.data(), 64, sizeof some[0]);
   Check(count >= 0 && count <= 64, "group_poll: " + std::to_string(count));
   if (model_.failed()) return;
