@@ -165,8 +165,10 @@ int Give(const wire::Endpoint& endpoint, sockaddr* to, socklen_t* length) {
 
 }  // namespace
 
-// A connection's ends are the ring's.
+// A connection's ends are the ring's. A child of fork() still knows its parent's, and asks for them
+// before it gets as far as a call that says what it cannot do.
 std::optional<Socket::Ends> Socket::EndsOnRing() const {
+  if (path() == Path::kParents && peer_.port != 0) return Ends{local_, peer_};
   RingDoor* const ring = door();
   if (stream_ == nullptr || ring == nullptr) return std::nullopt;
   const RingDoor::Entry entry(ring);

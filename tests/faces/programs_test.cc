@@ -313,12 +313,14 @@ while True:
   const std::string ask = Write("close_and_ask.py", R"(
 import ctypes, os, socket, sys
 if sys.argv[2] == 'range': os.closerange(3, 1 << 20)
+elif sys.argv[2] == 'each':
+    for fd in range(3, 1024): ctypes.CDLL(None).close(fd)
 else: ctypes.CDLL(None).closefrom(3)
 with socket.create_connection((sys.argv[1], 7000), timeout=10) as c:
     c.sendall(b'x')
     assert c.recv(1) == b'x'
 )");
-  for (const std::string way : {"range", "from"}) {
+  for (const std::string way : {"range", "from", "each"}) {
     const std::string log = Temporary("log_" + way);
     const auto client = StartOnXtreme("python3 " + ask + " " + kTheirs + " " + way,
                                       std::string(kDebug) + " XTREME_LOG_FILE=" + log);

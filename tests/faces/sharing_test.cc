@@ -194,6 +194,8 @@ def child(does):
     os.waitpid(pid, 0)
 child(lambda: c.close())
 print('closed', flush=True)
+ends = c.getsockname(), c.getpeername()
+child(lambda: print('named', ends == (c.getsockname(), c.getpeername()), flush=True))
 def inherits(): os.dup2(c.fileno(), 0)
 child(inherits)
 def sends():
@@ -209,6 +211,7 @@ c.sendall(b'parent'), print(c.recv(100), flush=True)
   EXPECT_NE(first, std::string::npos) << output;
   EXPECT_NE(output.find(warning, first + 1), std::string::npos) << output;
   EXPECT_LT(output.find("closed"), first) << output;
+  EXPECT_NE(output.find("named True"), std::string::npos) << output;
   EXPECT_NE(output.find("refused True"), std::string::npos) << output;
   EXPECT_NE(output.find("b'parent'"), std::string::npos) << output;
 }

@@ -6,6 +6,7 @@
 // thread and its files go.
 // Thread: constructor and destructor of the library.
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <net/if.h>
@@ -313,6 +314,7 @@ __attribute__((constructor)) void StartWithProcess() {
 __attribute__((destructor)) void StopWithProcess() {
   // A forked child has neither the thread nor a right to the files.
   if (g_preloaded->owner != ::getpid()) return;
+  g_kept.reset();
   if (g_preloaded->settings.report) ReportViolations(*g_preloaded->connectx);
   g_preloaded->connectx->Retire();
   if (!g_preloaded->settings.counters.empty()) WriteCounters(*g_preloaded);
@@ -323,6 +325,18 @@ __attribute__((destructor)) void StopWithProcess() {
 
 }  // namespace
 }  // namespace xtreme::connectx
+
+// A program that closes every number, as daemons do, finds those of the devices closed.
+extern "C" int close(int fd) {
+  using xtreme::connectx::g_kept;
+  // Not by syscall(): libxtreme.so has one of its own, which closes by this.
+  static const auto next = reinterpret_cast<int (*)(int)>(::dlsym(RTLD_NEXT, "close"));
+  if (fd >= 0 && static_cast<unsigned>(fd) < g_kept.size() && g_kept.test(fd)) {
+    errno = EBADF;
+    return -1;
+  }
+  return next(fd);
+}
 
 // The ranges between what is kept.
 extern "C" int close_range(unsigned first, unsigned last, int flags) noexcept {
