@@ -29,6 +29,11 @@ std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
   return {polled_.data(), polled_count_};
 }
 
+template <typename Ring>
+packet::Buffer* RingDoor::PollDatagram(const engine::UdpSocket& socket, size_t most) {
+  return static_cast<Ring*>(ring_)->TakeDatagram(socket, most);
+}
+
 inline void RingDoor::EndProgress(uint32_t first) {
   if (first != polled_count_ || polled_count_ == kBatch) [[unlikely]] GiveFrom(first);
   FinishProgress();
@@ -74,9 +79,28 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
   return first.kind == engine::Kind::kPacket && first.socket == handle_ && !watched();
 }
 
+[[gnu::always_inline]] inline ssize_t Socket::TakeDatagram(RingDoor* door,
+                                                           packet::Buffer* datagram,
+                                                           std::span<uint8_t> to,
+                                                           Arrived* about) {
+  const uint32_t length = datagram->length;
+  ++counters_.received;
+  counters_.received_bytes += length;
+  if (about != nullptr) *about = {SourceOf(*datagram), length};
+  memcpy(to.data(), datagram->data, length);
+  packet::BufferPool::ReleaseByOwner(datagram);
+  door->FinishProgress();
+  return length;
+}
+
 [[gnu::always_inline]] inline ssize_t Socket::TakeArriving(RingDoor* door,
                                                            std::span<uint8_t> to,
                                                            Arrived* about) {
+  // Of a datagram that is gone again nobody who watches is told: nothing is to be found.
+  if (udp_socket_ != nullptr) {
+    packet::Buffer* const datagram = door->PollDatagram(*udp_socket_, to.size());
+    if (datagram != nullptr) [[likely]] return TakeDatagram(door, datagram, to, about);
+  }
   const std::span<const engine::Completion> polled = door->BeginProgress();
   if (polled.empty()) {
     door->FinishProgress();
@@ -91,7 +115,8 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
   counters_.received_bytes += length;
   if (about != nullptr) *about = {SourceOf(first), length};
   memcpy(to.data(), first.data, length);
-  packet::BufferPool::ReleaseByOwner(first.buffer);
+  stream_ != nullptr ? ReleaseRead(first.buffer)
+                     : void(packet::BufferPool::ReleaseByOwner(first.buffer));
   door->FinishProgress();
   return length;
 }

@@ -36,6 +36,7 @@
 
 namespace xtreme::engine {
 class Ring;
+struct UdpSocket;
 }
 
 namespace xtreme::sockets {
@@ -104,6 +105,10 @@ class RingDoor {
   void EndProgress(uint32_t first);
   // What came, in between.
   std::span<const engine::Completion> polled() const { return {polled_.data(), polled_count_}; }
+  // Instead of BeginProgress(), of `socket`'s next datagram alone (engine::Ring::TakeDatagram), of
+  // which no completion is made. Null: that looks for all there is. FinishProgress() comes next.
+  template <typename Ring = engine::Ring>
+  packet::Buffer* PollDatagram(const engine::UdpSocket& socket, size_t most);
   // Instead of EndProgress(), of who used the one that came, or found none.
   void FinishProgress();
   // As engine::Ring::Arm, after what is known to wait was taken.
