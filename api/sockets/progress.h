@@ -46,7 +46,7 @@ inline void RingDoor::FinishProgress() {
 }
 
 template <typename Sink>
-uint32_t RingDoor::PollPackets(uint32_t most, const Sink& sink) {
+uint32_t RingDoor::PollPackets(uint32_t most, Sink sink) {
   if (polling_ || !happenings_.empty()) return 0;
   const std::span<const engine::Completion> polled = BeginProgress(std::min(most, kBatch));
   if (!polled.empty() && !real_clock_->IsFresh(polled.front().poll_tsc)) FollowRealTime();
@@ -62,11 +62,15 @@ uint32_t RingDoor::PollPackets(uint32_t most, const Sink& sink) {
     }
     // What goes for the first goes for all that come for the same socket in a row.
     const auto first = next;
+    uint64_t bytes = 0;
+    uint16_t flags = 0;
     do {
+      bytes += next->length;
+      flags |= next->flags;
       sink(*next, socket->user_data);
       ++next;
     } while (next != end && next->socket == handle && next->kind == engine::Kind::kPacket);
-    socket->CountReceived({first, next});
+    socket->CountReceived({first, next}, bytes, flags);
     taken += static_cast<uint32_t>(next - first);
   }
   if (!later_.empty()) [[unlikely]] GiveLater();

@@ -215,10 +215,15 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void OnCompletion(const engine::Completion& completion);
   // Whether a packet does nothing but become a completion.
   bool HandsOn() const { return (plain_ & kHandsOn) != 0; }
-  void CountReceived(std::span<const engine::Completion> packets) {
+  void CountReceived(const engine::Completion& packet) {
+    CountReceived({&packet, 1}, packet.length, packet.flags);
+  }
+  // `bytes`: of all of them; `flags`: that any of them has.
+  void CountReceived(std::span<const engine::Completion> packets, uint64_t bytes, uint16_t flags) {
     counters_.received += packets.size();
+    counters_.received_bytes += bytes;
+    if ((flags & engine::kSlowPath) == 0) [[likely]] return;
     for (const engine::Completion& packet : packets) {
-      counters_.received_bytes += packet.length;
       counters_.slow_path += (packet.flags & engine::kSlowPath) != 0;
     }
   }
