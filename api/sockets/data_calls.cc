@@ -66,7 +66,8 @@ template <typename Call>
 void MakeWay(int fd, Socket* socket) {
   RingDoor* const door = socket->door();
   if (door == nullptr || socket->path() != Path::kOffloaded) return;
-  if (Descriptors::WayTo(fd)->door() == nullptr) {
+  const Descriptors::Way* const way = Descriptors::WayTo(fd);
+  if (way != nullptr && way->door() == nullptr) {
     Faces::The().descriptors().MakeWay(fd, socket, door);
   }
 }

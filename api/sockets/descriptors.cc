@@ -31,19 +31,20 @@ std::shared_ptr<EpollSet> Descriptors::FindEpoll(int fd) const {
 }
 
 void Descriptors::MakeWay(int fd, Socket* socket, RingDoor* door) {
-  if (!Has(fd)) return;
-  Place& place = *At(fd);
+  if (!Has(fd) || WayTo(fd) == nullptr) return;
+  const Place& place = *At(fd);
+  Way& way = ways_[static_cast<size_t>(fd)];
   const Hold hold(&place.lock);
   const bool leads = place.meaning.socket.get() == socket && !place.meaning.closing;
-  if (!leads || place.way.door() != nullptr) return;
-  place.way.socket_.store(socket, std::memory_order_release);
-  place.way.door_.store(door, std::memory_order_release);
+  if (!leads || way.door() != nullptr) return;
+  way.socket_.store(socket, std::memory_order_release);
+  way.door_.store(door, std::memory_order_release);
 }
 
 void Descriptors::CloseWay(int fd) {
-  Place& place = *At(fd);
+  const Place& place = *At(fd);
   const Hold hold(&place.lock);
-  place.way.Close();
+  ShutWay(fd);
 }
 
 Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
@@ -60,7 +61,7 @@ Descriptors::Meaning Descriptors::Put(int fd, Meaning meaning) {
   Meaning before;
   {
     const Hold hold(&place.lock);
-    before = place.Exchange(std::move(meaning));
+    before = Exchange(fd, place, std::move(meaning));
     place.taken.store(true, std::memory_order_release);
   }
   int highest = highest_.load();
@@ -92,7 +93,7 @@ Descriptors::Meaning Descriptors::BeginClose(int fd) {
   if (place.meaning.closing) return {};
   Meaning meaning = place.meaning;
   place.meaning.closing = true;
-  meaning.way = place.way.Close();
+  meaning.way = ShutWay(fd);
   return meaning;
 }
 
@@ -102,7 +103,7 @@ void Descriptors::EndClose(int fd) {
   const Hold hold(&place.lock);
   if (!place.meaning.closing) return;  // It is another's already.
   place.taken.store(false, std::memory_order_release);
-  meaning = place.Exchange({});
+  meaning = Exchange(fd, place, {});
 }
 
 Descriptors::Meaning Descriptors::Remove(int fd) {
@@ -110,7 +111,7 @@ Descriptors::Meaning Descriptors::Remove(int fd) {
   Place& place = *At(fd);
   const Hold hold(&place.lock);
   place.taken.store(false, std::memory_order_release);
-  return place.Exchange({});
+  return Exchange(fd, place, {});
 }
 
 void Descriptors::LockAll() {

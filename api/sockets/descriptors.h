@@ -4,7 +4,8 @@
 //
 // Invariant: a place has at most one of a socket, an epoll set and a ring; whoever found one keeps
 // it alive. Descriptors above kPlaces are the kernel's.
-// A socket on a ring is found without a lock and a reference too (Way). Threads: any.
+// A socket on a ring is found without a lock and a reference too (Way), if its descriptor is below
+// kWays. Threads: any.
 
 #ifndef XTREME_API_SOCKETS_DESCRIPTORS_H_
 #define XTREME_API_SOCKETS_DESCRIPTORS_H_
@@ -24,6 +25,7 @@ class Socket;
 class Descriptors {
  public:
   static constexpr size_t kPlaces = size_t{1} << 20;
+  static constexpr size_t kWays = size_t{1} << 16;
 
   // What one stands for; nothing: the kernel's. `closing`: from BeginClose() to EndClose().
   struct Meaning {
@@ -51,8 +53,8 @@ class Descriptors {
       return door_.exchange(nullptr, std::memory_order_acq_rel);
     }
 
-    std::atomic<RingDoor*> door_{nullptr};
-    std::atomic<Socket*> socket_{nullptr};
+    std::atomic<RingDoor*> door_;
+    std::atomic<Socket*> socket_;
   };
 
   // Whether there may be something: one load.
@@ -60,10 +62,10 @@ class Descriptors {
     const Place* const place = At(fd);
     return place != nullptr && place->taken.load(std::memory_order_acquire);
   }
-  // Null: nothing ever stood near it. Of the one table that there is.
+  // Null: there is none, ever. Of the one table that there is.
   static const Way* WayTo(int fd) {
-    const Place* const place = At(fd);
-    return place == nullptr ? nullptr : &place->way;
+    const auto place = static_cast<size_t>(fd);
+    return place < kWays ? &ways_[place] : nullptr;
   }
   // Makes a way to `socket`, if `fd` stands for it and there is none; it leads there for good: when
   // the socket goes to another ring's door, who finds it behind this one turns back.
@@ -114,16 +116,7 @@ class Descriptors {
     std::atomic<bool> taken{false};
     mutable std::atomic<bool> lock{false};
     Meaning meaning;
-    Way way;
     std::atomic<RingDoor*> ring{nullptr};  // As the meaning has it.
-
-    // What stood there, and the way that led there. With the lock.
-    Meaning Exchange(Meaning next) {
-      ring.store(next.ring, std::memory_order_release);
-      Meaning before = std::exchange(meaning, std::move(next));
-      before.way = way.Close();
-      return before;
-    }
   };
 
   static constexpr size_t kChunk = 256;
@@ -137,12 +130,28 @@ class Descriptors {
     return chunk == nullptr ? nullptr : &(*chunk)[place % kChunk];
   }
 
+  // What stood there, the place of `fd`, and the way that led there. With the lock.
+  static Meaning Exchange(int fd, Place& place, Meaning next) {
+    place.ring.store(next.ring, std::memory_order_release);
+    Meaning before = std::exchange(place.meaning, std::move(next));
+    before.way = ShutWay(fd);
+    return before;
+  }
+  // Which door it led to.
+  static RingDoor* ShutWay(int fd) {
+    const auto place = static_cast<size_t>(fd);
+    return place < kWays ? ways_[place].Close() : nullptr;
+  }
+
   // Null: they have not been made.
   static Chunk* ChunkOf(size_t index) { return chunks_[index].load(std::memory_order_acquire); }
 
   // Made when something is first put there, with `making_`; never freed. Descriptors are the
   // process', and so is this: a call need not look for it.
   static inline constinit std::array<std::atomic<Chunk*>, kPlaces / kChunk> chunks_{};
+  // A table of its own and in one piece, which every call looks into: pages that no descriptor
+  // reaches are none. What is there changes with the lock of the descriptor's place.
+  static inline constinit std::array<Way, kWays> ways_{};
   std::atomic<bool> making_{false};
   std::atomic<int> highest_{-1};
 };

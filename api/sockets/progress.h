@@ -29,6 +29,11 @@ std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
   return {polled_.data(), polled_count_};
 }
 
+template <typename Ring>
+packet::Buffer* RingDoor::PollDatagram(const engine::UdpSocket& socket, size_t most) {
+  return static_cast<Ring*>(ring_)->TakeDatagram(socket, most);
+}
+
 inline void RingDoor::EndProgress(uint32_t first) {
   if (first != polled_count_ || polled_count_ == kBatch) [[unlikely]] GiveFrom(first);
   FinishProgress();
@@ -41,7 +46,7 @@ inline void RingDoor::FinishProgress() {
 }
 
 template <typename Sink>
-uint32_t RingDoor::PollPackets(uint32_t most, const Sink& sink) {
+uint32_t RingDoor::PollPackets(uint32_t most, Sink sink) {
   if (polling_ || !happenings_.empty()) return 0;
   const std::span<const engine::Completion> polled = BeginProgress(std::min(most, kBatch));
   if (!polled.empty() && !real_clock_->IsFresh(polled.front().poll_tsc)) FollowRealTime();
@@ -57,11 +62,15 @@ uint32_t RingDoor::PollPackets(uint32_t most, const Sink& sink) {
     }
     // What goes for the first goes for all that come for the same socket in a row.
     const auto first = next;
+    uint64_t bytes = 0;
+    uint16_t flags = 0;
     do {
+      bytes += next->length;
+      flags |= next->flags;
       sink(*next, socket->user_data);
       ++next;
     } while (next != end && next->socket == handle && next->kind == engine::Kind::kPacket);
-    socket->CountReceived({first, next});
+    socket->CountReceived({first, next}, bytes, flags);
     taken += static_cast<uint32_t>(next - first);
   }
   if (!later_.empty()) [[unlikely]] GiveLater();
@@ -74,9 +83,28 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
   return first.kind == engine::Kind::kPacket && first.socket == handle_ && !watched();
 }
 
+[[gnu::always_inline]] inline ssize_t Socket::TakeDatagram(RingDoor* door,
+                                                           packet::Buffer* datagram,
+                                                           std::span<uint8_t> to,
+                                                           Arrived* about) {
+  const uint32_t length = datagram->length;
+  ++counters_.received;
+  counters_.received_bytes += length;
+  if (about != nullptr) *about = {SourceOf(*datagram), length};
+  memcpy(to.data(), datagram->data, length);
+  packet::BufferPool::ReleaseByOwner(datagram);
+  door->FinishProgress();
+  return length;
+}
+
 [[gnu::always_inline]] inline ssize_t Socket::TakeArriving(RingDoor* door,
                                                            std::span<uint8_t> to,
                                                            Arrived* about) {
+  // Of a datagram that is gone again nobody who watches is told: nothing is to be found.
+  if (udp_socket_ != nullptr) {
+    packet::Buffer* const datagram = door->PollDatagram(*udp_socket_, to.size());
+    if (datagram != nullptr) [[likely]] return TakeDatagram(door, datagram, to, about);
+  }
   const std::span<const engine::Completion> polled = door->BeginProgress();
   if (polled.empty()) {
     door->FinishProgress();
@@ -91,7 +119,8 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
   counters_.received_bytes += length;
   if (about != nullptr) *about = {SourceOf(first), length};
   memcpy(to.data(), first.data, length);
-  packet::BufferPool::ReleaseByOwner(first.buffer);
+  stream_ != nullptr ? ReleaseRead(first.buffer)
+                     : void(packet::BufferPool::ReleaseByOwner(first.buffer));
   door->FinishProgress();
   return length;
 }

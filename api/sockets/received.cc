@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "stack/packet/buffer_pool.h"
+#include "stack/wire/frame.h"
 #include "xtreme/engine/ip_bytes.h"
 
 namespace xtreme::sockets {
@@ -16,6 +17,10 @@ wire::Ipv4Address AddressOf(const engine::IpBytes& ip) {
 }
 
 }  // namespace
+
+wire::Endpoint SourceOf(const packet::Buffer& datagram) {
+  return wire::PlainUdpSource(datagram.data);
+}
 
 Received ReceivedFrom(const engine::Completion& completion) {
   return {.buffer = completion.buffer,

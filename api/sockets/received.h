@@ -36,6 +36,8 @@ struct Received {
 inline wire::Endpoint SourceOf(const engine::Completion& completion) {
   return {wire::Ipv4Address::Load(completion.source_ip.data() + 12), completion.source_port};
 }
+// Of a plain datagram, by its headers, which stand before it.
+wire::Endpoint SourceOf(const packet::Buffer& datagram);
 Received ReceivedFrom(const engine::Completion& completion);
 
 // Bytes of the first link from `data` on.

@@ -36,6 +36,7 @@
 
 namespace xtreme::engine {
 class Ring;
+struct UdpSocket;
 }
 
 namespace xtreme::sockets {
@@ -60,6 +61,23 @@ class RingDoor {
     ~Entry() { door_->Leave(); }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
+
+   private:
+    RingDoor* const door_;
+  };
+
+  // The same for what calls nothing inside, and so is to have no call around it: not inside where
+  // somebody is already, or where another thread was last.
+  class QuickEntry {
+   public:
+    explicit QuickEntry(RingDoor* door) : door_(door->TryEnter() ? door : nullptr) {}
+    ~QuickEntry() {
+      if (door_ != nullptr) door_->Leave();
+    }
+    QuickEntry(const QuickEntry&) = delete;
+    QuickEntry& operator=(const QuickEntry&) = delete;
+
+    bool inside() const { return door_ != nullptr; }
 
    private:
     RingDoor* const door_;
@@ -104,6 +122,10 @@ class RingDoor {
   void EndProgress(uint32_t first);
   // What came, in between.
   std::span<const engine::Completion> polled() const { return {polled_.data(), polled_count_}; }
+  // Instead of BeginProgress(), of `socket`'s next datagram alone (engine::Ring::TakeDatagram), of
+  // which no completion is made. Null: that looks for all there is. FinishProgress() comes next.
+  template <typename Ring = engine::Ring>
+  packet::Buffer* PollDatagram(const engine::UdpSocket& socket, size_t most);
   // Instead of EndProgress(), of who used the one that came, or found none.
   void FinishProgress();
   // As engine::Ring::Arm, after what is known to wait was taken.
@@ -141,7 +163,7 @@ class RingDoor {
   // user data, before whatever waits now, and calls nothing. How many; 0 if something waits
   // already. (progress.h)
   template <typename Sink>
-  uint32_t PollPackets(uint32_t most, const Sink& sink);
+  uint32_t PollPackets(uint32_t most, Sink sink);
   // For times of packets. PollPackets() has followed the clocks, others do so first.
   RealClock& real_clock() { return *real_clock_; }
   void FollowRealTime();
@@ -197,6 +219,17 @@ class RingDoor {
       depth_ = 1;
     }
     if (owner_ != self) [[unlikely]] Adopt(self);
+  }
+  bool TryEnter() {
+    const uintptr_t self = ThreadToken();
+    if (!single_) {
+      if (!lock_.try_lock()) [[unlikely]] return false;
+      inside_.store(self, std::memory_order_relaxed);
+      depth_ = 1;
+    }
+    if (owner_ == self) [[likely]] return true;
+    Leave();
+    return false;
   }
   void Leave() {
     if (single_ || --depth_ != 0) return;

@@ -215,10 +215,15 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void OnCompletion(const engine::Completion& completion);
   // Whether a packet does nothing but become a completion.
   bool HandsOn() const { return (plain_ & kHandsOn) != 0; }
-  void CountReceived(std::span<const engine::Completion> packets) {
+  void CountReceived(const engine::Completion& packet) {
+    CountReceived({&packet, 1}, packet.length, packet.flags);
+  }
+  // `bytes`: of all of them; `flags`: that any of them has.
+  void CountReceived(std::span<const engine::Completion> packets, uint64_t bytes, uint16_t flags) {
     counters_.received += packets.size();
+    counters_.received_bytes += bytes;
+    if ((flags & engine::kSlowPath) == 0) [[likely]] return;
     for (const engine::Completion& packet : packets) {
-      counters_.received_bytes += packet.length;
       counters_.slow_path += (packet.flags & engine::kSlowPath) != 0;
     }
   }
@@ -328,7 +333,12 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // caller without having been queued, if it is for this socket, as much of it as `to` has room
   // for. `about` as above. kGiveFirst: nothing was taken.
   ssize_t TakeArriving(RingDoor* door, std::span<uint8_t> to, Arrived* about);
-  // The same of what came, where it is not one packet, whole and in one link.
+  // The same of a datagram that the ring has taken for this socket, all of it.
+  ssize_t TakeDatagram(RingDoor* door, packet::Buffer* datagram, std::span<uint8_t> to,
+                       Arrived* about);
+  // Gives back what a connection's packet came in, which was copied.
+  void ReleaseRead(packet::Buffer* buffer);
+  // As TakeArriving() of what came, where it is not one packet, whole and in one link.
   ssize_t TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about);
   size_t TakeArrived(const engine::Completion& packet, std::span<uint8_t> to);
   bool IsForCall(const engine::Completion& first) const;

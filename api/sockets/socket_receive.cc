@@ -55,7 +55,7 @@ void Socket::OnCompletion(const engine::Completion& completion) {
 
 void Socket::OnPacket(const engine::Completion& completion) {
   Received packet = ReceivedFrom(completion);
-  CountReceived({&completion, 1});
+  CountReceived(completion);
   const Wanted asked = wanted();
   if (asked.timestamp_us || asked.timestamp_ns || asked.timestamping != 0 || callback_) {
     clock_gettime(CLOCK_REALTIME, &packet.arrival);
@@ -280,7 +280,7 @@ ssize_t Socket::TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about)
 }
 
 size_t Socket::TakeArrived(const engine::Completion& packet, std::span<uint8_t> to) {
-  CountReceived({&packet, 1});
+  CountReceived(packet);
   Received received = ReceivedFrom(packet);
   const size_t copied = CopyOut(received, to.data(), to.size());
   if (stream_ == nullptr || copied == packet.length) {

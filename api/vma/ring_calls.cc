@@ -123,10 +123,11 @@ unsigned PollDoor(RingDoor* door, vma_completion_t* completions, unsigned most) 
   uint32_t arrived = 0;
   do {
     if (count == most) return count;
-    const auto take = [&](const engine::Completion& packet, uint64_t user_data) {
-      Describe(door, packet, user_data, &completions[count++]);
-    };
-    arrived = door->PollPackets(most - count, take);
+    arrived = door->PollPackets(most - count, [door, next = completions + count](
+                                    const engine::Completion& packet, uint64_t user_data) mutable {
+      Describe(door, packet, user_data, next++);
+    });
+    count += arrived;
   } while (arrived == RingDoor::kBatch);
   if (door->HasWaiting()) count += TakeWaiting(door, nullptr, completions + count, most - count);
   return count;
@@ -153,6 +154,30 @@ int References(const packet::Buffer& buffer) {
          packet::ForeignCount(buffer.foreign.load(std::memory_order_acquire));
 }
 
+// One packet of one link, as most programs free them.
+bool FreeAtOnce(LinkView* view) {
+  if (view == nullptr || view->next != nullptr) [[unlikely]] return false;
+  const RingDoor::QuickEntry entry(view->door);
+  if (!entry.inside()) [[unlikely]] return false;
+  packet::BufferPool::ReleaseByOwner(view->buffer);
+  return true;
+}
+
+[[gnu::noinline]] int FreeEach(vma_packet_desc_t* packets, int count) {
+  for (int i = 0; i < count; ++i) {
+    LinkView* view = ViewOf(packets[i].buff_lst);
+    if (view == nullptr) continue;
+    const RingDoor::Entry entry(view->door);
+    while (view != nullptr) {
+      // Read before it is free: whoever gets the buffer next writes it.
+      LinkView* const next = view->next;
+      packet::BufferPool::ReleaseByOwner(view->buffer);
+      view = next;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) {
@@ -175,18 +200,8 @@ int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) 
 
 int FreeVmaPackets(vma_packet_desc_t* packets, int count) {
   if (packets == nullptr || count < 0) return Fail(EINVAL);
-  for (int i = 0; i < count; ++i) {
-    LinkView* view = ViewOf(packets[i].buff_lst);
-    if (view == nullptr) continue;
-    const RingDoor::Entry entry(view->door);
-    while (view != nullptr) {
-      // Read before it is free: whoever gets the buffer next writes it.
-      LinkView* const next = view->next;
-      packet::BufferPool::ReleaseByOwner(view->buffer);
-      view = next;
-    }
-  }
-  return 0;
+  if (count == 1 && FreeAtOnce(ViewOf(packets->buff_lst))) [[likely]] return 0;
+  return FreeEach(packets, count);
 }
 
 int RefVmaBuff(vma_buff_t* buff) {

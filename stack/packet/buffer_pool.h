@@ -142,6 +142,16 @@ class BufferPool {
     buffer->loan = loan;
     buffer->foreign.store(kForeignLent, std::memory_order_relaxed);
   }
+  // Releases a lent buffer by who would be told, and is not. False: the caller's is not its only
+  // reference, or it is not lent; nothing was done.
+  static bool TakeBack(Buffer* buffer) {
+    const int32_t foreign = buffer->foreign.load(std::memory_order_acquire);
+    if (buffer->owner_references != 1 || foreign != kForeignLent) return false;
+    buffer->foreign.store(0, std::memory_order_relaxed);
+    buffer->loan = 0;
+    buffer->pool->Free(buffer);
+    return true;
+  }
   // `returned(context, loan)` may call nothing of the pool. Null: nobody is told any more.
   void OnReturn(void (*returned)(void* context, uint64_t loan), void* context) {
     returned_ = returned;

@@ -115,11 +115,6 @@ SendResult Pcb::WouldSend(uint32_t bytes) const {
   return SendResult::kSent;
 }
 
-uint32_t Pcb::SendRoom() const {
-  const uint32_t used = queue_.flight().outstanding + queue_.unsent_bytes();
-  return options_->send_queue > used ? options_->send_queue - used : 0;
-}
-
 // Most bytes that WouldSend lets go.
 uint32_t Pcb::RoomToLeave() const {
   if (Has(kSinkFull)) return 0;

@@ -157,7 +157,10 @@ class Pcb {
     return Has(kWantsSpace) && Has(kWantsNow) && WouldSend(refused_bytes_) == SendResult::kDevice;
   }
   // How many bytes Send would take without refusing, if there is memory for them.
-  uint32_t SendRoom() const;
+  uint32_t SendRoom() const {
+    const uint32_t used = queue_.flight().outstanding + queue_.unsent_bytes();
+    return options_->send_queue > used ? options_->send_queue - used : 0;
+  }
   // The same of bytes that are copied, with the memory there is, and with `now_or_fail` of what may
   // leave at once.
   uint32_t CopyRoom(bool now_or_fail, base::Nanoseconds now);

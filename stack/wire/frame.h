@@ -106,6 +106,13 @@ inline constexpr size_t kPlainPayloadOffset = kPlainUdpOffset + kUdpHeaderBytes;
 // Source and destination, eight bytes; the ports stand at kPlainUdpOffset.
 inline constexpr size_t kPlainAddressesOffset = kEthernetHeaderBytes + 12;
 
+// Who sent a plain datagram, by its headers, which stand before its `payload`.
+inline Endpoint PlainUdpSource(const uint8_t* payload) {
+  const uint8_t* const frame = payload - kPlainPayloadOffset;
+  return {Ipv4Address::Load(frame + kPlainAddressesOffset),
+          base::LoadBe16(frame + kPlainUdpOffset)};
+}
+
 // Whether a frame whose checksums are good is a plain datagram, and its payload's length.
 inline bool IsPlainUdp(const uint8_t* frame, size_t length_bytes, uint32_t* payload_bytes) {
   // EtherType, version and header length; flags, fragment offset and protocol.

@@ -85,6 +85,11 @@ class KnownFlows {
   // that is known; nothing was done. 44 bytes are readable. Inlined (known_flows_write.h).
   bool Write(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
              Completion* out) const;
+  // The same without a completion, for who has the only socket in question and room for `most`
+  // bytes: `buffer` is then the datagram, and its headers stand before it. False also where it is
+  // another's, or longer.
+  bool Take(const udp::Endpoint* endpoint, packet::Buffer* buffer, uint8_t* frame, uint32_t length,
+            size_t most) const;
 
  private:
   static constexpr uint32_t kEntriesLog2 = 6;
@@ -107,6 +112,9 @@ class KnownFlows {
       0xff, 0xff, 0xff, 0,    0,    0,    0,    0,    0x3f, 0xff, 0, 0xff, 0, 0,
       0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
+  // Whether a frame as Write() has it is a plain datagram of the flow, and its payload's length.
+  static bool IsOf(const Entry& entry, const uint8_t* frame, uint32_t length,
+                   uint32_t* payload_bytes);
   int64_t ToNanoseconds(uint64_t raw) const;
 
   // Where the flow of `frame` stands, if it stands here.

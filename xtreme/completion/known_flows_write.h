@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KnownFlows::Write, inlined into the loops of drivers: one vector compared tells whose a frame is,
-// and three are copied for what its completion has in common with those before.
+// KnownFlows::Write and Take, inlined into the loops of drivers: one vector compared tells whose a
+// frame is, and three are copied for what its completion has in common with those before.
 
 #ifndef XTREME_XTREME_COMPLETION_KNOWN_FLOWS_WRITE_H_
 #define XTREME_XTREME_COMPLETION_KNOWN_FLOWS_WRITE_H_
@@ -41,18 +41,38 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
   return base_ns_ + static_cast<int64_t>((static_cast<__int128>(ticks) * multiplier_) >> 64);
 }
 
-[[gnu::always_inline]] inline bool KnownFlows::Write(packet::Buffer* buffer, uint8_t* frame,
-                                                     uint32_t length, uint64_t hw_clock,
-                                                     Completion* out) const {
-  const Entry& entry = entries_[PlaceOf(frame)];
+[[gnu::always_inline]] inline bool KnownFlows::IsOf(const Entry& entry, const uint8_t* frame,
+                                                    uint32_t length, uint32_t* payload_bytes) {
   if (!base::EqualUnder(kHeaderMask.data(), frame + kHeaderAt, entry.header.data())) return false;
   const uint16_t udp_bytes = base::LoadBe16(frame + wire::kPlainUdpOffset + 4);
   const auto header_bytes = static_cast<uint16_t>(
       base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2) - udp_bytes);
   if (header_bytes != wire::kIpv4MinHeaderBytes) [[unlikely]] return false;
   // Of a length below that of its header it wraps to more than any frame has.
-  const uint32_t payload_bytes = uint32_t{udp_bytes} - wire::kUdpHeaderBytes;
-  if (payload_bytes > length - kLeastFrameBytes) [[unlikely]] return false;
+  *payload_bytes = uint32_t{udp_bytes} - wire::kUdpHeaderBytes;
+  return *payload_bytes <= length - kLeastFrameBytes;
+}
+
+[[gnu::always_inline]] inline bool KnownFlows::Take(const udp::Endpoint* endpoint,
+                                                    packet::Buffer* buffer, uint8_t* frame,
+                                                    uint32_t length, size_t most) const {
+  const Entry& entry = entries_[PlaceOf(frame)];
+  uint32_t payload_bytes = 0;
+  const bool takes = IsOf(entry, frame, length, &payload_bytes) && entry.endpoint == endpoint &&
+                     payload_bytes <= most;
+  if (!takes) [[unlikely]] return false;
+  buffer->data = frame + wire::kPlainPayloadOffset;
+  buffer->length = payload_bytes;
+  entry.endpoint->CountReceived(payload_bytes);
+  return true;
+}
+
+[[gnu::always_inline]] inline bool KnownFlows::Write(packet::Buffer* buffer, uint8_t* frame,
+                                                     uint32_t length, uint64_t hw_clock,
+                                                     Completion* out) const {
+  const Entry& entry = entries_[PlaceOf(frame)];
+  uint32_t payload_bytes = 0;
+  if (!IsOf(entry, frame, length, &payload_bytes)) [[unlikely]] return false;
   uint8_t* const payload = frame + wire::kPlainPayloadOffset;
   buffer->data = payload;
   buffer->length = payload_bytes;

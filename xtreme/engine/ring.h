@@ -62,6 +62,7 @@ struct PollTimes;
 struct RingCore;
 struct RingPort;
 struct RingTimer;
+struct UdpSocket;
 
 class Ring {
  public:
@@ -113,6 +114,10 @@ class Ring {
   uint32_t Poll(void* out, uint32_t max, size_t stride);
   // Whether the last poll left something that is known to wait.
   bool More() const;
+  // A poll for who wants nothing but the next datagram of `socket`, of at most `most` bytes: its
+  // buffer, one link, which holds the datagram behind its headers. Null: nothing was taken, and
+  // what comes, if anything does, is Poll()'s.
+  packet::Buffer* TakeDatagram(const UdpSocket& socket, size_t most);
 
   // --- Waiting (ring_wait.cc): may enter the kernel ---
 

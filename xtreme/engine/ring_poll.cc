@@ -10,6 +10,7 @@
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
 namespace {
@@ -63,6 +64,23 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   if (queue.RefillDue()) Refill();
   if ((core.attention & kDoorbellOwed) != 0) Flush();  // What TCP acknowledged.
   return taken;
+}
+
+// PollSome() of one datagram, without a completion.
+packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
+  core_->CheckOwner();
+  RingCore& core = *core_;
+  nic::QueuePair& queue = *core.device.queue;
+  if (!queue.ReceiveReady()) return nullptr;
+  const uint32_t waiting = core.attention | mailbox_->knocks();
+  if (waiting != 0 && (waiting != kTimersArmed || timers_->IsTurn())) return nullptr;
+  if (core.after_drop != 0) [[unlikely]] return nullptr;  // The next is marked.
+  core.known.Follow();
+  packet::Buffer* const buffer = queue.TakeKnown(core.known, &socket, most);
+  if (buffer == nullptr) [[unlikely]] return nullptr;
+  ++core.tally.counters.packets;
+  if (queue.RefillDue()) [[unlikely]] Refill();
+  return buffer;
 }
 
 [[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {

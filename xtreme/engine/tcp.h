@@ -145,6 +145,9 @@ class Tcp {
   // Opens the window by `bytes` that were handed out and not credited yet; the release of their
   // buffers credits them no more. EBADF; EINVAL: more than are owed.
   Outcome Credit(Handle handle, uint32_t bytes);
+  // Releases `buffer`, one link, of a packet of `socket` that is handed out and read: as
+  // BufferPool::ReleaseByOwner does, but that nobody has to find out whose it is.
+  void ReleaseRead(TcpSocket& socket, packet::Buffer* buffer);
 
   // --- Closing (tcp_close.cc) ---
 
@@ -303,6 +306,7 @@ class Tcp {
   void WritePacket(TcpSocket& socket, packet::Buffer* buffer, uint64_t hw_clock,
                    Completion* out) const;
   static void OnReturn(void* tcp, uint64_t loan);
+  void CreditRelease(TcpSocket& socket, uint32_t bytes);
   void CreditReturned(base::Nanoseconds now);
 
   // Sending (tcp_send.cc).

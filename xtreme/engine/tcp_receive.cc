@@ -248,15 +248,24 @@ void Tcp::OnReturn(void* context, uint64_t loan) {
     // Of what its upper bits say a handle's key knows nothing.
     return tcp->PassCredit(loan, static_cast<uint32_t>(loan >> kLoanBytesShift));
   }
-  const auto bytes = static_cast<uint32_t>(loan >> kLoanBytesShift);
-  const bool nothing_before = socket->returned == 0 && socket->early_credit == 0;
-  if (nothing_before && socket->connection != nullptr &&
-      tcp->stack_->CreditQuietly(*socket->connection, bytes)) [[likely]] {
+  tcp->CreditRelease(*socket, static_cast<uint32_t>(loan >> kLoanBytesShift));
+}
+
+void Tcp::ReleaseRead(TcpSocket& socket, packet::Buffer* buffer) {
+  const auto bytes = static_cast<uint32_t>(buffer->loan >> kLoanBytesShift);
+  if (packet::BufferPool::TakeBack(buffer)) [[likely]] return CreditRelease(socket, bytes);
+  packet::BufferPool::ReleaseByOwner(buffer);
+}
+
+inline void Tcp::CreditRelease(TcpSocket& socket, uint32_t bytes) {
+  const bool nothing_before = socket.returned == 0 && socket.early_credit == 0;
+  if (nothing_before && socket.connection != nullptr &&
+      stack_->CreditQuietly(*socket.connection, bytes)) [[likely]] {
     return;
   }
-  socket->returned += bytes;
-  if (!socket->credit.linked()) tcp->sockets_->credit.PushBack(*socket);
-  tcp->core_->attention |= kTcpNews;
+  socket.returned += bytes;
+  if (!socket.credit.linked()) sockets_->credit.PushBack(socket);
+  core_->attention |= kTcpNews;
 }
 
 void Tcp::CreditReturned(base::Nanoseconds now) {

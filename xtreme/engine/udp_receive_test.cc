@@ -121,6 +121,43 @@ TEST_F(UdpReceiveTest, AFlowGoesToWhoeverItsSocketsAreNow) {
   Release(got);
 }
 
+TEST_F(UdpReceiveTest, NextDatagramIsTakenAloneWhereNothingElseIsToBeLookedAt) {
+  Open();
+  const Handle handle = OpenSocket(7000);
+  const UdpSocket& socket = *ring->udp().Find(handle);
+  ASSERT_TRUE(Inject({.payload = "first"}));
+  EXPECT_EQ(ring->TakeDatagram(socket, 100), nullptr) << "the flow is not known yet";
+  Release(PollAll());
+  EXPECT_EQ(ring->TakeDatagram(socket, 100), nullptr) << "nothing came";
+  ASSERT_TRUE(Inject({.payload = "second"}));
+  EXPECT_EQ(ring->TakeDatagram(socket, 5), nullptr) << "longer than there is room for";
+  packet::Buffer* const taken = ring->TakeDatagram(socket, 6);
+  ASSERT_NE(taken, nullptr);
+  EXPECT_EQ(std::string(taken->data, taken->data + taken->length), "second");
+  EXPECT_EQ(taken->next, nullptr);
+  EXPECT_TRUE(packet::BufferPool::ReleaseByOwner(taken));
+  EXPECT_EQ(Counter("ring", "packets"), 2u);
+  EXPECT_TRUE(PollAll().empty());
+}
+
+TEST_F(UdpReceiveTest, DatagramThatIsTakenAloneLeavesATimerItsTurn) {
+  Open();
+  const Handle handle = OpenSocket(7000);
+  const UdpSocket& socket = *ring->udp().Find(handle);
+  ASSERT_TRUE(Inject({}));
+  Release(PollAll());
+  ring->StartTimer(ring->Now() + base::Seconds(1), 7);
+  uint32_t taken = 0;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Inject({}));
+    packet::Buffer* const datagram = ring->TakeDatagram(socket, 100);
+    taken += datagram != nullptr;
+    datagram != nullptr ? void(packet::BufferPool::ReleaseByOwner(datagram)) : Release(PollAll());
+  }
+  EXPECT_GT(taken, 50u);
+  EXPECT_LT(taken, 100u) << "no poll would ever look at the timer";
+}
+
 TEST_F(UdpReceiveTest, AKnownFlowIsSharedOnceASecondSocketJoins) {
   Open();
   const Handle a = OpenSocket({.local = {kGroup, 7000}, .reuse = true});

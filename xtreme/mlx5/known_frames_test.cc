@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "stack/udp/endpoint.h"
+#include "stack/wire/frame.h"
 #include "xtreme/completion/known_flows.h"
 #include "xtreme/mlx5/queue_pair_testing.h"
 
@@ -70,6 +71,40 @@ TEST_F(KnownFlowsTest, TheirFramesAreTakenUpToTheFirstThatIsAnyOther) {
   EXPECT_EQ(queues_->counters().rx_frames, 4u);
   EXPECT_EQ(queues_->counters().rx_bytes, 240u);
   EXPECT_EQ(endpoint_.counters().datagrams, 3u);
+}
+
+TEST_F(KnownFlowsTest, NextIsTakenAloneByWhoItIsForIfThereIsRoom) {
+  udp::Endpoint another{{}};
+  device_.CompleteFrame(known_, 1);
+  device_.CompleteFrame(other_, 2);
+  EXPECT_EQ(queues_->TakeKnown(flows_, &another, 100), nullptr) << "another's";
+  EXPECT_EQ(queues_->TakeKnown(flows_, &endpoint_, 9), nullptr) << "one byte too long";
+  EXPECT_EQ(queues_->counters().rx_frames, 0u);
+  packet::Buffer* const taken = queues_->TakeKnown(flows_, &endpoint_, 10);
+  ASSERT_NE(taken, nullptr);
+  EXPECT_EQ(taken->length, 10u);
+  EXPECT_EQ(wire::PlainUdpSource(taken->data),
+            (wire::Endpoint{wire::Ipv4Address(0x0a000002), 4000}));
+  EXPECT_TRUE(packet::BufferPool::ReleaseByOwner(taken));
+  EXPECT_EQ(queues_->counters().rx_frames, 1u);
+  EXPECT_EQ(queues_->counters().rx_bytes, 60u);
+  EXPECT_EQ(endpoint_.counters().datagrams, 1u);
+  EXPECT_EQ(endpoint_.counters().bytes, 10u);
+  EXPECT_EQ(queues_->TakeKnown(flows_, &endpoint_, 100), nullptr) << "of no known flow";
+  EXPECT_EQ(Receive(1), 1u);
+  EXPECT_EQ(queues_->TakeKnown(flows_, &endpoint_, 100), nullptr) << "not there";
+}
+
+TEST_F(KnownFlowsTest, TakenOneByOneTheyGoOverTheRingsEnd) {
+  for (uint32_t i = 0; i < 50; ++i) {
+    device_.CompleteFrame(known_, i);
+    packet::Buffer* const taken = queues_->TakeKnown(flows_, &endpoint_, 10);
+    ASSERT_NE(taken, nullptr) << i;
+    packet::BufferPool::ReleaseByOwner(taken);
+    ASSERT_FALSE(queues_->ReceiveReady());
+    queues_->Refill();
+  }
+  EXPECT_EQ(endpoint_.counters().datagrams, 50u);
 }
 
 TEST_F(KnownFlowsTest, LapsLoseNothingAndTheirCqesGoBackWithTheRefill) {

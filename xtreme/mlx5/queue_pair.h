@@ -57,6 +57,8 @@ class QueuePair : public nic::QueuePair {
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
   uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                      uint32_t most) override;
+  packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
+                            size_t most) override;
   uint32_t Refill() override;
   uint32_t posted() const override { return receive_.posted(); }
   uint32_t TakeLowWater() override { return receive_.TakeLowWater(); }

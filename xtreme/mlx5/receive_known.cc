@@ -13,6 +13,8 @@
 
 namespace xtreme::mlx5 {
 
+constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
+
 // No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
 // CQEs as WQEs: their ring ends where that of the WQEs does, or not here. What is not needed at
 // every turn has no register in the loop.
@@ -20,7 +22,6 @@ namespace xtreme::mlx5 {
     const completion::KnownFlows& flows, const uint8_t* op_own, uint8_t phase,
     completion::Completion* out, uint32_t most, uint64_t* bytes) {
   using completion::KnownFlows;
-  constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
   const uint32_t slot = completions_.consumer() & mask_;
   uint32_t left = std::min(most, size() - slot);
   if (left == 0) [[unlikely]] return op_own;
@@ -61,6 +62,21 @@ namespace xtreme::mlx5 {
   return op_own;
 }
 
+[[gnu::always_inline]] inline packet::Buffer* ReceiveQueue::TakeKnown(
+    const completion::KnownFlows& flows, const udp::Endpoint* endpoint, size_t most,
+    const uint8_t* op_own, uint8_t phase, uint64_t* bytes) {
+  const mlx5_cqe64& cqe = *CqeOfOpOwn(op_own);
+  if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(phase))) return nullptr;
+  const uint32_t length = FrameBytes(cqe);
+  const bool verified = (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
+  const bool fits = length - completion::KnownFlows::kLeastFrameBytes < known_below_;
+  if (!verified || !fits) [[unlikely]] return nullptr;
+  const Posted& posted = posted_[completions_.consumer() & mask_];
+  if (!flows.Take(endpoint, posted.buffer, posted.data, length, most)) return nullptr;
+  *bytes += length;
+  return posted.buffer;
+}
+
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
   const uint32_t silent_before = flows.silent();
@@ -74,6 +90,19 @@ uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::C
   counters_.rx_frames += passed;
   if (receive_.Pass(passed)) [[unlikely]] ShowNextCqe();
   return passed - (flows.silent() - silent_before);
+}
+
+packet::Buffer* QueuePair::TakeKnown(const completion::KnownFlows& flows,
+                                     const udp::Endpoint* endpoint, size_t most) {
+  if (receive_posted_ == 0) [[unlikely]] return nullptr;
+  packet::Buffer* const buffer = receive_.TakeKnown(flows, endpoint, most, receive_peek_,
+                                                    receive_phase_, &counters_.rx_bytes);
+  if (buffer == nullptr) [[unlikely]] return nullptr;
+  receive_peek_ += kCqeBytes;
+  --receive_posted_;
+  ++counters_.rx_frames;
+  if (receive_.Pass(1)) [[unlikely]] ShowNextCqe();
+  return buffer;
 }
 
 }  // namespace xtreme::mlx5

@@ -26,6 +26,10 @@ class KnownFlows;
 struct Completion;
 }  // namespace xtreme::completion
 
+namespace xtreme::udp {
+class Endpoint;
+}
+
 namespace xtreme::mlx5 {
 
 class ReceiveQueue {
@@ -53,6 +57,9 @@ class ReceiveQueue {
   const uint8_t* PollKnown(const completion::KnownFlows& flows, const uint8_t* op_own,
                            uint8_t phase, completion::Completion* out, uint32_t most,
                            uint64_t* bytes);
+  // The same of the next CQE alone; null: it was not taken. At least one is posted.
+  packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
+                            size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);
   // Done with as many CQEs, which did not go over their ring's end; they go back to the device with
   // the next refill. Whether the ring begins anew.
   bool Pass(uint32_t cqes) {

@@ -33,6 +33,9 @@ class TappedQueuePair final : public QueuePair {
   uint32_t PollKnown(const completion::KnownFlows&, completion::Completion*, uint32_t) override {
     return 0;
   }
+  packet::Buffer* TakeKnown(const completion::KnownFlows&, const udp::Endpoint*, size_t) override {
+    return nullptr;
+  }
   nic::TxStatus Post(const nic::TxFrame& frame) override;
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags) override;

@@ -23,6 +23,9 @@ namespace xtreme::completion {
 class KnownFlows;
 struct Completion;
 }  // namespace xtreme::completion
+namespace xtreme::udp {
+class Endpoint;
+}
 
 namespace xtreme::nic {
 
@@ -323,6 +326,14 @@ class QueuePair {
   // taken. The rest is PollReceive's: a queue may always leave all to it.
   virtual uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                              uint32_t most) = 0;
+
+  // Takes the next frame, if it is one that PollKnown would take and a datagram of at most `most`
+  // bytes to `endpoint`, as KnownFlows::Take has it: its buffer, which is then the caller's. Null:
+  // nothing was done; a queue may always say so.
+  virtual packet::Buffer* TakeKnown(const completion::KnownFlows& /*flows*/,
+                                    const udp::Endpoint* /*endpoint*/, size_t /*most*/) {
+    return nullptr;
+  }
 
   // Whether enough buffers are missing for a refill to be worth it.
   bool RefillDue() const { return receive_posted_ < refill_below_; }

@@ -167,6 +167,20 @@ uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
   return count;
 }
 
+packet::Buffer* MemoryQueuePair::TakeKnown(const completion::KnownFlows& flows,
+                                           const udp::Endpoint* endpoint, size_t most) {
+  if (received_.empty()) return nullptr;
+  const nic::RxFrame& rx = received_.front();
+  packet::Buffer* const buffer = rx.buffer;
+  const bool whole = buffer->length >= completion::KnownFlows::kLeastFrameBytes;
+  if (rx.flags != kVerified || !whole) return nullptr;
+  if (!flows.Take(endpoint, buffer, buffer->data, buffer->length, most)) return nullptr;
+  received_.pop_front();
+  ++counters_.rx_frames;
+  Show();
+  return buffer;
+}
+
 uint32_t MemoryQueuePair::TakeLowWater() {
   const uint32_t low = std::min(low_water_, posted());
   low_water_ = posted();
