@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "stack/base/small_hash_map.h"
+#include "stack/wire/ipv4.h"
 
 namespace xtreme::engine {
 namespace {
@@ -22,6 +23,11 @@ nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
   match.destination_port.reset();
   match.destination_port_mask = 0xFFFF;
   return match;
+}
+
+// Of a segment the kernel may have no copy: it knows no such connection, and resets it.
+bool MayShare(const nic::FlowRule& rule) {
+  return rule.match.protocol != wire::kIpProtocolTcp;
 }
 
 }  // namespace
@@ -62,7 +68,7 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
     }
   } else {
     absl::StatusOr<Held> installed = Install(rule, kExactPriority);
-    if (absl::IsResourceExhausted(installed.status())) {
+    if (absl::IsResourceExhausted(installed.status()) && MayShare(rule)) {
       installed = FallBack(rule, installed.status());
     }
     if (!installed.ok()) return installed;

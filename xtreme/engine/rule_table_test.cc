@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "stack/wire/ipv4.h"
 #include "xtreme/engine/testing/memory_nic.h"
 #include "xtreme/nic/absent_queue_pair.h"
 
@@ -83,6 +84,20 @@ TEST_F(RuleTableTest, RedirectedRulesAreOnTheNewQueueAlone) {
   table.Drop(first->entry);
   table.Drop(second->entry);
   EXPECT_TRUE(full.rules().empty());
+}
+
+TEST_F(RuleTableTest, ARuleOfTcpIsNeverSharedWithTheKernel) {
+  MemoryNic full({.max_rules = 1});
+  RuleTable table(&full, &queue_);
+  nic::FlowRule tcp = Rule(0);
+  tcp.match.protocol = wire::kIpProtocolTcp;
+  const auto first = table.Hold(tcp);
+  ASSERT_TRUE(first.ok());
+  tcp.match.destination_port = 9'999;
+  EXPECT_EQ(table.Hold(tcp).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(full.rules().size(), 1u);
+  EXPECT_FALSE(full.rules()[0].share_with_kernel);
+  table.Drop(first->entry);
 }
 
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
