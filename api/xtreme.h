@@ -120,9 +120,10 @@ enum xtreme_ring_event {
                                 to its backup: close it. */
   XTREME_CLOCK_LOST = 6,
   XTREME_CLOCK_SYNCED_EVENT = 7,
-  XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort it out, or
-                                the ring that a connection moved from passes on what comes. `status`
-                                not 0: it failed at the rule otherwise (`text`). */
+  XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort
+                                datagrams out, or the ring that a connection moved from passes on
+                                what comes. `status` not 0: it failed at the rule otherwise
+                                (`text`). */
   XTREME_NEIGHBOUR_LOST = 9, /* A next hop stopped answering. */
   XTREME_POOL_LOW = 10,      /* `count` buffers are free: release what you hold. While less than an
                                 eighth can be received into, streams take no payload. */
@@ -525,9 +526,11 @@ typedef struct xtreme_tcp_options {
 } xtreme_tcp_options;
 
 /* Listens at `options->local`. Started: OP_DONE with cookie 0; when its status is not 0, close the
- * listener. -EINVAL: no port, a setting out of range. -E2BIG. -EADDRNOTAVAIL: not an address of the
- * interface. -EADDRINUSE: a listener of the ring has it; another program's comes as OP_DONE.
- * -EMFILE: max_connections. -EOPNOTSUPP: the ring has no TCP. -EAFNOSUPPORT. */
+ * listener: ENOSPC, the card's table of rules is full, and no rule of TCP is shared with the
+ * kernel, which would reset the connections. -EINVAL: no port, a setting out of range. -E2BIG.
+ * -EADDRNOTAVAIL: not an address of the interface. -EADDRINUSE: a listener of the ring has it;
+ * another program's comes as OP_DONE. -EMFILE: max_connections. -EOPNOTSUPP: the ring has no TCP.
+ * -EAFNOSUPPORT. */
 XTREME_API int xtreme_tcp_listen(xtreme_ring ring, const xtreme_tcp_options* options,
                                  xtreme_socket* socket);
 /* Starts a connection to `peer`; `options` may be null. Sends are QUEUED until ESTABLISHED; refused

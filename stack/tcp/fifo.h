@@ -41,6 +41,9 @@ class Fifo {
     return entry;
   }
 
+  // It is not empty.
+  T& front() { return entries_[indices_.consumer_slot()]; }
+
   // Calls `visit(T&)` for each entry, the oldest first.
   template <typename Visitor>
   void ForEach(Visitor&& visit) {

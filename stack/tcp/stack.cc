@@ -67,7 +67,8 @@ StackTables::StackTables(const Stack::Options& options, base::Nanoseconds now)
       syn_limit(options.syns_per_second, options.syns_per_second / 10 + 1),
       reset_limit(options.resets_per_second, options.resets_per_second / 10 + 1),
       deliveries(options.deliveries),
-      dones(options.segments) {
+      dones(options.segments),
+      owed_resets(std::min(options.connections, kMostOwedResets)) {
   for (uint32_t i = options.connections; i-- > 0;) {
     slots[i].next_free = std::exchange(first_free, &slots[i]);
   }
@@ -78,7 +79,7 @@ size_t StackTables::memory_bytes() const {
          options.connections * sizeof(Slot) + places.memory_bytes() +
          departed.memory_bytes() +
          syns.memory_bytes() + time_wait.memory_bytes() + deliveries.memory_bytes() +
-         dones.memory_bytes() + sizeof(*this);
+         dones.memory_bytes() + owed_resets.memory_bytes() + sizeof(*this);
 }
 
 std::vector<std::span<std::byte>> StackTables::memory() {
@@ -92,6 +93,7 @@ std::vector<std::span<std::byte>> StackTables::memory() {
           time_wait.memory(),
           deliveries.memory(),
           dones.memory(),
+          owed_resets.memory(),
           std::as_writable_bytes(std::span(this, 1))};
 }
 
@@ -165,10 +167,15 @@ void Stack::Arrive(Connection& connection, const wire::TcpFrame& frame, packet::
   Schedule(connection);
 }
 
-bool Stack::WaitsForRoom() const { return !tables_->blocked.empty(); }
+bool Stack::WaitsForRoom() const {
+  return !tables_->blocked.empty() || !tables_->owed_resets.empty();
+}
+
+bool Stack::Quiescent() const { return connections() == 0 && tables_->owed_resets.empty(); }
 
 void Stack::OnRoom(base::Nanoseconds now) {
   now_ = now;
+  if (!SendOwedResets()) return;
   const Connection* refused = nullptr;  // The first of this call.
   while (Connection* const connection = tables_->blocked.PopFront()) {
     if (connection == refused) return tables_->blocked.PushBack(*connection);
@@ -212,10 +219,37 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
   }
   const Taken taken =
       device_->Transmit({.connection = &connection, .headers = &headers, .outgoing = &outgoing});
-  if (taken == Taken::kRefused && !connection.blocked_hook_.linked()) [[unlikely]] {
-    tables_->blocked.PushBack(connection);
+  if (taken == Taken::kRefused) [[unlikely]] {
+    if ((outgoing.flags & wire::kTcpRst) != 0) OweReset(headers, outgoing);
+    if (!connection.blocked_hook_.linked()) tables_->blocked.PushBack(connection);
   }
   return taken;
+}
+
+// Nobody would send it again, and a peer that has nothing to send would never learn.
+void Stack::OweReset(const wire::TcpTemplate& headers, const Outgoing& reset) {
+  if (tables_->owed_resets.full()) {
+    ++counters_.answers_refused;
+    return;
+  }
+  ++counters_.resets_owed;
+  StackTables::OwedReset owed{.headers = headers, .reset = reset};
+  owed.reset.options = nullptr;  // The caller's.
+  if (reset.has_timestamps != headers.timestamps()) {
+    owed.headers.UseTimestamps(reset.has_timestamps);
+  }
+  tables_->owed_resets.Push(owed);
+}
+
+// False: the device has no more room.
+bool Stack::SendOwedResets() {
+  while (!tables_->owed_resets.empty()) {
+    const StackTables::OwedReset& owed = tables_->owed_resets.front();
+    const Taken taken = device_->Transmit({.headers = &owed.headers, .outgoing = &owed.reset});
+    if (taken == Taken::kRefused) return false;
+    tables_->owed_resets.Pop();
+  }
+  return true;
 }
 
 uint32_t Stack::RunBytes(const Pcb& pcb) const {

@@ -117,6 +117,7 @@ struct StackCounters {
   uint64_t backlog_full = 0;
   uint64_t connections_exhausted = 0;
   uint64_t answers_refused = 0;
+  uint64_t resets_owed = 0;
   uint64_t departed = 0;
   uint64_t admitted = 0;
   uint64_t strays_passed_on = 0;
@@ -145,6 +146,8 @@ struct StackCounters {
          &C::connections_exhausted},
         {"answers_refused", "answers of no connection that the device had no room for",
          &C::answers_refused},
+        {"resets_owed", "resets of connections that waited for room in the device",
+         &C::resets_owed},
         {"departed", "connections that moved to another ring", &C::departed},
         {"admitted", "connections that moved here from another ring", &C::admitted},
         {"strays_passed_on", "segments of connections that moved, passed on to their new ring",
@@ -342,7 +345,7 @@ class Stack final : private Sink {
   // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
   // follow.
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);
-  // The device has room again: those it refused send on.
+  // The device has room again: resets it refused leave, and connections it refused send on.
   void OnRoom(base::Nanoseconds now);
   // Whether OnRoom is due when there is.
   bool WaitsForRoom() const;
@@ -368,8 +371,8 @@ class Stack final : private Sink {
   // --- Accessors ---
 
   uint32_t connections() const;  // not released yet
-  // Nothing waits for any peer: the process may end.
-  bool Quiescent() const { return connections() == 0; }
+  // Nothing waits for any peer, and no reset for the device: the process may end.
+  bool Quiescent() const;
   const StackCounters& counters() const { return counters_; }
   const PcbCounters& pcb_counters() const { return context_.counters; }
   const ReassemblyCounters& reassembly_counters() const { return context_.reassembly->counters(); }
@@ -396,6 +399,8 @@ class Stack final : private Sink {
   void RetryForMemory(base::Nanoseconds now);
   void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
               uint64_t stamp, base::Nanoseconds now);
+  void OweReset(const wire::TcpTemplate& headers, const Outgoing& reset);
+  bool SendOwedResets();
   void Schedule(Connection& connection);
   void Watch(Connection& connection);
   void Detach(Connection& connection);

@@ -69,7 +69,7 @@ void Stack::Refuse(const Departure& departure, base::Nanoseconds now) {
                        .acknowledgement = departure.pcb().receive_next(),
                        .flags = wire::kTcpRst | wire::kTcpAck};
   const Taken taken = device_->Transmit({.headers = &headers, .outgoing = &reset});
-  counters_.answers_refused += taken == Taken::kRefused;
+  if (taken == Taken::kRefused) OweReset(headers, reset);
 }
 
 void Stack::InputStray(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,

@@ -60,6 +60,13 @@ struct StackTables {
     bool cancelled = false;
   };
 
+  // The reset of a connection that is no more, which the device had no room for.
+  struct OwedReset {
+    wire::TcpTemplate headers;
+    Outgoing reset;
+  };
+  static constexpr uint32_t kMostOwedResets = 1024;
+
   using News = base::IntrusiveList<Connection, &Connection::news_hook_>;
   using Blocked = base::IntrusiveList<Connection, &Connection::blocked_hook_>;
   using Starved = base::IntrusiveList<Connection, &Connection::starved_hook_>;
@@ -99,6 +106,7 @@ struct StackTables {
   base::Timer starved_timer;  // armed while there are any
   Fifo<Delivery> deliveries;
   Fifo<Done> dones;
+  Fifo<OwedReset> owed_resets;
   uint32_t dones_promised = 0;  // sends that will end in a Done
 };
 

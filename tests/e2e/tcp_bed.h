@@ -36,8 +36,9 @@ class TcpBed {
   TcpBed(const TcpBed&) = delete;
   TcpBed& operator=(const TcpBed&) = delete;
 
-  // Both namespaces, the cable and the device; `seed` decides which frames faults hit.
-  absl::Status Make(uint64_t seed);
+  // Both namespaces, the cable and the device; `seed` decides which frames faults hit, and the
+  // device's table has room for so many rules.
+  absl::Status Make(uint64_t seed, uint32_t flow_rules = 65'536);
   // From now on, in both directions.
   void Impair(const connectx::Impairment& impairment);
 

@@ -39,6 +39,7 @@ void ResetPeers(Ring& ring, base::Nanoseconds patience) {
   bool posted = PostLast(core);
   while (!core.device.queue->error() && steady_clock::now() < deadline) {
     core.Reap();
+    if (core.SendRoom() > 0) ring.tcp().OnRoom();
     if (posted && core.SendRoom() == core.device.send_queue_frames) return;
     if (!posted) posted = PostLast(core);
     std::this_thread::sleep_for(kPause);

@@ -25,6 +25,11 @@ nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
   return match;
 }
 
+// Of a segment the kernel may have no copy: it knows no such connection, and resets it.
+bool MayShare(const nic::FlowRule& rule) {
+  return rule.match.protocol != wire::kIpProtocolTcp;
+}
+
 }  // namespace
 
 // Of what tells rules of one ring apart: addresses and ports; the rest only makes unequal.
@@ -63,7 +68,7 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
     }
   } else {
     absl::StatusOr<Held> installed = Install(rule, kExactPriority);
-    if (absl::IsResourceExhausted(installed.status())) {
+    if (absl::IsResourceExhausted(installed.status()) && MayShare(rule)) {
       installed = FallBack(rule, installed.status());
     }
     if (!installed.ok()) return installed;

@@ -5,8 +5,8 @@
 // Canonical shapes, the same in every process, so that equal matches join on the card: a group and
 // a shared port are matched without a tag; a port that is ours alone carries its socket's place as
 // a hint. A tag of the program's own stands in any of them, unless an equal match has another. When
-// the device's table is full, one rule without ports for the whole address stands in for all of
-// them (the kernel gets a copy), and software sorts it out.
+// the device's table is full, one rule without ports for the whole address stands in for those of
+// UDP (the kernel gets a copy), and software sorts it out; those of TCP are refused.
 // Invariant: a rule stands as long as one of its holders does.
 // Threads: the control thread.
 
@@ -45,8 +45,8 @@ class RuleTable {
 
   // Holds a rule that takes what `rule` says. A rule of an equal match that stands already, with
   // or without a tag, is shared. AlreadyExists: it stands with another share_with_kernel, which is
-  // one for all holders of a match. ResourceExhausted: not even the shared rule found room. Else
-  // the error of Nic::AddRule. The same work however many rules there are.
+  // one for all holders of a match. ResourceExhausted: not even the shared rule found room, or it
+  // is one of TCP. Else the error of Nic::AddRule. The same work however many rules there are.
   absl::StatusOr<Held> Hold(const nic::FlowRule& rule);
   // Holds a rule that stands before every other that takes the same frames, of whatever ring: so a
   // connection moves from ring to ring. Nothing stands in for it: ResourceExhausted.

@@ -106,6 +106,20 @@ TEST_F(RuleTableTest, RedirectedRulesStandTwiceForTcpAlone) {
   table_.Drop(segments->entry);
 }
 
+TEST_F(RuleTableTest, ARuleOfTcpIsNeverSharedWithTheKernel) {
+  MemoryNic full({.max_rules = 1});
+  RuleTable table(&full, &queue_);
+  nic::FlowRule tcp = Rule(0);
+  tcp.match.protocol = wire::kIpProtocolTcp;
+  const auto first = table.Hold(tcp);
+  ASSERT_TRUE(first.ok());
+  tcp.match.destination_port = 9'999;
+  EXPECT_EQ(table.Hold(tcp).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(full.rules().size(), 1u);
+  EXPECT_FALSE(full.rules()[0].share_with_kernel);
+  table.Drop(first->entry);
+}
+
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
   constexpr uint32_t kFew = 100;
   constexpr uint32_t kMany = 10'000;

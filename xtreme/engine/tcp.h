@@ -91,8 +91,9 @@ class Tcp {
   // --- Opening (tcp_open.cc) ---
 
   // SYNs to `options.local` are welcome once OP_DONE (cookie 0) says that port and rule stand; if
-  // its status is not 0, close the listener. Each connection is an ACCEPTED: `socket` the child,
-  // `cookie` the listener's handle, source the peer, destination the local address.
+  // its status is not 0 (ENOSPC: the device's table of rules is full), close the listener. Each
+  // connection is an ACCEPTED: `socket` the child, `cookie` the listener's handle, source the peer,
+  // destination the local address.
   // EINVAL: no port, or a setting out of range. EADDRNOTAVAIL: not an address of the interface.
   // EADDRINUSE: a listener of the ring has it. EMFILE: max_connections. EOPNOTSUPP: the ring has no
   // TCP (max_connections 0).
@@ -102,9 +103,9 @@ class Tcp {
 
   // Starts a connection, which ends in exactly one of ESTABLISHED and TERMINATED (ECONNREFUSED,
   // ETIMEDOUT, EHOSTUNREACH: no route or the next hop does not answer; EADDRINUSE: no port is free
-  // towards this peer, or the kernel refuses the one asked for). Sends are queued meanwhile;
-  // while port or next hop are not known yet, one that may not wait, or does not fit into the send
-  // queue, is refused with kRefusedState.
+  // towards this peer, or the kernel refuses the one asked for; ENOSPC: the device's table of rules
+  // is full). Sends are queued meanwhile; while port or next hop are not known yet, one that may
+  // not wait, or does not fit into the send queue, is refused with kRefusedState.
   // EINVAL: a setting, or no unicast peer with a port. EADDRNOTAVAIL: not an address of the
   // interface. ENETUNREACH: the route leads elsewhere than through this interface. EMFILE,
   // EOPNOTSUPP: as above.

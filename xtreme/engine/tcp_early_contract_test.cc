@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The completion contract where a connection's ring is not ready: sends before the SYN has left,
-// and a ring that is reset while connections are open.
+// a ring that is reset while connections are open, and resets that have to wait for it.
 
 #include <gtest/gtest.h>
 
@@ -140,6 +140,27 @@ TEST_F(TcpEarlyContractTest, ADeviceThatIsPulledDuringAResetEndsItsConnections) 
   const std::vector<Completion> ends = a->Of(Kind::kTerminated);
   ASSERT_EQ(ends.size(), 1u);
   EXPECT_EQ(ends[0].status, ENETDOWN);
+}
+
+TEST_F(TcpEarlyContractTest, AResetThatTheSendQueueHasNoRoomForLeavesWhenItHas) {
+  OpenConnection();
+  a->complete_sends = false;
+  while (a->Send(client, "0123456789", {.flags = kNowOrFail}) == SendResult::kSent) {
+    Carry(*a, *b);
+    b->Poll();
+    Carry(*b, *a);
+    a->Poll();
+  }
+  ASSERT_TRUE(a->tcp().Abort(client).ok());
+  Run();
+  EXPECT_TRUE(b->Of(Kind::kTerminated).empty());
+  EXPECT_FALSE(a->tcp().Quiescent());
+  a->complete_sends = true;
+  Run();
+  ASSERT_EQ(b->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(b->Of(Kind::kTerminated)[0].status, ECONNRESET);
+  EXPECT_EQ(a->Counter("tcp", "resets_owed"), 1u);
+  EXPECT_TRUE(a->tcp().Quiescent());
 }
 
 }  // namespace

@@ -512,6 +512,27 @@ TEST_F(TcpMoveContractTest, ANewRingThatClosesAmidAMoveHasThePeerReset) {
   EXPECT_TRUE(b->nic->rules().empty());
 }
 
+TEST_F(TcpMoveContractTest, APeerThatSaysNothingMoreIsResetWhenTheNewRingHasItsQueues) {
+  OpenRings();
+  ASSERT_TRUE(a->tcp().Shutdown(client).ok());  // FIN-WAIT-2: it waits, and sends nothing.
+  RunAll();
+  a->Clear();
+  CloseGate();
+  ASSERT_TRUE(d->ring->Reset(/*cookie=*/5).ok());
+  ASSERT_TRUE(Move(*b, server, *d).ok());
+  RunAll();
+  ASSERT_EQ(d->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(d->Of(Kind::kTerminated)[0].status, ENETDOWN);
+  EXPECT_TRUE(a->got.empty());
+  OpenGate();
+  SettleAll();
+  d->resets = 1;
+  d->carried = 0;
+  RunAll();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got[0].status, ECONNRESET);
+}
+
 TEST_F(TcpMoveContractTest, AnOldRingThatClosesAmidAMoveLeavesTheConnectionToTheNew) {
   OpenRings();
   ASSERT_TRUE(Move(*b, server, *c).ok());

@@ -293,7 +293,8 @@ void Tcp::StartPorts() {
   core_->Start(MakeOperation([work = std::move(work), mailbox = core_->host.mailbox,
                               control = core_->host.control]() mutable {
     bool fallback = false;
-    const Outcome outcome = OutcomeOf(work.Run(&fallback));
+    Outcome outcome = OutcomeOf(work.Run(&fallback));
+    if (work.holdings->port == nullptr) outcome.error = EADDRINUSE;  // Without a rule: why.
     const uint16_t first = outcome.ok() ? work.holdings->port->local().port : 0;
     if (!outcome.ok()) work.holdings->Release(*work.side, *control);
     mailbox->Push(MakeNotice([first, outcome, fallback](Ring& ring) {
@@ -343,7 +344,7 @@ void Tcp::OnPorts(uint16_t first_port, const Outcome& outcome, bool fallback) {
   sockets_->ForEach([&](TcpSocket& socket) {
     const bool waits = socket.state == TcpSocket::State::kOpening && socket.port == nullptr;
     if (!waits) return;
-    outcome.ok() ? GoOn(socket) : End(socket, EADDRINUSE);
+    outcome.ok() ? GoOn(socket) : End(socket, outcome.error);
   });
 }
 

@@ -101,7 +101,7 @@ void Tcp::Receive(const nic::RxFrame& rx) {
       return;
     }
     if (!known) {
-      // By a shared rule, which gives the kernel a copy: it answers.
+      // By the rule of one that had moved here and is gone, which is taken off right now.
       core_->tally.drops.Count(Drop::kTcpPort);
       packet::BufferPool::ReleaseByOwner(buffer);
       return;
