@@ -72,6 +72,8 @@ std::string Describe(const xtreme_completion& completion) {
 Socket& Model::Add(Socket socket) {
   const auto [at, added] = sockets_.emplace(socket.handle.value, std::move(socket));
   if (!added) Fail("a handle came twice: " + std::to_string(at->first));
+  // TX_WIRE is of what left: while the next hop does not answer nothing does.
+  if (upset) at->second.wire_may_miss = at->second.wire_unordered = true;
   return at->second;
 }
 

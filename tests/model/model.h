@@ -70,7 +70,8 @@ struct Socket {
   std::multiset<uint64_t> operations;
   std::deque<Wanted> done;
   std::deque<Wanted> wire;
-  bool wire_may_miss = false;  // The ring was reset: some may never have left.
+  // The ring was reset, routes or neighbours changed: some may never have left.
+  bool wire_may_miss = false;
   bool wants_space = false;
   bool may_want_again = false;  // Refused again, before the TX_SPACE of the first was told.
   size_t refused_length = 0;
@@ -131,6 +132,7 @@ class Model {
   // Frames may be lost, repeated, delayed.
   bool faults = false;
   bool duplicates = false;
+  bool upset = false;  // Routes or neighbours changed: what is sent may never leave.
   uint64_t datagrams_received = 0;
   uint64_t bytes_received = 0;
   std::map<int, uint64_t> kinds;

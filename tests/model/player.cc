@@ -271,7 +271,7 @@ bool Player::MayBeRefused(const Socket& socket, int result) const {
     case XTREME_REFUSED_BUFFERS: return true;
     case XTREME_QUEUED:
     case XTREME_REFUSED_NEIGHBOUR:
-    case XTREME_REFUSED_ROUTE: return upset_;
+    case XTREME_REFUSED_ROUTE: return model_.upset;
     default: return result == XTREME_SENT;
   }
 }

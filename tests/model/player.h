@@ -190,7 +190,6 @@ class Player {
   std::array<bool, 4> late_{};  // Moderated at some time: what comes by the wire may wake later.
   bool try_again_ = true;   // What TX_SPACE allows is sent at once.
   bool has_backup_ = false;
-  bool upset_ = false;      // Routes or neighbours changed.
   uint64_t next_cookie_ = 1;
   uint64_t next_connection_ = 1;
 };

@@ -44,7 +44,7 @@ void Player::FollowMove(const xtreme_completion& moved) {
 void Player::ChangeRoutes(const Numbers& numbers) {
   const int side = static_cast<int>(numbers[0] % 2);
   const bool there = numbers[1] / 4 % 3 != 0;
-  upset_ = true;
+  model_.upset = true;
   for (auto& [handle, socket] : model_.sockets()) {
     socket.wire_may_miss = socket.wire_unordered = true;
   }

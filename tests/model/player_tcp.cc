@@ -66,7 +66,7 @@ void Player::Connect(const Numbers& numbers) {
   Note("connect ring " + std::to_string(ring) + " = " + std::to_string(result) + " " +
        std::to_string(socket.handle.value));
   Check(result == 0 || result == -EADDRINUSE || result == -EMFILE ||
-            (upset_ && result == -ENETUNREACH),
+            (model_.upset && result == -ENETUNREACH),
         "connect: " + std::to_string(result));
   if (result != 0) return;
   socket.ring = ring;
@@ -106,7 +106,7 @@ void Player::TookStream(Socket& socket, int result, size_t length, uint32_t flag
   }
   // Of these no TX_SPACE follows.
   if (result == XTREME_REFUSED_NEIGHBOUR || result == XTREME_REFUSED_ROUTE) {
-    return Check(upset_, "a stream's send: " + std::to_string(result));
+    return Check(model_.upset, "a stream's send: " + std::to_string(result));
   }
   socket.may_want_again |= socket.wants_space;
   socket.wants_space = true;
