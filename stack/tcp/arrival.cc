@@ -123,6 +123,9 @@ bool Pcb::CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now)
   if (!Has(kTimestamps) || segment.Has(wire::kTcpRst)) return true;
   if (!segment.options.timestamps) {
     ++context_->counters.old_timestamp;  // section 3.2: dropped without an answer
+    // But of a SYN there never is one agreed on: who lost the connection, and offers none now, is
+    // to learn that this end still has it (RFC 5961 section 4.2).
+    if (segment.Has(wire::kTcpSyn)) ChallengeAck(now);
     return false;
   }
   if (!IsOlderTimestamp(segment.options.timestamps->value, ts_recent_)) [[likely]] return true;
