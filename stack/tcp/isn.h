@@ -2,10 +2,11 @@
 //
 // Initial sequence numbers: a clock of four microseconds plus a keyed hash of the connection, so
 // that they grow from one incarnation to the next and nobody else can guess them. RFC 6528 section
-// 3, RFC 9293 section 3.4.1. Immutable: any thread.
+// 3, RFC 9293 section 3.4.1. One thread.
 #ifndef XTREME_STACK_TCP_ISN_H_
 #define XTREME_STACK_TCP_ISN_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "stack/base/time.h"
@@ -28,13 +29,24 @@ class InitialSequence {
   };
 
   Numbers For(const FlowKey& key, base::Nanoseconds now) const {
-    const uint64_t hash = hash_(key.addresses, key.ports);
-    const auto clock = static_cast<uint32_t>(now / base::Microseconds(4));
-    return {Seq(static_cast<uint32_t>(hash) + clock), static_cast<uint32_t>(hash >> 32)};
+    return AtTick(key, now / base::Microseconds(4));
+  }
+  // The same of a clock that has moved on since the last call: an attempt that follows one that was
+  // given up at once is not to be taken for it.
+  Numbers Next(const FlowKey& key, base::Nanoseconds now) {
+    last_tick_ = std::max<int64_t>(now / base::Microseconds(4), last_tick_ + 1);
+    return AtTick(key, last_tick_);
   }
 
  private:
+  Numbers AtTick(const FlowKey& key, int64_t tick) const {
+    const uint64_t hash = hash_(key.addresses, key.ports);
+    return {Seq(static_cast<uint32_t>(hash) + static_cast<uint32_t>(tick)),
+            static_cast<uint32_t>(hash >> 32)};
+  }
+
   SipHash hash_;
+  int64_t last_tick_ = 0;
 };
 
 }  // namespace xtreme::tcp

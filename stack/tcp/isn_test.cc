@@ -48,6 +48,15 @@ TEST(InitialSequence, GrowsByOneEveryFourMicrosecondsInOnePlace) {
             numbers.For(kKey, Seconds(200)).timestamp_offset);
 }
 
+TEST(InitialSequence, OfTwoAttemptsAtOnceTheSecondIsLater) {
+  InitialSequence numbers({1, 2});
+  const Seq first = numbers.Next(kKey, Seconds(100)).iss;
+  EXPECT_EQ(first, numbers.For(kKey, Seconds(100)).iss);
+  EXPECT_EQ(numbers.Next(kKey, Seconds(100)).iss, first + 1);
+  EXPECT_EQ(numbers.Next(kKey, Seconds(100) + Microseconds(8)).iss, first + 2);
+  EXPECT_EQ(numbers.Next(kKey, Seconds(101)).iss, first + 250'000);
+}
+
 TEST(InitialSequence, OtherPlacesAndOtherKeysAreUnrelated) {
   const InitialSequence numbers({1, 2});
   std::set<uint32_t> iss, offsets;

@@ -30,7 +30,7 @@ Stack::Opened Stack::Open(const Connect& connect, base::Nanoseconds now) {
       tables_->departed.Find(key) != nullptr) {
     return {.error = EADDRINUSE};
   }
-  Seq iss = tables_->initial_sequence.For(key, now).iss;
+  Seq iss = tables_->initial_sequence.Next(key, now).iss;
   if (TimeWaitRecord* const old = tables_->time_wait.Find(key)) {
     // The peer's own TIME-WAIT, and old duplicates, take it for newer: RFC 9293 section 3.6.1.
     if (iss <= old->snd_nxt) iss = old->snd_nxt + 1;

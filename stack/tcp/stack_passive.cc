@@ -282,10 +282,9 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
       AcknowledgeSyn(record, path);
     } else if (tables_->reset_limit.Take(now_)) {
       record.answered_again = true;
-      const auto& stamps = segment.options.timestamps;
-      if (record.timestamps && stamps && !IsOlderTimestamp(stamps->value, record.timestamp)) {
-        record.timestamp = stamps->value;
-      }
+      // What it says now stands, and its sender goes by that: some leave options out of a SYN that
+      // nobody answered, and one of a later attempt may have the same number.
+      TakeOffer(segment, *ListenerOf(record).listen.options, &record);
       SendSynAck(record, path);
     }
     return false;
