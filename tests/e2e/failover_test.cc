@@ -16,6 +16,7 @@
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/wire/link.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/tcp.h"
 
 namespace xtreme::engine::testing {
@@ -471,6 +472,35 @@ class FailoverOfConnectionsTest : public FailoverTest {
     EXPECT_EQ(at_us, "reply");
   }
 
+  // A connection that was made at the backup, and the ring at home again; the peer still sends to
+  // the backup, which works.
+  void ConnectAndComeHome() {
+    Open();
+    objects_at_home = card->live_objects();
+    Plug(0, false);
+    TellPeer(kBackupMac);
+    Connect();
+    Plug(0, true);
+  }
+  uint64_t AtBackup(std::string_view counter) {
+    for (const auto& [name, value] : card->device(2).Counters()) {
+      if (name == counter) return value;
+    }
+    ADD_FAILURE() << counter;
+    return 0;
+  }
+  // Whether a segment that the peer sends there is dropped by the device; else it is the kernel's.
+  bool BackupDrops() {
+    const uint64_t dropped = AtBackup("out_of_buffer");
+    const uint64_t missed = AtBackup("rx_steer_missed_packets");
+    EXPECT_EQ(Send(*peer, child, "late"), SendResult::kSent);
+    Run(1);
+    const bool drops = AtBackup("out_of_buffer") > dropped;
+    EXPECT_EQ(AtBackup("rx_steer_missed_packets") > missed, !drops);
+    return drops;
+  }
+
+  connectx::LiveObjects objects_at_home;
   Handle client = 0;
   Handle child = 0;
   std::string at_peer;
@@ -493,6 +523,83 @@ TEST_F(FailoverOfConnectionsTest, OneThatWasMadeThereComesBack) {
   Plug(0, true);
   TellPeer(kOwnMac);
   ExpectItGoesOn();
+}
+
+TEST_F(FailoverOfConnectionsTest, SegmentsThatStillComeToThePortThatItLeftAreNotTheKernels) {
+  ConnectAndComeHome();
+  EXPECT_TRUE(BackupDrops());
+  EXPECT_EQ(Counter("ring", "rules_not_left"), 0u);
+  TellPeer(kOwnMac);
+  Run(4'000);
+  EXPECT_EQ(at_us, "late") << "sent again, and by the port of now";
+  at_us.clear();
+  ExpectItGoesOn();
+}
+
+TEST_F(FailoverOfConnectionsTest, TheRulesGoFromThePortThatItLeftAfterTenSeconds) {
+  ConnectAndComeHome();
+  now += 9'900'000'000;
+  EXPECT_TRUE(BackupDrops());
+  now += 200'000'000;
+  Run(20);
+  us->engine->control().RunAndWait([] {});
+  EXPECT_FALSE(BackupDrops());
+  EXPECT_EQ(card->live_objects().qps, objects_at_home.qps);
+}
+
+TEST_F(FailoverOfConnectionsTest, WithAResetTheyGoAtOnce) {
+  ConnectAndComeHome();
+  EXPECT_EQ(card->live_objects().qps, objects_at_home.qps + 1);
+  ASSERT_TRUE(us->ring->Reset(1).ok());
+  us->Settle();
+  EXPECT_EQ(card->live_objects().qps, objects_at_home.qps);
+  EXPECT_FALSE(BackupDrops());
+}
+
+TEST_F(FailoverOfConnectionsTest, TheyGoWhenThePortIsTheRingsAgain) {
+  ConnectAndComeHome();
+  Plug(0, false);
+  EXPECT_EQ(card->live_objects().qps, objects_at_home.qps + 1) << "at home now";
+  ExpectItGoesOn();
+  // Of the first move nothing ends what the second one left.
+  now += 9'000'000'000;
+  Run(20);
+  us->engine->control().RunAndWait([] {});
+  EXPECT_EQ(card->live_objects().qps, objects_at_home.qps);
+}
+
+// TearDown() looks for what is left of it.
+TEST_F(FailoverOfConnectionsTest, ARingThatClosesMeanwhileLeavesNothing) {
+  ConnectAndComeHome();
+  EXPECT_EQ(card->live_objects().qps, objects_at_home.qps + 1);
+}
+
+TEST_F(FailoverOfConnectionsTest, WithoutAQueueForThemTheRulesGoAndAreCounted) {
+  Open();
+  Plug(0, false);
+  TellPeer(kBackupMac);
+  Connect();
+  // The queue for them is made after the ring's own: the last of a move.
+  const uint64_t before = card->calls();
+  Plug(0, true);
+  const std::vector<std::string> calls = card->last_calls();
+  const auto last = std::find(calls.rbegin(), calls.rend(), "CREATE_QP").base() - 1;
+  const uint64_t behind = static_cast<uint64_t>(calls.end() - last);
+  EXPECT_EQ(Counter("ring", "rules_not_left"), 0u);
+  card->FailAfter(card->calls() - before - behind, ENOMEM);
+  EXPECT_EQ(Events(Plug(0, false)),
+            (News{{RingEvent::kLinkDown, kHome}, {RingEvent::kMoved, kAway}}));
+  EXPECT_GT(Counter("ring", "rules_not_left"), 0u);
+  ExpectItGoesOn();
+}
+
+TEST_F(FailoverOfConnectionsTest, DropsOfThePortThatItLeftAreNoLossesOfTheRing) {
+  ConnectAndComeHome();
+  us->ring->OnPortCounters({.out_of_buffer = 3, .discards = 1},
+                           us->ring->core().ports->all[1].nic);
+  EXPECT_TRUE(us->Poll().empty());
+  EXPECT_EQ(Counter("ring", "left_port_drops"), 3u);
+  EXPECT_EQ(Counter("port", "out_of_buffer"), 0u);
 }
 
 }  // namespace

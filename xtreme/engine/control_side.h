@@ -38,6 +38,10 @@ struct ControlSide {
   std::unique_ptr<nic::QueuePair> fresh_queue;
   // What the queue before had received and nobody had taken, with its references; also the owner's.
   std::vector<nic::RxFrame> left_behind;
+  // Of the last move, also the owner's: rules that stay at the port that was left, and how many of
+  // TCP's could not.
+  bool rules_left = false;
+  size_t rules_not_left = 0;
   nic::Moderation moderation;  // Of interrupts: what new queues get.
   // Of the application's memory, by the serial of RegisteredMemory; one for each port.
   std::map<uint64_t, std::vector<std::unique_ptr<nic::Registration>>> registrations;

@@ -249,6 +249,9 @@ class Ring {
   void TellLink(const RingPort& port, RingEvent event);
   bool WouldMove() const;
   void Move(uint32_t port);
+  // Of TCP, at the port that was left.
+  void KeepLeftRules();
+  void EndLeftRules();
   void OpenPublisher();
   void PublishAs(bool closed);
   // What operators look at (ring_observe.cc).

@@ -91,6 +91,8 @@ struct RingCounters {
   uint64_t page_faults = 0;
   uint64_t resets = 0;
   uint64_t moves = 0;
+  uint64_t left_port_drops = 0;
+  uint64_t rules_not_left = 0;
 
   static constexpr auto Table() {
     using C = RingCounters;
@@ -114,6 +116,11 @@ struct RingCounters {
         {"page_faults", "page faults of the owner thread after Start()", &C::page_faults},
         {"resets", "times the ring got new queues", &C::resets},
         {"moves", "times it went over to its other port", &C::moves},
+        {"left_port_drops",
+         "out_of_buffer of the port that it left, while TCP's rules stayed there",
+         &C::left_port_drops},
+        {"rules_not_left", "rules of TCP that could not stay at the port that it left",
+         &C::rules_not_left},
     });
   }
 };

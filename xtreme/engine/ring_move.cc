@@ -5,11 +5,13 @@
 //
 // It is a reset whose new queues are another port's; what had arrived at the old one is handed out
 // before what comes to the new.
-// Invariant: rules and memberships are on one port at a time, so no packet is counted twice.
+// Invariant: rules and memberships are on one port at a time, so no packet is counted twice: those
+// of TCP that stay at the port that was left take nothing for the ring.
 
 #include <utility>
 
 #include "xtreme/engine/control_side.h"
+#include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/mailbox.h"
 #include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/paced_queues.h"
@@ -118,6 +120,7 @@ bool Ring::WouldMove() const {
 void Ring::Move(uint32_t to) {
   RingCore& core = *core_;
   core.ports->in_use = to;
+  core.wheel.Cancel(&core.ports->left_rules);
   const RingPort& port = core.ports->current();
   core.device.nic = port.nic;
   core.device.ifindex = port.ifindex;
@@ -135,6 +138,7 @@ void Ring::OnMoved(const Outcome& outcome) {
     mtu_seen_ = interface->mtu;
   }
   ++core.tally.counters.moves;
+  KeepLeftRules();
   udp_->AdoptRoutes();
   tcp_->OnRoutes();
   tcp_->OnMoved();
@@ -145,6 +149,18 @@ void Ring::OnMoved(const Outcome& outcome) {
   moved->text = outcome.ok() ? nullptr : outcome.text.c_str();
   // The ports may have changed meanwhile.
   ConsiderMove();
+}
+
+// The control thread told what became of them with the move.
+void Ring::KeepLeftRules() {
+  const ControlSide& side = *core_->host.control_side;
+  core_->tally.counters.rules_not_left += side.rules_not_left;
+  if (!side.rules_left) return;
+  core_->ArmTimer(&core_->ports->left_rules, core_->clock.Now() + kLeftRulesStay);
+}
+
+void Ring::EndLeftRules() {
+  core_->Start(MakeOperation([side = core_->host.control_side] { side->rules.EndLeft(); }));
 }
 
 }  // namespace xtreme::engine

@@ -73,7 +73,11 @@ void Ring::OnClock(const nic::DeviceClock& device, const host::TscConversion& ts
 }
 
 void Ring::OnPortCounters(const nic::PortCounters& rise, const nic::Nic* of) {
-  if (!IsInUse(PortOf(of))) return;
+  if (!IsInUse(PortOf(of))) {
+    if (!core_->ports->left_rules.armed()) return;
+    core_->tally.counters.left_port_drops += rise.out_of_buffer;
+    return;
+  }
   core_->after_drop = kAfterDrop;
   core_->tally.port.out_of_buffer += rise.out_of_buffer;
   core_->tally.port.discards += rise.discards;

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "stack/base/time.h"
 #include "xtreme/engine/link_state.h"
+#include "xtreme/engine/ring_timer.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::nic {
@@ -18,6 +20,10 @@ class Nic;
 }
 
 namespace xtreme::engine {
+
+// So long TCP's rules stay at a port that the ring left: switches and peers learn of an address's
+// new place from what is sent from there, at once, or when their own entries are looked at again.
+inline constexpr base::Nanoseconds kLeftRulesStay = base::Seconds(10);
 
 struct RingPort {
   nic::Nic* nic = nullptr;
@@ -33,6 +39,7 @@ struct RingPorts {
 
   std::vector<RingPort> all;  // The ring's own, then its backup.
   uint32_t in_use = 0;
+  RingTimer left_rules{RingTimer::Use::kLeftRules};  // Armed while some stay at the other port.
 };
 
 }  // namespace xtreme::engine

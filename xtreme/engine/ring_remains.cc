@@ -62,6 +62,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
   // Of connections that were on their way here; rules that are still asked for stand on nothing.
   side->rules.Suspend();
+  side->rules.EndLeft();
   queues.clear();
   tap.reset();
   side->fresh_queue.reset();

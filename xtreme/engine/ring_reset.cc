@@ -27,6 +27,9 @@
 namespace xtreme::engine {
 namespace {
 
+// Of the queue that TCP's rules stay on at a port that was left: nothing is ever posted to it.
+constexpr uint32_t kKeeperFrames = 64;
+
 // What resetting a ring asks of the control thread.
 struct ResetWork {
   RingOptions options;
@@ -51,9 +54,12 @@ struct ResetWork {
   // of a connection with a reset: so the new queues are there before rules leave the old ones.
   absl::Status Replace() {
     auto made = Make();
-    absl::Status status = ifindex != side->ifindex ? ReplaceElsewhere(std::move(made))
-                          : IsAsGood(made)         ? ReplaceHere(*std::move(made))
-                                                   : ReplaceInTurn(std::move(made));
+    const bool elsewhere = ifindex != side->ifindex;
+    absl::Status status = elsewhere        ? ReplaceElsewhere(std::move(made))
+                          : IsAsGood(made) ? ReplaceHere(*std::move(made))
+                                           : ReplaceInTurn(std::move(made));
+    if (!elsewhere) side->rules.EndLeft();
+    side->rules_left = side->rules.HasLeft();
     if (side->fresh_queue != nullptr && side->moderation != nic::Moderation()) {
       // As the application asked; it was told what the device said of it then.
       nic->SetModeration(side->fresh_queue.get(), side->moderation).IgnoreError();
@@ -88,13 +94,27 @@ struct ResetWork {
   }
 
   absl::Status ReplaceElsewhere(Made made) {
-    side->rules.Suspend();
+    Leave();
     if (!taken) TakeLeft();
     absl::Status joined = Follow();
     if (!made.ok()) return made.status();
     side->fresh_queue = *std::move(made);
     absl::Status steered = side->rules.Resume(side->fresh_queue.get());
     return steered.ok() ? joined : steered;
+  }
+
+  // Of the port that the ring was on, which may be as good as it was, or gone.
+  void Leave() {
+    std::unique_ptr<nic::QueuePair> keeper;
+    if (side->rules.HasTcp()) {
+      auto kept = side->nic->CreateQueuePair({.send_queue_frames = kKeeperFrames,
+                                              .receive_queue_frames = kKeeperFrames,
+                                              .blueflame = false,
+                                              .timestamps = false},
+                                             pool);
+      if (kept.ok()) keeper = *std::move(kept);
+    }
+    side->rules_not_left = side->rules.SuspendAndLeave(std::move(keeper));
   }
 
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> Make() {

@@ -10,7 +10,7 @@
 namespace xtreme::engine {
 
 struct RingTimer : base::Timer {
-  enum class Use : uint8_t { kApplication, kNeighbour, kReassembly };
+  enum class Use : uint8_t { kApplication, kNeighbour, kReassembly, kLeftRules };
   explicit RingTimer(Use use) : use(use) {}
   Use use;
 };

@@ -65,6 +65,7 @@ void Ring::FireTimers() {
 void Ring::Fire(RingTimer* timer) {
   RingCore& core = *core_;
   ++core.tally.counters.timers;
+  if (timer->use == RingTimer::Use::kLeftRules) return EndLeftRules();
   if (timer->use != RingTimer::Use::kApplication) return udp_->Expire(timer);
   auto* fired = static_cast<ApplicationTimer*>(timer);
   Completion* completion = core.Emit(Kind::kTimer);

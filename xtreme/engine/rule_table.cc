@@ -2,6 +2,7 @@
 
 #include "xtreme/engine/rule_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -122,13 +123,20 @@ absl::Status RuleTable::Reinstall(Entry* entry) {
   return added.status();
 }
 
+absl::Status RuleTable::PutOn(Entry* entry) {
+  absl::Status status = Reinstall(entry);
+  const bool made_room = before_.rules.erase(entry) != 0;
+  if (absl::IsResourceExhausted(status) && made_room) status = Reinstall(entry);
+  return status;
+}
+
 absl::Status RuleTable::Redirect(nic::QueuePair* queue_pair) {
   queue_pair_ = queue_pair;
   absl::Status first;
   for (auto& [match, entry] : entries_) {
     if (entry->stand_in != nullptr) continue;
     if (match.protocol != wire::kIpProtocolTcp) entry->installed.reset();
-    absl::Status status = Reinstall(entry.get());
+    absl::Status status = PutOn(entry.get());
     if (absl::IsResourceExhausted(status) && entry->installed != nullptr) {
       entry->installed.reset();  // No room for both.
       status = Reinstall(entry.get());
@@ -136,12 +144,53 @@ absl::Status RuleTable::Redirect(nic::QueuePair* queue_pair) {
     if (!status.ok()) entry->installed.reset();
     first.Update(status);
   }
+  before_.End();
   return first;
 }
 
 void RuleTable::Suspend() {
   queue_pair_ = nullptr;
   for (auto& [match, entry] : entries_) entry->installed.reset();
+}
+
+bool RuleTable::HasTcp() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry.first.protocol == wire::kIpProtocolTcp && entry.second->installed != nullptr;
+  });
+}
+
+size_t RuleTable::SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper) {
+  before_.End();
+  before_ = std::exchange(left_, {});
+  left_.queue = std::move(keeper);
+  size_t lost = 0;
+  for (const bool tcp : {false, true}) {  // The others first: they make room.
+    for (auto& [match, entry] : entries_) {
+      if ((match.protocol == wire::kIpProtocolTcp) != tcp || entry->installed == nullptr) continue;
+      if (tcp && !Leave(*entry)) ++lost;
+      entry->installed.reset();
+    }
+  }
+  queue_pair_ = nullptr;
+  return lost;
+}
+
+bool RuleTable::Leave(Entry& entry) {
+  if (left_.queue == nullptr) return false;
+  nic::FlowRule rule = entry.rule;
+  queue_pair_ = left_.queue.get();
+  auto added = Add(&rule);
+  if (absl::IsResourceExhausted(added.status())) {
+    entry.installed.reset();  // No room for both.
+    added = Add(&rule);
+  }
+  if (added.ok()) left_.rules[&entry] = *std::move(added);
+  return added.ok();
+}
+
+void RuleTable::EndLeft() {
+  left_.End();
+  before_.End();
 }
 
 void RuleTable::MoveTo(nic::Nic* nic) {
@@ -159,8 +208,9 @@ absl::Status RuleTable::Resume(nic::QueuePair* queue_pair) {
   queue_pair_ = queue_pair;
   absl::Status first;
   for (auto& [match, entry] : entries_) {
-    if (entry->stand_in == nullptr) first.Update(Reinstall(entry.get()));
+    if (entry->stand_in == nullptr) first.Update(PutOn(entry.get()));
   }
+  before_.End();
   return first;
 }
 
@@ -203,6 +253,10 @@ void RuleTable::Drop(Entry* entry) {
   if (entry == nullptr || --entry->holders > 0) return;
   Entry* stand_in = entry->stand_in;
   const nic::FlowMatch match = entry->rule.match;
+  if (HasLeft()) {
+    left_.rules.erase(entry);
+    before_.rules.erase(entry);
+  }
   entries_.erase(match);
   Drop(stand_in);
 }

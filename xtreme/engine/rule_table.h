@@ -6,7 +6,8 @@
 // a shared port are matched without a tag; a port that is ours alone carries its socket's place as
 // a hint. A tag of the program's own stands in any of them, unless an equal match has another. When
 // the device's table is full, one rule without ports for the whole address stands in for those of
-// UDP (the kernel gets a copy), and software sorts it out; those of TCP are refused.
+// UDP (the kernel gets a copy), and software sorts it out; those of TCP are refused. Those of TCP
+// also stay for a while at a port that the ring left, and what they take there is dropped.
 // Invariant: a rule stands as long as one of its holders does.
 // Threads: the control thread.
 
@@ -60,6 +61,17 @@ class RuleTable {
   absl::Status Redirect(nic::QueuePair* queue_pair);
   // Takes every rule off its queue pair, to be put on another one.
   void Suspend();
+  // The same before MoveTo(). Those of TCP stay at the port that is left, on `keeper`, which has no
+  // receive buffers: what the network still sends there is lost on the way, and not the kernel's,
+  // which would reset the connection. Each until EndLeft(), until its last holder drops it, or
+  // until it is put on a queue of that port again. How many of them did not stay: the device had no
+  // room, or there is no `keeper` (null).
+  size_t SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper);
+  // Ends what stayed at ports that were left, and the keepers.
+  void EndLeft();
+  bool HasLeft() const { return !left_.rules.empty() || !before_.rules.empty(); }
+  // Whether rules of TCP stand.
+  bool HasTcp() const;
   // Suspended: makes them rules of `nic`, which outlives the table, and of its address.
   void MoveTo(nic::Nic* nic);
   // Puts them on `queue_pair`; the first error, and then without that rule.
@@ -82,12 +94,26 @@ class RuleTable {
   };
   static constexpr size_t kFirstBuckets = 64;
 
+  // Of one port, on the keeper.
+  struct Left {
+    void End() {
+      rules.clear();
+      queue.reset();
+    }
+    std::unique_ptr<nic::QueuePair> queue;
+    std::unordered_map<const Entry*, std::unique_ptr<nic::Rule>> rules;
+  };
+
   Entry* Find(const nic::FlowMatch& match);
   absl::StatusOr<Held> Install(const nic::FlowRule& rule, uint16_t priority);
   // Adds it, without its tag where an equal match stands with another, as `rule` then says.
   absl::StatusOr<std::unique_ptr<nic::Rule>> Add(nic::FlowRule* rule);
   // Puts it on the queue pair, and takes it off the one that it is on afterwards.
   absl::Status Reinstall(Entry* entry);
+  // The same where the rule may have been left: it goes once it is not needed, or for room.
+  absl::Status PutOn(Entry* entry);
+  // Has it stay on the keeper. False: there is none, or no room for it.
+  bool Leave(Entry& entry);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
   // Gives up one exact rule that `shared` covers; null when there is none.
   Entry* MakeRoomFor(const nic::FlowMatch& shared);
@@ -98,6 +124,8 @@ class RuleTable {
   uint64_t comparisons_ = 0;
   std::unordered_map<nic::FlowMatch, std::unique_ptr<Entry>, HashMatch, SameMatch> entries_{
       kFirstBuckets, HashMatch(), SameMatch{&comparisons_}};
+  Left left_;    // At the port that was left last.
+  Left before_;  // At the one that the table goes to: it left that before.
 };
 
 }  // namespace xtreme::engine

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,92 @@ TEST_F(RuleTableTest, ARuleOfTcpIsNeverSharedWithTheKernel) {
   ASSERT_EQ(full.rules().size(), 1u);
   EXPECT_FALSE(full.rules()[0].share_with_kernel);
   table.Drop(first->entry);
+}
+
+// --- What stays at a port that the ring left ---
+
+class LeftRulesTest : public RuleTableTest {
+ protected:
+  static constexpr uint32_t kRules = 3;  // Two of TCP.
+
+  void SetUp() override {
+    for (uint32_t i = 0; i < kRules; ++i) {
+      nic::FlowRule rule = Rule(i);
+      if (i > 0) rule.match.protocol = wire::kIpProtocolTcp;
+      const auto held = at_home_.Hold(rule);
+      ASSERT_TRUE(held.ok()) << held.status();
+      entries_.push_back(held->entry);
+    }
+  }
+  std::unique_ptr<nic::QueuePair> Keeper() {
+    return std::make_unique<nic::AbsentQueuePair>(nic_.capabilities());
+  }
+  absl::Status MoveTo(MemoryNic& nic, size_t* lost) {
+    *lost = at_home_.SuspendAndLeave(Keeper());
+    at_home_.MoveTo(&nic);
+    return at_home_.Resume(&queue_);
+  }
+
+  MemoryNic home_{{.max_rules = kRules}};
+  MemoryNic away_{{.max_rules = kRules}};
+  RuleTable at_home_{&home_, &queue_};
+  std::vector<RuleTable::Entry*> entries_;
+};
+
+TEST_F(LeftRulesTest, ThoseOfTcpStayThoughTheTableOfThePortIsFull) {
+  EXPECT_TRUE(at_home_.HasTcp());
+  size_t lost = 0;
+  home_.TakeExtremesOfRules();
+  ASSERT_TRUE(MoveTo(away_, &lost).ok());
+  EXPECT_EQ(lost, 0u);
+  EXPECT_EQ(home_.rules().size(), 2u);
+  for (const nic::FlowRule& rule : home_.rules()) {
+    EXPECT_EQ(rule.match.protocol, wire::kIpProtocolTcp);
+  }
+  EXPECT_EQ(away_.rules().size(), kRules);
+  at_home_.EndLeft();
+  EXPECT_TRUE(home_.rules().empty());
+  EXPECT_FALSE(at_home_.HasLeft());
+  EXPECT_EQ(away_.rules().size(), kRules);
+}
+
+TEST_F(LeftRulesTest, TheyAreInNobodysWayWhenTheRingComesBack) {
+  size_t lost = 0;
+  ASSERT_TRUE(MoveTo(away_, &lost).ok());
+  const absl::Status back = MoveTo(home_, &lost);
+  EXPECT_TRUE(back.ok()) << back;
+  EXPECT_EQ(lost, 0u);
+  EXPECT_EQ(home_.rules().size(), kRules);
+  EXPECT_EQ(away_.rules().size(), 2u);
+}
+
+TEST_F(LeftRulesTest, ARuleThatNobodyHoldsAnyMoreGoesThereToo) {
+  size_t lost = 0;
+  ASSERT_TRUE(MoveTo(away_, &lost).ok());
+  at_home_.Drop(entries_[1]);
+  EXPECT_EQ(home_.rules().size(), 1u);
+  at_home_.Drop(entries_[2]);
+  EXPECT_TRUE(home_.rules().empty());
+}
+
+TEST_F(LeftRulesTest, WithoutAQueueForThemNoneStays) {
+  EXPECT_EQ(at_home_.SuspendAndLeave(nullptr), 2u);
+  EXPECT_TRUE(home_.rules().empty());
+  EXPECT_FALSE(at_home_.HasLeft());
+}
+
+TEST_F(LeftRulesTest, AMoveThatDidNotEndIsFollowedByAnother) {
+  size_t lost = 0;
+  ASSERT_TRUE(MoveTo(away_, &lost).ok());
+  // There were no queues to go on with.
+  at_home_.SuspendAndLeave(Keeper());
+  at_home_.MoveTo(&home_);
+  EXPECT_EQ(home_.rules().size(), 2u) << "of the first move";
+  EXPECT_EQ(at_home_.SuspendAndLeave(Keeper()), 0u);
+  at_home_.MoveTo(&away_);
+  ASSERT_TRUE(at_home_.Resume(&queue_).ok());
+  EXPECT_EQ(away_.rules().size(), kRules);
+  EXPECT_TRUE(home_.rules().empty());
 }
 
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
