@@ -376,6 +376,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // stream_open.cc
   int ConnectStream(const sockaddr_in& peer);
   int WaitForConnect();
+  void ConnectInKernel();
   int LearnOfFailure();
   void BeginAnew();
   void EndStreamAnew();

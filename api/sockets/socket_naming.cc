@@ -70,6 +70,8 @@ int Socket::Connect(const sockaddr* peer, socklen_t length) {
     }
     return Kernel().connect(fd(), peer, length) == 0 ? 0 : -errno;
   }
+  // It may wait there, and nobody is to wait for it meanwhile.
+  if (stream_ != nullptr) return Kernel().connect(fd(), peer, length) == 0 ? 0 : -errno;
   const std::lock_guard lock(faces_->setup());
   if (Kernel().connect(fd(), peer, length) != 0) return -errno;
   if (peer->sa_family == AF_UNSPEC) return Dissolve();

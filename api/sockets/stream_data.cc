@@ -115,7 +115,13 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
       stream_->writable = true;
       if (completions) door()->Tell({.socket = this, .events = EPOLLOUT});
       return Change(kWritable, 0, kWritable);
-    case engine::Kind::kTerminated: return EndStream(completion.status);
+    case engine::Kind::kTerminated:
+      // The device's table of rules is full. Who takes completions has no use for the kernel's.
+      if (completion.status == ENOSPC && !completions &&
+          stream_->state == Stream::State::kConnecting) {
+        return ConnectInKernel();
+      }
+      return EndStream(completion.status);
     case engine::Kind::kOpDone:
       if (completion.status == 0 || completion.cookie != kPaceCookie) return;
       return Log(LogLevel::kDetails, "fd {} is not paced: {}", fd(),

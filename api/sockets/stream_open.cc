@@ -5,12 +5,14 @@
 // It goes to a ring with its first accept or poll, so that a worker that was forked after listen()
 // has it; of several processes that do so, the first.
 
+#include <fcntl.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "api/sockets/blocking.h"
@@ -309,6 +311,26 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
     Change(0, 0, EPOLLHUP);
   }
   return nonblocking() ? -EINPROGRESS : WaitForConnect();
+}
+
+// No rule of TCP is shared with the kernel, and without one nothing was sent: its socket connects
+// instead, and whoever waits, or asks later, learns from that one how it goes on. It has begun
+// before they know: of a socket that connects nowhere poll() says that it is over.
+void Socket::ConnectInKernel() {
+  const std::shared_ptr<Socket> self = shared_from_this();
+  const engine::Handle handle = handle_;
+  const std::lock_guard lock(faces_->setup());
+  // Another thread may have been in the door meanwhile.
+  const bool still = path() == Path::kOffloaded && handle_ == handle &&
+                     stream_->state == Stream::State::kConnecting;
+  if (!still) return;
+  const sockaddr_in peer = ToSockaddr(peer_);
+  const int flags = Kernel().fcntl(fd(), F_GETFL);
+  Kernel().fcntl(fd(), F_SETFL, flags | O_NONBLOCK);
+  Kernel().connect(fd(), reinterpret_cast<const sockaddr*>(&peer), sizeof peer);
+  Kernel().fcntl(fd(), F_SETFL, flags);
+  stream_->state = Stream::State::kIdle;
+  LeaveToKernelLocked("connect: the device's table of rules is full");
 }
 
 int Socket::WaitForConnect() {

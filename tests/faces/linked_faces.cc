@@ -283,6 +283,8 @@ int TheirSocket(int type) {
   return socket(AF_INET, type | SOCK_CLOEXEC, 0);
 }
 
+void RefuseNextRule() { EXPECT_TRUE(The().connectx->FailNext("CREATE_FLOW", ENOSPC)); }
+
 bool TheirEcho(uint16_t port, size_t size) {
   const int fd = TheirSocket(SOCK_STREAM);
   const sockaddr_in to = Address(kOurs, port);

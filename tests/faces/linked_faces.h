@@ -71,6 +71,9 @@ bool TheirEcho(uint16_t port, size_t size);
 // A socket there.
 int TheirSocket(int type);
 
+// The device has no room for the next rule.
+void RefuseNextRule();
+
 // Echoes datagrams that reach kTheirs.
 class UdpEcho {
  public:
