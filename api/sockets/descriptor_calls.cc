@@ -2,6 +2,7 @@
 
 #include "api/sockets/descriptor_calls.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 
 #include <cerrno>
@@ -79,6 +80,10 @@ int AwaitConnection(Faces& faces, int fd, base::Nanoseconds until) {
 
 std::shared_ptr<Socket> AddSocket(Faces& faces, int fd, int type, bool nonblocking) {
   const Uncancelled whole;
+  const int own_multicast = faces.settings().multicast_loop ? 1 : 0;
+  if (type == SOCK_DGRAM && own_multicast == 0) {
+    Kernel().setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &own_multicast, sizeof own_multicast);
+  }
   auto socket =
       std::make_shared<Socket>(&faces, fd, type, nonblocking, faces.OffloadsThisThread());
   Drop(faces, fd, faces.descriptors().Put(fd, {.socket = socket}));

@@ -65,6 +65,24 @@ constexpr std::array kTable = {
                 &S::socketxtreme, 0, 1},
     FaceSetting{"TCP_NODELAY", "VMA_TCP_NODELAY", "Connections begin with TCP_NODELAY.",
                 &S::nodelay, 0, 1},
+    FaceSetting{"TCP_QUICKACK", "VMA_TCP_QUICKACK",
+                "Connections begin with TCP_QUICKACK: each segment is acknowledged at once.",
+                &S::quick_ack, 0, 1},
+    FaceSetting{"MSS", "VMA_MSS",
+                "Most payload of a segment, sent or received, unless TCP_MAXSEG says so; 0: what "
+                "the MTU of the interface allows.",
+                &S::mss, 0, 32'767},
+    FaceSetting{"TCP_CC_ALGO", "VMA_TCP_CC_ALGO",
+                "Congestion control of connections without TCP_CONGESTION (reno or cubic): 0: "
+                "NewReno; 1: CUBIC; 2: none.",
+                &S::congestion, 0, 2},
+    FaceSetting{"TCP_TIMESTAMP_OPTION", "VMA_TCP_TIMESTAMP_OPTION",
+                "Timestamps of RFC 7323: 0: not offered; 1: offered; 2: as the kernel's "
+                "net.ipv4.tcp_timestamps says.",
+                &S::tcp_timestamps, 0, 2},
+    FaceSetting{"TX_MC_LOOPBACK", "VMA_TX_MC_LOOPBACK",
+                "Sockets begin with IP_MULTICAST_LOOP: their multicast is received in this host.",
+                &S::multicast_loop, 0, 1},
     FaceSetting{"RING_ALLOCATION_LOGIC_RX", "VMA_RING_ALLOCATION_LOGIC_RX",
                 "By what sockets of an interface are divided among rings: 0: not at all; 1: local "
                 "address; 10: socket; 11: user id (SO_VMA_RING_ALLOC_LOGIC); 20: thread that "
@@ -149,19 +167,17 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "DEFERRED_CLOSE", "ETH_MC_L2_ONLY_RULES", "EXCEPTION_HANDLING", "FORK", "GRO_STREAMS_MAX",
     "HANDLE_SIGINTR", "HANDLE_SIGSEGV", "HUGETBL", "INTERNAL_THREAD_ARM_CQ",
     "INTERNAL_THREAD_CPUSET", "INTERNAL_THREAD_TCP_TIMER_HANDLING", "IPOIB", "LOG_COLORS",
-    "LOG_DETAILS",
-    "MAX_INLINE", "MC_FORCE_FLOWTAG", "MSS", "MTU", "NEIGH_NUM_ERR_RETRIES",
+    "LOG_DETAILS", "MAX_INLINE", "MC_FORCE_FLOWTAG", "MTU", "NEIGH_NUM_ERR_RETRIES",
     "NEIGH_UC_ARP_DELAY_MSEC", "NEIGH_UC_ARP_QUATA", "NETLINK_TIMER", "PROGRESS_ENGINE_WCE_MAX",
     "QP_COMPENSATION_LEVEL", "RING_MIGRATION_RATIO_RX", "RING_MIGRATION_RATIO_TX", "RX_BYTES_MIN",
     "RX_CQ_DRAIN_RATE_NSEC", "RX_POLL_INIT", "RX_POLL_ON_TX_TCP", "RX_POLL_OS_RATIO",
     "RX_POLL_YIELD", "RX_PREFETCH_BYTES", "RX_PREFETCH_BYTES_BEFORE_POLL", "RX_SKIP_OS",
     "RX_UDP_POLL_OS_RATIO", "RX_WRE_BATCHING", "SELECT_POLL_OS_FORCE", "SELECT_POLL_OS_RATIO",
     "SELECT_SKIP_OS", "SPEC_PARAM1", "SPEC_PARAM2", "STATS_FD_NUM", "STATS_FILE", "TCP_3T_RULES",
-    "TCP_CC_ALGO", "TCP_CTL_THREAD", "TCP_MAX_SYN_RATE", "TCP_QUICKACK",
-    "TCP_TIMER_RESOLUTION_MSEC", "TCP_TIMESTAMP_OPTION", "TIMER_RESOLUTION_MSEC",
+    "TCP_CTL_THREAD", "TCP_MAX_SYN_RATE", "TCP_TIMER_RESOLUTION_MSEC", "TIMER_RESOLUTION_MSEC",
     "TIME_MEASURE_NUM_SAMPLES", "TRIGGER_DUMMY_SEND_GETSOCKNAME", "TX_BUFS", "TX_MAX_INLINE",
-    "TX_MC_LOOPBACK", "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES",
-    "VMAD_NOTIFY_DIR", "WAIT_AFTER_JOIN_MSEC"});
+    "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES", "VMAD_NOTIFY_DIR",
+    "WAIT_AFTER_JOIN_MSEC"});
 
 // With the numbers of LogLevel, and VMA's other names.
 struct LevelName {

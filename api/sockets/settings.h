@@ -30,7 +30,12 @@ struct FaceSettings {
   bool offloaded_sockets = true;  // Of threads that did not say otherwise.
   bool single_thread = false;     // No locks: the program has one thread that uses sockets.
   bool socketxtreme = false;      // Every socket's packets are completions.
-  bool nodelay = false;           // TCP_NODELAY of new connections.
+  bool nodelay = false;           // TCP_NODELAY of new connections,
+  bool quick_ack = false;         // TCP_QUICKACK,
+  int64_t mss = 0;                // and TCP_MAXSEG; 0: the interface's MTU says.
+  int64_t congestion = 1;         // Theirs without TCP_CONGESTION: 0: NewReno; 1: CUBIC; 2: none.
+  int64_t tcp_timestamps = 1;     // RFC 7323's: 0: not offered; 1: offered; 2: as the kernel does.
+  bool multicast_loop = true;     // IP_MULTICAST_LOOP of new sockets.
   int64_t ring_logic_rx = 0;      // RingLogic of sockets that do not say otherwise,
   int64_t ring_logic_tx = 0;      // where the other one is 0: a socket has one ring.
   int64_t ring_limit = 0;         // Most rings of an interface, then they are shared; 0: no limit.

@@ -60,6 +60,21 @@ TEST(FaceSettingsTest, VmasVariableWithoutAMeaningIsARemark) {
   EXPECT_EQ(remarks[0], "VMA_GRO_STREAMS_MAX has no meaning here and no effect");
 }
 
+TEST(FaceSettingsTest, WhatConnectionsBeginWith) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_TCP_QUICKACK=1", "VMA_MSS=1400", "VMA_TCP_CC_ALGO=0",
+                  "VMA_TCP_TIMESTAMP_OPTION=2", "VMA_TX_MC_LOOPBACK=0"},
+                 &settings, &remarks),
+            "");
+  EXPECT_TRUE(settings.quick_ack);
+  EXPECT_EQ(settings.mss, 1'400);
+  EXPECT_EQ(settings.congestion, 0);
+  EXPECT_EQ(settings.tcp_timestamps, 2);
+  EXPECT_FALSE(settings.multicast_loop);
+  EXPECT_TRUE(remarks.empty());
+}
+
 TEST(FaceSettingsTest, UnknownOrMalformedIsAnErrorThatNamesIt) {
   FaceSettings settings;
   std::vector<std::string> remarks;
@@ -82,7 +97,8 @@ TEST(FaceSettingsTest, MalformedVariableOfVmasIsAnErrorThatNamesIt) {
                             "VMA_SPEC=fast", "VMA_RING_ALLOCATION_LOGIC_RX=2", "VMA_RX_WRE=many",
                             "VMA_RX_BUFS=-1", "VMA_MEM_ALLOC_TYPE=3", "VMA_BF=yes",
                             "VMA_HW_TS_CONVERSION=5",
-                            "VMA_SOCKETXTREME=2", "VMA_CQ_POLL_BATCH_MAX=0"}) {
+                            "VMA_SOCKETXTREME=2", "VMA_MSS=40000", "VMA_TCP_CC_ALGO=3",
+                            "VMA_TCP_TIMESTAMP_OPTION=3", "VMA_CQ_POLL_BATCH_MAX=0"}) {
     FaceSettings settings;
     std::vector<std::string> remarks;
     const std::string name(wrong, std::string_view(wrong).find('='));

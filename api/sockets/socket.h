@@ -39,6 +39,7 @@
 #include "stack/wire/address.h"
 
 namespace xtreme::engine {
+struct TcpSettings;
 struct UdpSocket;
 }
 
@@ -231,6 +232,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // --- Watching ---
 
   RingDoor* door() const override { return door_.load(std::memory_order_acquire); }
+  // On its ring: inside the door.
+  engine::Handle handle() const { return handle_; }
   // Listeners listen on the kernel's side too, for what comes by other ways than the ring's.
   bool KernelToo() const override { return listening(); }
   bool ServedHere() const override { return door() != nullptr; }
@@ -389,6 +392,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // Of an accepted connection: what its listener was told, and its kernel's socket, or -errno.
   void Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options);
   int MakeDescriptor(int flags);
+
+  // stream_settings.cc
+  engine::TcpSettings StreamSettings() const;
   void CopyStreamSettings();
 
   // stream_data.cc; inside the door.

@@ -59,6 +59,15 @@ int KernelInt(int fd, int name, int otherwise) {
   return length == 1 ? *reinterpret_cast<uint8_t*>(&value) : value;
 }
 
+// Whether an open connection, or a listener, is told of it: what changes nothing then is not.
+bool IsOfOpenStream(int level, int name) {
+  if (level == IPPROTO_IP) return name == IP_TOS || name == IP_TTL;
+  if (level == SOL_SOCKET) {
+    return name == SO_KEEPALIVE || name == SO_SNDBUF || name == SO_SNDBUFFORCE;
+  }
+  return level == IPPROTO_TCP;
+}
+
 }  // namespace
 
 // What sends look at, from the kernel's socket to the ring's.
@@ -107,9 +116,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     const std::lock_guard lock(stream_->options_mutex);
     stream_->options[{level, name}].assign(bytes, bytes + length);
   }
-  const bool of_stream = level == IPPROTO_TCP || (level == SOL_SOCKET && name == SO_KEEPALIVE) ||
-                         (level == IPPROTO_IP && (name == IP_TOS || name == IP_TTL));
-  if (stream_ != nullptr && of_stream) CopyStreamSettings();
+  if (stream_ != nullptr && IsOfOpenStream(level, name)) CopyStreamSettings();
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;
   Wanted asked = wanted();

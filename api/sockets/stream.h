@@ -14,6 +14,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,14 +36,17 @@ struct Stream {
   // The ring's, of the connection; kept, because it is until the ring's poll says that it ended, or
   // the socket has closed it.
   engine::TcpSocket* tcp_socket = nullptr;
-  bool peer_closed = false;   // FIN came, after what is queued.
-  bool writable = true;       // No send was refused, or left little room, since there was space.
+  bool peer_closed = false;  // FIN came, after what is queued.
+  bool writable = true;      // No send was refused, or left little room, since there was space.
   int backlog = 128;
   std::atomic<bool> connect_told{false};  // connect() has said that it is established.
-  std::mutex options_mutex;   // Taken last.
+  std::mutex options_mutex;               // Taken last.
   // What the program set, by level and name: a listener's children begin with it.
   std::map<std::pair<int, int>, std::vector<uint8_t>> options;
-  int claim = -1;             // Of a listener: as ClaimListener().
+  // One of them (stream_settings.cc): a number, or a text; nothing, or "": the program did not.
+  std::optional<int> Asked(int level, int name);
+  std::string AskedText(int level, int name);
+  int claim = -1;                                // Of a listener: as ClaimListener().
   std::deque<std::shared_ptr<Socket>> accepted;  // Of a listener, not handed out yet.
 };
 

@@ -29,46 +29,12 @@
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::sockets {
-namespace {
-
-int KernelInt(int fd, int level, int name) {
-  int value = 0;
-  socklen_t length = sizeof value;
-  return Kernel().getsockopt(fd, level, name, &value, &length) == 0 ? value : 0;
-}
-
-// What the program set on the kernel's socket.
-engine::TcpSettings SettingsOf(int fd, bool nodelay) {
-  engine::TcpSettings settings;
-  settings.nodelay = nodelay || KernelInt(fd, IPPROTO_TCP, TCP_NODELAY) != 0;
-  settings.cork = KernelInt(fd, IPPROTO_TCP, TCP_CORK) != 0;
-  if (KernelInt(fd, SOL_SOCKET, SO_KEEPALIVE) != 0) {
-    settings.keepalive_idle = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPIDLE));
-    settings.keepalive_interval = base::Seconds(KernelInt(fd, IPPROTO_TCP, TCP_KEEPINTVL));
-    settings.keepalive_probes = static_cast<uint8_t>(KernelInt(fd, IPPROTO_TCP, TCP_KEEPCNT));
-  }
-  settings.ttl = static_cast<uint8_t>(KernelInt(fd, IPPROTO_IP, IP_TTL));
-  settings.tos = static_cast<uint8_t>(KernelInt(fd, IPPROTO_IP, IP_TOS));
-  const int user_timeout_ms = KernelInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT);
-  if (user_timeout_ms != 0) settings.user_timeout = base::Milliseconds(user_timeout_ms);
-  return settings;
-}
-
-}  // namespace
-
 bool Socket::listening() const {
   return stream_ != nullptr && stream_->state == Stream::State::kListening;
 }
 
 bool Socket::HasConnected() const {
   return stream_ != nullptr && path() == Path::kOffloaded && !listening();
-}
-
-void Socket::CopyStreamSettings() {
-  RingDoor* const ring = door();
-  if (ring == nullptr) return;
-  const RingDoor::Entry entry(ring);
-  ring->ring().tcp().SetSettings(handle_, SettingsOf(fd(), faces_->settings().nodelay));
 }
 
 RingDoor* Socket::DoorForStream(std::string* why) {
@@ -159,7 +125,7 @@ void Socket::OpenListener(RingDoor* ring) {
   const engine::TcpListenerOptions options{
       .local = local_,
       .backlog = static_cast<uint32_t>(stream_->backlog),
-      .settings = SettingsOf(fd(), faces_->settings().nodelay),
+      .settings = StreamSettings(),
       .kernel_socket = fd(),
       .hushed = true};
   engine::Tcp& tcp = ring->ring().tcp();
@@ -291,7 +257,7 @@ int Socket::ConnectStream(const sockaddr_in& peer) {
     const engine::TcpConnectOptions options{
         .peer = peer_,
         .local = local_,
-        .settings = SettingsOf(fd(), faces_->settings().nodelay),
+        .settings = StreamSettings(),
         .kernel_socket = local_.port != 0 ? fd() : -1};
     const engine::Outcome outcome = ring->ring().tcp().Connect(options, &handle_);
     if (!outcome.ok()) {

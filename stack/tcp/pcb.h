@@ -279,6 +279,7 @@ class Pcb {
   // What waits only by what they said before leaves.
   void OnOptionsChanged(base::Nanoseconds now) {
     if (state_ != State::kClosed) ArmIdle(now);
+    if (options_->quick_ack && ack_deadline_ != base::kNever) Set(kAckNow);
     if (state_ == State::kEstablished || state_ == State::kCloseWait) Output(now);
   }
   // Others from now on, which outlive it. What both ends agreed on stays.

@@ -15,6 +15,8 @@
 
 namespace xtreme::engine {
 
+inline constexpr uint32_t kLeastReceiveWindow = 2'048;  // Bytes.
+
 enum class TcpCongestion : uint8_t { kCubic, kNewReno, kNone };
 
 // What the settings are before any is changed.
@@ -56,7 +58,7 @@ struct TcpSettings {
   bool sack = true;
   TcpCongestion congestion = TcpCongestion::kCubic;
   uint16_t mss = 0;                    // Most payload taken in a segment; 0: what the MTU allows.
-  uint32_t receive_window_bytes = 256 * 1024;      // 2,048 .. 2^30.
+  uint32_t receive_window_bytes = 256 * 1024;      // kLeastReceiveWindow .. 2^30.
 
   friend bool operator==(const TcpSettings&, const TcpSettings&) = default;
 };

@@ -78,7 +78,8 @@ const char* WrongIn(const TcpSettings& settings) {
   if (settings.send_queue_bytes == 0 || settings.send_queue_bytes > kMaxQueueBytes) {
     return "send_queue_bytes";
   }
-  if (settings.receive_window_bytes < 2048 || settings.receive_window_bytes > kMaxQueueBytes) {
+  if (settings.receive_window_bytes < kLeastReceiveWindow ||
+      settings.receive_window_bytes > kMaxQueueBytes) {
     return "receive_window_bytes";
   }
   return nullptr;
