@@ -11,6 +11,7 @@
 #define XTREME_STACK_TCP_FIRE_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "stack/tcp/connection.h"
@@ -20,23 +21,44 @@
 
 namespace xtreme::tcp {
 
-[[gnu::always_inline]] inline bool Pcb::MayFire(uint32_t bytes, bool now_or_fail,
-                                                base::Nanoseconds now, Outgoing* outgoing) const {
+[[gnu::always_inline]] inline bool Pcb::MayLeave(uint32_t bytes, bool now_or_fail) const {
   if (!IsPlain(kPlainOut)) return false;
   // Nothing is lost or sacked: what is outstanding is in the network.
   const uint32_t outstanding = queue_.flight().outstanding;
   const uint32_t window = std::min({snd_wnd_, options_->send_queue, congestion_.cwnd()});
   const bool fits = bytes <= smss_ && uint64_t{outstanding} + bytes <= window;
   if (!fits || !context_->segments->HasSpare()) return false;
-  if (outstanding != 0 && !now_or_fail && options_->nagle && bytes < smss_) return false;
+  return outstanding == 0 || now_or_fail || !options_->nagle || bytes >= smss_;
+}
+
+[[gnu::always_inline]] inline void Pcb::FillFired(Seq acknowledgement, uint16_t window,
+                                                  base::Nanoseconds now, Outgoing* outgoing) const {
   outgoing->sequence = queue_.end();  // SND.NXT: nothing is unsent.
-  outgoing->acknowledgement = rcv_nxt_;
-  outgoing->window = WindowToOffer(/*is_syn=*/false);
+  outgoing->acknowledgement = acknowledgement;
+  outgoing->window = window;
   outgoing->flags = wire::kTcpAck | wire::kTcpPsh;
   outgoing->has_timestamps = Has(kTimestamps);
   if (outgoing->has_timestamps) {
     outgoing->timestamps = {options_->timestamp_clock.At(now), ts_recent_};
   }
+}
+
+[[gnu::always_inline]] inline bool Pcb::MayFire(uint32_t bytes, bool now_or_fail,
+                                                base::Nanoseconds now, Outgoing* outgoing) const {
+  if (!MayLeave(bytes, now_or_fail)) return false;
+  FillFired(rcv_nxt_, WindowToOffer(/*is_syn=*/false), now, outgoing);
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Pcb::MayFireAhead(uint32_t bytes, base::Nanoseconds now,
+                                                     WindowAhead* ahead, Outgoing* outgoing) const {
+  if (!MayLeave(bytes, /*now_or_fail=*/true)) return false;
+  if (!Holds(*ahead)) [[unlikely]]
+    *ahead = LookAhead();
+#if XTREME_DEBUG
+  assert(ahead->words == LookAhead().words && "what was known ahead did not hold");
+#endif
+  FillFired(Seq(ahead->acknowledgement()), ahead->window(), now, outgoing);
   return true;
 }
 
@@ -90,7 +112,8 @@ namespace xtreme::tcp {
   kept.cookie = send.cookie;
   tables_->dones_promised += send.want_done;
   Segment& segment = connection.Pcb::Fired(outgoing, kept, posts_reference, now);
-  if (!connection.IsWatched()) [[unlikely]] Watch(connection);
+  if (!connection.IsWatched()) [[unlikely]]
+    Watch(connection);
   return segment;
 }
 

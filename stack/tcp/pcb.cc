@@ -17,6 +17,11 @@ uint8_t ScaleFor(uint32_t window) {
   return scale;
 }
 
+// The data offset of a header: RFC 9293 section 3.1.
+constexpr uint64_t kTcpWords = wire::kTcpMinHeaderBytes / 4;
+constexpr uint64_t kTcpWordsWithTimestamps =
+    (wire::kTcpMinHeaderBytes + wire::kTcpTimestampsBytes) / 4;
+
 }  // namespace
 
 const char* NameOf(State state) {
@@ -98,6 +103,14 @@ void Pcb::SetPeerMss(uint32_t mss) {
   agreed_smss_ = smss_ = SmssOf(mss, Has(kTimestamps));
   // A SYN may be on the way: it says nothing of the window (RFC 6928 section 2).
   congestion_.SetSmss(smss_, /*nothing_sent=*/true);
+}
+
+WindowAhead Pcb::LookAhead() const {
+  const uint64_t offset = Has(kTimestamps) ? kTcpWordsWithTimestamps : kTcpWords;
+  constexpr uint64_t kFlags = wire::kTcpAck | wire::kTcpPsh;
+  return {.words = uint64_t{rcv_nxt_.value()} << 32 | offset << 28 | kFlags << 16 |
+                   WindowToOffer(/*is_syn=*/false),
+          .owed_credit = owed_credit_};
 }
 
 SendResult Pcb::WouldSend(uint32_t bytes) const {

@@ -37,6 +37,7 @@
 #include "stack/tcp/sequence.h"
 #include "stack/tcp/spurious_loss.h"
 #include "stack/tcp/tail_loss_probe.h"
+#include "stack/tcp/window_ahead.h"
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_options.h"
 
@@ -179,6 +180,15 @@ class Pcb {
   // to send; and, unless `now_or_fail`, Nagle's algorithm does not keep it. If so, `outgoing` gets
   // what its header says now. Changes nothing.
   bool MayFire(uint32_t bytes, bool now_or_fail, base::Nanoseconds now, Outgoing* outgoing) const;
+  // The same by what is known ahead, which is worked out anew where it does not hold.
+  bool MayFireAhead(uint32_t bytes, base::Nanoseconds now, WindowAhead* ahead,
+                    Outgoing* outgoing) const;
+  // Of a connection that is established; and whether it is what would be worked out now.
+  WindowAhead LookAhead() const;
+  bool Holds(const WindowAhead& ahead) const {
+    return ahead.acknowledgement() == rcv_nxt_.value() && ahead.owed_credit == owed_credit_ &&
+           ahead.words != 0;
+  }
   // It left so. `payload`, as long as asked, is kept until it is acknowledged; its reference is
   // taken. `posts_reference`: as in SegmentQueue::MarkSent. What Send would come to.
   Segment& Fired(const Outgoing& outgoing, const SegmentQueue::Payload& payload,
@@ -370,6 +380,11 @@ class Pcb {
   }
   static constexpr uint32_t kLeastMss = 48;  // a peer that asks for less costs more than it brings
   static constexpr uint16_t kDefaultMss = 536;  // RFC 9293 section 3.7.1: without the option
+
+  // fire.h
+  bool MayLeave(uint32_t bytes, bool now_or_fail) const;
+  void FillFired(Seq acknowledgement, uint16_t window, base::Nanoseconds now,
+                 Outgoing* outgoing) const;
 
   // pcb.cc
   uint16_t SmssOf(uint32_t mss, bool timestamps) const;

@@ -28,6 +28,7 @@
 
 namespace xtreme::tcp {
 class Connection;
+struct WindowAhead;
 }
 
 namespace xtreme::engine {
@@ -53,6 +54,7 @@ struct PreparedSend {
   // payload that is kept until it is acknowledged.
   tcp::Connection* connection = nullptr;
   packet::Buffer* kept = nullptr;
+  tcp::WindowAhead* ahead = nullptr;  // The socket's.
   bool constant = false;  // Every fire posts `frame` as it stands.
   bool looks = false;     // Its owner looks whether and how: PreparedOwner::FirePrepared().
   Handle socket = 0;

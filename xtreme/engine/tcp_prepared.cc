@@ -45,14 +45,12 @@ constexpr uint32_t kHalfOfTcp = 2, kHalfBytes = sizeof(nic::HalfLine);
 // The same, of the header as it lies: ports and sequence number; acknowledgement, offset, flags and
 // window; checksum, pointer and the options' kind; timestamps, or payload.
 [[gnu::always_inline]] inline void PatchHeader(const tcp::Outgoing& outgoing,
+                                               const tcp::WindowAhead& ahead,
                                                nic::HalfLine& header) {
   static_assert(std::endian::native == std::endian::little);
   constexpr uint64_t kPorts = 0xffff'ffff;
-  const uint64_t offset = outgoing.has_timestamps ? 0x80 : 0x50;
   header[0] = (header[0] & kPorts) | base::HostToBigEndian(uint64_t{outgoing.sequence.value()});
-  header[1] = base::HostToBigEndian(uint64_t{outgoing.acknowledgement.value()} << 32 |
-                                    offset << 24 | uint64_t{outgoing.flags} << 16 |
-                                    outgoing.window);
+  header[1] = base::HostToBigEndian(ahead.words);
   if (!outgoing.has_timestamps) return;
   header[3] = base::HostToBigEndian(uint64_t{outgoing.timestamps.value} << 32 |
                                     outgoing.timestamps.echo);
@@ -86,6 +84,8 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   const bool fits = connection.state() == tcp::State::kEstablished && bytes <= connection.smss();
   if (!fits) return;
   const wire::TcpTemplate& pattern = connection.headers();
+  // A header of the other kind is made anew with the next segment.
+  if (pattern.timestamps() != connection.uses_timestamps()) return;
   const auto header_bytes = static_cast<uint32_t>(pattern.header_bytes());
   alignas(64) std::array<uint8_t, 128> headers;
   memcpy(headers.data(), pattern.data(), header_bytes);
@@ -104,6 +104,8 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   memcpy(prepared.kept->data, prepared.payload.data(), bytes);
   prepared.kept->length = bytes;
   prepared.connection = socket.connection;
+  socket.ahead = connection.LookAhead();
+  prepared.ahead = &socket.ahead;
   prepared.looks = prepared.frame.frame_at + pattern.tcp_offset() == kHalfOfTcp * kHalfBytes;
   prepared.front = prepared.frame.direct_blocks == 3 ? device.queue->FrontFor<3>(prepared.frame)
                                                      : device.queue->FrontFor<2>(prepared.frame);
@@ -132,10 +134,11 @@ SendResult Tcp::FirePrepared(PreparedSend& prepared) {
   const tcp::Stack::Send send{.now_or_fail = true};
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
-  if (!stack_->MayFire(connection, bytes, send, now, &outgoing)) [[unlikely]] {
+  tcp::WindowAhead& ahead = *prepared.ahead;
+  if (!connection.MayFireAhead(bytes, now, &ahead, &outgoing)) [[unlikely]] {
     return core.prepared->FireOtherwise(prepared, {});
   }
-  const auto patch = [&](auto& halves) { PatchHeader(outgoing, halves[kHalfOfTcp]); };
+  const auto patch = [&](auto& halves) { PatchHeader(outgoing, ahead, halves[kHalfOfTcp]); };
   if (prepared.frame.direct_blocks == 3) [[likely]] {
     nic::PostReady<3>(*prepared.front, prepared.frame, patch);
   } else {

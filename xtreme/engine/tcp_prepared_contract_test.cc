@@ -122,6 +122,28 @@ TEST_P(TcpPreparedContractTest, ItsHeaderIsOfTheMomentItIsFired) {
   EXPECT_EQ(base::LoadBe32(&LastFrame()[kTcp + 24]) - value, 100u) << "milliseconds later";
 }
 
+TEST_P(TcpPreparedContractTest, ItsWindowIsOfTheMomentItIsFired) {
+  constexpr uint16_t kWindow = 7'240;
+  TcpSettings manual;
+  manual.receive_window_bytes = kWindow;
+  manual.manual_credit = true;
+  OpenConnection(manual);
+  b->Send(server, std::string(kWindow, 'x'));
+  Run();
+  const Handle closed = Prepare("closed");
+  const Handle half = Prepare("half");
+  const Handle open = Prepare("open");
+  const auto window = [&] { return base::LoadBe16(&LastFrame()[kTcp + 14]); };
+  ASSERT_EQ(Fire(closed), SendResult::kSent);
+  EXPECT_EQ(window(), 0u);
+  ASSERT_TRUE(a->tcp().Credit(client, kWindow / 2).ok());
+  ASSERT_EQ(Fire(half), SendResult::kSent);
+  EXPECT_EQ(window(), kWindow / 2);
+  ASSERT_TRUE(a->tcp().Credit(client, kWindow / 2).ok());
+  ASSERT_EQ(Fire(open), SendResult::kSent);
+  EXPECT_EQ(window(), kWindow);
+}
+
 TEST_P(TcpPreparedContractTest, LeavesOnceUntilItIsArmedAgain) {
   OpenConnection();
   const Handle order = Prepare("buy 17");

@@ -20,6 +20,7 @@
 
 #include "stack/base/counters.h"
 #include "stack/base/intrusive_list.h"
+#include "stack/tcp/window_ahead.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/paced_use.h"
@@ -90,6 +91,7 @@ struct alignas(64) TcpSocket {
   IpBytes peer_ip{};
 
   TcpCounters counters;
+  tcp::WindowAhead ahead;      // Of what is fired; kept while sends of it are prepared.
   int termination = 0;         // Status of TERMINATED.
   wire::Ipv4Address next_hop;
   tcp::Listener* listener = nullptr;
@@ -100,6 +102,8 @@ struct alignas(64) TcpSocket {
   base::ListHook news;         // In the list of those whose end is to be told.
   base::ListHook credit;       // In the list of those with `returned`.
 };
+
+static_assert(sizeof(TcpSocket) == 256);
 
 class TcpSockets {
  public:
