@@ -80,6 +80,10 @@ constexpr std::array kTable = {
                 "Timestamps of RFC 7323: 0: not offered; 1: offered; 2: as the kernel's "
                 "net.ipv4.tcp_timestamps says.",
                 &S::tcp_timestamps, 0, 2},
+    FaceSetting{"TCP_MAX_SYN_RATE", "VMA_TCP_MAX_SYN_RATE",
+                "SYNs that a listener answers in a second; more are dropped and counted "
+                "(tcp/syns_withheld); 0: no limit.",
+                &S::max_syn_rate, 0, 100'000},
     FaceSetting{"TX_MC_LOOPBACK", "VMA_TX_MC_LOOPBACK",
                 "Sockets begin with IP_MULTICAST_LOOP: their multicast is received in this host.",
                 &S::multicast_loop, 0, 1},
@@ -174,7 +178,7 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "RX_POLL_YIELD", "RX_PREFETCH_BYTES", "RX_PREFETCH_BYTES_BEFORE_POLL", "RX_SKIP_OS",
     "RX_UDP_POLL_OS_RATIO", "RX_WRE_BATCHING", "SELECT_POLL_OS_FORCE", "SELECT_POLL_OS_RATIO",
     "SELECT_SKIP_OS", "SPEC_PARAM1", "SPEC_PARAM2", "STATS_FD_NUM", "STATS_FILE", "TCP_3T_RULES",
-    "TCP_CTL_THREAD", "TCP_MAX_SYN_RATE", "TCP_TIMER_RESOLUTION_MSEC", "TIMER_RESOLUTION_MSEC",
+    "TCP_CTL_THREAD", "TCP_TIMER_RESOLUTION_MSEC", "TIMER_RESOLUTION_MSEC",
     "TIME_MEASURE_NUM_SAMPLES", "TRIGGER_DUMMY_SEND_GETSOCKNAME", "TX_BUFS", "TX_MAX_INLINE",
     "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES", "VMAD_NOTIFY_DIR",
     "WAIT_AFTER_JOIN_MSEC"});

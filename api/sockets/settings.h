@@ -35,6 +35,7 @@ struct FaceSettings {
   int64_t mss = 0;                // and TCP_MAXSEG; 0: the interface's MTU says.
   int64_t congestion = 1;         // Theirs without TCP_CONGESTION: 0: NewReno; 1: CUBIC; 2: none.
   int64_t tcp_timestamps = 1;     // RFC 7323's: 0: not offered; 1: offered; 2: as the kernel does.
+  int64_t max_syn_rate = 0;       // SYNs that a listener answers in a second; 0: no limit.
   bool multicast_loop = true;     // IP_MULTICAST_LOOP of new sockets.
   int64_t ring_logic_rx = 0;      // RingLogic of sockets that do not say otherwise,
   int64_t ring_logic_tx = 0;      // where the other one is 0: a socket has one ring.

@@ -64,13 +64,15 @@ TEST(FaceSettingsTest, WhatConnectionsBeginWith) {
   FaceSettings settings;
   std::vector<std::string> remarks;
   EXPECT_EQ(Read({"VMA_TCP_QUICKACK=1", "VMA_MSS=1400", "VMA_TCP_CC_ALGO=0",
-                  "VMA_TCP_TIMESTAMP_OPTION=2", "VMA_TX_MC_LOOPBACK=0"},
+                  "VMA_TCP_TIMESTAMP_OPTION=2", "VMA_TCP_MAX_SYN_RATE=50",
+                  "VMA_TX_MC_LOOPBACK=0"},
                  &settings, &remarks),
             "");
   EXPECT_TRUE(settings.quick_ack);
   EXPECT_EQ(settings.mss, 1'400);
   EXPECT_EQ(settings.congestion, 0);
   EXPECT_EQ(settings.tcp_timestamps, 2);
+  EXPECT_EQ(settings.max_syn_rate, 50);
   EXPECT_FALSE(settings.multicast_loop);
   EXPECT_TRUE(remarks.empty());
 }
@@ -98,7 +100,8 @@ TEST(FaceSettingsTest, MalformedVariableOfVmasIsAnErrorThatNamesIt) {
                             "VMA_RX_BUFS=-1", "VMA_MEM_ALLOC_TYPE=3", "VMA_BF=yes",
                             "VMA_HW_TS_CONVERSION=5",
                             "VMA_SOCKETXTREME=2", "VMA_MSS=40000", "VMA_TCP_CC_ALGO=3",
-                            "VMA_TCP_TIMESTAMP_OPTION=3", "VMA_CQ_POLL_BATCH_MAX=0"}) {
+                            "VMA_TCP_TIMESTAMP_OPTION=3", "VMA_TCP_MAX_SYN_RATE=100001",
+                            "VMA_CQ_POLL_BATCH_MAX=0"}) {
     FaceSettings settings;
     std::vector<std::string> remarks;
     const std::string name(wrong, std::string_view(wrong).find('='));

@@ -125,6 +125,7 @@ void Socket::OpenListener(RingDoor* ring) {
   const engine::TcpListenerOptions options{
       .local = local_,
       .backlog = static_cast<uint32_t>(stream_->backlog),
+      .syns_per_second = static_cast<uint32_t>(faces_->settings().max_syn_rate),
       .settings = StreamSettings(),
       .kernel_socket = fd(),
       .hushed = true};

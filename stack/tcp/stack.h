@@ -214,6 +214,9 @@ class Stack final : private Sink {
     const PcbOptions* options = nullptr;  // of the children; outlives them
     uint32_t backlog = 128;               // accepted and not taken by TakeEvent
     uint64_t user = 0;
+    // SYNs answered, beside what Options allow all listeners; 0: no limit, else up to 10^9. A whole
+    // second's may come at once.
+    uint32_t syns_per_second = 0;
     bool hushed = false;  // nobody is answered, as if what came were lost, until Welcome
   };
   // Null when somebody listens there already. May allocate.

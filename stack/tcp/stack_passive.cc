@@ -69,11 +69,11 @@ Listener* Stack::OpenListener(const Listen& listen) {
   const auto place = StackTables::Place::Of(listen.local, listen.vlan_id);
   if (Listener* const there = tables_->places.Find(place)) {
     if (!there->closed) return nullptr;
-    *there = Listener{.listen = listen};
+    *there = Listener::Of(listen);
     return there;
   }
   tables_->places.Reserve(tables_->places.size() + 1);
-  tables_->listeners.push_back(std::make_unique<Listener>(Listener{.listen = listen}));
+  tables_->listeners.push_back(std::make_unique<Listener>(Listener::Of(listen)));
   Listener* const listener = tables_->listeners.back().get();
   tables_->places.Insert(place, listener);
   return listener;
@@ -203,7 +203,9 @@ Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
 
 void Stack::OnSyn(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
                   const LinkPath& path, const std::optional<Seq>& after) {
-  if (!tables_->syn_limit.Take(now_)) {
+  // Its own first: what it may not have takes nothing from others.
+  const bool may = !listener.syn_limit || listener.syn_limit->Take(now_);
+  if (!may || !tables_->syn_limit.Take(now_)) {
     ++counters_.syns_withheld;
     return;
   }

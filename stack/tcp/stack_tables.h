@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "stack/base/intrusive_list.h"
@@ -28,7 +29,15 @@ namespace xtreme::tcp {
 
 // RFC 9293 section 3.10.7.2: a place where SYNs are welcome.
 struct Listener {
+  static Listener Of(const Stack::Listen& listen) {
+    Listener listener{.listen = listen};
+    const uint32_t syns = listen.syns_per_second;
+    if (syns != 0) listener.syn_limit.emplace(syns, syns);
+    return listener;
+  }
+
   Stack::Listen listen;
+  std::optional<TokenBucket> syn_limit;
   bool closed = false;   // was hushed, and its place still is
   uint32_t waiting = 0;  // accepted, and not yet taken by TakeEvent
   // When a cookie was sent last: before that no acknowledgement can bring one back.

@@ -2,6 +2,7 @@
 //
 // What the program sets of a socket, and before it the environment, is its connection's on a ring.
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
@@ -47,6 +49,18 @@ engine::TcpSettings SettingsOf(int fd) {
   const sockets::RingDoor::Entry entry(ring);
   EXPECT_TRUE(ring->ring().tcp().GetSettings(Behind(fd)->handle(), &settings));
   return settings;
+}
+
+uint64_t SynsWithheld(int fd) {
+  sockets::RingDoor* const ring = Behind(fd)->door();
+  if (ring == nullptr) return 0;
+  const sockets::RingDoor::Entry entry(ring);
+  uint64_t syns = 0;
+  ring->ring().tcp().VisitCounters(
+      [&syns](std::string_view name, std::string_view /*help*/, uint64_t value) {
+        if (name == "syns_withheld") syns = value;
+      });
+  return syns;
 }
 
 tcp_info InfoOf(int kernels) {
@@ -168,6 +182,25 @@ TEST_F(StreamSettingsTest, WindowOfAListenersConnectionsIsTheRoomThatTheProgramS
   pollfd first{.fd = listener, .events = POLLIN};
   ASSERT_EQ(Poll(&first, 1, 0), 0) << "it is on a ring from then on";
   EXPECT_EQ(SettingsOf(listener).receive_window_bytes, 16'384u);
+  Close(listener);
+}
+
+TEST_F(StreamSettingsTest, ListenerAnswersNoMoreSynsInASecondThanTheEnvironmentSays) {
+  const int listener = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(Bind(listener, kPort), 0);
+  ASSERT_EQ(Listen(listener), 0);
+  pollfd first{.fd = listener, .events = POLLIN};
+  ASSERT_EQ(Poll(&first, 1, 0), 0) << "it is on a ring from then on";
+  std::vector<int> theirs;
+  sockaddr_in ours{.sin_family = AF_INET, .sin_port = htons(kPort)};
+  inet_pton(AF_INET, kOurs, &ours.sin_addr);
+  for (int i = 0; i < 3; ++i) {
+    theirs.push_back(TheirSocket(SOCK_STREAM | SOCK_NONBLOCK));
+    connect(theirs.back(), reinterpret_cast<const sockaddr*>(&ours), sizeof ours);
+  }
+  EXPECT_TRUE(Eventually([listener] { return Poke(listener), SynsWithheld(listener) >= 1; }));
+  EXPECT_EQ(Poll(&first, 1, 10'000), 1) << "one is answered";
+  for (const int fd : theirs) close(fd);
   Close(listener);
 }
 

@@ -20,7 +20,8 @@ constexpr uint64_t kTraded = 10'000'000;
 
 class Flood : public ::testing::Test {
  protected:
-  Flood() {
+  Flood() : Flood({.connections = 8, .syn_queue = 64, .answer_strangers = false}) {}
+  explicit Flood(const Stack::Options& stack) : world_({.stack = stack}) {
     // What the flood's sources get back is lost on the way: only answers of host 1 to host 0 count.
     world_.host(1).on_event = [this](const Stack::Event& event) {
       const bool first = event.connection->flow_key().remote().port == 40'000;
@@ -33,14 +34,14 @@ class Flood : public ::testing::Test {
       (first ? trader_ : late_).OnEvent(event);
     };
     options_.receive_window = 16'000;  // with the delay of credit: trading lasts as long
-    world_.host(1).stack().OpenListener(
-        {.local = world_.host(1).At(80), .options = &options_, .backlog = 16});
+    Listen(80);
   }
 
-  static World::Options Calm() {
-    World::Options options;
-    options.stack = {.connections = 8, .syn_queue = 64, .answer_strangers = false};
-    return options;
+  void Listen(uint16_t port, uint32_t syns_per_second = 0) {
+    world_.host(1).stack().OpenListener({.local = world_.host(1).At(port),
+                                         .options = &options_,
+                                         .backlog = 16,
+                                         .syns_per_second = syns_per_second});
   }
 
   void Connect(Party& party, uint16_t port) {
@@ -54,12 +55,14 @@ class Flood : public ::testing::Test {
   }
 
   // From a source of its own each.
-  void Syn() { Syn(wire::Ipv4Address(static_cast<uint32_t>(random_()) >> 2 | 1u << 31)); }
-  void Syn(wire::Ipv4Address source) {
+  void Syn(uint16_t port = 80) {
+    Syn(wire::Ipv4Address(static_cast<uint32_t>(random_()) >> 2 | 1u << 31), port);
+  }
+  void Syn(wire::Ipv4Address source, uint16_t port = 80) {
     wire::TcpFrame frame;
-    frame.flow = {.destination = world_.host(1).At(80).address,
+    frame.flow = {.destination = world_.host(1).At(port).address,
                   .source = source,
-                  .destination_port = 80,
+                  .destination_port = port,
                   .source_port = static_cast<uint16_t>(random_()),
                   .vlan_id = 0};
     frame.segment.sequence = static_cast<uint32_t>(random_());
@@ -74,7 +77,7 @@ class Flood : public ::testing::Test {
 
   std::mt19937_64 random_{7};
   PcbOptions options_;
-  World world_{Calm()};
+  World world_;
   Party trader_{
       world_,
       0,
@@ -131,6 +134,39 @@ TEST_F(Flood, SynsFromSourcesThatNoHostHasAreNotAnswered) {
                   world_.now() + base::Seconds(100));
   EXPECT_EQ(late_.received, 1000u);
   EXPECT_EQ(counters.cookies_sent, 0u);
+}
+
+// Who floods one listener within its limit takes nothing from another.
+TEST_F(Flood, AListenerAnswersNoMoreSynsInASecondThanItsLimit) {
+  constexpr uint32_t kLimit = 10;
+  constexpr uint16_t kLimited = 81;
+  Listen(kLimited, kLimit);
+  const StackCounters& counters = world_.host(1).stack().counters();
+  for (uint32_t i = 0; i < 3 * kLimit; ++i) Syn(kLimited);
+  EXPECT_EQ(counters.syns_withheld, 2 * kLimit);
+  for (uint32_t i = 0; i < 3 * kLimit; ++i) Syn();
+  EXPECT_EQ(counters.syns_withheld, 2 * kLimit) << "the other one has no limit";
+  world_.RunUntil([] { return false; }, world_.now() + base::Seconds(1));
+  for (uint32_t i = 0; i < kLimit; ++i) Syn(kLimited);
+  EXPECT_EQ(counters.syns_withheld, 2 * kLimit) << "a second later as many again";
+  Syn(kLimited);
+  EXPECT_EQ(counters.syns_withheld, 2 * kLimit + 1);
+}
+
+// What all listeners answer together (RFC 4987 section 3.7).
+class LimitedStack : public Flood {
+ protected:
+  static constexpr uint32_t kPerSecond = 100;
+  LimitedStack() : Flood({.connections = 8, .syn_queue = 64, .syns_per_second = kPerSecond}) {}
+};
+
+TEST_F(LimitedStack, AnswersNoMoreSynsThanItsLimit) {
+  for (uint32_t i = 0; i < kPerSecond; ++i) Syn();
+  const uint64_t withheld = world_.host(1).stack().counters().syns_withheld;
+  EXPECT_EQ(withheld, kPerSecond - (kPerSecond / 10 + 1)) << "a tenth of a second's at once";
+  world_.RunUntil([] { return false; }, world_.now() + base::Seconds(1));
+  Syn();
+  EXPECT_EQ(world_.host(1).stack().counters().syns_withheld, withheld);
 }
 
 }  // namespace

@@ -138,6 +138,32 @@ TEST_F(TcpListenerContractTest, APortThatIsOpenedAgainAtOnceIsStillTheRings) {
   EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
 }
 
+TEST_F(TcpListenerContractTest, WhatNoListenerCanBeIsRefusedWithAWord) {
+  const auto refusal = [this](const TcpListenerOptions& options) {
+    Handle handle = 0;
+    const Outcome outcome = b->tcp().OpenListener(options, &handle);
+    EXPECT_EQ(outcome.error, EINVAL);
+    return outcome.text;
+  };
+  EXPECT_EQ(refusal({}), "open listener: no port asked");
+  EXPECT_EQ(refusal({.local = {{}, kPort}, .backlog = 0}), "open listener: backlog 0 asked");
+  EXPECT_EQ(refusal({.local = {{}, kPort}, .syns_per_second = kMostSynsPerSecond + 1}),
+            "open listener: 1000000001 SYNs a second asked, 0 to 1000000000 possible");
+}
+
+TEST_F(TcpListenerContractTest, MoreSynsThanAListenerAnswersInASecondAreCounted) {
+  Handle listener = 0;
+  ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}, .syns_per_second = 1}, &listener).ok());
+  b->Settle();
+  a->Connect({kB, kPort});
+  a->Connect({kB, kPort});
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+  EXPECT_EQ(b->Counter("tcp", "syns_withheld"), 1u);
+  Run(kUntilItComesAgain, kCoarse);
+  EXPECT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kEstablished, Kind::kEstablished}));
+}
+
 TEST_F(TcpListenerContractTest, AHushedListenerAnswersNobodyUntilItIsWelcome) {
   Handle hushed = 0;
   ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}, .hushed = true}, &hushed).ok());

@@ -171,6 +171,10 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
     return {EINVAL, absl::StrCat(kAction, ": ", local.port == 0 ? "no port" : "backlog 0",
                                  " asked")};
   }
+  if (options.syns_per_second > kMostSynsPerSecond) {
+    return {EINVAL, absl::StrCat(kAction, ": ", options.syns_per_second,
+                                 " SYNs a second asked, 0 to ", kMostSynsPerSecond, " possible")};
+  }
   if (!local.address.IsAny() && !IsOurs(local.address)) {
     return {EADDRNOTAVAIL, absl::StrCat(kAction, ": ", wire::ToString(local.address),
                                         " asked, not an address of ",
@@ -183,6 +187,7 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
                                           .options = &socket.profile->options,
                                           .backlog = options.backlog,
                                           .user = reinterpret_cast<uintptr_t>(&socket),
+                                          .syns_per_second = options.syns_per_second,
                                           .hushed = options.hushed});
   if (socket.listener == nullptr) {
     sockets_->Put(&socket);

@@ -16,6 +16,7 @@
 namespace xtreme::engine {
 
 inline constexpr uint32_t kLeastReceiveWindow = 2'048;  // Bytes.
+inline constexpr uint32_t kMostSynsPerSecond = 1'000'000'000;
 
 enum class TcpCongestion : uint8_t { kCubic, kNewReno, kNone };
 
@@ -67,6 +68,9 @@ struct TcpListenerOptions {
   wire::Endpoint local;                // Any: the interface's addresses. The port is given.
   uint64_t user_data = 0;              // Of the listener, and of its children until set.
   uint32_t backlog = 128;              // 1 .. : connections accepted and not yet handed out.
+  // SYNs answered in a second; more are dropped (tcp/syns_withheld). 0: no limit, else up to
+  // kMostSynsPerSecond.
+  uint32_t syns_per_second = 0;
   TcpSettings settings;
   // A kernel socket bound to `local` already, whose port is used instead of one leased; it is
   // duplicated, and may listen: what no rule takes is its. -1: none.
