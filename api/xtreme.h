@@ -709,9 +709,10 @@ XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
  * tx_queue_frames are. What was posted before the rate changes may leave after what is posted then.
  * A queue that stops is BROKEN's; a reset, or a move to the backup, makes them again, and says in
  * its OP_DONE or MOVED when it cannot: sends are refused (STATE) then.
- * Started: OP_DONE with `cookie`, from which on it holds: EINVAL, the text has the device's range;
- * ENOSPC, its table of rates is full. -EOPNOTSUPP: the device paces nothing. -EINVAL: packets of
- * more than 65,535 bytes. -ENOTCONN: a listener.
+ * Started: OP_DONE with `cookie`, from which on it holds: EINVAL, the text has the device's range,
+ * or says that it may take no burst and no packet size; ENOSPC, its table of rates is full.
+ * -EOPNOTSUPP: the device paces nothing. -EINVAL: packets of more than 65,535 bytes. -ENOTCONN: a
+ * listener.
  */
 XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_second,
                                       uint32_t burst_bytes, uint32_t packet_bytes,

@@ -93,6 +93,11 @@ class NoPacingTest : public RateTest {
   NoPacingTest() : RateTest({.without = "packet_pacing"}) {}
 };
 
+class NoBurstsTest : public RateTest {
+ protected:
+  NoBurstsTest() : RateTest({.without = "pacing_bursts"}) {}
+};
+
 TEST_F(RateTest, APacedSocketSendsAtItsRateAndOthersAsTheyLike) {
   const Handle free = Open(kFree);
   const Handle paced = Open(kPaced);
@@ -426,6 +431,22 @@ TEST_F(NoPacingTest, ADeviceWithoutPacingRefusesTheCallByName) {
   EXPECT_EQ(PacedQueues(), 0u);
   EXPECT_TRUE(a->ring->udp().SetRate(socket, {}, 1).ok()) << "that is what it has";
   a->Settle();
+}
+
+TEST_F(NoBurstsTest, ADeviceWithoutBurstsSaysThatItIsTheBurstAndPacesWithoutOne) {
+  const Handle paced = Open(kPaced);
+  ASSERT_TRUE(a->ring->udp().SetRate(paced, kRate, 1).ok());
+  const auto told = Told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].status, EINVAL);
+  EXPECT_NE(std::string(told[0].text).find("in bursts of 1000, packets of 1000: mlx5_0"),
+            std::string::npos)
+      << told[0].text;
+  SetRate(paced, {.bytes_per_second = 1'000'000});
+  SendMany(paced, 5);
+  const size_t at_once = Arrived(kPaced);
+  EXPECT_LT(at_once, 5u);
+  EXPECT_EQ(at_once + Arrived(kPaced, 10 * kMillisecond), 5u);
 }
 
 // --- TCP -----------------------------------------------------------------------------------------

@@ -119,9 +119,15 @@ absl::Status Nic::SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate
   ibv_qp* qp = static_cast<QueuePair*>(queue_pair)->verbs_qp();
   const int error = qp == nullptr ? EINVAL : ibv_modify_qp_rate_limit(qp, &attributes);
   if (error == 0) return absl::OkStatus();
-  return VerbsError(error == ENOSPC ? ENOMEM : error,
-                    error == ENOSPC ? absl::StrCat(action, ": the table of rates is full")
-                                    : action);
+  if (error == ENOSPC) {
+    return VerbsError(ENOMEM, absl::StrCat(action, ": the table of rates is full"));
+  }
+  // libmlx5 knows whether the device takes them, and has no call that says it.
+  const bool shaped = rate.burst_bytes != 0 || rate.typical_packet_bytes != 0;
+  if (error != EINVAL || !shaped) return VerbsError(error, action);
+  return VerbsError(error, absl::StrCat(action, " in bursts of ", rate.burst_bytes,
+                                        ", packets of ", rate.typical_packet_bytes, ": ",
+                                        device_.name, " may take neither of the two"));
 }
 
 absl::Status Nic::SetModeration(nic::QueuePair* queue_pair, const nic::Moderation& moderation) {

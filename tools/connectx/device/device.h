@@ -65,6 +65,7 @@ class Device {
     bool vlan_stripping = true;    // Receive queues may ask for tags to go into CQEs.
     bool receive_scaling = true;   // Receive queues of their own, and RSS over them.
     bool packet_pacing = true;
+    bool pacing_bursts = true;     // A rate may say its burst and its typical packet.
     bool real_time_clock = false;  // CQs may ask for the PHC's time.
     // CQs may ask for the counter's. Else every CQE carries the PHC's, as of a card whose firmware
     // is set to real time and nothing else.

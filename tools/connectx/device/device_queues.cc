@@ -75,8 +75,18 @@ int Device::ModifyQp(uint32_t qpn, ibv_qp_state state) {
   return error;
 }
 
+namespace {
+
+int CheckRate(const Device::Features& features, const Rate& rate) {
+  if (!features.packet_pacing) return EOPNOTSUPP;
+  const bool shaped = rate.burst_bytes != 0 || rate.typical_packet_bytes != 0;
+  return shaped && !features.pacing_bursts ? EINVAL : 0;
+}
+
+}  // namespace
+
 int Device::SetQpRate(uint32_t qpn, const Rate& rate) {
-  if (!options().features.packet_pacing) return EOPNOTSUPP;
+  if (const int error = CheckRate(options().features, rate); error != 0) return error;
   ControlLock lock(state_.get());
   QueuePair* qp = state_->qps.Find(qpn);
   if (qp == nullptr || qp->send() == nullptr || qp->state() != IBV_QPS_RTS) return EINVAL;
@@ -91,7 +101,7 @@ int Device::SetQpRate(uint32_t qpn, const Rate& rate) {
 }
 
 int Device::AllocRate(const Rate& rate, bool dedicated, uint16_t* index) {
-  if (!options().features.packet_pacing) return EOPNOTSUPP;
+  if (const int error = CheckRate(options().features, rate); error != 0) return error;
   ControlLock lock(state_.get());
   return state_->rates.Acquire(rate, dedicated, index);
 }

@@ -329,5 +329,17 @@ TEST_F(PaceTest, DeviceWithoutPacingSaysSo) {
   EXPECT_EQ(program->device->SetQpRate(qp->qpn, {.kbps = 100}), EOPNOTSUPP);
 }
 
+TEST_F(PaceTest, DeviceWithoutBurstsRefusesRatesThatSayOne) {
+  Device::Options options = TestProgram::DefaultOptions();
+  options.features.pacing_bursts = false;
+  Make(options);
+  Device& device = *program->device;
+  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100}), 0);
+  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100, .burst_bytes = 1}), EINVAL);
+  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100, .typical_packet_bytes = 1}), EINVAL);
+  uint16_t index = 0;
+  EXPECT_EQ(device.AllocRate({.kbps = 100, .burst_bytes = 1}, /*dedicated=*/false, &index), EINVAL);
+}
+
 }  // namespace
 }  // namespace xtreme::connectx

@@ -94,6 +94,7 @@ constexpr std::array kCapabilities = {
     Capability{"vlan_stripping", [](Device::Options& o) { o.features.vlan_stripping = false; }},
     Capability{"receive_scaling", [](Device::Options& o) { o.features.receive_scaling = false; }},
     Capability{"packet_pacing", [](Device::Options& o) { o.features.packet_pacing = false; }},
+    Capability{"pacing_bursts", [](Device::Options& o) { o.features.pacing_bursts = false; }},
     Capability{"real_time_clock", [](Device::Options& o) { o.features.real_time_clock = false; }},
     Capability{"free_running_clock",
                [](Device::Options& o) { o.features.free_running_clock = false; }},

@@ -24,8 +24,8 @@ std::span<const std::string_view> PersonalityNames();
 std::optional<Device::Options> PersonalityNamed(std::string_view name);
 
 // What a device may lack: "timestamps", "blueflame", "checksums", "tso", "device_memory",
-// "vlan_insertion", "vlan_stripping", "receive_scaling", "packet_pacing", "real_time_clock",
-// "free_running_clock".
+// "vlan_insertion", "vlan_stripping", "receive_scaling", "packet_pacing", "pacing_bursts",
+// "real_time_clock", "free_running_clock".
 std::span<const std::string_view> CapabilityNames();
 
 // Takes the capability away. False: there is none of that name.

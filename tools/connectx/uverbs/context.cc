@@ -77,10 +77,11 @@ mlx5_ib_query_device_resp VendorAttributes(const Device::Options& options) {
                        .rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ};
   }
   if (options.features.packet_pacing) {
+    const uint8_t bursts = options.features.pacing_bursts ? MLX5_IB_PP_SUPPORT_BURST : 0;
     answer.packet_pacing_caps = {.qp_rate_limit_min = options.limits.least_rate_kbps,
                                  .qp_rate_limit_max = kMaxRateKbps,
                                  .supported_qpts = kRawPacket,
-                                 .cap_flags = MLX5_IB_PP_SUPPORT_BURST};
+                                 .cap_flags = bursts};
   }
   return answer;
 }
