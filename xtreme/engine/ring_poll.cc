@@ -274,9 +274,10 @@ void Ring::Flush() {
 
 void Ring::Refill() {
   RingCore& core = *core_;
-  if (!core.device.started || core.device.broken) return;
   packet::BufferPool& pool = *core.device.pool;
+  // Also where the queue takes none: their bytes are credited, and nobody knocks again for them.
   if (pool.HasReturns()) pool.DrainReturns();
+  if (!core.device.started || core.device.broken) return;
   core.device.queue->Refill();
   if (pool.free_count() < low_water_ || (core.attention & kRefillOwed) != 0) [[unlikely]] {
     CheckPool();

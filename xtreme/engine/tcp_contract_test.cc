@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <latch>
 #include <random>
 #include <set>
 #include <span>
@@ -604,6 +605,25 @@ TEST_F(TcpContractTest, AReleaseOnAnotherThreadCreditsWithTheNextPoll) {
   std::thread([this] { b->Clear(); }).join();
   Run();
   EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+// Also while a reset is under way: the knock that told of it comes once.
+TEST_F(TcpContractTest, AReleaseOnAnotherThreadDuringAResetCreditsWithTheNextPoll) {
+  OpenConnection();
+  a->Send(client, std::string(1'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 1'000u);
+  std::latch go_on{1};
+  b->engine->control().Start(MakeOperation([&go_on] { go_on.wait(); }));
+  ASSERT_TRUE(b->ring->Reset(1).ok());
+  std::thread([this] { b->Clear(); }).join();
+  b->Poll();
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(report.owed_credit, 0u);
+  go_on.count_down();
+  b->Settle();
+  EXPECT_EQ(b->Of(Kind::kOpDone).size(), 1u);
 }
 
 TEST_F(TcpContractTest, BuffersOfAClosedSocketAreReturned) {
