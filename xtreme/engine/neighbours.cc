@@ -42,6 +42,13 @@ std::optional<wire::MacAddress> Neighbours::MacOf(wire::Ipv4Address next_hop) {
   return known.value_or(kernels->mac);
 }
 
+std::optional<wire::MacAddress> Neighbours::KnownMacOf(wire::Ipv4Address next_hop) {
+  const host::Neighbour* const kernels =
+      core_->host.routes->FindNeighbour(core_->device.ifindex, next_hop);
+  const bool known = (kernels != nullptr && kernels->usable()) || cache_.Knows(next_hop);
+  return known ? MacOf(next_hop) : std::nullopt;
+}
+
 std::optional<wire::MacAddress> Neighbours::Find(wire::Ipv4Address next_hop) {
   const auto resolution = cache_.Resolve(next_hop, core_->clock.Now());
   Act();

@@ -60,6 +60,8 @@ class Neighbours {
   // The MAC address of `next_hop` as it last said, else as the kernel knows it; nothing, and a
   // request on its way, when neither does.
   std::optional<wire::MacAddress> MacOf(wire::Ipv4Address next_hop);
+  // The same of one that either knows of already; nobody else is asked for.
+  std::optional<wire::MacAddress> KnownMacOf(wire::Ipv4Address next_hop);
   // Whether `count` more frames may wait for it. No: too many do, or it did not answer lately.
   bool HasRoom(wire::Ipv4Address next_hop, uint32_t count);
   // HasRoom() said yes.

@@ -293,7 +293,7 @@ class Tcp {
   void GoOnBy(TcpSocket& socket, const host::RouteResult& route);
   void SendSyn(TcpSocket& socket, const tcp::LinkPath& path);
   void MarkPath(TcpSocket& socket);
-  void Refresh(TcpSocket& socket);
+  void Refresh(TcpSocket& socket, bool accepted = false);
   void RefreshPaths();
 
   // Receiving (tcp_receive.cc, path_errors.cc).

@@ -230,7 +230,9 @@ void Tcp::MarkPath(TcpSocket& socket) {
   stack_->SetPath(*socket.connection, path);
 }
 
-void Tcp::Refresh(TcpSocket& socket) {
+// `accepted`: just now, so that it goes the way its frames came. They may be older than what is
+// known of the peer, which has moved since; a peer of which nothing is known is not asked for.
+void Tcp::Refresh(TcpSocket& socket, bool accepted) {
   const host::RouteResult route = RouteOf(socket.peer, socket.local.address);
   if (!route.reachable()) return;  // It may come back before the connection gives up.
   socket.next_hop = route.next_hop;
@@ -238,7 +240,9 @@ void Tcp::Refresh(TcpSocket& socket) {
   // next hop's address is the same until it is known better.
   const uint8_t* ethernet = socket.connection->headers().data();
   const auto before = wire::MacAddress::Load(ethernet);
-  const wire::MacAddress mac = neighbours_->MacOf(route.next_hop).value_or(before);
+  const auto known = accepted ? neighbours_->KnownMacOf(route.next_hop)
+                              : neighbours_->MacOf(route.next_hop);
+  const wire::MacAddress mac = known.value_or(before);
   if (mac == before &&
       core_->device.nic->mac() == wire::MacAddress::Load(ethernet + wire::MacAddress::kBytes)) {
     return;

@@ -157,6 +157,34 @@ TEST_F(TcpPathContractTest, AConnectGoesByTheRoutesThatThereAreWhenItIsCalled) {
   EXPECT_EQ(error_of(kB), 0);
 }
 
+// As when the peer moved to another port, and what it had sent by the one before is looked at late.
+TEST_F(TcpPathContractTest, AnAcceptedConnectionGoesWhereItsPeerIsKnownToBe) {
+  constexpr wire::MacAddress kElsewhere{{2, 0, 0, 0, 0, 9}};
+  const auto goes_to = [this](Handle socket) {
+    EXPECT_EQ(b->Send(socket, "x"), SendResult::kSent);
+    return wire::MacAddress::Load(b->queue().sent().back().bytes.data());
+  };
+  OpenConnection();
+  a->Connect({kB, kPort});
+  Carry(*a, *b);
+  b->Poll();
+  Carry(*b, *a);
+  a->Poll();  // It acknowledges SYN.
+  ASSERT_TRUE(b->Of(Kind::kAccepted).empty());
+  for (host::Neighbour& neighbour : b->kernel->tables().neighbours) {
+    if (neighbour.address == kA) neighbour.mac = kElsewhere;
+  }
+  b->kernel->Publish();
+  b->Settle();
+  goes_to(server);
+  b->Poll();
+  ASSERT_EQ(goes_to(server), kElsewhere) << "what there was has followed";
+  Carry(*a, *b);
+  b->Poll();
+  ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+  EXPECT_EQ(goes_to(b->Of(Kind::kAccepted)[0].socket), kElsewhere);
+}
+
 TEST_F(TcpPathContractTest, AFloodThatARingDoesNotTakeIsCountedAndGone) {
   OpenConnection();
   auto batch = std::make_shared<PathErrors>();

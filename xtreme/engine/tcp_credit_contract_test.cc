@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The receive window is what is not released or credited: how much the peer may send, by name.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <latch>
+#include <string>
+#include <thread>
+
+#include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+class TcpCreditContractTest : public TcpPairTest {};
+
+TEST_F(TcpCreditContractTest, TheWindowIsTheBytesThatAreNotReleasedOrCredited) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 7'240;
+  OpenConnection({}, tiny);
+  const std::string bytes(20'000, 'x');
+  EXPECT_EQ(a->Send(client, bytes), SendResult::kQueued);
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(report.owed_credit, 7'240u);
+  EXPECT_EQ(report.receive_window, 0u);
+  b->Clear();  // Releases all of it: as much comes again.
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+TEST_F(TcpCreditContractTest, EarlyAndPartialCreditOpenTheWindowOnceForEachByte) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 7'240;
+  OpenConnection({}, tiny);
+  a->Send(client, std::string(40'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 7'240u);
+  EXPECT_EQ(b->tcp().Credit(server, 7'241).error, EINVAL);
+  ASSERT_TRUE(b->tcp().Credit(server, 3'000).ok());
+  ASSERT_TRUE(b->tcp().Credit(server, 2'792).ok());
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u + 5'792u);
+  // What was credited early, released: nothing comes of it.
+  size_t released = 0;
+  while (released < 5'792) {
+    released += b->got.front().length;
+    packet::BufferPool::ReleaseChain(b->got.front().buffer);
+    b->got.erase(b->got.begin());
+  }
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+  b->Clear();
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(report.owed_credit, 7'240u);
+}
+
+TEST_F(TcpCreditContractTest, UnderManualCreditReleasingOpensNothing) {
+  TcpSettings manual;
+  manual.receive_window_bytes = 7'240;
+  manual.manual_credit = true;
+  OpenConnection({}, manual);
+  a->Send(client, std::string(20'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 7'240u);
+  b->Clear();
+  Run();
+  EXPECT_TRUE(b->got.empty());
+  ASSERT_TRUE(b->tcp().Credit(server, 7'240).ok());
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+TEST_F(TcpCreditContractTest, AReleaseOnAnotherThreadCreditsWithTheNextPoll) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 7'240;
+  OpenConnection({}, tiny);
+  a->Send(client, std::string(20'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 7'240u);
+  std::thread([this] { b->Clear(); }).join();
+  Run();
+  EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+// Also while a reset is under way: the knock that told of it comes once.
+TEST_F(TcpCreditContractTest, AReleaseOnAnotherThreadDuringAResetCreditsWithTheNextPoll) {
+  OpenConnection();
+  a->Send(client, std::string(1'000, 'x'));
+  Run();
+  ASSERT_EQ(b->Bytes(server).size(), 1'000u);
+  std::latch go_on{1};
+  b->engine->control().Start(MakeOperation([&go_on] { go_on.wait(); }));
+  ASSERT_TRUE(b->ring->Reset(1).ok());
+  std::thread([this] { b->Clear(); }).join();
+  b->Poll();
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(report.owed_credit, 0u);
+  go_on.count_down();
+  b->Settle();
+  EXPECT_EQ(b->Of(Kind::kOpDone).size(), 1u);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
