@@ -17,7 +17,6 @@
 namespace xtreme::model {
 namespace {
 
-constexpr uint32_t kKeyBytes = 8;
 constexpr size_t kMaxLanes = 8;
 constexpr size_t kLaneCapacity = 4'096;
 
@@ -206,10 +205,11 @@ void Player::PollGroup(const Group& group, bool keep) {
   Check(count >= 0 && count <= 64, "group_poll: " + std::to_string(count));
   if (model_.failed()) return;
   some.resize(static_cast<size_t>(count));
-  // Of a stream, bytes behind a hole are older than what fills it.
+  // Of a stream, bytes behind a hole are older than what fills it. Whom nobody knows yet was
+  // accepted before, in the same poll.
   const bool streams = std::any_of(some.begin(), some.end(), [this](const auto& one) {
     const Socket* const socket = model_.Find(one.socket.value);
-    return one.kind == XTREME_PACKET && socket != nullptr && socket->type != Type::kUdp;
+    return one.kind == XTREME_PACKET && (socket == nullptr || socket->type != Type::kUdp);
   });
   int64_t last = 0;
   for (const xtreme_completion& one : some) {
