@@ -69,7 +69,7 @@ void Socket::Decide() {
 std::string Socket::WhyNot() const {
   if (!faces_->enabled()) return "no RDMA device";
   if (!offload_wanted_) return "offloading is off for its thread";
-  if (reuse_port_) return "SO_REUSEPORT: the kernel divides datagrams among its sockets";
+  if (reuse_port_) return "SO_REUSEPORT: the kernel divides what comes among its sockets";
   if (local_.address.IsLoopback()) return "bound to a loopback address";
   if (peer_.port == 0) {
     return RuleAgainst(stream_ != nullptr ? Role::kTcpServer : Role::kUdpReceiver, local_, peer_);

@@ -248,6 +248,19 @@ void Model::TakeNews(int ring, const xtreme_completion& news) {
   link->second = up;
 }
 
+// Of a connection that could not be taken; the send may be of before an earlier move.
+bool Model::TakeCancelled(Socket* origin, uint64_t cookie) {
+  for (; origin != nullptr; origin = origin->origin) {
+    const auto due =
+        std::find_if(origin->done.begin(), origin->done.end(),
+                     [cookie](const Wanted& wanted) { return wanted.cookie == cookie; });
+    if (due == origin->done.end()) continue;
+    origin->done.erase(due);
+    return true;
+  }
+  return false;
+}
+
 void Model::TakeOfRing(int ring, const xtreme_completion& told) {
   switch (told.kind) {
     case XTREME_TIMER: return TakeTimer(told);
@@ -261,14 +274,8 @@ void Model::TakeOfRing(int ring, const xtreme_completion& told) {
       return;
     }
     case XTREME_TX_DONE:
-      // Of a connection that could not be taken.
       for (const auto& [cookie, origin] : moves) {
-        const auto due = std::find_if(
-            origin->done.begin(), origin->done.end(),
-            [&told](const Wanted& wanted) { return wanted.cookie == told.cookie; });
-        if (due == origin->done.end()) continue;
-        origin->done.erase(due);
-        return;
+        if (TakeCancelled(origin, told.cookie)) return;
       }
       return Fail("not due: " + Describe(told));
     case XTREME_TERMINATED:

@@ -153,6 +153,7 @@ class Model {
   void TakeArrived(int ring, const xtreme_completion& arrived);
   void TakeDeparted(Socket& socket);
   void TakeOfRing(int ring, const xtreme_completion& told);
+  static bool TakeCancelled(Socket* origin, uint64_t cookie);
   void TakeNews(int ring, const xtreme_completion& news);
   void TakePosted(const xtreme_completion& posted);
   void TakeTimer(const xtreme_completion& timer);
