@@ -41,6 +41,7 @@ struct Sources {
 // A prepared send that a lane fired.
 struct LaneFire {
   int ring = 0;
+  uint64_t socket = 0;
   bool wants_done = false;
   bool wants_wire = false;
   int error = 0;

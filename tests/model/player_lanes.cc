@@ -104,6 +104,7 @@ void Player::FireByLane(const Numbers& numbers) {
   if (model_.posted[lane.next >> 32].size() + 4 > kLaneCapacity) return;
   LaneFire& fire = model_.fires[options.cookie];
   fire.ring = socket.ring;
+  fire.socket = socket.handle.value;
   fire.wants_done = (options.flags & XTREME_WANT_DONE) != 0;
   fire.wants_wire = (options.flags & XTREME_WANT_WIRE) != 0;
   const int result = xtreme_lane_fire(lane.handle, prepared.handle, &options);
@@ -301,8 +302,10 @@ bool Player::Readable(int ring) const {
 void Player::Arm(const Numbers& numbers) {
   const int ring = static_cast<int>(numbers[0] % World::kRings);
   int result = xtreme_ring_arm(world_->ring(ring));
-  for (int i = 0; i < 300 && result == 1; ++i) {
-    PollRing(ring, 16, /*keep=*/false);
+  constexpr int kMost = 16;
+  constexpr size_t kEnough = 300 + kMaxLanes * kLaneCapacity / kMost;  // All lanes are full.
+  for (size_t i = 0; i < kEnough && result == 1; ++i) {
+    PollRing(ring, kMost, /*keep=*/false);
     world_->Advance(0);
     if (model_.failed()) return;
     result = xtreme_ring_arm(world_->ring(ring));

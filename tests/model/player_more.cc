@@ -247,7 +247,9 @@ void Player::Reset(const Numbers& numbers) {
   ++resetting_[static_cast<size_t>(ring)];
   model_.faults = true;
   for (auto& [handle, socket] : model_.sockets()) {
-    if (socket.ring == ring) socket.wire_may_miss = true;
+    if (socket.ring != ring) continue;
+    // What was sent before a move may be told here, too.
+    for (Socket* at = &socket; at != nullptr; at = at->origin) at->wire_may_miss = true;
   }
 }
 

@@ -16,7 +16,11 @@ void Player::MakeUnsure(int side) {
     if (World::SideOf(ring) != side) continue;
     ++resetting_[static_cast<size_t>(ring)];
     for (auto& [handle, socket] : model_.sockets()) {
-      if (socket.ring == ring) socket.wire_may_miss = socket.wire_unordered = true;
+      if (socket.ring != ring) continue;
+      // What was sent before a move may be told here, too.
+      for (Socket* at = &socket; at != nullptr; at = at->origin) {
+        at->wire_may_miss = at->wire_unordered = true;
+      }
     }
   }
 }

@@ -214,8 +214,12 @@ void Player::Close(const Numbers& numbers) {
   Check(result == 0, "close: " + std::to_string(result));
   socket->shut = true;
   (detach ? socket->silent : socket->closed) = true;
+  if (!detach) return;
   // The NIC's own references keep those that it still reads.
-  if (detach) ReleaseLent(*socket);
+  ReleaseLent(*socket);
+  for (auto& [cookie, fire] : model_.fires) {
+    if (fire.socket == socket->handle.value) fire.wants_done = false;
+  }
 }
 
 void Player::ReleaseLent(const Socket& socket) {
