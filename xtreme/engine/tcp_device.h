@@ -34,6 +34,8 @@ class TcpDevice final : public tcp::Device {
   bool defer = true;
 
  private:
+  bool PlaceAck(const tcp::OutgoingFrame& outgoing);
+
   RingCore* const core_;
 };
 

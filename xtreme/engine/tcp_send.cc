@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
-#include "stack/base/byte_order.h"
 #include "stack/base/copy.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
@@ -16,6 +14,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
+#include "xtreme/engine/tcp_half.h"
 #include "xtreme/engine/tcp_socket.h"
 #include "xtreme/nic/stream_post.h"
 
@@ -42,6 +41,17 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
           .want_wire = (options.flags & kSendWantWire) != 0,
           .want_done = (options.flags & kSendWantDone) != 0,
           .cookie = options.cookie};
+}
+
+// A function of its own, so that lengths are constants in the other.
+[[gnu::noinline]] void PostWithoutTimestamps(nic::TxFront& front, const uint8_t* headers,
+                                             const tcp::Outgoing& outgoing,
+                                             const nic::TxPayload& payload) {
+  nic::PostStream(front, {.headers = headers,
+                          .header_bytes = nic::StreamSegment::kShortestHeader,
+                          .tcp = TcpHalf(headers, outgoing, payload.data),
+                          .payload = payload.data,
+                          .payload_length = payload.length});
 }
 
 }  // namespace
@@ -100,22 +110,6 @@ void Tcp::EndCall(bool ring) {
   return core.Post(frame, &record) == nic::TxStatus::kPosted;
 }
 
-// The TCP header of a segment without other options than timestamps, behind headers as usual.
-[[gnu::always_inline]] inline nic::HalfLine TcpHalf(const uint8_t* headers,
-                                                    const tcp::Outgoing& outgoing) {
-  static_assert(std::endian::native == std::endian::little);
-  constexpr uint32_t kAt = wire::TcpTemplate::kUsualTcpOffset;
-  constexpr uint64_t kOffset = uint64_t{sizeof(nic::HalfLine) / 4} << 28;
-  static_assert(kAt == nic::StreamSegment::kTcpAt);
-  const uint64_t sequence = base::HostToBigEndian(outgoing.sequence.value());
-  return nic::HalfLine{
-      base::LoadNative<uint32_t>(headers + kAt) | sequence << 32,  // Behind the ports.
-      base::HostToBigEndian(uint64_t{outgoing.acknowledgement.value()} << 32 | kOffset |
-                            uint64_t{outgoing.flags} << 16 | outgoing.window),
-      base::LoadNative<uint64_t>(headers + kAt + 16),  // Checksum, pointer, the options' kind.
-      base::HostToBigEndian(uint64_t{outgoing.timestamps.value} << 32 | outgoing.timestamps.echo)};
-}
-
 // Most sends: a short segment that may leave now, of which nothing is told, by a queue that takes
 // it from registers. False: it is not one, and nothing has changed.
 [[gnu::always_inline]] inline bool Tcp::SendDirect(TcpSocket& socket, const Payload& payload,
@@ -128,7 +122,8 @@ void Tcp::EndCall(bool ring) {
   if (payload.buffer != nullptr) [[unlikely]] return false;
   if ((options.flags & ~uint32_t{kNowOrFail}) != 0) [[unlikely]] return false;
   if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] return false;
-  if (!connection->headers().IsUsual()) [[unlikely]] return false;
+  const wire::TcpTemplate& headers = connection->headers();
+  if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
   nic::TxFront& front = *core.device.queue->StreamFront();
   if (!front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
@@ -136,16 +131,22 @@ void Tcp::EndCall(bool ring) {
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
   const bool may = connection->MayFire(length, send.now_or_fail, now, &outgoing);
-  if (!may || !outgoing.has_timestamps) [[unlikely]] return false;
+  // A header of the other kind is made anew with the next segment.
+  if (!may || outgoing.has_timestamps != headers.timestamps()) [[unlikely]] return false;
   packet::Buffer* const kept = core.device.pool->Acquire();
   if (kept == nullptr) [[unlikely]] return false;
   // The WQE is written from what is kept, which is long enough to be read by half lines.
   base::CopyShort(kept->data, payload.data, length);
-  const uint8_t* const headers = connection->headers().data();
-  nic::PostStream(front, {.headers = headers,
-                          .tcp = TcpHalf(headers, outgoing),
-                          .payload = kept->data,
-                          .payload_length = length});
+  if (outgoing.has_timestamps) [[likely]] {
+    nic::PostStream(front, {.headers = headers.data(),
+                            .header_bytes = nic::StreamSegment::kLongestHeader,
+                            .tcp = TcpHalf(headers.data(), outgoing, kept->data),
+                            .payload = kept->data,
+                            .payload_length = length});
+  } else {
+    const tcp::Outgoing says = outgoing;  // Only here does it need an address.
+    PostWithoutTimestamps(front, headers.data(), says, {kept->data, length});
+  }
   kept->length = length;
   stack_->Fired(*connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept},
                 send, /*posts_reference=*/false, now);

@@ -227,9 +227,9 @@ class SendQueue {
 inline void SendQueue::SettleCounters() const {
   if (front_.direct_frames == 0) return;
   counters_->tx_frames += front_.direct_frames;
-  counters_->tx_blueflame += front_.direct_frames;
+  counters_->tx_blueflame += front_.direct_frames - front_.placed_frames;
   counters_->tx_bytes += front_.direct_bytes;
-  front_.direct_frames = front_.direct_bytes = 0;
+  front_.direct_frames = front_.placed_frames = front_.direct_bytes = 0;
 }
 
 inline void SendQueue::Flush() {

@@ -150,6 +150,8 @@ struct TxFront {
   // length 0; and the 8 that ask for checksums, as they lie.
   uint64_t stream_control = 0;
   uint64_t stream_offloads = 0;
+  // Of `direct_frames`, those that were not rung for (PlaceStream()).
+  uint64_t placed_frames = 0;
 
   // Whether nothing but the post itself is due.
   bool Ready() const { return posted != attention_at && unrung == nullptr; }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A whole post of a TCP segment whose headers are not built ahead: its WQE is put together in
-// registers of the processor and goes from there to the queue and to BlueFlame (doorbell.h).
+// registers of the processor and goes from there to the queue and to BlueFlame (doorbell.h), or to
+// the queue alone, to be rung for with others.
 //
-// The invariant: headers are Ethernet without a tag, IPv4 without options, and TCP with timestamps,
-// 66 bytes, whose checksums are the device's; so TCP's own 32 are half a cache line of the WQE, and
-// the payload begins with the next. What differs from segment to segment stands in two halves.
+// The invariant: headers are Ethernet without a tag, IPv4 without options, and TCP with timestamps
+// or without, 66 bytes or 54, whose checksums are the device's. So TCP's own begin a half line of
+// the WQE, of 32 bytes as they are, and what differs from segment to segment stands in two halves.
 // Byte order: headers as on the wire; arguments in host order. One thread, the queue's.
 // Spec: PRM, "Send WQE"; RFC 9293 section 3.1; RFC 7323 appendix A.
 
@@ -23,22 +24,25 @@ namespace xtreme::nic {
 struct StreamSegment {
   static constexpr uint32_t kFrameAt = kStreamFrameAt;
   static constexpr uint32_t kTcpAt = 34;         // In the frame.
-  static constexpr uint32_t kHeaderBytes = 66;
-  static constexpr uint32_t kPayloadAt = kFrameAt + kHeaderBytes;
-  static constexpr uint32_t kMostPayloadBytes = kStreamWqeBytes - kPayloadAt;
-  static constexpr uint32_t kPayloadReadable = kMostPayloadBytes;
+  static constexpr uint32_t kLongestHeader = 66, kShortestHeader = 54;
+  static constexpr uint32_t kAfterTcp = kFrameAt + kTcpAt + sizeof(HalfLine);  // In the WQE.
+  static constexpr uint32_t kMostPayloadBytes = kStreamWqeBytes - kAfterTcp;
+  // Beyond what there is of it, of the shorter header by what stands in `tcp`.
+  static constexpr uint32_t kPayloadReadable =
+      kMostPayloadBytes + kLongestHeader - kShortestHeader;
 
   const uint8_t* headers;    // As they are but for lengths and `tcp`.
-  HalfLine tcp;              // Its header, as it goes out.
+  uint32_t header_bytes;     // kLongestHeader or kShortestHeader.
+  HalfLine tcp;              // TCP's as it goes out; behind the shorter one, 12 bytes of payload.
   const uint8_t* payload;    // kPayloadReadable bytes can be read, whatever the length.
-  uint32_t payload_length;   // 1 .. kMostPayloadBytes.
+  uint32_t payload_length;   // 1 .. kMostPayloadBytes; of PlaceStream() 0.
 };
 
 // The first half line of its WQE: control and Ethernet segment, and two bytes of the frame.
 [[gnu::always_inline]] inline HalfLine StreamStart(const TxFront& front,
                                                    const StreamSegment& segment) {
   constexpr uint32_t kUnit = 16;  // Of the length of a WQE.
-  const uint32_t frame_bytes = StreamSegment::kHeaderBytes + segment.payload_length;
+  const uint32_t frame_bytes = segment.header_bytes + segment.payload_length;
   const uint32_t units = (StreamSegment::kFrameAt + frame_bytes + kUnit - 1) / kUnit;
   const uint64_t index = static_cast<uint16_t>(front.producer);
   const uint64_t control = base::HostToBigEndian(front.stream_control + (index << 40) + units);
@@ -55,39 +59,57 @@ struct StreamSegment {
   __builtin_memcpy(&half, segment.headers + sizeof(HalfLine) - StreamSegment::kFrameAt,
                    sizeof(half));
   Words words = reinterpret_cast<Words>(half);
-  const uint32_t total = StreamSegment::kHeaderBytes - kIpAt + segment.payload_length;
+  const uint32_t total = segment.header_bytes - kIpAt + segment.payload_length;
   words[7] = base::HostToBigEndian(static_cast<uint16_t>(total));
   return reinterpret_cast<HalfLine>(words);
 }
 
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline void PostStreamBlocks(TxFront& front, const StreamSegment& segment) {
-  constexpr uint32_t kBlockBytes = 64, kBefore = StreamSegment::kPayloadAt / sizeof(HalfLine);
-  static_assert(StreamSegment::kPayloadAt % sizeof(HalfLine) == 0);
+  constexpr uint32_t kBlockBytes = 64, kBefore = StreamSegment::kAfterTcp / sizeof(HalfLine);
+  static_assert(StreamSegment::kAfterTcp % sizeof(HalfLine) == 0);
+  const uint8_t* const rest =
+      segment.payload + (StreamSegment::kLongestHeader - segment.header_bytes);
   HalfLine halves[2 * kBlocks];
   halves[0] = StreamStart(front, segment);
   halves[1] = StreamAddresses(segment);
   halves[2] = segment.tcp;
 #pragma GCC unroll 8
   for (uint32_t i = kBefore; i < 2 * kBlocks; ++i) {
-    __builtin_memcpy(&halves[i], segment.payload + (i - kBefore) * sizeof(HalfLine),
-                     sizeof(HalfLine));
+    __builtin_memcpy(&halves[i], rest + (i - kBefore) * sizeof(HalfLine), sizeof(HalfLine));
   }
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
-  RingReady(front, StreamSegment::kHeaderBytes + segment.payload_length, halves);
+  RingReady(front, segment.header_bytes + segment.payload_length, halves);
 }
 
 // Posts it and rings for it. The front is a StreamFront() and Ready(). What stands behind the
 // payload where that is read is written to the WQE and sent nowhere.
 [[gnu::always_inline]] inline void PostStream(TxFront& front, const StreamSegment& segment) {
   constexpr uint32_t kBlockBytes = 64;
-  constexpr uint32_t kOfTwo = 2 * kBlockBytes - StreamSegment::kPayloadAt;
-  if (segment.payload_length <= kOfTwo) return PostStreamBlocks<2>(front, segment);
-  if (segment.payload_length <= kOfTwo + kBlockBytes) return PostStreamBlocks<3>(front, segment);
+  const uint32_t bytes = StreamSegment::kFrameAt + segment.header_bytes + segment.payload_length;
+  if (bytes <= 2 * kBlockBytes) return PostStreamBlocks<2>(front, segment);
+  if (bytes <= 3 * kBlockBytes) return PostStreamBlocks<3>(front, segment);
   PostStreamBlocks<4>(front, segment);
+}
+
+// Posts a segment without payload, to be rung for by the queue's Flush(). The front is a
+// StreamFront(), and more than a post is not due: `posted` is not `attention_at`.
+[[gnu::always_inline]] inline void PlaceStream(TxFront& front, const StreamSegment& segment) {
+  constexpr uint32_t kBlocks = 2, kBlockBytes = 64;
+  auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
+  wqe[0] = StreamStart(front, segment);
+  wqe[1] = StreamAddresses(segment);
+  wqe[2] = segment.tcp;
+  front.unrung = front.next_wqe;
+  front.next_wqe += kBlocks * kBlockBytes;
+  front.producer += kBlocks;
+  ++front.posted;
+  ++front.direct_frames;
+  ++front.placed_frames;
+  front.direct_bytes += segment.header_bytes;
 }
 
 }  // namespace xtreme::nic

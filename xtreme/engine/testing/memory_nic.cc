@@ -77,20 +77,24 @@ void MemoryQueuePair::TakeDirect() {
   if (direct_ == nullptr || direct_->front.direct_frames == 0) return;
   nic::TxFront& front = direct_->front;
   const auto bytes = static_cast<uint32_t>(front.direct_bytes);
-  front.direct_frames = front.direct_bytes = 0;
+  const uint8_t* const placed = std::exchange(front.unrung, nullptr);
+  front.direct_frames = front.placed_frames = front.direct_bytes = 0;
   front.next_wqe = direct_->wqe.data();
   const bool covered = base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) ==
                        (front.producer & 0xffff);
   // What it was not given, it does not send.
-  if (covered) {
+  if (covered || placed != nullptr) {
     const auto* written =
-        reinterpret_cast<const uint8_t*>(front.next_register ^ Direct::kHalfBytes);
+        placed != nullptr
+            ? placed
+            : reinterpret_cast<const uint8_t*>(front.next_register ^ Direct::kHalfBytes);
+    const auto flags = base::LoadNative<uint16_t>(written + kDirectFlagsAt);
     Post({.header = written + kDirectFrameAt,
           .payload = nullptr,
           .header_length = bytes,
           .payload_length = 0,
           .key = 0,
-          .flags = base::LoadNative<uint16_t>(written + kDirectFlagsAt)});
+          .flags = static_cast<uint16_t>(flags | (placed != nullptr ? nic::kTxMore : 0))});
   }
   AllowDirect();
 }
