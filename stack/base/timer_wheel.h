@@ -25,9 +25,9 @@ inline constexpr int kWheelSlots = 1 << kWheelSlotBits;
 
 // Embedded in what the deadline is about. Not to be moved or destroyed while armed.
 struct Timer {
-  Nanoseconds deadline = kNever;
   Timer* next = nullptr;
   Timer** place = nullptr;  // What points at us; null when not armed.
+  Nanoseconds deadline = kNever;
 
   bool armed() const { return place != nullptr; }
 };

@@ -44,9 +44,9 @@ Pcb::Pcb(Context& context, const PcbOptions& options)
     : context_(&context),
       options_(&options),
       queue_(*context.segments, Seq(0)),
-      reassembler_(*context.reassembly),
-      congestion_(options.congestion, smss_),
       rtt_(options.rto),
+      congestion_(options.congestion, smss_),
+      reassembler_(*context.reassembly),
       new_reno_(Seq(0)) {}
 
 void Pcb::Connect(Seq iss, base::Nanoseconds now) {

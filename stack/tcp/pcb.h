@@ -523,7 +523,7 @@ class Pcb {
   Context* context_;
   const PcbOptions* options_;
 
-  // What every segment touches.
+  // What every segment touches, side by side: with many connections each line is a miss.
   SegmentQueue queue_;
   Seq rcv_nxt_;
   Seq rcv_edge_;  // RCV.NXT + RCV.WND as last offered
@@ -549,27 +549,26 @@ class Pcb {
   base::Nanoseconds retransmit_deadline_ = base::kNever;
   base::Nanoseconds ack_deadline_ = base::kNever;
   base::Nanoseconds idle_deadline_ = base::kNever;
-  Reassembler reassembler_;
-  std::optional<wire::SackBlock> duplicate_;  // to be told with the next acknowledgement
-
-  CongestionControl congestion_;
-  RttEstimator rtt_;
-
-  // Loss recovery.
-  Seq recover_;  // SND.NXT as it began
-  Scoreboard scoreboard_;
-  Rack rack_;
-  TailLossProbe tail_probe_;
-  ProportionalRateReduction reduction_;
-  NewRenoRecovery new_reno_;
-  SpuriousLoss spurious_;
-  base::Nanoseconds reorder_deadline_ = base::kNever;
-
   // When SND.UNA moved, sending began after silence, or a closed window opened.
   base::Nanoseconds progress_at_;
   base::Nanoseconds rto_base_;     // when the retransmission timer was last restarted
   base::Nanoseconds heard_at_;     // when the last segment came
   base::Nanoseconds ts_recent_at_;
+  base::Nanoseconds reorder_deadline_ = base::kNever;
+  RttEstimator rtt_;
+  Rack rack_;
+  CongestionControl congestion_;  // Its window first.
+
+  // What is out of order, and loss recovery.
+  Reassembler reassembler_;
+  std::optional<wire::SackBlock> duplicate_;  // to be told with the next acknowledgement
+  Seq recover_;  // SND.NXT as it began
+  Scoreboard scoreboard_;
+  TailLossProbe tail_probe_;
+  ProportionalRateReduction reduction_;
+  NewRenoRecovery new_reno_;
+  SpuriousLoss spurious_;
+
   base::Nanoseconds close_deadline_ = base::kNever;
   uint32_t refused_bytes_ = 0;  // of the send that kWantsSpace is about
   uint32_t retransmits_ = 0;

@@ -54,6 +54,13 @@ class TcpTemplate {
   size_t ip_offset() const { return tcp_offset_ - kIpv4MinHeaderBytes; }
   size_t tcp_offset() const { return tcp_offset_; }
   bool timestamps() const { return header_bytes_ > tcp_offset_ + kTcpMinHeaderBytes; }
+  // Whether they are as most are: without a tag and with timestamps, 66 bytes.
+  static constexpr size_t kUsualBytes = kEthernetHeaderBytes + kIpv4MinHeaderBytes +
+                                        kTcpMinHeaderBytes + kTcpTimestampsBytes;
+  static constexpr size_t kUsualTcpOffset = kEthernetHeaderBytes + kIpv4MinHeaderBytes;
+  bool IsUsual() const {
+    return ((header_bytes_ ^ kUsualBytes) | (tcp_offset_ ^ kUsualTcpOffset)) == 0;
+  }
 
   // Writes the headers to `to`, which has room for kMaxHeadersBytes; what is behind them there is
   // lost.

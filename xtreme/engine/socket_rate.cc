@@ -64,6 +64,7 @@ Outcome Tcp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie)
         if (socket == nullptr) return;
         if (outcome.ok()) {
           socket->pace = std::move(use);
+          socket->paced = socket->pace != nullptr;
           ++core_->host.routes_version;  // Prepared sends are for a queue.
         }
         Completion* const completion = TellKind(*socket, Kind::kOpDone, outcome.error, cookie);

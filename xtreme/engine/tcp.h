@@ -313,6 +313,8 @@ class Tcp {
   bool CanSend(const TcpSocket& socket) const;
   bool PostSegment(tcp::Connection& connection, const tcp::Outgoing& outgoing,
                    const Payload& payload, packet::Buffer* kept, uint32_t flags, bool* gathered);
+  bool SendDirect(TcpSocket& socket, const Payload& payload, const SendOptions& options);
+  SendResult SendOtherwise(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   bool SendAtOnce(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   tcp::SendResult HandForeign(tcp::Connection& connection, const Payload& payload,
                               const SendOptions& options, base::Nanoseconds now);
@@ -365,6 +367,7 @@ class Tcp {
   std::unique_ptr<TcpForwards> forwards_;  // Null: no connection has left.
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.
   uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
+  uint64_t direct_epoch_ = 0;          // And SendDirect() is: it may send.
 };
 
 }  // namespace xtreme::engine

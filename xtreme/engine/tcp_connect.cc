@@ -23,6 +23,7 @@
 #include "xtreme/engine/tcp_socket.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/nic/nic.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine {
 
@@ -211,6 +212,11 @@ void Tcp::RefreshPaths() {
   });
   // Asking for a neighbour may itself have moved it on.
   epoch_ = core_->host.routes_version;
+  // Whatever of the device changes moves the version on.
+  const RingDevice& device = core_->device;
+  const bool may = device.started && !device.broken && device.transmit_checksum &&
+                   device.pool->payload_bytes() >= nic::StreamSegment::kPayloadReadable;
+  direct_epoch_ = may ? epoch_ : 0;
 }
 
 void Tcp::OnMoved() {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
+#include "stack/base/byte_order.h"
 #include "stack/base/copy.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
@@ -15,6 +17,7 @@
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_device.h"
 #include "xtreme/engine/tcp_socket.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine {
 namespace {
@@ -97,8 +100,63 @@ void Tcp::EndCall(bool ring) {
   return core.Post(frame, &record) == nic::TxStatus::kPosted;
 }
 
-// Most sends: a segment that may leave now, of which nothing is told but that it is done. False: it
-// is not one, and nothing has changed.
+// The TCP header of a segment without other options than timestamps, behind headers as usual.
+[[gnu::always_inline]] inline nic::HalfLine TcpHalf(const uint8_t* headers,
+                                                    const tcp::Outgoing& outgoing) {
+  static_assert(std::endian::native == std::endian::little);
+  constexpr uint32_t kAt = wire::TcpTemplate::kUsualTcpOffset;
+  constexpr uint64_t kOffset = uint64_t{sizeof(nic::HalfLine) / 4} << 28;
+  static_assert(kAt == nic::StreamSegment::kTcpAt);
+  const uint64_t sequence = base::HostToBigEndian(outgoing.sequence.value());
+  return nic::HalfLine{
+      base::LoadNative<uint32_t>(headers + kAt) | sequence << 32,  // Behind the ports.
+      base::HostToBigEndian(uint64_t{outgoing.acknowledgement.value()} << 32 | kOffset |
+                            uint64_t{outgoing.flags} << 16 | outgoing.window),
+      base::LoadNative<uint64_t>(headers + kAt + 16),  // Checksum, pointer, the options' kind.
+      base::HostToBigEndian(uint64_t{outgoing.timestamps.value} << 32 | outgoing.timestamps.echo)};
+}
+
+// Most sends: a short segment that may leave now, of which nothing is told, by a queue that takes
+// it from registers. False: it is not one, and nothing has changed.
+[[gnu::always_inline]] inline bool Tcp::SendDirect(TcpSocket& socket, const Payload& payload,
+                                                   const SendOptions& options) {
+  RingCore& core = *core_;
+  tcp::Connection* const connection = socket.connection;
+  // One by one, each unlikely: of all in one expression the compiler takes what follows to be rare.
+  if (direct_epoch_ != core.host.routes_version) [[unlikely]] return false;
+  if (connection == nullptr || socket.paced) [[unlikely]] return false;
+  if (payload.buffer != nullptr) [[unlikely]] return false;
+  if ((options.flags & ~uint32_t{kNowOrFail}) != 0) [[unlikely]] return false;
+  if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] return false;
+  if (!connection->headers().IsUsual()) [[unlikely]] return false;
+  nic::TxFront& front = *core.device.queue->StreamFront();
+  if (!front.Ready()) [[unlikely]] return false;
+  const auto length = static_cast<uint32_t>(payload.length);
+  const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
+  const base::Nanoseconds now = core.clock.Now();
+  tcp::Outgoing outgoing;
+  const bool may = connection->MayFire(length, send.now_or_fail, now, &outgoing);
+  if (!may || !outgoing.has_timestamps) [[unlikely]] return false;
+  packet::Buffer* const kept = core.device.pool->Acquire();
+  if (kept == nullptr) [[unlikely]] return false;
+  // The WQE is written from what is kept, which is long enough to be read by half lines.
+  base::CopyShort(kept->data, payload.data, length);
+  const uint8_t* const headers = connection->headers().data();
+  nic::PostStream(front, {.headers = headers,
+                          .tcp = TcpHalf(headers, outgoing),
+                          .payload = kept->data,
+                          .payload_length = length});
+  kept->length = length;
+  stack_->Fired(*connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept},
+                send, /*posts_reference=*/false, now);
+  core.attention |= kTimersArmed;
+  ++socket.counters.sends;
+  socket.counters.sent_bytes += length;
+  return true;
+}
+
+// Most others: a segment that may leave now, of which nothing is told but that it is done. False:
+// it is not one, and nothing has changed.
 [[gnu::always_inline]] inline bool Tcp::SendAtOnce(TcpSocket& socket, const Payload& payload,
                                                    const SendOptions& options) {
   constexpr uint32_t kSeldom = kSendWantWire | kWarm | kMore;
@@ -141,6 +199,14 @@ void Tcp::EndCall(bool ring) {
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
+  if (!SendDirect(*socket, payload, options)) [[unlikely]] {
+    return SendOtherwise(socket, payload, options);
+  }
+  return SendResult::kSent;
+}
+
+[[gnu::noinline]] SendResult Tcp::SendOtherwise(TcpSocket* socket, const Payload& payload,
+                                                const SendOptions& options) {
   if (SendAtOnce(*socket, payload, options)) [[likely]] return SendResult::kSent;
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);

@@ -79,6 +79,7 @@ struct alignas(64) TcpSocket {
   bool departing = false;      // To another ring: it is told of what it was, then DEPARTED.
   bool prepares = false;       // Sends of it are, or were, prepared.
   bool released = true;        // Nothing of it is being given back by the control thread.
+  bool paced = false;          // It sends by `pace`.
 
   // Credit: see tcp.h.
   uint32_t early_credit = 0;   // Credited by Credit() and not released yet.
@@ -127,10 +128,14 @@ class TcpSockets {
     std::destroy_at(socket);
     std::construct_at(socket);
   }
-  // Null for a stale handle.
+  // Null for a stale handle. The number of its ring is not looked at. A place that is nobody's has
+  // handle 0.
   TcpSocket* Find(Handle handle) const {
-    return by_handle_.Find(handle) == nullptr ? nullptr
-                                              : &sockets_[PlaceOf(handle) - kFirstTcpPlace];
+    constexpr uint32_t kRingBits = 16;
+    const uint32_t at = PlaceOf(handle) - kFirstTcpPlace;
+    if (at >= capacity()) [[unlikely]] return nullptr;
+    TcpSocket& socket = sockets_[at];
+    return (socket.handle ^ handle) << kRingBits == 0 ? &socket : nullptr;
   }
   // The place of a handle that once was one of these, whatever stands above it in `loan`; and
   // whether it is that handle's still.

@@ -18,6 +18,7 @@ QueuePair::QueuePair(const QueuePairMemory& memory, const SendQueue::Options& se
       objects_(std::move(objects)) {
   refill_below_ = receive_.refill_below();
   front_ = send_.front();
+  if (send_.MayPostStreams()) stream_front_ = send_.front();
   ShowReceiveQueue();
 }
 

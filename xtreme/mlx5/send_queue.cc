@@ -43,7 +43,9 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       front_{.next_wqe = memory.wqebbs,
              .record = memory.record,
              .next_register = reinterpret_cast<uintptr_t>(memory.doorbell_register),
-             .half_bytes = memory.blueflame_bytes},
+             .half_bytes = memory.blueflame_bytes,
+             .stream_control = StreamControl(memory.qpn),
+             .stream_offloads = StreamOffloads()},
       signal_at_(options.signal_every - 1),
       device_memory_(memory.device_memory),
       frames_((mask_ + 1) / kMaxWqebbs),
@@ -297,7 +299,7 @@ template <uint32_t kBlocks>
     place(first + i)[1] = halves[2 * i + 1];
   }
   front_.next_wqe = reinterpret_cast<uint8_t*>(place(first + kBlocks));
-  nic::RingReady(front_, prepared, halves);
+  nic::RingReady(front_, prepared.frame_bytes, halves);
   if (signal) {
     NoteSignal(first & mask_, first + kBlocks);
     ahead_ = !AskedIsDue();

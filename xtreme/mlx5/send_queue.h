@@ -70,6 +70,8 @@ class SendQueue {
   uint32_t most_direct_blocks() const {
     return options_.checksums ? std::min<uint32_t>(blueflame_wqebbs_, 3) : 0;
   }
+  // PostStream(): WQEs of up to four blocks for the register.
+  bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted directly.
   void SettleCounters() const;

@@ -40,6 +40,7 @@ inline constexpr uint32_t kMaxHeaderBytes = 64;  // Of a template.
 inline constexpr uint32_t kInlineOffset =
     sizeof(mlx5_wqe_ctrl_seg) + offsetof(mlx5_wqe_eth_seg, inline_hdr_start);
 static_assert(kInlineOffset == 30);
+static_assert(kInlineOffset == nic::kStreamFrameAt && kMaxWqeBytes == nic::kStreamWqeBytes);
 inline constexpr uint32_t kMaxInlineFrameBytes = kMaxWqeBytes - kInlineOffset;
 // What every device accepts as the least that stands inline: Ethernet with a VLAN tag.
 inline constexpr uint32_t kMinInlineBytes = 18;
@@ -104,6 +105,18 @@ inline void WriteEthernet(uint8_t* wqe, uint32_t flags, uint32_t inline_bytes) {
   const uint64_t checksums = (flags & (nic::kTxIpChecksum | nic::kTxL4Checksum)) << 6;
   base::StoreBe64(wqe + 16, checksums << 24);                  // Reserved, cs_flags, mss.
   base::StoreBe64(wqe + 24, uint64_t{inline_bytes} << 16);     // Reserved, inline_hdr_sz.
+}
+
+// What nic::PostStream() puts a WQE together of.
+inline uint64_t StreamControl(uint32_t qpn) {
+  uint8_t wqe[kWqebbBytes];
+  WriteControl(wqe, 0, MLX5_OPCODE_SEND, qpn, 0, Completion::kOnError);
+  return base::LoadBe64(wqe);
+}
+inline uint64_t StreamOffloads() {
+  uint8_t wqe[kWqebbBytes];
+  WriteEthernet(wqe, nic::kTxIpChecksum | nic::kTxL4Checksum, 0);
+  return base::LoadNative<uint64_t>(wqe + 16);
 }
 
 // Bytes that the device reads where they lie.

@@ -19,7 +19,7 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
     : QueuePair(memory, send_options, receive_options, capabilities, pool, std::move(objects)),
       tap_(tap),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
-  front_ = NoFront();  // Every post is seen here.
+  front_ = stream_front_ = NoFront();  // Every post is seen here.
 }
 
 uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {

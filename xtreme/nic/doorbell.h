@@ -145,7 +145,7 @@ template <size_t kHalves>
 
 // Rings for it, alone by BlueFlame: it stands in the ring now.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void RingReady(TxFront& front, const TxPrepared& prepared,
+[[gnu::always_inline]] inline void RingReady(TxFront& front, uint32_t frame_bytes,
                                              const HalfLine (&halves)[kHalves]) {
   const uint32_t producer = front.producer + kHalves / 2;
   front.producer = producer;
@@ -156,7 +156,7 @@ template <size_t kHalves>
   WriteBlueFlame(TakeRegister(front), halves);
   FlushBlueFlame();
   ++front.direct_frames;
-  front.direct_bytes += prepared.frame_bytes;
+  front.direct_bytes += frame_bytes;
 }
 
 // Does what QueuePair::PostPrepared() does with no flags, where its caller stands: front.Ready(),
@@ -175,7 +175,7 @@ template <uint32_t kBlocks = 2, typename Edit = Unedited>
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
-  RingReady(front, prepared, halves);
+  RingReady(front, prepared.frame_bytes, halves);
 }
 
 }  // namespace xtreme::nic

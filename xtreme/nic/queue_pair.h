@@ -106,6 +106,10 @@ struct LengthField {
   uint16_t constant = 0;
 };
 
+// The longest WQE that PostStream() writes, which is a half of a BlueFlame register; and where the
+// frame stands in it.
+inline constexpr uint32_t kStreamWqeBytes = 256, kStreamFrameAt = 30;
+
 // What the frames of a flow have in common, for QueuePair::Prepare().
 struct TxHeader {
   const uint8_t* bytes;             // 64 are readable.
@@ -142,6 +146,10 @@ struct TxFront {
   uint64_t direct_frames = 0;
   uint32_t posted = 0;              // Frames, free-running.
   uint64_t direct_bytes = 0;
+  // Of the WQE of a whole frame, for PostStream(): its first 8 bytes as a number, with index and
+  // length 0; and the 8 that ask for checksums, as they lie.
+  uint64_t stream_control = 0;
+  uint64_t stream_offloads = 0;
 
   // Whether nothing but the post itself is due.
   bool Ready() const { return posted != attention_at && unrung == nullptr; }
@@ -382,6 +390,9 @@ class QueuePair {
     return prepared.direct_blocks == kBlocks ? front_ : NoFront();
   }
 
+  // For PostStream(), until the queue ends; never ready if it has no such way.
+  TxFront* StreamFront() const { return stream_front_; }
+
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
   // above the port's MTU, or too many pieces.
   virtual TxStatus PostSegments(const TxSegments& segments) = 0;
@@ -432,6 +443,7 @@ class QueuePair {
   // Signalled frames posted and not completed. Written by Post and PollSend.
   uint32_t send_completions_due_ = 0;
   TxFront* front_ = NoFront();
+  TxFront* stream_front_ = NoFront();
 
   // One that is never ready, for all: nobody writes it.
   static TxFront* NoFront() {

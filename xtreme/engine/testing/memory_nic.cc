@@ -59,8 +59,10 @@ void MemoryQueuePair::TakeDirectPosts() {
   direct_->front = {.next_wqe = direct_->wqe.data(),
                     .record = &direct_->record,
                     .next_register = reinterpret_cast<uintptr_t>(direct_->registers.data()),
-                    .half_bytes = Direct::kHalfBytes};
-  front_ = &direct_->front;
+                    .half_bytes = Direct::kHalfBytes,
+                    .stream_offloads = nic::kTxIpChecksum | nic::kTxL4Checksum};
+  static_assert(kDirectFrameAt == nic::kStreamFrameAt && kDirectFlagsAt == 16);
+  front_ = stream_front_ = &direct_->front;
   AllowDirect();
 }
 
@@ -122,6 +124,7 @@ bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint6
 
 void MemoryQueuePair::CompleteSends(uint64_t hw_clock) {
   TakeDirect();
+  AllowDirect();
   if (completed_frames_ == visible_) return;
   device_memory_used_ = 0;
   completed_frames_ = visible_;

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contract of short sends over TCP on a queue that takes them from registers: they are what a
+// send by a call would be.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "stack/base/byte_order.h"
+#include "stack/wire/tcp.h"
+#include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+#include "xtreme/nic/stream_post.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+class TcpDirectContractTest : public TcpPairTest {
+ protected:
+  static constexpr size_t kTcp = 14 + 20;  // Of the TCP header in a frame.
+
+  void OpenDirect(const TcpSettings& settings = {}) {
+    OpenConnection(settings);
+    a->queue().TakeDirectPosts();
+  }
+  // Frames that left so.
+  uint32_t Direct() { return a->queue().StreamFront()->posted; }
+  // The frame of a send that leaves at once. What is to be told of it takes the other way.
+  SentFrame FrameOf(const std::string& payload, uint32_t flags) {
+    EXPECT_EQ(a->Send(client, payload, {.flags = flags}), SendResult::kSent);
+    const SentFrame frame = a->queue().sent().back();
+    Run();
+    a->ring->core().Reap();  // A queue that is full takes none so.
+    return frame;
+  }
+  static std::string Payload(size_t length) {
+    std::string payload(length, ' ');
+    std::iota(payload.begin(), payload.end(), static_cast<char>(length));
+    return payload;
+  }
+};
+
+TEST_F(TcpDirectContractTest, OfAnyLengthItIsTheSegmentThatACallPosts) {
+  constexpr uint32_t kLongest = nic::StreamSegment::kMostPayloadBytes;
+  OpenDirect();
+  std::string all;
+  for (uint32_t length = 1; length <= kLongest + 20; ++length) {
+    const std::string payload = Payload(length);
+    const SentFrame called = FrameOf(payload, kSendWantDone);
+    const uint32_t before = Direct();
+    SentFrame direct = FrameOf(payload, 0);
+    EXPECT_EQ(Direct() - before, length <= kLongest ? 1u : 0u) << length;
+    EXPECT_EQ(base::LoadBe32(&direct.bytes[kTcp + 4]),
+              base::LoadBe32(&called.bytes[kTcp + 4]) + length);
+    // All else is the same but the time.
+    std::copy_n(&called.bytes[kTcp + 4], 4, &direct.bytes[kTcp + 4]);
+    std::copy_n(&called.bytes[kTcp + 24], 8, &direct.bytes[kTcp + 24]);
+    ASSERT_EQ(direct.bytes, called.bytes) << length;
+    EXPECT_EQ(direct.flags, called.flags);
+    all += payload + payload;
+  }
+  EXPECT_EQ(b->Bytes(server), all);
+}
+
+TEST_F(TcpDirectContractTest, ItsHeaderIsOfTheMoment) {
+  constexpr uint16_t kWindow = 7'240;
+  TcpSettings manual;
+  manual.receive_window_bytes = kWindow;
+  manual.manual_credit = true;
+  OpenDirect(manual);
+  b->Send(server, std::string(kWindow, 'x'));
+  Run();
+  const SentFrame closed = FrameOf("closed", 0);
+  EXPECT_EQ(base::LoadBe16(&closed.bytes[kTcp + 14]), 0u);
+  ASSERT_TRUE(a->tcp().Credit(client, kWindow).ok());
+  now += 7 * kMillisecond;
+  const SentFrame open = FrameOf("open", 0);
+  EXPECT_EQ(base::LoadBe16(&open.bytes[kTcp + 14]), kWindow);
+  EXPECT_EQ(base::LoadBe32(&open.bytes[kTcp + 8]), base::LoadBe32(&closed.bytes[kTcp + 8]));
+  const uint32_t peers = base::LoadBe32(&b->queue().sent().back().bytes[kTcp + 24]);
+  EXPECT_GE(base::LoadBe32(&open.bytes[kTcp + 24]), base::LoadBe32(&closed.bytes[kTcp + 24]) + 7);
+  EXPECT_LE(base::LoadBe32(&open.bytes[kTcp + 28]), peers) << "the peer's time, echoed";
+  EXPECT_EQ(Direct(), 2u);
+}
+
+TEST_F(TcpDirectContractTest, WithoutTimestampsItGoesByACall) {
+  TcpSettings settings;
+  settings.timestamps = false;
+  OpenDirect(settings);
+  FrameOf("buy 100 at 17", 0);
+  EXPECT_EQ(Direct(), 0u);
+  EXPECT_EQ(b->Bytes(server), "buy 100 at 17");
+}
+
+TEST_F(TcpDirectContractTest, WhatWasSentIsKeptUntilItIsAcknowledged) {
+  OpenDirect();
+  const uint64_t free = a->Counter("pool", "free");
+  a->lose = [](const auto& frame) { return TcpPayloadOf(frame) != 0; };
+  std::string payload = Payload(100);
+  ASSERT_EQ(a->Send(client, payload), SendResult::kSent);
+  EXPECT_EQ(Direct(), 1u);
+  const std::string sent = payload;
+  payload.assign(payload.size(), '?');  // The caller's again.
+  EXPECT_EQ(a->Counter("pool", "free"), free - 1);
+  Run();
+  a->lose = nullptr;
+  Run(2'000 * kMillisecond, kMillisecond);
+  EXPECT_EQ(b->Bytes(server), sent);
+  EXPECT_EQ(a->Counter("pool", "free"), free);
+}
+
+TEST_F(TcpDirectContractTest, BehindWhatIsUnacknowledgedAShortOneWaitsUnlessItMayNot) {
+  TcpSettings nagle;
+  nagle.nodelay = false;
+  OpenDirect(nagle);
+  ASSERT_EQ(a->Send(client, "first"), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "now", {.flags = kNowOrFail}), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, "later"), SendResult::kQueued);
+  a->queue().CompleteSends(0);  // The queue takes one at a time.
+  EXPECT_EQ(a->Send(client, "later"), SendResult::kQueued);
+  EXPECT_EQ(Direct(), 1u);
+  Run(500 * kMillisecond, kMillisecond);
+  EXPECT_EQ(b->Bytes(server), "firstnowlaterlater");
+}
+
+TEST_F(TcpDirectContractTest, BehindAFrameThatWaitsForADoorbellItWaitsItsTurn) {
+  OpenDirect();
+  ASSERT_EQ(a->Send(client, "first ", {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "second"), SendResult::kSent);
+  EXPECT_EQ(Direct(), 0u);
+  Run();
+  EXPECT_EQ(b->Bytes(server), "first second");
+}
+
+TEST_F(TcpDirectContractTest, AWindowThatIsFullRefusesIt) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 2'896;
+  OpenConnection({}, tiny);
+  a->queue().TakeDirectPosts();
+  ASSERT_EQ(a->Send(client, std::string(2'896, 'x')), SendResult::kSent);
+  Run();
+  EXPECT_EQ(a->Send(client, "more", {.flags = kNowOrFail}), SendResult::kRefusedWindow);
+  EXPECT_EQ(Direct(), 0u);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
