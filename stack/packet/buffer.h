@@ -20,9 +20,10 @@ namespace xtreme::packet {
 
 class BufferPool;
 
-// A value that differs between running threads, cheap to get (one TLS address).
+// A value that differs between running threads, cheap to get: one TLS address, at an offset that is
+// known when the program or library is loaded.
 inline uintptr_t ThreadToken() {
-  static thread_local char token;
+  [[gnu::tls_model("initial-exec")]] static thread_local char token;
   return reinterpret_cast<uintptr_t>(&token);
 }
 

@@ -276,13 +276,21 @@ uint32_t BufferPool::DrainReturns() {
   return freed;
 }
 
+// What was received mostly is one link, by the owner, of its only holder: decided before anything
+// is saved.
 void BufferPool::ReleaseChain(Buffer* head) {
+  if (head == nullptr) return;
+  const bool one = head->next == nullptr && head->owner_references == 1;
+  if (!one || !head->pool->OwnedByThisThread()) [[unlikely]] return ReleaseLinks(head);
+  const int32_t foreign = head->foreign.load(std::memory_order_acquire);
+  if (foreign == 0) return head->pool->Free(head);
+  if (foreign == kForeignLent) [[likely]] return head->pool->EndLoan(head);
+  ReleaseByOwnerSlow(head);
+}
+
+[[gnu::noinline]] void BufferPool::ReleaseLinks(Buffer* head) {
   while (head != nullptr) {
     Buffer* const next = head->next;
-    if (next == nullptr) [[likely]] {
-      Release(head);
-      return;
-    }
     Release(head);
     head = next;
   }

@@ -229,6 +229,7 @@ class BufferPool {
 
   Buffer* AcquireExhausted();
   static bool ReleaseByOwnerSlow(Buffer* buffer);
+  static void ReleaseLinks(Buffer* head);
   bool SettleReturn(Buffer* buffer);
   // Returns false when the stack is closed (the pool retired).
   bool PushReturn(Buffer* buffer);

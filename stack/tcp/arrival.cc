@@ -285,6 +285,17 @@ bool Pcb::ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, 
   return true;
 }
 
+// At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
+void Pcb::ScheduleAck(base::Nanoseconds now) {
+  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * smss_;
+  if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
+    quick_acks_left_ -= quick_acks_left_ != 0;
+    Set(kAckNow);
+  } else if (ack_deadline_ == base::kNever) {
+    ack_deadline_ = base::DeadlineAfter(now, options_->delayed_ack);
+  }
+}
+
 // The bytes of `payload` from RCV.NXT to the edge of the window go to the sink; the rest, and all
 // of it when the sink has no room, goes back to the pool.
 bool Pcb::TakeInOrder(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp) {

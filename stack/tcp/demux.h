@@ -31,7 +31,9 @@ template <typename Connection>
 class Demux {
  public:
   // Room for `capacity` connections. `seed` is secret and random.
-  Demux(size_t capacity, uint64_t seed) : seed_(seed | 1) { Allocate(capacity); }
+  Demux(size_t capacity, uint64_t seed) : seed_(seed), mixed_seed_(base::MixBits(~seed) | 1) {
+    Allocate(capacity);
+  }
   Demux(Demux&&) = default;
   Demux& operator=(Demux&&) = default;
 
@@ -124,8 +126,12 @@ class Demux {
   };
   static_assert(sizeof(Bucket) == 64);
 
+  // One product of the two words, each with a secret of its own (W. Yi's wyhash): who does not know
+  // them cannot tell which keys meet.
   uint64_t Hash(const FlowKey& key) const {
-    return base::MixBits(base::MixBits(key.addresses ^ seed_) ^ key.ports * seed_);
+    const unsigned __int128 product =
+        static_cast<unsigned __int128>(key.addresses ^ seed_) * (key.ports ^ mixed_seed_);
+    return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
   }
   static uint16_t TagOf(uint64_t hash) { return static_cast<uint16_t>(hash >> 48); }
   size_t Home(uint64_t hash) const { return hash & mask_; }
@@ -159,6 +165,7 @@ class Demux {
   size_t mask_ = 0;
   size_t size_ = 0;
   uint64_t seed_;
+  uint64_t mixed_seed_;
 };
 
 }  // namespace xtreme::tcp

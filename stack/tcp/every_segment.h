@@ -24,10 +24,13 @@ inline uint8_t Pcb::Plainness() const {
                   (flight.sacked | flight.lost | flight.retransmitted) == 0 &&
                   !tail_probe_.outstanding() && reassembler_.empty();
   if (!in) return 0;
-  if (Has(kWantsSpace)) return kPlainIn;
+  const bool waits = quick_acks_left_ == 0 && !options_->quick_ack &&
+                     options_->delayed_ack <= kLongestDelay;
+  const uint8_t delays = waits ? kPlainDelays : 0;
+  if (Has(kWantsSpace)) return static_cast<uint8_t>(kPlainIn | delays);
   const bool out = !IsCorked() && !Has(kSinkFull | kSendOne) &&
                    queue_.first_unsent() == nullptr && !(Has(kSack) && duplicate_);
-  return static_cast<uint8_t>(kPlainIn | kPlainQuiet | (out ? kPlainOut : 0));
+  return static_cast<uint8_t>(kPlainIn | kPlainQuiet | (out ? kPlainOut : 0) | delays);
 }
 
 // RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
@@ -49,17 +52,6 @@ inline bool Pcb::MaySendRuns() const {
   const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
   const bool selects = Has(kSack) && (duplicate_ || !reassembler_.empty());
   return !opening && !selects && queue_.flight().lost == 0;
-}
-
-// At once, or within the delay: RFC 9293 section 3.8.6.3, RFC 5681 section 4.2.
-inline void Pcb::ScheduleAck(base::Nanoseconds now) {
-  const bool second_full = Distance(last_ack_sent_, rcv_nxt_) >= 2u * smss_;
-  if (second_full || options_->quick_ack || quick_acks_left_ != 0) {
-    quick_acks_left_ -= quick_acks_left_ != 0;
-    Set(kAckNow);
-  } else if (ack_deadline_ == base::kNever) {
-    ack_deadline_ = base::DeadlineAfter(now, options_->delayed_ack);
-  }
 }
 
 inline uint32_t Pcb::FreeWindow(uint32_t owed) const {

@@ -6,10 +6,31 @@
 
 namespace xtreme::tcp {
 
+bool Pcb::SaysAckOnly(const wire::TcpSegment& segment, wire::TcpAck* ack) const {
+  const auto& timestamps = segment.options.timestamps;
+  const bool plain = (segment.flags & ~wire::kTcpPsh) == wire::kTcpAck &&
+                     segment.options.sack_count == 0 && (!Has(kTimestamps) || timestamps);
+  if (!plain) return false;
+  *ack = {.sequence = segment.sequence,
+          .acknowledgement = segment.acknowledgement,
+          .timestamp = timestamps ? timestamps->value : 0,
+          .payload_bytes = segment.payload_bytes,
+          .window = segment.window};
+  return true;
+}
+
+bool Pcb::IsExpected(const wire::TcpSegment& segment, bool quietly) const {
+  wire::TcpAck ack;
+  return SaysAckOnly(segment, &ack) && Judge(ack, quietly) != Expected::kNot;
+}
+
 bool Pcb::ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payload,
                            uint64_t stamp, base::Nanoseconds now) {
-  if (!IsExpected(segment, /*quietly=*/false)) [[unlikely]] return false;
-  TakeExpected(segment, now);
+  wire::TcpAck ack;
+  if (!SaysAckOnly(segment, &ack)) [[unlikely]] return false;
+  const Expected what = Judge(ack, /*quietly=*/false);
+  if (what == Expected::kNot) [[unlikely]] return false;
+  TakeExpected(ack, what, /*quietly=*/false, now);
   if (const uint32_t bytes = segment.payload_bytes; bytes != 0) {
     if (context_->sink->Deliver(*this, payload, bytes, stamp)) [[likely]] {
       TakeExpectedPayload(bytes, now);
@@ -20,6 +41,84 @@ bool Pcb::ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payl
   }
   AfterExpected(now);
   return true;
+}
+
+// Whether each segment that is acknowledged was sent once, for its round trip is then told by time
+// alone.
+Pcb::Expected Pcb::JudgeSeveral(Seq ack, bool quietly) const {
+  if (ack < queue_.una() || ack > queue_.nxt()) return Expected::kNot;
+  for (const Segment* s = queue_.first(); s != queue_.first_unsent() && s->end() <= ack;
+       s = s->next) {
+    if (s->WasRetransmitted() || (quietly && s->Has(Segment::kWantDone))) return Expected::kNot;
+  }
+  return Expected::kSeveral;
+}
+
+// Of segments that were sent once, or of nothing new while some are outstanding; and what the
+// sender's timer is then, unless something leaves.
+void Pcb::TakeAckOfSeveral(Seq ack, base::Nanoseconds now) {
+  const uint32_t acked = Distance(queue_.una(), ack);
+  Progress progress{.acked = acked, .outstanding_before = queue_.flight().outstanding};
+  if (acked == 0) {
+    // Time alone may show a loss.
+    if (Has(kSack)) RecoverBySack(progress, now);
+  } else {
+    TakeSeveral(ack, &progress, now);
+  }
+  if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);
+  if (reorder_deadline_ != base::kNever) [[unlikely]] return ArmOutstanding();
+  // Of what is left the timer restarts if something was acknowledged, else it runs on.
+  if (progress_at_ != now || rto_base_ != now) return;
+  Rearm(queue_.first() == queue_.last_sent(), now);
+}
+
+void Pcb::TakeSeveral(Seq ack, Progress* progress, base::Nanoseconds now) {
+  base::Nanoseconds rtt(-1);
+  queue_.Acknowledge(ack, [&](const Segment& segment) {
+    rtt = base::Later(rtt, rack_.OnFirstCopyDelivered(segment, now));
+    if (segment.Has(Segment::kWantDone) && segment.posted == 0) [[unlikely]] {
+      context_->sink->OnDone(*this, segment.cookie, /*cancelled=*/false);
+    }
+  });
+  progress_at_ = rto_base_ = now;
+  retries_ = 0;
+  Clear(kSmallOverride);
+  const bool all = queue_.all_acknowledged();
+  if (rtt >= base::Nanoseconds(0)) [[likely]] {
+    rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
+    progress->rtt = rtt;
+  }
+  if (!all || !Has(kSack)) {
+    return Has(kSack) ? RecoverBySack(*progress, now) : RecoverByDuplicates(*progress, now);
+  }
+  rack_.OnAck(/*dsack=*/false, queue_.una(), queue_.nxt());
+  reorder_deadline_ = base::kNever;
+  if (IsWindowLimited(progress->outstanding_before)) {
+    GrowWindow(*progress, now);
+  } else {
+    congestion_.OnUnlimitedAck();
+  }
+}
+
+// The first sample, or one that is none.
+void Pcb::SampleOnly(base::Nanoseconds rtt, base::Nanoseconds now) {
+  rack_.Sample(rtt, now);
+  if (rtt >= base::Nanoseconds(0)) rtt_.Sample(rtt);
+}
+
+// Less than zero: `rtt` is not known.
+void Pcb::GrowByOnly(uint32_t acked, base::Nanoseconds rtt, base::Nanoseconds now) {
+  if (!IsWindowLimited(acked)) return congestion_.OnUnlimitedAck();
+  Progress progress{.acked = acked, .outstanding_before = acked};
+  if (rtt >= base::Nanoseconds(0)) progress.rtt = rtt;
+  GrowWindow(progress, now);
+}
+
+// What the bits of Plain do not rule out.
+void Pcb::OutputIfDue(base::Nanoseconds now) {
+  const bool more = queue_.first_unsent() != nullptr || queue_.flight().lost != 0 ||
+                    Has(kAckNow | kWantsSpace | kSinkFull);
+  if (more) Output(now);
 }
 
 }  // namespace xtreme::tcp

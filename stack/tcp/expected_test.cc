@@ -65,6 +65,12 @@ class Connected : private Sink {
     }
     pcb_->Arrive(segment, payload, 0, now);
   }
+  // From here on each segment is acknowledged at once: by the options that it has, or others.
+  void AcknowledgeAtOnce(bool others) {
+    other_options_ = options_;
+    (others ? other_options_ : options_).quick_ack = true;
+    others ? pcb_->UseOptions(other_options_) : pcb_->OnOptionsChanged(now);
+  }
   // At the next deadline.
   void Expire() {
     now = pcb_->NextDeadline();
@@ -90,6 +96,7 @@ class Connected : private Sink {
   void OnDone(Pcb&, uint64_t, bool) override {}
 
   PcbOptions options_;
+  PcbOptions other_options_;
   SegmentPool segments_;
   ReassemblyStore store_;
   packet::BufferPool::Handle pool_;
@@ -262,6 +269,20 @@ TEST(ExpectedTest, WhatSomebodyIsToldOfIsNotExpectedQuietly) {
   }
 }
 
+TEST(ExpectedTest, OptionsThatChangeHoldForTheNextSegment) {
+  for (const bool others : {false, true}) {
+    Connected connected;
+    connected.Arrive(Next());
+    EXPECT_EQ(connected.emitted.size(), 0u) << "it is delayed";
+    connected.AcknowledgeAtOnce(others);
+    const size_t before = connected.emitted.size();
+    wire::TcpSegment next = Next();
+    next.sequence += kBytes;
+    connected.Arrive(next);
+    EXPECT_EQ(connected.emitted.size(), before + 1) << others;
+  }
+}
+
 // URG changes nothing (RFC 6093), and keeps a segment from the short way.
 void ArriveNextInOrder(Connected& connected, uint16_t bytes, bool the_long_way) {
   const Pcb& pcb = connected.pcb();
@@ -297,6 +318,8 @@ TEST(ExpectedTest, TheLongWayWouldHaveDoneTheSame) {
   const std::function<void(Connected&)> starts[] = {
       [](Connected&) {},
       [](Connected& c) { c.Send(); },
+      [](Connected& c) { c.Send(Segment::kWantDone); },
+      [](Connected& c) { c.Send(), c.now += kRoundTrip, c.Arrive(Next(kOurs + kBytes)), c.Send(); },
       [](Connected& c) { c.Send(), c.Send(); },
       [](Connected& c) { c.Arrive(Next()), c.Send(), c.Send(Segment::kWantDone); },
       [](Connected& c) { c.Send(0, /*more=*/true); },

@@ -25,6 +25,7 @@
 #include "stack/packet/buffer.h"
 #include "stack/tcp/challenge_limit.h"
 #include "stack/tcp/congestion/congestion_control.h"
+#include "stack/tcp/connection_report.h"
 #include "stack/tcp/context.h"
 #include "stack/tcp/new_reno_recovery.h"
 #include "stack/tcp/path_error.h"
@@ -41,25 +42,13 @@
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_options.h"
 
+namespace xtreme::wire {
+struct TcpAck;
+}
+
 namespace xtreme::tcp {
 
 class Departure;
-
-// RFC 9293 section 3.3.2. LISTEN is not one of them: a listener is no connection.
-enum class State : uint8_t {
-  kClosed,
-  kSynSent,
-  kSynReceived,
-  kEstablished,
-  kFinWait1,
-  kFinWait2,
-  kCloseWait,
-  kClosing,
-  kLastAck,
-  kTimeWait,
-};
-
-const char* NameOf(State state);
 
 enum class SendResult : uint8_t {
   kSent,
@@ -86,26 +75,6 @@ struct Handshake {
   // From our SYN-ACK to its acknowledgement; none: it was sent again, or nobody remembers.
   std::optional<base::Nanoseconds> rtt;
   bool timed_out = false;  // the timer of our SYN-ACK expired
-};
-
-// What a connection can be asked, without a system call. tcp_info(7)'s counterpart.
-struct ConnectionReport {
-  State state = State::kClosed;
-  base::Nanoseconds srtt;
-  base::Nanoseconds rttvar;
-  base::Nanoseconds rto;
-  base::Nanoseconds oldest_unacknowledged;  // its age; 0: nothing is
-  uint32_t smss = 0;
-  uint32_t path_mtu = 0;          // of IP, as a router said; 0: none has
-  uint32_t congestion_window = 0;
-  uint32_t slow_start_threshold = 0;
-  uint32_t send_window = 0;
-  uint32_t receive_window = 0;
-  uint32_t in_flight = 0;
-  uint32_t unsent = 0;
-  uint32_t owed_credit = 0;
-  uint32_t retransmits = 0;
-  bool in_recovery = false;
 };
 
 class Pcb {
@@ -241,13 +210,24 @@ class Pcb {
   // `segment.payload_bytes`; null when there are none. `stamp` is handed on with the bytes.
   void Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
               base::Nanoseconds now);
-  // The same in steps, inlined (expected.h), of a segment that is expected: whether it is; all but
-  // its payload; its payload, unless it has none, which the caller took; and what is due then.
-  // `quietly`: and nobody need be told anything else, so the sink is not called but to transmit.
+  // The same in steps, inlined (expected.h), of a segment that is expected: whether it is, and of
+  // what kind; all but its payload; its payload, unless it has none, which the caller took; and
+  // what is due then. `quietly`: and nobody need be told anything else, so the sink is not called
+  // but to transmit. The last three tell whether SoonestDeadline() may be sooner by them.
+  enum class Expected : uint8_t {
+    kNot,         // Arrive() takes it
+    kNothingNew,  // it acknowledges nothing new
+    kOnly,        // or all there is, one segment
+    kSeveral,     // or what else was sent once
+  };
+  Expected Judge(const wire::TcpAck& segment, bool quietly) const;
+  bool TakeExpected(const wire::TcpAck& segment, Expected what, bool quietly,
+                    base::Nanoseconds now);
+  bool TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now);
+  bool AfterExpected(base::Nanoseconds now);
+  // Whether `segment` says no more than `ack` has room for, with timestamps if these are in use.
+  bool SaysAckOnly(const wire::TcpSegment& segment, wire::TcpAck* ack) const;
   bool IsExpected(const wire::TcpSegment& segment, bool quietly) const;
-  void TakeExpected(const wire::TcpSegment& segment, base::Nanoseconds now);
-  void TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now);
-  void AfterExpected(base::Nanoseconds now);
   // `now` is at or after NextDeadline().
   void OnTimer(base::Nanoseconds now);
   // After the sink refused, it has room again; or after OnShortOfMemory.
@@ -288,6 +268,7 @@ class Pcb {
   // They were changed in place: what waits for a time that they say is due by them from now on.
   // What waits only by what they said before leaves.
   void OnOptionsChanged(base::Nanoseconds now) {
+    plain_ = 0;
     if (state_ != State::kClosed) ArmIdle(now);
     if (options_->quick_ack && ack_deadline_ != base::kNever) Set(kAckNow);
     if (state_ == State::kEstablished || state_ == State::kCloseWait) Output(now);
@@ -295,6 +276,7 @@ class Pcb {
   // Others from now on, which outlive it. What both ends agreed on stays.
   void UseOptions(const PcbOptions& options) {
     options_ = &options;
+    plain_ = 0;
     rtt_.UseOptions(options.rto);
   }
   bool uses_timestamps() const { return Has(kTimestamps); }
@@ -345,7 +327,9 @@ class Pcb {
     kPlainIn = 1 << 0,     // nothing is lost, held after a hole, or being repaired
     kPlainQuiet = 1 << 1,  // nor is anybody waiting to send
     kPlainOut = 1 << 2,    // nor anything unsent, or to be told beside an acknowledgement
+    kPlainDelays = 1 << 3,  // and what comes is acknowledged later, by kLongestDelay at most
   };
+  static constexpr base::Nanoseconds kLongestDelay = base::Seconds(3600);
 
   // What an acknowledgement brought.
   struct Progress {
@@ -418,7 +402,13 @@ class Pcb {
   // expected.cc, expected.h
   bool ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
                         base::Nanoseconds now);
-  void TakeExpectedAck(Seq ack, base::Nanoseconds now);
+  Expected JudgeSeveral(Seq ack, bool quietly) const;
+  void TakeAckOfOnly(bool quietly, base::Nanoseconds now);
+  void TakeAckOfSeveral(Seq ack, base::Nanoseconds now);
+  void TakeSeveral(Seq ack, Progress* progress, base::Nanoseconds now);
+  void SampleOnly(base::Nanoseconds rtt, base::Nanoseconds now);
+  void GrowByOnly(uint32_t acked, base::Nanoseconds rtt, base::Nanoseconds now);
+  void OutputIfDue(base::Nanoseconds now);
   bool IsWindowLimited(uint32_t outstanding_before) const;
 
   // arrival.cc

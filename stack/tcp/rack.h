@@ -25,10 +25,17 @@ namespace xtreme::tcp {
 class MinRtt {
  public:
   void Sample(base::Nanoseconds rtt, base::Nanoseconds now) {
-    const auto sample = static_cast<uint32_t>(std::clamp<int64_t>(rtt.count(), 0, kNone - 1));
+    SampleUsual(base::Nanoseconds(std::clamp<int64_t>(rtt.count(), 0, kNone - 1)), now);
+  }
+  // Positive, and not too long to be kept as it is.
+  static bool IsUsual(base::Nanoseconds rtt) {
+    return static_cast<uint64_t>(rtt.count() - 1) < kNone - 1;
+  }
+  [[gnu::always_inline]] void SampleUsual(base::Nanoseconds rtt, base::Nanoseconds now) {
+    const auto sample = static_cast<uint32_t>(rtt.count());
     const auto window = static_cast<uint32_t>(now.count() >> kWindowLog2);
     if (window == window_) [[likely]] {
-      current_ = std::min(current_, sample);
+      if (sample < current_) [[unlikely]] current_ = sample;
       return;
     }
     // What is two windows old is forgotten whole.
@@ -85,6 +92,28 @@ class Rack {
       reordering_seen_ = true;
     }
     return rtt;
+  }
+
+  // The same of one that was sent once and is all that was outstanding, and of which nothing is
+  // known but that: it ends after whatever was delivered before. Sample() of its round trip, which
+  // is returned, is due.
+  [[gnu::always_inline]] base::Nanoseconds OnOnlyDelivered(const Segment& segment, Seq end,
+                                                           base::Nanoseconds now) {
+    const base::Nanoseconds rtt = now - segment.sent_at;
+    // Another may have been sent again after it had been sent.
+    if (segment.sent_at >= sent_at_) [[likely]] {
+      sent_at_ = segment.sent_at;
+      end_ = end;
+      rtt_ = rtt;
+    }
+    fack_ = end;
+    any_delivered_ = true;
+    return rtt;
+  }
+
+  void Sample(base::Nanoseconds rtt, base::Nanoseconds now) { min_rtt_.Sample(rtt, now); }
+  void SampleUsual(base::Nanoseconds rtt, base::Nanoseconds now) {
+    min_rtt_.SampleUsual(rtt, now);
   }
 
   // Where the connection stands at an acknowledgement or a timer.

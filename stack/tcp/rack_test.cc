@@ -96,6 +96,33 @@ TEST_F(RackTest, ThreeSackedSegmentsNeedNoWindow) {
   EXPECT_EQ(Marks(), "Lsss.");
 }
 
+TEST_F(RackTest, TheOnlySegmentIsDeliveredAsAnyOther) {
+  Send(0);
+  Send(1);
+  Sack(1, 10);
+  Detect(20, true);
+  SendAgain(0, 21);
+  Sack(0, 31);
+  Send(19);  // By a clock that was read before: not the latest.
+  Rack other = rack_;
+  const Segment& only = Nth(2);
+  const auto rtt = other.OnDelivered(only, {.now = At(24), .echo = {}, .clock = clock_});
+  EXPECT_EQ(rack_.OnOnlyDelivered(only, only.end(), At(24)), rtt);
+  rack_.Sample(*rtt, At(24));
+  EXPECT_EQ(rack_.min_rtt().value(), other.min_rtt().value());
+  queue_.MarkSacked(Nth(2));
+  for (int i = 0; i < 3; ++i) Send(40 + i);
+  for (Rack* rack : {&rack_, &other}) {
+    EXPECT_EQ(rack->OnDelivered(Nth(5), {.now = At(52), .echo = {}, .clock = clock_}),
+              Milliseconds(10));
+    EXPECT_FALSE(rack->reordering_seen());
+    rack->OnDelivered(Nth(4), {.now = At(52), .echo = {}, .clock = clock_});
+    EXPECT_TRUE(rack->reordering_seen());
+  }
+  EXPECT_EQ(rack_.ReorderingWindow(queue_, Context(52)),
+            other.ReorderingWindow(queue_, Context(52)));
+}
+
 TEST_F(RackTest, InRecoveryThereIsNoWindowUnlessReorderingWasSeen) {
   for (int i = 0; i < 3; ++i) Send(0);
   Sack(1, 10);

@@ -154,6 +154,13 @@ bool Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t 
   return std::exchange(first_event_, nullptr) == nullptr;
 }
 
+// From here on it is one of the recent.
+Connection* Stack::FindAnew(FlowKey key) const {
+  Connection* const connection = tables_->demux.Find(key);
+  if (connection != nullptr) tables_->recent[key.Place(StackTables::kRecent)] = connection;
+  return connection;
+}
+
 void Stack::Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
                    uint64_t stamp, base::Nanoseconds now) {
   if (frame.segment.payload_bytes == 0) {
@@ -332,6 +339,8 @@ void Stack::OnEvents(Pcb& pcb) {
 void Stack::Detach(Connection& connection) {
   if (!connection.attached_) return;
   tables_->demux.Detach(connection);
+  Connection*& recent = tables_->recent[connection.key_.Place(StackTables::kRecent)];
+  if (recent == &connection) recent = nullptr;
   tables_->wheel.Cancel(&connection);
   connection.blocked_hook_.Unlink();
   connection.starved_hook_.Unlink();

@@ -30,7 +30,9 @@
 #include "stack/wire/address.h"
 
 namespace xtreme::wire {
+class PlainTcpView;
 class TcpTemplate;
+struct TcpAck;
 struct TcpFrame;
 struct TcpSegment;
 }  // namespace xtreme::wire
@@ -340,11 +342,11 @@ class Stack final : private Sink {
   bool Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
              base::Nanoseconds now, Event* first);
   // The same in two steps, inlined (take_expected.h), for who makes the completion himself: the
-  // connection that expects just this segment and would tell nothing but its payload, else null;
-  // and that it has it. The buffer, and what is in it, stays the caller's.
-  Connection* FindExpecting(const wire::TcpFrame& frame) const;
-  void TakeExpected(Connection& connection, const wire::TcpSegment& segment,
-                    base::Nanoseconds now);
+  // connection of a plain frame, or null; and what it says taken, if that is just what is expected
+  // and nothing would be told but its payload. False: nothing was done, and it is for Input. The
+  // buffer, and what is in it, stays the caller's. `time()`: now, asked for only then.
+  Connection* FindPlain(const wire::PlainTcpView& frame) const;
+  bool TakeIfExpected(Connection& connection, const wire::TcpAck& segment, auto&& time);
   // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
   // follow.
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);
@@ -369,6 +371,8 @@ class Stack final : private Sink {
 
   // kNever: nothing waits.
   base::Nanoseconds NextDeadline();
+  // The same, inlined (take_expected.h).
+  base::Nanoseconds Deadline();
   void OnTimers(base::Nanoseconds now);
 
   // --- Accessors ---
@@ -406,6 +410,7 @@ class Stack final : private Sink {
   bool SendOwedResets();
   void Schedule(Connection& connection);
   void Watch(Connection& connection);
+  Connection* FindAnew(FlowKey key) const;
   void Detach(Connection& connection);
   void KeepTimeWait(const Connection& connection);
   bool TakeNews(Connection& connection, Event* event);

@@ -99,6 +99,9 @@ struct StackTables {
   Slot* first_free = nullptr;
   uint32_t slots_in_use = 0;
   Demux<Connection> demux;
+  // Those of the demultiplexer that received last, by FlowKey::Place; null: none.
+  static constexpr uint32_t kRecent = 64;
+  std::array<Connection*, kRecent> recent{};
   std::vector<std::unique_ptr<Listener>> listeners;
   base::SmallHashMap<Place, Listener> places;
   base::SmallHashMap<FlowKey, Onward> departed;  // of connections that moved away

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stack::TakeExpected, inlined into who receives: from a parsed frame to a connection that has
-// taken its segment, if that is the one it expects; and what is done when its payload is released.
+// Stack::TakeIfExpected, inlined into who receives: from a frame to a connection that has taken its
+// segment, if that is the one it expects; and what is done when its payload is released.
 //
 // The invariant: as Stack::Input, but that the payload is the caller's and no event is caused.
 // Units: bytes, nanoseconds. One thread.
@@ -12,27 +12,38 @@
 #include "stack/tcp/expected.h"
 #include "stack/tcp/stack.h"
 #include "stack/tcp/stack_tables.h"
-#include "stack/wire/tcp_frame.h"
+#include "stack/wire/tcp_plain.h"
 
 namespace xtreme::tcp {
 
-[[gnu::always_inline]] inline Connection* Stack::FindExpecting(const wire::TcpFrame& frame) const {
-  Connection* const connection = tables_->demux.Find(FlowKey::Of(frame.flow));
-  const bool expected =
-      connection != nullptr && connection->IsExpected(frame.segment, /*quietly=*/true);
-  return expected ? connection : nullptr;
+[[gnu::always_inline]] inline Connection* Stack::FindPlain(const wire::PlainTcpView& frame) const {
+  const FlowKey key = FlowKey::OfUntagged(frame.addresses(), frame.ports());
+  Connection* const recent = tables_->recent[key.Place(StackTables::kRecent)];
+  const bool found = recent != nullptr && recent->flow_key() == key;
+  return found ? recent : FindAnew(key);
 }
 
-[[gnu::always_inline]] inline void Stack::TakeExpected(Connection& connection,
-                                                       const wire::TcpSegment& segment,
-                                                       base::Nanoseconds now) {
+[[gnu::always_inline]] inline bool Stack::TakeIfExpected(Connection& connection,
+                                                         const wire::TcpAck& segment,
+                                                         auto&& time) {
+  const Pcb::Expected what = connection.Judge(segment, /*quietly=*/true);
+  if (what == Pcb::Expected::kNot) [[unlikely]] return false;
+  const base::Nanoseconds now = time();
   now_ = now;
   ++counters_.segments;
   ++context_.counters.segments_in;
-  connection.TakeExpected(segment, now);
-  if (segment.payload_bytes != 0) connection.TakeExpectedPayload(segment.payload_bytes, now);
-  connection.AfterExpected(now);
-  if (!connection.IsWatched()) [[unlikely]] Watch(connection);
+  bool sooner = connection.TakeExpected(segment, what, /*quietly=*/true, now);
+  if (segment.payload_bytes != 0) {
+    sooner |= connection.TakeExpectedPayload(segment.payload_bytes, now);
+  }
+  sooner |= connection.AfterExpected(now);
+  if (sooner && !connection.IsWatched()) [[unlikely]] Watch(connection);
+  return true;
+}
+
+[[gnu::always_inline]] inline base::Nanoseconds Stack::Deadline() {
+  if (tables_->syns.size() != 0) [[unlikely]] return NextDeadline();
+  return base::Earlier(tables_->wheel.NextDeadline(), tables_->time_wait.NextDeadline());
 }
 
 inline bool Stack::CreditQuietly(Connection& connection, uint32_t bytes) {

@@ -11,6 +11,7 @@
 #define XTREME_XTREME_COMPLETION_COMPLETION_H_
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -128,6 +129,14 @@ struct Completion {
 };
 static_assert(sizeof(Completion) == 128);
 static_assert(offsetof(Completion, source_ip) == 64);
+
+// The fields before `socket`, in one word: no event, and status 0.
+inline void SetHead(Completion* completion, Kind kind, uint16_t flags) {
+  static_assert(std::endian::native == std::endian::little, "the first field is the lowest");
+  static_assert(offsetof(Completion, flags) == 2 && offsetof(Completion, socket) == 8);
+  const uint64_t head = uint64_t{flags} << 16 | static_cast<uint64_t>(kind);
+  memcpy(static_cast<void*>(completion), &head, sizeof(head));
+}
 
 // Every field zero but the kind: where a completion is written piece by piece, start from this.
 inline void Clear(Completion* completion, Kind kind) {

@@ -56,16 +56,12 @@ class KnownFlows {
   Taken AskOthers(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
                   Completion* out) const {
     if (others_.take == nullptr) return Taken::kNot;
-    const Taken taken = others_.take(others_.context, buffer, frame, length, hw_clock, out);
-    silent_ += taken == Taken::kSilently;
-    return taken;
+    return others_.take(others_.context, buffer, frame, length, hw_clock, out);
   }
   // A frame was looked at and left to others, so nobody need look here again.
   void Decline() const { declined_ = true; }
   // Whether one was since the last call.
   bool TakeDeclined() const { return std::exchange(declined_, false); }
-  // Frames taken silently, free-running.
-  uint32_t silent() const { return silent_; }
 
   // Enters the flow of a plain frame. `form`: its completion, of which what each datagram has its
   // own of is not looked at.
@@ -77,8 +73,13 @@ class KnownFlows {
   // above its valid ones.
   void SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32, int unused_bits);
 
+  // Of a raw value of the device's clock. Inlined (known_flows_write.h).
+  int64_t ToNanoseconds(uint64_t raw) const;
+
   // What a frame must have to be handed to Write(): Ethernet, IPv4 and UDP headers.
   static constexpr uint32_t kLeastFrameBytes = 42;
+  // How many bytes at a frame have to be readable, however long it is, for who asks others too.
+  static constexpr uint32_t kReadableBytes = 66;
 
   // Writes the completion of a frame of `length` bytes, at least kLeastFrameBytes, at `frame`, in
   // `buffer`, whose checksums are good, and counts it: true. False: not a plain datagram of a flow
@@ -115,7 +116,6 @@ class KnownFlows {
   // Whether a frame as Write() has it is a plain datagram of the flow, and its payload's length.
   static bool IsOf(const Entry& entry, const uint8_t* frame, uint32_t length,
                    uint32_t* payload_bytes);
-  int64_t ToNanoseconds(uint64_t raw) const;
 
   // Where the flow of `frame` stands, if it stands here.
   static uint32_t PlaceOf(const uint8_t* frame);
@@ -130,7 +130,6 @@ class KnownFlows {
   uint64_t ticks_ = 0;
   bool any_ = false;
   Others others_;
-  mutable uint32_t silent_ = 0;
   mutable bool declined_ = false;
   uint64_t followed_ = 0;
   const uint64_t* changes_ = nullptr;

@@ -48,10 +48,13 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
 [[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max, size_t /*stride*/) {
   RingCore& core = *core_;
   const uint64_t ticks = core.clock.Ticks();
-  if (core.attention != 0 && NextDeadline() <= core.clock.ToTime(ticks)) [[unlikely]] {
-    return PollBusy(out, max, sizeof(Completion));
-  }
   core.poll_ticks = ticks;
+  if (core.attention != 0) {
+    core.NotePollTime();
+    const bool due = core.wheel.NextDeadline() <= core.poll_time ||
+                     tcp_->NextDeadline() <= core.poll_time;
+    if (due) [[unlikely]] return PollBusy(out, max, sizeof(Completion));
+  }
   const uint32_t most = std::min(core.options.poll_batch, max);
   core.known.Follow();
   core.known.SetTicks(ticks);

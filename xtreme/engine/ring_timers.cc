@@ -44,7 +44,7 @@ void Ring::FireTimers() {
     return;
   }
   // Not due when this poll began, so the next is soon enough, and the clock is not read again.
-  if (deadline > core.clock.ToTime(core.poll_ticks)) return;
+  if (deadline > core.PollTime()) return;
   // The clock first, the queue after it: what is not in the queue now came later than `now`.
   const base::Nanoseconds now = core.clock.Now();
   if (deadline > now) return;

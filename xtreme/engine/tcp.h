@@ -304,10 +304,9 @@ class Tcp {
   void TellAccepted(const TcpEvent& event);
   Completion* TellKind(TcpSocket& socket, Kind kind, int status = 0, uint64_t cookie = 0);
   void SetTime(uint64_t hw_clock, Completion* completion) const;
-  void WritePacket(TcpSocket& socket, packet::Buffer* buffer, uint64_t hw_clock,
-                   Completion* out) const;
   static void OnReturn(void* tcp, uint64_t loan);
   void CreditRelease(TcpSocket& socket, uint32_t bytes);
+  void OweCredit(TcpSocket& socket, uint32_t bytes);
   void CreditReturned(base::Nanoseconds now);
 
   // Sending (tcp_send.cc).

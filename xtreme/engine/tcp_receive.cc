@@ -110,7 +110,7 @@ void Tcp::Receive(const nic::RxFrame& rx) {
   core_->attention |= kTimersArmed;
   // There is room for one.
   TcpEvent first;
-  const base::Nanoseconds now = core_->clock.ToTime(core_->poll_ticks);
+  const base::Nanoseconds now = core_->PollTime();
   if (stack_->Input(frame, buffer, stamp, now, &first)) Tell(first);
   if (stack_->HasEvents()) [[unlikely]] Drain();
 }
@@ -132,7 +132,7 @@ bool Tcp::Drain() {
 void Tcp::TellNews() {
   core_->attention &= ~kTcpNews;
   if (epoch_ != core_->host.routes_version) RefreshPaths();
-  if (!sockets_->credit.empty()) CreditReturned(core_->clock.ToTime(core_->poll_ticks));
+  if (!sockets_->credit.empty()) CreditReturned(core_->PollTime());
   if (forwards_ != nullptr && forwards_->credit_due) PassCredits();
   if (!Drain()) return;
   while (TcpSocket* socket = sockets_->news.PopFront()) {
@@ -158,17 +158,13 @@ void Tcp::Settle(const SendRecord& record) {
 }
 
 void Tcp::OnRoom() {
-  stack_->OnRoom(core_->clock.ToTime(core_->poll_ticks));
+  stack_->OnRoom(core_->PollTime());
   if (!stack_->WaitsForRoom()) core_->attention &= ~kRoomWanted;
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
 }
 
 void Tcp::SetShortOfBuffers(bool is) {
   if (stack_ != nullptr) stack_->SetShortOfBuffers(is);
-}
-
-base::Nanoseconds Tcp::NextDeadline() {
-  return stack_ == nullptr ? base::kNever : stack_->NextDeadline();
 }
 
 void Tcp::OnTimers(base::Nanoseconds now) {
@@ -243,13 +239,12 @@ void Tcp::TellAccepted(const TcpEvent& event) {
 // May be in the midst of a call of the stack: if the peer is to be told, that is noted only.
 void Tcp::OnReturn(void* context, uint64_t loan) {
   Tcp* const tcp = static_cast<Tcp*>(context);
-  const Handle handle = loan << 16 >> 16;
-  TcpSocket* const socket = tcp->sockets_->Find(handle);
-  if (socket == nullptr) [[unlikely]] {
+  const auto bytes = static_cast<uint32_t>(loan >> kLoanBytesShift);
+  if (!tcp->sockets_->IsCurrent(loan)) [[unlikely]] {
     // Of what its upper bits say a handle's key knows nothing.
-    return tcp->PassCredit(loan, static_cast<uint32_t>(loan >> kLoanBytesShift));
+    return tcp->PassCredit(loan, bytes);
   }
-  tcp->CreditRelease(*socket, static_cast<uint32_t>(loan >> kLoanBytesShift));
+  tcp->CreditRelease(tcp->sockets_->PlaceFor(loan), bytes);
 }
 
 void Tcp::ReleaseRead(TcpSocket& socket, packet::Buffer* buffer) {
@@ -264,6 +259,10 @@ inline void Tcp::CreditRelease(TcpSocket& socket, uint32_t bytes) {
       stack_->CreditQuietly(*socket.connection, bytes)) [[likely]] {
     return;
   }
+  OweCredit(socket, bytes);
+}
+
+[[gnu::noinline]] void Tcp::OweCredit(TcpSocket& socket, uint32_t bytes) {
   socket.returned += bytes;
   if (!socket.credit.linked()) sockets_->credit.PushBack(socket);
   core_->attention |= kTcpNews;

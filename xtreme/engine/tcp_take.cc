@@ -7,9 +7,13 @@
 // waits to be told, everything has: so nothing overtakes it. So it is while the pool is low, for
 // then payload is perhaps not taken at all.
 
+#include <cstring>
+#include <span>
+
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/take_expected.h"
-#include "stack/wire/tcp_frame.h"
+#include "stack/wire/tcp_plain.h"
+#include "xtreme/completion/known_flows_write.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_loan.h"
@@ -17,20 +21,25 @@
 
 namespace xtreme::engine {
 
-[[gnu::always_inline]] inline void Tcp::WritePacket(TcpSocket& socket, packet::Buffer* buffer,
-                                                    uint64_t hw_clock, Completion* out) const {
-  const RingCore& core = *core_;
-  out->kind = Kind::kPacket;
-  out->event = RingEvent::kNone;
-  out->flags = core.clock.flags();
-  out->status = 0;
-  out->socket = socket.handle;
-  out->user_data = socket.user_data;
+// Two words that are copied as one.
+static_assert(offsetof(TcpSocket, user_data) == offsetof(TcpSocket, handle) + sizeof(Handle));
+static_assert(offsetof(Completion, user_data) == offsetof(Completion, socket) + sizeof(Handle));
+static_assert(wire::PlainTcpView::kReadableBytes <= completion::KnownFlows::kReadableBytes);
+
+namespace {
+
+// Of what stands in `buffer`.
+[[gnu::always_inline]] inline void WritePacket(const RingCore& core, const TcpSocket& socket,
+                                               packet::Buffer* buffer,
+                                               std::span<uint8_t> payload, uint64_t hw_clock,
+                                               Completion* out) {
+  completion::SetHead(out, Kind::kPacket, core.clock.flags());
+  std::memcpy(&out->socket, &socket.handle, sizeof(socket.handle) + sizeof(socket.user_data));
   out->buffer = buffer;
-  out->data = buffer->data;
-  out->length = buffer->length;
+  out->data = payload.data();
+  out->length = static_cast<uint32_t>(payload.size());
   out->count = 1;
-  out->hw_time_ns = core.clock.DeviceTime(hw_clock);
+  out->hw_time_ns = core.known.ToNanoseconds(hw_clock);
   out->poll_tsc = core.poll_ticks;
   out->source_ip = socket.peer_ip;
   out->destination_ip = socket.local_ip;
@@ -42,34 +51,43 @@ namespace xtreme::engine {
   out->vlan = 0;
 }
 
+}  // namespace
+
+base::Nanoseconds Tcp::NextDeadline() {
+  return stack_ == nullptr ? base::kNever : stack_->Deadline();
+}
+
 Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t* bytes,
                                  uint32_t length, uint64_t hw_clock, Completion* out) {
   using Taken = KnownFlows::Taken;
   Tcp& tcp = *static_cast<Tcp*>(context);
   RingCore& core = *tcp.core_;
-  wire::TcpFrame frame;
+  const wire::PlainTcpView frame(bytes);
   constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
-  if ((core.attention & kLongWay) != 0 || !wire::ParsePlainTcpFrame(bytes, length, &frame)) {
-    return Taken::kNot;
-  }
-  tcp::Connection* const connection = tcp.stack_->FindExpecting(frame);
-  TcpSocket* const socket = connection == nullptr ? nullptr : SocketOf(connection->user);
-  if (socket == nullptr) return Taken::kNot;
-  const uint32_t payload_bytes = frame.segment.payload_bytes;
+  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) return Taken::kNot;
+  tcp::Connection* const connection = tcp.stack_->FindPlain(frame);
+  if (connection == nullptr) [[unlikely]] return Taken::kNot;
+  TcpSocket* const socket = SocketOf(connection->user);
+  wire::TcpAck segment;
+  const bool taken = socket != nullptr &&
+                     frame.Parse(connection->uses_timestamps(), length, &segment) &&
+                     tcp.stack_->TakeIfExpected(*connection, segment,
+                                                [&core] { return core.PollTime(); });
+  if (!taken) [[unlikely]] return Taken::kNot;
   core.attention |= kTimersArmed;
-  tcp.stack_->TakeExpected(*connection, frame.segment, core.clock.ToTime(core.poll_ticks));
-  if (payload_bytes == 0) {
+  if (segment.payload_bytes == 0) {
     packet::BufferPool::ReleaseByOwner(buffer);
     return Taken::kSilently;
   }
-  buffer->data = bytes + frame.payload_offset;
-  buffer->length = payload_bytes;
-  if (!socket->profile->settings.manual_credit) {
-    packet::BufferPool::Lend(buffer, LoanOf(socket->handle, payload_bytes));
+  uint8_t* const payload = bytes + wire::kEthernetHeaderBytes + segment.header_bytes;
+  buffer->data = payload;
+  buffer->length = segment.payload_bytes;
+  if (!socket->profile->settings.manual_credit) [[likely]] {
+    packet::BufferPool::Lend(buffer, LoanOf(socket->handle, segment.payload_bytes));
   }
   ++socket->counters.received;
-  socket->counters.received_bytes += payload_bytes;
-  tcp.WritePacket(*socket, buffer, hw_clock, out);
+  socket->counters.received_bytes += segment.payload_bytes;
+  WritePacket(core, *socket, buffer, {payload, segment.payload_bytes}, hw_clock, out);
   return Taken::kCompletion;
 }
 

@@ -20,7 +20,7 @@ constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
 // every turn has no register in the loop.
 [[gnu::always_inline]] inline const uint8_t* ReceiveQueue::PollKnown(
     const completion::KnownFlows& flows, const uint8_t* op_own, uint8_t phase,
-    completion::Completion* out, uint32_t most, uint64_t* bytes) {
+    completion::Completion* out, uint32_t most, Sums* sums) {
   using completion::KnownFlows;
   const uint32_t slot = completions_.consumer() & mask_;
   uint32_t left = std::min(most, size() - slot);
@@ -48,7 +48,10 @@ constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
         flows.Decline();
         break;
       }
-      if (taken == KnownFlows::Taken::kSilently) --out;  // Its place is the next one's.
+      if (taken == KnownFlows::Taken::kSilently) {
+        --out;  // Its place is the next one's.
+        ++sums->silent;
+      }
     }
     sum += length;
     op_own += kCqeBytes;
@@ -58,7 +61,7 @@ constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
     data = posted->data;
     __builtin_prefetch(data);
   }
-  *bytes += sum;
+  sums->bytes += sum;
   return op_own;
 }
 
@@ -79,17 +82,17 @@ constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
 
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
-  const uint32_t silent_before = flows.silent();
+  ReceiveQueue::Sums sums;
   const auto first = [this] { return receive_peek_; };
-  const uint8_t* const after =
-      receive_.PollKnown(flows, first(), receive_phase_, out, std::min(most, receive_posted_),
-                         &counters_.rx_bytes);
+  const uint8_t* const after = receive_.PollKnown(flows, first(), receive_phase_, out,
+                                                  std::min(most, receive_posted_), &sums);
   const auto passed = static_cast<uint32_t>(after - first()) / kCqeBytes;
+  counters_.rx_bytes += sums.bytes;
   receive_peek_ = after;
   receive_posted_ -= passed;
   counters_.rx_frames += passed;
   if (receive_.Pass(passed)) [[unlikely]] ShowNextCqe();
-  return passed - (flows.silent() - silent_before);
+  return passed - sums.silent;
 }
 
 packet::Buffer* QueuePair::TakeKnown(const completion::KnownFlows& flows,

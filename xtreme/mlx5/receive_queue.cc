@@ -34,7 +34,8 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& opti
       checksum_mask_(options.checksums ? nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk : 0),
       constant_flags_(options.timestamps ? nic::kRxTimestamp : 0),
       refill_below_(size() - std::clamp(size() / kRefillFraction, 1u, kRefillBatch) + 1),
-      known_below_(options.checksums && options.timestamps
+      known_below_(options.checksums && options.timestamps &&
+                           options.buffer_bytes >= completion::KnownFlows::kReadableBytes
                        ? options.buffer_bytes - completion::KnownFlows::kLeastFrameBytes + 1
                        : 0),
       posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
