@@ -68,17 +68,17 @@ void MemoryQueuePair::AllowDirect() {
   if (direct_ == nullptr) return;
   const bool ready = !error_ && visible_ == posted_frames_ &&
                      send_completions_due_ < options_.send_queue_frames;
-  direct_->front.attention_at = direct_->front.posted + (ready ? 1 : 0);
+  direct_->front.ready_below = ready ? direct_->front.index + 1 : 0;
 }
 
 void MemoryQueuePair::TakeDirect() {
-  if (direct_ == nullptr || direct_->front.direct_frames == 0) return;
+  if (direct_ == nullptr || direct_->front.index == 0) return;
   nic::TxFront& front = direct_->front;
-  const auto bytes = static_cast<uint32_t>(front.direct_bytes);
-  front.direct_frames = front.direct_bytes = 0;
+  const auto bytes = static_cast<uint32_t>(std::exchange(front.direct_bytes, 0));
   front.next_wqe = direct_->wqe.data();
-  const bool covered = base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) ==
-                       (front.producer & 0xffff);
+  const bool covered =
+      base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) == front.index;
+  front.index = front.skew = 0;
   // What it was not given, it does not send.
   if (covered) {
     const auto* written =

@@ -94,7 +94,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   bool SignalLast() override;
   void Flush() override;
   uint32_t posted_frames() const override {
-    return posted_frames_ + static_cast<uint32_t>(front_->direct_frames);
+    return posted_frames_ + static_cast<uint32_t>(front_->posted());
   }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
   void Arm(bool) override;
