@@ -36,6 +36,11 @@ void UnlinkFrom(Map& map, const Key& key, Binding& binding) {
   binding.answers_key = false;
 }
 
+// Of a group's binding.
+const SourceFilter& FilterOf(const Binding& binding) {
+  return static_cast<const Membership&>(binding).filter;
+}
+
 }  // namespace
 
 void Demux::SetLocalAddresses(std::span<const LocalAddress> addresses) {
@@ -44,7 +49,7 @@ void Demux::SetLocalAddresses(std::span<const LocalAddress> addresses) {
 }
 
 void Demux::Attach(Endpoint& endpoint) {
-  endpoint.demux_ = this;
+  endpoint.attached_ = true;
   LinkLocal(endpoint);
   for (const std::unique_ptr<Membership>& membership : endpoint.memberships()) {
     LinkGroup(endpoint, *membership);
@@ -54,9 +59,9 @@ void Demux::Attach(Endpoint& endpoint) {
 void Demux::Detach(Endpoint& endpoint) {
   Unlink(endpoint.binding_);
   for (const std::unique_ptr<Membership>& membership : endpoint.memberships()) {
-    Unlink(membership->binding);
+    Unlink(*membership);
   }
-  endpoint.demux_ = nullptr;
+  endpoint.attached_ = false;
 }
 
 void Demux::Rebind(Endpoint& endpoint, const Endpoint::Options& options) {
@@ -86,7 +91,7 @@ JoinResult Demux::SetFilter(Endpoint& endpoint, wire::Ipv4Address group, uint16_
                             SourceFilter filter) {
   for (const std::unique_ptr<Membership>& membership : endpoint.memberships()) {
     if (membership->group != group || membership->vlan_id != vlan_id) continue;
-    Unlink(membership->binding);
+    Unlink(*membership);
     membership->filter = std::move(filter);
     if (endpoint.attached()) LinkGroup(endpoint, *membership);
     return JoinResult::kOk;
@@ -100,7 +105,7 @@ JoinResult Demux::Leave(Endpoint& endpoint, wire::Ipv4Address group, uint16_t vl
   const auto left = std::find_if(
       endpoint.memberships_->begin(), endpoint.memberships_->end(),
       [membership](const std::unique_ptr<Membership>& m) { return m.get() == membership; });
-  Unlink((*left)->binding);
+  Unlink(**left);
   endpoint.memberships_->erase(left);
   return JoinResult::kOk;
 }
@@ -154,7 +159,7 @@ bool Demux::Admits(const Binding& binding, const wire::UdpFlow& flow) {
   if (binding.admits_all) return true;
   Endpoint& endpoint = *binding.endpoint;
   if (endpoint.connected() && !endpoint.IsPeer(flow)) return false;
-  if (binding.filter != nullptr && !binding.filter->Admits(flow.source)) {
+  if (binding.kind == Binding::Kind::kGroup && !FilterOf(binding).Admits(flow.source)) {
     ++endpoint.counters_.source_filtered;
     return false;
   }
@@ -169,7 +174,7 @@ void Demux::CountMisaddressed(const wire::UdpFlow& flow, uint64_t key) {
     const Binding* member = bindings_.Find({key});
     reason = member == nullptr ? Misaddressed::kNotMember : Misaddressed::kSourceFiltered;
     for (; member != nullptr; member = member->next) {
-      if (member->filter->Admits(flow.source)) reason = Misaddressed::kNoSocket;
+      if (FilterOf(*member).Admits(flow.source)) reason = Misaddressed::kNoSocket;
     }
   } else if (!IsLocal(flow.destination) && !IsBroadcast(flow.destination)) {
     reason = Misaddressed::kNotLocal;
@@ -215,10 +220,9 @@ void Demux::LinkGroup(Endpoint& endpoint, Membership& membership) {
   const wire::Endpoint& local = endpoint.local();
   // A socket bound to a unicast address receives what is sent to that address only.
   if (!local.address.IsAny() && !local.address.IsMulticast()) return;
-  Binding& binding = membership.binding;
+  Binding& binding = membership;
   binding.endpoint = &endpoint;
   binding.kind = Binding::Kind::kGroup;
-  binding.filter = &membership.filter;
   binding.key = BindingKey(membership.group, membership.vlan_id, local.port);
   binding.admits_all = !endpoint.connected() && membership.filter.AdmitsEverybody();
   LinkIn(bindings_, Key{binding.key}, binding);

@@ -76,7 +76,7 @@ class DemuxTest : public ::testing::Test {
     for (const auto& endpoint : endpoints_) {
       EXPECT_EQ(ReceiversWith(flow, &endpoint->binding()), receivers);
       for (const auto& membership : endpoint->memberships()) {
-        EXPECT_EQ(ReceiversWith(flow, &membership->binding), receivers);
+        EXPECT_EQ(ReceiversWith(flow, membership.get()), receivers);
       }
     }
     return receivers;

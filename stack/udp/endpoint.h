@@ -47,7 +47,6 @@ struct Binding {
   uint64_t key = 0;
   Binding* next = nullptr;  // in the chain of this key
   Endpoint* endpoint = nullptr;
-  SourceFilter* filter = nullptr;  // of a group; null otherwise
   Kind kind = Kind::kUnicast;
   bool linked = false;      // in a chain
   bool admits_all = false;  // no look at the source is needed
@@ -55,11 +54,11 @@ struct Binding {
   bool answers_key = false;
 };
 
-struct Membership {
+// A group that was joined. Its binding is of kind kGroup, and no other in a chain is.
+struct Membership : Binding {
   wire::Ipv4Address group;
   uint16_t vlan_id = 0;
   SourceFilter filter;
-  Binding binding;
 };
 
 struct EndpointCounters {
@@ -96,7 +95,7 @@ class Endpoint {
   const wire::Endpoint& remote() const { return options_.remote; }
   uint16_t vlan_id() const { return options_.vlan_id; }
   bool connected() const { return options_.remote.port != 0; }
-  bool attached() const { return demux_ != nullptr; }
+  bool attached() const { return attached_; }
 
   // Whether a datagram from there may reach a socket connected to remote().
   bool IsPeer(const wire::UdpFlow& flow) const {
@@ -131,7 +130,7 @@ class Endpoint {
   friend class Demux;
 
   Options options_;
-  Demux* demux_ = nullptr;
+  bool attached_ = false;  // To a demux.
   // Apart, because there are many sockets and most join nothing. The bindings must not move.
   std::unique_ptr<std::vector<std::unique_ptr<Membership>>> memberships_;
   Binding binding_;

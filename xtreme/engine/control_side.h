@@ -25,12 +25,15 @@ namespace xtreme::engine {
 class FdWatches;
 class LoopbackDirectory;
 class LoopbackQueue;
+class Mailbox;
 
 struct ControlSide {
-  ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex)
-      : kernel(kernel), nic(nic), ifindex(ifindex), rules(nic, queue) {}
+  ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex,
+              Mailbox* mailbox)
+      : kernel(kernel), mailbox(mailbox), nic(nic), ifindex(ifindex), rules(nic, queue) {}
 
   Kernel* const kernel;
+  Mailbox* const mailbox;  // Of the ring; outlives what is held for its sockets.
   nic::Nic* nic;
   uint32_t ifindex;
   RuleTable rules;

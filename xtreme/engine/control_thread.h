@@ -50,6 +50,12 @@ std::unique_ptr<Operation> MakeOperation(Work work) {
 
 class ControlThread {
  public:
+  // There are as many as sockets: one block of memory each.
+  struct FdWatch {
+    virtual ~FdWatch() = default;
+    virtual void OnReady(uint32_t events) = 0;
+  };
+
   // ResourceExhausted: no fd or no thread is to be had (the message has errno).
   static absl::StatusOr<std::unique_ptr<ControlThread>> Create();
 
@@ -83,6 +89,8 @@ class ControlThread {
     };
     return WatchBy(fd, events, std::make_shared<Callable>(std::move(ready)));
   }
+  // The same of a watch that the caller has made part of something else.
+  bool WatchBy(int fd, uint32_t events, std::shared_ptr<FdWatch> watch);
   // No call of `ready` comes after it. Before the fd is closed.
   void Unwatch(int fd);
 
@@ -100,11 +108,6 @@ class ControlThread {
   static constexpr base::Nanoseconds kPeriod = base::Milliseconds(1);
 
  private:
-  // There are as many as sockets: one block of memory each.
-  struct FdWatch {
-    virtual ~FdWatch() = default;
-    virtual void OnReady(uint32_t events) = 0;
-  };
   struct Periodic {
     base::Nanoseconds period;
     base::Nanoseconds due;
@@ -113,7 +116,6 @@ class ControlThread {
 
   ControlThread(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
   bool Bind();
-  bool WatchBy(int fd, uint32_t events, std::shared_ptr<FdWatch> watch);
   void Loop();
   void ServeFds(int timeout_ms);
   void RunRequests();

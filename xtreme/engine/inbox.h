@@ -73,6 +73,7 @@ class Inbox {
   // Calls `take(std::unique_ptr<Notice>)` for each, oldest first.
   template <typename Take>
   void TakeAll(Take&& take) {
+    if (!HasAny()) return;
     Notice* newest = head_.exchange(nullptr, std::memory_order_acquire);
     Notice* oldest = nullptr;
     while (newest != nullptr) {

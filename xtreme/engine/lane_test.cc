@@ -27,6 +27,25 @@ TEST(LaneTest, FullLaneRefusesAndKeepsOrder) {
   EXPECT_TRUE(lane->empty());
 }
 
+// What stood in a slot the lap before is not there any more, whatever it was.
+TEST(LaneTest, AnEntryIsTakenInItsLapAlone) {
+  auto lane = std::make_unique<Lane>();
+  for (uint64_t i = 0; i < 3 * Lane::kCapacity; ++i) {
+    EXPECT_TRUE(lane->empty());
+    ASSERT_TRUE(lane->Push({.value = i, .work = i % 3}));
+    EXPECT_FALSE(lane->empty());
+    uint32_t taken = 0;
+    EXPECT_EQ(lane->Drain(Lane::kCapacity,
+                          [&](const LaneEntry& entry) {
+                            ++taken;
+                            EXPECT_EQ(entry.value, i);
+                            EXPECT_EQ(entry.work, i % 3);
+                          }),
+              1u);
+    ASSERT_EQ(taken, 1u);
+  }
+}
+
 TEST(LaneTest, ValuesOfAnotherThreadArriveOnceAndInOrder) {
   constexpr uint64_t kValues = 100'000;
   auto lane = std::make_unique<Lane>();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ListenerCounts: how many sockets listen on each address and port.
+// ListenerCounts: how many sockets listen on each address and port, of keys as udp::BindingKey()
+// makes them. A ring is on one VLAN: those that differ in it alone are the same here.
 //
 // Open addressing with linear probing over a power of two of slots, of which a quarter is free;
 // what goes shifts back what came after it, so that a look is never longer for what there was.
@@ -20,43 +21,56 @@ namespace xtreme::engine {
 
 class ListenerCounts {
  public:
-  uint32_t Of(uint64_t key) const { return slots_[Find(key)].count; }
+  uint32_t Of(uint64_t key) const { return slots_[Find(At(key))].count; }
 
-  // `change` more, or fewer, on `key`; how many there are then.
+  // `change` more, or fewer, on `key`; how many there are then: below 65,536.
   uint32_t Add(uint64_t key, int change) {
-    size_t at = Find(key);
+    const Slot wanted = At(key);
+    size_t at = Find(wanted);
     if (slots_[at].count == 0) {
       if (++keys_ > slots_.size() - slots_.size() / 4) {
         Grow();
-        at = Find(key);
+        at = Find(wanted);
       }
-      slots_[at].key = key;
+      slots_[at] = wanted;
     }
-    const uint32_t now = slots_[at].count += static_cast<uint32_t>(change);
+    Slot& slot = slots_[at];
+    slot.count = static_cast<uint16_t>(slot.count + change);
+    const uint32_t now = slot.count;
     if (now == 0) Free(at);
     return now;
   }
 
  private:
+  // There are as many as sockets: of eight bytes.
   struct Slot {
-    uint64_t key = 0;
-    uint32_t count = 0;  // 0: free.
+    uint32_t address = 0;
+    uint16_t port = 0;
+    uint16_t count = 0;  // 0: free.
   };
   static constexpr size_t kFirstSlots = 16;
 
-  size_t HomeOf(uint64_t key) const { return base::MixBits(key) & (slots_.size() - 1); }
+  static Slot At(uint64_t key) {
+    return {.address = static_cast<uint32_t>(key >> 32), .port = static_cast<uint16_t>(key)};
+  }
+  size_t HomeOf(const Slot& slot) const {
+    return base::MixBits(uint64_t{slot.address} << 32 | slot.port) & (slots_.size() - 1);
+  }
   size_t After(size_t at) const { return (at + 1) & (slots_.size() - 1); }
 
-  // Where `key` stands, or would.
-  size_t Find(uint64_t key) const {
-    size_t at = HomeOf(key);
-    while (slots_[at].count != 0 && slots_[at].key != key) at = After(at);
+  // Where `wanted` stands, or would.
+  size_t Find(const Slot& wanted) const {
+    size_t at = HomeOf(wanted);
+    while (slots_[at].count != 0 &&
+           (slots_[at].address != wanted.address || slots_[at].port != wanted.port)) {
+      at = After(at);
+    }
     return at;
   }
   void Grow() {
     const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
     for (const Slot& slot : before) {
-      if (slot.count != 0) slots_[Find(slot.key)] = slot;
+      if (slot.count != 0) slots_[Find(slot)] = slot;
     }
   }
   void Free(size_t hole) {
@@ -64,7 +78,7 @@ class ListenerCounts {
     for (size_t at = After(hole); slots_[at].count != 0; at = After(at)) {
       // Back into the hole, unless its home lies behind it.
       const size_t mask = slots_.size() - 1;
-      const size_t from_home = (at - HomeOf(slots_[at].key)) & mask;
+      const size_t from_home = (at - HomeOf(slots_[at])) & mask;
       if (from_home < ((at - hole) & mask)) continue;
       slots_[hole] = slots_[at];
       hole = at;

@@ -69,9 +69,10 @@ class Mailbox {
 
  private:
   std::atomic<uint32_t> knocked_{0};
-  std::atomic<bool> closed_{false};
-  alignas(64) Inbox inbox_;
+  // Read by every sender, hardly ever written: not where knocks go to and fro.
+  alignas(64) std::atomic<bool> closed_{false};
   const std::unique_ptr<Waiter> waiter_;
+  alignas(64) Inbox inbox_;
 };
 
 }  // namespace xtreme::engine

@@ -47,6 +47,7 @@ Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
   prepared->socket = socket;
   prepared->handle = *handle;
   prepared->payload.assign(payload.begin(), payload.end());
+  prepared->more = CountPair{1, payload.size()};
   prepared->armed_for = PreparedSend::kLongWay;
   Build(*prepared.release());
   return {};

@@ -35,6 +35,9 @@ namespace xtreme::engine {
 
 struct RingCore;
 
+// Two counters that stand side by side, sends and their bytes, counted at once.
+typedef uint64_t CountPair __attribute__((vector_size(16), aligned(8), may_alias));
+
 struct PreparedSend {
   // In `armed_for` and `built_for`, beside epochs, which begin at 1.
   static constexpr uint64_t kNever = 0;             // Not armed; not built.
@@ -45,9 +48,8 @@ struct PreparedSend {
   // Of the queue if it takes `frame` directly, else one that is never ready: of a constant frame
   // for one of two blocks, of a stream's for as many as it has.
   nic::TxFront* front = nullptr;
-  // The socket's counters.
-  uint64_t* sent = nullptr;
-  uint64_t* sent_bytes = nullptr;
+  CountPair* counts = nullptr;  // The socket's.
+  CountPair more = {};          // What a fire adds to them.
   uint64_t built_for = kNever;
   PreparedOwner* owner = nullptr;
   // Of a stream, for the next fire: whose header fields change from fire to fire, and a copy of the
@@ -65,8 +67,7 @@ struct PreparedSend {
   // Of one with a built frame: it has left.
   void CountFired() {
     armed_for = kNever;
-    ++*sent;
-    *sent_bytes += frame.frame_bytes - frame.header_bytes;
+    *counts += more;
   }
   Payload whole() const { return {.data = payload.data(), .length = payload.size()}; }
 };

@@ -71,8 +71,8 @@ TEST_F(PreparedSendsTest, IsTheSameFrameAsASendAndLeavesOnce) {
   EXPECT_EQ(queue().visible(), 2u);
   EXPECT_EQ(Fire(order), SendResult::kRefusedState) << "an order does not leave twice";
   EXPECT_EQ(queue().sent().size(), 2u);
-  EXPECT_EQ(ring->udp().Find(socket)->sends.sent, 2u);
-  EXPECT_EQ(ring->udp().Find(socket)->sends.sent_bytes, 26u);
+  EXPECT_EQ(ring->udp().Find(socket)->flows->counters.sent, 2u);
+  EXPECT_EQ(ring->udp().Find(socket)->flows->counters.sent_bytes, 26u);
   EXPECT_EQ(ring->udp().Find(socket)->sends.refused, 1u);
 }
 

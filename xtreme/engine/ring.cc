@@ -28,6 +28,7 @@
 #include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/ring_remains.h"
 #include "xtreme/engine/timer_table.h"
+#include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
@@ -157,7 +158,8 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   core->host.mailbox = mailbox;
   core->host.control = &engine->control();
   core->host.control_side = std::make_shared<ControlSide>(&engine->kernel(), port->nic,
-                                                          device.queue.get(), port->ifindex);
+                                                          device.queue.get(), port->ifindex,
+                                                          mailbox.get());
   core->host.loopback = std::make_shared<LoopbackQueue>(mailbox);
   core->host.control_side->loopback = core->host.loopback;
   core->host.control_side->directory = &engine->loopback();
@@ -367,6 +369,7 @@ bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const
   const auto udp = [&visit](std::string_view name, std::string_view meaning,
                             const uint64_t& value) { visit("udp", name, meaning, value); };
   base::VisitCounters(socket->counters(), udp);
+  base::VisitCounters(SendFlows::CountersOf(socket->flows.get()), udp);
   base::VisitCounters(socket->sends, udp);
   return true;
 }

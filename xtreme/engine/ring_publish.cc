@@ -14,6 +14,7 @@
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_socket.h"
@@ -26,7 +27,8 @@ namespace {
 using Names = std::vector<stats::Publisher::Name>;
 
 constexpr size_t CountersOfUdp() {
-  return udp::EndpointCounters::Table().size() + UdpCounters::Table().size();
+  return udp::EndpointCounters::Table().size() + SendCounters::Table().size() +
+         UdpCounters::Table().size();
 }
 
 Names SocketNames() {
@@ -35,6 +37,7 @@ Names SocketNames() {
     names.push_back({"udp", name, meaning});
   };
   base::VisitCounters(udp::EndpointCounters(), add);
+  base::VisitCounters(SendCounters(), add);
   base::VisitCounters(UdpCounters(), add);
   const auto add_tcp = [&names](std::string_view name, std::string_view meaning,
                                 const uint64_t&) { names.push_back({"tcp", name, meaning}); };
@@ -151,6 +154,7 @@ void Ring::PublishAs(bool closed) {
     PublishGroups(socket, &to);
     if (!to.BeginSocket(HeaderOf(socket))) return;
     base::VisitCounters(socket.counters(), put);
+    base::VisitCounters(SendFlows::CountersOf(socket.flows.get()), put);
     base::VisitCounters(socket.sends, put);
   });
   if (tcp_->table() != nullptr) {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 
+#include "stack/base/counters.h"
 #include "stack/wire/address.h"
 #include "stack/wire/frame_template.h"
 #include "xtreme/nic/queue_pair.h"
@@ -69,9 +70,34 @@ struct SendFlow {
   wire::FrameTemplate pattern;
 };
 
-// The flows of one socket: to its default destination, and to the last few others.
+struct SendCounters {
+  uint64_t sent = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t queued = 0;
+
+  static constexpr auto Table() {
+    using C = SendCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"sent", "datagrams posted to the send queue", &C::sent},
+        {"sent_bytes", "payload bytes of those datagrams", &C::sent_bytes},
+        {"queued", "datagrams that waited for a neighbour", &C::queued},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<SendCounters>());
+
+// The flows of one socket: to its default destination, and to the last few others. They come with
+// the first send or connect and go with the socket.
 struct SendFlows {
   static constexpr uint32_t kRemembered = 4;
+
+  // Of the socket whose flows they are; 0 if it has none.
+  static const SendCounters& CountersOf(const SendFlows* flows) {
+    static constexpr SendCounters kNone;
+    return flows == nullptr ? kNone : flows->counters;
+  }
+
+  SendCounters counters;
   SendFlow connected;
   std::array<SendFlow, kRemembered> recent;
   uint32_t next = 0;  // Which of them is given up next.

@@ -45,48 +45,39 @@ void Arrive(Ring& ring, const SlowDatagram& datagram) {
                        .vlan_id = core.device.vlan_id});
 }
 
-struct SlowPath {
-  KernelPort* port;
-  Handle socket;
-  std::shared_ptr<Mailbox> mailbox;
-  std::shared_ptr<std::atomic<uint32_t>> waiting;  // Null: nothing ever came, as to most.
-
-  // False: too many wait.
-  bool HandOn(const KernelDatagram& datagram) {
-    if (waiting == nullptr) waiting = std::make_shared<std::atomic<uint32_t>>(0);
-    if (waiting->load(std::memory_order_relaxed) >= kMostWaiting) return false;
-    waiting->fetch_add(1, std::memory_order_relaxed);
-    SlowDatagram slow{.socket = socket,
-                      .source = datagram.source,
-                      .destination = datagram.destination,
-                      .payload = {datagram.payload.begin(), datagram.payload.end()},
-                      .error = datagram.error,
-                      .ifindex = datagram.ifindex};
-    mailbox->Push(MakeNotice([slow = std::move(slow), waiting = waiting](Ring& ring) {
-      waiting->fetch_sub(1, std::memory_order_relaxed);
-      Arrive(ring, slow);
-    }));
-    return true;
-  }
-
-  void Serve() {
-    uint32_t lost = 0;
-    port->Drain([&](const KernelDatagram& datagram) { lost += !HandOn(datagram); });
-    lost += port->TakeLost();
-    if (lost == 0) return;
-    mailbox->Push(MakeNotice(
-        [lost](Ring& ring) { ring.core().CountLoss(Drop::kSlowPathFull, lost); }));
-  }
-};
-
 }  // namespace
 
-void ServeSlowPath(ControlThread* control, KernelPort* port, Handle socket,
-                   const std::shared_ptr<Mailbox>& mailbox) {
-  if (port->fd() < 0) return;
-  control->Watch(port->fd(), EPOLLIN,
-                 [path = SlowPath{.port = port, .socket = socket, .mailbox = mailbox}](
-                     uint32_t) mutable { path.Serve(); });
+bool PortHoldings::HandOn(const KernelDatagram& datagram) {
+  if (waiting_ == nullptr) waiting_ = std::make_shared<std::atomic<uint32_t>>(0);
+  if (waiting_->load(std::memory_order_relaxed) >= kMostWaiting) return false;
+  waiting_->fetch_add(1, std::memory_order_relaxed);
+  SlowDatagram slow{.socket = socket_,
+                    .source = datagram.source,
+                    .destination = datagram.destination,
+                    .payload = {datagram.payload.begin(), datagram.payload.end()},
+                    .error = datagram.error,
+                    .ifindex = datagram.ifindex};
+  side_->mailbox->Push(MakeNotice([slow = std::move(slow), waiting = waiting_](Ring& ring) {
+    waiting->fetch_sub(1, std::memory_order_relaxed);
+    Arrive(ring, slow);
+  }));
+  return true;
+}
+
+void PortHoldings::OnReady(uint32_t) {
+  uint32_t lost = 0;
+  port->Drain([&](const KernelDatagram& datagram) { lost += !HandOn(datagram); });
+  lost += port->TakeLost();
+  if (lost == 0) return;
+  side_->mailbox->Push(
+      MakeNotice([lost](Ring& ring) { ring.core().CountLoss(Drop::kSlowPathFull, lost); }));
+}
+
+void PortHoldings::Serve(const std::shared_ptr<PortHoldings>& path, ControlThread* control,
+                     const ControlSide* side, Handle socket) {
+  path->side_ = side;
+  path->socket_ = socket;
+  if (path->port->fd() >= 0) control->WatchBy(path->port->fd(), EPOLLIN, path);
 }
 
 }  // namespace xtreme::engine

@@ -32,15 +32,24 @@ TEST(ListenerCountsTest, EveryKeyKeepsItsCountWhateverComesAndGoes) {
   uint32_t seed = 1;
   for (int step = 0; step < 20'000; ++step) {
     seed = seed * 1664525 + 1013904223;
-    const uint64_t key = uint64_t{seed >> 8 & 0xff} << 32;
+    const uint64_t key = uint64_t{seed >> 8 & 0x3f} << 32 | (seed >> 14 & 3);
     const bool more = expected[key] == 0 || (seed >> 20 & 1) != 0;
     expected[key] += more ? 1 : -1;
     ASSERT_EQ(counts.Add(key, more ? +1 : -1), expected[key]) << step;
-    const uint64_t other = uint64_t{seed >> 16 & 0xff} << 32;
+    const uint64_t other = uint64_t{seed >> 16 & 0x3f} << 32 | (seed >> 22 & 3);
     ASSERT_EQ(counts.Of(other), expected[other]) << step;
   }
   for (const auto& [key, count] : expected) EXPECT_EQ(counts.Of(key), count);
   EXPECT_EQ(counts.Of(7), 0u);
+}
+
+TEST(ListenerCountsTest, AsManyAsCompletionsCanBeListenOnOneKey) {
+  ListenerCounts counts;
+  constexpr uint64_t kKey = uint64_t{0xef010101} << 32 | 0xffff;
+  for (uint32_t i = 1; i <= 65'535; ++i) ASSERT_EQ(counts.Add(kKey, +1), i);
+  EXPECT_EQ(counts.Of(kKey), 65'535u);
+  EXPECT_EQ(counts.Of(kKey - 1), 0u);
+  EXPECT_EQ(counts.Add(kKey, -1), 65'534u);
 }
 
 }  // namespace

@@ -46,16 +46,16 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
     return false;
   }
   if (!core.device.transmit_checksum) [[unlikely]] return false;
-  nic::TxFront& front = *core.device.queue->StreamFront();
-  if (front.posted == front.attention_at || core.paced->any()) [[unlikely]] return false;
+  if (core.paced->any()) [[unlikely]] return false;
   static constexpr uint8_t kNone[nic::StreamSegment::kLongestHeader] = {};
-  nic::PlaceStream(front, {.headers = headers.data(),
-                           .header_bytes = static_cast<uint32_t>(headers.header_bytes()),
-                           .tcp = TcpHalf(headers.data(), says, kNone),
-                           .payload = kNone,
-                           .payload_length = 0});
-  core.OweDoorbell(true);
-  return true;
+  const bool placed = core.device.queue->PlaceStream(
+      {.headers = headers.data(),
+       .header_bytes = static_cast<uint32_t>(headers.header_bytes()),
+       .tcp = TcpHalf(headers.data(), says, kNone),
+       .payload = kNone,
+       .payload_length = 0});
+  core.OweDoorbell(placed);
+  return placed;
 }
 
 tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {

@@ -30,7 +30,7 @@ class TcpDirectContractTest : public TcpPairTest {
     a->queue().TakeDirectPosts();
   }
   // Frames that left so.
-  uint32_t Direct() { return a->queue().StreamFront()->posted; }
+  uint32_t Direct() { return a->queue().direct_posts(); }
   // The frame of a send that leaves at once. What is to be told of it takes the other way.
   SentFrame FrameOf(const std::string& payload, uint32_t flags) {
     EXPECT_EQ(a->Send(client, payload, {.flags = flags}), SendResult::kSent);

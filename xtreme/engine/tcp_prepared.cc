@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "stack/base/byte_order.h"
@@ -74,8 +75,8 @@ Outcome Tcp::PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle
 // Only what takes the short way is built: one segment, alone in its WQE, with checksums by the NIC.
 void Tcp::BuildPrepared(PreparedSend& prepared) {
   TcpSocket& socket = *Find(prepared.socket);  // Closing it discards them.
-  prepared.sent = &socket.counters.sends;
-  prepared.sent_bytes = &socket.counters.sent_bytes;
+  static_assert(offsetof(TcpCounters, sent_bytes) == offsetof(TcpCounters, sends) + 8);
+  prepared.counts = reinterpret_cast<CountPair*>(&socket.counters.sends);
   const RingDevice& device = core_->device;
   if (!CanSend(socket) || !device.transmit_checksum || socket.pace != nullptr) return;
   if (epoch_ != core_->host.routes_version) RefreshPaths();
@@ -117,8 +118,7 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   prepared.kept = nullptr;
   prepared.built_for = PreparedSend::kNever;
   core_->attention |= kTimersArmed;
-  ++*prepared.sent;
-  *prepared.sent_bytes += prepared.frame.frame_bytes - prepared.frame.header_bytes;
+  *prepared.counts += prepared.more;
 }
 
 // What the order waits for comes first: may it leave, its header, the doorbell. What is kept of it

@@ -123,8 +123,8 @@ void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {
 void Udp::OnPosted(const WaitingFrame& frame) {
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;
-  if (frame.last) ++socket->sends.sent;
-  socket->sends.sent_bytes += frame.length;
+  if (frame.last) ++socket->flows->counters.sent;
+  socket->flows->counters.sent_bytes += frame.length;
 }
 
 void Udp::OnFailed(const WaitingFrame& frame, int error) {

@@ -123,8 +123,8 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
   }
   core_->tally.counters.fragments_sent += count;
   if (frames_.back().record.wants != kWantNothing) ++socket.sends_wanted;
-  ++socket.sends.sent;
-  socket.sends.sent_bytes += payload.length;
+  ++socket.flows->counters.sent;
+  socket.flows->counters.sent_bytes += payload.length;
   if (flow.loopback && (options.flags & kWarm) == 0) LoopBack(flow, payload);
   return SendResult::kSent;
 }
@@ -147,7 +147,7 @@ SendResult Udp::QueueDatagram(UdpSocket& socket, SendFlow& flow, const Payload& 
   }
   for (const WaitingFrame& frame : frames_) neighbours_->Wait(flow.next_hop, frame);
   if (frames_.back().record.wants != kWantNothing) ++socket.sends_wanted;
-  ++socket.sends.queued;
+  ++socket.flows->counters.queued;
   ++core_->tally.counters.sends_queued;
   return SendResult::kQueued;
 }

@@ -35,7 +35,7 @@ struct OpenWork {
   int kernel_socket;
   std::vector<nic::FlowRule> rules;
   std::shared_ptr<ControlSide> side;
-  std::shared_ptr<SocketHoldings> holdings;
+  std::shared_ptr<PortHoldings> holdings;
   std::shared_ptr<Mailbox> mailbox;
   ControlThread* control;
 
@@ -46,7 +46,7 @@ struct OpenWork {
       if (!port.ok()) return port.status();
       holdings->port = *std::move(port);
     }
-    ServeSlowPath(control, holdings->port.get(), handle, mailbox);
+    PortHoldings::Serve(holdings, control, side.get(), handle);
     for (const nic::FlowRule& rule : rules) {
       auto held = side->rules.Hold(rule);
       if (!held.ok()) return held.status();
@@ -174,7 +174,7 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
     }
     opened.held = std::make_unique<HeldBuffers>(options.max_held, sockets_->serials.get());
   }
-  opened.holdings = std::make_shared<SocketHoldings>();
+  opened.holdings = std::make_shared<PortHoldings>();
   opened.holdings->port = std::move(port);
   demux_->Attach(opened);
   CountLocal(opened, +1);
@@ -191,7 +191,7 @@ void Udp::StartOpen(UdpSocket& socket, int kernel_socket) {
                 .kernel_socket = kernel_socket,
                 .rules = RulesOf(socket),
                 .side = core_->host.control_side,
-                .holdings = socket.holdings,
+                .holdings = std::static_pointer_cast<PortHoldings>(socket.holdings),
                 .mailbox = core_->host.mailbox,
                 .control = core_->host.control};
   core_->Start(MakeOperation([work = std::move(work)]() mutable {

@@ -4,6 +4,7 @@
 // than whether it is armed.
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "stack/wire/udp.h"
@@ -32,8 +33,8 @@ Outcome Udp::PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle
 void Udp::BuildPrepared(PreparedSend& prepared) {
   UdpSocket& socket = *Find(prepared.socket);  // Closing it discards them.
   prepared.constant = true;
-  prepared.sent = &socket.sends.sent;
-  prepared.sent_bytes = &socket.sends.sent_bytes;
+  static_assert(offsetof(SendCounters, sent_bytes) == offsetof(SendCounters, sent) + 8);
+  prepared.counts = reinterpret_cast<CountPair*>(&socket.flows->counters.sent);
   SendFlow& flow = socket.flows->connected;
   if (flow.epoch != core_->host.routes_version) Resolve(socket, flow);
   if (prepared.payload.size() >= flow.short_below) return;
@@ -64,8 +65,8 @@ SendResult Udp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
       core_->PostPrepared(prepared.frame, TxFlagsOf(options), noted ? &record : nullptr);
   if (status != nic::TxStatus::kPosted) return ResultOf(socket, status);
   if (noted) ++socket.sends_wanted;
-  ++socket.sends.sent;
-  socket.sends.sent_bytes += prepared.payload.size();
+  ++socket.flows->counters.sent;
+  socket.flows->counters.sent_bytes += prepared.payload.size();
   return SendResult::kSent;
 }
 

@@ -78,7 +78,7 @@ SendResult Udp::SendOtherwise(UdpSocket& socket, const Payload& payload,
         flow.prepared, payload.data, static_cast<uint32_t>(payload.length), no_doorbell << 2);
     if (status == nic::TxStatus::kPosted) [[likely]] {
       core_->OweDoorbell(no_doorbell != 0);
-      CountSent(socket, payload.length);
+      CountSent(*socket.flows, payload.length);
       return SendResult::kSent;
     }
   }
@@ -93,7 +93,7 @@ SendResult Udp::SendAgain(UdpSocket& socket, SendFlow& flow, const Payload& payl
     status = PostShort(*core_, flow, payload, flags);
   }
   if (status != nic::TxStatus::kPosted) return ResultOf(socket, status);
-  CountSent(socket, payload.length);
+  CountSent(*socket.flows, payload.length);
   return SendResult::kSent;
 }
 
@@ -104,7 +104,7 @@ SendResult Udp::SendTo(UdpSocket* socket, const wire::Endpoint& peer, const Payl
   if (!IsShort(*core_, flow, payload, options.flags)) {
     return SendOn(*socket, flow, payload, options);
   }
-  return SendShort(*core_, *this, *socket, flow, payload, options.flags);
+  return SendShort(*core_, *this, *socket, *socket->flows, flow, payload, options.flags);
 }
 
 // As many as take the short way, from the first on. Rings for none of them.
@@ -113,8 +113,8 @@ uint32_t Udp::PostShorts(UdpSocket& socket, std::span<const nic::TxPayload> payl
   if (socket.flows == nullptr || !IsShort(*core_, socket.flows->connected, {}, flags)) return 0;
   const nic::TxBurst posted =
       core_->device.queue->PostBurst(socket.flows->connected.prepared, payloads);
-  socket.sends.sent += posted.frames;
-  socket.sends.sent_bytes += posted.payload_bytes;
+  socket.flows->counters.sent += posted.frames;
+  socket.flows->counters.sent_bytes += posted.payload_bytes;
   return posted.frames;
 }
 
@@ -202,8 +202,8 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
     return ResultOf(socket, status);
   }
   if (record.wants != kWantNothing) ++socket.sends_wanted;
-  ++socket.sends.sent;
-  socket.sends.sent_bytes += payload.length;
+  ++socket.flows->counters.sent;
+  socket.flows->counters.sent_bytes += payload.length;
   if (flow.loopback && (options.flags & kWarm) == 0) [[unlikely]] LoopBack(flow, payload);
   return SendResult::kSent;
 }
@@ -241,8 +241,8 @@ void Udp::Warm() {
                      {.flags = kWarm | kNoDoorbell});
     // More sockets than the queue is long: it is warm.
     if (warmed != SendResult::kSent) return Uncount(socket, warmed);
-    --socket.sends.sent;
-    socket.sends.sent_bytes -= sizeof(kNothing);
+    --socket.flows->counters.sent;
+    socket.flows->counters.sent_bytes -= sizeof(kNothing);
   });
 }
 

@@ -28,10 +28,9 @@ inline bool IsShort(const Core& core, const SendFlow& flow, const Payload& paylo
          payload.buffer == nullptr && (flags & ~kPlainFlags) == 0;
 }
 
-template <typename Socket>
-inline void CountSent(Socket& socket, size_t bytes) {
-  ++socket.sends.sent;
-  socket.sends.sent_bytes += bytes;
+inline void CountSent(SendFlows& flows, size_t bytes) {
+  ++flows.counters.sent;
+  flows.counters.sent_bytes += bytes;
 }
 
 template <typename Core>
@@ -45,14 +44,14 @@ inline nic::TxStatus PostShort(Core& core, const SendFlow& flow, const Payload& 
 }
 
 template <typename Core, typename Socket>
-inline SendResult SendShort(Core& core, Udp& udp, Socket& socket, SendFlow& flow,
-                            const Payload& payload, uint32_t flags) {
+inline SendResult SendShort(Core& core, Udp& udp, Socket& socket, SendFlows& flows,
+                            SendFlow& flow, const Payload& payload, uint32_t flags) {
   const nic::TxStatus status = PostShort(core, flow, payload, flags);
   if (status != nic::TxStatus::kPosted) [[unlikely]] {
     const Payload again = payload;  // Only here does it need an address.
     return udp.SendAgain(socket, flow, again, flags, status);
   }
-  CountSent(socket, payload.length);
+  CountSent(flows, payload.length);
   return SendResult::kSent;
 }
 
@@ -67,7 +66,7 @@ template <typename Core, typename Socket>
     const SendOptions with = options;
     return udp.SendOtherwise(socket, otherwise, with);
   }
-  return SendShort(core, udp, socket, flows->connected, payload, options.flags);
+  return SendShort(core, udp, socket, *flows, flows->connected, payload, options.flags);
 }
 
 }  // namespace xtreme::engine

@@ -128,8 +128,8 @@ TEST_F(UdpSendTest, ABurstLeavesInOrderOnOneDoorbellWhateverEachDatagramNeeds) {
   EXPECT_EQ(Parse(queue().sent()[2]).payload_bytes, 20u);
   EXPECT_EQ(Parse(queue().sent()[6]).payload_bytes, 30u);
   const UdpSocket& sender = *ring->udp().Find(socket);
-  EXPECT_EQ(sender.sends.sent, 5u);
-  EXPECT_EQ(sender.sends.sent_bytes, 4'060u);
+  EXPECT_EQ(sender.flows->counters.sent, 5u);
+  EXPECT_EQ(sender.flows->counters.sent_bytes, 4'060u);
 }
 
 TEST_F(UdpSendTest, ABurstEndsAtTheFirstThatIsRefused) {

@@ -26,19 +26,14 @@ struct SendFlows;
 struct SocketHoldings;
 class HeldBuffers;
 
+// What was sent counts where it was sent to (SendFlows).
 struct UdpCounters {
-  uint64_t sent = 0;
-  uint64_t sent_bytes = 0;
-  uint64_t queued = 0;
   uint64_t refused = 0;
   uint64_t held_limit = 0;
 
   static constexpr auto Table() {
     using C = UdpCounters;
     return std::to_array<base::CounterDescriptor<C>>({
-        {"sent", "datagrams posted to the send queue", &C::sent},
-        {"sent_bytes", "payload bytes of those datagrams", &C::sent_bytes},
-        {"queued", "datagrams that waited for a neighbour", &C::queued},
         {"refused", "sends refused", &C::refused},
         {"held_limit", "datagrams dropped because max_held buffers were held", &C::held_limit},
     });

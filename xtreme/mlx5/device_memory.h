@@ -62,7 +62,8 @@ class DeviceMemoryRing {
 };
 
 // Whole lines in ascending order, each with two stores: write-combining buffers then leave full.
-// Of `from` no byte beyond `bytes` is read.
+// Of `from` no byte beyond `bytes` is read: the rest of the last line is put together elsewhere,
+// and first, or its load would wait behind all those stores until its own bytes are in memory.
 [[gnu::always_inline]] inline void DeviceMemoryRing::CopyLines(uint8_t* to, const uint8_t* from,
                                                                uint32_t bytes) {
   const auto copy = [&]<int kLines>() {
@@ -71,18 +72,19 @@ class DeviceMemoryRing {
     to += kLines * kLineBytes;
     from += kLines * kLineBytes;
   };
+  alignas(32) uint8_t rest[kLineBytes];
+  const uint32_t rest_bytes = bytes % kLineBytes;
+  if (rest_bytes != 0) {
+    Store32(rest, Bytes32{});
+    Store32(rest + 32, Bytes32{});
+    CopyShort(rest, from + bytes - rest_bytes, rest_bytes);
+  }
   uint32_t left = bytes;
   for (; left >= 8 * kLineBytes; left -= 8 * kLineBytes) copy.template operator()<8>();
   if ((left & 4 * kLineBytes) != 0) copy.template operator()<4>();
   if ((left & 2 * kLineBytes) != 0) copy.template operator()<2>();
   if ((left & kLineBytes) != 0) copy.template operator()<1>();
-  left &= kLineBytes - 1;
-  if (left == 0) return;
-  alignas(32) uint8_t rest[kLineBytes];
-  Store32(rest, Bytes32{});
-  Store32(rest + 32, Bytes32{});
-  CopyShort(rest, from, left);
-  Copy64(to, rest);
+  if (rest_bytes != 0) Copy64(to, rest);
 }
 
 [[gnu::always_inline]] inline std::optional<uint32_t> DeviceMemoryRing::Write(

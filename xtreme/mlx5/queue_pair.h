@@ -79,6 +79,9 @@ class QueuePair : public nic::QueuePair {
     return send_.PrepareFrame(frame, prepared);
   }
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
+  bool PlaceStream(const nic::StreamSegment& segment) override {
+    return send_.PlaceStream(segment);
+  }
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override { return send_.SignalLast(); }
   void Flush() override { send_.Flush(); }

@@ -7,6 +7,7 @@
 
 #include "xtreme/mlx5/queue_error.h"
 #include "xtreme/mlx5/software_checksum.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::mlx5 {
 namespace {
@@ -58,20 +59,21 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
 // whichever is first. In distances from the frames posted, as counts wrap. Where checksums are
 // finished here, every frame needs attention.
 void SendQueue::UpdateAttention() {
-  const uint32_t used = front_.posted - completed_;
+  const uint64_t posted = front_.posted();
+  const uint32_t used = static_cast<uint32_t>(posted) - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   // Nor up to it: who needs no attention leaves the next WQE's place where it would be beyond.
-  const uint32_t before_end = (mask_ - (front_.producer & mask_)) / kMaxWqebbs;
+  const uint32_t before_end = (mask_ - (Index() & mask_)) / kMaxWqebbs;
   const uint32_t most = options_.checksums ? room : 0;
-  const uint32_t to_signal = signal_at_ - front_.posted;
-  behind_ahead_ = front_.posted + std::min(std::min(most, to_signal), before_end);
-  front_.attention_at = ahead_ ? front_.posted : behind_ahead_;
+  const uint32_t to_signal = signal_at_ - static_cast<uint32_t>(posted);
+  behind_ahead_ = posted + std::min(std::min(most, to_signal), before_end);
+  SetAttention(ahead_ ? posted : behind_ahead_);
 }
 
 // The last frame posted has a completion of its own; its WQE begins at `slot`.
 void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
-  marks_[slot] = {front_.posted, device_memory_.mark(), end};
-  signal_at_ = front_.posted + options_.signal_every - 1;
+  marks_[slot] = {posted_frames(), device_memory_.mark(), end};
+  signal_at_ = posted_frames() + options_.signal_every - 1;
   ++*completions_due_;
 }
 
@@ -79,7 +81,8 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
   const Mark& mark = marks_[WqeCounter(cqe) & mask_];
   // Blocks that hold no signalled frame still have the count of one that completed in an earlier
   // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
-  if (mark.frames - completed_ - 1 >= front_.posted - completed_) [[unlikely]] {
+  const uint32_t under_way = posted_frames() - completed_;
+  if (mark.frames - completed_ - 1 >= under_way) [[unlikely]] {
     ++counters_->tx_malformed;
     return false;
   }
@@ -93,12 +96,12 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
 // posted behind one.
 [[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
   ahead_ = false;
-  front_.attention_at = behind_ahead_;
+  SetAttention(behind_ahead_);
   const mlx5_cqe64* const cqe = completions_.Peek();
   if (cqe == nullptr) return;
   if (!IsSent(cqe->op_own)) [[unlikely]] {
     frames_ = 0;
-    front_.attention_at = front_.posted;
+    SetAttention(front_.posted());
     return;
   }
   const bool sent = TakeSent(*cqe);
@@ -119,13 +122,13 @@ void SendQueue::TakeAhead() {
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   constexpr uint32_t kSpecial = nic::kTxSignal | nic::kTxWarm;
   const uint32_t frame_bytes = frame.header_length + frame.payload_length;
-  const bool plain = front_.posted != front_.attention_at && (frame.flags & kSpecial) == 0;
-  if (plain && frame_bytes <= kMaxInlineFrameBytes) [[likely]] return PostPlain(frame, frame_bytes);
+  const bool plain = (frame.flags & kSpecial) == 0 && frame_bytes <= kMaxInlineFrameBytes;
+  if (plain && !AttentionIsDue()) [[likely]] return PostPlain(frame, frame_bytes);
   if (ahead_) {
     TakeAhead();
     return Post(frame);
   }
-  if (front_.posted - completed_ >= frames_) return Refuse();
+  if (IsFull()) return Refuse();
   constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
   if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
   return PostAsked(frame);
@@ -136,14 +139,12 @@ nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   uint8_t* const wqe = front_.next_wqe;
   const uint32_t segments = SegmentsWithInline(bytes);
   const uint32_t wqebbs = WqebbsOfSegments(segments);
-  WriteControl(wqe, static_cast<uint16_t>(front_.producer), MLX5_OPCODE_SEND, qpn_, segments,
+  WriteControl(wqe, static_cast<uint16_t>(Index()), MLX5_OPCODE_SEND, qpn_, segments,
                Completion::kOnError);
   WriteEthernet(wqe, frame.flags, bytes);
   WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
   front_.next_wqe = wqe + wqebbs * kWqebbBytes;
-  front_.producer += wqebbs;
-  ++front_.posted;
-  ++counters_->tx_frames;
+  front_.Advance(wqebbs);
   counters_->tx_bytes += bytes;
   return Ring(wqe, wqebbs, frame.flags);
 }
@@ -226,10 +227,10 @@ nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint
 nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                                     uint32_t payload_length, uint32_t flags) {
   if (!options_.checksums) [[unlikely]] return nic::TxStatus::kTooLong;
-  if (front_.posted == front_.attention_at) [[unlikely]] {
+  if (AttentionIsDue()) [[unlikely]] {
     // Before there is need of the room that a completion gives back.
     if (ahead_) TakeAhead();
-    if (front_.posted - completed_ >= frames_) return Refuse();
+    if (IsFull()) return Refuse();
   }
   std::optional<uint32_t> address = device_memory_.Write(payload, payload_length);
   if (!address.has_value()) [[unlikely]] {
@@ -262,21 +263,25 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
     nic::PostReady<3>(front_, prepared);
     return nic::TxStatus::kPosted;
   }
-  if (ahead_) TakeOneAhead();
+  if (ahead_) {
+    TakeOneAhead();
+    if (MayPostDirectly(prepared, flags)) [[likely]] {
+      PostDirectly(prepared);
+      return nic::TxStatus::kPosted;
+    }
+  }
   if (MayPostInPlace(prepared, flags)) {
     return prepared.direct_blocks == 3 ? PostInPlace<3>(prepared) : PostInPlace<2>(prepared);
   }
-  if (front_.posted == front_.attention_at || (flags & ~uint32_t{nic::kTxMore}) != 0) {
+  if (AttentionIsDue() || (flags & ~uint32_t{nic::kTxMore}) != 0) {
     return PostSpecial(prepared, flags);
   }
   uint8_t* const wqe = front_.next_wqe;
   const uint32_t wqebbs = prepared.blocks;
   CopyBlocks(wqe, prepared.image.data(), wqebbs);
-  base::StoreBe16(wqe + 1, static_cast<uint16_t>(front_.producer));
+  base::StoreBe16(wqe + 1, static_cast<uint16_t>(Index()));
   front_.next_wqe = wqe + wqebbs * kWqebbBytes;
-  front_.producer += wqebbs;
-  ++front_.posted;
-  ++counters_->tx_frames;
+  front_.Advance(wqebbs);
   counters_->tx_bytes += prepared.frame_bytes;
   return Ring(wqe, wqebbs, flags);
 }
@@ -285,13 +290,14 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
     const nic::TxPrepared& prepared) {
-  const uint32_t first = front_.producer;
+  const uint32_t first = Index();
   const auto place = [&](uint32_t block) {
     return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
   };
-  const bool signal = front_.posted == signal_at_;
+  const bool due = AttentionIsDue();
+  const bool signal = posted_frames() == signal_at_;
   nic::HalfLine halves[2 * kBlocks];
-  nic::LoadReady(front_, prepared, halves);
+  nic::LoadReady(front_.index, prepared, halves);
   halves[0] |= nic::HalfLine{0, signal ? kAskForCompletion : 0};
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < kBlocks; ++i) {
@@ -299,22 +305,23 @@ template <uint32_t kBlocks>
     place(first + i)[1] = halves[2 * i + 1];
   }
   front_.next_wqe = reinterpret_cast<uint8_t*>(place(first + kBlocks));
-  nic::RingReady(front_, prepared.frame_bytes, halves);
+  AdvanceOverEnd(kBlocks);
+  nic::RingReady(front_, front_.index, prepared.frame_bytes, halves);
   if (signal) {
     NoteSignal(first & mask_, first + kBlocks);
     ahead_ = !AskedIsDue();
   }
-  if (front_.posted - 1 == front_.attention_at) UpdateAttention();
+  if (due) UpdateAttention();
   return nic::TxStatus::kPosted;
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (front_.posted - completed_ >= frames_) return Refuse();
+  if (IsFull()) return Refuse();
   // Exactly its blocks are written: one that ends with the ring stands there at once.
-  const bool crosses = (front_.producer & mask_) + prepared.blocks > mask_ + 1;
+  const bool crosses = (Index() & mask_) + prepared.blocks > mask_ + 1;
   uint8_t* const wqe = crosses ? scratch_ : front_.next_wqe;
   CopyBlocks(wqe, prepared.image.data(), prepared.blocks);
-  base::StoreBe16(wqe + 1, static_cast<uint16_t>(front_.producer));
+  base::StoreBe16(wqe + 1, static_cast<uint16_t>(Index()));
   if ((flags & nic::kTxWarm) != 0) {
     SetOpcode(wqe, MLX5_OPCODE_NOP);
     ++counters_->tx_warm;
@@ -325,8 +332,24 @@ nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t f
   return Commit(wqe, prepared.blocks, prepared.frame_bytes, flags);
 }
 
+bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
+  constexpr uint32_t kBlocks = 2;
+  static_assert(nic::StreamSegment::kAfterTcp <= kBlocks * kWqebbBytes);
+  if (AttentionIsDue() || !options_.checksums) [[unlikely]] return false;
+  uint8_t* const wqe = front_.next_wqe;
+  auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
+  halves[0] = nic::StreamStart(front_, segment);
+  halves[1] = nic::StreamAddresses(segment);
+  halves[2] = segment.tcp;
+  front_.next_wqe = wqe + kBlocks * kWqebbBytes;
+  front_.Advance(kBlocks);
+  front_.direct_bytes += segment.header_bytes;
+  Ring(wqe, kBlocks, nic::kTxMore);
+  return true;
+}
+
 nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
-  if (front_.posted - completed_ >= frames_) return Refuse();
+  if (IsFull()) return Refuse();
   uint32_t bytes = 0;
   for (const nic::TxGather& piece : segments.payload) bytes += piece.length;
   const bool fits = bytes != 0 && bytes <= options_.max_segmented_bytes &&
@@ -336,44 +359,45 @@ nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
   if (!fits) return nic::TxStatus::kTooLong;
   uint8_t* const wqe = NextWqe();
   const uint32_t count = WriteSegments(wqe, segments);
-  WriteControl(wqe, static_cast<uint16_t>(front_.producer), MLX5_OPCODE_TSO, qpn_, count,
+  WriteControl(wqe, static_cast<uint16_t>(Index()), MLX5_OPCODE_TSO, qpn_, count,
                Completion::kOnError);
   ++counters_->tx_segmented;
   return Commit(wqe, WqebbsOfSegments(count), segments.header_length + bytes, segments.flags);
 }
 
 nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags) {
-  const uint32_t slot = front_.producer & mask_;
-  ++front_.posted;
+  const uint32_t first = Index();
+  const uint32_t slot = first & mask_;
+  // Where it was due; an attention that comes too early costs less than one made anew each time.
+  const bool due = AttentionIsDue();
+  const bool signal = posted_frames() == signal_at_;
   const bool asked = (flags & nic::kTxSignal) != 0;
-  if (front_.posted - 1 == signal_at_ || asked) {
+  AdvanceOverEnd(wqebbs);
+  if (signal || asked) {
     SetCompletion(wqe, Completion::kAlways);
-    NoteSignal(slot, front_.producer + wqebbs);
-    if (asked) asked_ = front_.posted;
+    NoteSignal(slot, first + wqebbs);
+    if (asked) asked_ = posted_frames();
     ahead_ = !AskedIsDue();
   }
   if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
-  front_.producer += wqebbs;
-  front_.next_wqe = wqebbs_ + size_t{front_.producer & mask_} * kWqebbBytes;
-  ++counters_->tx_frames;
+  front_.next_wqe = wqebbs_ + size_t{Index() & mask_} * kWqebbBytes;
   counters_->tx_bytes += bytes;
-  // Where it was due; an attention that comes too early costs less than one made anew each time.
-  if (front_.posted - 1 == front_.attention_at) UpdateAttention();
+  if (due) UpdateAttention();
   return Ring(wqe, wqebbs, flags);
 }
 
 // The device reads no WQE before it was rung for.
 bool SendQueue::SignalLast() {
-  if (front_.unrung == nullptr || frames_ == 0) return false;
+  if (unrung_ == nullptr || frames_ == 0) return false;
   // It begins in its place even if it was written elsewhere and spread over the ring's end.
-  const uint32_t wqebbs = WqebbsOfSegments(SegmentsOf(front_.unrung));
-  const uint32_t slot = (front_.producer - wqebbs) & mask_;
+  const uint32_t wqebbs = WqebbsOfSegments(SegmentsOf(unrung_));
+  const uint32_t slot = (Index() - wqebbs) & mask_;
   uint8_t* const wqe = wqebbs_ + size_t{slot} * kWqebbBytes;
-  asked_ = front_.posted;
-  ahead_ = false;  // attention_at may come too early, as below
+  asked_ = posted_frames();
+  ahead_ = false;  // attention_at_ may come too early, as above
   if (HasCompletion(wqe)) return true;
   SetCompletion(wqe, Completion::kAlways);
-  NoteSignal(slot, front_.producer);
+  NoteSignal(slot, Index());
   return true;
 }
 
@@ -391,6 +415,7 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
   const nic::TxPayload* next = first;
   const nic::TxPayload* cut = first;
   do {
+    if (ahead_) TakeOneAhead();
     cut = PostRun(flow, next, end);
     next = cut == end ? end : PostCut(flow, cut, end);
   } while (next != cut && next != end);
@@ -400,7 +425,7 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
 
 const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                          const nic::TxPayload* end) {
-  for (; next != end && front_.posted == front_.attention_at; ++next) {
+  for (; next != end && !ahead_ && AttentionIsDue(); ++next) {
     if (next->length > flow.max_payload_bytes) break;
     const nic::TxPrepared& frame = FrameOf(flow, next->data, next->length);
     if (PostOtherwise(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
@@ -411,7 +436,7 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
 [[gnu::always_inline]] inline const nic::TxPayload* SendQueue::PostRun(
     const nic::TxTemplate& flow, const nic::TxPayload* next, const nic::TxPayload* end) {
   const auto asked = static_cast<size_t>(end - next);
-  const size_t plain = front_.attention_at - front_.posted;
+  const size_t plain = attention_at_ - front_.posted();
   const nic::TxPayload* const cut = next + std::min(asked, plain);
   // As many as have one length at a time.
   while (next != cut) {
@@ -422,21 +447,21 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     const FrameWriter writer(flow);
     const size_t wqe_bytes = size_t{writer.blocks} * kWqebbBytes;
     uint8_t* wqe = front_.next_wqe;
-    uint32_t producer = front_.producer;
+    uint32_t index = Index();
     const nic::TxPayload* const first = next;
     do {
-      writer.Write(wqe, producer, next->data);
+      writer.Write(wqe, index, next->data);
       wqe += wqe_bytes;
-      producer += writer.blocks;
+      index += writer.blocks;
       ++next;
     } while (next != cut && next->length == writer.payload_length);
-    const auto count = static_cast<uint32_t>(next - first);
+    const int64_t count = next - first;
     front_.next_wqe = wqe;
-    front_.unrung = wqe - wqe_bytes;
-    front_.producer = producer;
-    front_.posted += count;
-    counters_->tx_frames += count;
-    counters_->tx_bytes += uint64_t{count} * flow.frame.frame_bytes;
+    unrung_ = wqe - wqe_bytes;
+    front_.Advance(writer.blocks, count);
+    front_.ready_below = kNotReady;
+    otherwise_rung_ += static_cast<uint64_t>(count);
+    counters_->tx_bytes += static_cast<uint64_t>(count) * flow.frame.frame_bytes;
   }
   return next;
 }
@@ -445,7 +470,7 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
 void SendQueue::WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
                            uint32_t segments) {
   const uint32_t opcode = frame.flags & nic::kTxWarm ? MLX5_OPCODE_NOP : MLX5_OPCODE_SEND;
-  WriteControl(wqe, static_cast<uint16_t>(front_.producer), opcode, qpn_, segments,
+  WriteControl(wqe, static_cast<uint16_t>(Index()), opcode, qpn_, segments,
                Completion::kOnError);
   WriteEthernet(wqe, frame.flags, inline_bytes);
   counters_->tx_warm += opcode == MLX5_OPCODE_NOP;
@@ -461,11 +486,12 @@ void SendQueue::SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs) {
 
 nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
   nic::OrderWqeBeforeRecord();
-  nic::StoreRecord(front_.record, front_.producer & 0xffff);
+  nic::StoreRecord(front_.record, Index());
   nic::OrderRecordBeforeDoorbell();
   nic::RingDoorbell(nic::TakeRegister(front_), DoorbellBytes(wqe));
   nic::FlushBlueFlame();
-  front_.unrung = nullptr;
+  unrung_ = nullptr;
+  ShowReady();
   ++counters_->tx_doorbells;
   return nic::TxStatus::kPosted;
 }
@@ -505,7 +531,7 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
                                        std::optional<nic::QueueError>* error) {
   const uint16_t failed = WqeCounter(cqe);
   bool found = false;
-  while (!found && completed_ != front_.posted) {
+  while (!found && completed_ != posted_frames()) {
     found = static_cast<uint16_t>(oldest_wqebb_) == failed;
     oldest_wqebb_ += WqebbsOfSegments(SegmentsOf(WqeAt(oldest_wqebb_)));
     ++completed_;
@@ -513,7 +539,7 @@ nic::TxCompletion SendQueue::TakeError(const mlx5_cqe64& cqe,
   frames_ = 0;
   ++counters_->tx_errors;
   NoteError(ParseError(cqe), /*receive=*/false, error);
-  *completions_due_ = front_.posted - completed_;
+  *completions_due_ = posted_frames() - completed_;
   return {.frames = completed_, .hw_clock = 0, .lost = true};
 }
 

@@ -62,8 +62,7 @@ class SendQueue {
   // Whether PostReady() would do what PostPrepared() does: two blocks for the register, behind
   // nothing that waits for a doorbell, and nothing is due. Then it calls nothing.
   bool MayPostDirectly(const nic::TxPrepared& prepared, uint32_t flags) const {
-    const bool alone = (flags | reinterpret_cast<uintptr_t>(front_.unrung)) == 0;
-    return prepared.direct_blocks == 2 && alone && front_.posted != front_.attention_at;
+    return prepared.direct_blocks == 2 && flags == 0 && front_.Ready();
   }
   void PostDirectly(const nic::TxPrepared& prepared) { nic::PostReady(front_, prepared); }
   // PostReady() is made for frames of two and of three, whose checksums are the device's.
@@ -72,8 +71,9 @@ class SendQueue {
   }
   // PostStream(): WQEs of up to four blocks for the register.
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
+  bool PlaceStream(const nic::StreamSegment& segment);
   nic::TxFront* front() { return &front_; }
-  // Brings the counters up to what was posted directly.
+  // Brings the counters up to what was posted.
   void SettleCounters() const;
 
   // Takes completions; see nic::QueuePair::PollSend. An error CQE ends the queue: its frames count
@@ -82,12 +82,12 @@ class SendQueue {
   uint32_t Poll(std::span<nic::TxCompletion> out, std::optional<nic::QueueError>* error);
 
   // Free-running counts of frames.
-  uint32_t posted_frames() const { return front_.posted; }
+  uint32_t posted_frames() const { return static_cast<uint32_t>(front_.posted()); }
   uint32_t completed_frames() const { return completed_; }
   CompletionQueue& completions() { return completions_; }
   const CompletionQueue& completions() const { return completions_; }
   // Blocks posted so far, free-running; the half of the register that is due.
-  uint32_t producer() const { return front_.producer; }
+  uint32_t producer() const { return laps_ + Index(); }
   uint8_t* next_register() const { return reinterpret_cast<uint8_t*>(front_.next_register); }
 
  private:
@@ -100,8 +100,8 @@ class SendQueue {
   nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
   // Of a frame that PostReady() is made for: whether its place can take it, and it does.
   bool MayPostInPlace(const nic::TxPrepared& prepared, uint32_t flags) const {
-    const bool alone = (flags | reinterpret_cast<uintptr_t>(front_.unrung)) == 0;
-    return prepared.direct_blocks != 0 && alone && front_.posted - completed_ < frames_;
+    const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;
+    return prepared.direct_blocks != 0 && alone && !IsFull();
   }
   template <uint32_t kBlocks>
   nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
@@ -134,9 +134,33 @@ class SendQueue {
 
   // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
   // and rings for it.
+  // Whatever is posted until it is told anew.
+  static constexpr int64_t kNotReady = INT64_MIN / 2;
+
+  uint32_t Index() const { return static_cast<uint32_t>(front_.index); }
+  bool IsFull() const { return posted_frames() - completed_ >= frames_; }
+  // Whether more than a post is due, whatever waits to be rung for.
+  bool AttentionIsDue() const { return !front_.Ready() && front_.posted() == attention_at_; }
+  void SetAttention(uint64_t at) {
+    attention_at_ = at;
+    ShowReady();
+  }
+  // For who posts on the front.
+  void ShowReady() {
+    const auto at = static_cast<int64_t>(attention_at_);
+    front_.ready_below = unrung_ == nullptr ? 2 * at - front_.skew : kNotReady;
+  }
+  // A frame was posted that may end with the ring, or go beyond it: indices begin anew with it.
+  void AdvanceOverEnd(uint32_t blocks) {
+    front_.Advance(blocks);
+    if (front_.index < nic::TxFront::kIndices) return;
+    front_.index -= nic::TxFront::kIndices;
+    front_.skew += nic::TxFront::kIndices;
+    laps_ += nic::TxFront::kIndices;
+  }
   uint8_t* NextWqe() { return AtRingEnd() ? scratch_ : front_.next_wqe; }
   nic::TxStatus Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
-  bool AtRingEnd() const { return (front_.producer & mask_) + kMaxWqebbs > mask_ + 1; }
+  bool AtRingEnd() const { return (Index() & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
   void UpdateAttention();
 
@@ -168,9 +192,13 @@ class SendQueue {
 
   // Producer side.
   mutable nic::TxFront front_;  // Mutable: what is counted there goes to the counters.
+  const uint8_t* unrung_ = nullptr;  // The last WQE that waits for Flush().
+  uint32_t laps_ = 0;           // Blocks before index 0.
+  uint64_t otherwise_rung_ = 0;  // Frames that were not written to BlueFlame.
+  uint64_t attention_at_ = 0;   // The count of frames at which more than a post is due.
   uint32_t signal_at_;          // The count at which the next frame is signalled.
   bool ahead_ = false;          // Nothing asked is due; the next post begins with TakeAhead(),
-  uint32_t behind_ahead_ = 0;   // and then attention_at is this.
+  uint64_t behind_ahead_ = 0;   // and then attention_at_ is this.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
   DeviceMemoryRing device_memory_;
 
@@ -206,34 +234,35 @@ class SendQueue {
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::Ring(const uint8_t* wqe, uint32_t wqebbs,
                                                             uint32_t flags) {
   if ((flags & nic::kTxMore) != 0) {
-    front_.unrung = wqe;
+    ++otherwise_rung_;
+    unrung_ = wqe;
+    front_.ready_below = kNotReady;
     return nic::TxStatus::kPosted;
   }
-  if (front_.unrung != nullptr || wqebbs > blueflame_wqebbs_) return RingByDoorbell(wqe);
-  return RingByBlueFlame(wqe, wqebbs);
+  if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);
+  ++otherwise_rung_;
+  return RingByDoorbell(wqe);
 }
 
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::RingByBlueFlame(const uint8_t* wqe,
                                                                        uint32_t wqebbs) {
   nic::OrderWqeBeforeRecord();
-  nic::StoreRecord(front_.record, front_.producer & 0xffff);
+  nic::StoreRecord(front_.record, Index());
   nic::OrderRecordBeforeDoorbell();
   nic::WriteBlueFlame(nic::TakeRegister(front_), wqe, wqebbs);
   nic::FlushBlueFlame();
-  ++counters_->tx_blueflame;
   return nic::TxStatus::kPosted;
 }
 
 inline void SendQueue::SettleCounters() const {
-  if (front_.direct_frames == 0) return;
-  counters_->tx_frames += front_.direct_frames;
-  counters_->tx_blueflame += front_.direct_frames - front_.placed_frames;
+  counters_->tx_frames = front_.posted();
+  counters_->tx_blueflame = counters_->tx_frames - otherwise_rung_;
   counters_->tx_bytes += front_.direct_bytes;
-  front_.direct_frames = front_.placed_frames = front_.direct_bytes = 0;
+  front_.direct_bytes = 0;
 }
 
 inline void SendQueue::Flush() {
-  if (front_.unrung != nullptr) RingByDoorbell(front_.unrung);
+  if (unrung_ != nullptr) RingByDoorbell(unrung_);
 }
 
 }  // namespace xtreme::mlx5

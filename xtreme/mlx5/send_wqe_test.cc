@@ -85,7 +85,7 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
     EXPECT_EQ(frame.blocks, WqebbsWithInline(42 + length));
     EXPECT_EQ(frame.direct_blocks, frame.blocks <= 3 ? frame.blocks : 0);
     std::copy(frame.image.begin(), frame.image.end(), wqe_.begin());
-    Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(0x1fffe));
+    Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(0xfffe));
     ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
     wqe_.fill(0xa5);
     FrameWriter(flow).Write(wqe_.data(), 0xfffe, payload.data());

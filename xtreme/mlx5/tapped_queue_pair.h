@@ -46,6 +46,8 @@ class TappedQueuePair final : public QueuePair {
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
+  // Never: Post() sees the frame.
+  bool PlaceStream(const nic::StreamSegment&) override { return false; }
   // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;

@@ -111,11 +111,11 @@ __attribute__((no_sanitize("thread"), always_inline)) inline void WriteBlueFlame
 // --- A whole post --------------------------------------------------------------------------------
 
 // What OR-ed into the first 32 bytes of a WQE, as they lie, gives it its index; they have 0 there.
-// The index is that of bytes 1 and 2, big endian: reversed, it stands in the upper two of four.
-inline HalfLine IndexBits(uint32_t block_index) {
+// The index, below TxFront::kIndices, is that of bytes 1 and 2, big endian: reversed, it stands in
+// the upper two of four.
+inline HalfLine IndexBits(int64_t index) {
   typedef uint32_t Words __attribute__((vector_size(32), may_alias));
-  const uint32_t index = static_cast<uint16_t>(block_index);
-  const Words words = {base::HostToBigEndian(index) >> 8};
+  const Words words = {base::HostToBigEndian(static_cast<uint32_t>(index)) >> 8};
   return reinterpret_cast<HalfLine>(words);
 }
 
@@ -135,27 +135,24 @@ struct Unedited {
 
 // The WQE of a frame that was built ahead, in registers, with its index.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void LoadReady(const TxFront& front, const TxPrepared& prepared,
+[[gnu::always_inline]] inline void LoadReady(int64_t index, const TxPrepared& prepared,
                                              HalfLine (&halves)[kHalves]) {
   const auto* const image = reinterpret_cast<const HalfLine*>(prepared.image.data());
 #pragma GCC unroll 8
   for (size_t i = 0; i < kHalves; ++i) halves[i] = image[i];
-  halves[0] |= IndexBits(front.producer);
+  halves[0] |= IndexBits(index);
 }
 
-// Rings for it, alone by BlueFlame: it stands in the ring now.
+// Rings for it, alone by BlueFlame: it stands in the ring now, up to the block with `index`.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void RingReady(TxFront& front, uint32_t frame_bytes,
+[[gnu::always_inline]] inline void RingReady(TxFront& front, int64_t index,
+                                             uint32_t frame_bytes,
                                              const HalfLine (&halves)[kHalves]) {
-  const uint32_t producer = front.producer + kHalves / 2;
-  front.producer = producer;
-  ++front.posted;
   OrderWqeBeforeRecord();
-  StoreRecord(front.record, producer & 0xffff);
+  StoreRecord(front.record, static_cast<uint32_t>(index));
   OrderRecordBeforeDoorbell();
   WriteBlueFlame(TakeRegister(front), halves);
   FlushBlueFlame();
-  ++front.direct_frames;
   front.direct_bytes += frame_bytes;
 }
 
@@ -169,13 +166,19 @@ template <uint32_t kBlocks = 2, typename Edit = Unedited>
                                              const Edit& edit = {}) {
   constexpr uint32_t kBlockBytes = 64;
   HalfLine halves[2 * kBlocks];
-  LoadReady(front, prepared, halves);
+  const int64_t index = front.index;  // Not to be read again behind stores that may be anything's.
+  LoadReady(index, prepared, halves);
   edit(halves);
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
-  RingReady(front, prepared.frame_bytes, halves);
+  front.index = index + kBlocks;
+  if constexpr (kBlocks != 2) {
+    front.skew -= kBlocks - 2;
+    front.ready_below += kBlocks - 2;
+  }
+  RingReady(front, index + kBlocks, prepared.frame_bytes, halves);
 }
 
 }  // namespace xtreme::nic

@@ -30,6 +30,7 @@ class Endpoint;
 namespace xtreme::nic {
 
 struct Capabilities;
+struct StreamSegment;
 
 // --- Time ---------------------------------------------------------------------------------------
 
@@ -133,28 +134,36 @@ struct alignas(64) TxPrepared {
 
 // The words of a send queue that change with each post: who posts frames that were built ahead
 // does so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
+// How many frames were posted is not counted: most are of two blocks, so the index says it.
 struct TxFront {
-  uint8_t* next_wqe = nullptr;      // Where the next WQE is written.
-  uint32_t* record = nullptr;       // Of the producer index, big endian.
-  uintptr_t next_register = 0;      // For doorbells: one half of it or the other.
-  uintptr_t half_bytes = 0;         // Between the two.
-  const uint8_t* unrung = nullptr;  // The last WQE that waits for Flush().
-  // Counts that change together stand apart: a compiler that moves two as a vector takes longer.
-  uint32_t producer = 0;            // Blocks, free-running.
-  uint32_t attention_at = 0;        // The count of frames at which more than a post is due.
-  // Posted by PostReady() and not yet in the queue's counters.
-  uint64_t direct_frames = 0;
-  uint32_t posted = 0;              // Frames, free-running.
-  uint64_t direct_bytes = 0;
+  uint8_t* next_wqe = nullptr;   // Where the next WQE is written.
+  int64_t index = 0;             // Of its first block, as WQEs name it: below kIndices.
+  // The index from which on more than a post is due, if all that is posted until then has two
+  // blocks; up to there the index does not begin anew.
+  int64_t ready_below = 0;
+  int64_t skew = 0;              // What `index` lacks of two a frame.
+  uint32_t* record = nullptr;    // Of the producer index, big endian.
+  uintptr_t next_register = 0;   // For doorbells: one half of it or the other.
+  uintptr_t half_bytes = 0;      // Between the two.
+  uint64_t direct_bytes = 0;     // Posted by PostReady() and not yet in the queue's counters.
   // Of the WQE of a whole frame, for PostStream(): its first 8 bytes as a number, with index and
   // length 0; and the 8 that ask for checksums, as they lie.
   uint64_t stream_control = 0;
   uint64_t stream_offloads = 0;
-  // Of `direct_frames`, those that were not rung for (PlaceStream()).
-  uint64_t placed_frames = 0;
+
+  static constexpr int64_t kIndices = 1 << 16;
 
   // Whether nothing but the post itself is due.
-  bool Ready() const { return posted != attention_at && unrung == nullptr; }
+  bool Ready() const { return index < ready_below; }
+  // Frames posted so far.
+  uint64_t posted() const { return static_cast<uint64_t>(index + skew) / 2; }
+  // So many were posted, of `blocks` each.
+  void Advance(int64_t blocks, int64_t frames = 1) {
+    const int64_t over = (blocks - 2) * frames;
+    index += blocks * frames;
+    skew -= over;
+    ready_below += over;
+  }
 };
 
 // The header of a flow in the device's own form: a send writes its payload behind it, and the
@@ -394,6 +403,10 @@ class QueuePair {
 
   // For PostStream(), until the queue ends; never ready if it has no such way.
   TxFront* StreamFront() const { return stream_front_; }
+
+  // Posts a segment without payload as PostStream() would, to be rung for by Flush(). False: it was
+  // not; a queue may always say so, and Post() does it.
+  virtual bool PlaceStream(const StreamSegment& /*segment*/) { return false; }
 
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
   // above the port's MTU, or too many pieces.

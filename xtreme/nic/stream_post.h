@@ -2,7 +2,7 @@
 //
 // A whole post of a TCP segment whose headers are not built ahead: its WQE is put together in
 // registers of the processor and goes from there to the queue and to BlueFlame (doorbell.h), or to
-// the queue alone, to be rung for with others.
+// the queue alone, to be rung for with others (QueuePair::PlaceStream()).
 //
 // The invariant: headers are Ethernet without a tag, IPv4 without options, and TCP with timestamps
 // or without, 66 bytes or 54, whose checksums are the device's. So TCP's own begin a half line of
@@ -44,7 +44,7 @@ struct StreamSegment {
   constexpr uint32_t kUnit = 16;  // Of the length of a WQE.
   const uint32_t frame_bytes = segment.header_bytes + segment.payload_length;
   const uint32_t units = (StreamSegment::kFrameAt + frame_bytes + kUnit - 1) / kUnit;
-  const uint64_t index = static_cast<uint16_t>(front.producer);
+  const auto index = static_cast<uint64_t>(front.index);
   const uint64_t control = base::HostToBigEndian(front.stream_control + (index << 40) + units);
   const uint64_t length = base::HostToBigEndian(static_cast<uint16_t>(frame_bytes));
   const uint64_t first = base::LoadNative<uint16_t>(segment.headers);
@@ -82,7 +82,8 @@ template <uint32_t kBlocks>
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
-  RingReady(front, segment.header_bytes + segment.payload_length, halves);
+  front.Advance(kBlocks);
+  RingReady(front, front.index, segment.header_bytes + segment.payload_length, halves);
 }
 
 // Posts it and rings for it. The front is a StreamFront() and Ready(). What stands behind the
@@ -93,23 +94,6 @@ template <uint32_t kBlocks>
   if (bytes <= 2 * kBlockBytes) return PostStreamBlocks<2>(front, segment);
   if (bytes <= 3 * kBlockBytes) return PostStreamBlocks<3>(front, segment);
   PostStreamBlocks<4>(front, segment);
-}
-
-// Posts a segment without payload, to be rung for by the queue's Flush(). The front is a
-// StreamFront(), and more than a post is not due: `posted` is not `attention_at`.
-[[gnu::always_inline]] inline void PlaceStream(TxFront& front, const StreamSegment& segment) {
-  constexpr uint32_t kBlocks = 2, kBlockBytes = 64;
-  auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
-  wqe[0] = StreamStart(front, segment);
-  wqe[1] = StreamAddresses(segment);
-  wqe[2] = segment.tcp;
-  front.unrung = front.next_wqe;
-  front.next_wqe += kBlocks * kBlockBytes;
-  front.producer += kBlocks;
-  ++front.posted;
-  ++front.direct_frames;
-  ++front.placed_frames;
-  front.direct_bytes += segment.header_bytes;
 }
 
 }  // namespace xtreme::nic

@@ -14,6 +14,7 @@
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
 #include "xtreme/completion/known_flows_write.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -70,33 +71,49 @@ void MemoryQueuePair::AllowDirect() {
   if (direct_ == nullptr) return;
   const bool ready = !error_ && visible_ == posted_frames_ &&
                      send_completions_due_ < options_.send_queue_frames;
-  direct_->front.attention_at = direct_->front.posted + (ready ? 1 : 0);
+  direct_->front.ready_below = ready ? direct_->front.index + 1 : 0;
 }
 
 void MemoryQueuePair::TakeDirect() {
-  if (direct_ == nullptr || direct_->front.direct_frames == 0) return;
+  if (direct_ == nullptr || direct_->front.index == 0) return;
   nic::TxFront& front = direct_->front;
-  const auto bytes = static_cast<uint32_t>(front.direct_bytes);
-  const uint8_t* const placed = std::exchange(front.unrung, nullptr);
-  front.direct_frames = front.placed_frames = front.direct_bytes = 0;
+  const auto bytes = static_cast<uint32_t>(std::exchange(front.direct_bytes, 0));
   front.next_wqe = direct_->wqe.data();
-  const bool covered = base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) ==
-                       (front.producer & 0xffff);
+  const bool covered =
+      base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) == front.index;
+  front.index = front.skew = 0;
   // What it was not given, it does not send.
-  if (covered || placed != nullptr) {
+  if (covered) {
     const auto* written =
-        placed != nullptr
-            ? placed
-            : reinterpret_cast<const uint8_t*>(front.next_register ^ Direct::kHalfBytes);
-    const auto flags = base::LoadNative<uint16_t>(written + kDirectFlagsAt);
+        reinterpret_cast<const uint8_t*>(front.next_register ^ Direct::kHalfBytes);
     Post({.header = written + kDirectFrameAt,
           .payload = nullptr,
           .header_length = bytes,
           .payload_length = 0,
           .key = 0,
-          .flags = static_cast<uint16_t>(flags | (placed != nullptr ? nic::kTxMore : 0))});
+          .flags = base::LoadNative<uint16_t>(written + kDirectFlagsAt)});
+    ++direct_posts_;
   }
   AllowDirect();
+}
+
+bool MemoryQueuePair::PlaceStream(const nic::StreamSegment& segment) {
+  constexpr size_t kIpLengthAt = 16, kIpAt = 14;
+  if (direct_ == nullptr) return false;
+  std::array<uint8_t, nic::StreamSegment::kLongestHeader> header;
+  std::memcpy(header.data(), segment.headers, segment.header_bytes);
+  std::memcpy(&header[nic::StreamSegment::kTcpAt], &segment.tcp,
+              segment.header_bytes - nic::StreamSegment::kTcpAt);
+  base::StoreBe16(&header[kIpLengthAt], static_cast<uint16_t>(segment.header_bytes - kIpAt));
+  const nic::TxStatus status =
+      Post({.header = header.data(),
+            .payload = nullptr,
+            .header_length = segment.header_bytes,
+            .payload_length = 0,
+            .key = 0,
+            .flags = nic::kTxIpChecksum | nic::kTxL4Checksum | nic::kTxMore});
+  direct_posts_ += status == nic::TxStatus::kPosted;
+  return status == nic::TxStatus::kPosted;
 }
 
 MemoryQueuePair::~MemoryQueuePair() {

@@ -57,6 +57,11 @@ class MemoryQueuePair final : public nic::QueuePair {
   // From here on frames that are built ahead may be posted without a call, as a card takes them:
   // the device sees what is written into its register once the record covers it.
   void TakeDirectPosts();
+  // Frames posted so, or placed.
+  uint32_t direct_posts() {
+    TakeDirect();
+    return direct_posts_;
+  }
 
   std::vector<SentFrame>& sent() {
     TakeDirect();
@@ -90,11 +95,13 @@ class MemoryQueuePair final : public nic::QueuePair {
                          std::span<const nic::TxPayload> payloads) override;
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
+  // After TakeDirectPosts().
+  bool PlaceStream(const nic::StreamSegment& segment) override;
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override;
   void Flush() override;
   uint32_t posted_frames() const override {
-    return posted_frames_ + static_cast<uint32_t>(front_->direct_frames);
+    return posted_frames_ + static_cast<uint32_t>(front_->posted());
   }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
   void Arm(bool) override;
@@ -137,6 +144,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   int fd_ = -1;
   uint8_t shown_ = 0;
   std::unique_ptr<Direct> direct_;  // Null: every post is a call.
+  uint32_t direct_posts_ = 0;
 };
 
 class MemoryNic final : public nic::Nic {
