@@ -396,7 +396,7 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
   const nic::TxPayload* next = first;
   const nic::TxPayload* cut = first;
   do {
-    if (ahead_) TakeOneAhead();
+    if (ahead_) TakeAhead();
     cut = PostRun(flow, next, end);
     next = cut == end ? end : PostCut(flow, cut, end);
   } while (next != cut && next != end);
@@ -439,7 +439,8 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     const int64_t count = next - first;
     front_.next_wqe = wqe;
     unrung_ = wqe - wqe_bytes;
-    front_.Advance(writer.blocks, count);
+    front_.index = index;
+    if (writer.blocks != 2) front_.skew -= (int64_t{writer.blocks} - 2) * count;
     front_.ready_below = kNotReady;
     otherwise_rung_ += static_cast<uint64_t>(count);
     counters_->tx_bytes += static_cast<uint64_t>(count) * flow.frame.frame_bytes;
