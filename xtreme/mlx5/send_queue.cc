@@ -415,10 +415,10 @@ nic::TxBurst SendQueue::PostBurst(const nic::TxTemplate& flow,
   const nic::TxPayload* next = first;
   const nic::TxPayload* cut = first;
   do {
-    if (ahead_) TakeOneAhead();
+    if (ahead_) TakeAhead();
     cut = PostRun(flow, next, end);
     next = cut == end ? end : PostCut(flow, cut, end);
-  } while (next != cut && next != end);
+  } while ((next != cut || ahead_) && next != end);
   const auto frames = static_cast<uint32_t>(next - first);
   return {frames, counters_->tx_bytes - bytes_before - uint64_t{frames} * flow.header_length};
 }
@@ -436,7 +436,13 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
 [[gnu::always_inline]] inline const nic::TxPayload* SendQueue::PostRun(
     const nic::TxTemplate& flow, const nic::TxPayload* next, const nic::TxPayload* end) {
   const auto asked = static_cast<size_t>(end - next);
-  const size_t plain = attention_at_ - front_.posted();
+  size_t plain = attention_at_ - front_.posted();
+  // Where a signal is all that is due, the run ends with the frame that is signalled.
+  const uint32_t before_end = (mask_ - (Index() & mask_)) / kMaxWqebbs;
+  const bool signals = asked > plain && static_cast<uint32_t>(attention_at_) == signal_at_ &&
+                       options_.checksums && plain < before_end &&
+                       posted_frames() - completed_ + plain < frames_;
+  if (signals) ++plain;
   const nic::TxPayload* const cut = next + std::min(asked, plain);
   // As many as have one length at a time.
   while (next != cut) {
@@ -458,10 +464,19 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     const int64_t count = next - first;
     front_.next_wqe = wqe;
     unrung_ = wqe - wqe_bytes;
-    front_.Advance(writer.blocks, count);
+    front_.index = index;
+    if (writer.blocks != 2) front_.skew -= (int64_t{writer.blocks} - 2) * count;
     front_.ready_below = kNotReady;
     otherwise_rung_ += static_cast<uint64_t>(count);
     counters_->tx_bytes += static_cast<uint64_t>(count) * flow.frame.frame_bytes;
+  }
+  // Nobody has rung for it: the device has not looked at it.
+  if (signals && next == cut) {
+    const uint32_t slot = (Index() - flow.frame.blocks) & mask_;
+    SetCompletion(wqebbs_ + size_t{slot} * kWqebbBytes, Completion::kAlways);
+    NoteSignal(slot, Index());
+    ahead_ = !AskedIsDue();
+    UpdateAttention();
   }
   return next;
 }
