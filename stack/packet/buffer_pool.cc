@@ -280,8 +280,9 @@ uint32_t BufferPool::DrainReturns() {
 // is saved.
 void BufferPool::ReleaseChain(Buffer* head) {
   if (head == nullptr) return;
-  const bool one = head->next == nullptr && head->owner_references == 1;
-  if (!one || !head->pool->OwnedByThisThread()) [[unlikely]] return ReleaseLinks(head);
+  const bool one = head->next == nullptr && head->pool->OwnedByThisThread() &&
+                   head->owner_references == 1;
+  if (!one) [[unlikely]] return ReleaseLinks(head);
   const int32_t foreign = head->foreign.load(std::memory_order_acquire);
   if (foreign == 0) return head->pool->Free(head);
   if (foreign == kForeignLent) [[likely]] return head->pool->EndLoan(head);

@@ -71,10 +71,6 @@ class HandleTable {
     return at < capacity_ ? places_[at].object : nullptr;
   }
 
-  // That of the place `at` behind the first, now: of a handle that was given out it tells whether
-  // its object is there still.
-  uint32_t GenerationAt(uint32_t at) const { return places_[at].generation; }
-
   void Erase(Handle handle) {
     const uint32_t at = PlaceOf(handle) - first_;
     Place& place = places_[at];

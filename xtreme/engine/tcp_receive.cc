@@ -240,11 +240,10 @@ void Tcp::TellAccepted(const TcpEvent& event) {
 void Tcp::OnReturn(void* context, uint64_t loan) {
   Tcp* const tcp = static_cast<Tcp*>(context);
   const auto bytes = static_cast<uint32_t>(loan >> kLoanBytesShift);
-  if (!tcp->sockets_->IsCurrent(loan)) [[unlikely]] {
-    // Of what its upper bits say a handle's key knows nothing.
-    return tcp->PassCredit(loan, bytes);
-  }
-  tcp->CreditRelease(tcp->sockets_->PlaceFor(loan), bytes);
+  // Of what its upper bits say a handle's key knows nothing.
+  TcpSocket* const socket = tcp->sockets_->Find(loan);
+  if (socket == nullptr) [[unlikely]] return tcp->PassCredit(loan, bytes);
+  tcp->CreditRelease(*socket, bytes);
 }
 
 void Tcp::ReleaseRead(TcpSocket& socket, packet::Buffer* buffer) {

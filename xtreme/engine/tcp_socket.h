@@ -137,12 +137,6 @@ class TcpSockets {
     TcpSocket& socket = sockets_[at];
     return (socket.handle ^ handle) << kRingBits == 0 ? &socket : nullptr;
   }
-  // The place of a handle that once was one of these, whatever stands above it in `loan`; and
-  // whether it is that handle's still.
-  TcpSocket& PlaceFor(uint64_t loan) const { return sockets_[IndexOf(loan)]; }
-  bool IsCurrent(uint64_t loan) const {
-    return by_handle_.GenerationAt(IndexOf(loan)) == GenerationOf(loan);
-  }
   uint32_t size() const { return by_handle_.size(); }
   uint32_t capacity() const { return by_handle_.capacity(); }
   std::array<std::span<std::byte>, 2> memory() {
@@ -168,8 +162,6 @@ class TcpSockets {
   const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 
  private:
-  static uint32_t IndexOf(Handle handle) { return PlaceOf(handle) & (kFirstTcpPlace - 1); }
-
   HandleTable<TcpSocket> by_handle_;
   std::unique_ptr<TcpSocket[]> sockets_;
 };
