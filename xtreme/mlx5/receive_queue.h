@@ -23,8 +23,7 @@
 
 namespace xtreme::completion {
 class KnownFlows;
-struct Completion;
-}  // namespace xtreme::completion
+}
 
 namespace xtreme::udp {
 class Endpoint;
@@ -51,12 +50,12 @@ class ReceiveQueue {
   // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
   // CQEs of no posted buffer, or of more bytes than one has, are counted and give nothing.
   uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
-  // See nic::QueuePair. From the next CQE, of this `phase`, whose owner bit stands at `op_own`; to
-  // that of the first that was not taken. Adds the frames' bytes to `bytes`. `most`: not more than
-  // are posted. Pass() comes next. (receive_known.cc)
-  const uint8_t* PollKnown(const completion::KnownFlows& flows, const uint8_t* op_own,
-                           uint8_t phase, completion::Completion* out, uint32_t most,
-                           uint64_t* bytes);
+  // See nic::QueuePair; `Flows` are those of either form. From the next CQE, of this `phase`, whose
+  // owner bit stands at `op_own`; to that of the first that was not taken. Adds the frames' bytes
+  // to `bytes`. `most`: not more than are posted. Pass() comes next. (receive_known.cc)
+  template <typename Flows>
+  const uint8_t* PollKnown(const Flows& flows, const uint8_t* op_own, uint8_t phase,
+                           typename Flows::Out* out, uint32_t most, uint64_t* bytes);
   // The same of the next CQE alone; null: it was not taken. At least one is posted.
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);
