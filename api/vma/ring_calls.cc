@@ -259,9 +259,7 @@ int FreeVmaPackets(vma_packet_desc_t* packets, int count) {
 }
 
 int FreeVmaPacketsAlone(vma_packet_desc_t* packets, int count) {
-  if (packets == nullptr || count <= 0) [[unlikely]] {
-    return packets != nullptr && count == 0 ? 0 : Fail(EINVAL);
-  }
+  if (packets == nullptr || count <= 0) [[unlikely]] return FreeVmaPackets(packets, count);
   do {
     if (!ReleaseAlone(*packets)) [[unlikely]] return FreeEach(packets, count);
     ++packets;
