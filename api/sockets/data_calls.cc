@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -49,21 +50,27 @@ bool IsTaken(engine::SendResult result) {
   return static_cast<int>(result) >= 0 || result == engine::SendResult::kRefusedNeighbour;
 }
 
-// What `call(socket, door)` says of the socket behind `fd`, inside the door that leads to it;
-// kLongWay: no way does.
+// What `call(socket, door)` says of the socket behind `way`, inside the door that it leads to;
+// kLongWay: it leads nowhere, or the call is the kernel's.
+template <typename Call>
+[[gnu::always_inline]] inline ssize_t ByShortWay(const Descriptors::Way& way, const Call& call) {
+  const uintptr_t self = OutsideToken();
+  RingDoor* const door = way.door();
+  if (self == 0 || door == nullptr) return kLongWay;
+  const RingDoor::Entry entry(door, self);
+  Socket* const socket = way.socket();
+  return socket != nullptr && socket->door() == door ? call(*socket, door) : kLongWay;
+}
+
 template <typename Call>
 [[gnu::always_inline]] inline ssize_t ByShortWay(int fd, const Call& call) {
-  if (Passage::Inside()) [[unlikely]] return kLongWay;
   const Descriptors::Way* const way = Descriptors::WayTo(fd);
-  RingDoor* const door = way == nullptr ? nullptr : way->door();
-  if (door == nullptr) return kLongWay;
-  const RingDoor::Entry entry(door);
-  Socket* const socket = way->socket();
-  return socket != nullptr && socket->door() == door ? call(*socket, door) : kLongWay;
+  return way != nullptr ? ByShortWay(*way, call) : kLongWay;
 }
 
 // The next call may come by a short way.
 void MakeWay(int fd, Socket* socket) {
+  ShowOutside();
   RingDoor* const door = socket->door();
   if (door == nullptr || socket->path() != Path::kOffloaded) return;
   const Descriptors::Way* const way = Descriptors::WayTo(fd);
@@ -121,6 +128,42 @@ std::shared_ptr<Socket> Ours(int fd) {
                       from.size());
 }
 
+[[gnu::always_inline]] inline bool Socket::SendsAlone(size_t size) const {
+  if (alone_.owner != OutsideToken()) return false;
+  const engine::SendFlow& flow = *alone_.flow;
+  return flow.epoch == alone_.core->host.routes_version && size < flow.short_below;
+}
+
+// Counted first, and the call kept where it is found again: nothing but this has to be saved.
+[[gnu::always_inline]] inline ssize_t Socket::SendAlone(std::span<const uint8_t> from, int flags) {
+  alone_.from = from;
+  alone_.flags = flags;
+  CountSent(/*warm=*/false, from.size());
+  engine::CountSent(*udp_socket_, from.size());
+  const nic::TxStatus status = alone_.core->device.queue->PostCopied(
+      alone_.flow->prepared, from.data(), static_cast<uint32_t>(from.size()), /*flags=*/0);
+  if (status != nic::TxStatus::kPosted) [[unlikely]] return SendAloneAgain(status);
+  return static_cast<ssize_t>(alone_.from.size());
+}
+
+// It was not sent, nor are its counts true.
+[[gnu::noinline]] ssize_t Socket::SendAloneAgain(nic::TxStatus status) {
+  const ErrnoKept kept;
+  const std::span<const uint8_t> from = alone_.from;
+  --counters_.sent;
+  counters_.sent_bytes -= from.size();
+  --udp_socket_->sends.sent;
+  udp_socket_->sends.sent_bytes -= from.size();
+  const engine::SendResult result = door()->ring().udp().SendAgain(
+      *udp_socket_, *alone_.flow, {.data = from.data(), .length = from.size()}, /*flags=*/0,
+      status);
+  const ssize_t sent = SentDatagram(result, from.size());
+  if (sent >= 0) return sent;
+  const std::shared_ptr<Socket> held = shared_from_this();
+  const iovec part{.iov_base = const_cast<uint8_t*>(from.data()), .iov_len = from.size()};
+  return SendFrom(*held, {&part, 1}, alone_.flags, nullptr, 0, /*refused=*/true);
+}
+
 [[gnu::always_inline]] inline ssize_t Socket::SendShortTo(RingDoor* door,
                                                           std::span<const uint8_t> from, int flags,
                                                           const wire::Endpoint& to) {
@@ -144,7 +187,9 @@ std::shared_ptr<Socket> Ours(int fd) {
 // not known to yet.
 [[gnu::always_inline]] inline ssize_t Socket::SendStreamShort(RingDoor* door,
                                                               std::span<const uint8_t> from) {
-  if ((plain_ & kSendsBytes) == 0 || from.empty() || door->polling()) return kLongWay;
+  // Of none, or of more than there ever is room for.
+  const bool odd = from.size() - 1 >= std::numeric_limits<int32_t>::max();
+  if ((plain_ & kSendsBytes) == 0 || odd || door->polling()) return kLongWay;
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
   if (connection == nullptr) return kLongWay;
@@ -214,12 +259,36 @@ ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
   return ReceiveLong(fd, {to, size}, flags, from, from_length);
 }
 
-ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
-  const ssize_t sent = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
+namespace {
+
+// A function of its own, as the next one is: who finds out which it is has nothing to save.
+[[gnu::noinline]] ssize_t SendByWay(int fd, const void* from, size_t size, int flags,
+                                    const Descriptors::Way& way) {
+  const ssize_t sent = ByShortWay(way, [&](Socket& socket, RingDoor* door) {
     return socket.SendShort(door, {static_cast<const uint8_t*>(from), size}, flags);
   });
   if (sent >= 0) [[likely]] return sent;
   return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, sent == kRefused);
+}
+
+[[gnu::noinline]] ssize_t SendByAlone(int fd, const void* from, size_t size, int flags,
+                                      Socket* socket) {
+  if ((flags & ~kUsualFlags) != 0 || !socket->SendsAlone(size)) [[unlikely]] {
+    return SendByWay(fd, from, size, flags, *Descriptors::WayTo(fd));
+  }
+  return socket->SendAlone({static_cast<const uint8_t*>(from), size}, flags);
+}
+
+}  // namespace
+
+ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
+  const Descriptors::Way* const way = Descriptors::WayTo(fd);
+  if (way == nullptr) [[unlikely]] {
+    return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, /*refused=*/false);
+  }
+  Socket* const alone = way->alone();
+  if (alone != nullptr) return SendByAlone(fd, from, size, flags, alone);
+  return SendByWay(fd, from, size, flags, *way);
 }
 
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockaddr* to,

@@ -39,6 +39,8 @@ void Descriptors::MakeWay(int fd, Socket* socket, RingDoor* door) {
   if (!leads || way.door() != nullptr) return;
   way.socket_.store(socket, std::memory_order_release);
   way.door_.store(door, std::memory_order_release);
+  const bool alone = door->single() && socket->type() == SOCK_DGRAM;
+  way.alone_.store(alone ? socket : nullptr, std::memory_order_relaxed);
 }
 
 void Descriptors::CloseWay(int fd) {

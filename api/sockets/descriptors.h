@@ -40,21 +40,25 @@ class Descriptors {
 
   // The short way to a socket on a ring: its door, and inside it, and only there, the socket, which
   // stays alive for as long as the caller is inside.
-  class Way {
+  class alignas(32) Way {
    public:
     RingDoor* door() const { return door_.load(std::memory_order_acquire); }  // Null: none.
     // Null: it was closed meanwhile.
     Socket* socket() const { return socket_.load(std::memory_order_acquire); }
+    // The same without the door, of datagrams in a program that has one thread; null: ask the door.
+    Socket* alone() const { return alone_.load(std::memory_order_relaxed); }
 
    private:
     friend class Descriptors;
     RingDoor* Close() {
+      alone_.store(nullptr, std::memory_order_relaxed);
       socket_.store(nullptr, std::memory_order_release);
       return door_.exchange(nullptr, std::memory_order_acq_rel);
     }
 
     std::atomic<RingDoor*> door_;
     std::atomic<Socket*> socket_;
+    std::atomic<Socket*> alone_;
   };
 
   // Whether there may be something: one load.

@@ -124,15 +124,23 @@ class Uncancelled {
 // it was in the end.
 class Passage {
  public:
-  Passage() { ++PassageDepth(); }
-  ~Passage() { --PassageDepth(); }
+  Passage() { Begin(); }
+  ~Passage() {
+    --WordsOfThread().passages;
+    ShowOutside();
+  }
   Passage(const Passage&) = delete;
   Passage& operator=(const Passage&) = delete;
-  static bool Inside() { return PassageDepth() != 0; }
+  static bool Inside() { return WordsOfThread().passages != 0; }
   // For a thread that belongs to the engine.
-  static void Forever() { ++PassageDepth(); }
+  static void Forever() { Begin(); }
 
  private:
+  static void Begin() {
+    ++WordsOfThread().passages;
+    ShowOutside();
+  }
+
   const ErrnoKept errno_;
   const Uncancelled uncancelled_;
 };

@@ -18,14 +18,24 @@ namespace xtreme::sockets {
 
 class RingDoor;
 
-// How many Passages (kernel_calls.h) of the calling thread stand. At an offset that is known when
-// the library is loaded, so that no call finds it, and compilers fear none.
-inline int& PassageDepth() {
-  [[gnu::tls_model("initial-exec")]] static thread_local int depth = 0;
-  return depth;
+// What calls look at of their thread. At an offset that is known when the library is loaded, so
+// that no call finds it, and compilers fear none.
+struct ThreadWords {
+  int passages = 0;       // How many Passages (kernel_calls.h) of the thread stand.
+  uintptr_t outside = 0;  // ThreadToken() while none does; until it is first shown, 0.
+};
+inline ThreadWords& WordsOfThread() {
+  [[gnu::tls_model("initial-exec")]] static thread_local ThreadWords words;
+  return words;
 }
-// A value that differs between running threads: where that count is, which calls look at anyway.
-inline uintptr_t ThreadToken() { return reinterpret_cast<uintptr_t>(&PassageDepth()); }
+// A value that differs between running threads: where their words are.
+inline uintptr_t ThreadToken() { return reinterpret_cast<uintptr_t>(&WordsOfThread()); }
+// The same, and 0 where the thread's calls are the kernel's: for who looks at both at once.
+inline uintptr_t OutsideToken() { return WordsOfThread().outside; }
+inline void ShowOutside() {
+  ThreadWords& words = WordsOfThread();
+  words.outside = words.passages == 0 ? ThreadToken() : 0;
+}
 
 // Recursive. Who has it is not cancelled.
 class SetupLock {

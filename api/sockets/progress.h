@@ -22,6 +22,10 @@
 
 namespace xtreme::sockets {
 
+inline RingDoor* RingDoor::Of(const packet::Buffer& buffer) {
+  return static_cast<RingDoor*>(buffer.pool->context());
+}
+
 template <typename Ring>
 std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
   polling_ = true;
@@ -43,6 +47,15 @@ inline void RingDoor::FinishProgress() {
   polling_ = false;
   progressed_.store(true, std::memory_order_relaxed);
   if (!claims_.empty()) [[unlikely]] EndClaimsOfNobody();
+}
+
+template <typename Ring>
+RingDoor::Linked RingDoor::PollLinks(uint32_t most, completion::LinkCompletion* out) {
+  // Behind what waits they would be out of order.
+  if (polling_ || !happenings_.empty()) [[unlikely]] return {0, true};
+  const auto linked = static_cast<Ring*>(ring_)->PollLinks(out, most);
+  FinishProgress();
+  return {linked.count, linked.rest};
 }
 
 template <typename Sink>
@@ -88,8 +101,6 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
                                                            std::span<uint8_t> to,
                                                            Arrived* about) {
   const uint32_t length = datagram->length;
-  ++counters_.received;
-  counters_.received_bytes += length;
   if (about != nullptr) *about = {SourceOf(*datagram), length};
   memcpy(to.data(), datagram->data, length);
   packet::BufferPool::ReleaseByOwner(datagram);
@@ -115,12 +126,15 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
                       (first.flags & engine::kSlowPath) == 0 && first.buffer->next == nullptr;
   if (!is_all) [[unlikely]] return TakeFirst(door, to, about);
   const uint32_t length = first.length;
-  ++counters_.received;
-  counters_.received_bytes += length;
   if (about != nullptr) *about = {SourceOf(first), length};
   memcpy(to.data(), first.data, length);
-  stream_ != nullptr ? ReleaseRead(first.buffer)
-                     : void(packet::BufferPool::ReleaseByOwner(first.buffer));
+  if (stream_ != nullptr) {
+    ++counters_.received;
+    counters_.received_bytes += length;
+    ReleaseRead(first.buffer);
+  } else {
+    packet::BufferPool::ReleaseByOwner(first.buffer);
+  }
   door->FinishProgress();
   return length;
 }

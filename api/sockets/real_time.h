@@ -36,6 +36,8 @@ inline timespec RealTime(int64_t time_ns, bool on_ptp) {
 // the clocks that is asked for anew when it is old.
 class RealClock {
  public:
+  static constexpr uint64_t kAgeTicks = 1'000'000;
+
   // Whether it was asked for less than a million ticks of the ring's clock ago, some half of a
   // millisecond. A port that a ring goes over to, with another clock, takes longer to be there.
   bool IsFresh(uint64_t ticks) const { return ticks - asked_ticks_ < kAgeTicks; }
@@ -46,6 +48,12 @@ class RealClock {
     into_second_ += offset - offset_;
     offset_ = offset;
   }
+
+  // For who converts by himself: when it was asked, and the second that the last time was of, with
+  // what makes times nanoseconds of it.
+  uint64_t asked_ticks() const { return asked_ticks_; }
+  int64_t second() const { return second_; }
+  int64_t into_second() const { return into_second_; }
 
   timespec At(int64_t time_ns) {
     const int64_t since = time_ns + into_second_;
@@ -63,8 +71,6 @@ class RealClock {
   }
 
   static constexpr uint64_t kSecond = 1'000'000'000;
-
-  static constexpr uint64_t kAgeTicks = 1'000'000;
 
   int64_t offset_ = 0;
   uint64_t asked_ticks_ = -kAgeTicks;

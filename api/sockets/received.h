@@ -51,15 +51,6 @@ void TakeFront(Received* received, size_t count);
 // Gives its references back.
 void Release(Received* received);
 
-// What tells an application of a link: VMA's vma_buff_t to the byte, and what it stands for.
-struct LinkView {
-  LinkView* next = nullptr;
-  void* payload = nullptr;
-  uint16_t length = 0;
-  packet::Buffer* buffer = nullptr;  // From here on ours.
-  RingDoor* door = nullptr;
-};
-
 // Beside epoll's bits, as VMA has them.
 inline constexpr uint64_t kPacketHappened = uint64_t{1} << 32;
 inline constexpr uint64_t kAcceptedHappened = uint64_t{1} << 33;

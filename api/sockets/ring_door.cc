@@ -2,6 +2,8 @@
 
 #include "api/sockets/ring_door.h"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -18,10 +20,13 @@
 #include "api/sockets/ring_device.h"
 #include "api/sockets/socket.h"
 #include "stack/packet/buffer_pool.h"
+#include "stack/udp/demux.h"
+#include "xtreme/completion/link_flows.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
+#include "xtreme/engine/udp.h"
 
 namespace xtreme::sockets {
 
@@ -42,12 +47,7 @@ absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const std::string& inte
   door->device_ = std::make_unique<RingDevice>(door.get(), options.profile.external);
   door->fd_ = ring.fd();
   door->ifindex_ = ring.core().device.ifindex;
-  packet::BufferPool& pool = *ring.core().device.pool;
-  door->views_ = std::make_unique<LinkView[]>(pool.capacity());
-  for (uint32_t i = 0; i < pool.capacity(); ++i) {
-    door->views_[i].buffer = pool.at(i);
-    door->views_[i].door = door.get();
-  }
+  ring.core().device.pool->SetContext(door.get());
   Log(LogLevel::kDetails, "ring on {}: {}", interface, ring.description());
   return door;
 }
@@ -70,6 +70,13 @@ void RingDoor::WaitForLock() {
 void RingDoor::Adopt(uintptr_t self) {
   owner_ = self;
   ring_->AdoptForATurn();
+  ShowOutside();
+  if (single_) SetAlone(self);
+}
+
+void RingDoor::SetAlone(uintptr_t alone) {
+  alone_ = alone;
+  for (const auto& [handle, socket] : sockets_) socket->SetAlone();
 }
 
 bool RingDoor::IsInside() const {
@@ -83,7 +90,7 @@ uint32_t RingDoor::StepOut() {
 }
 
 void RingDoor::StepIn(uint32_t depth) {
-  Enter();
+  Enter(ThreadToken());
   depth_ = depth;
 }
 
@@ -189,6 +196,7 @@ void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
   if (!inside) return;
   inside_.store(ThreadToken());
   depth_ = 1;
+  SetAlone(kNobody);
   ring_->AdoptForATurn();
   inside_first();
   for (int tries = 0; tries < kExitTries && !ring_->tcp().Quiescent(); ++tries) {
@@ -261,9 +269,45 @@ void RingDoor::Forget(engine::Handle handle, Socket* socket) {
 
 void RingDoor::BeginCompletions() {
   completions_ = true;
+  links_ = std::make_unique<completion::LinkFlows>(
+      completion::LinkFlows::Taker{
+          .admit = &RingDoor::AdmitLinks,
+          .tell_time = [](void* door) { static_cast<RingDoor*>(door)->TellTime(); },
+          .context = this},
+      ring_->udp().demux().changes_counter());
+  ring_->core().SetLinks(links_.get());
   for (const auto& [handle, socket] : sockets_) {
     if (socket->taker() == Taker::kUndecided) socket->TakeByCompletions();
   }
+}
+
+bool RingDoor::AdmitLinks(void* door, const engine::Completion& form,
+                          completion::LinkCompletion* link) {
+  const Socket* const socket = static_cast<RingDoor*>(door)->Find(form.socket);
+  if (socket == nullptr || !socket->HandsOn()) return false;
+  *link = {.links = 1,
+           .events = kPacketHappened,
+           .user_data = socket->user_data,
+           .family = AF_INET,
+           .port = htons(form.source_port),
+           .listen_fd = -1};
+  SourceOf(form).address.Store(link->address.data());
+  return true;
+}
+
+void RingDoor::ForgetLinks() {
+  if (links_ == nullptr) return;
+  links_->Forget();
+  ring_->core().known.Forget();  // Else they would not be learned again.
+}
+
+void RingDoor::TellTime() {
+  FollowRealTime();
+  if (links_ == nullptr) return;
+  links_->SetTime({.ticks = real_clock_->asked_ticks(),
+                   .good_for_ticks = RealClock::kAgeTicks,
+                   .second = real_clock_->second(),
+                   .into_second = real_clock_->into_second()});
 }
 
 uint32_t RingDoor::Take(Socket* socket, Happening* happenings, uint32_t most) {

@@ -34,6 +34,10 @@
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/outcome.h"
 
+namespace xtreme::completion {
+class LinkFlows;
+struct LinkCompletion;
+}
 namespace xtreme::engine {
 class Ring;
 struct UdpSocket;
@@ -57,7 +61,9 @@ class RingDoor {
   // The calling thread inside.
   class Entry {
    public:
-    explicit Entry(RingDoor* door) : door_(door) { door_->Enter(); }
+    explicit Entry(RingDoor* door) : Entry(door, ThreadToken()) {}
+    // Who has its token already.
+    Entry(RingDoor* door, uintptr_t self) : door_(door) { door_->Enter(self); }
     ~Entry() { door_->Leave(); }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -143,7 +149,7 @@ class RingDoor {
   // Back from there; -1: there is none.
   int TakeClaim(const wire::Endpoint& local);
   // Around fork(), in the parent: nobody else is inside.
-  void BeforeFork() { Enter(); }
+  void BeforeFork() { Enter(ThreadToken()); }
   void AfterFork() { Leave(); }
   // In a child after fork(), instead of a destructor: the ring is the parent's.
   void Abandon();
@@ -164,16 +170,33 @@ class RingDoor {
   // already. (progress.h)
   template <typename Sink>
   uint32_t PollPackets(uint32_t most, Sink sink);
+  // The same, and before it, of packets whose completions the driver writes by itself, in the form
+  // of the program; nothing else comes of these. `rest`: PollPackets() is to be called.
+  struct Linked {
+    uint32_t count;
+    bool rest;
+  };
+  template <typename Ring = engine::Ring>
+  Linked PollLinks(uint32_t most, completion::LinkCompletion* out);
+  // What is said of any socket's packets there has changed.
+  void ForgetLinks();
+  // The clocks were followed, or show another second.
+  void TellTime();
   // For times of packets. PollPackets() has followed the clocks, others do so first.
   RealClock& real_clock() { return *real_clock_; }
   void FollowRealTime();
 
-  // The face of a link of a packet that was handed out.
-  LinkView* ViewOf(const packet::Buffer* buffer) { return &views_[buffer->index]; }
+  // Whose ring a buffer that was handed out is of. Any thread. (progress.h)
+  static RingDoor* Of(const packet::Buffer& buffer);
 
   // --- Any time ---
 
   const std::string& interface() const { return interface_; }
+  // Whether the program has one thread.
+  bool single() const { return single_; }
+  // Of that thread, once it owns the ring: its OutsideToken(). Sockets are told when it changes.
+  uintptr_t alone() const { return alone_; }
+  static constexpr uintptr_t kNobody = 1;
   // Readable as engine::Ring::fd.
   int fd() const { return fd_; }
   uint32_t ifindex() const { return ifindex_; }
@@ -207,8 +230,7 @@ class RingDoor {
   };
 
   RingDoor();
-  void Enter() {
-    const uintptr_t self = ThreadToken();
+  void Enter(uintptr_t self) {
     if (!single_) {
       if (inside_.load(std::memory_order_relaxed) == self) {
         ++depth_;
@@ -238,9 +260,12 @@ class RingDoor {
   }
   void WaitForLock();
   void Adopt(uintptr_t self);
+  void SetAlone(uintptr_t alone);
   void GiveFrom(uint32_t first);
   void GiveLater();
   void BeginCompletions();
+  static bool AdmitLinks(void* door, const engine::Completion& form,
+                         completion::LinkCompletion* link);
   Socket* Find(engine::Handle handle) {
     return found_ != nullptr && found_handle_ == handle ? found_ : LookUp(handle);
   }
@@ -258,12 +283,12 @@ class RingDoor {
   bool single_ = false;
   std::unique_ptr<RingDevice> device_;
   RingDoor* older_ = nullptr;
-  std::unique_ptr<LinkView[]> views_;  // By index of the buffer.
 
   DoorLock lock_;
   std::atomic<uintptr_t> inside_{0};  // Token of the thread that is.
   uint32_t depth_ = 0;
   uintptr_t owner_ = 0;
+  uintptr_t alone_ = kNobody;
   Counters counters_;
 
   bool polling_ = false;
@@ -277,6 +302,7 @@ class RingDoor {
   engine::Handle found_handle_ = 0;
   Socket* found_ = nullptr;
   const std::unique_ptr<RealClock> real_clock_;
+  std::unique_ptr<completion::LinkFlows> links_;  // Null: nobody polls for completions.
   std::deque<Happening> happenings_;
   std::vector<Done> done_;
   std::vector<KeptClaim> claims_;

@@ -39,8 +39,13 @@
 #include "stack/wire/address.h"
 
 namespace xtreme::engine {
+struct RingCore;
+struct SendFlow;
 struct TcpSettings;
 struct UdpSocket;
+}
+namespace xtreme::nic {
+enum class TxStatus : uint8_t;
 }
 
 namespace xtreme::sockets {
@@ -97,10 +102,11 @@ struct SendRequest {
   }
 };
 
+// Counts that change together stand apart: a compiler that moves two as a vector takes longer.
 struct SocketCounters {
   uint64_t received = 0;
-  uint64_t received_bytes = 0;
   uint64_t sent = 0;
+  uint64_t received_bytes = 0;
   uint64_t sent_bytes = 0;
   uint64_t dummies = 0;       // Sent to no wire.
   uint64_t dropped = 0;       // The queue was full.
@@ -174,6 +180,12 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags);
   ssize_t SendShortTo(RingDoor* door, std::span<const uint8_t> from, int flags,
                       const wire::Endpoint& to);
+  // The same past the door, in a program that has one thread (Way::alone): whether a datagram of
+  // `size` bytes to its peer goes that way; and how it does, which is all of the call.
+  bool SendsAlone(size_t size) const;
+  ssize_t SendAlone(std::span<const uint8_t> from, int flags);
+  // The ring has another owner, or its sends another state.
+  void SetAlone();
   // The error that the next call would fail with, taken; 0: none. And one that it is to fail with.
   int TakePendingError();
   void KeepError(int error);
@@ -221,8 +233,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   }
   // `bytes`: of all of them; `flags`: that any of them has.
   void CountReceived(std::span<const engine::Completion> packets, uint64_t bytes, uint16_t flags) {
-    counters_.received += packets.size();
-    counters_.received_bytes += bytes;
+    // Those of datagrams its endpoint counts.
+    if (stream_ != nullptr) counters_.received += packets.size();
+    if (stream_ != nullptr) counters_.received_bytes += bytes;
     if ((flags & engine::kSlowPath) == 0) [[likely]] return;
     for (const engine::Completion& packet : packets) {
       counters_.slow_path += (packet.flags & engine::kSlowPath) != 0;
@@ -270,7 +283,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool bound() const { return bound_; }
   // Of the socket() call: SOCK_DGRAM or SOCK_STREAM.
   int type() const { return type_; }
-  const SocketCounters& counters() const { return counters_; }
+  // Inside the door, if it is on a ring.
+  SocketCounters counters() const;
   size_t queued() const { return queue_.size(); }
   // Bytes of what is queued, without what its limit charges beside them.
   uint32_t queued_payload() const;
@@ -332,6 +346,16 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     kHandsOn = 1 << 5,     // What comes is for completions.
   };
   void SetPlain();
+  // What SendAlone() goes by while kSends holds and nobody watches; `owner`: else nobody.
+  struct Alone {
+    uintptr_t owner = RingDoor::kNobody;
+    engine::SendFlow* flow = nullptr;
+    engine::RingCore* core = nullptr;
+    // The call that is under way, which posts and keeps nothing else.
+    std::span<const uint8_t> from;
+    int flags = 0;
+  };
+  void WatchedChanged() override;
   // Lets the ring make progress, while nobody is polling(): the first packet that comes goes to the
   // caller without having been queued, if it is for this socket, as much of it as `to` has room
   // for. `about` as above. kGiveFirst: nothing was taken.
@@ -347,6 +371,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool IsForCall(const engine::Completion& first) const;
   ssize_t ReceiveQueued(std::span<uint8_t> to, Arrived* about);
   ssize_t SentDatagram(engine::SendResult result, size_t bytes);
+  ssize_t SendAloneAgain(nic::TxStatus status);
   ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from);
 
   // socket_receive.cc; inside the door.
@@ -435,6 +460,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // vma_options.cc
   static bool IsVmaOption(int level, int name);
+  int SetUserData(const void* value, socklen_t length);
   int SetVmaOption(int name, const void* value, socklen_t length);
   int GetVmaOption(int name, void* value, const socklen_t* length) const;
   int ShutdownRx();
@@ -481,6 +507,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   std::atomic<RingDoor*> door_{nullptr};
   engine::Handle handle_ = 0;
   uint8_t plain_ = 0;        // Plain.
+  Alone alone_;
   engine::UdpSocket* udp_socket_ = nullptr;  // By handle_: kept, because only this closes it.
   std::atomic<Taker> taker_{Taker::kUndecided};
   ReceiveCallback callback_;

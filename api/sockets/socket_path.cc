@@ -21,7 +21,9 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -231,6 +233,7 @@ void Socket::TakeDown() {
   RingDoor* const ring = door();
   if (ring == nullptr) return;
   const RingDoor::Entry entry(ring);
+  counters_ = counters();
   if (stream_ == nullptr) ring->ring().udp().Close(handle_, /*detach=*/true);
   if (stream_ != nullptr) CloseStream(ring);
   ring->Forget(handle_, this);
@@ -292,11 +295,40 @@ void Socket::SetPlain() {
                         low_water_.load(std::memory_order_relaxed) == 1;
   const bool hands_on = hears && completions && !(read_shut_ && write_shut_);
   const bool datagrams = stream_ == nullptr;
+  const uint8_t before = plain_;
   plain_ = static_cast<uint8_t>((sends && datagrams && connected ? kSends : 0) |
                                 (sends && !datagrams && connected ? kSendsBytes : 0) |
                                 (sends && datagrams ? kSendsTo : 0) | (receives ? kReceives : 0) |
                                 (receives && queue_.empty() ? kTakesNext : 0) |
                                 (hands_on ? kHandsOn : 0));
+  if (((before ^ plain_) & kHandsOn) != 0 && door() != nullptr) door()->ForgetLinks();
+  SetAlone();
+}
+
+// The flow to its peer is its socket's as long as that lives.
+void Socket::SetAlone() {
+  alone_.owner = RingDoor::kNobody;
+  RingDoor* const ring = door();
+  const bool plain = (plain_ & kSends) != 0 && ring != nullptr && ring->single() && !watched();
+  if (!plain || udp_socket_->flows == nullptr) return;
+  alone_.owner = ring->alone();
+  alone_.flow = &udp_socket_->flows->connected;
+  alone_.core = &ring->ring().core();
+}
+
+// There is one thread: who watches is inside too.
+void Socket::WatchedChanged() {
+  RingDoor* const ring = door();
+  if (ring != nullptr && ring->single()) SetAlone();
+}
+
+SocketCounters Socket::counters() const {
+  SocketCounters all = counters_;
+  if (stream_ != nullptr || door() == nullptr) return all;
+  const udp::EndpointCounters& ring = udp_socket_->counters();
+  all.received += ring.datagrams;
+  all.received_bytes += ring.bytes;
+  return all;
 }
 
 void Socket::EndStream(RingDoor* inside) {

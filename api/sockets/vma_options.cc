@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/socket.h"
@@ -59,12 +60,21 @@ bool Socket::IsVmaOption(int level, int name) {
 
 int Socket::SetVmaOption(int name, const void* value, socklen_t length) {
   switch (name) {
-    case kUserData: return Take(value, length, &user_data) ? 0 : -EINVAL;
+    case kUserData: return SetUserData(value, length);
     case kRingAllocLogic: return SetRingLogic(value, length);
     case kFlowTag: return SetFlowTag(value, length);
     case kShutdownRx: return ShutdownRx();
     default: return -ENOPROTOOPT;
   }
+}
+
+int Socket::SetUserData(const void* value, socklen_t length) {
+  RingDoor* const ring = door();
+  std::optional<RingDoor::Entry> entry;
+  if (ring != nullptr) entry.emplace(ring);
+  if (!Take(value, length, &user_data)) return -EINVAL;
+  if (ring != nullptr) ring->ForgetLinks();
+  return 0;
 }
 
 // Without a peer too, of which the kernel's shutdown() says ENOTCONN, of datagrams.

@@ -15,7 +15,7 @@ void Pollable::Attach(Watcher* watcher) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (gone_) return watcher->Gone();
   watchers_.push_back(watcher);
-  watched_by_.fetch_add(1, std::memory_order_seq_cst);
+  if (watched_by_.fetch_add(1, std::memory_order_seq_cst) == 0) WatchedChanged();
 }
 
 void Pollable::Detach(Watcher* watcher) {
@@ -23,7 +23,7 @@ void Pollable::Detach(Watcher* watcher) {
   const auto found = std::find(watchers_.begin(), watchers_.end(), watcher);
   if (found == watchers_.end()) return;
   watchers_.erase(found);
-  watched_by_.fetch_sub(1, std::memory_order_relaxed);
+  if (watched_by_.fetch_sub(1, std::memory_order_relaxed) == 1) WatchedChanged();
 }
 
 void Pollable::AfterFork() { std::construct_at(&mutex_); }

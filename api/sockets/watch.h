@@ -59,6 +59,8 @@ class Pollable {
   virtual void AfterFork();
 
  protected:
+  // It has watchers and had none, or the other way round. With the list locked.
+  virtual void WatchedChanged() {}
   // Bits that begin and end to hold, and those that happened (again): watchers are told of these.
   void Change(uint32_t begin, uint32_t end, uint32_t happened) {
     if (end != 0) mask_.fetch_and(~end, std::memory_order_seq_cst);

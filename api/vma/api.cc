@@ -2,6 +2,8 @@
 
 #include "api/vma/api.h"
 
+#include "api/sockets/faces.h"
+
 namespace xtreme::vma {
 namespace {
 
@@ -20,6 +22,7 @@ constexpr uint64_t kOffered =
 }  // namespace
 
 vma_api_t* Api() {
+  const bool alone = sockets::Faces::The().settings().single_thread;
   static vma_api_t api = {
       .register_recv_callback = RegisterRecvCallback,
       .recvfrom_zcopy = RecvfromZcopy,
@@ -30,7 +33,7 @@ vma_api_t* Api() {
       .get_socket_rings_num = GetSocketRingsNum,
       .get_socket_rings_fds = GetSocketRingsFds,
       .get_socket_tx_ring_fd = GetSocketTxRingFd,
-      .socketxtreme_free_vma_packets = FreeVmaPackets,
+      .socketxtreme_free_vma_packets = alone ? FreeVmaPacketsAlone : FreeVmaPackets,
       .socketxtreme_ref_vma_buff = RefVmaBuff,
       .socketxtreme_free_vma_buff = FreeVmaBuff,
       .dump_fd_stats = DumpFdStats,

@@ -15,6 +15,8 @@ vma_api_t* Api();
 // The members (ring_calls.cc, packet_calls.cc, control_calls.cc, device_calls.cc).
 int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int flags);
 int FreeVmaPackets(vma_packet_desc_t* packets, int count);
+// In a program that has one thread.
+int FreeVmaPacketsAlone(vma_packet_desc_t* packets, int count);
 int RefVmaBuff(vma_buff_t* buff);
 int FreeVmaBuff(vma_buff_t* buff);
 int GetSocketRingsNum(int fd);

@@ -35,7 +35,7 @@ void DumpSocket(int fd, const Socket& socket, LogLevel level) {
                socket.reason());
   }
   const RingDoor::Entry entry(door);
-  const sockets::SocketCounters& counters = socket.counters();
+  const sockets::SocketCounters counters = socket.counters();
   Log(level,
       "fd {}: offloaded on {} as {}; received {} packets, {} bytes ({} by the kernel), {} dropped "
       "for a full queue, {} taken by the callback; sent {} packets, {} bytes, {} dummies; {} "

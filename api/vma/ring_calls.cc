@@ -3,6 +3,7 @@
 // SocketXtreme: completions of rings, sockets and epoll sets, and the buffers they carry.
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -14,6 +15,7 @@
 #include "api/sockets/socket.h"
 #include "api/vma/api.h"
 #include "stack/packet/buffer_pool.h"
+#include "xtreme/completion/link_completion.h"
 #include "xtreme/engine/ring.h"
 
 namespace xtreme::vma {
@@ -21,14 +23,32 @@ namespace {
 
 using sockets::Faces;
 using sockets::Happening;
-using sockets::LinkView;
 using sockets::Received;
 using sockets::RingDoor;
 using sockets::Socket;
 
-static_assert(offsetof(LinkView, next) == offsetof(vma_buff_t, next));
-static_assert(offsetof(LinkView, payload) == offsetof(vma_buff_t, payload));
-static_assert(offsetof(LinkView, length) == offsetof(vma_buff_t, len));
+// A buffer begins with the link that programs see; of its length the lower half is theirs.
+static_assert(offsetof(packet::Buffer, next) == offsetof(vma_buff_t, next));
+static_assert(offsetof(packet::Buffer, data) == offsetof(vma_buff_t, payload));
+static_assert(offsetof(packet::Buffer, length) == offsetof(vma_buff_t, len));
+static_assert(std::endian::native == std::endian::little);
+// What the driver writes.
+using completion::LinkCompletion;
+static_assert(sizeof(LinkCompletion) == sizeof(vma_completion_t));
+static_assert(offsetof(LinkCompletion, links) == offsetof(vma_completion_t, packet.num_bufs));
+static_assert(offsetof(LinkCompletion, length) == offsetof(vma_completion_t, packet.total_len));
+static_assert(offsetof(LinkCompletion, first) == offsetof(vma_completion_t, packet.buff_lst));
+static_assert(offsetof(LinkCompletion, seconds) ==
+              offsetof(vma_completion_t, packet.hw_timestamp.tv_sec));
+static_assert(offsetof(LinkCompletion, nanoseconds) ==
+              offsetof(vma_completion_t, packet.hw_timestamp.tv_nsec));
+static_assert(offsetof(LinkCompletion, events) == offsetof(vma_completion_t, events));
+static_assert(offsetof(LinkCompletion, user_data) == offsetof(vma_completion_t, user_data));
+static_assert(offsetof(LinkCompletion, family) == offsetof(vma_completion_t, src.sin_family));
+static_assert(offsetof(LinkCompletion, port) == offsetof(vma_completion_t, src.sin_port));
+static_assert(offsetof(LinkCompletion, address) == offsetof(vma_completion_t, src.sin_addr));
+static_assert(offsetof(LinkCompletion, zero) == offsetof(vma_completion_t, src.sin_zero));
+static_assert(offsetof(LinkCompletion, listen_fd) == offsetof(vma_completion_t, listen_fd));
 static_assert(sockets::kPacketHappened == VMA_SOCKETXTREME_PACKET);
 static_assert(sockets::kAcceptedHappened == VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED);
 
@@ -37,36 +57,41 @@ int Fail(int error) {
   return -1;
 }
 
-// The rest of the links of a packet, `length` bytes from the end of the first one's on.
-[[gnu::noinline]] void DescribeLinks(RingDoor* door, const packet::Buffer* first, uint32_t length,
-                                     vma_packet_desc_t* description) {
-  LinkView* view = door->ViewOf(first);
-  for (packet::Buffer* link = first->next; link != nullptr; link = link->next) {
-    view = view->next = door->ViewOf(link);
-    view->payload = link->data;
-    view->length = static_cast<uint16_t>(std::min(length, link->length));
-    length -= view->length;
-    ++description->num_bufs;
+vma_buff_t* LinkOf(packet::Buffer* buffer) { return reinterpret_cast<vma_buff_t*>(buffer); }
+packet::Buffer* BufferOf(vma_buff_t* link) { return reinterpret_cast<packet::Buffer*>(link); }
+
+// The links of a packet that begins elsewhere than its first buffer does, or has several of them:
+// each is to have the packet's bytes and no others. How many they are. Where they are right already
+// nothing is written: who else has them may be reading.
+[[gnu::noinline]] size_t FitLinks(packet::Buffer* link, uint8_t* data, uint32_t length) {
+  size_t count = 0;
+  uint8_t* begin = data;
+  for (;;) {
+    const auto there = static_cast<uint32_t>(link->data + link->length - begin);
+    const uint32_t bytes = std::min(length, there);
+    if (link->data != begin) link->data = begin;
+    if (link->length != bytes) link->length = bytes;
+    length -= bytes;
+    ++count;
+    link = link->next;
+    if (link == nullptr) return count;
+    begin = link->data;
   }
-  view->next = nullptr;
 }
 
 // The links of a packet, as the application sees them. `Packet`: a completion or a Received.
 template <typename Packet>
 void Describe(RingDoor* door, const Packet& packet, vma_packet_desc_t* description) {
-  LinkView* const view = door->ViewOf(packet.buffer);
+  packet::Buffer* const first = packet.buffer;
   description->num_bufs = 1;
   description->total_len = static_cast<uint16_t>(packet.length);
-  description->buff_lst = reinterpret_cast<vma_buff_t*>(view);
+  description->buff_lst = LinkOf(first);
   description->hw_timestamp = door->real_clock().At(packet.hw_time_ns);
-  view->next = nullptr;
-  view->payload = packet.data;
-  view->length = static_cast<uint16_t>(packet.length);
-  if (packet.buffer->next == nullptr) [[likely]] return;
-  const packet::Buffer& first = *packet.buffer;
-  const auto there = static_cast<uint32_t>(first.data + first.length - packet.data);
-  view->length = static_cast<uint16_t>(std::min(packet.length, there));
-  DescribeLinks(door, &first, packet.length - view->length, description);
+  const bool is_one = first->next == nullptr && first->data == packet.data &&
+                      first->length == packet.length;
+  if (!is_one) [[unlikely]] {
+    description->num_bufs = FitLinks(first, packet.data, packet.length);
+  }
 }
 
 void Describe(RingDoor* door, const Happening& happening, vma_completion_t* completion) {
@@ -115,11 +140,10 @@ unsigned PollDoor(RingDoor* door, Socket* only, vma_completion_t* completions, u
   return count + TakeWaiting(door, only, completions + count, most - count);
 }
 
-// Every socket's.
-unsigned PollDoor(RingDoor* door, vma_completion_t* completions, unsigned most) {
-  const RingDoor::Entry entry(door);
-  door->TakeByCompletions();
-  unsigned count = door->HasWaiting() ? TakeWaiting(door, nullptr, completions, most) : 0;
+// Every socket's: what waits, and what the driver wrote no completions of, behind `count` of them.
+[[gnu::noinline]] unsigned PollRest(RingDoor* door, vma_completion_t* completions, unsigned most,
+                                    unsigned count) {
+  if (door->HasWaiting()) count += TakeWaiting(door, nullptr, completions + count, most - count);
   uint32_t arrived = 0;
   do {
     if (count == most) return count;
@@ -130,7 +154,17 @@ unsigned PollDoor(RingDoor* door, vma_completion_t* completions, unsigned most) 
     count += arrived;
   } while (arrived == RingDoor::kBatch);
   if (door->HasWaiting()) count += TakeWaiting(door, nullptr, completions + count, most - count);
+  door->TellTime();
   return count;
+}
+
+unsigned PollDoor(RingDoor* door, vma_completion_t* completions, unsigned most) {
+  const RingDoor::Entry entry(door);
+  door->TakeByCompletions();
+  const RingDoor::Linked linked =
+      door->PollLinks(most, reinterpret_cast<LinkCompletion*>(completions));
+  if (!linked.rest) [[likely]] return linked.count;
+  return PollRest(door, completions, most, linked.count);
 }
 
 // The sockets of an epoll set, in turn.
@@ -146,45 +180,8 @@ unsigned PollSet(const sockets::EpollSet& set, vma_completion_t* completions, un
   return count;
 }
 
-LinkView* ViewOf(vma_buff_t* buff) { return reinterpret_cast<LinkView*>(buff); }
-
-// References to a link, inside the door of its ring.
-int References(const packet::Buffer& buffer) {
-  return static_cast<int>(buffer.owner_references) +
-         packet::ForeignCount(buffer.foreign.load(std::memory_order_acquire));
-}
-
-// One packet of one link, as most programs free them.
-bool FreeAtOnce(LinkView* view) {
-  if (view == nullptr || view->next != nullptr) [[unlikely]] return false;
-  const RingDoor::QuickEntry entry(view->door);
-  if (!entry.inside()) [[unlikely]] return false;
-  packet::BufferPool::ReleaseByOwner(view->buffer);
-  return true;
-}
-
-[[gnu::noinline]] int FreeEach(vma_packet_desc_t* packets, int count) {
-  for (int i = 0; i < count; ++i) {
-    LinkView* view = ViewOf(packets[i].buff_lst);
-    if (view == nullptr) continue;
-    const RingDoor::Entry entry(view->door);
-    while (view != nullptr) {
-      // Read before it is free: whoever gets the buffer next writes it.
-      LinkView* const next = view->next;
-      packet::BufferPool::ReleaseByOwner(view->buffer);
-      view = next;
-    }
-  }
-  return 0;
-}
-
-}  // namespace
-
-int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) {
-  if (completions == nullptr || most == 0) return Fail(EINVAL);
-  if (RingDoor* const ring = sockets::Descriptors::FindRing(fd)) {
-    return static_cast<int>(PollDoor(ring, completions, most));
-  }
+// Of what is no ring.
+[[gnu::noinline]] int PollOther(int fd, vma_completion_t* completions, unsigned most) {
   const auto meaning = Faces::The().descriptors().Find(fd);
   unsigned count = 0;
   if (meaning.socket != nullptr) {
@@ -198,26 +195,92 @@ int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) 
   return static_cast<int>(count);
 }
 
+// References to a link, inside the door of its ring.
+int References(const packet::Buffer& buffer) {
+  return static_cast<int>(buffer.owner_references) +
+         packet::ForeignCount(buffer.foreign.load(std::memory_order_acquire));
+}
+
+void ReleaseLinks(packet::Buffer* link) {
+  while (link != nullptr) {
+    // Read before it is free: whoever gets the buffer next writes it.
+    packet::Buffer* const next = link->next;
+    packet::BufferPool::ReleaseByOwner(link);
+    link = next;
+  }
+}
+
+// One packet of one link that nobody else has, as most programs free them, and which calls nothing.
+[[gnu::always_inline]] inline bool ReleaseAlone(const vma_packet_desc_t& packet) {
+  packet::Buffer* const link = BufferOf(packet.buff_lst);
+  return link != nullptr && link->next == nullptr &&
+         packet::BufferPool::ReleaseOnlyReference(link);
+}
+
+// The same as the only call.
+[[gnu::always_inline]] inline bool FreeAtOnce(const vma_packet_desc_t& packet) {
+  if (packet.buff_lst == nullptr) [[unlikely]] return false;
+  const RingDoor::QuickEntry entry(RingDoor::Of(*BufferOf(packet.buff_lst)));
+  return entry.inside() && ReleaseAlone(packet);
+}
+
+// Of packets of one ring in a row one entry for all.
+[[gnu::noinline]] int FreeEach(const vma_packet_desc_t* packets, int count) {
+  const vma_packet_desc_t* const end = packets + count;
+  while (packets != end) {
+    if (packets->buff_lst == nullptr) {
+      ++packets;
+      continue;
+    }
+    RingDoor* const door = RingDoor::Of(*BufferOf(packets->buff_lst));
+    const RingDoor::Entry entry(door);
+    do {
+      ReleaseLinks(BufferOf(packets->buff_lst));
+      ++packets;
+    } while (packets != end && packets->buff_lst != nullptr &&
+             RingDoor::Of(*BufferOf(packets->buff_lst)) == door);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int SocketxtremePoll(int fd, vma_completion_t* completions, unsigned most, int) {
+  if (completions == nullptr || most == 0) [[unlikely]] return Fail(EINVAL);
+  RingDoor* const ring = sockets::Descriptors::FindRing(fd);
+  if (ring == nullptr) [[unlikely]] return PollOther(fd, completions, most);
+  return static_cast<int>(PollDoor(ring, completions, most));
+}
+
 int FreeVmaPackets(vma_packet_desc_t* packets, int count) {
   if (packets == nullptr || count < 0) return Fail(EINVAL);
-  if (count == 1 && FreeAtOnce(ViewOf(packets->buff_lst))) [[likely]] return 0;
+  if (count == 1 && FreeAtOnce(*packets)) [[likely]] return 0;
   return FreeEach(packets, count);
+}
+
+int FreeVmaPacketsAlone(vma_packet_desc_t* packets, int count) {
+  if (packets == nullptr || count <= 0) [[unlikely]] return FreeVmaPackets(packets, count);
+  do {
+    if (!ReleaseAlone(*packets)) [[unlikely]] return FreeEach(packets, count);
+    ++packets;
+  } while (--count != 0);
+  return 0;
 }
 
 int RefVmaBuff(vma_buff_t* buff) {
   if (buff == nullptr) return Fail(EINVAL);
-  LinkView* const view = ViewOf(buff);
-  const RingDoor::Entry entry(view->door);
-  packet::BufferPool::AddReferenceByOwner(view->buffer);
-  return References(*view->buffer);
+  packet::Buffer* const buffer = BufferOf(buff);
+  const RingDoor::Entry entry(RingDoor::Of(*buffer));
+  packet::BufferPool::AddReferenceByOwner(buffer);
+  return References(*buffer);
 }
 
 int FreeVmaBuff(vma_buff_t* buff) {
   if (buff == nullptr) return Fail(EINVAL);
-  LinkView* const view = ViewOf(buff);
-  const RingDoor::Entry entry(view->door);
-  const int before = References(*view->buffer);
-  packet::BufferPool::ReleaseByOwner(view->buffer);
+  packet::Buffer* const buffer = BufferOf(buff);
+  const RingDoor::Entry entry(RingDoor::Of(*buffer));
+  const int before = References(*buffer);
+  packet::BufferPool::ReleaseByOwner(buffer);
   return before - 1;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// 32 bytes of any alignment, moved and compared as one where the machine can.
+// 32 bytes of any alignment, or 16, moved and compared as one where the machine can.
 #ifndef XTREME_STACK_BASE_BYTES32_H_
 #define XTREME_STACK_BASE_BYTES32_H_
 
@@ -12,6 +12,11 @@ typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias))
 
 inline Bytes32 Load32(const void* from) { return *static_cast<const Bytes32*>(from); }
 inline void Store32(void* to, Bytes32 bytes) { *static_cast<Bytes32*>(to) = bytes; }
+
+typedef uint64_t Bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
+
+inline Bytes16 Load16(const void* from) { return *static_cast<const Bytes16*>(from); }
+inline void Store16(void* to, Bytes16 bytes) { *static_cast<Bytes16*>(to) = bytes; }
 
 // Whether the 32 bytes at `bytes` and those at `expected` are equal where `mask` has bits.
 [[gnu::always_inline]] inline bool EqualUnder(const void* mask, const void* bytes,

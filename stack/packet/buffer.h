@@ -28,11 +28,13 @@ inline uintptr_t ThreadToken() {
 }
 
 // One link of a chain. Every link has a count of its own: holding the head does not hold the rest.
+// It begins with what a program on VMA's API knows as a link, to the byte (api/vma asserts it), so
+// that none is written beside it.
 struct alignas(64) Buffer {
+  Buffer* next = nullptr;   // The next link, in byte order; null at the end.
   uint8_t* data = nullptr;  // First valid byte.
   uint32_t length = 0;      // Valid bytes at `data`.
   uint32_t index = 0;       // This buffer's place in its pool; constant.
-  Buffer* next = nullptr;   // The next link, in byte order; null at the end.
   BufferPool* pool = nullptr;
 
   // Owner thread only.

@@ -12,7 +12,9 @@
 #ifndef XTREME_STACK_PACKET_BUFFER_POOL_H_
 #define XTREME_STACK_PACKET_BUFFER_POOL_H_
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -128,12 +130,14 @@ class BufferPool {
 
   // One reference less, of this link only. Returns whether it was the last.
   static bool ReleaseByOwner(Buffer* buffer) {
-    if (buffer->owner_references == 1 &&
-        buffer->foreign.load(std::memory_order_acquire) == 0) [[likely]] {
-      buffer->pool->Free(buffer);
-      return true;
-    }
-    return ReleaseByOwnerSlow(buffer);
+    return ReleaseOnlyReference(buffer) || ReleaseByOwnerSlow(buffer);
+  }
+  // The same, and it calls nothing. False: it is not the only reference to a buffer that is not
+  // lent; nothing was done.
+  static bool ReleaseOnlyReference(Buffer* buffer) {
+    if (LoadCounts(*buffer) != kOnlyOwners) [[unlikely]] return false;
+    buffer->pool->Free(buffer);
+    return true;
   }
 
   // When `buffer`, whose only reference is the caller's, becomes free, `loan` (not 0) is told,
@@ -192,6 +196,9 @@ class BufferPool {
   // --- Accessors --------------------------------------------------------------------------------
 
   uint32_t capacity() const { return options_.buffers; }
+  // Whatever who made the pool wants to find by a buffer of it; null until it is set.
+  void SetContext(void* context) { context_ = context; }
+  void* context() const { return context_; }
   uint32_t free_count() const { return static_cast<uint32_t>(free_end_ - free_.get()); }
   uint32_t buffer_bytes() const { return options_.buffer_bytes; }
   // Most bytes that fit behind the headroom.
@@ -227,6 +234,17 @@ class BufferPool {
   // Counts off what a retired pool waits for; the last one deletes it.
   void DropOutstanding(uint32_t count);
 
+  // Both parts of the count in one load, which most releases need not look at any closer: as they
+  // are where the owner's reference is the only one.
+  static constexpr auto kOnlyOwners = std::bit_cast<uint64_t>(std::array<uint32_t, 2>{1, 0});
+  static uint64_t LoadCounts(const Buffer& buffer) {
+    typedef uint64_t __attribute__((may_alias)) Counts;
+    static_assert(offsetof(Buffer, foreign) == offsetof(Buffer, owner_references) + 4);
+    static_assert(offsetof(Buffer, owner_references) % sizeof(Counts) == 0);
+    return __atomic_load_n(reinterpret_cast<const Counts*>(&buffer.owner_references),
+                           __ATOMIC_ACQUIRE);
+  }
+
   Buffer* AcquireExhausted();
   static bool ReleaseByOwnerSlow(Buffer* buffer);
   static void ReleaseLinks(Buffer* head);
@@ -259,6 +277,7 @@ class BufferPool {
   std::unique_ptr<Buffer*[]> free_;   // A stack.
   Buffer** free_end_ = nullptr;       // Behind the one that is taken next.
   Buffer** free_low_ = nullptr;       // The lowest that it stood.
+  void* context_ = nullptr;           // Set once, read by whoever has a buffer.
   Counters counters_;                 // But low_water, which free_low_ says.
   void (*returned_)(void* context, uint64_t loan) = nullptr;
   void* return_context_ = nullptr;

@@ -43,6 +43,28 @@ TEST(BufferPoolTest, RequiredHugepagesThatAreNotThereAreAnErrorWithNumbers) {
   EXPECT_THAT(pool.status().message(), HasSubstr("262144 hugepages of 2 MB asked"));
 }
 
+TEST(BufferPoolTest, OnlyReferenceIsReleasedAtOnceAndNoOther) {
+  const auto pool = MakePool(1);
+  Buffer* const buffer = pool->Acquire();
+  EXPECT_EQ(buffer->pool->context(), nullptr);
+  int context = 0;
+  pool->SetContext(&context);
+  EXPECT_EQ(buffer->pool->context(), &context);
+  BufferPool::AddReferenceByOwner(buffer);
+  EXPECT_FALSE(BufferPool::ReleaseOnlyReference(buffer)) << "two of the owner";
+  EXPECT_FALSE(BufferPool::ReleaseByOwner(buffer));
+  BufferPool::AddReferenceByForeign(buffer);
+  EXPECT_FALSE(BufferPool::ReleaseOnlyReference(buffer)) << "and one of another";
+  EXPECT_FALSE(BufferPool::ReleaseByForeign(buffer));
+  EXPECT_EQ(pool->free_count(), 0u);
+  EXPECT_TRUE(BufferPool::ReleaseOnlyReference(buffer));
+  EXPECT_EQ(pool->free_count(), 1u);
+  Buffer* const lent = pool->Acquire();
+  BufferPool::Lend(lent, 7);
+  EXPECT_FALSE(BufferPool::ReleaseOnlyReference(lent)) << "lent";
+  EXPECT_TRUE(BufferPool::ReleaseByOwner(lent));
+}
+
 // Counts, and gives `memory`, of which `bytes` can be written.
 struct Program {
   explicit Program(size_t bytes, size_t offset = 0)

@@ -8,17 +8,21 @@
 
 namespace xtreme::completion {
 
-// An entry that is empty expects addresses whose place is another's: no frame finds it there.
 void KnownFlows::Forget() {
   for (uint32_t place = 0; place < kEntries; ++place) {
     Entry& entry = entries_[place];
     entry = {};
-    uint64_t addresses = 0;
-    while (Place(addresses, 0) == place) ++addresses;
-    base::StoreNative(entry.header.data() + wire::kPlainAddressesOffset - kHeaderAt, addresses);
+    MakeEmpty(place, entry.header.data());
   }
   any_ = false;
   if (changes_ != nullptr) followed_ = *changes_;
+}
+
+// Addresses whose place is another's.
+void KnownFlows::MakeEmpty(uint32_t place, uint8_t* header) {
+  uint64_t addresses = 0;
+  while (Place(addresses, 0) == place) ++addresses;
+  base::StoreNative(header + wire::kPlainAddressesOffset - kHeaderAt, addresses);
 }
 
 void KnownFlows::Learn(const uint8_t* frame, const Completion& form, udp::Endpoint* endpoint) {
@@ -34,13 +38,15 @@ void KnownFlows::Learn(const uint8_t* frame, const Completion& form, udp::Endpoi
 
 // Ticks are moved up so far that the product's upper half is nanoseconds. Six bits at least: a tick
 // may take up to 32 ns, and lie 2^57 ticks from the base.
-void KnownFlows::SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32,
+ClockScale ClockScale::Of(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32,
                           int unused_bits) {
   constexpr int kLeastShift = 6;
-  base_raw_ = base_raw;
-  base_ns_ = base_ns;
-  shift_ = std::max(unused_bits, kLeastShift);
-  multiplier_ = shift_ <= 32 ? ns_per_tick_q32 << (32 - shift_) : ns_per_tick_q32 >> (shift_ - 32);
+  const int shift = std::max(unused_bits, kLeastShift);
+  return {.base_raw = base_raw,
+          .base_ns = base_ns,
+          .multiplier =
+              shift <= 32 ? ns_per_tick_q32 << (32 - shift) : ns_per_tick_q32 >> (shift - 32),
+          .shift = shift};
 }
 
 }  // namespace xtreme::completion

@@ -24,8 +24,33 @@ class Endpoint;
 
 namespace xtreme::completion {
 
+class LinkFlows;
+
+// From a raw value of the device's clock to nanoseconds: base_ns and the upper half of
+// (raw - base_raw) << shift times multiplier.
+struct ClockScale {
+  uint64_t base_raw = 0;
+  int64_t base_ns = 0;
+  int64_t multiplier = 0;
+  int shift = 0;
+
+  // base_ns + (raw - base_raw) x ns_per_tick_q32 / 2^32; `unused_bits` are those of a raw value
+  // above its valid ones.
+  static ClockScale Of(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32,
+                       int unused_bits);
+  // Of a clock that nothing is known of: every time is 0.
+  bool IsNone() const { return base_ns == 0 && multiplier == 0; }
+
+  int64_t ToNanoseconds(uint64_t raw) const {
+    const auto ticks = static_cast<int64_t>((raw - base_raw) << shift);
+    return base_ns + static_cast<int64_t>((static_cast<__int128>(ticks) * multiplier) >> 64);
+  }
+};
+
 class KnownFlows {
  public:
+  using Out = Completion;
+
   // `changes`: moves on whenever what the demultiplexer would say does; outlives this.
   void Watch(const uint64_t* changes) {
     changes_ = changes;
@@ -69,9 +94,7 @@ class KnownFlows {
 
   // What the packets of a poll have in common: the TSC, and the device's clock.
   void SetTicks(uint64_t ticks) { ticks_ = ticks; }
-  // A raw value is base_ns + (raw - base_raw) x ns_per_tick_q32 / 2^32; `unused_bits` are those
-  // above its valid ones.
-  void SetScale(uint64_t base_raw, int64_t base_ns, int64_t ns_per_tick_q32, int unused_bits);
+  void SetScale(const ClockScale& scale) { scale_ = scale; }
 
   // Of a raw value of the device's clock. Inlined (known_flows_write.h).
   int64_t ToNanoseconds(uint64_t raw) const;
@@ -93,6 +116,8 @@ class KnownFlows {
             size_t most) const;
 
  private:
+  friend class LinkFlows;
+
   static constexpr uint32_t kEntriesLog2 = 6;
   static constexpr uint32_t kEntries = 1u << kEntriesLog2;
   // The 32 bytes of a frame by which a flow is known: from the EtherType on.
@@ -113,20 +138,19 @@ class KnownFlows {
       0xff, 0xff, 0xff, 0,    0,    0,    0,    0,    0x3f, 0xff, 0, 0xff, 0, 0,
       0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-  // Whether a frame as Write() has it is a plain datagram of the flow, and its payload's length.
-  static bool IsOf(const Entry& entry, const uint8_t* frame, uint32_t length,
+  // Whether a frame as Write() has it is a plain datagram of the flow of `header`, and its
+  // payload's length.
+  static bool IsOf(const uint8_t* header, const uint8_t* frame, uint32_t length,
                    uint32_t* payload_bytes);
 
   // Where the flow of `frame` stands, if it stands here.
   static uint32_t PlaceOf(const uint8_t* frame);
   static uint32_t Place(uint64_t addresses, uint32_t ports);
+  // Has the `header` of an entry at `place` expect what never stands there: no frame finds it.
+  static void MakeEmpty(uint32_t place, uint8_t* header);
 
   std::array<Entry, kEntries> entries_;
-  // Nanoseconds are base_ns_ and the upper half of (raw - base_raw_) << shift_ times multiplier_.
-  uint64_t base_raw_ = 0;
-  int64_t base_ns_ = 0;
-  int64_t multiplier_ = 0;
-  int shift_ = 0;
+  ClockScale scale_;
   uint64_t ticks_ = 0;
   bool any_ = false;
   Others others_;

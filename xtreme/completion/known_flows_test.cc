@@ -22,7 +22,7 @@ class KnownFlowsTest : public testing::Test {
   KnownFlowsTest() {
     flows_.Watch(&changes_);
     flows_.SetTicks(77);
-    flows_.SetScale(1000, 5, int64_t{2} << 32, 0);
+    flows_.SetScale(ClockScale::Of(1000, 5, int64_t{2} << 32, 0));
     base::StoreBe16(&frame_[12], 0x0800);
     frame_[14] = 0x45;
     base::StoreBe16(&frame_[16], 28 + kPayloadBytes);

@@ -36,14 +36,9 @@ inline uint32_t KnownFlows::Place(uint64_t addresses, uint32_t ports) {
   return static_cast<uint32_t>(mixed % kEntries);
 }
 
-inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
-  const auto ticks = static_cast<int64_t>((raw - base_raw_) << shift_);
-  return base_ns_ + static_cast<int64_t>((static_cast<__int128>(ticks) * multiplier_) >> 64);
-}
-
-[[gnu::always_inline]] inline bool KnownFlows::IsOf(const Entry& entry, const uint8_t* frame,
+[[gnu::always_inline]] inline bool KnownFlows::IsOf(const uint8_t* header, const uint8_t* frame,
                                                     uint32_t length, uint32_t* payload_bytes) {
-  if (!base::EqualUnder(kHeaderMask.data(), frame + kHeaderAt, entry.header.data())) return false;
+  if (!base::EqualUnder(kHeaderMask.data(), frame + kHeaderAt, header)) return false;
   const uint16_t udp_bytes = base::LoadBe16(frame + wire::kPlainUdpOffset + 4);
   const auto header_bytes = static_cast<uint16_t>(
       base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2) - udp_bytes);
@@ -58,8 +53,8 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
                                                     uint32_t length, size_t most) const {
   const Entry& entry = entries_[PlaceOf(frame)];
   uint32_t payload_bytes = 0;
-  const bool takes = IsOf(entry, frame, length, &payload_bytes) && entry.endpoint == endpoint &&
-                     payload_bytes <= most;
+  const bool takes = IsOf(entry.header.data(), frame, length, &payload_bytes) &&
+                     entry.endpoint == endpoint && payload_bytes <= most;
   if (!takes) [[unlikely]] return false;
   buffer->data = frame + wire::kPlainPayloadOffset;
   buffer->length = payload_bytes;
@@ -72,7 +67,7 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
                                                      Completion* out) const {
   const Entry& entry = entries_[PlaceOf(frame)];
   uint32_t payload_bytes = 0;
-  if (!IsOf(entry, frame, length, &payload_bytes)) [[unlikely]] return false;
+  if (!IsOf(entry.header.data(), frame, length, &payload_bytes)) [[unlikely]] return false;
   uint8_t* const payload = frame + wire::kPlainPayloadOffset;
   buffer->data = payload;
   buffer->length = payload_bytes;
@@ -87,7 +82,7 @@ inline int64_t KnownFlows::ToNanoseconds(uint64_t raw) const {
   base::Store32(to + offsetof(Completion, source_ip), base::Load32(entry.tail.data()));
   base::Store32(to + offsetof(Completion, source_port), base::Load32(entry.tail.data() + 32));
   out->hw_clock = hw_clock;
-  out->hw_time_ns = ToNanoseconds(hw_clock);
+  out->hw_time_ns = scale_.ToNanoseconds(hw_clock);
   return true;
 }
 

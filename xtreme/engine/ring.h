@@ -26,6 +26,9 @@
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/ring_options.h"
 
+namespace xtreme::completion {
+struct LinkCompletion;
+}
 namespace xtreme::nic {
 class Nic;
 class QueuePair;
@@ -114,6 +117,13 @@ class Ring {
   uint32_t Poll(void* out, uint32_t max, size_t stride);
   // Whether the last poll left something that is known to wait.
   bool More() const;
+  // A poll for packets alone, for who had them written as links (RingCore::SetLinks): up to `max`
+  // of those that can be. `rest`: there is more to be done, and Poll() is to be called.
+  struct Linked {
+    uint32_t count;
+    bool rest;
+  };
+  Linked PollLinks(completion::LinkCompletion* out, uint32_t max);
   // A poll for who wants nothing but the next datagram of `socket`, of at most `most` bytes: its
   // buffer, one link, which holds the datagram behind its headers. Null: nothing was taken, and
   // what comes, if anything does, is Poll()'s.

@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 
+#include "xtreme/completion/link_flows.h"
 #include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/paced_queues.h"
@@ -66,6 +67,12 @@ uint32_t TakeCompletions(nic::QueuePair& queue, SendLog& log, uint32_t most) {
     log.Complete(done[i].frames, done[i].hw_clock);
   }
   return count;
+}
+
+completion::ClockScale ScaleOf(const RingClock& clock) {
+  const DeviceScale& scale = clock.scale();
+  return completion::ClockScale::Of(scale.base_raw, scale.base_ns, scale.ns_per_tick_q32,
+                                    scale.unused_bits);
 }
 
 }  // namespace
@@ -152,6 +159,21 @@ void RingCore::LookForErrors() {
 
 void RingCore::LookInto(nic::QueuePair& queue, SendLog& log) {
   TakeCompletions(queue, log, kReapedAtOnce);
+}
+
+void RingCore::SetDeviceClock(const nic::DeviceClock& device) {
+  const uint16_t flags = clock.flags();
+  clock.SetDevice(device, options.hw_time == HwTime::kPtp);
+  if (clock.flags() != flags) known.Forget();
+  known.SetScale(ScaleOf(clock));
+  if (links != nullptr) links->SetScale(ScaleOf(clock));
+}
+
+// Flows that are known are to be learned once more, for links.
+void RingCore::SetLinks(completion::LinkFlows* flows) {
+  links = flows;
+  links->SetScale(ScaleOf(clock));
+  known.Forget();
 }
 
 void RingCore::Tell(const Completion& completion) {

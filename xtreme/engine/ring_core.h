@@ -26,6 +26,9 @@
 #include "stack/base/timer_wheel.h"
 #include "xtreme/nic/queue_pair.h"
 
+namespace xtreme::completion {
+class LinkFlows;
+}
 namespace xtreme::host {
 class Snapshot;
 }
@@ -160,13 +163,10 @@ struct RingCore {
   }
 
   // How the device's clock relates to ours from now on.
-  void SetDeviceClock(const nic::DeviceClock& device) {
-    const uint16_t flags = clock.flags();
-    clock.SetDevice(device, options.hw_time == HwTime::kPtp);
-    if (clock.flags() != flags) known.Forget();
-    const DeviceScale& scale = clock.scale();
-    known.SetScale(scale.base_raw, scale.base_ns, scale.ns_per_tick_q32, scale.unused_bits);
-  }
+  void SetDeviceClock(const nic::DeviceClock& device);
+  // Has packets of flows that `flows` admits written as links by Ring::PollLinks(); it outlives the
+  // ring.
+  void SetLinks(completion::LinkFlows* flows);
 
   // A frame was posted; `owed`: without a doorbell.
   void OweDoorbell(bool owed) { attention |= owed ? uint32_t{kDoorbellOwed} : 0; }
@@ -246,6 +246,7 @@ struct RingCore {
   RingClock clock;
   CompletionFifo fifo;
   completion::KnownFlows known;
+  completion::LinkFlows* links = nullptr;  // Of Ring::PollLinks(); null: nobody calls it.
   SendLog sends;
   base::TimerWheel wheel;
   RingDevice device;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "xtreme/completion/link_flows.h"
 #include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -67,6 +68,30 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   if (queue.RefillDue()) Refill();
   if ((core.attention & kDoorbellOwed) != 0) Flush();  // What TCP acknowledged.
   return taken;
+}
+
+// Poll() and PollSome() in the other form. A full batch is all that one poll takes.
+Ring::Linked Ring::PollLinks(completion::LinkCompletion* out, uint32_t max) {
+  core_->CheckOwner();
+  RingCore& core = *core_;
+  nic::QueuePair& queue = *core.device.queue;
+  const uint32_t waiting = core.attention | mailbox_->knocks();
+  if (!queue.ReceiveReady()) return {0, waiting != 0};
+  if ((waiting & ~uint32_t{kTimersArmed}) != 0 || !core.links->any()) return {0, true};
+  const uint64_t ticks = core.clock.Ticks();
+  const bool due = core.attention != 0 && NextDeadline() <= core.clock.ToTime(ticks);
+  if (due || core.after_drop != 0) [[unlikely]] return {0, true};
+  core.poll_ticks = ticks;
+  core.links->Follow(ticks);
+  const uint32_t most = std::min(core.options.poll_batch, max);
+  uint32_t taken = queue.PollLinks(*core.links, out, most);
+  // A queue may stop where its ring ends.
+  if (taken != most && queue.ReceiveReady()) [[unlikely]] {
+    taken += queue.PollLinks(*core.links, out + taken, most - taken);
+  }
+  core.tally.counters.packets += taken;
+  if (queue.RefillDue()) Refill();
+  return {taken, taken != most && queue.ReceiveReady()};
 }
 
 // PollSome() of one datagram, without a completion.

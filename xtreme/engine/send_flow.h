@@ -60,8 +60,8 @@ struct SendFlow {
   uint16_t tx_flags = 0;       // nic::TxFlag of every frame.
   // Payloads shorter than this take the short way (PostShort): copied whole into the WQE, checksums
   // by the NIC, no copy for own listeners. 0: none, the flow is not ready or not of that kind, or
-  // the ring does not send.
-  uint32_t short_below = 0;
+  // the ring does not send. As wide as what is compared with it.
+  uint64_t short_below = 0;
   uint32_t max_payload = 0;    // Bytes that fit one frame.
   uint32_t mtu = 0;            // Of the IP packet.
   wire::Endpoint peer;

@@ -10,6 +10,7 @@
 #include "stack/wire/frame.h"
 #include "stack/wire/tcp_frame.h"
 #include "xtreme/completion/known_flows_write.h"
+#include "xtreme/completion/link_flows.h"
 #include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/socket_table.h"
@@ -119,6 +120,7 @@ void Udp::Learn(const uint8_t* bytes, const wire::UdpFrame& frame, const udp::Bi
   Completion form = completion;
   form.flags &= ~kAfterDrop;
   core_->known.Learn(bytes, form, binding->endpoint);
+  if (core_->links != nullptr) core_->links->Learn(bytes, form, binding->endpoint);
 }
 
 // The short way: a plain frame of a known flow, written where the application reads it. False: what

@@ -8,6 +8,7 @@
 #include "stack/udp/endpoint.h"
 #include "stack/wire/frame.h"
 #include "xtreme/completion/known_flows.h"
+#include "xtreme/completion/link_flows.h"
 #include "xtreme/mlx5/queue_pair_testing.h"
 
 namespace xtreme::mlx5::testing {
@@ -31,7 +32,7 @@ class KnownFlowsTest : public QueuePairTest {
  protected:
   KnownFlowsTest() {
     flows_.Watch(&changes_);
-    flows_.SetScale(0, 0, int64_t{1} << 32, 0);
+    flows_.SetScale(completion::ClockScale::Of(0, 0, int64_t{1} << 32, 0));
     completion::Completion form;
     completion::Clear(&form, completion::Kind::kPacket);
     form.destination_port = 5000;
@@ -186,6 +187,70 @@ TEST_F(KnownFlowsTest, FramesNotVerifiedOrTooShortAndErrorsAreLeft) {
   EXPECT_FALSE(queues_->error().has_value());
   EXPECT_EQ(Receive(), 0u);
   EXPECT_TRUE(queues_->error().has_value());
+}
+
+// The same in VMA's form.
+class LinkFlowsTest : public KnownFlowsTest {
+ protected:
+  LinkFlowsTest() {
+    links_.SetScale(completion::ClockScale::Of(0, 0, int64_t{1} << 32, 0));
+    completion::Completion form;
+    completion::Clear(&form, completion::Kind::kPacket);
+    links_.Learn(known_.data(), form, &endpoint_);
+    links_.Follow(0);
+  }
+  uint32_t Poll(uint32_t most) {
+    const uint32_t taken = queues_->PollLinks(links_, linked_.data(), most);
+    for (uint32_t i = 0; i < taken; ++i) packet::BufferPool::ReleaseByOwner(linked_[i].first);
+    return taken;
+  }
+
+  completion::LinkFlows links_{
+      {.admit =
+           [](void*, const completion::Completion&, completion::LinkCompletion* link) {
+             *link = {.links = 1, .user_data = 42};
+             return true;
+           },
+       .tell_time =
+           [](void* test) {
+             static_cast<LinkFlowsTest*>(test)->links_.SetTime({.good_for_ticks = 1, .second = 3});
+           },
+       .context = this},
+      &changes_};
+  std::array<completion::LinkCompletion, kFrames> linked_;
+};
+
+TEST_F(LinkFlowsTest, TheirFramesAreTakenUpToTheFirstThatIsAnyOther) {
+  device_.CompleteFrame(known_, 1);
+  device_.CompleteFrame(known_, 2);
+  device_.CompleteFrame(other_, 3);
+  device_.CompleteFrame(known_, 4);
+  EXPECT_EQ(Poll(1), 1u) << "no more than asked for";
+  EXPECT_EQ(linked_[0].nanoseconds, 1);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_EQ(linked_[0].links, 1u);
+  EXPECT_EQ(linked_[0].length, 10u);
+  EXPECT_EQ(linked_[0].first->length, 10u);
+  EXPECT_EQ(linked_[0].user_data, 42u);
+  EXPECT_EQ(linked_[0].seconds, 3);
+  EXPECT_EQ(linked_[0].nanoseconds, 2);
+  EXPECT_TRUE(queues_->ReceiveReady());
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_EQ(Receive(1), 1u);
+  EXPECT_EQ(Poll(kFrames), 1u);
+  EXPECT_FALSE(queues_->ReceiveReady());
+  EXPECT_EQ(queues_->counters().rx_frames, 4u);
+  EXPECT_EQ(queues_->counters().rx_bytes, 240u);
+  EXPECT_EQ(endpoint_.counters().datagrams, 3u);
+}
+
+TEST_F(LinkFlowsTest, LapsLoseNothing) {
+  for (int64_t i = 0; i < 50; ++i) {
+    device_.CompleteFrame(known_, static_cast<uint64_t>(i));
+    ASSERT_EQ(Poll(kFrames), 1u) << i;
+    ASSERT_EQ(linked_[0].nanoseconds, i);
+    queues_->Refill();
+  }
 }
 
 }  // namespace

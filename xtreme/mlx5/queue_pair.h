@@ -57,6 +57,8 @@ class QueuePair : public nic::QueuePair {
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
   uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                      uint32_t most) override;
+  uint32_t PollLinks(const completion::LinkFlows& flows, completion::LinkCompletion* out,
+                     uint32_t most) override;
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most) override;
   uint32_t Refill() override;
@@ -113,6 +115,8 @@ class QueuePair : public nic::QueuePair {
   SendQueue& send() { return send_; }
 
  private:
+  template <typename Flows>
+  uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most);
   void ShowReceiveQueue();
   void ShowNextCqe() {
     receive_peek_ = receive_.completions().peek();

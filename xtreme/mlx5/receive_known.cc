@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a CQE to the completion of a packet, in one loop.
+// From a CQE to the completion of a packet, in one loop, for each of the two forms.
 //
 // Invariant: what is taken here are received frames, whole and verified, of flows that are known;
 // the first that is anything else is left to ReceiveQueue::Poll().
@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "xtreme/completion/known_flows_write.h"
+#include "xtreme/completion/link_flows_write.h"
 #include "xtreme/mlx5/cqe.h"
 #include "xtreme/mlx5/queue_pair.h"
 
@@ -18,9 +19,10 @@ constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
 // No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
 // CQEs as WQEs: their ring ends where that of the WQEs does, or not here. What is not needed at
 // every turn has no register in the loop.
+template <typename Flows>
 [[gnu::always_inline]] inline const uint8_t* ReceiveQueue::PollKnown(
-    const completion::KnownFlows& flows, const uint8_t* op_own, uint8_t phase,
-    completion::Completion* out, uint32_t most, Sums* sums) {
+    const Flows& flows, const uint8_t* op_own, uint8_t phase, typename Flows::Out* out,
+    uint32_t most, Sums* sums) {
   using completion::KnownFlows;
   const uint32_t slot = completions_.consumer() & mask_;
   uint32_t left = std::min(most, size() - slot);
@@ -80,8 +82,10 @@ constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
   return posted.buffer;
 }
 
-uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
-                              uint32_t most) {
+template <typename Flows>
+[[gnu::always_inline]] inline uint32_t QueuePair::PollInto(const Flows& flows,
+                                                           typename Flows::Out* out,
+                                                           uint32_t most) {
   ReceiveQueue::Sums sums;
   const auto first = [this] { return receive_peek_; };
   const uint8_t* const after = receive_.PollKnown(flows, first(), receive_phase_, out,
@@ -93,6 +97,16 @@ uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::C
   counters_.rx_frames += passed;
   if (receive_.Pass(passed)) [[unlikely]] ShowNextCqe();
   return passed - sums.silent;
+}
+
+uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
+                              uint32_t most) {
+  return PollInto(flows, out, most);
+}
+
+uint32_t QueuePair::PollLinks(const completion::LinkFlows& flows, completion::LinkCompletion* out,
+                              uint32_t most) {
+  return PollInto(flows, out, most);
 }
 
 packet::Buffer* QueuePair::TakeKnown(const completion::KnownFlows& flows,

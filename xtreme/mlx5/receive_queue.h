@@ -23,8 +23,7 @@
 
 namespace xtreme::completion {
 class KnownFlows;
-struct Completion;
-}  // namespace xtreme::completion
+}
 
 namespace xtreme::udp {
 class Endpoint;
@@ -56,11 +55,12 @@ class ReceiveQueue {
     uint64_t bytes = 0;
     uint32_t silent = 0;  // Frames without a completion.
   };
-  // See nic::QueuePair. From the next CQE, of this `phase`, whose owner bit stands at `op_own`; to
-  // that of the first that was not taken. Adds to `sums`. `most`: not more than are posted. Pass()
-  // comes next. (receive_known.cc)
-  const uint8_t* PollKnown(const completion::KnownFlows& flows, const uint8_t* op_own,
-                           uint8_t phase, completion::Completion* out, uint32_t most, Sums* sums);
+  // See nic::QueuePair; `Flows` are those of either form. From the next CQE, of this `phase`, whose
+  // owner bit stands at `op_own`; to that of the first that was not taken. Adds to `sums`. `most`:
+  // not more than are posted. Pass() comes next. (receive_known.cc)
+  template <typename Flows>
+  const uint8_t* PollKnown(const Flows& flows, const uint8_t* op_own, uint8_t phase,
+                           typename Flows::Out* out, uint32_t most, Sums* sums);
   // The same of the next CQE alone; null: it was not taken. At least one is posted.
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);

@@ -33,6 +33,10 @@ class TappedQueuePair final : public QueuePair {
   uint32_t PollKnown(const completion::KnownFlows&, completion::Completion*, uint32_t) override {
     return 0;
   }
+  uint32_t PollLinks(const completion::LinkFlows&, completion::LinkCompletion*,
+                     uint32_t) override {
+    return 0;
+  }
   packet::Buffer* TakeKnown(const completion::KnownFlows&, const udp::Endpoint*, size_t) override {
     return nullptr;
   }

@@ -21,7 +21,9 @@
 
 namespace xtreme::completion {
 class KnownFlows;
+class LinkFlows;
 struct Completion;
+struct LinkCompletion;
 }  // namespace xtreme::completion
 namespace xtreme::udp {
 class Endpoint;
@@ -345,6 +347,12 @@ class QueuePair {
   // taken. The rest is PollReceive's: a queue may always leave all to it.
   virtual uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                              uint32_t most) = 0;
+
+  // The same in the other form, of those that `flows` knows; a queue may always leave all.
+  virtual uint32_t PollLinks(const completion::LinkFlows& /*flows*/,
+                             completion::LinkCompletion* /*out*/, uint32_t /*most*/) {
+    return 0;
+  }
 
   // Takes the next frame, if it is one that PollKnown would take and a datagram of at most `most`
   // bytes to `endpoint`, as KnownFlows::Take has it: its buffer, which is then the caller's. Null:

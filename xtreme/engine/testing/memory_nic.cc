@@ -14,6 +14,7 @@
 #include "stack/wire/ethernet.h"
 #include "stack/wire/ipv4.h"
 #include "xtreme/completion/known_flows_write.h"
+#include "xtreme/completion/link_flows_write.h"
 #include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine::testing {
@@ -169,8 +170,8 @@ uint32_t MemoryQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   return count;
 }
 
-uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
-                                    completion::Completion* out, uint32_t most) {
+template <typename Flows>
+uint32_t MemoryQueuePair::PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most) {
   using Taken = completion::KnownFlows::Taken;
   uint32_t count = 0;
   for (; most != 0 && !received_.empty(); --most) {
@@ -189,6 +190,16 @@ uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
   }
   Show();
   return count;
+}
+
+uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
+                                    completion::Completion* out, uint32_t most) {
+  return PollInto(flows, out, most);
+}
+
+uint32_t MemoryQueuePair::PollLinks(const completion::LinkFlows& flows,
+                                    completion::LinkCompletion* out, uint32_t most) {
+  return PollInto(flows, out, most);
 }
 
 packet::Buffer* MemoryQueuePair::TakeKnown(const completion::KnownFlows& flows,

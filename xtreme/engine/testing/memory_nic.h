@@ -82,6 +82,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
   uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                      uint32_t most) override;
+  uint32_t PollLinks(const completion::LinkFlows& flows, completion::LinkCompletion* out,
+                     uint32_t most) override;
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most) override;
   uint32_t Refill() override;
@@ -116,6 +118,8 @@ class MemoryQueuePair final : public nic::QueuePair {
       nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk | nic::kRxTimestamp;
 
  private:
+  template <typename Flows>
+  uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most);
   // A send queue of one WQE, and its register.
   struct Direct;
 
