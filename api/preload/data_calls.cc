@@ -4,6 +4,7 @@
 
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "api/preload/preload.h"
 #include "api/sockets/data_calls.h"
 #include "api/sockets/host_addresses.h"
+#include "api/sockets/log.h"
 #include "api/sockets/real_time.h"
 #include "api/sockets/waiting.h"
 
@@ -56,7 +58,7 @@ class Control {
   size_t room_;
 };
 
-void AddControl(const Socket& socket, const Received& about, msghdr* message) {
+void AddControl(Socket& socket, const Received& about, msghdr* message) {
   const Socket::Wanted wanted = socket.wanted();
   Control control(message);
   if (wanted.timestamp_ns) {
@@ -86,6 +88,8 @@ void AddControl(const Socket& socket, const Received& about, msghdr* message) {
     info.ipi_spec_dst.s_addr = htonl((own ? about.destination.address : local).value());
     control.Add(IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
   }
+  const int behind = socket.TellableBytes();
+  if (behind >= 0) control.Add(IPPROTO_TCP, TCP_CM_INQ, &behind, sizeof behind);
 }
 
 // More than the kernel takes in one call: it says so.
@@ -102,6 +106,43 @@ ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
   if (!tells) message->msg_namelen = 0;
   AddControl(socket, request.about, message);
   return got;
+}
+
+// What Linux says of control data that goes with bytes of a connection: of sockets in general only
+// some is known, and of anything else nothing is looked at.
+bool HasWrongControl(const msghdr& message) {
+  auto* const all = const_cast<msghdr*>(&message);
+  for (cmsghdr* each = CMSG_FIRSTHDR(all); each != nullptr; each = CMSG_NXTHDR(all, each)) {
+    const auto before = static_cast<size_t>(reinterpret_cast<uint8_t*>(each) -
+                                            static_cast<uint8_t*>(all->msg_control));
+    const bool whole =
+        each->cmsg_len >= sizeof *each && each->cmsg_len <= all->msg_controllen - before;
+    const int type = each->cmsg_type;
+    const bool known = type == SCM_RIGHTS || type == SCM_CREDENTIALS || type == SO_MARK ||
+                       type == SO_TIMESTAMPING || type == SO_PRIORITY;
+    if (!whole || (each->cmsg_level == SOL_SOCKET && !known)) return true;
+  }
+  return false;
+}
+
+// Whoever gets descriptors of ours by a Unix socket gets the kernel's sockets, which know nothing
+// of what is on a ring.
+void WarnOfHandedOver(const msghdr& message) {
+  auto* const all = const_cast<msghdr*>(&message);
+  for (cmsghdr* each = CMSG_FIRSTHDR(all); each != nullptr; each = CMSG_NXTHDR(all, each)) {
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= each->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      memcpy(&fd, reinterpret_cast<const uint8_t*>(each) + at, sizeof fd);
+      const auto ours = Ours(fd);
+      const bool lost = ours != nullptr && ours->door() != nullptr && !ours->listening();
+      if (!lost) continue;
+      sockets::Log(sockets::LogLevel::kWarning,
+                   "fd {} is handed over (SCM_RIGHTS): it stays on the ring here, and who gets it "
+                   "cannot use it: leave it to the kernel by a rule",
+                   fd);
+    }
+  }
 }
 
 // A file read and sent in parts: a ring sends bytes, not pages of the kernel. Where it goes on is
@@ -142,8 +183,16 @@ bool IsNothing(std::span<const iovec> parts) {
                      [](const iovec& part) { return part.iov_len == 0; });
 }
 
+// What the kernel has an error for, whatever the socket.
+bool IsWrong(const iovec* parts, int count) {
+  return count < 0 || count > IOV_MAX || (parts == nullptr && count != 0);
+}
+bool IsWrong(const msghdr* message) {
+  return message == nullptr || (message->msg_iov == nullptr && message->msg_iovlen != 0);
+}
+
 ssize_t ReadParts(int fd, const iovec* parts, int count, int flags) {
-  const auto ours = count < 0 || count > IOV_MAX ? nullptr : Ours(fd);
+  const auto ours = IsWrong(parts, count) ? nullptr : Ours(fd);
   if (ours == nullptr) return kAskKernel;
   const auto number = static_cast<size_t>(count);
   if (IsNothing({parts, number})) return 0;
@@ -151,7 +200,7 @@ ssize_t ReadParts(int fd, const iovec* parts, int count, int flags) {
 }
 
 ssize_t WriteParts(int fd, const iovec* parts, int count, int flags) {
-  const auto ours = count < 0 || count > IOV_MAX ? nullptr : Ours(fd);
+  const auto ours = IsWrong(parts, count) ? nullptr : Ours(fd);
   if (ours == nullptr) return kAskKernel;
   const auto number = static_cast<size_t>(count);
   if (IsNothing({parts, number})) return 0;
@@ -207,7 +256,8 @@ XTREME_CALL ssize_t preadv64v2(int fd, const iovec* parts, int count, off64_t of
 }
 
 XTREME_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  if (const auto ours = Ours(fd)) {
+  const auto ours = xtreme::preload::IsWrong(message) ? nullptr : Ours(fd);
+  if (ours != nullptr) {
     const ssize_t got = ReceiveMessage(*ours, message, flags);
     if (got != kAskKernel) return Result(got);
   }
@@ -215,7 +265,7 @@ XTREME_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
 }
 
 XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  const auto ours = Ours(fd);
+  const auto ours = messages == nullptr ? nullptr : Ours(fd);
   if (ours == nullptr || ours->path() == xtreme::sockets::Path::kKernel) {
     return Kernel().recvmmsg(fd, messages, count, flags, timeout);
   }
@@ -276,20 +326,35 @@ XTREME_CALL ssize_t pwritev64v2(int fd, const iovec* parts, int count, off64_t o
 }
 
 XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  if (xtreme::preload::IsWrong(message)) return Kernel().sendmsg(fd, message, flags);
   const auto ours = Ours(fd);
+  const bool has_control = message->msg_control != nullptr &&
+                           message->msg_controllen >= sizeof(cmsghdr);
+  const bool wrong =
+      ours != nullptr && has_control && xtreme::preload::HasWrongControl(*message);
+  // One that the kernel's socket is to send, which does not know of every error.
+  const bool kernels = ours != nullptr && has_control && !wrong && ours->type() == SOCK_DGRAM &&
+                       ours->path() == xtreme::sockets::Path::kOffloaded;
+  if (kernels) {
+    if (const int error = ours->TakePendingError(); error != 0) return Result(ssize_t{-error});
+  }
   if (ours != nullptr && xtreme::preload::IsPlain(*ours, *message)) {
     // Linux: an address of no length is none here, and a wrong one of sendto().
     const void* const to = message->msg_namelen == 0 ? nullptr : message->msg_name;
     const ssize_t sent =
         SendFrom(*ours, {message->msg_iov, message->msg_iovlen}, flags,
-                 static_cast<const sockaddr*>(to), message->msg_namelen);
+                 static_cast<const sockaddr*>(to), message->msg_namelen, /*refused=*/false,
+                 wrong);
     if (sent != kAskKernel) return Result(sent);
   }
+  if (ours == nullptr && has_control) xtreme::preload::WarnOfHandedOver(*message);
   return Kernel().sendmsg(fd, message, flags);
 }
 
 XTREME_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  if (Ours(fd) == nullptr) return Kernel().sendmmsg(fd, messages, count, flags);
+  if (messages == nullptr || Ours(fd) == nullptr) {
+    return Kernel().sendmmsg(fd, messages, count, flags);
+  }
   for (unsigned i = 0; i < count; ++i) {
     const ssize_t sent = sendmsg(fd, &messages[i].msg_hdr, flags);
     if (sent < 0) return i > 0 ? static_cast<int>(i) : -1;
@@ -309,6 +374,18 @@ XTREME_CALL ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexc
 
 XTREME_CALL ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
   return sendfile(out, in, offset, count);
+}
+
+// Pages that the kernel would move: who is told that it cannot reads and writes (splice(2)).
+XTREME_CALL ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_offset, size_t count,
+                           unsigned flags) {
+  for (const int fd : {in, out}) {
+    const auto ours = Ours(fd);
+    if (ours != nullptr && ours->path() == xtreme::sockets::Path::kOffloaded) {
+      return Result(ssize_t{-EINVAL});
+    }
+  }
+  return Kernel().splice(in, in_offset, out, out_offset, count, flags);
 }
 
 // --- What _FORTIFY_SOURCE makes of them: the size of the buffer is checked first ----------------

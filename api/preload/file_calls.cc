@@ -131,6 +131,11 @@ XTREME_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
       case FIONREAD: bytes = ours->ReadableBytes(); break;
       case SIOCOUTQ: bytes = ours->UnacknowledgedBytes(); break;
       case SIOCOUTQNSD: bytes = ours->UnsentBytes(); break;
+      // Of the last one that was read, as the kernel remembers it.
+      case SIOCGSTAMP_OLD:
+      case SIOCGSTAMPNS_OLD:
+        if (ours->type() == SOCK_DGRAM) ours->LeaveToKernel("the time of a datagram is asked for");
+        break;
       default: break;
     }
     if (bytes != kAskKernel) {

@@ -89,6 +89,7 @@ long AskOurs(long number, const Words& words) {
     case SYS_sendmsg: return Ask(&sendmsg, words);
     case SYS_sendmmsg: return Ask(&sendmmsg, words);
     case SYS_sendfile: return Ask(&sendfile, words);
+    case SYS_splice: return Ask(&splice, words);
     case SYS_epoll_ctl: return Ask(&epoll_ctl, words);
     case SYS_epoll_wait: return Ask(&epoll_wait, words);
     case SYS_epoll_pwait: return Ask(&epoll_pwait, words);
@@ -102,6 +103,7 @@ bool IsOfOurs(long number, const Words& words) {
   if (faces == nullptr) return false;
   const sockets::Descriptors& ours = faces->descriptors();
   const bool onto = number == SYS_dup2 || number == SYS_dup3;
+  if (number == SYS_splice && ours.Has(Of<int>(words[2]))) return true;
   return ours.Has(Of<int>(words[0])) || (onto && ours.Has(Of<int>(words[1])));
 }
 

@@ -96,6 +96,8 @@ XTREME_CALL int setsockopt(int fd, int level, int name, const void* value,
   const Uncancelled whole;
   const bool paces = name == SO_MAX_PACING_RATE && length == xtreme::sockets::kVmaRateBytes;
   const bool of_vma = level == SOL_SOCKET && ((name >= 2800 && name < 2830) || paces);
+  const int refused = ours == nullptr ? 0 : ours->RefuseOption(level, name, value, length);
+  if (refused != 0) return Result(refused);
   if (ours == nullptr || !of_vma) {
     const int result = Kernel().setsockopt(fd, level, name, value, length);
     if (result != 0 || ours == nullptr) return result;

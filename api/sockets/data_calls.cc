@@ -325,14 +325,15 @@ ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, soc
 }
 
 ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
-                 socklen_t length, bool refused) {
+                 socklen_t length, bool refused, bool wrong) {
   std::optional<wire::Endpoint> endpoint;
   const bool datagrams = socket.type() == SOCK_DGRAM;
   if (datagrams && !TakeAddress(to, length, &endpoint)) return kAskKernel;
   const ssize_t sent = socket.Send({.from = parts,
                                     .flags = flags,
                                     .to = endpoint ? &*endpoint : nullptr,
-                                    .refused = refused});
+                                    .refused = refused,
+                                    .wrong = wrong});
   if (sent == -EPIPE && !datagrams && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
   return sent;
 }

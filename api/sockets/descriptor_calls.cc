@@ -108,6 +108,7 @@ int Share(Faces& faces, int fd, int copy) {
 
 void Forget(Faces& faces, int fd) {
   const Uncancelled whole;
+  if (const auto socket = faces.descriptors().FindSocket(fd)) socket->LingerBeforeClose();
   const Descriptors::Meaning meaning = faces.descriptors().BeginClose(fd);
   if (meaning.socket == nullptr && meaning.epoll == nullptr && meaning.ring == nullptr) return;
   const bool on_rings = IsOnRings(meaning);

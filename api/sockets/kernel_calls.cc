@@ -33,6 +33,7 @@ KernelCalls FindAll() {
   Find("write", &c.write), Find("writev", &c.writev), Find("send", &c.send);
   Find("sendto", &c.sendto), Find("sendmsg", &c.sendmsg), Find("sendmmsg", &c.sendmmsg);
   Find("sendfile", &c.sendfile), Find("preadv2", &c.preadv2), Find("pwritev2", &c.pwritev2);
+  Find("splice", &c.splice);
   Find("poll", &c.poll), Find("ppoll", &c.ppoll);
   Find("select", &c.select), Find("pselect", &c.pselect);
   Find("epoll_create", &c.epoll_create), Find("epoll_create1", &c.epoll_create1);

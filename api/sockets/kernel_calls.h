@@ -10,6 +10,7 @@
 #ifndef XTREME_API_SOCKETS_KERNEL_CALLS_H_
 #define XTREME_API_SOCKETS_KERNEL_CALLS_H_
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -67,6 +68,7 @@ struct KernelCalls {
   ssize_t (*sendmsg)(int, const msghdr*, int);
   int (*sendmmsg)(int, mmsghdr*, unsigned, int);
   ssize_t (*sendfile)(int, int, off_t*, size_t);
+  decltype(&::splice) splice;
   int (*poll)(pollfd*, nfds_t, int);
   int (*ppoll)(pollfd*, nfds_t, const timespec*, const sigset_t*);
   int (*select)(int, fd_set*, fd_set*, fd_set*, timeval*);

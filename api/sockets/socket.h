@@ -92,6 +92,7 @@ struct SendRequest {
   int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
   const wire::Endpoint* to = nullptr;  // Null: the peer.
   bool refused = false;       // The ring refused it already, and counted that.
+  bool wrong = false;         // EINVAL is the answer, unless the socket's state has another.
 
   // Whether a part of it is bytes at no address: EFAULT, as by Linux.
   bool nowhere() const {
@@ -149,6 +150,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void WantSignals();
   Path path() const { return path_.load(std::memory_order_acquire); }
   const std::string& reason() const { return reason_; }
+  // The last descriptor is to be closed: waits as SO_LINGER says (socket(7)), with no lock held.
+  void LingerBeforeClose();
   // The last descriptor is being closed.
   void Close();
   // The process ends below its threads: what was sent goes on to its peer, and FIN after it, if it
@@ -199,6 +202,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // --- Options (socket_options.cc) ---
 
+  // 0; -errno: the kernel is not to be asked to take it.
+  int RefuseOption(int level, int name, const void* value, socklen_t length) const;
   // After the kernel took it.
   int SetOption(int level, int name, const void* value, socklen_t length);
   // False: the kernel's answer is right.
@@ -222,6 +227,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     }
   };
   Wanted wanted() const { return wanted_.load(std::memory_order_relaxed); }
+  // TCP_INQ: what a message of a connection says that waits behind it; -1: nothing is to be said.
+  int TellableBytes();
 
   // --- What the ring tells: inside the door ---
 
@@ -386,6 +393,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t TakeOne(ReceiveRequest* request);
   bool Waits(int flags) const { return !nonblocking() && (flags & MSG_DONTWAIT) == 0; }
   ssize_t ReceiveDatagram(ReceiveRequest* request);
+  ssize_t NoErrorQueued() const;
   // Of a datagram socket without a name, to which nothing comes: waits until another thread gives
   // it one by its first send. 0: look again. kAskKernel: it has an answer. -EAGAIN: the time
   // is over. -EINTR.
@@ -403,11 +411,14 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // stream_open.cc
   int ConnectStream(const sockaddr_in& peer);
+  int BeginToConnect(const sockaddr_in& peer);
   int WaitForConnect();
   void ConnectInKernel();
   int LearnOfFailure();
-  void BeginAnew();
-  void EndStreamAnew();
+  void BeginAnew(int error = 0);
+  bool LeaveErrorInKernel(int error);
+  int TakeLeftError();
+  void EndStreamAnew(bool by_shutdown = false);
   int Claim();
   RingDoor* DoorForStream(std::string* why);
   void ServeListener();
@@ -420,7 +431,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // stream_settings.cc
   engine::TcpSettings StreamSettings() const;
+  void TakeSeldomSettings(engine::TcpSettings* settings) const;
   void CopyStreamSettings();
+  void FollowUnsentLowWater();
 
   // stream_data.cc; inside the door.
   void OnStreamEvent(const engine::Completion& completion);
@@ -430,10 +443,13 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t TakeBytes(ReceiveRequest* request);
   ssize_t SendStream(const SendRequest& request);
   ssize_t WarmStream(const SendRequest& request);
+  int ConnectAsItSends();
+  ssize_t WhyOvertaken(ssize_t result);
   bool IsClosing() const;
   ssize_t PutBytes(std::span<const iovec> from, int flags, bool* refused);
   void SetUnwritable();
   int ShutdownStream(int how);
+  bool AwaitsAcknowledgement();
   void CloseStream(RingDoor* door);
   bool FillTcpInfo(void* value, socklen_t* length);
   template <typename Bytes>
@@ -468,6 +484,10 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int SetFlowTag(const void* value, socklen_t length);
   uint32_t FlowTagOnRing() const;
 
+  // kernel_options.cc: as RefuseOption; what it does not refuse takes a socket to the kernel.
+  int HeedKernelOption(int level, int name, const void* value, socklen_t length);
+  bool BindWithinRange();
+
   // socket_pace.cc; under the setup lock, but for connections that were accepted.
   struct Pace {
     uint64_t bytes_per_second = 0;  // 0: no limit.
@@ -491,6 +511,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int FollowDevice();
   void SetLowWater(int bytes);
   void CopySettings();
+  int FollowTcpOption(int name, const void* value, socklen_t length);
 
   Faces* const faces_;
   std::atomic<int> fd_;

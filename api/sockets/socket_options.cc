@@ -111,12 +111,14 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   if (level == IPPROTO_UDP && name == UDP_SEGMENT && IntOf(value, length) != 0) {
     LeaveToKernel("UDP_SEGMENT: the kernel cuts what it sends");
   }
+  if (const int no = HeedKernelOption(level, name, value, length); no != 0) return no;
   if (stream_ != nullptr && value != nullptr) {
     const auto* const bytes = static_cast<const uint8_t*>(value);
     const std::lock_guard lock(stream_->options_mutex);
     stream_->options[{level, name}].assign(bytes, bytes + length);
   }
   if (stream_ != nullptr && IsOfOpenStream(level, name)) CopyStreamSettings();
+  if (stream_ != nullptr && level == IPPROTO_TCP) return FollowTcpOption(name, value, length);
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;
   Wanted asked = wanted();
@@ -158,6 +160,12 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
       break;
   }
   wanted_.store(asked, std::memory_order_relaxed);
+  return 0;
+}
+
+int Socket::FollowTcpOption(int name, const void* value, socklen_t length) {
+  if (name == TCP_NOTSENT_LOWAT) FollowUnsentLowWater();
+  if (name == TCP_INQ) stream_->tells_queued = IntOf(value, length) != 0;
   return 0;
 }
 

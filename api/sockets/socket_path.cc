@@ -296,8 +296,9 @@ void Socket::SetPlain() {
   const bool hands_on = hears && completions && !(read_shut_ && write_shut_);
   const bool datagrams = stream_ == nullptr;
   const uint8_t before = plain_;
+  const bool sends_bytes = !datagrams && connected && !stream_->bounds_unsent;
   plain_ = static_cast<uint8_t>((sends && datagrams && connected ? kSends : 0) |
-                                (sends && !datagrams && connected ? kSendsBytes : 0) |
+                                (sends && sends_bytes ? kSendsBytes : 0) |
                                 (sends && datagrams ? kSendsTo : 0) | (receives ? kReceives : 0) |
                                 (receives && queue_.empty() ? kTakesNext : 0) |
                                 (hands_on ? kHandsOn : 0));

@@ -2,6 +2,7 @@
 //
 // From the ring's completions to the socket's queue, and from there to the program.
 
+#include <linux/net_tstamp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -224,10 +225,16 @@ ssize_t Socket::Receive(ReceiveRequest* request) {
 ssize_t Socket::ReceiveDatagram(ReceiveRequest* request) {
   if (path() == Path::kUndecided) Decide();
   if (path() != Path::kOffloaded) return Elsewhere();
-  if ((request->flags & MSG_ERRQUEUE) != 0) return -EOPNOTSUPP;
+  if ((request->flags & MSG_ERRQUEUE) != 0) return NoErrorQueued();
   return Blocking(
       request->flags, receive_timeout_, EPOLLIN, [&] { return TakeDatagram(request); },
       [&](RingDoor* door) { return TakeAfterProgress(door, request); });
+}
+
+// What would be in the queue of errors (MSG_ERRQUEUE) makes the socket the kernel's, but for times
+// of what a connection sends, which a ring does not tell.
+ssize_t Socket::NoErrorQueued() const {
+  return (wanted().timestamping & SOF_TIMESTAMPING_TX_RECORD_MASK) != 0 ? -EOPNOTSUPP : -EAGAIN;
 }
 
 int Socket::AwaitDecision() {

@@ -91,6 +91,9 @@ ssize_t Socket::Send(const SendRequest& request) {
       if (const int bound = Bind(any); bound != 0) return bound;
     }
   }
+  if (path() == Path::kUndecided && stream_ != nullptr && (request.flags & MSG_FASTOPEN) != 0) {
+    LeaveToKernel("MSG_FASTOPEN: the kernel connects as it sends");
+  }
   if (path() != Path::kOffloaded) {
     return (request.flags & kDummySend) != 0 ? -EINVAL : Elsewhere();
   }
@@ -98,7 +101,7 @@ ssize_t Socket::Send(const SendRequest& request) {
 }
 
 ssize_t Socket::SendDatagram(const SendRequest& request) {
-  if ((request.flags & (MSG_OOB | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
+  if ((request.flags & MSG_OOB) != 0) return -EOPNOTSUPP;
   if (request.to != nullptr && request.to->port == 0) return -EINVAL;
   const bool part = (request.flags & MSG_MORE) != 0 || in_parts_.load(std::memory_order_relaxed);
   if (part && (request.flags & kDummySend) == 0) [[unlikely]] return SendPart(request);

@@ -38,6 +38,11 @@ struct Stream {
   engine::TcpSocket* tcp_socket = nullptr;
   bool peer_closed = false;  // FIN came, after what is queued.
   bool writable = true;      // No send was refused, or left little room, since there was space.
+  bool bounds_unsent = false;  // TCP_NOTSENT_LOWAT was set: no send takes the short way.
+  std::atomic<bool> tells_queued{false};  // TCP_INQ.
+  std::atomic<bool> error_in_kernel{false};  // Of a connection before: LeaveErrorInKernel().
+  std::atomic<bool> dissolved{false};        // The last one was, by connect() to AF_UNSPEC.
+  bool spoiled = false;      // The attempt to connect failed, and it was shut before it was told.
   int backlog = 128;
   std::atomic<bool> connect_told{false};  // connect() has said that it is established.
   std::mutex options_mutex;               // Taken last.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "api/sockets/log.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
+#include "api/sockets/waiting.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/send_flow.h"
@@ -193,7 +195,7 @@ void Socket::ReleaseRead(packet::Buffer* buffer) {
 }
 
 ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
-  if ((request->flags & MSG_ERRQUEUE) != 0) return -EOPNOTSUPP;
+  if ((request->flags & MSG_ERRQUEUE) != 0) return NoErrorQueued();
   // As Linux says where there are no urgent bytes: a ring has them among the others.
   if ((request->flags & MSG_OOB) != 0) return listening() ? -ENOTCONN : -EINVAL;
   request->about.source = peer_;
@@ -291,20 +293,32 @@ ssize_t Socket::WarmStream(const SendRequest& request) {
   return length;
 }
 
+// MSG_FASTOPEN: as connect() of a socket that has connected, or tries to; what has not is the
+// kernel's by now.
+int Socket::ConnectAsItSends() {
+  if (stream_->state == Stream::State::kIdle) return static_cast<int>(Elsewhere());
+  const int result = ConnectStream(sockaddr_in{});
+  return result == kAskKernel ? -EISCONN : result;
+}
+
 // `request.to` is ignored, as Linux does for connections.
 ssize_t Socket::SendStream(const SendRequest& request) {
-  if ((request.flags & (MSG_OOB | MSG_ZEROCOPY)) != 0) return -EOPNOTSUPP;
+  if ((request.flags & MSG_OOB) != 0) return -EOPNOTSUPP;
+  if ((request.flags & MSG_FASTOPEN) != 0) {
+    if (const int connected = ConnectAsItSends(); connected != 0) return connected;
+  }
   if ((request.flags & kDummySend) != 0) return WarmStream(request);
   bool refused = request.refused;
   Left left(request.from);
   const bool nowhere = request.nowhere();
-  if (left.empty() || nowhere) {
+  if (left.empty() || nowhere || request.wrong) {
     const ssize_t put = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
       const ssize_t sent = PutBytes({}, request.flags, &refused);
       const bool connecting = stream_->state == Stream::State::kConnecting;
       return sent == -EAGAIN && !connecting ? 0 : sent;
     });
-    return put == 0 && nowhere ? -EFAULT : put;
+    if (put == 0 && request.wrong) return -EINVAL;
+    return put == 0 && nowhere ? -EFAULT : WhyOvertaken(put);
   }
   const bool waits = Waits(request.flags);
   ssize_t done = 0;
@@ -316,7 +330,14 @@ ssize_t Socket::SendStream(const SendRequest& request) {
     left.Advance(static_cast<size_t>(sent));
     return left.empty() || !waits ? done : -EAGAIN;
   });
-  return done > 0 ? done : result;
+  return done > 0 ? done : WhyOvertaken(result);
+}
+
+// Linux: who waits to send takes the error of what another thread dissolved.
+ssize_t Socket::WhyOvertaken(ssize_t result) {
+  if (result != -EPIPE || path() != Path::kUndecided) [[likely]] return result;
+  const int error = TakeLeftError();
+  return error != 0 ? -error : result;
 }
 
 // --- The end ---
@@ -325,8 +346,10 @@ int Socket::ShutdownStream(int how) {
   RingDoor* const ring = door();
   if (ring == nullptr) return static_cast<int>(Elsewhere());
   // Linux: whichever way is shut, the attempt is over, as if it had been reset.
-  if (stream_->state == Stream::State::kConnecting) return EndStreamAnew(), 0;
+  if (stream_->state == Stream::State::kConnecting) return EndStreamAnew(/*by_shutdown=*/true), 0;
   const RingDoor::Entry entry(ring);
+  // Linux: an attempt that failed, of which nobody was told, is not followed by another.
+  if (stream_->state == Stream::State::kEnded && !stream_->connect_told) stream_->spoiled = true;
   stream_->connect_told = true;
   if (stream_->state != Stream::State::kConnected) {
     // Who waits is woken all the same.
@@ -342,6 +365,36 @@ int Socket::ShutdownStream(int how) {
   // Linux: an edge of all that holds.
   Change(0, 0, mask());
   return 0;
+}
+
+// It has closed its side, and the peer has not acknowledged all of it yet.
+bool Socket::AwaitsAcknowledgement() {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return false;
+  const RingDoor::Entry entry(ring);
+  if (ring->polling()) return false;  // Nothing comes before who gives it goes on.
+  ring->Progress();
+  using State = engine::TcpState;
+  engine::TcpReport report;
+  return ring->ring().tcp().Report(handle_, &report) &&
+         (report.state == State::kFinWait1 || report.state == State::kClosing ||
+          report.state == State::kLastAck);
+}
+
+void Socket::LingerBeforeClose() {
+  linger lingers{};
+  socklen_t length = sizeof lingers;
+  const bool last = HasConnected() && descriptors == 1 && taker_ != Taker::kCompletions &&
+                    stream_->Asked(SOL_SOCKET, SO_LINGER).value_or(0) != 0;
+  if (!last || Kernel().getsockopt(fd(), SOL_SOCKET, SO_LINGER, &lingers, &length) != 0) return;
+  if (lingers.l_onoff == 0 || lingers.l_linger == 0 || ReadableBytes() > 0) return;
+  if (Shutdown(SHUT_WR) != 0) return;
+  const base::Nanoseconds until =
+      base::DeadlineAfter(SteadyNow(), base::Seconds(static_cast<uint32_t>(lingers.l_linger)));
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  // Until a signal comes, too.
+  while (AwaitsAcknowledgement() && SteadyNow() < until && nanosleep(&kPause, nullptr) == 0) {
+  }
 }
 
 // Bytes that were not read are lost to the program; the peer is told by a reset, as by Linux.
@@ -363,6 +416,13 @@ void Socket::CloseStream(RingDoor* ring) {
     child->door_.store(nullptr);
   }
   stream_->accepted.clear();
+}
+
+// As Linux: FIN counts as a byte.
+int Socket::TellableBytes() {
+  if (stream_ == nullptr || !stream_->tells_queued.load(std::memory_order_relaxed)) return -1;
+  const int bytes = ReadableBytes();
+  return bytes < 0 ? -1 : bytes + (stream_->peer_closed ? 1 : 0);
 }
 
 int Socket::UnacknowledgedBytes() {

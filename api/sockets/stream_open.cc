@@ -29,6 +29,16 @@
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::sockets {
+namespace {
+
+// What Linux does not give to children.
+bool IsOfListeners(const std::pair<int, int>& option) {
+  return option.first == IPPROTO_TCP &&
+         (option.second == TCP_DEFER_ACCEPT || option.second == TCP_FASTOPEN);
+}
+
+}  // namespace
+
 bool Socket::listening() const {
   return stream_ != nullptr && stream_->state == Stream::State::kListening;
 }
@@ -188,6 +198,7 @@ void Socket::OnAccepted(const engine::Completion& completion) {
 
 void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options) {
   for (const auto& [option, value] : options) {
+    if (IsOfListeners(option)) continue;
     SetOption(option.first, option.second, value.data(), static_cast<socklen_t>(value.size()));
   }
 }
@@ -232,52 +243,60 @@ std::shared_ptr<Socket> Socket::Accept(int flags, int* error) {
 // --- Connecting ---
 
 int Socket::ConnectStream(const sockaddr_in& peer) {
-  {
-    const std::lock_guard lock(faces_->setup());
-    if (path() == Path::kClosed) return -EBADF;
-    switch (stream_->state) {
-      case Stream::State::kIdle: break;
-      case Stream::State::kConnecting: return -EALREADY;
-      case Stream::State::kConnected:
-        // The call after one that was going on learns that it succeeded (connect(2)).
-        return stream_->connect_told.exchange(true) ? -EISCONN : 0;
-      case Stream::State::kEnded:
-        if (stream_->connect_told) return -EISCONN;
-        return LearnOfFailure();
-      default: return kAskKernel;
-    }
-    error_.store(0, std::memory_order_relaxed);  // Of a connection before.
-    peer_ = FromSockaddr(peer);
-    std::string why;
-    RingDoor* const ring = DoorForStream(&why);
-    if (ring == nullptr) {
-      LeaveToKernelLocked(why);
-      return kAskKernel;
-    }
-    const RingDoor::Entry entry(ring);
-    const engine::TcpConnectOptions options{
-        .peer = peer_,
-        .local = local_,
-        .settings = StreamSettings(),
-        .kernel_socket = local_.port != 0 ? fd() : -1};
-    const engine::Outcome outcome = ring->ring().tcp().Connect(options, &handle_);
-    if (!outcome.ok()) {
-      LeaveToKernelLocked(outcome.text);
-      return kAskKernel;
-    }
-    stream_->state = Stream::State::kConnecting;
-    // Its address is known from the route; its port, if not chosen, when it is open.
-    stream_->tcp_socket = ring->ring().tcp().Find(handle_);
-    local_.address = stream_->tcp_socket->local.address;
-    ring->Register(handle_, this);
-    door_.store(ring, std::memory_order_release);
-    path_.store(Path::kOffloaded, std::memory_order_release);
-    if (pace_.bytes_per_second != 0) StartPace(/*waits=*/false);
-    Log(LogLevel::kDebug, "fd {}: offloaded on {}, connects to {}", fd(), ring->interface(),
-        wire::ToString(peer_));
-    Change(0, 0, EPOLLHUP);
+  const int begun = BeginToConnect(peer);
+  // Linux: whoever may wait does, for another's attempt too.
+  if ((begun != -EINPROGRESS && begun != -EALREADY) || nonblocking()) return begun;
+  const int waited = WaitForConnect();
+  return waited == -EINPROGRESS ? begun : waited;
+}
+
+int Socket::BeginToConnect(const sockaddr_in& peer) {
+  const std::lock_guard lock(faces_->setup());
+  if (path() == Path::kClosed) return -EBADF;
+  switch (stream_->state) {
+    case Stream::State::kIdle: break;
+    case Stream::State::kConnecting: return -EALREADY;
+    case Stream::State::kConnected:
+      // The call after one that was going on learns that it succeeded (connect(2)).
+      return stream_->connect_told.exchange(true) ? -EISCONN : 0;
+    case Stream::State::kEnded:
+      if (stream_->spoiled) return -EINVAL;
+      if (stream_->connect_told) return -EISCONN;
+      return LearnOfFailure();
+    default: return kAskKernel;
   }
-  return nonblocking() ? -EINPROGRESS : WaitForConnect();
+  TakeLeftError();
+  stream_->dissolved = false;
+  peer_ = FromSockaddr(peer);
+  std::string why = "no port of its range is free";
+  RingDoor* const ring = BindWithinRange() ? DoorForStream(&why) : nullptr;
+  if (ring == nullptr) {
+    LeaveToKernelLocked(why);
+    return kAskKernel;
+  }
+  const RingDoor::Entry entry(ring);
+  const engine::TcpConnectOptions options{
+      .peer = peer_,
+      .local = local_,
+      .settings = StreamSettings(),
+      .kernel_socket = local_.port != 0 ? fd() : -1};
+  const engine::Outcome outcome = ring->ring().tcp().Connect(options, &handle_);
+  if (!outcome.ok()) {
+    LeaveToKernelLocked(outcome.text);
+    return kAskKernel;
+  }
+  stream_->state = Stream::State::kConnecting;
+  // Its address is known from the route; its port, if not chosen, when it is open.
+  stream_->tcp_socket = ring->ring().tcp().Find(handle_);
+  local_.address = stream_->tcp_socket->local.address;
+  ring->Register(handle_, this);
+  door_.store(ring, std::memory_order_release);
+  path_.store(Path::kOffloaded, std::memory_order_release);
+  if (pace_.bytes_per_second != 0) StartPace(/*waits=*/false);
+  Log(LogLevel::kDebug, "fd {}: offloaded on {}, connects to {}", fd(), ring->interface(),
+      wire::ToString(peer_));
+  Change(0, 0, EPOLLHUP);
+  return -EINPROGRESS;
 }
 
 // No rule of TCP is shared with the kernel, and without one nothing was sent: its socket connects
@@ -308,7 +327,8 @@ int Socket::WaitForConnect() {
     return 0;
   });
   if (result == -EPIPE) {  // Another thread ended the attempt, or was told of its end.
-    const int error = TakePendingError();
+    if (stream_->dissolved) return -EPIPE;
+    const int error = TakeLeftError();
     return error != 0 ? -error : -ECONNABORTED;
   }
   if (result != 0) return result == -EAGAIN ? -EINPROGRESS : static_cast<int>(result);
@@ -332,14 +352,17 @@ int Socket::LearnOfFailure() {
   return error != 0 ? -error : -ECONNABORTED;
 }
 
-void Socket::BeginAnew() {
+// `error` is pending from then on.
+void Socket::BeginAnew(int error) {
   path_.store(Path::kUndecided, std::memory_order_release);
   TakeDown();
   peer_ = {};
   GiveUpPort();
+  error_.store(LeaveErrorInKernel(error) ? 0 : error, std::memory_order_relaxed);
   LearnLocal();
   stream_->state = Stream::State::kIdle;
   stream_->established = stream_->peer_closed = stream_->connect_told = false;
+  stream_->spoiled = false;
   stream_->writable = true;
   stream_->tcp_socket = nullptr;
   read_shut_ = write_shut_ = false;
@@ -347,24 +370,70 @@ void Socket::BeginAnew() {
   Change(0, 0, EPOLLHUP);
 }
 
+// So that poll() tells of it too: the kernel's socket has had a connection in this host that was
+// reset, or refused. False: it cannot have this one.
+bool Socket::LeaveErrorInKernel(int error) {
+  const bool known = error == ECONNRESET || error == ECONNREFUSED || error == EPIPE;
+  if (!known || !DeviceOf(fd()).empty()) return false;  // Of a device's none is in this host.
+  const int other = Kernel().socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  auto* const address = reinterpret_cast<sockaddr*>(&name);
+  socklen_t length = sizeof name;
+  const bool ready = Kernel().bind(other, address, length) == 0 &&
+                     (error == ECONNREFUSED || Kernel().listen(other, 1) == 0) &&
+                     Kernel().getsockname(other, address, &length) == 0;
+  if (ready) {
+    const int flags = Kernel().fcntl(fd(), F_GETFL);
+    const sockaddr nobody{.sa_family = AF_UNSPEC};
+    Kernel().fcntl(fd(), F_SETFL, flags | O_NONBLOCK);
+    Kernel().connect(fd(), address, length);
+    if (error == EPIPE) {  // Of a reset that comes after FIN.
+      constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
+      const int peer = Kernel().accept4(other, nullptr, nullptr, SOCK_CLOEXEC);
+      Kernel().shutdown(peer, SHUT_WR);
+      Kernel().setsockopt(peer, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+      Kernel().close(peer);
+    }
+    Kernel().connect(fd(), &nobody, sizeof nobody);
+    Kernel().fcntl(fd(), F_SETFL, flags);
+  }
+  Kernel().close(other);
+  pollfd one{.fd = fd(), .events = 0};
+  Kernel().poll(&one, 1, 0);
+  stream_->error_in_kernel = (one.revents & POLLERR) != 0;
+  return stream_->error_in_kernel;
+}
+
+// Of a connection that was, wherever it is.
+int Socket::TakeLeftError() {
+  int error = error_.exchange(0, std::memory_order_relaxed);
+  if (!stream_->error_in_kernel.exchange(false) || error != 0) return error;
+  socklen_t length = sizeof error;
+  Kernel().getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
+}
+
 // Linux: a connection that is open is reset, here too; so is an attempt, of which no segment says
 // so. Who waits is woken, and the socket is as new.
-void Socket::EndStreamAnew() {
+void Socket::EndStreamAnew(bool by_shutdown) {
   RingDoor* const ring = door();
+  stream_->dissolved = !by_shutdown;
   {
     const RingDoor::Entry entry(ring);
     // Before the rule goes: else the kernel would answer what comes meanwhile.
     const sockaddr nobody{.sa_family = AF_UNSPEC};
     if (listening()) Kernel().connect(fd(), &nobody, sizeof nobody);
+    // Where both have said FIN nothing is reset.
+    const bool both = stream_->peer_closed && write_shut_;
     const bool ends = stream_->state == Stream::State::kConnecting ||
-                      stream_->state == Stream::State::kConnected;
+                      (stream_->state == Stream::State::kConnected && !both);
     if (ends) {
       ring->ring().tcp().Abort(handle_);
       stream_->state = Stream::State::kEnded;
       error_.store(ECONNRESET, std::memory_order_relaxed);
     }
   }
-  BeginAnew();
+  BeginAnew(error_.load(std::memory_order_relaxed));
 }
 
 }  // namespace xtreme::sockets

@@ -6,6 +6,7 @@
 
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
@@ -67,6 +68,16 @@ base::Nanoseconds ConnectTimeoutOf(int more_syns) {
   return base::Seconds((2 << std::min(more_syns, kMost)) - 1);
 }
 
+// tcp(7): of TCP_DEFER_ACCEPT, how often a time that doubles from a second on passes in so many.
+uint8_t DeferralsOf(int seconds) {
+  uint8_t periods = 0;
+  for (int passed = 0; passed < seconds && periods < UINT8_MAX; ++periods) {
+    constexpr int kLongest = 120;
+    passed += std::min(1 << std::min<int>(periods, 7), kLongest);
+  }
+  return periods;
+}
+
 }  // namespace
 
 std::optional<int> Stream::Asked(int level, int name) {
@@ -121,7 +132,29 @@ engine::TcpSettings Socket::StreamSettings() const {
   if (user_timeout_ms != 0) settings.user_timeout = base::Milliseconds(user_timeout_ms);
   const auto more_syns = stream_->Asked(IPPROTO_TCP, TCP_SYNCNT);
   if (more_syns) settings.connect_timeout = ConnectTimeoutOf(*more_syns);
+  TakeSeldomSettings(&settings);
   return settings;
+}
+
+// Of those that few programs set the kernel is asked only where they did.
+void Socket::TakeSeldomSettings(engine::TcpSettings* settings) const {
+  const auto kernels = [this](int name) -> std::optional<int> {
+    if (!stream_->Asked(IPPROTO_TCP, name)) return std::nullopt;
+    return KernelInt(fd(), IPPROTO_TCP, name);
+  };
+  if (const auto seconds = kernels(TCP_DEFER_ACCEPT)) {
+    settings->deferrals = DeferralsOf(*seconds);
+  }
+  // -1: not at all.
+  if (const auto seconds = kernels(TCP_LINGER2)) {
+    settings->fin_wait_timeout = base::Seconds(*seconds);
+  }
+  // 0: as without it.
+  const auto clamp = kernels(TCP_WINDOW_CLAMP);
+  if (clamp.value_or(0) != 0) settings->window_clamp_bytes = static_cast<uint32_t>(*clamp);
+  if (const auto unsent = kernels(TCP_NOTSENT_LOWAT); unsent.value_or(0) != 0) {
+    settings->unsent_low_water_bytes = static_cast<uint32_t>(*unsent);
+  }
 }
 
 void Socket::CopyStreamSettings() {
@@ -129,6 +162,20 @@ void Socket::CopyStreamSettings() {
   if (ring == nullptr) return;
   const RingDoor::Entry entry(ring);
   ring->ring().tcp().SetSettings(handle_, StreamSettings());
+}
+
+// TCP_NOTSENT_LOWAT. Linux: an edge, if it is writable then.
+void Socket::FollowUnsentLowWater() {
+  stream_->bounds_unsent = true;
+  RingDoor* const ring = door();
+  if (ring == nullptr) return;
+  const RingDoor::Entry entry(ring);
+  engine::Tcp& tcp = ring->ring().tcp();
+  engine::TcpSocket* const socket = tcp.Find(handle_);
+  const bool open = socket != nullptr && stream_->state == Stream::State::kConnected;
+  if (open && taker_ != Taker::kCompletions && !tcp.HasAmpleRoom(socket)) SetUnwritable();
+  Mark();
+  Change(0, 0, mask() & (EPOLLOUT | EPOLLWRNORM));
 }
 
 }  // namespace xtreme::sockets

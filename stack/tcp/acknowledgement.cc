@@ -201,7 +201,7 @@ void Pcb::OnOursAcknowledged(base::Nanoseconds now) {
   switch (state_) {
     case State::kFinWait1:
       state_ = State::kFinWait2;
-      return ArmIdle(now);
+      return Has(kReceiveClosed) ? AwaitFinAlone(now) : ArmIdle(now);
     case State::kClosing:
       return EnterTimeWait(now);
     case State::kLastAck:

@@ -187,8 +187,9 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
 
 // TX_SPACE: once after a refused send, when its length would be taken, or when there is ample room.
 void Pcb::OfferSendSpace() {
-  const bool fits = Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
-                                   : SendRoom() >= refused_bytes_;
+  const bool fits = Has(kWantsAmple)  ? HasAmpleRoom()
+                    : Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
+                                     : SendRoom() >= refused_bytes_ && UnsentRoom() != 0;
   if (!fits) return;
   const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
   const uint32_t copied = Has(kWantsAmple) ? 1 : refused_bytes_;

@@ -10,8 +10,9 @@
 namespace xtreme::tcp {
 namespace {
 
-// The least shift with which 16 bits can offer `window`. RFC 7323 section 2.2.
-uint8_t ScaleFor(uint32_t window) {
+// The least shift with which 16 bits can offer the whole window. RFC 7323 section 2.2.
+uint8_t ScaleFor(const PcbOptions& options) {
+  const uint32_t window = std::max(options.receive_window, options.scaled_window);
   uint8_t scale = 0;
   while (scale < wire::kTcpMaxWindowScale && (window >> scale) > UINT16_MAX) ++scale;
   return scale;
@@ -52,7 +53,7 @@ Pcb::Pcb(Context& context, const PcbOptions& options)
 void Pcb::Connect(Seq iss, base::Nanoseconds now) {
   queue_.Reset(iss);
   new_reno_ = NewRenoRecovery(iss);
-  rcv_scale_ = ScaleFor(options_->receive_window);
+  rcv_scale_ = ScaleFor(*options_);
   quick_acks_left_ = options_->quick_acks;
   state_ = State::kSynSent;
   heard_at_ = progress_at_ = rto_base_ = now;
@@ -72,7 +73,7 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   if (handshake.peer_window_scale) {
     Set(kScaling);
     snd_scale_ = std::min(*handshake.peer_window_scale, wire::kTcpMaxWindowScale);
-    rcv_scale_ = ScaleFor(options_->receive_window);
+    rcv_scale_ = ScaleFor(*options_);
   }
   if (handshake.sack) Set(kSack);
   if (handshake.peer_timestamp) {
@@ -145,12 +146,24 @@ void Pcb::RestartIfSilent(base::Nanoseconds now) {
   if (silent && WasSilent(now)) congestion_.RestartAfterIdle();
 }
 
+// As Linux: in segments, of which the last one may be too much.
+uint32_t Pcb::UnsentRoom() const {
+  const uint32_t unsent = queue_.unsent_bytes();
+  const uint32_t most = options_->unsent_low_water;
+  return unsent < most ? std::max<uint32_t>(most - unsent, smss_) : 0;
+}
+
+bool Pcb::HasAmpleRoom() const {
+  return SendRoom() >= AmpleRoom() &&
+         uint64_t{2} * queue_.unsent_bytes() < options_->unsent_low_water;
+}
+
 uint32_t Pcb::CopyRoom(bool now_or_fail, base::Nanoseconds now) {
   if (now_or_fail) RestartIfSilent(now);
   const uint32_t pieces =
       std::min(context_->buffers->free_count(), context_->segments->free_count());
   const uint64_t memory = uint64_t{pieces} * CopySize();
-  const uint32_t room = now_or_fail ? RoomToLeave() : SendRoom();
+  const uint32_t room = now_or_fail ? RoomToLeave() : std::min(SendRoom(), UnsentRoom());
   return static_cast<uint32_t>(std::min<uint64_t>(room, memory));
 }
 
@@ -160,7 +173,7 @@ SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
                             : state_ == State::kEstablished || state_ == State::kCloseWait;
   if (!open) return SendResult::kState;
   if (options.now_or_fail) return WouldSend(bytes);
-  return bytes > SendRoom() ? SendResult::kWindow : SendResult::kSent;
+  return bytes > SendRoom() || UnsentRoom() == 0 ? SendResult::kWindow : SendResult::kSent;
 }
 
 SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& options) {
@@ -296,7 +309,16 @@ void Pcb::Close(base::Nanoseconds timeout, base::Nanoseconds now) {
   close_deadline_ = base::DeadlineAfter(now, timeout);
   reassembler_.Clear();
   Shutdown(now);
+  if (state_ == State::kFinWait2) return AwaitFinAlone(now);
   if (state_ != State::kClosed) ArmIdle(now);
+}
+
+// Closed, and in FIN-WAIT-2: tcp(7), TCP_LINGER2.
+void Pcb::AwaitFinAlone(base::Nanoseconds now) {
+  const base::Nanoseconds timeout = options_->fin_wait_timeout;
+  if (timeout < base::Nanoseconds(0)) return Reset(queue_.nxt(), ECONNABORTED, now);
+  if (timeout != base::kNever) close_deadline_ = base::DeadlineAfter(now, timeout);
+  ArmIdle(now);
 }
 
 void Pcb::Abort(base::Nanoseconds now) {

@@ -138,6 +138,7 @@ class Pcb {
   void RestartIfSilent(base::Nanoseconds now);
   // How many there should be for a socket to be writable: a third of the queue, as by Linux.
   uint32_t AmpleRoom() const { return options_->send_queue / 3 + 1; }
+  bool HasAmpleRoom() const;
   // Raises kSendSpace, once, when there is ample room and memory for a segment; in place of when
   // there would be what a refused send asked for.
   void AwaitAmpleRoom();
@@ -373,6 +374,7 @@ class Pcb {
   // pcb.cc
   uint16_t SmssOf(uint32_t mss, bool timestamps) const;
   void SetPeerMss(uint32_t mss);
+  uint32_t UnsentRoom() const;
   SendResult Admit(uint32_t bytes, const SendOptions& options) const;
   SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
   bool HasMemoryFor(uint32_t bytes) const;
@@ -517,6 +519,7 @@ class Pcb {
   Segment* LastPiece();
   void OnReorderTimer(base::Nanoseconds now);
   void OnPersistTimer(base::Nanoseconds now);
+  void AwaitFinAlone(base::Nanoseconds now);
   void ArmIdle(base::Nanoseconds now);
   void OnIdleTimer(base::Nanoseconds now);
 

@@ -22,7 +22,11 @@ struct PcbOptions {
 
   uint16_t mss = 1460;                   // the most payload this end takes in a segment
   uint32_t receive_window = 256 * 1024;  // bytes that the application may owe credit for
+  uint32_t scaled_window = 0;  // what it may come to, if more: the scale is agreed on but once
   uint32_t send_queue = 1024 * 1024;     // bytes that may wait or be unacknowledged
+  // Bytes that may wait unsent: none is taken while there are as many, and there is ample room with
+  // half of them (tcp(7), TCP_NOTSENT_LOWAT).
+  uint32_t unsent_low_water = UINT32_MAX;
 
   bool timestamps = true;   // offered: RFC 7323 section 3
   bool sack = true;         // offered: RFC 2018 section 2
@@ -51,6 +55,11 @@ struct PcbOptions {
 
   // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.
   base::Nanoseconds close_timeout = base::Seconds(60);
+  // How long for FIN alone, from FIN-WAIT-2 on; kNever: as above; below 0: it is reset then.
+  base::Nanoseconds fin_wait_timeout = base::kNever;
+  // Of a listener: an acknowledgement without data does not end a handshake before the timer of
+  // SYN-ACK has expired so often (tcp(7), TCP_DEFER_ACCEPT). At most SynQueue::kMaxResends.
+  uint8_t deferrals = 0;
 };
 
 }  // namespace xtreme::tcp

@@ -55,7 +55,8 @@ void TakeOffer(const wire::TcpSegment& syn, const PcbOptions& options, SynRecord
 }
 
 // As a receiver's own counterpart: the least shift that offers the whole window.
-uint8_t ScaleFor(uint32_t window) {
+uint8_t ScaleFor(const PcbOptions& options) {
+  const uint32_t window = std::max(options.receive_window, options.scaled_window);
   uint8_t scale = 0;
   while (scale < wire::kTcpMaxWindowScale && (window >> scale) > UINT16_MAX) ++scale;
   return scale;
@@ -257,6 +258,11 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
                                        const LinkPath& path) {
   if (!CheckHandshake(record, frame, path)) return nullptr;
   const wire::TcpSegment& segment = frame.segment;
+  const uint8_t deferrals = ListenerOf(record).listen.options->deferrals;
+  if (record.resends < deferrals && segment.SequenceLength() == 0) {
+    tables_->syns.Defer(record, deferrals, now_);
+    return nullptr;
+  }
   Handshake handshake{.iss = record.iss,
                       .irs = record.irs,
                       .peer_window = uint32_t{segment.window} << record.window_scale.value_or(0),
@@ -265,8 +271,14 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
                       .sack = record.sack_permitted};
   if (record.timestamps) handshake.peer_timestamp = record.timestamp;
   // Karn: of two SYN-ACKs nobody knows which was acknowledged.
-  handshake.timed_out = record.resends != 0;
-  if (!handshake.timed_out && !record.answered_again) handshake.rtt = now_ - record.first_sent;
+  const bool again = record.resends != 0 || record.answered_again;
+  if (record.deferrals != 0) {
+    if (record.acknowledged_after.count() != 0) handshake.rtt = record.acknowledged_after;
+    handshake.timed_out = record.acknowledged_after.count() == 0;
+  } else {
+    handshake.timed_out = record.resends != 0;
+    if (!again) handshake.rtt = now_ - record.first_sent;
+  }
   Connection* const child = Accept(ListenerOf(record), record.key, handshake, path);
   if (child != nullptr) tables_->syns.Remove(record);
   return child;
@@ -340,7 +352,7 @@ void Stack::SendSynAck(const SynRecord& record, const LinkPath& path) {
                              .sack_permitted = record.sack_permitted};
   // Without timestamps a cookie has no room for them.
   if (record.timestamps || !record.cookie) {
-    if (record.window_scale) offer.window_scale = ScaleFor(options.receive_window);
+    if (record.window_scale) offer.window_scale = ScaleFor(options);
     offer.sack_permitted = record.sack_permitted;
   }
   if (record.timestamps) {
@@ -367,7 +379,7 @@ void Stack::AcknowledgeSyn(const SynRecord& record, const LinkPath& path) {
         {.sequence = record.iss + 1,
          .acknowledgement = record.irs + 1,
          .window = static_cast<uint16_t>(
-             FirstWindow(options) >> (record.window_scale ? ScaleFor(options.receive_window) : 0)),
+             FirstWindow(options) >> (record.window_scale ? ScaleFor(options) : 0)),
          .flags = wire::kTcpAck,
          .timestamps = {options.timestamp_clock.At(now_), record.timestamp},
          .has_timestamps = record.timestamps});

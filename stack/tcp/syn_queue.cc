@@ -44,6 +44,15 @@ void SynQueue::Remove(SynRecord& record) {
   free_.PushFront(record);
 }
 
+void SynQueue::Defer(SynRecord& record, uint8_t deferrals, base::Nanoseconds now) {
+  // Karn: of two SYN-ACKs nobody knows which was acknowledged.
+  const bool first = record.deferrals == 0;
+  const bool measured = first && record.resends == 0 && !record.answered_again;
+  if (measured) record.acknowledged_after = now - record.first_sent;
+  record.deferrals = std::min<uint8_t>(deferrals, kMaxResends);
+  counters_.deferred += first;
+}
+
 void SynQueue::Schedule(SynRecord& record, base::Nanoseconds now) {
   record.hook.Unlink();
   record.deadline = now + options_.resend_after * (int64_t{1} << record.resends);

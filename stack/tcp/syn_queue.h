@@ -9,6 +9,7 @@
 #ifndef XTREME_STACK_TCP_SYN_QUEUE_H_
 #define XTREME_STACK_TCP_SYN_QUEUE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,7 @@ struct SynQueueCounters {
   uint64_t queued = 0;
   uint64_t full = 0;
   uint64_t resent = 0;
+  uint64_t deferred = 0;
   uint64_t given_up = 0;
 
   static constexpr auto Table() {
@@ -38,6 +40,8 @@ struct SynQueueCounters {
         {"queued", "SYNs queued", &S::queued},
         {"full", "SYNs not queued because the queue was full", &S::full},
         {"resent", "SYN-ACKs due again because nobody answered", &S::resent},
+        {"deferred", "handshakes that were done but for data that the listener waits for",
+         &S::deferred},
         {"given_up", "SYNs dropped because nobody answered at all", &S::given_up},
     });
   }
@@ -61,6 +65,9 @@ struct SynRecord {
   wire::MacAddress peer_mac;  // where the SYN came from, so the answer needs no neighbour
   wire::MacAddress local_mac;  // where it was sent to
   bool answered_again = false;  // its SYN came again
+  // It was acknowledged and waits for data until so many of its timers have expired; 0: it was not.
+  uint8_t deferrals = 0;
+  base::Nanoseconds acknowledged_after{0};  // and then; 0: nobody knows
 
   const FlowKey& flow_key() const { return key; }
 
@@ -95,21 +102,27 @@ class SynQueue {
   // The handshake ended, one way or the other.
   void Remove(SynRecord& record);
 
+  // It was acknowledged at `now`, and is to wait for data until `deferrals` timers have expired.
+  void Defer(SynRecord& record, uint8_t deferrals, base::Nanoseconds now);
+
   // Calls `resend(SynRecord&)` for each whose SYN-ACK is due again, and `give_up(const SynRecord&)`
   // for each that waited long enough, which is then removed. Neither may change the queue.
   template <typename Resend, typename GiveUp>
   void Expire(base::Nanoseconds now, Resend&& resend, GiveUp&& give_up) {
     if (size() == 0) return;
     while (SynRecord* const record = NextDue(now)) {
-      if (record->resends == options_.resends) {
+      if (record->resends >= std::max<uint32_t>(options_.resends, record->deferrals)) {
         ++counters_.given_up;
         give_up(static_cast<const SynRecord&>(*record));
         Remove(*record);
         continue;
       }
+      // Who waits for data asks for it with the last of its timers.
+      const bool waits = record->resends + 1 < record->deferrals;
       ++record->resends;
-      ++counters_.resent;
       Schedule(*record, now);
+      if (waits) continue;
+      ++counters_.resent;
       resend(*record);
     }
   }

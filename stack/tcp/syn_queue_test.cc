@@ -84,6 +84,20 @@ TEST_F(SynQueueTest, AnswersAgainAfterTimesThatDoubleAndThenGivesUp) {
   EXPECT_EQ(queue_.counters().given_up, 1u);
 }
 
+// Longer than it would without an acknowledgement.
+TEST_F(SynQueueTest, OneThatWaitsForDataAnswersAgainWithTheLastOfItsTimersOnly) {
+  SynRecord* const record = queue_.Insert(Key(1), Seconds(10));
+  queue_.Defer(*record, 4, Milliseconds(10'030));
+  EXPECT_EQ(record->acknowledged_after, Milliseconds(30));
+  for (const int64_t quiet : {11, 13, 17}) EXPECT_EQ(Expire(Seconds(quiet)), std::vector<int>{});
+  queue_.Defer(*record, 4, Seconds(18));
+  EXPECT_EQ(record->acknowledged_after, Milliseconds(30));
+  EXPECT_EQ(Expire(Seconds(25)), std::vector<int>{1});
+  EXPECT_EQ(Expire(Seconds(41)), std::vector<int>{-1});
+  EXPECT_EQ(queue_.counters().deferred, 1u);
+  EXPECT_EQ(queue_.counters().resent, 1u);
+}
+
 TEST_F(SynQueueTest, TheNextDeadlineIsTheEarliestOfAll) {
   queue_.Insert(Key(1), Seconds(10));
   Expire(Seconds(11));  // 1 waits until 13

@@ -7,14 +7,15 @@
 //
 // Each pair is a part of the transcript, on a socket of its own, which never blocks. A state is a
 // line of kStates, a call one of the tables. SYNs to SILENT-ADDRESS are not answered.
-// Not among the calls, for they are known to differ: MSG_ERRQUEUE of datagrams, which rings refuse;
-// pointers to nowhere; what only the kernel's socket answers (sizes of buffers, TCP_MAXSEG).
+// Not among the calls, for they are known to differ: pointers to nowhere; what only the kernel's
+// socket answers (sizes of buffers, TCP_MAXSEG).
 // Threads: one.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -188,6 +189,7 @@ constexpr State kStates[] = {
 char buffer[256];
 volatile int no_number = -1;  // The compiler would see through a constant.
 iovec parts[2] = {{buffer, 60}, {buffer + 60, 60}};
+const iovec* volatile no_parts = nullptr;
 iovec many_parts[1'025];  // One more than Linux takes.
 
 msghdr Message() { return {.msg_iov = parts, .msg_iovlen = 2}; }
@@ -235,6 +237,46 @@ ssize_t ReceiveMessage(Run& run, int flags) {
     printf("name of %u, flags %#x ", message.msg_namelen, message.msg_flags & ~MSG_CMSG_CLOEXEC);
   }
   return got;
+}
+// With one message of control data.
+ssize_t SendControl(Run& run, int level, int type, int value) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof value)] = {};
+  msghdr message = Message();
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  *header = {.cmsg_len = CMSG_LEN(sizeof value), .cmsg_level = level, .cmsg_type = type};
+  memcpy(CMSG_DATA(header), &value, sizeof value);
+  return sendmsg(run.fd, &message, MSG_NOSIGNAL);
+}
+// What waits behind what was read.
+ssize_t ReceiveAndLookBehind(Run& run) {
+  const int on = 1;
+  Say("TCP_INQ", setsockopt(run.fd, IPPROTO_TCP, TCP_INQ, &on, sizeof on));
+  ssize_t got = 1;
+  for (int i = 0; i < 3 && got > 0; ++i) {
+    alignas(cmsghdr) char control[100] = {};
+    iovec part{.iov_base = buffer, .iov_len = 60};
+    msghdr message{.msg_iov = &part,
+                   .msg_iovlen = 1,
+                   .msg_control = control,
+                   .msg_controllen = sizeof control};
+    got = recvmsg(run.fd, &message, MSG_DONTWAIT);
+    const cmsghdr* const header = got < 0 ? nullptr : CMSG_FIRSTHDR(&message);
+    const bool told = header != nullptr && header->cmsg_type == TCP_CM_INQ;
+    Say("recvmsg", got,
+        told ? std::to_string(*reinterpret_cast<const int*>(CMSG_DATA(header))) : "");
+  }
+  return 0;
+}
+ssize_t SendAPipe(Run& run) {
+  int ends[2];
+  if (pipe(ends) != 0 || write(ends[1], "12345", 5) != 5) return -1;
+  const ssize_t sent = sendfile(run.fd, ends[0], nullptr, 5);
+  const int error = errno;
+  close(ends[0]), close(ends[1]);
+  errno = error;
+  return sent;
 }
 ssize_t ReceiveFrom(Run& run) {
   sockaddr_in from{};
@@ -381,6 +423,15 @@ constexpr Call kCalls[] = {
        const msghdr message{.msg_iov = some, .msg_iovlen = 3};
        return sendmsg(r.fd, &message, MSG_NOSIGNAL);
      }},
+    {"sendmsg, nowhere", [](Run& r) { return sendmsg(r.fd, nullptr, MSG_NOSIGNAL); }},
+    {"recvmsg, nowhere", [](Run& r) { return recvmsg(r.fd, nullptr, 0); }},
+    {"writev, nowhere", [](Run& r) { return writev(r.fd, no_parts, 2); }},
+    {"readv, nowhere", [](Run& r) { return readv(r.fd, no_parts, 2); }},
+    {"sendmsg, a hop limit", [](Run& r) { return SendControl(r, IPPROTO_IP, IP_TTL, 5); }},
+    {"sendmsg, a priority", [](Run& r) { return SendControl(r, SOL_SOCKET, SO_PRIORITY, 1); }},
+    {"sendmsg, no such control data", [](Run& r) {
+       return SendControl(r, SOL_SOCKET, 9999, 5);
+     }},
     {"sendmsg, less than a header of control data", [](Run& r) {
        msghdr message = Message();
        message.msg_control = buffer;
@@ -397,6 +448,14 @@ constexpr Call kCalls[] = {
     {"writev, -1 parts", [](Run& r) { return writev(r.fd, parts, no_number); }},
     {"pwrite", [](Run& r) { return pwrite(r.fd, buffer, 20, 0); }},
     {"sendfile", SendAFile},
+    {"sendfile of a pipe", SendAPipe},
+    {"send, zero copy", [](Run& r) {
+       return send(r.fd, buffer, 20, MSG_ZEROCOPY | MSG_NOSIGNAL);
+     }},
+    {"send, fast open", [](Run& r) -> ssize_t {
+       if (!r.stream) return 0;
+       return sendto(r.fd, buffer, 20, MSG_FASTOPEN | MSG_NOSIGNAL, Generic(&silent), 16);
+     }},
     {"recv", [](Run& r) { return recv(r.fd, buffer, 50, 0); }},
     {"recv nothing", [](Run& r) { return recv(r.fd, buffer, 0, 0); }},
     {"recv at once", [](Run& r) { return recv(r.fd, buffer, 50, MSG_DONTWAIT); }},
@@ -408,7 +467,9 @@ constexpr Call kCalls[] = {
     {"recv of urgent bytes", [](Run& r) {
        return recv(r.fd, buffer, 1, MSG_OOB | MSG_DONTWAIT);
      }},
+    {"recv of errors", [](Run& r) { return recv(r.fd, buffer, 50, MSG_ERRQUEUE); }},
     {"recvfrom", ReceiveFrom},
+    {"recvmsg, and what is behind", ReceiveAndLookBehind},
     {"recvmsg", [](Run& r) { return ReceiveMessage(r, 0); }},
     {"recvmsg, peek", [](Run& r) { return ReceiveMessage(r, MSG_PEEK); }},
     {"recvmsg, more parts than may be", [](Run& r) {
@@ -488,10 +549,34 @@ constexpr Call kCalls[] = {
        return Listen(r, 4);
      }},
     {"shutdown, and connect", [](Run& r) -> ssize_t {
-       // Of one that has ended Linux remembers even that.
-       if (r.fd < 0 || !r.stream || Poll(r, POLLOUT) > 0) return 0;
+       if (r.fd < 0 || !r.stream) return 0;
        Say("shutdown", shutdown(r.fd, SHUT_RDWR));
        return Connect(r, silent);
+     }},
+    {"shutdown, connect to nobody, and connect", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       Say("shutdown", shutdown(r.fd, SHUT_WR));
+       Say("to nobody", Dissolve(r));
+       Say("poll", Poll(r, POLLIN | POLLOUT | POLLRDHUP));
+       return Connect(r, silent);
+     }},
+    {"connect to nobody, and poll", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       Say("to nobody", Dissolve(r));
+       Say("poll", Poll(r, POLLIN | POLLOUT | POLLRDHUP));
+       Say("epoll", Watch(r));
+       Say("select", Select(r));
+       return Poll(r, POLLIN);
+     }},
+    {"watched, and connect to nobody", [](Run& r) -> ssize_t {
+       if (r.fd < 0 || !r.stream) return 0;
+       epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+       Say("add", epoll_ctl(r.set, EPOLL_CTL_ADD, r.fd, &event));
+       Say("wait", epoll_wait(r.set, &event, 1, 0));
+       Say("to nobody", Dissolve(r));
+       const int ready = epoll_wait(r.set, &event, 1, 0);
+       printf("%#x ", ready == 1 ? event.events : 0);
+       return ready;
      }},
     {"shutdown, receiving", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_RD); }},
     {"shutdown, sending", [](Run& r) -> ssize_t { return shutdown(r.fd, SHUT_WR); }},
@@ -607,6 +692,34 @@ constexpr Option kOptions[] = {
     {"TCP_USER_TIMEOUT", IPPROTO_TCP, TCP_USER_TIMEOUT},
     {"TCP_SYNCNT", IPPROTO_TCP, TCP_SYNCNT},
     {"TCP_DEFER_ACCEPT", IPPROTO_TCP, TCP_DEFER_ACCEPT},
+    {"TCP_LINGER2", IPPROTO_TCP, TCP_LINGER2},
+    {"TCP_NOTSENT_LOWAT", IPPROTO_TCP, TCP_NOTSENT_LOWAT},
+    {"TCP_FASTOPEN", IPPROTO_TCP, TCP_FASTOPEN},
+    {"TCP_FASTOPEN_CONNECT", IPPROTO_TCP, TCP_FASTOPEN_CONNECT},
+    {"TCP_FASTOPEN_NO_COOKIE", IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE},
+    {"TCP_INQ", IPPROTO_TCP, TCP_INQ},
+    {"TCP_THIN_LINEAR_TIMEOUTS", IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS},
+    {"TCP_SAVE_SYN", IPPROTO_TCP, TCP_SAVE_SYN},
+    {"TCP_ULP", IPPROTO_TCP, TCP_ULP},
+    {"UDP_GRO", IPPROTO_UDP, UDP_GRO},
+    {"UDP_SEGMENT", IPPROTO_UDP, UDP_SEGMENT},
+    {"UDP_NO_CHECK6_TX", IPPROTO_UDP, UDP_NO_CHECK6_TX},
+    {"SO_NO_CHECK", SOL_SOCKET, SO_NO_CHECK},
+    {"SO_BUSY_POLL", SOL_SOCKET, SO_BUSY_POLL},
+    {"SO_PREFER_BUSY_POLL", SOL_SOCKET, SO_PREFER_BUSY_POLL},
+    {"SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF},
+    {"SO_SELECT_ERR_QUEUE", SOL_SOCKET, SO_SELECT_ERR_QUEUE},
+    {"SO_LOCK_FILTER", SOL_SOCKET, SO_LOCK_FILTER},
+    {"SO_RXQ_OVFL", SOL_SOCKET, SO_RXQ_OVFL},
+    {"SO_LINGER", SOL_SOCKET, SO_LINGER},
+    {"SO_REUSEPORT", SOL_SOCKET, SO_REUSEPORT},
+    {"IP_RECVTTL", IPPROTO_IP, IP_RECVTTL},
+    {"IP_RECVTOS", IPPROTO_IP, IP_RECVTOS},
+    {"IP_MTU_DISCOVER", IPPROTO_IP, IP_MTU_DISCOVER},
+    {"IP_BIND_ADDRESS_NO_PORT", IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT},
+    {"IP_MULTICAST_ALL", IPPROTO_IP, IP_MULTICAST_ALL},
+    {"IP_RECVORIGDSTADDR", IPPROTO_IP, IP_RECVORIGDSTADDR},
+    {"IP_NODEFRAG", IPPROTO_IP, IP_NODEFRAG},
     {"no option", SOL_SOCKET, 9999},
 };
 

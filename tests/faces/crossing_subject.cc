@@ -45,7 +45,6 @@ struct Crossing {
   Run run;
   About about = About::kConnection;
   int port = 0;
-  bool dissolved = false;  // Whose error poll() does not tell of a ring's.
   sockaddr_in silent{};
   std::atomic<bool> begun{false};  // Nothing but the wait is left of what waits.
 };
@@ -62,11 +61,6 @@ std::string Hex(uint32_t bits) {
   char text[16];
   snprintf(text, sizeof text, "%#x", bits);
   return text;
-}
-
-// A dissolved connection's error is not among them, by a ring.
-std::string Events(const Crossing& all, uint32_t bits) {
-  return Hex(all.dissolved ? bits & ~uint32_t{POLLERR} : bits);
 }
 
 std::string WaitToReceive(Crossing& all) {
@@ -103,7 +97,7 @@ std::string WaitByPoll(Crossing& all) {
   pollfd one{.fd = all.run.fd, .events = events};
   all.begun = true;
   const int ready = poll(&one, 1, kWaitMs);
-  return Ended("poll", ready, Events(all, static_cast<uint16_t>(one.revents)));
+  return Ended("poll", ready, Hex(static_cast<uint16_t>(one.revents)));
 }
 
 std::string WaitBySelect(Crossing& all) {
@@ -123,7 +117,7 @@ std::string WaitBySet(Crossing& all) {
   event = {};
   all.begun = true;
   const int ready = epoll_wait(all.run.set, &event, 1, kWaitMs);
-  const std::string told = Events(all, event.events) + " " + std::to_string(event.data.u64);
+  const std::string told = Hex(event.events) + " " + std::to_string(event.data.u64);
   return Ended("epoll_wait", ready, told);
 }
 
@@ -132,7 +126,7 @@ std::string WaitByEmptySet(Crossing& all) {
   epoll_event event{};
   all.begun = true;
   const int ready = epoll_wait(all.run.set, &event, 1, kWaitMs);
-  const std::string told = Events(all, event.events) + " " + std::to_string(event.data.u64);
+  const std::string told = Hex(event.events) + " " + std::to_string(event.data.u64);
   return Ended("epoll_wait", ready, told);
 }
 
@@ -173,7 +167,6 @@ constexpr Wait kSendWaits[] = {WaitToSend, WaitToSend, WaitByPoll<POLLOUT>, Wait
 
 void Stop(Crossing& all) {
   const int how = all.run.Of<int>({SHUT_RD, SHUT_WR, SHUT_RDWR});
-  all.dissolved |= all.about == About::kConnecting;
   Say(("shutdown " + std::to_string(how)).c_str(), shutdown(all.run.fd, how));
 }
 
@@ -246,8 +239,7 @@ void OfFull(Crossing& all) {
 
 // The socket is as new. Its error is the next call's.
 void Dissolve(Crossing& all) {
-  if (all.about == About::kDatagrams || all.about == About::kConnecting) return;
-  all.dissolved = true;
+  if (all.about == About::kDatagrams) return;
   const sockaddr nobody{.sa_family = AF_UNSPEC};
   Say("connect to nobody", connect(all.run.fd, &nobody, sizeof nobody));
 }
@@ -359,10 +351,10 @@ void SayState(Crossing& all) {
   pollfd one{.fd = all.run.fd, .events = POLLIN | POLLOUT | POLLRDHUP};
   if (all.about == About::kFull) one.events = POLLIN | POLLRDHUP;
   const int ready = poll(&one, 1, 0);
-  Say("poll", ready, Events(all, static_cast<uint16_t>(one.revents)));
+  Say("poll", ready, Hex(static_cast<uint16_t>(one.revents)));
   epoll_event event{};
   const int count = epoll_wait(all.run.set, &event, 1, 0);
-  Say("epoll_wait", count, Events(all, event.events));
+  Say("epoll_wait", count, Hex(event.events));
   AskError(all);
   char bytes[100];
   Say("recv", recv(all.run.fd, bytes, sizeof bytes, MSG_DONTWAIT));
@@ -373,7 +365,6 @@ void Sequence(Crossing& all) {
   constexpr useconds_t kBegins = 60'000;
   constexpr useconds_t kBetween = 30'000;
   run.set = epoll_create1(0);
-  all.dissolved = false;
   Open(all);
   Settle(run);
   const timeval time{.tv_sec = 0, .tv_usec = kWaitMs * 1'000};

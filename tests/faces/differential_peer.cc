@@ -53,6 +53,7 @@ class Peer {
     if (command == "shutdown") return Said(shutdown(stream_, SHUT_WR));
     if (command == "close") return Close(false);
     if (command == "reset") return Close(true);
+    if (command == "error") return ErrorOf(stream_);
     if (command == "urgent") return Said(send(stream_, "!", 1, MSG_OOB | MSG_NOSIGNAL));
     if (command == "datagram")
       return SendDatagram(datagrams_, subject_, port != 0 ? port : kSubjectUdpPort, number);
@@ -107,6 +108,12 @@ class Peer {
     const std::string why = strerror(errno);
     close(fd);
     return why;
+  }
+  static std::string ErrorOf(int fd) {
+    int error = -1;
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    return strerror(error);
   }
   // What waits: how much and what it adds up to, and how it ends.
   std::string Drain(int fd) const {

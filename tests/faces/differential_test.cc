@@ -175,6 +175,15 @@ TEST_F(DifferentialTest, RingsLetWaitCopyCloseAndFailAsTheKernelDoes) {
   EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
 }
 
+TEST_F(DifferentialTest, RingsHeedWhatServersSetOfStreamsAsTheKernelDoes) {
+  const std::string kernel = TranscriptOf(false, "stream_options_subject");
+  ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+  EXPECT_EQ(Differences(kernel, TranscriptOf(true, "stream_options_subject")), "") << kernel;
+  const std::string told = Log();
+  EXPECT_NE(told.find("offloaded on ours, connects to"), std::string::npos) << told;
+  EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
+}
+
 TEST_F(DifferentialTest, RingsAnswerEveryCallInEveryStateAsTheKernelDoes) {
   // Nobody has it, and nobody is asked for it: SYNs get no answer.
   constexpr const char* kSilent = "10.9.0.99";

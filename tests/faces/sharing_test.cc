@@ -63,6 +63,41 @@ assert c.recv(10) == b'spawned'
 )");
 }
 
+// It stays this process', and whoever gets it finds the kernel's socket.
+TEST_F(SharingTest, ConnectionThatIsHandedOverIsNamedInTheLog) {
+  const auto echo = StartEcho();
+  const auto program = StartOnXtreme(Script("handing", R"(
+import socket
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+here, there = socket.socketpair(socket.AF_UNIX)
+socket.send_fds(here, [b'x'], [0, c.fileno()])
+assert socket.recv_fds(there, 10, 2)[0] == b'x'
+c.sendall(b'stays')
+assert c.recv(10) == b'stays'
+)"));
+  EXPECT_EQ(program->Wait(), 0) << program->Output();
+  EXPECT_NE(program->Output().find("is handed over (SCM_RIGHTS)"), std::string::npos)
+      << program->Output();
+}
+
+// Who is told that it cannot, in the words of splice(2), reads and writes instead.
+TEST_F(SharingTest, ConnectionOfARingIsNotSplicedAndLosesNothing) {
+  const auto echo = StartEcho();
+  Run("splicing", R"(
+import errno, os, socket
+c = socket.create_connection(('10.9.0.2', 8000), timeout=10)
+out, into = os.pipe()
+os.write(into, b'piped')
+for ends in ((out, c.fileno()), (c.fileno(), into)):
+    try: os.splice(*ends, 5)
+    except OSError as e: assert e.errno == errno.EINVAL, e
+    else: assert False
+assert os.read(out, 10) == b'piped'
+c.sendall(b'whole')
+assert c.recv(10) == b'whole'
+)");
+}
+
 // --- Streams of the C library ---
 
 TEST_F(SharingTest, NumberOfASocketWhoseStreamWasClosedIsAnotherFiles) {

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -165,6 +166,58 @@ TEST_F(StreamSettingsTest, ConnectIsGivenUpWhenTheKernelWould) {
   EXPECT_EQ(SettingsOf(fd).connect_timeout, base::Seconds(7)) << "1, 2 and 4 s";
   close(accepted);
   Close(fd);
+}
+
+TEST_F(StreamSettingsTest, WhatServersSetOfConnectionsIsTheirs) {
+  const int fd = NewSocket(SOCK_STREAM);
+  const int accepted = ConnectToThem(fd);
+  EXPECT_EQ(SettingsOf(fd).fin_wait_timeout, base::kNever);
+  ASSERT_EQ(SetInt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, 9'000), 0);
+  ASSERT_EQ(SetInt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 16'384), 0);
+  ASSERT_EQ(SetInt(fd, IPPROTO_TCP, TCP_LINGER2, 7), 0);
+  const engine::TcpSettings settings = SettingsOf(fd);
+  EXPECT_EQ(settings.window_clamp_bytes, 9'000u);
+  EXPECT_EQ(settings.unsent_low_water_bytes, 16'384u);
+  EXPECT_EQ(settings.fin_wait_timeout, base::Seconds(7));
+  EXPECT_EQ(SetInt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, 0), -EINVAL);
+  close(accepted);
+  Close(fd);
+}
+
+// What a ring cannot heed it is not to take without a word.
+TEST_F(StreamSettingsTest, WhatOnlyTheKernelHeedsIsTheKernelsOrRefused) {
+  const int early = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(SetInt(early, IPPROTO_IP, IP_MINTTL, 255), 0);
+  EXPECT_EQ(Behind(early)->path(), sockets::Path::kKernel);
+  EXPECT_NE(Behind(early)->reason().find("IP_MINTTL"), std::string::npos);
+  Close(early);
+  const int datagrams = NewSocket(SOCK_DGRAM);
+  ASSERT_EQ(SetInt(datagrams, IPPROTO_UDP, UDP_ENCAP, UDP_ENCAP_ESPINUDP), 0);
+  EXPECT_EQ(Behind(datagrams)->path(), sockets::Path::kKernel);
+  Close(datagrams);
+  const int fd = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(SetInt(fd, IPPROTO_IP, IP_MINTTL, 0), 0);
+  const int accepted = ConnectToThem(fd);
+  EXPECT_EQ(SetInt(fd, IPPROTO_IP, IP_MINTTL, 255), -EOPNOTSUPP);
+  EXPECT_EQ(SetInt(fd, IPPROTO_TCP, TCP_TX_DELAY, 1'000), -EOPNOTSUPP);
+  EXPECT_EQ(SetInt(fd, SOL_SOCKET, SO_DONTROUTE, 1), 0) << "it is told in the log";
+  EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded);
+  close(accepted);
+  Close(fd);
+}
+
+// Their times double from a second on.
+TEST_F(StreamSettingsTest, DataIsWaitedForAsLongAsTheKernelWould) {
+  const int listener = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(SetInt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 30), 0);
+  ASSERT_EQ(Bind(listener, kPort), 0);
+  ASSERT_EQ(Listen(listener), 0);
+  pollfd first{.fd = listener, .events = POLLIN};
+  ASSERT_EQ(Poll(&first, 1, 0), 0) << "it is on a ring from then on";
+  EXPECT_EQ(SettingsOf(listener).deferrals, 5) << "1, 2, 4, 8 and 16 s";
+  ASSERT_EQ(SetInt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 0), 0);
+  EXPECT_EQ(SettingsOf(listener).deferrals, 0);
+  Close(listener);
 }
 
 TEST_F(StreamSettingsTest, RoomForWhatIsSentIsWhatTheProgramSays) {

@@ -375,6 +375,10 @@ class Runner : public Device {
       return options_.retransmissions = static_cast<uint8_t>(count), true;
     }
     if (name == "user_timeout") return options_.user_timeout = time, true;
+    if (name == "fin_wait_timeout") return options_.fin_wait_timeout = time, true;
+    if (name == "unsent_low_water") return options_.unsent_low_water = count, true;
+    if (name == "scaled_window") return options_.scaled_window = count, true;
+    if (name == "deferrals") return options_.deferrals = static_cast<uint8_t>(count), true;
     if (name == "connect_timeout") return options_.connect_timeout = time, true;
     if (name == "path_mtu_timeout") return options_.path_mtu_timeout = time, true;
     if (name == "keepalive_idle") return options_.keepalive_idle = time, true;

@@ -72,7 +72,6 @@ class LinkFlows {
     return KnownFlows::Taken::kNot;
   }
   static constexpr void Decline() {}
-  static constexpr uint32_t silent() { return 0; }
 
  private:
   static constexpr uint64_t kSecond = 1'000'000'000;

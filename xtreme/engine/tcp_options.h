@@ -50,9 +50,19 @@ struct TcpSettings {
   base::Nanoseconds connect_timeout = base::Seconds(60);
   // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.
   base::Nanoseconds close_timeout = base::Seconds(60);
+  // The same for FIN alone, from when everything is acknowledged; kNever: it is one time, below 0:
+  // the connection is reset then.
+  base::Nanoseconds fin_wait_timeout = base::kNever;
   uint32_t send_queue_bytes = 1024 * 1024;         // 1 .. 2^30: waiting or unacknowledged.
+  // Bytes of these that may wait unsent: no more are taken while there are as many.
+  uint32_t unsent_low_water_bytes = UINT32_MAX;
+  // Most that the receive window is, whatever it was opened with: 1 ..
+  uint32_t window_clamp_bytes = UINT32_MAX;
   uint8_t ttl = 64;                    // 0: 64. Of connections: a listener's SYN-ACK has 64.
   uint8_t tos = 0;                     // The same: it has 0.
+  // Of a listener: nobody is accepted without data before the time for an answer to SYN-ACK, which
+  // doubles from 1 s on, has passed so often.
+  uint8_t deferrals = 0;
 
   // As it is opened; later they change nothing.
   bool timestamps = true;

@@ -15,9 +15,10 @@ uint64_t TcpProfiles::Key::Hash() const {
   const auto mix = [&hash](uint64_t value) { hash = base::MixBits(hash) ^ value; };
   for (const base::Nanoseconds time :
        {s.keepalive_idle, s.keepalive_interval, s.user_timeout, s.min_rto, s.delayed_ack,
-        s.connect_timeout, s.close_timeout}) {
+        s.connect_timeout, s.close_timeout, s.fin_wait_timeout}) {
     mix(static_cast<uint64_t>(time.count()));
   }
+  mix(uint64_t{s.unsent_low_water_bytes} << 32 | s.window_clamp_bytes);
   mix(uint64_t{mss} << 32 | uint32_t{s.ttl} << 16 | s.tos);
   return base::MixBits(hash);
 }

@@ -272,7 +272,7 @@ size_t Tcp::SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const Se
 
 bool Tcp::HasAmpleRoom(TcpSocket* socket) {
   tcp::Connection* const connection = socket->connection;
-  if (connection == nullptr || connection->SendRoom() >= connection->AmpleRoom()) return true;
+  if (connection == nullptr || connection->HasAmpleRoom()) return true;
   stack_->AwaitAmpleRoom(*connection);
   return false;
 }

@@ -82,6 +82,7 @@ const char* WrongIn(const TcpSettings& settings) {
       settings.receive_window_bytes > kMaxQueueBytes) {
     return "receive_window_bytes";
   }
+  if (settings.window_clamp_bytes == 0) return "window_clamp_bytes";
   return nullptr;
 }
 
@@ -93,7 +94,8 @@ uint16_t MssOf(const TcpSettings& settings, uint32_t mtu) {
 
 void FillOptions(const TcpSettings& settings, uint16_t mss, tcp::PcbOptions* options) {
   options->mss = mss;
-  options->receive_window = settings.receive_window_bytes;
+  options->receive_window = std::min(settings.receive_window_bytes, settings.window_clamp_bytes);
+  options->scaled_window = settings.receive_window_bytes;
   options->timestamps = settings.timestamps;
   options->sack = settings.sack;
   options->congestion = AlgorithmOf(settings.congestion);
@@ -109,7 +111,10 @@ void FillOptions(const TcpSettings& settings, uint16_t mss, tcp::PcbOptions* opt
   options->delayed_ack = settings.delayed_ack;
   options->connect_timeout = settings.connect_timeout;
   options->close_timeout = settings.close_timeout;
+  options->fin_wait_timeout = settings.fin_wait_timeout;
   options->send_queue = settings.send_queue_bytes;
+  options->unsent_low_water = settings.unsent_low_water_bytes;
+  options->deferrals = settings.deferrals;
 }
 
 Outcome Tcp::SetUserData(Handle handle, uint64_t user_data) {
@@ -137,6 +142,7 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.receive_window_bytes = before->settings.receive_window_bytes;
   socket->profile = sockets_->profiles.Hold(standing, before->options.mss);
   const TcpProfile& now = *socket->profile;
+  socket->ahead = {};  // The window may be another.
   if (now.settings.ttl != before->settings.ttl || now.settings.tos != before->settings.tos) {
     MarkPath(*socket);
   }
