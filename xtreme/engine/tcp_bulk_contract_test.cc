@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -50,39 +49,6 @@ TEST_F(TcpBulkContractTest, OfManySegmentsTheLastAloneAsksForACompletion) {
   ASSERT_EQ(a->Of(Kind::kTxDone).size(), 1u);
   EXPECT_EQ(a->Of(Kind::kTxDone)[0].cookie, 7u);
   EXPECT_EQ(a->ring->core().device.pool->free_count(), free);
-}
-
-// More than are remembered as having received last.
-TEST_F(TcpBulkContractTest, OfManyConnectionsInTurnEachGetsItsOwn) {
-  constexpr int kConnections = 150;
-  constexpr int kAtOnce = 25;
-  options.tcp_ports_log2 = 8;
-  options.max_connections = 256;
-  Open();
-  listener = b->Listen(kPort);
-  std::vector<Handle> clients;
-  for (int i = 0; i < kConnections; ++i) {
-    clients.push_back(a->Connect({kB, kPort}));
-    if (i % kAtOnce == 0) Run(1'000'000);
-  }
-  Run();
-  ASSERT_EQ(b->Of(Kind::kAccepted).size(), static_cast<size_t>(kConnections));
-  std::vector<std::string> sent(kConnections);
-  for (int turn = 0; turn < 4; ++turn) {
-    for (int i = 0; i < kConnections; ++i) {
-      const std::string text = std::to_string(turn) + ":" + std::to_string(i) + " ";
-      ASSERT_EQ(a->Send(clients[i], text), SendResult::kSent);
-      sent[i] += text;
-      if (i % kAtOnce == kAtOnce - 1) Run(1'000'000);
-    }
-  }
-  std::vector<std::string> received;
-  for (const Completion& accepted : b->Of(Kind::kAccepted)) {
-    received.push_back(b->Bytes(accepted.socket));
-  }
-  std::sort(received.begin(), received.end());
-  std::sort(sent.begin(), sent.end());
-  EXPECT_EQ(received, sent);
 }
 
 TEST_F(TcpBulkContractTest, SendsThatShareADoorbellShareACompletionWhoeverRings) {
