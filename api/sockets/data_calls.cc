@@ -130,7 +130,7 @@ std::shared_ptr<Socket> Ours(int fd) {
 
 [[gnu::always_inline]] inline bool Socket::SendsAlone(size_t size) const {
   if (alone_.owner != OutsideToken()) return false;
-  const engine::SendFlow& flow = *alone_.flow;
+  const engine::SendFlow& flow = alone_.flows->connected;
   return flow.epoch == alone_.core->host.routes_version && size < flow.short_below;
 }
 
@@ -139,9 +139,9 @@ std::shared_ptr<Socket> Ours(int fd) {
   alone_.from = from;
   alone_.flags = flags;
   CountSent(/*warm=*/false, from.size());
-  engine::CountSent(*udp_socket_, from.size());
+  engine::CountSent(*alone_.flows, from.size());
   const nic::TxStatus status = alone_.core->device.queue->PostCopied(
-      alone_.flow->prepared, from.data(), static_cast<uint32_t>(from.size()), /*flags=*/0);
+      alone_.flows->connected.prepared, from.data(), static_cast<uint32_t>(from.size()), /*flags=*/0);
   if (status != nic::TxStatus::kPosted) [[unlikely]] return SendAloneAgain(status);
   return static_cast<ssize_t>(alone_.from.size());
 }
@@ -152,10 +152,10 @@ std::shared_ptr<Socket> Ours(int fd) {
   const std::span<const uint8_t> from = alone_.from;
   --counters_.sent;
   counters_.sent_bytes -= from.size();
-  --udp_socket_->sends.sent;
-  udp_socket_->sends.sent_bytes -= from.size();
+  --alone_.flows->counters.sent;
+  alone_.flows->counters.sent_bytes -= from.size();
   const engine::SendResult result = door()->ring().udp().SendAgain(
-      *udp_socket_, *alone_.flow, {.data = from.data(), .length = from.size()}, /*flags=*/0,
+      *udp_socket_, alone_.flows->connected, {.data = from.data(), .length = from.size()}, /*flags=*/0,
       status);
   const ssize_t sent = SentDatagram(result, from.size());
   if (sent >= 0) return sent;

@@ -40,7 +40,7 @@
 
 namespace xtreme::engine {
 struct RingCore;
-struct SendFlow;
+struct SendFlows;
 struct TcpSettings;
 struct UdpSocket;
 }
@@ -356,7 +356,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // What SendAlone() goes by while kSends holds and nobody watches; `owner`: else nobody.
   struct Alone {
     uintptr_t owner = RingDoor::kNobody;
-    engine::SendFlow* flow = nullptr;
+    engine::SendFlows* flows = nullptr;
     engine::RingCore* core = nullptr;
     // The call that is under way, which posts and keeps nothing else.
     std::span<const uint8_t> from;

@@ -313,7 +313,7 @@ void Socket::SetAlone() {
   const bool plain = (plain_ & kSends) != 0 && ring != nullptr && ring->single() && !watched();
   if (!plain || udp_socket_->flows == nullptr) return;
   alone_.owner = ring->alone();
-  alone_.flow = &udp_socket_->flows->connected;
+  alone_.flows = udp_socket_->flows.get();
   alone_.core = &ring->ring().core();
 }
 

@@ -96,8 +96,8 @@ class KnownFlows {
   void SetTicks(uint64_t ticks) { ticks_ = ticks; }
   void SetScale(const ClockScale& scale) { scale_ = scale; }
 
-  // Of a raw value of the device's clock. Inlined (known_flows_write.h).
-  int64_t ToNanoseconds(uint64_t raw) const;
+  // Of a raw value of the device's clock.
+  int64_t ToNanoseconds(uint64_t raw) const { return scale_.ToNanoseconds(raw); }
 
   // What a frame must have to be handed to Write(): Ethernet, IPv4 and UDP headers.
   static constexpr uint32_t kLeastFrameBytes = 42;
