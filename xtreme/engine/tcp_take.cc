@@ -3,7 +3,7 @@
 // The segment that is expected, from the frame to the completion in one function: called by the
 // driver's loop, with nothing between.
 //
-// Whatever else there is to tell has the long way (tcp_receive.cc), and while something of TCP's
+// Whatever else there is to tell has a longer way (tcp_receive.cc), and while something of TCP's
 // waits to be told, everything has: so nothing overtakes it. So it is while the pool is low, for
 // then payload is perhaps not taken at all.
 
@@ -50,11 +50,11 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
   wire::TcpFrame frame;
   constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
   if ((core.attention & kLongWay) != 0 || !wire::ParsePlainTcpFrame(bytes, length, &frame)) {
-    return Taken::kNot;
+    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   }
   tcp::Connection* const connection = tcp.stack_->FindExpecting(frame);
   TcpSocket* const socket = connection == nullptr ? nullptr : SocketOf(connection->user);
-  if (socket == nullptr) return Taken::kNot;
+  if (socket == nullptr) return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   const uint32_t payload_bytes = frame.segment.payload_bytes;
   core.attention |= kTimersArmed;
   tcp.stack_->TakeExpected(*connection, frame.segment, core.clock.ToTime(core.poll_ticks));

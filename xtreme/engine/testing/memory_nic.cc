@@ -159,9 +159,10 @@ uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
                               out + count);
     }
     if (taken == Taken::kNot) break;
-    count += taken == Taken::kCompletion;
+    count += taken != Taken::kSilently;
     received_.pop_front();
     ++counters_.rx_frames;
+    if (taken == Taken::kFirst) break;
   }
   Show();
   return count;
