@@ -34,6 +34,8 @@ class TcpDevice final : public tcp::Device {
   bool defer = true;
 
  private:
+  tcp::Sink::Taken TransmitBare(const tcp::OutgoingFrame& outgoing);
+
   RingCore* const core_;
 };
 
