@@ -4,10 +4,21 @@
 // 9293 section 3.10.7.4 (fifth check), RFC 5681, with SACK RFC 8985 and RFC 9937, without it RFC
 // 6582.
 
-#include "stack/tcp/every_segment.h"
+#include "stack/tcp/expected.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
+namespace {
+
+// Whether `ack` acknowledges a segment that is all there is, was sent once and never found lost.
+bool IsAllOnce(const SegmentQueue& queue, Seq ack) {
+  const Segment* const only = queue.Only();
+  const Flight& flight = queue.flight();
+  return only != nullptr && ack == queue.end() && only->transmissions == 1 &&
+         (flight.sacked | flight.lost | flight.retransmitted) == 0;
+}
+
+}  // namespace
 
 void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const uint32_t window_before = snd_wnd_;
@@ -15,6 +26,12 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   // Of what arrived long ago there is nothing more to learn, but that it arrived twice.
   const bool selects = Has(kSack) && segment.options.sack_count != 0;
   if (queue_.all_acknowledged() && !selects) return;
+  // As of most SYNs and FINs: then nothing is to be repaired, nor was.
+  const bool quiet = !selects && !InRecovery() && !tail_probe_.outstanding();
+  if (quiet && IsAllOnce(queue_, Seq(segment.acknowledgement))) {
+    TakeExpectedAck(Seq(segment.acknowledgement), now);
+    return OnOursAcknowledged(now);
+  }
   Progress progress = TakeAcknowledged(segment, now);
   progress.duplicate = progress.acked == 0 && progress.outstanding_before != 0 &&
                        segment.SequenceLength() == 0 && snd_wnd_ == window_before;

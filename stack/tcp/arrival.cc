@@ -23,7 +23,8 @@ Seq SequenceOf(const wire::TcpSegment& segment) { return Seq(segment.sequence); 
 void Pcb::Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
                  base::Nanoseconds now) {
   ++context_->counters.segments_in;
-  if (!context_->short_of_buffers && ArriveAsExpected(segment, payload, stamp, now)) [[likely]] {
+  if (plain_ != 0 && !context_->short_of_buffers &&
+      ArriveAsExpected(segment, payload, stamp, now)) [[likely]] {
     return;
   }
   bool taken = false;
@@ -119,7 +120,8 @@ void Pcb::StartAfterLostSyn() {
 // --- 3.10.7.4: all other states ---
 
 // Before the first check: protection against wrapped sequence numbers. RFC 7323 section 5.3, R1.
-bool Pcb::CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now) {
+[[gnu::always_inline]] inline bool Pcb::CheckTimestamp(const wire::TcpSegment& segment,
+                                                       base::Nanoseconds now) {
   if (!Has(kTimestamps) || segment.Has(wire::kTcpRst)) return true;
   if (!segment.options.timestamps) {
     ++context_->counters.old_timestamp;  // section 3.2: dropped without an answer
@@ -140,7 +142,8 @@ bool Pcb::CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now)
 }
 
 // First: the sequence number.
-bool Pcb::CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now) {
+[[gnu::always_inline]] inline bool Pcb::CheckSequence(const wire::TcpSegment& segment,
+                                                      base::Nanoseconds now) {
   const Seq sequence = SequenceOf(segment);
   const uint32_t length = segment.SequenceLength();
   // FIN alone takes no room: the window may be closed.
@@ -186,7 +189,8 @@ bool Pcb::IsOpeningAnswer(const wire::TcpSegment& segment) const {
 }
 
 // Second: RST. RFC 5961 section 3.2: only at the very number that is expected.
-bool Pcb::CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now) {
+[[gnu::always_inline]] inline bool Pcb::CheckReset(const wire::TcpSegment& segment,
+                                                   base::Nanoseconds now) {
   if (!segment.Has(wire::kTcpRst)) [[likely]] return true;
   if (SequenceOf(segment) != rcv_nxt_) {
     ChallengeAck(now);
@@ -203,7 +207,8 @@ bool Pcb::CheckReset(const wire::TcpSegment& segment, base::Nanoseconds now) {
 }
 
 // Fourth (third, security, is not implemented): SYN. RFC 5961 section 4.2.
-bool Pcb::CheckSyn(const wire::TcpSegment& segment, base::Nanoseconds now) {
+[[gnu::always_inline]] inline bool Pcb::CheckSyn(const wire::TcpSegment& segment,
+                                                 base::Nanoseconds now) {
   if (!segment.Has(wire::kTcpSyn) || IsOpeningAnswer(segment)) [[likely]] return true;
   ChallengeAck(now);
   return false;
@@ -239,7 +244,7 @@ bool Pcb::CheckAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
 }
 
 // Sixth: URG. The data stays in line, as RFC 6093 asks; the pointer says nothing.
-void Pcb::CheckUrgent(const wire::TcpSegment& segment) {
+[[gnu::always_inline]] inline void Pcb::CheckUrgent(const wire::TcpSegment& segment) {
   context_->counters.urgent += segment.Has(wire::kTcpUrg);
 }
 
@@ -344,7 +349,8 @@ void Pcb::Deliver(base::Nanoseconds now) {
 }
 
 // Eighth: FIN.
-void Pcb::ProcessFin(const wire::TcpSegment& segment, base::Nanoseconds now) {
+[[gnu::always_inline]] inline void Pcb::ProcessFin(const wire::TcpSegment& segment,
+                                                   base::Nanoseconds now) {
   if (segment.Has(wire::kTcpFin)) [[unlikely]] {
     Set(kFinSeen);
     fin_at_ = SequenceOf(segment) + segment.payload_bytes;

@@ -16,6 +16,10 @@
 
 namespace xtreme::tcp {
 
+inline base::Nanoseconds Pcb::EarliestDeadline() const {
+  return base::Earlier(SoonestDeadline(), idle_deadline_);
+}
+
 // Bits of Plain, of the state as it is. Nothing that the short ways do changes them.
 inline uint8_t Pcb::Plainness() const {
   const Flight& flight = queue_.flight();

@@ -117,6 +117,31 @@ bool Pcb::SendSegment(Segment& segment, base::Nanoseconds now) {
   return true;
 }
 
+// SYN or FIN, `flag`, with nothing queued before it: Append and Output in one, for no window keeps
+// it back. False, and nothing changed, when no segment is free.
+bool Pcb::SendAlone(uint16_t flag, base::Nanoseconds now) {
+  Segment* const segment = queue_.Append({.flags = flag});
+  if (segment == nullptr) return false;
+  Clear(kSinkFull);
+  Outgoing outgoing{.sequence = segment->sequence, .flags = FlagsOf(*segment), .segment = segment};
+  const std::optional<Sink::Taken> taken = Emit(outgoing, now);
+  plain_ = 0;  // not established yet, or no more
+  if (!taken) {
+    Set(kSinkFull);
+    ArmSender(now);
+    return true;
+  }
+  queue_.MarkSent(*segment, now, *taken == Sink::Taken::kReferenced);
+  Clear(kSendOne);
+  rto_base_ = now;
+  if (state_ == State::kSynSent || progress_at_ != now) {
+    ArmOutstanding();
+  } else {
+    Rearm(/*one=*/true, now);
+  }
+  return true;
+}
+
 uint8_t Pcb::FlagsOf(const Segment& segment) const {
   uint8_t flags = state_ == State::kSynSent ? 0 : wire::kTcpAck;
   if (segment.Has(Segment::kSyn)) flags |= wire::kTcpSyn;

@@ -57,10 +57,7 @@ void Pcb::Connect(Seq iss, base::Nanoseconds now) {
   quick_acks_left_ = options_->quick_acks;
   state_ = State::kSynSent;
   heard_at_ = progress_at_ = rto_base_ = now;
-  const bool queued =
-      context_->segments->HasSpare() && queue_.Append({.flags = Segment::kSyn}) != nullptr;
-  if (!queued) return Terminate(ENOBUFS);
-  Output(now);
+  if (!context_->segments->HasSpare() || !SendAlone(Segment::kSyn, now)) Terminate(ENOBUFS);
 }
 
 void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
@@ -298,6 +295,11 @@ void Pcb::Shutdown(base::Nanoseconds now) {
   }
   Clear(kCorked);
   if (queue_.all_acknowledged() && timer_ != Timer::kPersist) progress_at_ = now;
+  const bool alone = queue_.empty() && state_ != State::kSynReceived && !Has(kWantsSpace);
+  if (alone) {
+    if (!SendAlone(Segment::kFin, now)) Abort(now);
+    return;
+  }
   if (!queue_.AddFinToLast() && queue_.Append({.flags = Segment::kFin}) == nullptr) {
     return Abort(now);
   }

@@ -252,6 +252,8 @@ class Pcb {
   base::Nanoseconds SoonestDeadline() const {
     return base::Earlier(retransmit_deadline_, ack_deadline_);
   }
+  // The same, of what any call moves.
+  base::Nanoseconds EarliestDeadline() const;
   uint8_t events() const { return events_; }
   uint8_t TakeEvents() { return std::exchange(events_, uint8_t{0}); }
   State state() const { return state_; }
@@ -459,6 +461,7 @@ class Pcb {
   bool MayWait(const Segment& segment, uint32_t length) const;
   Segment* CutTo(Segment& segment, uint32_t length);
   bool SendSegment(Segment& segment, base::Nanoseconds now);
+  bool SendAlone(uint16_t flag, base::Nanoseconds now);
   void FillHeader(Outgoing& outgoing, base::Nanoseconds now) const;
   uint8_t FlagsOf(const Segment& segment) const;
   void SendAck(base::Nanoseconds now);

@@ -209,6 +209,43 @@ TEST_F(PcbTest, OrderlyCloseEndsWithoutError) {
   EXPECT_FALSE(b_->pcb().ended_in_time_wait());
 }
 
+TEST_F(PcbTest, SynAndFinLeaveWhenThereIsRoomAndAgainWhenTheyAreLost) {
+  Make();
+  a_->refuse = true;
+  a_->pcb().Connect(Seq(7), now_);
+  EXPECT_TRUE(a_->emitted.empty());
+  EXPECT_EQ(a_->pcb().NextDeadline(), base::kNever) << "it waits for room, not for an answer";
+  a_->refuse = false;
+  a_->pcb().OnRoom(now_);
+  ASSERT_EQ(a_->emitted.size(), 1u);
+  EXPECT_EQ(a_->emitted[0].segment.flags, wire::kTcpSyn);
+  b_->pcb().Connect(Seq(5000), now_);
+  RunUntil([&] { return BothAre(State::kEstablished); });
+  a_->emitted.clear();
+  const uint64_t of_syn = a_->counters().retransmits;
+  a_->refuse = true;
+  a_->pcb().Shutdown(now_);
+  EXPECT_EQ(a_->pcb().state(), State::kFinWait1);
+  EXPECT_TRUE(a_->emitted.empty());
+  a_->refuse = false;
+  a_->pcb().OnRoom(now_);
+  ASSERT_EQ(a_->emitted.size(), 1u);
+  EXPECT_EQ(a_->emitted[0].segment.flags, wire::kTcpFin | wire::kTcpAck);
+  a_->emitted.clear();  // lost
+  RunUntil([&] { return (b_->events & Pcb::kPeerClosed) != 0; });
+  EXPECT_EQ(a_->counters().retransmits, of_syn + 1);
+  // The other's, at once, and lost: the timer knows of it too.
+  b_->emitted.clear();
+  b_->pcb().Shutdown(now_);
+  ASSERT_EQ(b_->emitted.size(), 1u);
+  b_->emitted.clear();
+  const base::Nanoseconds before = now_;
+  RunUntil([&] { return BothAre(State::kClosed); });
+  EXPECT_TRUE(BothAre(State::kClosed));
+  EXPECT_GT(now_, before + base::Milliseconds(1));
+  EXPECT_EQ(b_->pcb().status(), 0);
+}
+
 TEST_F(PcbTest, ShutdownIsInOrderThoughSendsHoldAllSegments) {
   Make();
   Open();

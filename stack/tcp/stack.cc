@@ -10,6 +10,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/fire.h"
 #include "stack/tcp/stack_tables.h"
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_template.h"
@@ -33,6 +34,7 @@ LinkPath PathOf(const SynRecord& record) {
 
 size_t OutgoingFrame::WriteHeaders(uint8_t* to) const {
   headers->CopyTo(to);
+  if (stands) return headers->header_bytes();
   headers->PatchSegment(to, {.sequence = outgoing->sequence.value(),
                              .acknowledgement = outgoing->acknowledgement.value(),
                              .window = outgoing->window,
@@ -221,11 +223,17 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
   auto& connection = static_cast<Connection&>(pcb);
   // Both SYNs had timestamps, so every header has from now on, or one of them had not.
   wire::TcpTemplate& headers = connection.headers_;
-  if (outgoing.options == nullptr && outgoing.has_timestamps != headers.timestamps()) [[unlikely]] {
-    headers.UseTimestamps(outgoing.has_timestamps);
+  const bool stands = outgoing.options == nullptr;
+  if (stands) [[likely]] {
+    if (outgoing.has_timestamps != headers.timestamps()) [[unlikely]] {
+      headers.UseTimestamps(outgoing.has_timestamps);
+    }
+    Headers(connection, outgoing, outgoing.segment != nullptr ? outgoing.segment->length : 0);
   }
-  const Taken taken =
-      device_->Transmit({.connection = &connection, .headers = &headers, .outgoing = &outgoing});
+  const Taken taken = device_->Transmit({.connection = &connection,
+                                         .headers = &headers,
+                                         .outgoing = &outgoing,
+                                         .stands = stands});
   if (taken == Taken::kRefused) [[unlikely]] {
     if ((outgoing.flags & wire::kTcpRst) != 0) OweReset(headers, outgoing);
     if (!connection.blocked_hook_.linked()) tables_->blocked.PushBack(connection);
@@ -329,11 +337,41 @@ void Stack::OnEvents(Pcb& pcb) {
     news = static_cast<uint8_t>((news & ~Pcb::kEstablished) | Connection::kAccepted);
   }
   if (news == 0) return;
+  if (first_event_ != nullptr && TellFirst(connection, news)) return;
   connection.news_ |= news;
   if (connection.news_hook_.linked()) return;
   // That it opened is told before anything else waits behind the deliveries.
   const bool opened = (news & (Pcb::kEstablished | Connection::kAccepted)) != 0;
   opened ? tables_->news.PushFront(connection) : tables_->news.PushBack(connection);
+}
+
+// Of what its caller takes at once nothing is queued. False: something comes before it, or it is
+// not told by an event alone.
+inline bool Stack::TellFirst(Connection& connection, uint8_t news) {
+  using Kind = Event::Kind;
+  Kind kind;
+  switch (news) {
+    case Pcb::kEstablished:
+      kind = Kind::kEstablished;
+      break;
+    case Connection::kAccepted:
+      kind = Kind::kAccepted;
+      break;
+    case Pcb::kPeerClosed:
+      kind = Kind::kPeerClosed;
+      break;
+    case Pcb::kTerminated:
+      if (connection.detached_ || connection.departed_ || connection.IsReferenced()) return false;
+      kind = Kind::kTerminated;
+      break;
+    default:
+      return false;
+  }
+  if (HasEvents()) return false;
+  if (kind == Kind::kAccepted) --connection.listener_->waiting;
+  *std::exchange(first_event_, nullptr) = {
+      .kind = kind, .status = connection.status(), .connection = &connection};
+  return true;
 }
 
 void Stack::Detach(Connection& connection) {
@@ -454,7 +492,7 @@ void Stack::OnTimers(base::Nanoseconds now) {
     }
     auto& connection = static_cast<Connection&>(*timer);
     if (connection.Pcb::NextDeadline() <= now) connection.OnTimer(now);
-    Schedule(connection);
+    ScheduleAt(connection, connection.Pcb::NextDeadline());
     return true;
   });
   tables_->syns.Expire(
@@ -463,11 +501,15 @@ void Stack::OnTimers(base::Nanoseconds now) {
   tables_->time_wait.Expire(now);
 }
 
+// What has not been worked out yet is when the timer fires.
+void Stack::Schedule(Connection& connection) {
+  ScheduleAt(connection, connection.EarliestDeadline());
+}
+
 // The timer is moved when it has to fire earlier; that it may fire later is seen when it fires, for
 // most deadlines move with every segment.
-void Stack::Schedule(Connection& connection) {
+inline void Stack::ScheduleAt(Connection& connection, base::Nanoseconds deadline) {
   if (!connection.attached_) return;
-  const base::Nanoseconds deadline = connection.Pcb::NextDeadline();
   base::Timer& timer = connection;
   if (deadline == base::kNever || (timer.armed() && timer.deadline <= deadline)) return;
   tables_->wheel.Arm(&timer, base::Later(deadline, now_ + base::Nanoseconds(1)));

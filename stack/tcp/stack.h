@@ -57,6 +57,7 @@ struct OutgoingFrame {
   Connection* connection = nullptr;  // null: an answer on behalf of none
   const wire::TcpTemplate* headers = nullptr;
   const Outgoing* outgoing = nullptr;
+  bool stands = false;  // `headers` are those of this segment: a copy needs no patching
 
   // The payload with its buffer or memory key; null: none. Say it again in
   // Stack::OnWqeCompleted when the WQE refers to it.
@@ -409,8 +410,10 @@ class Stack final : private Sink {
   void OweReset(const wire::TcpTemplate& headers, const Outgoing& reset);
   bool SendOwedResets();
   void Schedule(Connection& connection);
+  void ScheduleAt(Connection& connection, base::Nanoseconds deadline);
   void Watch(Connection& connection);
   Connection* FindAnew(FlowKey key) const;
+  bool TellFirst(Connection& connection, uint8_t news);
   void Detach(Connection& connection);
   void KeepTimeWait(const Connection& connection);
   bool TakeNews(Connection& connection, Event* event);

@@ -27,7 +27,7 @@ Stack::Opened Stack::Open(const Connect& connect, base::Nanoseconds now) {
   now_ = now;
   const FlowKey key = FlowKey::Of(connect.local, connect.remote, connect.vlan_id);
   if (tables_->demux.Find(key) != nullptr || tables_->syns.Find(key) != nullptr ||
-      tables_->departed.Find(key) != nullptr) {
+      (tables_->departed.size() != 0 && tables_->departed.Find(key) != nullptr)) {
     return {.error = EADDRINUSE};
   }
   Seq iss = tables_->initial_sequence.Next(key, now).iss;

@@ -119,9 +119,11 @@ Listener* Stack::FindListener(const FlowKey& key) const {
 
 void Stack::ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& frame,
                                     packet::Buffer* buffer, uint64_t stamp, base::Nanoseconds now) {
-  if (Onward* const to = tables_->departed.Find(key)) [[unlikely]] {
-    ++counters_.strays_passed_on;
-    return to->PassOn(frame, buffer, stamp);
+  if (tables_->departed.size() != 0) [[unlikely]] {
+    if (Onward* const to = tables_->departed.Find(key)) {
+      ++counters_.strays_passed_on;
+      return to->PassOn(frame, buffer, stamp);
+    }
   }
   if (IsBadSource(key)) {
     ++counters_.bad_sources;

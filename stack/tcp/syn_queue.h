@@ -93,7 +93,9 @@ class SynQueue {
   SynQueue(const SynQueue&) = delete;
   SynQueue& operator=(const SynQueue&) = delete;
 
-  SynRecord* Find(const FlowKey& key) const { return by_key_.Find(key); }
+  SynRecord* Find(const FlowKey& key) const {
+    return size() == 0 ? nullptr : by_key_.Find(key);
+  }
 
   // A record for `key`, which has none, with its timer running and nothing else filled in; null
   // when the queue is full (counted).

@@ -92,7 +92,9 @@ class TimeWait {
   // and, when the table is full, the oldest.
   TimeWaitRecord& Enter(const FlowKey& key, base::Nanoseconds now);
 
-  TimeWaitRecord* Find(const FlowKey& key) const { return by_key_.Find(key); }
+  TimeWaitRecord* Find(const FlowKey& key) const {
+    return size() == 0 ? nullptr : by_key_.Find(key);
+  }
 
   enum class Verdict : uint8_t {
     kIgnore,

@@ -42,6 +42,10 @@ FrameVerdict ParseSegment(const Ipv4View& ip, uint8_t verified, TcpFrame* tcp) {
 
 }  // namespace
 
+bool ParseUntaggedTcpFrame(const uint8_t* frame, size_t length_bytes, TcpFrame* tcp) {
+  return ParseUntagged<true>(frame, length_bytes, tcp);
+}
+
 FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  TcpFrame* tcp) {
   return ParseIpv4Frame(

@@ -85,10 +85,12 @@ inline bool LooksLikeTcp(const uint8_t* frame, size_t length_bytes) {
 FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  TcpFrame* tcp);
 
-// The same of a plain frame whose checksums are all verified; false: it is another, and `tcp` means
-// nothing.
-[[gnu::always_inline]] inline bool ParsePlainTcpFrame(const uint8_t* frame, size_t length_bytes,
-                                                      TcpFrame* tcp) {
+// The same of a frame without tag and IP options that is no fragment, whose checksums are all
+// verified; false: it is another, and `tcp` means nothing. Unless `any_options`, those of a plain
+// frame alone.
+template <bool any_options>
+[[gnu::always_inline]] inline bool ParseUntagged(const uint8_t* frame, size_t length_bytes,
+                                                 TcpFrame* tcp) {
   constexpr size_t kTcpOffset = kEthernetHeaderBytes + kIpv4MinHeaderBytes;
   constexpr size_t kHeadersBytes = kTcpOffset + kTcpMinHeaderBytes;
   const uint8_t* const ip = frame + kEthernetHeaderBytes;
@@ -103,11 +105,16 @@ FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint
   }
   const size_t total_bytes = base::LoadBe16(ip + 2);
   const size_t option_bytes = size_t{4} * (header[12] >> 4) - kTcpMinHeaderBytes;
+  const bool known_options =
+      any_options ? option_bytes <= kTcpMaxOptionsBytes
+                  : option_bytes == 0 || option_bytes == kTcpTimestampsBytes;
   // The largest first: a data offset below 5 wraps to more than any packet has.
-  if (total_bytes > length_bytes - kEthernetHeaderBytes ||
-      (option_bytes != 0 && option_bytes != kTcpTimestampsBytes) ||
-      total_bytes < kIpv4MinHeaderBytes + kTcpMinHeaderBytes + option_bytes ||
-      (option_bytes != 0 && !BeginsWithTimestamps(header + kTcpMinHeaderBytes))) [[unlikely]] {
+  if (total_bytes > length_bytes - kEthernetHeaderBytes || !known_options ||
+      total_bytes < kIpv4MinHeaderBytes + kTcpMinHeaderBytes + option_bytes) [[unlikely]] {
+    return false;
+  }
+  if (!any_options && option_bytes != 0 && !BeginsWithTimestamps(header + kTcpMinHeaderBytes))
+      [[unlikely]] {
     return false;
   }
   const uint64_t addresses = base::LoadBe64(ip + 12);
@@ -126,8 +133,12 @@ FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint
   segment.payload_bytes =
       static_cast<uint16_t>(total_bytes - kIpv4MinHeaderBytes - kTcpMinHeaderBytes - option_bytes);
   segment.options_error = TcpOptionsError::kNone;
-  segment.options.Clear();
-  if (option_bytes != 0) {
+  if (any_options) {
+    segment.options_error = segment.options.Parse({header + kTcpMinHeaderBytes, option_bytes});
+  } else {
+    segment.options.Clear();
+  }
+  if (!any_options && option_bytes != 0) {
     segment.options.timestamps = {base::LoadBe32(header + kTcpMinHeaderBytes + 4),
                                   base::LoadBe32(header + kTcpMinHeaderBytes + 8)};
   }
@@ -137,10 +148,19 @@ FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint
   return true;
 }
 
-// The same, and fast for the plain frame.
+// The same of a plain frame.
+[[gnu::always_inline]] inline bool ParsePlainTcpFrame(const uint8_t* frame, size_t length_bytes,
+                                                      TcpFrame* tcp) {
+  return ParseUntagged<false>(frame, length_bytes, tcp);
+}
+// And of one with whatever TCP options, as a SYN has them.
+bool ParseUntaggedTcpFrame(const uint8_t* frame, size_t length_bytes, TcpFrame* tcp);
+
+// Any frame, and fast for these.
 inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                   TcpFrame* tcp) {
-  if (verified == kAllChecksumsVerified && ParsePlainTcpFrame(frame, length_bytes, tcp)) {
+  if (verified == kAllChecksumsVerified && (ParsePlainTcpFrame(frame, length_bytes, tcp) ||
+                                            ParseUntaggedTcpFrame(frame, length_bytes, tcp))) {
     return FrameVerdict::kTcp;
   }
   return ParseTcpFrameInFull(frame, length_bytes, verified, tcp);

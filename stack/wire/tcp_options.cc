@@ -15,6 +15,12 @@ constexpr size_t kTimestampsBytes = 10;
 constexpr size_t kSackHeadBytes = 2;
 constexpr size_t kSackBlockBytes = 8;
 
+// How the options of a SYN that has all are laid out by most, and by Emit().
+constexpr size_t kUsualSynBytes = 20;
+constexpr uint16_t kMssHead = 0x0204;
+constexpr uint32_t kPermissionAndTimestampsHead = 0x0402080A;
+constexpr uint32_t kNopAndScaleHead = 0x010303;
+
 constexpr uint8_t kNop = static_cast<uint8_t>(TcpOptionKind::kNop);
 
 void EmitHead(uint8_t* to, TcpOptionKind kind, size_t bytes) {
@@ -35,7 +41,23 @@ bool operator==(const TcpOptions& a, const TcpOptions& b) {
          std::ranges::equal(a.sack(), b.sack());
 }
 
+// MSS, permission, timestamps, NOP, scale.
+bool TcpOptions::TakeUsualSyn(std::span<const uint8_t> bytes) {
+  const uint8_t* const at = bytes.data();
+  const bool usual = bytes.size() == kUsualSynBytes && base::LoadBe16(at) == kMssHead &&
+                     base::LoadBe32(at + 4) == kPermissionAndTimestampsHead &&
+                     base::LoadBe32(at + 16) >> 8 == kNopAndScaleHead;
+  if (!usual) return false;
+  mss = base::LoadBe16(at + 2);
+  window_scale = at[19];
+  sack_permitted = true;
+  sack_count = 0;
+  timestamps = {base::LoadBe32(at + 8), base::LoadBe32(at + 12)};
+  return true;
+}
+
 TcpOptionsError TcpOptions::Parse(std::span<const uint8_t> bytes) {
+  if (TakeUsualSyn(bytes)) return TcpOptionsError::kNone;
   *this = TcpOptions();
   bytes = bytes.first(std::min(bytes.size(), kTcpMaxOptionsBytes));
   TcpOptionsError first = TcpOptionsError::kNone;
@@ -114,6 +136,16 @@ size_t TcpOptions::emitted_bytes() const {
 }
 
 size_t TcpOptions::Emit(std::span<uint8_t> to) const {
+  const bool usual_syn = mss && window_scale && sack_permitted && sack_count == 0 && timestamps;
+  if (usual_syn && to.size() >= kUsualSynBytes) {
+    uint8_t* const syn = to.data();
+    base::StoreBe32(syn, uint32_t{kMssHead} << 16 | *mss);
+    base::StoreBe32(syn + 4, kPermissionAndTimestampsHead);
+    base::StoreBe32(syn + 8, timestamps->value);
+    base::StoreBe32(syn + 12, timestamps->echo);
+    base::StoreBe32(syn + 16, kNopAndScaleHead << 8 | *window_scale);
+    return kUsualSynBytes;
+  }
   if (to.size() < emitted_bytes()) return 0;
   uint8_t* at = to.data();
   if (mss) {

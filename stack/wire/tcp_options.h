@@ -108,6 +108,7 @@ struct TcpOptions {
   // How many SACK blocks go out.
   size_t EmittedSackBlocks() const;
   size_t BytesWithoutSack() const;
+  bool TakeUsualSyn(std::span<const uint8_t> bytes);
   TcpOptionsError Take(TcpOptionKind kind, std::span<const uint8_t> value);
 };
 

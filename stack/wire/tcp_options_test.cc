@@ -50,6 +50,23 @@ TEST(TcpOptions, ASynHasThemAllInTwentyBytes) {
   EXPECT_EQ(Parsed(golden), Syn());
 }
 
+TEST(TcpOptions, WhatIsNearlyTheUsualSynReadsAsItStands) {
+  const Bytes usual = Hex("020405b4 0402 080a01020304 05060708 01 030307");
+  for (size_t at = 0; at < usual.size(); ++at) {
+    for (const uint8_t flip : {1, 2, 4, 8, 0x80}) {
+      Bytes changed = usual;
+      changed[at] ^= flip;
+      // Behind an end of options nothing is read, and the longer ones are no usual SYN's.
+      Bytes longer = changed;
+      longer.resize(24);
+      TcpOptions as_it_stands, padded;
+      const TcpOptionsError error = as_it_stands.Parse(changed);
+      if (padded.Parse(longer) != error) continue;  // A length reached beyond what is there.
+      EXPECT_EQ(as_it_stands, padded) << "byte " << at << " with bits " << int{flip};
+    }
+  }
+}
+
 TEST(TcpOptions, WithoutTimestampsPermissionHasItsOwnPadding) {
   TcpOptions options = Syn();
   options.timestamps.reset();

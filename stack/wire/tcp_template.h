@@ -46,6 +46,7 @@ class TcpTemplate {
   };
 
   TcpTemplate() = default;
+  // Inlined into who has the fields: they need not lie together first.
   explicit TcpTemplate(const Fields& fields);
 
   const uint8_t* data() const { return bytes_.data(); }
@@ -138,6 +139,40 @@ class TcpTemplate {
   uint8_t header_bytes_ = 0;
   uint8_t tcp_offset_ = kIpv4MinHeaderBytes;
 };
+
+// By hand: a Repr would compute the checksums, too, which are of no use.
+inline TcpTemplate::TcpTemplate(const Fields& fields) {
+  const EthernetRepr ethernet{.destination = fields.destination_mac,
+                              .source = fields.source_mac,
+                              .vlan = fields.vlan,
+                              .ether_type = kEtherTypeIpv4};
+  const size_t ip_offset = ethernet.Emit(bytes_);
+  uint8_t* const ip = &bytes_[ip_offset];
+  ip[0] = 0x45;
+  ip[1] = fields.tos;
+  // What may not be fragmented needs no identification: RFC 6864 section 4.1. And path MTU
+  // discovery needs the bit: RFC 1191 section 3.
+  base::StoreBe16(ip + 6, kIpv4DontFragment);
+  ip[8] = fields.ttl;
+  ip[9] = kIpProtocolTcp;
+  fields.source.address.Store(ip + 12);
+  fields.destination.address.Store(ip + 16);
+  tcp_offset_ = static_cast<uint8_t>(ip_offset + kIpv4MinHeaderBytes);
+  uint8_t* const tcp = &bytes_[tcp_offset_];
+  base::StoreBe16(tcp, fields.source.port);
+  base::StoreBe16(tcp + 2, fields.destination.port);
+  tcp[13] = kTcpAck;
+  UseTimestamps(fields.timestamps);
+}
+
+inline void TcpTemplate::UseTimestamps(bool in_use) {
+  uint8_t* const tcp = &bytes_[tcp_offset_];
+  const size_t tcp_bytes = kTcpMinHeaderBytes + (in_use ? kTcpTimestampsBytes : 0);
+  if (in_use) EmitTimestamps(tcp + kTcpMinHeaderBytes, {});
+  tcp[12] = static_cast<uint8_t>(tcp_bytes / 4 << 4);
+  header_bytes_ = static_cast<uint8_t>(tcp_offset_ + tcp_bytes);
+  PatchLengths(bytes_.data(), 0);
+}
 
 }  // namespace xtreme::wire
 

@@ -68,7 +68,8 @@ class KnownFlows {
   enum class Taken : uint8_t {
     kNot,        // Nothing was done: it is the demultiplexer's.
     kSilently,   // It caused no completion; its buffer is gone.
-    kCompletion  // As Write().
+    kCompletion,  // As Write().
+    kFirst  // The same, and more that it caused is to be told before another frame is looked at.
   };
   // Who knows flows that stand not here: TCP's connections. Null: nobody. As Write(), of any frame.
   struct Others {

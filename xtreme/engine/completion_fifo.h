@@ -16,12 +16,23 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "xtreme/engine/completion.h"
 
 namespace xtreme::engine {
 
 class CompletionFifo {
+ private:
+  // The poll under way.
+  struct Poll {
+    uint8_t* out = nullptr;
+    size_t stride = 0;
+    uint32_t max = 0;
+    uint32_t handed_out = 0;
+    bool direct = false;
+  };
+
  public:
   // `capacity`: a power of two, 64 .. 65,536.
   explicit CompletionFifo(uint32_t capacity)
@@ -34,20 +45,20 @@ class CompletionFifo {
   // when it is handed out (the socket's user data may have changed since); false: drop it.
   template <typename Resolve>
   void BeginPoll(void* out, uint32_t max, size_t stride, Resolve&& resolve) {
-    out_ = static_cast<uint8_t*>(out);
-    max_ = max;
-    stride_ = stride;
-    handed_out_ = 0;
+    poll_.out = static_cast<uint8_t*>(out);
+    poll_.max = max;
+    poll_.stride = stride;
+    poll_.handed_out = 0;
     if (head_ != tail_) [[unlikely]] HandOutWaiting(resolve);
-    direct_ = stride == sizeof(Completion) && head_ == tail_;
+    poll_.direct = stride == sizeof(Completion) && head_ == tail_;
   }
 
   // The next slot to write; its content is whatever stood there.
   Completion* Emit() {
-    if (direct_ && handed_out_ < max_) [[likely]] {
-      return reinterpret_cast<Completion*>(out_) + handed_out_++;
+    if (poll_.direct && poll_.handed_out < poll_.max) [[likely]] {
+      return reinterpret_cast<Completion*>(poll_.out) + poll_.handed_out++;
     }
-    direct_ = false;
+    poll_.direct = false;
     assert(tail_ - head_ < capacity_);
     return &slots_[tail_++ & (capacity_ - 1)];
   }
@@ -55,30 +66,54 @@ class CompletionFifo {
   // What is left of the caller's own array, while completions are written there, else nothing: the
   // slots that Emit() would give one after the other.
   std::span<Completion> Direct() {
-    if (!direct_) return {};
-    return {reinterpret_cast<Completion*>(out_) + handed_out_, max_ - handed_out_};
+    if (!poll_.direct) return {};
+    return {reinterpret_cast<Completion*>(poll_.out) + poll_.handed_out,
+            poll_.max - poll_.handed_out};
   }
   // The first `count` of Direct() are written.
-  void EmittedDirect(uint32_t count) { handed_out_ += count; }
+  void EmittedDirect(uint32_t count) { poll_.handed_out += count; }
+
+  // While it lives Emit() writes to `out`, once; what is more waits. Nothing waited before. In the
+  // midst of a poll, or of none.
+  class Single {
+   public:
+    Single(CompletionFifo& fifo, Completion* out)
+        : fifo_(fifo), poll_(std::exchange(fifo.poll_, {.out = reinterpret_cast<uint8_t*>(out),
+                                                        .stride = sizeof(Completion),
+                                                        .max = 1,
+                                                        .direct = true})) {}
+    ~Single() {
+      fifo_.poll_ = poll_;
+      fifo_.poll_.direct &= fifo_.waiting() == 0;
+    }
+    Single(const Single&) = delete;
+    Single& operator=(const Single&) = delete;
+
+    bool written() const { return fifo_.poll_.handed_out != 0; }
+
+   private:
+    CompletionFifo& fifo_;
+    const Poll poll_;
+  };
 
   // Elements of the caller's array that nothing was found for yet.
   uint32_t Left() const {
-    const uint32_t left = max_ - handed_out_;
+    const uint32_t left = poll_.max - poll_.handed_out;
     return left > waiting() ? left - waiting() : 0;
   }
 
   // Completions that Emit() has room for.
   uint32_t Room() const {
-    return capacity_ - (tail_ - head_) + (direct_ ? max_ - handed_out_ : 0);
+    return capacity_ - (tail_ - head_) + (poll_.direct ? poll_.max - poll_.handed_out : 0);
   }
 
   // Ends the poll: the number of completions now in the caller's array.
   template <typename Resolve>
   uint32_t EndPoll(Resolve&& resolve) {
     if (head_ != tail_) [[unlikely]] HandOutWaiting(resolve);
-    direct_ = false;
-    max_ = 0;
-    return handed_out_;
+    poll_.direct = false;
+    poll_.max = 0;
+    return poll_.handed_out;
   }
 
   std::span<std::byte> memory() {
@@ -101,12 +136,12 @@ class CompletionFifo {
  private:
   template <typename Resolve>
   void HandOutWaiting(Resolve&& resolve) {
-    for (; head_ != tail_ && handed_out_ < max_; ++head_) {
+    for (; head_ != tail_ && poll_.handed_out < poll_.max; ++head_) {
       Completion* waiting = &slots_[head_ & (capacity_ - 1)];
       if (!resolve(waiting)) continue;
-      memcpy(out_ + handed_out_ * stride_, static_cast<const void*>(waiting),
-             std::min(stride_, sizeof(Completion)));
-      ++handed_out_;
+      memcpy(poll_.out + poll_.handed_out * poll_.stride, static_cast<const void*>(waiting),
+             std::min(poll_.stride, sizeof(Completion)));
+      ++poll_.handed_out;
     }
   }
 
@@ -115,12 +150,7 @@ class CompletionFifo {
   uint32_t head_ = 0;  // Free-running.
   uint32_t tail_ = 0;
 
-  // The poll under way.
-  uint8_t* out_ = nullptr;
-  size_t stride_ = 0;
-  uint32_t max_ = 0;
-  uint32_t handed_out_ = 0;
-  bool direct_ = false;
+  Poll poll_;
 };
 
 }  // namespace xtreme::engine

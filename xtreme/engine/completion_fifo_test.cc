@@ -71,6 +71,34 @@ TEST(CompletionFifoTest, WhatIsLeftIsTheCallersArrayWithoutWhatWaited) {
   fifo.EndPoll(kAll);
 }
 
+TEST(CompletionFifoTest, ASingleOneIsWrittenWhereItIsWantedAndTheNextWaits) {
+  CompletionFifo fifo(64);
+  std::vector<Completion> out(4);
+  fifo.BeginPoll(out.data(), 4, sizeof(Completion), kAll);
+  Emit(&fifo, 1);
+  {
+    // As for a driver that writes to out[1] and on, which are known to the fifo afterwards.
+    CompletionFifo::Single single(fifo, &out[1]);
+    EXPECT_FALSE(single.written());
+    Emit(&fifo, 2);
+    EXPECT_TRUE(single.written());
+  }
+  EXPECT_EQ(fifo.waiting(), 0u);
+  EXPECT_EQ(fifo.Direct().data(), &out[1]);
+  {
+    CompletionFifo::Single single(fifo, &out[2]);
+    Emit(&fifo, 3);
+    Emit(&fifo, 4);
+  }
+  EXPECT_EQ(fifo.waiting(), 1u);
+  EXPECT_TRUE(fifo.Direct().empty());
+  fifo.EmittedDirect(2);
+  Emit(&fifo, 5);
+  EXPECT_EQ(fifo.EndPoll(kAll), 4u);
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(out[i].cookie, i + 1);
+  EXPECT_EQ(fifo.waiting(), 1u);
+}
+
 TEST(CompletionFifoTest, ASmallerStrideGetsTheFirstPartOfEach) {
   CompletionFifo fifo(64);
   std::vector<uint8_t> out(3 * 64, 0xa5);

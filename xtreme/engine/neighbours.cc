@@ -32,8 +32,12 @@ Neighbours::~Neighbours() {
 }
 
 std::optional<wire::MacAddress> Neighbours::MacOf(wire::Ipv4Address next_hop) {
-  const host::Neighbour* const kernels =
-      core_->host.routes->FindNeighbour(core_->device.ifindex, next_hop);
+  return MacBy(core_->host.routes->FindNeighbour(core_->device.ifindex, next_hop), next_hop);
+}
+
+// `kernels`: what the kernel says of it; null: nothing.
+inline std::optional<wire::MacAddress> Neighbours::MacBy(const host::Neighbour* kernels,
+                                                         wire::Ipv4Address next_hop) {
   if (kernels == nullptr || !kernels->usable()) return Find(next_hop);
   if (kernels->settled()) return kernels->mac;
   const auto known = cache_.ResolveFrom(next_hop, kernels->mac, core_->clock.Now());
@@ -46,7 +50,7 @@ std::optional<wire::MacAddress> Neighbours::KnownMacOf(wire::Ipv4Address next_ho
   const host::Neighbour* const kernels =
       core_->host.routes->FindNeighbour(core_->device.ifindex, next_hop);
   const bool known = (kernels != nullptr && kernels->usable()) || cache_.Knows(next_hop);
-  return known ? MacOf(next_hop) : std::nullopt;
+  return known ? MacBy(kernels, next_hop) : std::nullopt;
 }
 
 std::optional<wire::MacAddress> Neighbours::Find(wire::Ipv4Address next_hop) {

@@ -24,6 +24,10 @@
 #include "xtreme/engine/ring_timer.h"
 #include "xtreme/engine/send_log.h"
 
+namespace xtreme::host {
+struct Neighbour;
+}
+
 namespace xtreme::engine {
 
 struct RingCore;
@@ -93,6 +97,8 @@ class Neighbours {
     WaitingConnect connect;
   };
 
+  std::optional<wire::MacAddress> MacBy(const host::Neighbour* kernels,
+                                        wire::Ipv4Address next_hop);
   std::optional<wire::MacAddress> Find(wire::Ipv4Address next_hop);
   // Flows of what the cache let go ask again.
   void ConsiderForgotten();

@@ -84,6 +84,17 @@ nic::TxStatus RingCore::Post(nic::TxFrame& frame, SendRecord* record) {
   });
 }
 
+// After `status`, of the first try.
+nic::TxStatus RingCore::PostAgain(const nic::TxFrame& frame, nic::TxStatus status) {
+  if (status == nic::TxStatus::kFull) {
+    Reap(1);
+    status = device.queue->Post(frame);
+  }
+  if (status == nic::TxStatus::kPosted) attention |= kDoorbellOwed;
+  if (status == nic::TxStatus::kBroken) LookForErrors();
+  return status;
+}
+
 nic::TxStatus RingCore::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags,
                                      SendRecord* record) {
   return PostNoted(*this, *device.queue, sends, flags, record, [&](uint32_t with) {

@@ -194,6 +194,15 @@ struct RingCore {
   // Posts one frame, reaping once when the queue is full, and notes what is wanted of it
   // (`record`, whose frame number is filled in here; null: nothing).
   nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record);
+  // The same of a frame that leaves with others and of which nothing is wanted.
+  nic::TxStatus PostQuietly(nic::TxFrame& frame) {
+    frame.flags |= nic::kTxMore;
+    const nic::TxStatus status = device.queue->Post(frame);
+    if (status != nic::TxStatus::kPosted) [[unlikely]] return PostAgain(frame, status);
+    attention |= kDoorbellOwed;
+    return status;
+  }
+  nic::TxStatus PostAgain(const nic::TxFrame& frame, nic::TxStatus status);
   // The same by a queue with a rate; null: by the ring's own.
   nic::TxStatus Post(nic::TxFrame& frame, SendRecord* record, PacedQueue* by) {
     return by == nullptr ? Post(frame, record) : PostPaced(frame, record, *by);

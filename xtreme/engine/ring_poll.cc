@@ -66,7 +66,9 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   }
   // What other threads returned, and a pool that runs low, is looked at with every refill.
   if (queue.RefillDue()) Refill();
-  if ((core.attention & kDoorbellOwed) != 0) Flush();  // What TCP acknowledged.
+  // What TCP answered. What the last frame caused beside its first completion is told by the next
+  // poll, before anything else.
+  if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
   return taken;
 }
 
@@ -125,8 +127,7 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
     return completion->socket == 0 || Resolve(completion);
   };
   const bool nothing_waited = core.fifo.waiting() == 0;
-  core.fifo.BeginPoll(out, max, stride, resolve);
-  core.fifo.EmittedDirect(taken);
+  core.fifo.BeginPoll(static_cast<uint8_t*>(out) + taken * stride, max - taken, stride, resolve);
   // What was handed out by an earlier poll is read no more.
   if (nothing_waited && !spent_.empty() && core.kept.empty()) spent_.Clear();
 
@@ -147,7 +148,7 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
   if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
   if ((core.attention & kPollsTimed) != 0) [[unlikely]] TimePoll();
 
-  const uint32_t handed_out = core.fifo.EndPoll(resolve);
+  const uint32_t handed_out = taken + core.fifo.EndPoll(resolve);
   core.attention = core.fifo.waiting() == 0 ? core.attention & ~kCompletionsWait
                                             : core.attention | kCompletionsWait;
   return handed_out;
@@ -195,6 +196,9 @@ void Ring::Receive(uint32_t max) {
       core.fifo.EmittedDirect(known);
       timers_->CountReceived(known);
       max -= known;
+      // Of the last frame, if it caused more than a completion.
+      if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
+      if ((core.attention & kTcpNews) != 0) [[unlikely]] return;
     }
     const bool any = !left_behind_.empty() || core.device.queue->ReceiveReady();
     if (!any || !TakeFrames(max)) return;

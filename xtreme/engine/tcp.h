@@ -218,8 +218,9 @@ class Tcp {
   // A frame, with its reference. Tells what it caused as far as there is room; the rest comes by
   // TellNews(), before which nothing else may be received.
   void Receive(const nic::RxFrame& rx);
-  // The same of a frame that came whole and verified, from inside the driver (KnownFlows): only if
-  // it is what its connection expects and causes no completion but a PACKET, written to `out`.
+  // The same of a frame that came whole and verified, from inside the driver (KnownFlows), unless
+  // something of TCP's waits to be told: what it causes first is written to `out`. Mostly it is
+  // what its connection expects, and causes no completion but a PACKET.
   static KnownFlows::Taken Take(void* tcp, packet::Buffer* buffer, uint8_t* frame, uint32_t length,
                                 uint64_t hw_clock, Completion* out);
   // A frame that refers to a segment has completed: at most two completions, for which there is
@@ -298,6 +299,8 @@ class Tcp {
 
   // Receiving (tcp_receive.cc, path_errors.cc).
   bool ReceiveIcmp(const packet::Buffer& buffer, const wire::TcpFrame& frame);
+  KnownFlows::Taken TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint32_t length,
+                            uint64_t hw_clock, Completion* out);
   bool Drain();
   void Tell(const TcpEvent& event);
   void TellData(TcpSocket& socket, const TcpEvent& event);

@@ -685,6 +685,42 @@ TEST_F(TcpContractTest, DatagramsAndSegmentsAreHandedOutInTheOrderOfTheReceiveQu
   EXPECT_EQ(came, order);
 }
 
+TEST_F(TcpContractTest, WhatASegmentCausesStandsTogetherBeforeWhatCameAfterIt) {
+  for (const uint32_t at_once : {64u, 1u}) {
+    SCOPED_TRACE(at_once);
+    Open();
+    b->Listen(kPort);
+    Handle receiver = 0;
+    ASSERT_TRUE(b->ring->udp().Open({.local = {kB, 9000}}, &receiver).ok());
+    Handle sender = 0;
+    ASSERT_TRUE(a->ring->udp().Open({.local = {kA, 9001}}, &sender).ok());
+    a->Settle();
+    b->Settle();
+    const auto send = [&] {
+      const Payload payload{.data = reinterpret_cast<const uint8_t*>("u"), .length = 1};
+      return a->ring->udp().SendTo(a->ring->udp().Find(sender), {kB, 9000}, payload, {});
+    };
+    ASSERT_EQ(send(), SendResult::kSent);  // From here on the driver knows its flow.
+    const Handle connecting = a->Connect({kB, kPort});
+    Carry(*a, *b);
+    b->Poll();
+    Carry(*b, *a);
+    // The acknowledgement of SYN-ACK is lost: FIN ends the handshake too.
+    a->lose = [](const auto& frame) {
+      return frame[14 + 9] == wire::kIpProtocolTcp && TcpFlagsOf(frame) == wire::kTcpAck;
+    };
+    a->Poll();
+    ASSERT_TRUE(a->tcp().Close(connecting).ok());
+    ASSERT_EQ(send(), SendResult::kSent);
+    Carry(*a, *b);
+    b->Clear();
+    b->Poll(at_once);
+    EXPECT_EQ(b->Kinds(),
+              (std::vector<Kind>{Kind::kAccepted, Kind::kPeerClosed, Kind::kPacket}));
+    EXPECT_EQ(b->Counter("ring", "packets"), 2u);
+  }
+}
+
 // --- Reports and memory ---
 
 TEST_F(TcpContractTest, AReportTellsWhatIsInFlightAndSinceWhen) {

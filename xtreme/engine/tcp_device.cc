@@ -34,8 +34,8 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 
 }  // namespace
 
-// Most acknowledgements: on headers without a tag, by a queue that takes them from registers, to be rung
-// for with others. False: it is not one, and nothing has changed.
+// Most acknowledgements: on headers without a tag, by a queue that takes them from registers, to
+// be rung for with others. False: it is not one, and nothing has changed.
 [[gnu::always_inline]] inline bool TcpDevice::PlaceAck(const tcp::OutgoingFrame& outgoing) {
   RingCore& core = *core_;
   const tcp::Outgoing& says = *outgoing.outgoing;
@@ -58,9 +58,38 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
   return placed;
 }
 
+// Of a segment without payload nothing is kept, and nobody asks when it left.
+[[gnu::always_inline]] inline tcp::Sink::Taken TcpDevice::TransmitBare(
+    const tcp::OutgoingFrame& outgoing) {
+  RingCore& core = *core_;
+  alignas(64) std::array<uint8_t, kHeaderRoom> headers;
+  nic::TxFrame frame;  // Not cleared first.
+  if (outgoing.stands) {
+    frame.header = outgoing.headers->data();
+    frame.header_length = static_cast<uint32_t>(outgoing.headers->header_bytes());
+  } else {
+    frame.header = headers.data();
+    frame.header_length = static_cast<uint32_t>(outgoing.WriteHeaders(headers.data()));
+  }
+  frame.payload = nullptr;
+  frame.payload_length = 0;
+  frame.key = 0;
+  frame.flags = nic::kTxIpChecksum | nic::kTxL4Checksum;
+  const nic::TxStatus status = defer ? core.PostQuietly(frame) : core.Post(frame, nullptr);
+  if (status == nic::TxStatus::kPosted) [[likely]] return tcp::Sink::Taken::kCopied;
+  core.attention |= kRoomWanted;
+  return tcp::Sink::Taken::kRefused;
+}
+
 tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
   if (PlaceAck(outgoing)) return tcp::Sink::Taken::kCopied;
   RingCore& core = *core_;
+  const tcp::Segment* const carries = outgoing.segment();
+  const bool bare =
+      carries == nullptr || (carries->length == 0 && !carries->Has(tcp::Segment::kWantWire));
+  if (bare && core.device.transmit_checksum && !core.paced->any()) [[likely]] {
+    return TransmitBare(outgoing);
+  }
   alignas(64) std::array<uint8_t, kHeaderRoom> headers;
   const auto header_bytes = static_cast<uint32_t>(outgoing.WriteHeaders(headers.data()));
   tcp::Segment* const segment = outgoing.segment();

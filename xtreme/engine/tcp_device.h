@@ -35,6 +35,7 @@ class TcpDevice final : public tcp::Device {
 
  private:
   bool PlaceAck(const tcp::OutgoingFrame& outgoing);
+  tcp::Sink::Taken TransmitBare(const tcp::OutgoingFrame& outgoing);
 
   RingCore* const core_;
 };

@@ -3,7 +3,7 @@
 // The segment that is expected, from the frame to the completion in one function: called by the
 // driver's loop, with nothing between.
 //
-// Whatever else there is to tell has the long way (tcp_receive.cc), and while something of TCP's
+// Whatever else there is to tell has a longer way (tcp_receive.cc), and while something of TCP's
 // waits to be told, everything has: so nothing overtakes it. So it is while the pool is low, for
 // then payload is perhaps not taken at all.
 
@@ -64,16 +64,20 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
   RingCore& core = *tcp.core_;
   const wire::PlainTcpView frame(bytes);
   constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
-  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) return Taken::kNot;
+  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) {
+    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
+  }
   tcp::Connection* const connection = tcp.stack_->FindPlain(frame);
-  if (connection == nullptr) [[unlikely]] return Taken::kNot;
+  if (connection == nullptr) [[unlikely]] {
+    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
+  }
   TcpSocket* const socket = SocketOf(connection->user);
   wire::TcpAck segment;
   const bool taken = socket != nullptr &&
                      frame.Parse(connection->uses_timestamps(), length, &segment) &&
                      tcp.stack_->TakeIfExpected(*connection, segment,
                                                 [&core] { return core.PollTime(); });
-  if (!taken) [[unlikely]] return Taken::kNot;
+  if (!taken) [[unlikely]] return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   core.attention |= kTimersArmed;
   if (segment.payload_bytes == 0) {
     packet::BufferPool::ReleaseByOwner(buffer);

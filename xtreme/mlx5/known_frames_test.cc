@@ -156,6 +156,39 @@ TEST_F(KnownFlowsTest, WhatIsLeftToOthersIsSaidToBeAndTheRingsEndIsNot) {
   EXPECT_EQ(Poll(kFrames), 1u);
 }
 
+TEST_F(KnownFlowsTest, BehindAFrameThatCausedMoreNoOtherIsTakenYet) {
+  using Taken = completion::KnownFlows::Taken;
+  static Taken answer;
+  const auto take = [](void*, packet::Buffer* buffer, uint8_t*, uint32_t, uint64_t hw_clock,
+                       completion::Completion* out) {
+    out->buffer = buffer;
+    out->hw_clock = hw_clock;
+    if (answer == Taken::kSilently) packet::BufferPool::ReleaseByOwner(buffer);
+    return answer;
+  };
+  flows_.SetOthers({.take = take});
+  struct Case {
+    Taken answer;
+    uint32_t taken;  // Of another's frame and a known one.
+  };
+  for (const Case& one : {Case{Taken::kSilently, 1}, Case{Taken::kCompletion, 2},
+                          Case{Taken::kFirst, 1}, Case{Taken::kNot, 0}}) {
+    SCOPED_TRACE(static_cast<int>(one.answer));
+    answer = one.answer;
+    device_.CompleteFrame(other_, 1);
+    device_.CompleteFrame(known_, 2);
+    EXPECT_EQ(Poll(kFrames), one.taken);
+    EXPECT_EQ(flows_.TakeDeclined(), one.answer == Taken::kNot);
+    EXPECT_EQ(queues_->ReceiveReady(), one.answer == Taken::kFirst || one.answer == Taken::kNot);
+    const uint32_t declined = one.answer == Taken::kNot ? Receive(1) : 1;
+    EXPECT_EQ(declined, 1u);
+    answer = Taken::kNot;
+    const bool left = queues_->ReceiveReady();
+    EXPECT_EQ(Poll(kFrames), left ? 1u : 0u);
+    queues_->Refill();
+  }
+}
+
 TEST_F(KnownFlowsTest, ArmingTellsTheDeviceWhatWasTaken) {
   device_.CompleteFrame(known_, 1);
   EXPECT_EQ(Poll(kFrames), 1u);

@@ -16,6 +16,24 @@ namespace xtreme::mlx5 {
 
 constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
 
+// What comes of a frame that is no completion alone; false: it was not taken.
+template <typename Flows>
+[[gnu::always_inline]] inline bool GoesOnAfter(completion::KnownFlows::Taken taken,
+                                               const Flows& flows, typename Flows::Out** out,
+                                               uint32_t* left, uint32_t* silent) {
+  using Taken = completion::KnownFlows::Taken;
+  if (taken == Taken::kNot) {
+    flows.Decline();
+    return false;
+  }
+  if (taken == Taken::kSilently) {
+    --*out;  // Its place is the next one's.
+    ++*silent;
+  }
+  if (taken == Taken::kFirst) *left = 1;
+  return true;
+}
+
 // No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
 // CQEs as WQEs: their ring ends where that of the WQEs does, or not here. What is not needed at
 // every turn has no register in the loop.
@@ -46,14 +64,8 @@ template <typename Flows>
     if (!flows.Write(posted->buffer, data, length, HardwareClock(cqe), out)) [[unlikely]] {
       const KnownFlows::Taken taken =
           flows.AskOthers(posted->buffer, data, length, HardwareClock(cqe), out);
-      if (taken == KnownFlows::Taken::kNot) {
-        flows.Decline();
-        break;
-      }
-      if (taken == KnownFlows::Taken::kSilently) {
-        --out;  // Its place is the next one's.
-        ++sums->silent;
-      }
+      const bool seldom = taken != KnownFlows::Taken::kCompletion;
+      if (seldom && !GoesOnAfter(taken, flows, &out, &left, &sums->silent)) break;
     }
     sum += length;
     op_own += kCqeBytes;

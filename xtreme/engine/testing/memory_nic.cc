@@ -184,9 +184,10 @@ uint32_t MemoryQueuePair::PollInto(const Flows& flows, typename Flows::Out* out,
                               out + count);
     }
     if (taken == Taken::kNot) break;
-    count += taken == Taken::kCompletion;
+    count += taken != Taken::kSilently;
     received_.pop_front();
     ++counters_.rx_frames;
+    if (taken == Taken::kFirst) break;
   }
   Show();
   return count;
