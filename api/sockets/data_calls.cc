@@ -140,8 +140,9 @@ std::shared_ptr<Socket> Ours(int fd) {
   alone_.flags = flags;
   CountSent(/*warm=*/false, from.size());
   engine::CountSent(*alone_.flows, from.size());
+  const auto length = static_cast<uint32_t>(from.size());
   const nic::TxStatus status = alone_.core->device.queue->PostCopied(
-      alone_.flows->connected.prepared, from.data(), static_cast<uint32_t>(from.size()), /*flags=*/0);
+      alone_.flows->connected.prepared, from.data(), length, /*flags=*/0);
   if (status != nic::TxStatus::kPosted) [[unlikely]] return SendAloneAgain(status);
   return static_cast<ssize_t>(alone_.from.size());
 }
@@ -155,8 +156,8 @@ std::shared_ptr<Socket> Ours(int fd) {
   --alone_.flows->counters.sent;
   alone_.flows->counters.sent_bytes -= from.size();
   const engine::SendResult result = door()->ring().udp().SendAgain(
-      *udp_socket_, alone_.flows->connected, {.data = from.data(), .length = from.size()}, /*flags=*/0,
-      status);
+      *udp_socket_, alone_.flows->connected, {.data = from.data(), .length = from.size()},
+      /*flags=*/0, status);
   const ssize_t sent = SentDatagram(result, from.size());
   if (sent >= 0) return sent;
   const std::shared_ptr<Socket> held = shared_from_this();

@@ -12,16 +12,16 @@
 #include <cstdint>
 
 #include "stack/base/byte_order.h"
-#include "stack/tcp/context.h"
-#include "stack/wire/tcp_template.h"
 #include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine {
 
 // Of a segment without other options than timestamps, which its header has if `headers` do; these
 // have no tag. `payload`: without timestamps 12 bytes of it can be read, whatever the length.
+// `Outgoing` is tcp::Outgoing: who includes this has it defined.
+template <typename Outgoing>
 [[gnu::always_inline]] inline nic::HalfLine TcpHalf(const uint8_t* headers,
-                                                    const tcp::Outgoing& outgoing,
+                                                    const Outgoing& outgoing,
                                                     const uint8_t* payload) {
   static_assert(std::endian::native == std::endian::little);
   constexpr uint32_t kAt = nic::StreamSegment::kTcpAt;
