@@ -4,7 +4,7 @@
 // 9293 section 3.10.7.4 (fifth check), RFC 5681, with SACK RFC 8985 and RFC 9937, without it RFC
 // 6582.
 
-#include "stack/tcp/expected.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
@@ -29,7 +29,10 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   // As of most SYNs and FINs: then nothing is to be repaired, nor was.
   const bool quiet = !selects && !InRecovery() && !tail_probe_.outstanding();
   if (quiet && IsAllOnce(queue_, Seq(segment.acknowledgement))) {
-    TakeExpectedAck(Seq(segment.acknowledgement), now);
+    const Seq ack(segment.acknowledgement);
+    Progress progress{.acked = Distance(queue_.una(), ack),
+                      .outstanding_before = queue_.flight().outstanding};
+    TakeSeveral(ack, &progress, now);
     return OnOursAcknowledged(now);
   }
   Progress progress = TakeAcknowledged(segment, now);
