@@ -125,7 +125,10 @@ void Tcp::EndCall(bool ring) {
   const wire::TcpTemplate& headers = connection->headers();
   if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
   nic::TxFront& front = *core.device.queue->StreamFront();
-  if (!front.Ready()) [[unlikely]] return false;
+  if (!front.Ready()) [[unlikely]] {
+    core.device.queue->MakeReady();
+    if (!front.Ready()) return false;
+  }
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   const base::Nanoseconds now = core.clock.Now();

@@ -71,6 +71,9 @@ class SendQueue {
   }
   // PostStream(): WQEs of up to four blocks for the register.
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
+  void MakeReady() {
+    if (ahead_) TakeAhead();
+  }
   bool PlaceStream(const nic::StreamSegment& segment);
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted.
