@@ -30,6 +30,7 @@
 #include "tests/faces/linked_faces.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/engine/udp_socket.h"
 
@@ -124,10 +125,15 @@ class VmaAloneTest : public LinkedFacesTest {
     return text;
   }
   uint64_t Sent() { return Behind(fd_)->counters().sent; }
-  engine::UdpCounters OfRing() {
+  struct RingCounters {
+    uint64_t sent = 0;
+    uint64_t refused = 0;
+  };
+  RingCounters OfRing() {
     RingDoor* const door = DoorOf(fd_);
     const RingDoor::Entry entry(door);
-    return door->ring().udp().Find(Behind(fd_)->handle())->sends;
+    const engine::UdpSocket* const socket = door->ring().udp().Find(Behind(fd_)->handle());
+    return {engine::SendFlows::CountersOf(socket->flows.get()).sent, socket->sends.refused};
   }
 
   const vma_api_t& vma_ = *vma::Api();
