@@ -125,10 +125,7 @@ void Tcp::EndCall(bool ring) {
   const wire::TcpTemplate& headers = connection->headers();
   if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
   nic::TxFront& front = *core.device.queue->StreamFront();
-  if (!front.Ready()) [[unlikely]] {
-    core.device.queue->MakeReady();
-    if (!front.Ready()) return false;
-  }
+  if (!front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   const base::Nanoseconds now = core.clock.Now();
@@ -211,6 +208,12 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
 
 [[gnu::noinline]] SendResult Tcp::SendOtherwise(TcpSocket* socket, const Payload& payload,
                                                 const SendOptions& options) {
+  nic::QueuePair& queue = *core_->device.queue;
+  if (!queue.StreamFront()->Ready()) {
+    queue.MakeReady();
+    // Here, so that Send() calls nothing; and once, for it is ready now.
+    if (queue.StreamFront()->Ready()) return Send(socket, payload, options);
+  }
   if (SendAtOnce(*socket, payload, options)) [[likely]] return SendResult::kSent;
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);
