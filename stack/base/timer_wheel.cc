@@ -36,7 +36,7 @@ void TimerWheel::Level::Vacate(int slot) {
   if (occupied[slot / 64] == 0) words &= ~(1u << (slot / 64));
 }
 
-int TimerWheel::Level::FirstOccupied(int from) const {
+[[gnu::always_inline]] inline int TimerWheel::Level::FirstOccupied(int from) const {
   if (from == kSlots) return kSlots;
   const int word = from / 64;
   const uint64_t rest = occupied[word] & (~uint64_t{0} << (from % 64));
@@ -103,6 +103,18 @@ Timer* TimerWheel::TakeDue(Nanoseconds now) {
     }
     stop = NextStop();
     if (stop > last) break;
+    tick_ = stop;
+    // Alone in the only slot that begins here, with nothing further down: it is next, and need not
+    // be moved to where it would be found.
+    Timer* const first = levels_[1].slots[SlotOf(stop, 1)];
+    const bool next = first != nullptr && first->next == nullptr && first->deadline <= now &&
+                      SlotOf(stop, 0) == 0 && SlotOf(stop, 1) != 0 && levels_[0].empty();
+    if (next) {
+      Unlink(first);
+      --armed_;
+      next_deadline_ = now;
+      return first;
+    }
     GoTo(stop);
   }
   tick_ = std::max(tick_, last);
@@ -119,7 +131,7 @@ Timer* TimerWheel::TakeDueNow(Nanoseconds now) {
   return nullptr;
 }
 
-uint64_t TimerWheel::NextStop() const {
+[[gnu::always_inline]] inline uint64_t TimerWheel::NextStop() const {
   for (int level = 0; level < kLevels; ++level) {
     if (levels_[level].empty()) continue;
     const int slot = levels_[level].FirstOccupied(SlotOf(tick_, level) + 1);
