@@ -95,7 +95,7 @@ void TimerWheel::Unlink(Timer* timer) {
 Timer* TimerWheel::TakeDue(Nanoseconds now) {
   const uint64_t last = Tick(now);
   uint64_t stop = kNoTick;
-  for (;;) {
+  while (armed_ != 0) {
     if (Timer* due = TakeDueNow(now)) {
       --armed_;
       next_deadline_ = now;  // There may be more; known when the last one has been asked for.
@@ -148,13 +148,14 @@ void TimerWheel::GoTo(uint64_t tick) {
   tick_ = tick;
   // Those of which a slot begins here.
   const int highest = std::min(kLevels - 1, std::countr_zero(tick) / kSlotBits);
-  for (int level = highest; level > 0; --level) Cascade(level);
+  for (int level = highest; level > 0; --level) {
+    if (levels_[level].slots[SlotOf(tick, level)] != nullptr) Cascade(level);
+  }
 }
 
 void TimerWheel::Cascade(int level) {
   const int slot = SlotOf(tick_, level);
   Timer* timer = levels_[level].slots[slot];
-  if (timer == nullptr) return;
   levels_[level].slots[slot] = nullptr;
   levels_[level].Vacate(slot);
   while (timer != nullptr) {
