@@ -140,7 +140,8 @@ TEST(TimerWheelTest, CallbackMayArmCancelAndStop) {
 }
 
 // Against a sorted list: whatever is armed, moved and cancelled, each timer fires at the first
-// expiry at or after its deadline, in the order of slots, and NextDeadline() is never later than the earliest one.
+// expiry at or after its deadline, in the order of slots, and NextDeadline() is never later than
+// the earliest one.
 TEST(TimerWheelTest, AgreesWithASortedListForRandomUse) {
   std::mt19937_64 random(20261121);
   constexpr int kTimers = 200;
