@@ -36,7 +36,7 @@ void TimerWheel::Level::Vacate(int slot) {
   if (occupied[slot / 64] == 0) words &= ~(1u << (slot / 64));
 }
 
-int TimerWheel::Level::FirstOccupied(int from) const {
+[[gnu::always_inline]] inline int TimerWheel::Level::FirstOccupied(int from) const {
   if (from == kSlots) return kSlots;
   const int word = from / 64;
   const uint64_t rest = occupied[word] & (~uint64_t{0} << (from % 64));
@@ -95,7 +95,7 @@ void TimerWheel::Unlink(Timer* timer) {
 Timer* TimerWheel::TakeDue(Nanoseconds now) {
   const uint64_t last = Tick(now);
   uint64_t stop = kNoTick;
-  for (;;) {
+  while (armed_ != 0) {
     if (Timer* due = TakeDueNow(now)) {
       --armed_;
       next_deadline_ = now;  // There may be more; known when the last one has been asked for.
@@ -103,6 +103,18 @@ Timer* TimerWheel::TakeDue(Nanoseconds now) {
     }
     stop = NextStop();
     if (stop > last) break;
+    tick_ = stop;
+    // Alone in the only slot that begins here, with nothing further down: it is next, and need not
+    // be moved to where it would be found.
+    Timer* const first = levels_[1].slots[SlotOf(stop, 1)];
+    const bool next = first != nullptr && first->next == nullptr && first->deadline <= now &&
+                      SlotOf(stop, 0) == 0 && SlotOf(stop, 1) != 0 && levels_[0].empty();
+    if (next) {
+      Unlink(first);
+      --armed_;
+      next_deadline_ = now;
+      return first;
+    }
     GoTo(stop);
   }
   tick_ = std::max(tick_, last);
@@ -119,7 +131,7 @@ Timer* TimerWheel::TakeDueNow(Nanoseconds now) {
   return nullptr;
 }
 
-uint64_t TimerWheel::NextStop() const {
+[[gnu::always_inline]] inline uint64_t TimerWheel::NextStop() const {
   for (int level = 0; level < kLevels; ++level) {
     if (levels_[level].empty()) continue;
     const int slot = levels_[level].FirstOccupied(SlotOf(tick_, level) + 1);
@@ -136,13 +148,14 @@ void TimerWheel::GoTo(uint64_t tick) {
   tick_ = tick;
   // Those of which a slot begins here.
   const int highest = std::min(kLevels - 1, std::countr_zero(tick) / kSlotBits);
-  for (int level = highest; level > 0; --level) Cascade(level);
+  for (int level = highest; level > 0; --level) {
+    if (levels_[level].slots[SlotOf(tick, level)] != nullptr) Cascade(level);
+  }
 }
 
 void TimerWheel::Cascade(int level) {
   const int slot = SlotOf(tick_, level);
   Timer* timer = levels_[level].slots[slot];
-  if (timer == nullptr) return;
   levels_[level].slots[slot] = nullptr;
   levels_[level].Vacate(slot);
   while (timer != nullptr) {

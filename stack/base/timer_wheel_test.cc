@@ -82,6 +82,35 @@ TEST(TimerWheelTest, FiresInOrderAcrossAllLevels) {
   }
 }
 
+// In one expiry: what stands further down, in the circle behind, comes before the one that is alone
+// a level up, and two of one slot there are put in order first.
+TEST(TimerWheelTest, OneAloneInItsSlotWaitsForWhatIsBeforeIt) {
+  const auto tick = [](int64_t n) { return Nanoseconds(n << 10); };
+  TimerWheel wheel(tick(200));
+  Timer alone, wrapped, later, sooner;
+  wheel.Arm(&alone, tick(470));
+  wheel.Arm(&wrapped, tick(266));
+  wheel.Arm(&later, tick(800));
+  wheel.Arm(&sooner, tick(780));
+  EXPECT_EQ(ExpireAll(&wheel, tick(900)),
+            (std::vector<Timer*>{&wrapped, &alone, &sooner, &later}));
+  EXPECT_EQ(wheel.NextDeadline(), kNever);
+  wheel.Arm(&alone, tick(1400));
+  EXPECT_TRUE(ExpireAll(&wheel, tick(1400) - Nanoseconds(1)).empty());
+  EXPECT_EQ(ExpireAll(&wheel, tick(1400)), std::vector<Timer*>{&alone});
+}
+
+TEST(TimerWheelTest, OneAloneInItsSlotWaitsForWhatIsMovedDownWithIt) {
+  const auto tick = [](int64_t n) { return Nanoseconds(n << 10); };
+  TimerWheel wheel(tick(0));
+  Timer moves, from_above, alone;
+  wheel.Arm(&from_above, tick(65'586));
+  wheel.Arm(&moves, tick(65'000));
+  EXPECT_EQ(ExpireAll(&wheel, tick(65'000)), std::vector<Timer*>{&moves});
+  wheel.Arm(&alone, tick(65'736));
+  EXPECT_EQ(ExpireAll(&wheel, tick(70'000)), (std::vector<Timer*>{&from_above, &alone}));
+}
+
 TEST(TimerWheelTest, LongIdleDoesNotMakeTheNextTimerLate) {
   TimerWheel wheel(Nanoseconds(0));
   Timer timer;
@@ -111,7 +140,8 @@ TEST(TimerWheelTest, CallbackMayArmCancelAndStop) {
 }
 
 // Against a sorted list: whatever is armed, moved and cancelled, each timer fires at the first
-// expiry at or after its deadline, and NextDeadline() is never later than the earliest one.
+// expiry at or after its deadline, in the order of slots, and NextDeadline() is never later than
+// the earliest one.
 TEST(TimerWheelTest, AgreesWithASortedListForRandomUse) {
   std::mt19937_64 random(20261121);
   constexpr int kTimers = 200;
@@ -132,7 +162,10 @@ TEST(TimerWheelTest, AgreesWithASortedListForRandomUse) {
       due += each.deadline <= now;
     }
     ASSERT_LE(wheel.NextDeadline(), earliest) << "step " << step;
-    ASSERT_EQ(ExpireAll(&wheel, now).size(), due) << "step " << step;
+    const std::vector<Timer*> fired = ExpireAll(&wheel, now);
+    ASSERT_EQ(fired.size(), due) << "step " << step;
+    const auto slot_of = [](const Timer* each) { return each->deadline.count() >> 10; };
+    ASSERT_TRUE(std::ranges::is_sorted(fired, {}, slot_of)) << "step " << step;
   }
 }
 

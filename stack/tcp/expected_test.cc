@@ -283,6 +283,31 @@ TEST(ExpectedTest, OptionsThatChangeHoldForTheNextSegment) {
   }
 }
 
+TEST(ExpectedTest, AnAcknowledgementThatTimeMakesDueLeavesOnceAndClosesNoShortWay) {
+  Connected connected;
+  connected.Arrive(Next());
+  connected.Expire();
+  ASSERT_EQ(connected.emitted.size(), 1u);
+  EXPECT_EQ(connected.emitted[0].flags, wire::kTcpAck);
+  EXPECT_EQ(connected.emitted[0].acknowledgement, Seq(kTheirs + kBytes));
+  EXPECT_EQ(connected.pcb().NextDeadline(), base::kNever);
+  wire::TcpSegment next = Next();
+  next.sequence += kBytes;
+  EXPECT_TRUE(connected.pcb().IsExpected(next, /*quietly=*/true));
+}
+
+TEST(ExpectedTest, AnAcknowledgementThatTimeMakesDueWaitsForRoom) {
+  Connected connected;
+  connected.Arrive(Next());
+  connected.refuse = true;
+  connected.Expire();
+  EXPECT_EQ(connected.pcb().NextDeadline(), base::kNever) << "for room, not for time";
+  connected.refuse = false;
+  connected.pcb().OnRoom(connected.now);
+  ASSERT_EQ(connected.emitted.size(), 1u);
+  EXPECT_EQ(connected.emitted[0].acknowledgement, Seq(kTheirs + kBytes));
+}
+
 // URG changes nothing (RFC 6093), and keeps a segment from the short way.
 void ArriveNextInOrder(Connected& connected, uint16_t bytes, bool the_long_way) {
   const Pcb& pcb = connected.pcb();

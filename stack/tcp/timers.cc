@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "stack/tcp/pcb.h"
+#include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
 namespace xtreme::tcp {
@@ -18,6 +18,16 @@ constexpr base::Nanoseconds kLongestCork = base::Milliseconds(200);
 }  // namespace
 
 void Pcb::OnTimer(base::Nanoseconds now) {
+  // Mostly an acknowledgement is due and nothing else, which leaves all as it was.
+  const bool alone = now < base::Earlier(retransmit_deadline_, idle_deadline_);
+  if (alone && ack_deadline_ <= now && IsPlain(kPlainOut)) [[likely]] {
+    SendAck(now);
+    if (Has(kAckNow)) [[unlikely]] {
+      ack_deadline_ = base::kNever;
+      plain_ = Plainness();
+    }
+    return;
+  }
   if (retransmit_deadline_ <= now) OnSenderTimer(now);
   if (ack_deadline_ <= now) {
     ack_deadline_ = base::kNever;

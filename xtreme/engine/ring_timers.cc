@@ -38,7 +38,8 @@ base::Nanoseconds Ring::NextDeadline() const {
 
 void Ring::FireTimers() {
   RingCore& core = *core_;
-  const base::Nanoseconds deadline = NextDeadline();
+  const base::Nanoseconds tcp_deadline = tcp_->NextDeadline();
+  const base::Nanoseconds deadline = base::Earlier(core.wheel.NextDeadline(), tcp_deadline);
   if (deadline == base::kNever) {
     core.attention &= ~kTimersArmed;
     return;
@@ -53,7 +54,7 @@ void Ring::FireTimers() {
   const base::Nanoseconds barrier =
       timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
   if (deadline > barrier || core.fifo.Room() < 2) return;
-  if (tcp_->NextDeadline() <= barrier) tcp_->OnTimers(barrier);
+  if (tcp_deadline <= barrier) tcp_->OnTimers(barrier);
   if (core.wheel.NextDeadline() > barrier) return;
   core.wheel.Expire(barrier, [this, forced](base::Timer* timer) {
     if (forced) ++core_->tally.counters.timers_forced;

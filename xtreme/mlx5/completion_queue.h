@@ -59,6 +59,9 @@ class CompletionQueue {
     const uint32_t next = consumer_;
     return IsWritten(ring.OpOwner(next)) ? &ring.At(next) : nullptr;
   }
+  // The same in two steps: CqeRing::OpOwner() of the next, and the CQE.
+  uint8_t NextOpOwner() const { return ring_.OpOwner(consumer_); }
+  const mlx5_cqe64& Next() const { return ring_.At(consumer_); }
   // Where the owner bit of the next CQE stands, and what it must be.
   const uint8_t* peek() const { return &ring_.cqes[consumer_ & ring_.mask].op_own; }
   uint8_t phase() const { return OwnerBit(consumer_, ring_.entries_log2); }

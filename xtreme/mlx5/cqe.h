@@ -52,6 +52,10 @@ constexpr uint32_t ReceivedOpOwn(uint32_t owner_bit) {
 inline bool IsReceivedFrame(uint8_t op_own, uint32_t received_op_own) {
   return ((op_own ^ received_op_own) & ~uint32_t{2}) == 0;
 }
+// Written, and a completed send; the solicited bit may be anything.
+inline bool IsWrittenSent(uint8_t op_owner) {
+  return (op_owner & ~uint32_t{2}) == MLX5_CQE_REQ << 4;
+}
 // A completed send.
 inline bool IsSent(uint8_t op_own) { return op_own >> 2 == MLX5_CQE_REQ << 2; }
 

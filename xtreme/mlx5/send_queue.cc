@@ -62,18 +62,25 @@ void SendQueue::UpdateAttention() {
   const uint64_t posted = front_.posted();
   const uint32_t used = static_cast<uint32_t>(posted) - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
-  // Nor up to it: who needs no attention leaves the next WQE's place where it would be beyond.
-  const uint32_t before_end = (mask_ - (Index() & mask_)) / kMaxWqebbs;
   const uint32_t most = options_.checksums ? room : 0;
   const uint32_t to_signal = signal_at_ - static_cast<uint32_t>(posted);
-  behind_ahead_ = posted + std::min(std::min(most, to_signal), before_end);
+  // Nor up to the end: who needs no attention leaves the next WQE's place where it would be beyond.
+  behind_ahead_ = posted + std::min(std::min(most, to_signal), BeforeEnd());
   SetAttention(ahead_ ? posted : behind_ahead_);
 }
 
-// The last frame posted has a completion of its own; its WQE begins at `slot`.
-void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
-  marks_[slot] = {posted_frames(), device_memory_.mark(), end};
-  signal_at_ = posted_frames() + options_.signal_every - 1;
+[[gnu::always_inline]] inline void SendQueue::AttendToSignal(uint64_t posted) {
+  ahead_ = !AskedIsDue();
+  if (!ahead_ || !options_.checksums) [[unlikely]] return UpdateAttention();
+  const uint32_t room = frames_ + completed_ - static_cast<uint32_t>(posted);
+  behind_ahead_ = posted + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
+  attention_at_ = posted;
+  front_.ready_below = front_.index;  // SetAttention(posted); nor is it, while others wait.
+}
+
+void SendQueue::NoteSignal(uint32_t posted, uint32_t slot, uint32_t end) {
+  marks_[slot] = {posted, device_memory_.mark(), end};
+  signal_at_ = posted + options_.signal_every - 1;
   ++*completions_due_;
 }
 
@@ -97,14 +104,14 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
 [[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
   ahead_ = false;
   SetAttention(behind_ahead_);
-  const mlx5_cqe64* const cqe = completions_.Peek();
-  if (cqe == nullptr) return;
-  if (!IsSent(cqe->op_own)) [[unlikely]] {
+  const uint8_t op_owner = completions_.NextOpOwner();
+  if (!IsWrittenSent(op_owner)) [[unlikely]] {
+    if (!IsWritten(op_owner)) return;
     frames_ = 0;
     SetAttention(front_.posted());
     return;
   }
-  const bool sent = TakeSent(*cqe);
+  const bool sent = TakeSent(completions_.Next());
   asked_ = completed_;  // Never so old that it seems to be ahead.
   if (sent) {
     if (untold_) --*completions_due_;
@@ -114,9 +121,10 @@ void SendQueue::NoteSignal(uint32_t slot, uint32_t end) {
   completions_.Publish();
 }
 
+// Only where the room before it was too little is the room that it gave back asked for.
 void SendQueue::TakeAhead() {
-  if (!AskedIsDue()) TakeOneAhead();
-  UpdateAttention();
+  TakeOneAhead();
+  if (AttentionIsDue()) [[unlikely]] UpdateAttention();
 }
 
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
@@ -254,7 +262,8 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
 
 [[gnu::noinline]] std::optional<uint32_t> SendQueue::StoreAgain(const uint8_t* payload,
                                                                 uint32_t payload_length) {
-  TakeAhead();
+  if (!AskedIsDue()) TakeOneAhead();
+  UpdateAttention();
   return device_memory_.Write(payload, payload_length);
 }
 
@@ -265,10 +274,9 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
   }
   if (ahead_) {
     TakeOneAhead();
-    if (MayPostDirectly(prepared, flags)) [[likely]] {
-      PostDirectly(prepared);
-      return nic::TxStatus::kPosted;
-    }
+    if (!MayPostDirectly(prepared, flags)) [[unlikely]] return PostOtherwise(prepared, flags);
+    PostDirectly(prepared);
+    return nic::TxStatus::kPosted;
   }
   if (MayPostInPlace(prepared, flags)) {
     return prepared.direct_blocks == 3 ? PostInPlace<3>(prepared) : PostInPlace<2>(prepared);
@@ -286,7 +294,8 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
   return Ring(wqe, wqebbs, flags);
 }
 
-// As PostReady() does; and the signal, if it is due, and the ring's end, if the WQE reaches it.
+// As PostReady() does; and the signal, if it is due, and the ring's end, if the WQE reaches it. For
+// one of them it is here.
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
     const nic::TxPrepared& prepared) {
@@ -294,8 +303,8 @@ template <uint32_t kBlocks>
   const auto place = [&](uint32_t block) {
     return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
   };
-  const bool due = AttentionIsDue();
-  const bool signal = posted_frames() == signal_at_;
+  const uint64_t posted = front_.posted() + 1;
+  const bool signal = static_cast<uint32_t>(posted - 1) == signal_at_;
   nic::HalfLine halves[2 * kBlocks];
   nic::LoadReady(front_.index, prepared, halves);
   halves[0] |= nic::HalfLine{0, signal ? kAskForCompletion : 0};
@@ -308,10 +317,11 @@ template <uint32_t kBlocks>
   AdvanceOverEnd(kBlocks);
   nic::RingReady(front_, front_.index, prepared.frame_bytes, halves);
   if (signal) {
-    NoteSignal(first & mask_, first + kBlocks);
-    ahead_ = !AskedIsDue();
+    NoteSignal(static_cast<uint32_t>(posted), first & mask_, first + kBlocks);
+    AttendToSignal(posted);
+  } else {
+    UpdateAttention();
   }
-  if (due) UpdateAttention();
   return nic::TxStatus::kPosted;
 }
 
@@ -375,7 +385,7 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
   AdvanceOverEnd(wqebbs);
   if (signal || asked) {
     SetCompletion(wqe, Completion::kAlways);
-    NoteSignal(slot, first + wqebbs);
+    NoteSignal(posted_frames(), slot, first + wqebbs);
     if (asked) asked_ = posted_frames();
     ahead_ = !AskedIsDue();
   }
@@ -397,7 +407,7 @@ bool SendQueue::SignalLast() {
   ahead_ = false;  // attention_at_ may come too early, as above
   if (HasCompletion(wqe)) return true;
   SetCompletion(wqe, Completion::kAlways);
-  NoteSignal(slot, Index());
+  NoteSignal(posted_frames(), slot, Index());
   return true;
 }
 
@@ -438,9 +448,8 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
   const auto asked = static_cast<size_t>(end - next);
   size_t plain = attention_at_ - front_.posted();
   // Where a signal is all that is due, the run ends with the frame that is signalled.
-  const uint32_t before_end = (mask_ - (Index() & mask_)) / kMaxWqebbs;
   const bool signals = asked > plain && static_cast<uint32_t>(attention_at_) == signal_at_ &&
-                       options_.checksums && plain < before_end &&
+                       options_.checksums && plain < BeforeEnd() &&
                        posted_frames() - completed_ + plain < frames_;
   if (signals) ++plain;
   const nic::TxPayload* const cut = next + std::min(asked, plain);
@@ -474,9 +483,9 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
   if (signals && next == cut) {
     const uint32_t slot = (Index() - flow.frame.blocks) & mask_;
     SetCompletion(wqebbs_ + size_t{slot} * kWqebbBytes, Completion::kAlways);
-    NoteSignal(slot, Index());
-    ahead_ = !AskedIsDue();
-    UpdateAttention();
+    const uint64_t posted = front_.posted();
+    NoteSignal(static_cast<uint32_t>(posted), slot, Index());
+    AttendToSignal(posted);
   }
   return next;
 }

@@ -108,8 +108,8 @@ class SendQueue {
   }
   template <uint32_t kBlocks>
   nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
-  // The last frame posted has a completion of its own; its WQE stands in [slot, end).
-  void NoteSignal(uint32_t slot, uint32_t end);
+  // The last of `posted` frames has a completion of its own; its WQE stands in [slot, end).
+  void NoteSignal(uint32_t posted, uint32_t slot, uint32_t end);
   // The frames of a burst that need no attention, from `next` on; the first that was not posted.
   const nic::TxPayload* PostRun(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                 const nic::TxPayload* end);
@@ -122,6 +122,9 @@ class SendQueue {
   void TakeAhead();
   bool AskedIsDue() const { return static_cast<int32_t>(asked_ - completed_) > 0; }
   void TakeOneAhead();  // The room that it gave back is not counted yet.
+  // UpdateAttention() where the last of `posted` frames was signalled, and found room: if nothing
+  // asked is due the next post begins with TakeAhead(), and what is due behind it is known now.
+  void AttendToSignal(uint64_t posted);
   // Writes a payload that found no room on the device, if the next completion gives it some.
   std::optional<uint32_t> StoreAgain(const uint8_t* payload, uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
@@ -165,6 +168,8 @@ class SendQueue {
   nic::TxStatus Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
   bool AtRingEnd() const { return (Index() & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
+  // Frames of any kind that end before the ring does.
+  uint32_t BeforeEnd() const { return (mask_ - (Index() & mask_)) / kMaxWqebbs; }
   void UpdateAttention();
 
   // Ring for everything posted, `wqe` being the last. Always kPosted: posts end in them.
