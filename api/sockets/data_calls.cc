@@ -194,12 +194,17 @@ std::shared_ptr<Socket> Ours(int fd) {
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
   if (connection == nullptr) return kLongWay;
-  if (connection->SendRoom() < connection->AmpleRoom() + from.size()) return kLongWay;
+  if (!connection->LeavesAmpleRoom(static_cast<uint32_t>(from.size()))) return kLongWay;
   const engine::SendResult result =
       door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, {});
   if (!IsTaken(result)) [[unlikely]] return kRefused;
   CountSent(/*warm=*/false, from.size());
   return static_cast<ssize_t>(from.size());
+}
+
+// Here, where most packets of connections are read, so that it is no call of its own.
+void Socket::ReleaseRead(RingDoor* door, packet::Buffer* buffer) {
+  door->ring().tcp().ReleaseRead(*stream_->tcp_socket, buffer);
 }
 
 // Connections have no source to tell.
