@@ -104,10 +104,12 @@ std::shared_ptr<Socket> Ours(int fd) {
   return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
 }
 
-// The same from inside the door: what came there is given first, which may close the socket.
-[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, RingDoor* door, iovec to, int flags,
-                                         sockaddr* from, socklen_t* from_length) {
+// The same from inside the socket's door: what came there is given first, which may close the
+// socket. No more arguments than there are registers for: else its callers need a frame.
+[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, iovec to, int flags, sockaddr* from,
+                                         socklen_t* from_length) {
   const ErrnoKept kept;
+  RingDoor* const door = socket->door();
   std::shared_ptr<Socket> held = socket->shared_from_this();
   door->EndProgress(0);
   const RingDoor::Outside outside(door);
@@ -254,7 +256,7 @@ ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags) {
     const ssize_t taken =
         socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags, nullptr);
     if (taken != kGiveFirst) [[likely]] return taken;
-    return GiveAndReceive(&socket, door, {to, size}, flags, nullptr, nullptr);
+    return GiveAndReceive(&socket, {to, size}, flags, nullptr, nullptr);
   };
   const ssize_t got = ByShortWay(fd, call);
   if (got != kLongWay) [[likely]] return got;
@@ -269,7 +271,7 @@ ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
     const ssize_t taken =
         socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags, &about);
     if (taken == kGiveFirst) [[unlikely]] {
-      return GiveAndReceive(&socket, door, {to, size}, flags, from, from_length);
+      return GiveAndReceive(&socket, {to, size}, flags, from, from_length);
     }
     if (taken >= 0) GiveAddress(about.source, from, from_length);
     return taken;
