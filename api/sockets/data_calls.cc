@@ -2,7 +2,8 @@
 //
 // Invariant of the short ways: nobody has a reference to the socket, but it lives until something
 // is given that came, which may close it: then a reference is taken first, or the socket is not
-// touched after. They are one function a call: what is inlined has no other caller.
+// touched after. They are one function a call: what is inlined has no other caller, and stands
+// there for a program of one thread and for others.
 
 #include "api/sockets/data_calls.h"
 
@@ -53,13 +54,23 @@ bool IsTaken(engine::SendResult result) {
 // What `call(socket, door)` says of the socket behind `way`, inside the door that it leads to;
 // kLongWay: it leads nowhere, or the call is the kernel's.
 template <typename Call>
+[[gnu::always_inline]] inline ssize_t Inside(const Descriptors::Way& way, RingDoor* door,
+                                             const Call& call) {
+  Socket* const socket = way.socket();
+  return socket != nullptr && socket->door() == door ? call(*socket, door) : kLongWay;
+}
+
+// Twice, and `call` with it, which is inlined by its word: so that a program of one thread neither
+// keeps what it entered nor asks as it leaves.
+template <typename Call>
 [[gnu::always_inline]] inline ssize_t ByShortWay(const Descriptors::Way& way, const Call& call) {
   const uintptr_t self = OutsideToken();
   RingDoor* const door = way.door();
-  if (self == 0 || door == nullptr) return kLongWay;
-  const RingDoor::Entry entry(door, self);
-  Socket* const socket = way.socket();
-  return socket != nullptr && socket->door() == door ? call(*socket, door) : kLongWay;
+  if (door == nullptr) return kLongWay;
+  if (door->single()) return door->EnterSingle(self) ? Inside(way, door, call) : kLongWay;
+  if (self == 0) return kLongWay;
+  const RingDoor::LockedEntry entry(door, self);
+  return Inside(way, door, call);
 }
 
 template <typename Call>
@@ -93,10 +104,12 @@ std::shared_ptr<Socket> Ours(int fd) {
   return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
 }
 
-// The same from inside the door: what came there is given first, which may close the socket.
-[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, RingDoor* door, iovec to, int flags,
-                                         sockaddr* from, socklen_t* from_length) {
+// The same from inside the socket's door: what came there is given first, which may close the
+// socket. No more arguments than there are registers for: else its callers need a frame.
+[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, iovec to, int flags, sockaddr* from,
+                                         socklen_t* from_length) {
   const ErrnoKept kept;
+  RingDoor* const door = socket->door();
   std::shared_ptr<Socket> held = socket->shared_from_this();
   door->EndProgress(0);
   const RingDoor::Outside outside(door);
@@ -194,12 +207,18 @@ std::shared_ptr<Socket> Ours(int fd) {
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
   if (connection == nullptr) return kLongWay;
-  if (connection->SendRoom() < connection->AmpleRoom() + from.size()) return kLongWay;
+  if (!connection->LeavesAmpleRoom(static_cast<uint32_t>(from.size()))) return kLongWay;
+  static constexpr engine::SendOptions kPlainly;
   const engine::SendResult result =
-      door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, {});
+      door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, kPlainly);
   if (!IsTaken(result)) [[unlikely]] return kRefused;
   CountSent(/*warm=*/false, from.size());
   return static_cast<ssize_t>(from.size());
+}
+
+// Here, where most packets of connections are read, so that it is no call of its own.
+void Socket::ReleaseRead(RingDoor* door, packet::Buffer* buffer) {
+  door->ring().tcp().ReleaseRead(*stream_->tcp_socket, buffer);
 }
 
 // Connections have no source to tell.
@@ -233,12 +252,13 @@ std::shared_ptr<Socket> Ours(int fd) {
 // --- The calls ---
 
 ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags) {
-  const ssize_t got = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
+  const auto call = [&](Socket& socket, RingDoor* door) __attribute__((always_inline)) {
     const ssize_t taken =
         socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags, nullptr);
     if (taken != kGiveFirst) [[likely]] return taken;
-    return GiveAndReceive(&socket, door, {to, size}, flags, nullptr, nullptr);
-  });
+    return GiveAndReceive(&socket, {to, size}, flags, nullptr, nullptr);
+  };
+  const ssize_t got = ByShortWay(fd, call);
   if (got != kLongWay) [[likely]] return got;
   return ReceiveLong(fd, {to, size}, flags, nullptr, nullptr);
 }
@@ -246,16 +266,17 @@ ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags) {
 ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
                     socklen_t* from_length) {
   if (from == nullptr && from_length == nullptr) return ReceiveOurs(fd, to, size, flags);
-  const ssize_t got = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
+  const auto call = [&](Socket& socket, RingDoor* door) __attribute__((always_inline)) {
     Socket::Arrived about;
     const ssize_t taken =
         socket.ReceiveShort(door, {static_cast<uint8_t*>(to), size}, flags, &about);
     if (taken == kGiveFirst) [[unlikely]] {
-      return GiveAndReceive(&socket, door, {to, size}, flags, from, from_length);
+      return GiveAndReceive(&socket, {to, size}, flags, from, from_length);
     }
     if (taken >= 0) GiveAddress(about.source, from, from_length);
     return taken;
-  });
+  };
+  const ssize_t got = ByShortWay(fd, call);
   if (got != kLongWay) [[likely]] return got;
   return ReceiveLong(fd, {to, size}, flags, from, from_length);
 }
@@ -265,9 +286,10 @@ namespace {
 // A function of its own, as the next one is: who finds out which it is has nothing to save.
 [[gnu::noinline]] ssize_t SendByWay(int fd, const void* from, size_t size, int flags,
                                     const Descriptors::Way& way) {
-  const ssize_t sent = ByShortWay(way, [&](Socket& socket, RingDoor* door) {
+  const auto call = [&](Socket& socket, RingDoor* door) __attribute__((always_inline)) {
     return socket.SendShort(door, {static_cast<const uint8_t*>(from), size}, flags);
-  });
+  };
+  const ssize_t sent = ByShortWay(way, call);
   if (sent >= 0) [[likely]] return sent;
   return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, sent == kRefused);
 }
@@ -295,11 +317,12 @@ ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockaddr* to,
                  socklen_t length) {
   if (to == nullptr) return SendOurs(fd, from, size, flags);
-  const ssize_t sent = ByShortWay(fd, [&](Socket& socket, RingDoor* door) {
+  const auto call = [&](Socket& socket, RingDoor* door) __attribute__((always_inline)) {
     std::optional<wire::Endpoint> endpoint;
     if (!TakeAddress(to, length, &endpoint)) [[unlikely]] return kLongWay;
     return socket.SendShortTo(door, {static_cast<const uint8_t*>(from), size}, flags, *endpoint);
-  });
+  };
+  const ssize_t sent = ByShortWay(fd, call);
   if (sent >= 0) [[likely]] return sent;
   return SendLong(fd, {const_cast<void*>(from), size}, flags, to, length, sent == kRefused);
 }

@@ -131,7 +131,7 @@ inline bool Socket::IsForCall(const engine::Completion& first) const {
   if (stream_ != nullptr) {
     ++counters_.received;
     counters_.received_bytes += length;
-    ReleaseRead(first.buffer);
+    ReleaseRead(door, first.buffer);
   } else {
     packet::BufferPool::ReleaseByOwner(first.buffer);
   }

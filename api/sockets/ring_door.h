@@ -72,6 +72,18 @@ class RingDoor {
     RingDoor* const door_;
   };
 
+  // The same in a program of several threads, for who has asked whether it is one.
+  class LockedEntry {
+   public:
+    LockedEntry(RingDoor* door, uintptr_t self) : door_(door) { door_->EnterLocked(self); }
+    ~LockedEntry() { door_->LeaveLocked(); }
+    LockedEntry(const LockedEntry&) = delete;
+    LockedEntry& operator=(const LockedEntry&) = delete;
+
+   private:
+    RingDoor* const door_;
+  };
+
   // The same for what calls nothing inside, and so is to have no call around it: not inside where
   // somebody is already, or where another thread was last.
   class QuickEntry {
@@ -194,6 +206,14 @@ class RingDoor {
   const std::string& interface() const { return interface_; }
   // Whether the program has one thread.
   bool single() const { return single_; }
+  // Instead of an Entry where it has one, and nothing is to be left. False: that thread's calls are
+  // the kernel's; `self` is its OutsideToken().
+  bool EnterSingle(uintptr_t self) {
+    if (owner_ == self) [[likely]] return true;
+    if (self == 0) return false;
+    Adopt(self);
+    return true;
+  }
   // Of that thread, once it owns the ring: its OutsideToken(). Sockets are told when it changes.
   uintptr_t alone() const { return alone_; }
   static constexpr uintptr_t kNobody = 1;
@@ -231,15 +251,17 @@ class RingDoor {
 
   RingDoor();
   void Enter(uintptr_t self) {
-    if (!single_) {
-      if (inside_.load(std::memory_order_relaxed) == self) {
-        ++depth_;
-        return;
-      }
-      if (!lock_.try_lock()) [[unlikely]] WaitForLock();
-      inside_.store(self, std::memory_order_relaxed);
-      depth_ = 1;
+    if (!single_) return EnterLocked(self);
+    if (owner_ != self) [[unlikely]] Adopt(self);
+  }
+  void EnterLocked(uintptr_t self) {
+    if (inside_.load(std::memory_order_relaxed) == self) {
+      ++depth_;
+      return;
     }
+    if (!lock_.try_lock()) [[unlikely]] WaitForLock();
+    inside_.store(self, std::memory_order_relaxed);
+    depth_ = 1;
     if (owner_ != self) [[unlikely]] Adopt(self);
   }
   bool TryEnter() {
@@ -254,7 +276,10 @@ class RingDoor {
     return false;
   }
   void Leave() {
-    if (single_ || --depth_ != 0) return;
+    if (!single_) LeaveLocked();
+  }
+  void LeaveLocked() {
+    if (--depth_ != 0) return;
     inside_.store(0, std::memory_order_relaxed);
     lock_.unlock();
   }
@@ -287,7 +312,7 @@ class RingDoor {
   DoorLock lock_;
   std::atomic<uintptr_t> inside_{0};  // Token of the thread that is.
   uint32_t depth_ = 0;
-  uintptr_t owner_ = 0;
+  uintptr_t owner_ = kNobody;  // Token of the thread that was inside last; never 0.
   uintptr_t alone_ = kNobody;
   Counters counters_;
 

@@ -371,7 +371,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t TakeDatagram(RingDoor* door, packet::Buffer* datagram, std::span<uint8_t> to,
                        Arrived* about);
   // Gives back what a connection's packet came in, which was copied.
-  void ReleaseRead(packet::Buffer* buffer);
+  void ReleaseRead(RingDoor* door, packet::Buffer* buffer);
   // As TakeArriving() of what came, where it is not one packet, whole and in one link.
   ssize_t TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about);
   size_t TakeArrived(const engine::Completion& packet, std::span<uint8_t> to);

@@ -190,10 +190,6 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
   return static_cast<ssize_t>(total);
 }
 
-void Socket::ReleaseRead(packet::Buffer* buffer) {
-  door()->ring().tcp().ReleaseRead(*stream_->tcp_socket, buffer);
-}
-
 ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   if ((request->flags & MSG_ERRQUEUE) != 0) return NoErrorQueued();
   // As Linux says where there are no urgent bytes: a ring has them among the others.

@@ -139,6 +139,13 @@ class Pcb {
   // How many there should be for a socket to be writable: a third of the queue, as by Linux.
   uint32_t AmpleRoom() const { return options_->send_queue / 3 + 1; }
   bool HasAmpleRoom() const;
+  // Whether there is as much when `bytes` more have been sent, as far as SendRoom() goes.
+  bool LeavesAmpleRoom(uint32_t bytes) const {
+    // Mostly all was sent, and less than half of the queue is in use: seen without a division.
+    const uint64_t used = uint64_t{queue_.flight().outstanding} + bytes;
+    if (!queue_.has_unsent() && 2 * used < options_->send_queue) [[likely]] return true;
+    return SendRoom() >= uint64_t{AmpleRoom()} + bytes;
+  }
   // Raises kSendSpace, once, when there is ample room and memory for a segment; in place of when
   // there would be what a refused send asked for.
   void AwaitAmpleRoom();

@@ -336,6 +336,24 @@ TEST_F(PcbTest, AmpleRoomIsToldOfWhenAThirdOfTheQueueIsFreeAndNotBefore) {
   EXPECT_GT(a_->pcb().SendRoom(), 10'000u);
 }
 
+TEST_F(PcbTest, AmpleRoomIsLeftByWhatLeavesAThirdOfTheQueueWhetherItIsSentOrNot) {
+  Make({.send_queue = 30'000}, {.receive_window = 4'000});
+  Open();
+  EXPECT_TRUE(a_->pcb().LeavesAmpleRoom(14'999)) << "less than half";
+  EXPECT_TRUE(a_->pcb().LeavesAmpleRoom(19'999)) << "10,001 are left";
+  EXPECT_FALSE(a_->pcb().LeavesAmpleRoom(20'000));
+  EXPECT_FALSE(a_->pcb().LeavesAmpleRoom(UINT32_MAX));
+  const std::vector<uint8_t> sent(1'000);
+  EXPECT_EQ(a_->pcb().Send(sent, {}, now_), SendResult::kSent);
+  EXPECT_TRUE(a_->pcb().LeavesAmpleRoom(18'999));
+  EXPECT_FALSE(a_->pcb().LeavesAmpleRoom(19'000));
+  const std::vector<uint8_t> waits(16'000);
+  EXPECT_FALSE(IsRefused(a_->pcb().Send(waits, {}, now_)));
+  EXPECT_GT(a_->pcb().queue().unsent_bytes(), 0u);
+  EXPECT_TRUE(a_->pcb().LeavesAmpleRoom(2'999)) << "what waits is in use too";
+  EXPECT_FALSE(a_->pcb().LeavesAmpleRoom(3'000));
+}
+
 TEST_F(PcbTest, DoneComesOnceWhenAcknowledgedAndCancelledWhenAborted) {
   Make();
   Open();

@@ -365,6 +365,7 @@ class SegmentQueue {
   Seq nxt() const { return first_unsent_ != nullptr ? first_unsent_->sequence : end_; }
   Seq end() const { return end_; }
   uint32_t unsent_bytes() const { return Distance(nxt(), end_); }
+  bool has_unsent() const { return first_unsent_ != nullptr; }
   const Flight& flight() const { return flight_; }
   // The last of those that are marked sacked; null when there is none, or it is not known.
   Segment* highest_sacked() const { return highest_sacked_; }
