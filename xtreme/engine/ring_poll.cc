@@ -333,14 +333,12 @@ void Ring::Flush() {
 
 void Ring::Refill() {
   RingCore& core = *core_;
-  packet::BufferPool& pool = *core.device.pool;
   // Also where the queue takes none: their bytes are credited, and nobody knocks again for them.
-  if (pool.HasReturns()) pool.DrainReturns();
+  if (core.device.pool->HasReturns()) core.device.pool->DrainReturns();
   if (!core.device.started || core.device.broken) return;
   const uint32_t refilled = core.device.queue->Refill();
-  if (pool.free_count() < low_water_ || (core.attention & kRefillOwed) != 0) [[unlikely]] {
-    CheckPool();
-  }
+  const bool low = core.device.pool->free_count() < low_water_;
+  if (low || (core.attention & kRefillOwed) != 0) [[unlikely]] CheckPool();
   // Only where nothing is posted but what was just now, the queue may have been seen empty.
   const bool was_empty = core.device.queue->posted() == refilled;
   if (was_empty && core.device.queue->counters().rx_empty != empty_seen_) [[unlikely]] CheckQueue();

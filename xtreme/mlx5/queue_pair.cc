@@ -45,7 +45,7 @@ uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {
 
 uint32_t QueuePair::Refill() {
   const uint32_t count = receive_.Refill();
-  receive_posted_ = receive_.posted();
+  receive_posted_ += count;
   return count;
 }
 
