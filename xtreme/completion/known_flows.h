@@ -86,6 +86,7 @@ class KnownFlows {
   }
   // A frame was looked at and left to others, so nobody need look here again.
   void Decline() const { declined_ = true; }
+  bool declined() const { return declined_; }
   // Whether one was since the last call.
   bool TakeDeclined() const { return std::exchange(declined_, false); }
 

@@ -221,7 +221,10 @@ class Ring {
   // The events of a poll.
   uint32_t PollSome(void* out, uint32_t max, size_t stride);
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
-  uint32_t PollOn(void* out, uint32_t max, size_t stride, uint32_t taken, bool timers);
+  uint32_t PollRest(void* out, uint32_t max, uint32_t taken);
+  uint32_t EndSome(void* out, uint32_t max, uint32_t taken);
+  uint32_t EndOnTurn(void* out, uint32_t max, uint32_t taken);
+  uint32_t PollOn(void* out, uint32_t max, size_t stride, uint32_t taken);
   bool Resolve(Completion* completion);
   void TellKept();
   void Receive(uint32_t max);

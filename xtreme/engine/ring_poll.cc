@@ -50,24 +50,53 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   RingCore& core = *core_;
   const uint64_t ticks = core.clock.Ticks();
   core.poll_ticks = ticks;
-  if (core.attention != 0) {
-    core.NotePollTime();
-    const bool due = core.wheel.NextDeadline() <= core.poll_time ||
-                     tcp_->NextDeadline() <= core.poll_time;
-    if (due) [[unlikely]] return PollBusy(out, max, sizeof(Completion));
-  }
-  const uint32_t most = std::min(core.options.poll_batch, max);
   core.known.Follow();
   core.known.SetTicks(ticks);
+  const uint32_t most = std::min(core.options.poll_batch, max);
   const uint32_t taken = TakeKnown(core, static_cast<Completion*>(out), most);
-  const nic::QueuePair& queue = *core.device.queue;
-  if (taken != most && queue.ReceiveReady()) [[unlikely]] {
-    return PollOn(out, max, sizeof(Completion), taken, /*timers=*/false);
+  if (taken != max && core.device.queue->ReceiveReady()) [[unlikely]] {
+    return PollRest(out, max, taken);
   }
+  return EndSome(out, max, taken);
+}
+
+// There is another frame: of a known flow too, if it came meanwhile or a queue stopped where its
+// ring ends. What the last one caused beside its completion is told before.
+[[gnu::noinline]] uint32_t Ring::PollRest(void* out, uint32_t max, uint32_t taken) {
+  RingCore& core = *core_;
+  const uint32_t most = std::min(core.options.poll_batch, max);
+  constexpr uint32_t kAfterwards = kTimersArmed | kAnyDoorbellOwed;
+  const bool told = (core.attention & ~kAfterwards) == 0;
+  if (taken < most && told && !core.known.declined()) {
+    taken += TakeKnown(core, static_cast<Completion*>(out) + taken, most - taken);
+  }
+  if (taken == most || !core.device.queue->ReceiveReady()) return EndSome(out, max, taken);
+  timers_->CountReceived(taken);
+  return PollOn(out, max, sizeof(Completion), taken);
+}
+
+// What is left of a poll of packets of known flows.
+[[gnu::always_inline]] inline uint32_t Ring::EndSome(void* out, uint32_t max, uint32_t taken) {
+  RingCore& core = *core_;
   // What other threads returned, and a pool that runs low, is looked at with every refill.
-  if (queue.RefillDue()) Refill();
+  if (core.device.queue->RefillDue()) Refill();
+  if (core.attention == 0) return taken;
+  // Timers come after packets: a poll that brought some leaves them to the next one, which then
+  // looks whatever it finds.
+  timers_->CountReceived(taken);
+  if (timers_->IsTurn()) return EndOnTurn(out, max, taken);
+  timers_->MakeTurn();
   // What TCP answered. What the last frame caused beside its first completion is told by the next
   // poll, before anything else.
+  if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
+  return taken;
+}
+
+[[gnu::noinline]] uint32_t Ring::EndOnTurn(void* out, uint32_t max, uint32_t taken) {
+  RingCore& core = *core_;
+  if (NextDeadline() <= core.PollTime()) [[unlikely]] {
+    return PollOn(out, max, sizeof(Completion), taken);
+  }
   if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
   return taken;
 }
@@ -115,13 +144,11 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
 
 [[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   core_->poll_ticks = core_->clock.Ticks();
-  return PollOn(out, max, stride, 0, /*timers=*/true);
+  return PollOn(out, max, stride, 0);
 }
 
-// The time of the poll is known, and what PollSome() took stands in `out` already. `timers`: one
-// may be due; what is armed from here on is due later.
-[[gnu::noinline]] uint32_t Ring::PollOn(void* out, uint32_t max, size_t stride, uint32_t taken,
-                                        bool timers) {
+// The time of the poll is known, and what PollSome() took stands in `out` already.
+[[gnu::noinline]] uint32_t Ring::PollOn(void* out, uint32_t max, size_t stride, uint32_t taken) {
   RingCore& core = *core_;
   const auto resolve = [this](Completion* completion) {
     return completion->socket == 0 || Resolve(completion);
@@ -141,7 +168,7 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
   if ((core.attention & (kSendsWanted | kRoomWanted)) != 0) SettleSends();
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();
-  if (timers && (core.attention & kTimersArmed) != 0) FireTimers();
+  if ((core.attention & kTimersArmed) != 0) FireTimers();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
   RefillIfDue();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
@@ -306,15 +333,15 @@ void Ring::Flush() {
 
 void Ring::Refill() {
   RingCore& core = *core_;
-  packet::BufferPool& pool = *core.device.pool;
   // Also where the queue takes none: their bytes are credited, and nobody knocks again for them.
-  if (pool.HasReturns()) pool.DrainReturns();
+  if (core.device.pool->HasReturns()) core.device.pool->DrainReturns();
   if (!core.device.started || core.device.broken) return;
-  core.device.queue->Refill();
-  if (pool.free_count() < low_water_ || (core.attention & kRefillOwed) != 0) [[unlikely]] {
-    CheckPool();
-  }
-  if (core.device.queue->counters().rx_empty != empty_seen_) [[unlikely]] CheckQueue();
+  const uint32_t refilled = core.device.queue->Refill();
+  const bool low = core.device.pool->free_count() < low_water_;
+  if (low || (core.attention & kRefillOwed) != 0) [[unlikely]] CheckPool();
+  // Only where nothing is posted but what was just now, the queue may have been seen empty.
+  const bool was_empty = core.device.queue->posted() == refilled;
+  if (was_empty && core.device.queue->counters().rx_empty != empty_seen_) [[unlikely]] CheckQueue();
 }
 
 }  // namespace xtreme::engine

@@ -46,6 +46,22 @@ TEST_F(RingContractTest, TimersAfterPackets) {
   Release(got);
 }
 
+TEST_F(RingContractTest, ThePollBehindOneThatBroughtPacketsLooksAtTimers) {
+  Open();
+  OpenSocket(7000);
+  ASSERT_TRUE(Inject({}));
+  Release(PollAll());  // The flow is known from here on.
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_NE(ring->StartTimer(Now() + base::Microseconds(10), 99), 0u);
+    now += 1'000'000;
+    ASSERT_TRUE(Inject({}));
+    std::vector<Completion> got = PollOnce(8);
+    for (const Completion& completion : PollOnce(8)) got.push_back(completion);
+    EXPECT_EQ(Kinds(got), (std::vector<Kind>{Kind::kPacket, Kind::kTimer})) << i;
+    Release(got);
+  }
+}
+
 TEST_F(RingContractTest, ATimerIsNotStarvedByPacketsThatNeverStop) {
   Open();
   OpenSocket(7000);

@@ -138,6 +138,37 @@ TEST_F(KnownFlowsTest, WhatGoesOverTheRingsEndIsTakenInTwo) {
   EXPECT_FALSE(queues_->ReceiveReady());
 }
 
+TEST_F(KnownFlowsTest, AloneOrInPairsTheyGoOverTheRingsEnd) {
+  uint32_t sent = 0;
+  uint32_t taken = 0;
+  for (uint32_t i = 0; i < 6 * kFrames; ++i) {
+    const uint32_t together = i % 3 == 0 ? 2 : 1;
+    for (uint32_t j = 0; j < together; ++j) device_.CompleteFrame(known_, sent++);
+    const uint32_t most = i % 2 == 0 ? kFrames : 1;
+    for (uint32_t polls = 0; queues_->ReceiveReady(); ++polls) {
+      ASSERT_LT(polls, together) << "A poll of frames that are there takes one at least.";
+      const uint32_t count = Poll(most);
+      ASSERT_LE(count, most);
+      for (uint32_t j = 0; j < count; ++j) ASSERT_EQ(out_[j].hw_clock, taken++) << i;
+    }
+    ASSERT_EQ(taken, sent) << i;
+    queues_->Refill();
+  }
+  EXPECT_EQ(queues_->counters().rx_frames, sent);
+  EXPECT_EQ(queues_->counters().rx_bytes, sent * known_.size());
+  EXPECT_EQ(endpoint_.counters().datagrams, sent);
+}
+
+TEST_F(KnownFlowsTest, OfNoneThatIsPostedNothingIsTaken) {
+  for (uint32_t i = 0; i < kFrames; ++i) device_.CompleteFrame(known_, i);
+  ASSERT_EQ(Poll(kFrames), kFrames);
+  device_.CompleteFrame(known_, 1);  // The device may not.
+  EXPECT_EQ(Poll(1), 0u);
+  EXPECT_EQ(Poll(kFrames), 0u);
+  EXPECT_EQ(Poll(0), 0u);
+  EXPECT_EQ(queues_->counters().rx_frames, uint64_t{kFrames});
+}
+
 TEST_F(KnownFlowsTest, WhatIsLeftToOthersIsSaidToBeAndTheRingsEndIsNot) {
   device_.CompleteFrame(known_, 1);
   EXPECT_EQ(Poll(kFrames), 1u);

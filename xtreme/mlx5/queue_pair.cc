@@ -28,8 +28,9 @@ QueuePair::~QueuePair() = default;
 void QueuePair::ShowReceiveQueue() {
   receive_posted_ = receive_.posted();
   if (receive_.ended()) [[unlikely]] {
-    static constexpr uint8_t kNothing = 0;
-    receive_peek_ = &kNothing;
+    // As far as PollKnown() looks ahead.
+    static constexpr std::array<uint8_t, kCqeBytes + 1> kNothing{};
+    receive_peek_ = kNothing.data();
     receive_phase_ = 1;
     return;
   }
@@ -44,7 +45,7 @@ uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {
 
 uint32_t QueuePair::Refill() {
   const uint32_t count = receive_.Refill();
-  receive_posted_ = receive_.posted();
+  receive_posted_ += count;
   return count;
 }
 

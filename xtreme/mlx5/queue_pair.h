@@ -118,6 +118,12 @@ class QueuePair : public nic::QueuePair {
  private:
   template <typename Flows>
   uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most);
+  uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
+                    uint32_t most);
+  uint32_t PollOther(const completion::KnownFlows& flows, const ReceiveQueue::Posted& posted,
+                     uint32_t length, completion::Completion* out);
+  // The next CQE was a frame that is taken.
+  void PassOne();
   void ShowReceiveQueue();
   void ShowNextCqe() {
     receive_peek_ = receive_.completions().peek();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a CQE to the completion of a packet, in one loop, for each of the two forms.
+// From a CQE to the completion of a packet: in one loop, for each of the two forms, and of a frame
+// that is alone without it.
 //
 // Invariant: what is taken here are received frames, whole and verified, of flows that are known;
 // the first that is anything else is left to ReceiveQueue::Poll().
@@ -15,6 +16,9 @@
 namespace xtreme::mlx5 {
 
 constexpr uint8_t kVerdicts = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
+// Where a plain frame has its protocol; of any other it is some byte.
+constexpr uint32_t kProtocolAt = wire::kEthernetHeaderBytes + 9;
+static_assert(kProtocolAt < completion::KnownFlows::kLeastFrameBytes);
 
 // What comes of a frame that is no completion alone; false: it was not taken.
 template <typename Flows>
@@ -32,6 +36,20 @@ template <typename Flows>
   }
   if (taken == Taken::kFirst) *left = 1;
   return true;
+}
+
+// Whether both checksums are good, and in one: no frame without headers, or longer than its buffer.
+[[gnu::always_inline]] inline bool ReceiveQueue::MayBeKnown(const mlx5_cqe64& cqe,
+                                                            uint32_t length) const {
+  const bool verified = (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
+  const bool fits = length - completion::KnownFlows::kLeastFrameBytes < known_below_;
+  return verified && fits;
+}
+
+// The ring ends where both do, or the WQEs' alone.
+[[gnu::always_inline]] inline bool ReceiveQueue::GoesOn(const uint8_t* op_own) const {
+  if ((completions_.consumer() & mask_) == mask_) return false;
+  return ((op_own[0] ^ op_own[kCqeBytes]) & 1) == 0;
 }
 
 // No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
@@ -85,10 +103,8 @@ template <typename Flows>
   const mlx5_cqe64& cqe = *CqeOfOpOwn(op_own);
   if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(phase))) return nullptr;
   const uint32_t length = FrameBytes(cqe);
-  const bool verified = (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
-  const bool fits = length - completion::KnownFlows::kLeastFrameBytes < known_below_;
-  if (!verified || !fits) [[unlikely]] return nullptr;
-  const Posted& posted = posted_[completions_.consumer() & mask_];
+  if (!MayBeKnown(cqe, length)) [[unlikely]] return nullptr;
+  const Posted& posted = next();
   if (!flows.Take(endpoint, posted.buffer, posted.data, length, most)) return nullptr;
   *bytes += length;
   return posted.buffer;
@@ -111,9 +127,57 @@ template <typename Flows>
   return passed - sums.silent;
 }
 
+[[gnu::always_inline]] inline void QueuePair::PassOne() {
+  receive_peek_ += kCqeBytes;
+  --receive_posted_;
+  ++counters_.rx_frames;
+  if (receive_.Pass(1)) [[unlikely]] ShowNextCqe();
+}
+
+// A frame behind which there is none, or no room, has nothing to share with others: it goes without
+// the loop and what that is set up with. Who polls looks whether another came meanwhile.
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
+  if (most > 1 && receive_.GoesOn(receive_peek_)) return PollMany(flows, out, most);
+  if (most == 0 || receive_posted_ == 0) [[unlikely]] return 0;
+  const mlx5_cqe64& cqe = *CqeOfOpOwn(receive_peek_);
+  if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(receive_phase_))) [[unlikely]] return 0;
+  const uint32_t length = FrameBytes(cqe);
+  if (!receive_.MayBeKnown(cqe, length)) [[unlikely]] {
+    flows.Decline();
+    return 0;
+  }
+  const ReceiveQueue::Posted& posted = receive_.next();
+  // A segment need not be compared with a flow of datagrams.
+  const bool datagram = posted.data[kProtocolAt] == wire::kIpProtocolUdp;
+  if (!datagram || !flows.Write(posted.buffer, posted.data, length, HardwareClock(cqe), out)) {
+    return PollOther(flows, posted, length, out);
+  }
+  counters_.rx_bytes += length;
+  PassOne();
+  return 1;
+}
+
+// By itself, so that a datagram alone saves no registers for a loop,
+[[gnu::noinline]] uint32_t QueuePair::PollMany(const completion::KnownFlows& flows,
+                                               completion::Completion* out, uint32_t most) {
   return PollInto(flows, out, most);
+}
+
+// nor for a call: of the next frame, which Write() said is not its.
+[[gnu::noinline]] uint32_t QueuePair::PollOther(const completion::KnownFlows& flows,
+                                                const ReceiveQueue::Posted& posted,
+                                                uint32_t length, completion::Completion* out) {
+  using Taken = completion::KnownFlows::Taken;
+  const uint64_t hw_clock = HardwareClock(*CqeOfOpOwn(receive_peek_));
+  const Taken taken = flows.AskOthers(posted.buffer, posted.data, length, hw_clock, out);
+  if (taken == Taken::kNot) [[unlikely]] {
+    flows.Decline();
+    return 0;
+  }
+  counters_.rx_bytes += length;
+  PassOne();
+  return taken == Taken::kSilently ? 0 : 1;
 }
 
 uint32_t QueuePair::PollLinks(const completion::LinkFlows& flows, completion::LinkCompletion* out,
@@ -127,10 +191,7 @@ packet::Buffer* QueuePair::TakeKnown(const completion::KnownFlows& flows,
   packet::Buffer* const buffer = receive_.TakeKnown(flows, endpoint, most, receive_peek_,
                                                     receive_phase_, &counters_.rx_bytes);
   if (buffer == nullptr) [[unlikely]] return nullptr;
-  receive_peek_ += kCqeBytes;
-  --receive_posted_;
-  ++counters_.rx_frames;
-  if (receive_.Pass(1)) [[unlikely]] ShowNextCqe();
+  PassOne();
   return buffer;
 }
 

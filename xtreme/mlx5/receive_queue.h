@@ -50,6 +50,13 @@ class ReceiveQueue {
   // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
   // CQEs of no posted buffer, or of more bytes than one has, are counted and give nothing.
   uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
+  // `data` stands here too: it is prefetched without a look at the buffer.
+  struct Posted {
+    packet::Buffer* buffer = nullptr;
+    uint8_t* data = nullptr;
+  };
+  // What the next CQE is of.
+  const Posted& next() const { return posted_[completions_.consumer() & mask_]; }
   // What PollKnown() took.
   struct Sums {
     uint64_t bytes = 0;
@@ -61,6 +68,11 @@ class ReceiveQueue {
   template <typename Flows>
   const uint8_t* PollKnown(const Flows& flows, const uint8_t* op_own, uint8_t phase,
                            typename Flows::Out* out, uint32_t most, Sums* sums);
+  // Whether a frame of this `length` is one that PollKnown() looks at.
+  bool MayBeKnown(const mlx5_cqe64& cqe, uint32_t length) const;
+  // Whether the CQE behind the next one is written too, if the next one is, and not beyond their
+  // ring's end.
+  bool GoesOn(const uint8_t* op_own) const;
   // The same of the next CQE alone; null: it was not taken. At least one is posted.
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);
@@ -85,12 +97,6 @@ class ReceiveQueue {
   uint32_t producer() const { return producer_; }  // Buffers posted so far, free-running.
 
  private:
-  // `data` stands here too: it is prefetched without a look at the buffer.
-  struct Posted {
-    packet::Buffer* buffer = nullptr;
-    uint8_t* data = nullptr;
-  };
-
   // Errors, and CQEs of what cannot be, from `index` on; up to which.
   uint32_t TakeErrors(uint32_t index, std::optional<nic::QueueError>* error);
   void TakeStray(std::optional<nic::QueueError>* error);
