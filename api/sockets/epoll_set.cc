@@ -112,11 +112,16 @@ void EpollSet::OnTold(Item* item, uint32_t events) {
 // The descriptor is about to be closed; the kernel's set forgets it by itself.
 void EpollSet::OnGone(Item* item) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const std::shared_ptr<Pollable> target = std::exchange(item->target, nullptr);
+  TakeOut(item);
+}
+
+std::shared_ptr<Pollable> EpollSet::TakeOut(Item* item) {
+  if (std::exchange(item->queued, false)) std::erase(ready_, item);
+  std::shared_ptr<Pollable> target = std::exchange(item->target, nullptr);
   Count(item);
-  if (item->queued) std::erase(ready_, item);
   Unnest(target.get());
-  items_.erase({item->fd, target.get()});
+  if (target != nullptr) items_.erase({item->fd, target.get()});
+  return target;
 }
 
 int EpollSet::Control(int operation, int fd, const epoll_event* event,
@@ -163,7 +168,8 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
     placed = item->target == nullptr ? -EBADF : Place(item.get());
     if (placed == 0) QueueIfReady(item.get());
     ready = item->queued;
-    if (placed != 0) items_.erase({fd, target.get()});
+    // It may have been told of since it was attached, and be among the ready.
+    if (placed != 0) TakeOut(item.get());
     // Not before the kernel found no circle in it.
     if (placed == 0 && dynamic_cast<EpollSet*>(target.get()) != nullptr) nested_.push_back(target);
   }
@@ -201,12 +207,8 @@ int EpollSet::Remove(const Key& key) {
     const auto found = items_.find(key);
     if (found == items_.end()) return -ENOENT;
     item = found->second;
-    items_.erase(found);
-    if (item->queued) std::erase(ready_, item.get());
     if (item->in_kernel) Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, key.first, nullptr);
-    target = std::exchange(item->target, nullptr);
-    Unnest(target.get());
-    Count(item.get());
+    target = TakeOut(item.get());
   }
   if (target != nullptr) target->Detach(item.get());
   return 0;

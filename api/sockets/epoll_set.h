@@ -76,6 +76,9 @@ class EpollSet final : public Pollable {
 
   void OnTold(Item* item, uint32_t events);
   void OnGone(Item* item);
+  // It is no member any more, and not among the ready: what it was of, if it was one. Under the
+  // lock; the item lives until who calls has detached it.
+  std::shared_ptr<Pollable> TakeOut(Item* item);
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
   void QueueIfReady(Item* item);
