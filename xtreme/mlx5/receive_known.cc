@@ -49,7 +49,10 @@ template <typename Flows>
 // The ring ends where both do, or the WQEs' alone.
 [[gnu::always_inline]] inline bool ReceiveQueue::GoesOn(const uint8_t* op_own) const {
   if ((completions_.consumer() & mask_) == mask_) return false;
-  return ((op_own[0] ^ op_own[kCqeBytes]) & 1) == 0;
+  // Whether to take the loop, and nothing of the frame: that orders its own loads.
+  const uint8_t first = __atomic_load_n(op_own, __ATOMIC_RELAXED);
+  const uint8_t second = __atomic_load_n(op_own + kCqeBytes, __ATOMIC_RELAXED);
+  return ((first ^ second) & 1) == 0;
 }
 
 // No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
