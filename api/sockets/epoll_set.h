@@ -76,8 +76,8 @@ class EpollSet final : public Pollable {
 
   void OnTold(Item* item, uint32_t events);
   void OnGone(Item* item);
-  // It is no member any more, and not among the ready: what it was of, if it was one. Under the
-  // lock; the item lives until who calls has detached it.
+  // It is no member any more, and not among the ready: what it was of, if it was one, and still is
+  // to be detached from. Under the lock; `item` may be gone behind it.
   std::shared_ptr<Pollable> TakeOut(Item* item);
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
