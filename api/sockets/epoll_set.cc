@@ -79,9 +79,11 @@ int EpollSet::Place(Item* item) {
   const bool both = wanted && item->target != nullptr && item->target->ServedHere();
   has_one_shot_of_both_ |= both && (item->event.events & EPOLLONESHOT) != 0;
   if (wanted == item->in_kernel || closed_) return 0;
-  item->in_kernel = wanted;
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
-  return Kernel().epoll_ctl(fd(), operation, item->fd, &item->event) == 0 ? 0 : -errno;
+  const bool done = Kernel().epoll_ctl(fd(), operation, item->fd, &item->event) == 0;
+  // What the kernel refused is not there; what it does not know is not there any more.
+  item->in_kernel = wanted && done;
+  return done ? 0 : -errno;
 }
 
 void EpollSet::QueueIfReady(Item* item) {
