@@ -58,14 +58,14 @@ class RingClock {
     return OtherTicks();
   }
   base::Nanoseconds ToTime(uint64_t ticks) const {
-    return base::Nanoseconds(
-        static_cast<int64_t>(source_.read == nullptr ? tsc_.ToNs(ticks) : ticks));
+    return base::Nanoseconds(static_cast<int64_t>(tsc_.ToNs(ticks)));
   }
   base::Nanoseconds Now() const { return ToTime(Ticks()); }
 
   void SetTsc(const host::TscConversion& tsc) {
+    if (source_.read != nullptr) return;  // Its ticks are nanoseconds: the identity.
     tsc_ = tsc;
-    ticks_are_tsc_ = source_.read == nullptr && tsc.uses_tsc();
+    ticks_are_tsc_ = tsc.uses_tsc();
   }
   // `ptp`: the device's times are told on its PTP clock, if it has one.
   void SetDevice(const nic::DeviceClock& device, bool ptp) {

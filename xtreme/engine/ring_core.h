@@ -171,15 +171,8 @@ struct RingCore {
   // A frame was posted; `owed`: without a doorbell.
   void OweDoorbell(bool owed) { attention |= owed ? uint32_t{kDoorbellOwed} : 0; }
 
-  // The time of the poll under way: of `poll_ticks`, worked out once.
-  base::Nanoseconds PollTime() {
-    if (timed_ticks != poll_ticks) [[unlikely]] NotePollTime();
-    return poll_time;
-  }
-  void NotePollTime() {
-    poll_time = clock.ToTime(poll_ticks);
-    timed_ticks = poll_ticks;
-  }
+  // The time of the poll under way.
+  base::Nanoseconds PollTime() const { return clock.ToTime(poll_ticks); }
 
   // Frames the send queue has room for.
   uint32_t SendRoom() const {
@@ -273,8 +266,6 @@ struct RingCore {
   uint32_t fanout = 1;        // Most completions that one CQE can cause.
   uint16_t after_drop = 0;    // kAfterDrop for the next packet, or 0.
   uint64_t poll_ticks = 0;    // Read by the poll under way.
-  uint64_t timed_ticks = ~uint64_t{0};  // What `poll_time` is the time of.
-  base::Nanoseconds poll_time;
 };
 
 }  // namespace xtreme::engine
