@@ -62,8 +62,13 @@ constexpr Nanoseconds DeadlineAfter(Nanoseconds now, Nanoseconds span) {
   return overflows || span == kNever ? kNever : Nanoseconds(sum);
 }
 
-constexpr Nanoseconds Earlier(Nanoseconds a, Nanoseconds b) { return a < b ? a : b; }
-constexpr Nanoseconds Later(Nanoseconds a, Nanoseconds b) { return a < b ? b : a; }
+// Of counts: of objects the compiler compares places in memory.
+constexpr Nanoseconds Earlier(Nanoseconds a, Nanoseconds b) {
+  return Nanoseconds(a.count() < b.count() ? a.count() : b.count());
+}
+constexpr Nanoseconds Later(Nanoseconds a, Nanoseconds b) {
+  return Nanoseconds(a.count() < b.count() ? b.count() : a.count());
+}
 
 }  // namespace xtreme::base
 

@@ -79,7 +79,7 @@ void Pcb::ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now
 // What both SYNs offered is in use from now on. The window of a SYN is never scaled.
 void Pcb::AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const wire::TcpOptions& options = segment.options;
-  rcv_nxt_ = last_ack_sent_ = SequenceOf(segment) + 1;
+  rcv_nxt_ = last_ack_sent_ = credited_ = SequenceOf(segment) + 1;
   rcv_edge_ = rcv_nxt_ + std::min(options_->receive_window, uint32_t{UINT16_MAX});
   snd_wl1_ = SequenceOf(segment);
   snd_wl2_ = queue_.una();
@@ -97,6 +97,7 @@ void Pcb::AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now) {
     ts_recent_at_ = now;
   }
   SetPeerMss(options.mss.value_or(kDefaultMss));
+  NoteLeastWait();
 }
 
 void Pcb::BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds now) {
@@ -323,7 +324,6 @@ bool Pcb::TakeInOrder(const wire::TcpSegment& segment, packet::Buffer* payload, 
     return false;
   }
   rcv_nxt_ += bytes;
-  owed_credit_ += bytes;
   return true;
 }
 
@@ -335,7 +335,6 @@ void Pcb::DrainReassembler() {
       return;
     }
     rcv_nxt_ += run->length;
-    owed_credit_ += run->length;
   }
 }
 
@@ -365,6 +364,7 @@ void Pcb::TakeFinIfNext(base::Nanoseconds now) {
   if (state_ == State::kClosed || state_ == State::kSynReceived) return;
   Set(kFinReceived | kAckNow);
   rcv_nxt_ += 1;
+  credited_ += 1;  // Nobody owes credit for it.
   rcv_edge_ = Later(rcv_edge_, rcv_nxt_);
   if (!Has(kReceiveClosed)) Raise(kPeerClosed);
   switch (state_) {

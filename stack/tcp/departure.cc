@@ -124,7 +124,7 @@ void Pcb::TakeState(const Pcb& from) {
   snd_wl1_ = from.snd_wl1_;
   snd_wl2_ = from.snd_wl2_;
   max_snd_wnd_ = from.max_snd_wnd_;
-  owed_credit_ = from.owed_credit_;
+  credited_ = from.credited_;
   ts_recent_ = from.ts_recent_;
   flags_ = from.flags_ & ~uint32_t{kSinkFull};
   smss_ = from.smss_;
@@ -142,6 +142,7 @@ void Pcb::TakeState(const Pcb& from) {
   congestion_ = from.congestion_;
   rtt_ = from.rtt_;
   rtt_.UseOptions(options_->rto);
+  NoteLeastWait();
   recover_ = from.recover_;
   scoreboard_ = from.scoreboard_;
   rack_ = from.rack_;

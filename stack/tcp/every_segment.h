@@ -58,7 +58,8 @@ inline bool Pcb::MaySendRuns() const {
   return !opening && !selects && queue_.flight().lost == 0;
 }
 
-inline uint32_t Pcb::FreeWindow(uint32_t owed) const {
+inline uint32_t Pcb::FreeWindow() const {
+  const uint32_t owed = owed_credit();
   return options_->receive_window > owed ? options_->receive_window - owed : 0;
 }
 
@@ -67,17 +68,17 @@ inline uint32_t Pcb::WindowStep() const {
   return std::min<uint32_t>(options_->receive_window / 2, 2 * options_->mss);
 }
 
-// Whether the window, with credit owed for `owed` bytes, opened by so much that the peer had better
-// know at once.
-inline bool Pcb::WindowGrewEnough(uint32_t owed) const {
-  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
-  return options_->receive_window >= uint64_t{owed} + offered + WindowStep();
+// Whether the window, with credit given up to `credited`, opened by so much that the peer had
+// better know at once. Credit moves its right edge; what comes moves its left one alone.
+inline bool Pcb::WindowGrewEnough(Seq credited) const {
+  const int32_t growth = credited + options_->receive_window - rcv_edge_;
+  return growth >= static_cast<int32_t>(WindowStep());
 }
 
 inline bool Pcb::CreditQuietly(uint32_t bytes) {
-  const uint32_t owed = owed_credit_ - std::min(bytes, owed_credit_);
-  if (WindowGrewEnough(owed)) return false;
-  owed_credit_ = owed;
+  const Seq credited = credited_ + std::min(bytes, owed_credit());
+  if (WindowGrewEnough(credited)) [[unlikely]] return false;
+  credited_ = credited;
   return true;
 }
 
@@ -88,15 +89,15 @@ inline bool Pcb::CreditQuietly(uint32_t bytes) {
 [[gnu::always_inline]] inline uint16_t Pcb::WindowToOffer(bool is_syn) const {
   const uint8_t scale = is_syn ? 0 : rcv_scale_;
   const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
+  // No more than the field can say was ever offered.
   uint32_t window = (offered + (1u << scale) - 1) >> scale;
   const uint32_t step = std::min<uint32_t>(options_->receive_window / 2, options_->mss);
-  const uint32_t room = options_->receive_window - owed_credit_ - offered;  // may be below 0
-  if (room >= step) [[unlikely]] {
-    window = static_cast<int32_t>(room) < 0
-                 ? offered >> scale
-                 : std::max(window, FreeWindow(owed_credit_) >> scale);
+  const int32_t room = credited_ + options_->receive_window - rcv_edge_;
+  if (static_cast<uint32_t>(room) >= step) [[unlikely]] {
+    window = room < 0 ? offered >> scale : std::max(window, FreeWindow() >> scale);
+    window = std::min<uint32_t>(window, UINT16_MAX);
   }
-  return static_cast<uint16_t>(std::min<uint32_t>(window, UINT16_MAX));
+  return static_cast<uint16_t>(window);
 }
 
 // What a segment says of this end.
@@ -122,11 +123,8 @@ inline bool Pcb::IsWindowLimited(uint32_t outstanding_before) const {
 // at `now`: mostly they are acknowledged before anybody has to know when it would expire. `one`: a
 // single segment is outstanding.
 [[gnu::always_inline]] inline void Pcb::Rearm(bool one, base::Nanoseconds now) {
-  base::Nanoseconds least = base::Earlier(rtt_.least_rto(), options_->user_timeout);
-  if (Has(kSack)) {
-    least = base::Earlier(least, one ? TailLossProbe::LeastForOne(options_->peer_delayed_ack)
-                                     : TailLossProbe::LeastForSome(rtt_.srtt()));
-  }
+  base::Nanoseconds least = rtt_.least_wait();
+  if (!one && Has(kSack)) least = base::Earlier(least, TailLossProbe::LeastForSome(rtt_.srtt()));
   SetSender(Timer::kOutstanding, now + least);
 }
 
@@ -143,7 +141,7 @@ inline void Pcb::ArmBehind(base::Nanoseconds now) {
 // For so long that nothing is known of the path any more: RFC 5681 section 4.1.
 [[gnu::always_inline]] inline bool Pcb::WasSilent(base::Nanoseconds now) const {
   const base::Nanoseconds silence = now - progress_at_;
-  return silence > rtt_.least_rto() && silence > rtt_.rto();
+  return silence > rtt_.least_wait() && silence > rtt_.rto();
 }
 
 // All that was sent is acknowledged, and now more is.

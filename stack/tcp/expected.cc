@@ -6,29 +6,21 @@
 
 namespace xtreme::tcp {
 
-bool Pcb::SaysAckOnly(const wire::TcpSegment& segment, wire::TcpAck* ack) const {
-  const auto& timestamps = segment.options.timestamps;
-  const bool plain = (segment.flags & ~wire::kTcpPsh) == wire::kTcpAck &&
-                     segment.options.sack_count == 0 && (!Has(kTimestamps) || timestamps);
-  if (!plain) return false;
-  *ack = {.sequence = segment.sequence,
-          .acknowledgement = segment.acknowledgement,
-          .timestamp = timestamps ? timestamps->value : 0,
-          .payload_bytes = segment.payload_bytes,
-          .window = segment.window};
-  return true;
+bool Pcb::SaysAckOnly(const wire::TcpSegment& segment) const {
+  return (segment.flags & ~wire::kTcpPsh) == wire::kTcpAck && segment.options.sack_count == 0 &&
+         (!Has(kTimestamps) || segment.options.timestamps);
 }
 
 bool Pcb::IsExpected(const wire::TcpSegment& segment, bool quietly) const {
-  wire::TcpAck ack;
-  return SaysAckOnly(segment, &ack) && Judge(ack, quietly) != Expected::kNot;
+  return SaysAckOnly(segment) &&
+         Judge(ParsedAck(segment), segment.payload_bytes, quietly) != Expected::kNot;
 }
 
 bool Pcb::ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payload,
                            uint64_t stamp, base::Nanoseconds now) {
-  wire::TcpAck ack;
-  if (!SaysAckOnly(segment, &ack)) [[unlikely]] return false;
-  const Expected what = Judge(ack, /*quietly=*/false);
+  if (!SaysAckOnly(segment)) [[unlikely]] return false;
+  const ParsedAck ack(segment);
+  const Expected what = Judge(ack, segment.payload_bytes, /*quietly=*/false);
   if (what == Expected::kNot) [[unlikely]] return false;
   TakeExpected(ack, what, /*quietly=*/false, now);
   if (const uint32_t bytes = segment.payload_bytes; bytes != 0) {

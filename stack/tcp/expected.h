@@ -15,23 +15,37 @@
 
 #include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
-#include "stack/wire/tcp_plain.h"
 
 namespace xtreme::tcp {
 
+// What a segment that was parsed says.
+class ParsedAck {
+ public:
+  explicit ParsedAck(const wire::TcpSegment& segment) : segment_(segment) {}
+
+  uint32_t sequence() const { return segment_.sequence; }
+  uint32_t acknowledgement() const { return segment_.acknowledgement; }
+  uint16_t window() const { return segment_.window; }
+  uint32_t timestamp() const { return segment_.options.timestamps->value; }
+
+ private:
+  const wire::TcpSegment& segment_;
+};
+
 // `quietly`: nor has anybody to be told of anything but its payload.
-[[gnu::always_inline]] inline Pcb::Expected Pcb::Judge(const wire::TcpAck& segment,
+[[gnu::always_inline]] inline Pcb::Expected Pcb::Judge(const auto& segment,
+                                                       uint32_t payload_bytes,
                                                        bool quietly) const {
   const bool plain = IsPlain(quietly ? kPlainQuiet : kPlainIn) &&
-                     segment.sequence == rcv_nxt_.value() &&
-                     segment.payload_bytes <= Distance(rcv_nxt_, rcv_edge_);
+                     segment.sequence() == rcv_nxt_.value() &&
+                     payload_bytes <= Distance(rcv_nxt_, rcv_edge_);
   if (!plain) return Expected::kNot;
-  if (Has(kTimestamps) && IsOlderTimestamp(segment.timestamp, ts_recent_)) return Expected::kNot;
-  const Seq ack(segment.acknowledgement);
+  if (Has(kTimestamps) && IsOlderTimestamp(segment.timestamp(), ts_recent_)) return Expected::kNot;
+  const Seq ack(segment.acknowledgement());
   if (ack == queue_.una()) {
     // Else perhaps a duplicate: RFC 5681 section 2.
-    const bool more = segment.payload_bytes != 0 || queue_.flight().outstanding == 0 ||
-                      uint32_t{segment.window} << snd_scale_ != snd_wnd_;
+    const bool more = payload_bytes != 0 || queue_.flight().outstanding == 0 ||
+                      uint32_t{segment.window()} << snd_scale_ != snd_wnd_;
     return more ? Expected::kNothingNew : Expected::kNot;
   }
   const Segment* const only = queue_.Only();
@@ -43,9 +57,9 @@ namespace xtreme::tcp {
 }
 
 // All but its payload.
-[[gnu::always_inline]] inline bool Pcb::TakeExpected(const wire::TcpAck& segment, Expected what,
+[[gnu::always_inline]] inline bool Pcb::TakeExpected(const auto& segment, Expected what,
                                                      bool quietly, base::Nanoseconds now) {
-  const Seq ack(segment.acknowledgement);
+  const Seq ack(segment.acknowledgement());
   bool sooner = false;
   if (what == Expected::kOnly) {
     TakeAckOfOnly(quietly, now);
@@ -53,16 +67,16 @@ namespace xtreme::tcp {
     TakeAckOfSeveral(ack, now);
     sooner = true;
   }
-  const Seq sequence(segment.sequence);
+  const Seq sequence(segment.sequence());
   if (Has(kTimestamps) && sequence <= last_ack_sent_) {
-    ts_recent_ = segment.timestamp;
+    ts_recent_ = segment.timestamp();
     ts_recent_at_ = now;
   }
   heard_at_ = now;
   probes_ = 0;
   // As UpdateSendWindow: one that is acceptable acknowledges no less than WL2.
   if (sequence < snd_wl1_) [[unlikely]] return sooner;
-  snd_wnd_ = uint32_t{segment.window} << snd_scale_;
+  snd_wnd_ = uint32_t{segment.window()} << snd_scale_;
   if (snd_wnd_ > max_snd_wnd_) [[unlikely]] max_snd_wnd_ = snd_wnd_;
   snd_wl1_ = sequence;
   snd_wl2_ = ack;
@@ -79,7 +93,7 @@ namespace xtreme::tcp {
     const bool due = !quietly && segment.Has(Segment::kWantDone) && segment.posted == 0;
     if (due) [[unlikely]] context_->sink->OnDone(*this, segment.cookie, /*cancelled=*/false);
   });
-  progress_at_ = rto_base_ = now;
+  progress_at_ = now;
   retries_ = 0;
   Clear(kSmallOverride);
   const bool usual = MinRtt::IsUsual(rtt) && rtt_.has_sample();
@@ -104,7 +118,6 @@ namespace xtreme::tcp {
 [[gnu::always_inline]] inline bool Pcb::TakeExpectedPayload(uint32_t bytes,
                                                             base::Nanoseconds now) {
   rcv_nxt_ += bytes;
-  owed_credit_ += bytes;
   const bool waits = (plain_ & kPlainDelays) != 0 &&
                      Distance(last_ack_sent_, rcv_nxt_) < 2u * smss_;
   if (!waits) [[unlikely]] {

@@ -46,13 +46,17 @@ Pcb::Pcb(Context& context, const PcbOptions& options)
       options_(&options),
       queue_(*context.segments, Seq(0)),
       rtt_(options.rto),
+      rack_(Seq(0)),
       congestion_(options.congestion, smss_),
       reassembler_(*context.reassembly),
-      new_reno_(Seq(0)) {}
+      new_reno_(Seq(0)) {
+  NoteLeastWait();
+}
 
 void Pcb::Connect(Seq iss, base::Nanoseconds now) {
   queue_.Reset(iss);
   new_reno_ = NewRenoRecovery(iss);
+  rack_ = Rack(iss);
   rcv_scale_ = ScaleFor(*options_);
   quick_acks_left_ = options_->quick_acks;
   state_ = State::kSynSent;
@@ -63,7 +67,8 @@ void Pcb::Connect(Seq iss, base::Nanoseconds now) {
 void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   queue_.Reset(handshake.iss + 1);
   new_reno_ = NewRenoRecovery(handshake.iss);
-  rcv_nxt_ = rcv_edge_ = last_ack_sent_ = handshake.irs + 1;
+  rack_ = Rack(handshake.iss + 1);
+  rcv_nxt_ = rcv_edge_ = last_ack_sent_ = credited_ = handshake.irs + 1;
   snd_wl1_ = handshake.irs + 1;
   snd_wl2_ = handshake.iss + 1;
   snd_wnd_ = max_snd_wnd_ = handshake.peer_window;
@@ -79,6 +84,7 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
     ts_recent_at_ = now;
   }
   SetPeerMss(handshake.peer_mss);
+  NoteLeastWait();
   quick_acks_left_ = options_->quick_acks;
   if (handshake.rtt) rtt_.Sample(*handshake.rtt);
   if (handshake.timed_out) StartAfterLostSyn();
@@ -108,7 +114,7 @@ WindowAhead Pcb::LookAhead() const {
   constexpr uint64_t kFlags = wire::kTcpAck | wire::kTcpPsh;
   return {.words = uint64_t{rcv_nxt_.value()} << 32 | offset << 28 | kFlags << 16 |
                    WindowToOffer(/*is_syn=*/false),
-          .owed_credit = owed_credit_};
+          .credited = credited_};
 }
 
 SendResult Pcb::WouldSend(uint32_t bytes) const {
@@ -273,10 +279,10 @@ SendResult Pcb::SendQueued(const SendOptions& options, base::Nanoseconds now) {
 }
 
 void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
-  owed_credit_ -= std::min(bytes, owed_credit_);
+  credited_ += std::min(bytes, owed_credit());
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
-  if (!receiving || !WindowGrewEnough(owed_credit_)) return;
+  if (!receiving || !WindowGrewEnough(credited_)) return;
   // A field without a scale, or with a small one, may say all that it can already.
   const uint32_t most = uint32_t{UINT16_MAX} << rcv_scale_;
   if (most >= uint64_t{Distance(rcv_nxt_, rcv_edge_)} + WindowStep()) SendAck(now);
@@ -368,7 +374,7 @@ ConnectionReport Pcb::Report(base::Nanoseconds now) const {
           .receive_window = Distance(rcv_nxt_, rcv_edge_),
           .in_flight = queue_.flight().outstanding,
           .unsent = queue_.unsent_bytes(),
-          .owed_credit = owed_credit_,
+          .owed_credit = owed_credit(),
           .retransmits = retransmits_,
           .in_recovery = InRecovery()};
 }

@@ -42,10 +42,6 @@
 #include "stack/wire/tcp_frame.h"
 #include "stack/wire/tcp_options.h"
 
-namespace xtreme::wire {
-struct TcpAck;
-}
-
 namespace xtreme::tcp {
 
 class Departure;
@@ -163,7 +159,7 @@ class Pcb {
   // Of a connection that is established; and whether it is what would be worked out now.
   WindowAhead LookAhead() const;
   bool Holds(const WindowAhead& ahead) const {
-    return ahead.acknowledgement() == rcv_nxt_.value() && ahead.owed_credit == owed_credit_ &&
+    return ahead.acknowledgement() == rcv_nxt_.value() && ahead.credited == credited_ &&
            ahead.words != 0;
   }
   // It left so. `payload`, as long as asked, is kept until it is acknowledged; its reference is
@@ -218,9 +214,9 @@ class Pcb {
   // `segment.payload_bytes`; null when there are none. `stamp` is handed on with the bytes.
   void Arrive(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,
               base::Nanoseconds now);
-  // The same in steps, inlined (expected.h), of a segment that is expected: whether it is, and of
-  // what kind; all but its payload; its payload, unless it has none, which the caller took; and
-  // what is due then. `quietly`: and nobody need be told anything else, so the sink is not called
+  // The same in steps, inlined (expected.h), of a segment that is expected, as a ParsedAck or a
+  // wire::PlainTcpView says it: whether it is, and of what kind; all but its payload; its payload,
+  // unless it has none, which the caller took; and what is due then. `quietly`: and nobody need be told anything else, so the sink is not called
   // but to transmit. The last three tell whether SoonestDeadline() may be sooner by them.
   enum class Expected : uint8_t {
     kNot,         // Arrive() takes it
@@ -228,13 +224,12 @@ class Pcb {
     kOnly,        // or all there is, one segment
     kSeveral,     // or what else was sent once
   };
-  Expected Judge(const wire::TcpAck& segment, bool quietly) const;
-  bool TakeExpected(const wire::TcpAck& segment, Expected what, bool quietly,
-                    base::Nanoseconds now);
+  Expected Judge(const auto& segment, uint32_t payload_bytes, bool quietly) const;
+  bool TakeExpected(const auto& segment, Expected what, bool quietly, base::Nanoseconds now);
   bool TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now);
   bool AfterExpected(base::Nanoseconds now);
-  // Whether `segment` says no more than `ack` has room for, with timestamps if these are in use.
-  bool SaysAckOnly(const wire::TcpSegment& segment, wire::TcpAck* ack) const;
+  // Whether `segment` says no more than a ParsedAck tells, with timestamps if these are in use.
+  bool SaysAckOnly(const wire::TcpSegment& segment) const;
   bool IsExpected(const wire::TcpSegment& segment, bool quietly) const;
   // `now` is at or after NextDeadline().
   void OnTimer(base::Nanoseconds now);
@@ -279,6 +274,7 @@ class Pcb {
   // What waits only by what they said before leaves.
   void OnOptionsChanged(base::Nanoseconds now) {
     plain_ = 0;
+    NoteLeastWait();
     if (state_ != State::kClosed) ArmIdle(now);
     if (options_->quick_ack && ack_deadline_ != base::kNever) Set(kAckNow);
     if (state_ == State::kEstablished || state_ == State::kCloseWait) Output(now);
@@ -288,6 +284,7 @@ class Pcb {
     options_ = &options;
     plain_ = 0;
     rtt_.UseOptions(options.rto);
+    NoteLeastWait();
   }
   bool uses_timestamps() const { return Has(kTimestamps); }
   // Posted WQEs refer to its segments: it must stay though it is closed.
@@ -299,7 +296,7 @@ class Pcb {
   // Most payload in a segment.
   uint32_t smss() const { return smss_; }
   // Bytes delivered and not credited.
-  uint32_t owed_credit() const { return owed_credit_; }
+  uint32_t owed_credit() const { return Distance(credited_, rcv_nxt_); }
   // Those that hold what came after a hole.
   uint32_t held_buffers() const { return reassembler_.held_buffers(); }
 
@@ -476,13 +473,13 @@ class Pcb {
   std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);
   std::optional<Sink::Taken> EmitWithOptions(Outgoing& outgoing);
   bool FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const;
-  uint32_t FreeWindow(uint32_t owed) const;
+  uint32_t FreeWindow() const;
   uint16_t WindowToOffer(bool is_syn) const;
   void OnOffered(const Outgoing& outgoing);
   bool WasSilent(base::Nanoseconds now) const;
   void OnSendAfterSilence(base::Nanoseconds now);
   uint32_t WindowStep() const;
-  bool WindowGrewEnough(uint32_t owed) const;
+  bool WindowGrewEnough(Seq credited) const;
   void OfferSendSpace();
 
   // runs.cc
@@ -514,6 +511,7 @@ class Pcb {
     const SenderTimer sender = OutstandingTimer();
     SetSender(sender.timer, sender.deadline);
   }
+  void NoteLeastWait();
   void Rearm(bool one, base::Nanoseconds now);
   void ArmBehind(base::Nanoseconds now);
   void ArmPersist(base::Nanoseconds now);
@@ -546,7 +544,7 @@ class Pcb {
   Seq snd_wl1_;
   Seq snd_wl2_;
   uint32_t max_snd_wnd_ = 0;
-  uint32_t owed_credit_ = 0;
+  Seq credited_;  // up to where the application is done with what was delivered
   uint32_t ts_recent_ = 0;
   uint32_t flags_ = 0;
   uint16_t smss_ = kDefaultMss;

@@ -17,8 +17,7 @@ std::optional<base::Nanoseconds> Rack::OnRetransmissionDelivered(const Segment& 
   const bool too_soon = min_rtt_.value() != base::kNever && rtt < min_rtt_.value();
   if (echoes_older || too_soon) return std::nullopt;
   NoteLatest(segment.sent_at, segment.end(), rtt);
-  if (segment.end() > fack_ || !any_delivered_) fack_ = segment.end();
-  any_delivered_ = true;
+  fack_ = Later(fack_, segment.end());
   // Copies of the same tick cannot be told apart.
   if (!ack.echo.has_value() || rtt <= TimestampClock::kTick) return std::nullopt;
   return rtt;
@@ -49,7 +48,6 @@ bool Rack::IsSentBeforeDelivered(const Segment& segment) const {
 }
 
 base::Nanoseconds Rack::JudgeOutstanding(SegmentQueue& queue, const Context& context) {
-  if (!any_delivered_) return base::kNever;
   // The usual case: nothing outstanding was sent before what was delivered last.
   const Segment& first = *queue.first();
   if (!IsSentBeforeDelivered(first) && !first.WasRetransmitted()) return base::kNever;

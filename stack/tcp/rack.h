@@ -60,6 +60,9 @@ class MinRtt {
 
 class Rack {
  public:
+  // `start`: where the first segment begins.
+  explicit Rack(Seq start) : end_(start), fack_(start) {}
+
   // An acknowledgement: when it came, and what it echoes.
   struct AckTime {
     base::Nanoseconds now;
@@ -85,9 +88,8 @@ class Rack {
     min_rtt_.Sample(rtt, now);
     NoteLatest(segment.sent_at, end, rtt);
     // Step 3.
-    if (end > fack_ || !any_delivered_) {
+    if (end > fack_) {
       fack_ = end;
-      any_delivered_ = true;
     } else if (end < fack_) {
       reordering_seen_ = true;
     }
@@ -95,20 +97,13 @@ class Rack {
   }
 
   // The same of one that was sent once and is all that was outstanding, and of which nothing is
-  // known but that: it ends after whatever was delivered before. Sample() of its round trip, which
-  // is returned, is due.
+  // known but that: it ends after whatever was delivered before. That it is the latest of what was
+  // delivered is not noted: whatever is judged from now on was sent later. Sample() of its round
+  // trip, which is returned, is due.
   [[gnu::always_inline]] base::Nanoseconds OnOnlyDelivered(const Segment& segment, Seq end,
                                                            base::Nanoseconds now) {
-    const base::Nanoseconds rtt = now - segment.sent_at;
-    // Another may have been sent again after it had been sent.
-    if (segment.sent_at >= sent_at_) [[likely]] {
-      sent_at_ = segment.sent_at;
-      end_ = end;
-      rtt_ = rtt;
-    }
     fack_ = end;
-    any_delivered_ = true;
-    return rtt;
+    return rtt_ = now - segment.sent_at;
   }
 
   void Sample(base::Nanoseconds rtt, base::Nanoseconds now) { min_rtt_.Sample(rtt, now); }
@@ -165,7 +160,6 @@ class Rack {
   base::Nanoseconds rtt_;
   Seq end_;  // RACK.end_seq
   Seq fack_;
-  bool any_delivered_ = false;
   bool reordering_seen_ = false;
   bool in_dsack_round_ = false;
   uint8_t multiplier_ = 1;  // RACK.reo_wnd_mult

@@ -65,7 +65,7 @@ class RackTest : public testing::Test {
   TimestampClock clock_;
   SegmentPool segments_{16};
   SegmentQueue queue_{segments_, kFirst};
-  Rack rack_;
+  Rack rack_{kFirst};
 };
 
 TEST_F(RackTest, NothingIsLostBeforeSomethingSentLaterIsDelivered) {

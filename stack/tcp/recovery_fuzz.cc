@@ -149,7 +149,7 @@ class Trial {
   SegmentPool segments_{kSegments};
   SegmentQueue queue_{segments_, kFirst};
   Scoreboard scoreboard_;
-  Rack rack_;
+  Rack rack_{kFirst};
   base::Nanoseconds now_ = base::Seconds(100);
   std::set<uint32_t> covered_;  // by blocks, as distances from kFirst
 };

@@ -89,6 +89,12 @@ class RttEstimator {
   }
   // What rto() is at least, whatever was measured.
   base::Nanoseconds least_rto() const { return options_->min_rto; }
+  // What its owner waits at least for the answer to a segment alone: rto(), or less for a reason of
+  // his own. Kept here, beside what he looks at with it; up to four seconds, none at first.
+  base::Nanoseconds least_wait() const { return base::Nanoseconds(least_wait_); }
+  void SetLeastWait(base::Nanoseconds wait) {
+    least_wait_ = static_cast<uint32_t>(std::clamp<int64_t>(wait.count(), 0, UINT32_MAX));
+  }
   uint32_t backoff() const { return backoff_; }
   bool has_sample() const { return srtt_ != 0; }
   // 0 before the first sample.
@@ -122,6 +128,7 @@ class RttEstimator {
   int64_t rttvar_ = 0;  // the same
   int64_t unmeasured_ = Clamp(options_->initial_rto.count());  // the RTO before the first sample
   uint32_t backoff_ = 0;  // how many times doubled
+  uint32_t least_wait_ = 0;  // ns
 };
 
 }  // namespace xtreme::tcp

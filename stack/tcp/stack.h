@@ -32,7 +32,6 @@
 namespace xtreme::wire {
 class PlainTcpView;
 class TcpTemplate;
-struct TcpAck;
 struct TcpFrame;
 struct TcpSegment;
 }  // namespace xtreme::wire
@@ -347,7 +346,8 @@ class Stack final : private Sink {
   // and nothing would be told but its payload. False: nothing was done, and it is for Input. The
   // buffer, and what is in it, stays the caller's. `time()`: now, asked for only then.
   Connection* FindPlain(const wire::PlainTcpView& frame) const;
-  bool TakeIfExpected(Connection& connection, const wire::TcpAck& segment, auto&& time);
+  bool TakeIfExpected(Connection& connection, const auto& segment, uint32_t payload_bytes,
+                      auto&& time);
   // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
   // follow.
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);

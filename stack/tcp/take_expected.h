@@ -24,18 +24,16 @@ namespace xtreme::tcp {
 }
 
 [[gnu::always_inline]] inline bool Stack::TakeIfExpected(Connection& connection,
-                                                         const wire::TcpAck& segment,
-                                                         auto&& time) {
-  const Pcb::Expected what = connection.Judge(segment, /*quietly=*/true);
+                                                         const auto& segment,
+                                                         uint32_t payload_bytes, auto&& time) {
+  const Pcb::Expected what = connection.Judge(segment, payload_bytes, /*quietly=*/true);
   if (what == Pcb::Expected::kNot) [[unlikely]] return false;
   const base::Nanoseconds now = time();
   now_ = now;
   ++counters_.segments;
   ++context_.counters.segments_in;
   bool sooner = connection.TakeExpected(segment, what, /*quietly=*/true, now);
-  if (segment.payload_bytes != 0) {
-    sooner |= connection.TakeExpectedPayload(segment.payload_bytes, now);
-  }
+  if (payload_bytes != 0) sooner |= connection.TakeExpectedPayload(payload_bytes, now);
   sooner |= connection.AfterExpected(now);
   if (sooner && !connection.IsWatched()) [[unlikely]] Watch(connection);
   return true;

@@ -39,6 +39,16 @@ void Pcb::OnTimer(base::Nanoseconds now) {
 
 // --- The sender's timer: one of four at a time ---
 
+// What OutstandingTimer() waits at least for what is sent alone and once, as far as the options
+// say: so who sends need not look at each of them.
+void Pcb::NoteLeastWait() {
+  base::Nanoseconds least = base::Earlier(rtt_.least_rto(), options_->user_timeout);
+  if (Has(kSack)) {
+    least = base::Earlier(least, TailLossProbe::LeastForOne(options_->peer_delayed_ack));
+  }
+  rtt_.SetLeastWait(least);
+}
+
 void Pcb::ArmSender(base::Nanoseconds now) {
   if (state_ == State::kClosed) return;
   if (queue_.empty()) return SetSender(Timer::kNone, base::kNever);

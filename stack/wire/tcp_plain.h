@@ -22,16 +22,6 @@
 
 namespace xtreme::wire {
 
-// What such a segment says.
-struct TcpAck {
-  uint32_t sequence = 0;
-  uint32_t acknowledgement = 0;
-  uint32_t timestamp = 0;  // TSval, where the connection uses them; else nothing
-  uint32_t payload_bytes = 0;
-  uint32_t header_bytes = 0;  // of IP and TCP
-  uint16_t window = 0;        // not scaled
-};
-
 class PlainTcpView {
  public:
   // How many bytes at the frame have to be readable, however long it is.
@@ -48,30 +38,34 @@ class PlainTcpView {
   uint32_t ports() const { return base::LoadNative<uint32_t>(frame_ + kTcpAt); }
 
   // Whether it is such a segment, with timestamps or, unless `stamped`, without; and whole in a
-  // frame of `length` bytes. If so `ack` says what it says. IsTcp() was true.
-  [[gnu::always_inline]] bool Parse(bool stamped, uint32_t length, TcpAck* ack) const {
+  // frame of `length` bytes. If so, how long its headers of IP and TCP are, and its payload.
+  // IsTcp() was true.
+  [[gnu::always_inline]] bool IsAck(bool stamped, uint32_t length, uint32_t* header_bytes,
+                                    uint32_t* payload_bytes) const {
     const uint8_t* const header = frame_ + kTcpAt;
     // Data offset and flags; of the bits between them none is set.
     const auto form = static_cast<uint16_t>(base::LoadNative<uint16_t>(header + 12) &
                                             ~base::HostToBigEndian<uint16_t>(kTcpPsh));
-    uint32_t header_bytes = kIpv4MinHeaderBytes + kTcpMinHeaderBytes;
+    *header_bytes = kIpv4MinHeaderBytes + kTcpMinHeaderBytes;
     if (stamped) {
       if (form != base::HostToBigEndian<uint16_t>(0x8000 | kTcpAck)) return false;
       if (!BeginsWithTimestamps(header + kTcpMinHeaderBytes)) return false;
-      header_bytes += kTcpTimestampsBytes;
-      ack->timestamp = base::LoadBe32(header + kTcpMinHeaderBytes + 4);
+      *header_bytes += kTcpTimestampsBytes;
     } else if (form != base::HostToBigEndian<uint16_t>(0x5000 | kTcpAck)) {
       return false;
     }
     const uint32_t ip_bytes = base::LoadBe16(frame_ + kEthernetHeaderBytes + 2);
-    constexpr uint32_t kBefore = kEthernetHeaderBytes;
-    if (ip_bytes < header_bytes || ip_bytes + kBefore > length) return false;
-    ack->payload_bytes = ip_bytes - header_bytes;
-    ack->header_bytes = header_bytes;
-    ack->sequence = base::LoadBe32(header + 4);
-    ack->acknowledgement = base::LoadBe32(header + 8);
-    ack->window = base::LoadBe16(header + 14);
-    return true;
+    *payload_bytes = ip_bytes - *header_bytes;
+    return ip_bytes >= *header_bytes && ip_bytes + kEthernetHeaderBytes <= length;
+  }
+
+  // What it says then; the value of its timestamp, where it has them. Read each time: in a short
+  // way that costs no more than to keep it.
+  uint32_t sequence() const { return base::LoadBe32(frame_ + kTcpAt + 4); }
+  uint32_t acknowledgement() const { return base::LoadBe32(frame_ + kTcpAt + 8); }
+  uint16_t window() const { return base::LoadBe16(frame_ + kTcpAt + 14); }  // not scaled
+  uint32_t timestamp() const {
+    return base::LoadBe32(frame_ + kTcpAt + kTcpMinHeaderBytes + 4);
   }
 
  private:

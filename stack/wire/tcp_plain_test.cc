@@ -19,17 +19,32 @@ const Bytes kStamped =
     Hex("02000000000e 02000000000f 0800 45000037 00004000 4006 b6bd c0000201 c0000202"
         "1092 676d 01020304 0a0b0c0d 8018 2000 16a7 0000 0101080a 01020304 a0b0c0d0 616263");
 
+struct Said {
+  uint32_t sequence = 0;
+  uint32_t acknowledgement = 0;
+  uint32_t timestamp = 0;
+  uint16_t window = 0;
+  uint32_t header_bytes = 0;
+  uint32_t payload_bytes = 0;
+};
+
 // Of `frame`, with as many bytes behind it as have to be readable.
-bool Parse(Bytes frame, bool stamped, TcpAck* ack) {
+bool Parse(Bytes frame, bool stamped, Said* said) {
   const auto length = static_cast<uint32_t>(frame.size());
   frame.resize(std::max(frame.size(), PlainTcpView::kReadableBytes), kPoison);
   const PlainTcpView view(frame.data());
-  return view.IsTcp() && view.Parse(stamped, length, ack);
+  const bool is = view.IsTcp() &&
+                  view.IsAck(stamped, length, &said->header_bytes, &said->payload_bytes);
+  said->sequence = view.sequence();
+  said->acknowledgement = view.acknowledgement();
+  said->timestamp = view.timestamp();
+  said->window = view.window();
+  return is;
 }
 
 // That it is read as ParseTcpFrame reads it.
 void ExpectAsParsed(const Bytes& bytes, bool stamped) {
-  TcpAck ack;
+  Said ack;
   TcpFrame frame;
   ASSERT_TRUE(Parse(bytes, stamped, &ack));
   ASSERT_EQ(ParseTcpFrame(bytes.data(), bytes.size(), kAllChecksumsVerified, &frame),
@@ -60,7 +75,7 @@ TEST(PlainTcpViewTest, AddressesAndPortsAreAsTheyStand) {
 }
 
 TEST(PlainTcpViewTest, AnotherKindOfFrameIsRefused) {
-  TcpAck ack;
+  Said ack;
   // EtherType, version, header length, fragment bits and offset, protocol.
   for (const auto& [at, bits] : {std::pair{12, 1}, {13, 1}, {14, 0x10}, {14, 1}, {20, 0x20},
                                  {20, 1}, {21, 1}, {23, 1}}) {
@@ -71,7 +86,7 @@ TEST(PlainTcpViewTest, AnotherKindOfFrameIsRefused) {
 }
 
 TEST(PlainTcpViewTest, ASegmentThatSaysMoreIsRefused) {
-  TcpAck ack;
+  Said ack;
   // Every flag but PSH, also ACK missing; reserved bits; data offsets; each byte of the option.
   for (const uint8_t bit : {1, 2, 4, 16, 32, 64, 128}) {
     Bytes frame = kStamped;
@@ -93,7 +108,7 @@ TEST(PlainTcpViewTest, ASegmentThatSaysMoreIsRefused) {
 }
 
 TEST(PlainTcpViewTest, LengthsThatDoNotAgreeAreRefused) {
-  TcpAck ack;
+  Said ack;
   for (const bool stamped : {false, true}) {
     const Bytes& whole = stamped ? kStamped : kBare;
     for (size_t length = 42; length < whole.size(); ++length) {

@@ -172,11 +172,11 @@ class Exercise : public Device {
   // Where the stack would take it without an event of its own.
   bool TakeShortly(const wire::TcpFrame& frame, uint32_t offset) {
     Connection* const connection = stack_->Find(FlowKey::Of(frame.flow));
-    wire::TcpAck segment;
-    if (connection == nullptr || !connection->SaysAckOnly(frame.segment, &segment)) return false;
-    if (!stack_->TakeIfExpected(*connection, segment, [this] { return now_; })) return false;
-    Watched& watched = watched_[connection];
+    if (connection == nullptr || !connection->SaysAckOnly(frame.segment)) return false;
     const uint32_t bytes = frame.segment.payload_bytes;
+    const ParsedAck segment(frame.segment);
+    if (!stack_->TakeIfExpected(*connection, segment, bytes, [this] { return now_; })) return false;
+    Watched& watched = watched_[connection];
     Check(watched.opened && (bytes == 0 || !watched.peer_closed));
     for (uint32_t i = 0; i < bytes; ++i) {
       Check(ByteOf(offset - 1 + i) == ByteOf(watched.delivered++) || watched.guessed);

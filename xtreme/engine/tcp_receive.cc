@@ -28,10 +28,6 @@ namespace xtreme::engine {
 // Only here: a nested type cannot be declared ahead.
 struct TcpEvent : tcp::Stack::Event {};
 
-namespace {
-
-}  // namespace
-
 // --- Completions ---
 
 // With both ends as its packets have them: the peer is the source.

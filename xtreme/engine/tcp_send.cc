@@ -43,6 +43,12 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
           .cookie = options.cookie};
 }
 
+// What SendDirect() posts.
+constexpr wire::TcpTemplate::Shape kLongHeaders{nic::StreamSegment::kLongestHeader,
+                                                nic::StreamSegment::kTcpAt};
+constexpr wire::TcpTemplate::Shape kShortHeaders{nic::StreamSegment::kShortestHeader,
+                                                 nic::StreamSegment::kTcpAt};
+
 // A function of its own, so that lengths are constants in the other.
 [[gnu::noinline]] void PostWithoutTimestamps(nic::TxFront& front, const uint8_t* headers,
                                              const tcp::Outgoing& outgoing,
@@ -123,16 +129,19 @@ void Tcp::EndCall(bool ring) {
   if ((options.flags & ~uint32_t{kNowOrFail}) != 0) [[unlikely]] return false;
   if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] return false;
   const wire::TcpTemplate& headers = connection->headers();
-  if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
+  // A header of the other kind is made anew with the next segment.
+  if (connection->uses_timestamps()) [[likely]] {
+    if (headers.shape() != kLongHeaders) [[unlikely]] return false;
+  } else {
+    if (headers.shape() != kShortHeaders) [[unlikely]] return false;
+  }
   nic::TxFront& front = *core.device.queue->StreamFront();
   if (!front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
-  const bool may = connection->MayFire(length, send.now_or_fail, now, &outgoing);
-  // A header of the other kind is made anew with the next segment.
-  if (!may || outgoing.has_timestamps != headers.timestamps()) [[unlikely]] return false;
+  if (!connection->MayFire(length, send.now_or_fail, now, &outgoing)) [[unlikely]] return false;
   packet::Buffer* const kept = core.device.pool->Acquire();
   if (kept == nullptr) [[unlikely]] return false;
   // The WQE is written from what is kept, which is long enough to be read by half lines.

@@ -72,26 +72,27 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
     return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   }
   TcpSocket* const socket = SocketOf(connection->user);
-  wire::TcpAck segment;
-  const bool taken = socket != nullptr &&
-                     frame.Parse(connection->uses_timestamps(), length, &segment) &&
-                     tcp.stack_->TakeIfExpected(*connection, segment,
-                                                [&core] { return core.PollTime(); });
+  uint32_t header_bytes = 0, payload_bytes = 0;
+  const bool taken =
+      socket != nullptr &&
+      frame.IsAck(connection->uses_timestamps(), length, &header_bytes, &payload_bytes) &&
+      tcp.stack_->TakeIfExpected(*connection, frame, payload_bytes,
+                                 [&core] { return core.PollTime(); });
   if (!taken) [[unlikely]] return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   core.attention |= kTimersArmed;
-  if (segment.payload_bytes == 0) {
+  if (payload_bytes == 0) {
     packet::BufferPool::ReleaseByOwner(buffer);
     return Taken::kSilently;
   }
-  uint8_t* const payload = bytes + wire::kEthernetHeaderBytes + segment.header_bytes;
+  uint8_t* const payload = bytes + wire::kEthernetHeaderBytes + header_bytes;
   buffer->data = payload;
-  buffer->length = segment.payload_bytes;
+  buffer->length = payload_bytes;
   if (!socket->profile->settings.manual_credit) [[likely]] {
-    packet::BufferPool::Lend(buffer, LoanOf(socket->handle, segment.payload_bytes));
+    packet::BufferPool::Lend(buffer, LoanOf(socket->handle, payload_bytes));
   }
   ++socket->counters.received;
-  socket->counters.received_bytes += segment.payload_bytes;
-  WritePacket(core, *socket, buffer, {payload, segment.payload_bytes}, hw_clock, out);
+  socket->counters.received_bytes += payload_bytes;
+  WritePacket(core, *socket, buffer, {payload, payload_bytes}, hw_clock, out);
   return Taken::kCompletion;
 }
 
