@@ -189,7 +189,13 @@ Buffer* BufferPool::AcquireExhausted() {
   const uint64_t loan = std::exchange(buffer->loan, 0);
   buffer->foreign.store(0, std::memory_order_relaxed);
   Free(buffer);
-  if (loan != 0 && returned_ != nullptr) returned_(return_context_, loan);
+  returned_(return_context_, loan);
+}
+
+void BufferPool::EndPart(Buffer* buffer) {
+  if (buffer->loan != 0) return EndLoan(buffer);
+  buffer->foreign.store(0, std::memory_order_relaxed);
+  Free(buffer);
 }
 
 // The owner's part ends, or foreign threads have a part, or the reference that is dropped is
@@ -211,7 +217,7 @@ bool BufferPool::ReleaseByOwnerSlow(Buffer* buffer) {
       return false;  // From now on the foreign part is the whole count.
     }
   }
-  buffer->pool->EndLoan(buffer);
+  buffer->pool->EndPart(buffer);
   return true;
 }
 
@@ -255,12 +261,12 @@ bool BufferPool::SettleReturn(Buffer* buffer) {
   const int32_t left = buffer->loan != 0 ? kForeignLent : 0;
   const int32_t word = buffer->foreign.exchange(left, std::memory_order_acq_rel);
   if (word & kForeignMerged) {  // Zero, or it would not stand here.
-    EndLoan(buffer);
+    EndPart(buffer);
     return true;
   }
   buffer->owner_references += ForeignCount(word);
   if (buffer->owner_references > 0) return false;
-  EndLoan(buffer);
+  EndPart(buffer);
   return true;
 }
 

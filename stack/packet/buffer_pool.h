@@ -158,7 +158,7 @@ class BufferPool {
   }
   // `returned(context, loan)` may call nothing of the pool. Null: nobody is told any more.
   void OnReturn(void (*returned)(void* context, uint64_t loan), void* context) {
-    returned_ = returned;
+    returned_ = returned != nullptr ? returned : TellNobody;
     return_context_ = context;
   }
   // Rung by another thread that returned a lent buffer, so that the owner drains returns. Before
@@ -259,8 +259,10 @@ class BufferPool {
 #endif
     *free_end_++ = buffer;
   }
-  // The same for one that may be lent.
+  // The same for one that is lent, or may be.
   void EndLoan(Buffer* buffer);
+  void EndPart(Buffer* buffer);
+  static void TellNobody(void* /*context*/, uint64_t /*loan*/) {}
   void Poison(Buffer* buffer);
 
   // Constant after Create().
@@ -279,7 +281,7 @@ class BufferPool {
   Buffer** free_low_ = nullptr;       // The lowest that it stood.
   void* context_ = nullptr;           // Set once, read by whoever has a buffer.
   Counters counters_;                 // But low_water, which free_low_ says.
-  void (*returned_)(void* context, uint64_t loan) = nullptr;
+  void (*returned_)(void* context, uint64_t loan) = TellNobody;
   void* return_context_ = nullptr;
   std::shared_ptr<ReturnBell> bell_;  // Read by any thread once a buffer is lent.
 

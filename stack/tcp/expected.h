@@ -59,16 +59,16 @@ class ParsedAck {
 // All but its payload.
 [[gnu::always_inline]] inline bool Pcb::TakeExpected(const auto& segment, Expected what,
                                                      bool quietly, base::Nanoseconds now) {
-  const Seq ack(segment.acknowledgement());
   bool sooner = false;
   if (what == Expected::kOnly) {
     TakeAckOfOnly(quietly, now);
   } else if (what == Expected::kSeveral || queue_.flight().outstanding != 0) {
-    TakeAckOfSeveral(ack, now);
+    TakeAckOfSeveral(Seq(segment.acknowledgement()), now);
     sooner = true;
   }
   const Seq sequence(segment.sequence());
-  if (Has(kTimestamps) && sequence <= last_ack_sent_) {
+  // RFC 7323 section 4.3: it begins at RCV.NXT, which is Last.ACK.sent or beyond.
+  if (Has(kTimestamps) && sequence == last_ack_sent_) {
     ts_recent_ = segment.timestamp();
     ts_recent_at_ = now;
   }
@@ -79,20 +79,14 @@ class ParsedAck {
   snd_wnd_ = uint32_t{segment.window()} << snd_scale_;
   if (snd_wnd_ > max_snd_wnd_) [[unlikely]] max_snd_wnd_ = snd_wnd_;
   snd_wl1_ = sequence;
-  snd_wl2_ = ack;
+  snd_wl2_ = Seq(segment.acknowledgement());
   return sooner;
 }
 
 // Of all there is, one segment that was sent once, by a peer with SACK: nothing is left that could
 // be lost, and no timer runs.
 [[gnu::always_inline]] inline void Pcb::TakeAckOfOnly(bool quietly, base::Nanoseconds now) {
-  Segment& only = *queue_.first();
-  const uint32_t acked = queue_.flight().outstanding;
-  const base::Nanoseconds rtt = rack_.OnOnlyDelivered(only, queue_.end(), now);
-  queue_.AcknowledgeOnly(only, [&](const Segment& segment) {
-    const bool due = !quietly && segment.Has(Segment::kWantDone) && segment.posted == 0;
-    if (due) [[unlikely]] context_->sink->OnDone(*this, segment.cookie, /*cancelled=*/false);
-  });
+  const base::Nanoseconds rtt = rack_.OnOnlyDelivered(*queue_.first(), queue_.end(), now);
   progress_at_ = now;
   retries_ = 0;
   Clear(kSmallOverride);
@@ -103,13 +97,18 @@ class ParsedAck {
   } else {
     SampleOnly(rtt, now);
   }
-  rack_.OnAck(/*dsack=*/false, queue_.una(), queue_.una());
+  rack_.OnAck(/*dsack=*/false, queue_.end(), queue_.end());
   // More than IsWindowLimited() asks for, and quickly.
+  const uint32_t acked = queue_.flight().outstanding;
   if (2 * acked + smss_ > congestion_.cwnd()) [[unlikely]] {
     GrowByOnly(acked, rtt, now);
   } else {
     congestion_.OnUnlimitedAck();
   }
+  queue_.AcknowledgeOnly(*queue_.first(), [&](const Segment& segment) {
+    const bool due = !quietly && segment.Has(Segment::kWantDone) && segment.posted == 0;
+    if (due) [[unlikely]] context_->sink->OnDone(*this, segment.cookie, /*cancelled=*/false);
+  });
   reorder_deadline_ = base::kNever;
   SetSender(Timer::kNone, base::kNever);
 }

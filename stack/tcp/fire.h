@@ -25,9 +25,10 @@ namespace xtreme::tcp {
   if (!IsPlain(kPlainOut)) return false;
   // Nothing is lost or sacked: what is outstanding is in the network.
   const uint32_t outstanding = queue_.flight().outstanding;
-  const uint32_t window = std::min({snd_wnd_, options_->send_queue, congestion_.cwnd()});
-  const bool fits = bytes <= smss_ && uint64_t{outstanding} + bytes <= window;
-  if (!fits || !context_->segments->HasSpare()) return false;
+  if (bytes > smss_) return false;
+  const uint32_t used = outstanding + bytes;  // Of windows that are far below 2^32.
+  const bool fits = used <= snd_wnd_ && used <= congestion_.cwnd() && used <= options_->send_queue;
+  if (!fits || !queue_.HasSpareSegment()) return false;
   return outstanding == 0 || now_or_fail || !options_->nagle || bytes >= smss_;
 }
 
@@ -46,8 +47,13 @@ namespace xtreme::tcp {
 [[gnu::always_inline]] inline bool Pcb::MayFire(uint32_t bytes, bool now_or_fail,
                                                 base::Nanoseconds now, Outgoing* outgoing) const {
   if (!MayLeave(bytes, now_or_fail)) return false;
-  FillFired(rcv_nxt_, WindowToOffer(/*is_syn=*/false), now, outgoing);
+  FillFired(now, outgoing);
   return true;
+}
+
+[[gnu::always_inline]] inline void Pcb::FillFired(base::Nanoseconds now,
+                                                  Outgoing* outgoing) const {
+  FillFired(rcv_nxt_, WindowToOffer(/*is_syn=*/false), now, outgoing);
 }
 
 [[gnu::always_inline]] inline bool Pcb::MayFireAhead(uint32_t bytes, base::Nanoseconds now,

@@ -153,6 +153,9 @@ class Pcb {
   // to send; and, unless `now_or_fail`, Nagle's algorithm does not keep it. If so, `outgoing` gets
   // what its header says now. Changes nothing.
   bool MayFire(uint32_t bytes, bool now_or_fail, base::Nanoseconds now, Outgoing* outgoing) const;
+  // Its two halves, so that the clock is read only where it may.
+  bool MayLeave(uint32_t bytes, bool now_or_fail) const;
+  void FillFired(base::Nanoseconds now, Outgoing* outgoing) const;
   // The same by what is known ahead, which is worked out anew where it does not hold.
   bool MayFireAhead(uint32_t bytes, base::Nanoseconds now, WindowAhead* ahead,
                     Outgoing* outgoing) const;
@@ -216,8 +219,9 @@ class Pcb {
               base::Nanoseconds now);
   // The same in steps, inlined (expected.h), of a segment that is expected, as a ParsedAck or a
   // wire::PlainTcpView says it: whether it is, and of what kind; all but its payload; its payload,
-  // unless it has none, which the caller took; and what is due then. `quietly`: and nobody need be told anything else, so the sink is not called
-  // but to transmit. The last three tell whether SoonestDeadline() may be sooner by them.
+  // unless it has none, which the caller took; and what is due then. `quietly`: and nobody need be
+  // told anything else, so the sink is not called but to transmit. The last three tell whether
+  // SoonestDeadline() may be sooner by them.
   enum class Expected : uint8_t {
     kNot,         // Arrive() takes it
     kNothingNew,  // it acknowledges nothing new
@@ -373,7 +377,6 @@ class Pcb {
   static constexpr uint16_t kDefaultMss = 536;  // RFC 9293 section 3.7.1: without the option
 
   // fire.h
-  bool MayLeave(uint32_t bytes, bool now_or_fail) const;
   void FillFired(Seq acknowledgement, uint16_t window, base::Nanoseconds now,
                  Outgoing* outgoing) const;
 

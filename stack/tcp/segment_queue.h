@@ -366,6 +366,8 @@ class SegmentQueue {
   Seq end() const { return end_; }
   uint32_t unsent_bytes() const { return Distance(nxt(), end_); }
   bool has_unsent() const { return first_unsent_ != nullptr; }
+  // Whether a segment is free for a send.
+  bool HasSpareSegment() const { return pool_->HasSpare(); }
   const Flight& flight() const { return flight_; }
   // The last of those that are marked sacked; null when there is none, or it is not known.
   Segment* highest_sacked() const { return highest_sacked_; }

@@ -55,8 +55,9 @@ class PlainTcpView {
       return false;
     }
     const uint32_t ip_bytes = base::LoadBe16(frame_ + kEthernetHeaderBytes + 2);
+    constexpr uint32_t kBefore = kEthernetHeaderBytes;
     *payload_bytes = ip_bytes - *header_bytes;
-    return ip_bytes >= *header_bytes && ip_bytes + kEthernetHeaderBytes <= length;
+    return ip_bytes >= *header_bytes && ip_bytes + kBefore <= length;
   }
 
   // What it says then; the value of its timestamp, where it has them. Read each time: in a short

@@ -13,7 +13,6 @@
 #define XTREME_STACK_WIRE_TCP_TEMPLATE_H_
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -53,7 +52,7 @@ class TcpTemplate {
 
     // Both at once.
     friend bool operator==(Shape a, Shape b) {
-      return std::bit_cast<uint16_t>(a) == std::bit_cast<uint16_t>(b);
+      return base::LoadNative<uint16_t>(&a) == base::LoadNative<uint16_t>(&b);
     }
   };
 

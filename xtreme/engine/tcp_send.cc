@@ -139,14 +139,16 @@ void Tcp::EndCall(bool ring) {
   if (!front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
-  const base::Nanoseconds now = core.clock.Now();
-  tcp::Outgoing outgoing;
-  if (!connection->MayFire(length, send.now_or_fail, now, &outgoing)) [[unlikely]] return false;
+  if (!connection->MayLeave(length, send.now_or_fail)) [[unlikely]] return false;
   packet::Buffer* const kept = core.device.pool->Acquire();
   if (kept == nullptr) [[unlikely]] return false;
   // The WQE is written from what is kept, which is long enough to be read by half lines.
   base::CopyShort(kept->data, payload.data, length);
-  if (outgoing.has_timestamps) [[likely]] {
+  // Not before: what the header says goes from registers into the WQE.
+  const base::Nanoseconds now = core.clock.Now();
+  tcp::Outgoing outgoing;
+  connection->FillFired(now, &outgoing);
+  if (connection->uses_timestamps()) [[likely]] {
     nic::PostStream(front, {.headers = headers.data(),
                             .header_bytes = nic::StreamSegment::kLongestHeader,
                             .tcp = TcpHalf(headers.data(), outgoing, kept->data),
