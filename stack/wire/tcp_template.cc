@@ -7,7 +7,7 @@ void TcpTemplate::FillChecksums(uint8_t* headers, std::span<const uint8_t> paylo
   uint8_t* const ip = headers + ip_offset();
   base::StoreBe16(ip + 10, 0);
   base::StoreBe16(ip + 10, Checksum(std::span(ip, kIpv4MinHeaderBytes)));
-  uint8_t* const tcp = headers + shape_.tcp_offset;
+  uint8_t* const tcp = headers + tcp_offset();
   base::StoreBe16(tcp + 16, 0);
   const size_t header_bytes = size_t{4} * (tcp[12] >> 4);
   base::StoreBe16(tcp + 16, TcpChecksum(Ipv4Address::Load(ip + 12), Ipv4Address::Load(ip + 16),

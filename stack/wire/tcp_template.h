@@ -45,16 +45,12 @@ class TcpTemplate {
     bool timestamps = false;  // RFC 7323 section 3.2: in every segment once both SYNs had them
   };
 
-  // Which headers there are.
-  struct Shape {
-    uint8_t header_bytes = 0;
-    uint8_t tcp_offset = kIpv4MinHeaderBytes;
-
-    // Both at once.
-    friend bool operator==(Shape a, Shape b) {
-      return base::LoadNative<uint16_t>(&a) == base::LoadNative<uint16_t>(&b);
-    }
-  };
+  // Which headers there are, as one number that is compared at once: how long they are, and where
+  // TCP's is.
+  enum class Shape : uint16_t {};
+  static constexpr Shape ShapeOf(size_t header_bytes, size_t tcp_offset) {
+    return static_cast<Shape>(tcp_offset << 8 | header_bytes);
+  }
 
   TcpTemplate() = default;
   // Inlined into who has the fields: they need not lie together first.
@@ -62,11 +58,11 @@ class TcpTemplate {
 
   const uint8_t* data() const { return bytes_.data(); }
   // 54, or 66 with timestamps; 4 more with a tag; 0 when default-constructed.
-  size_t header_bytes() const { return shape_.header_bytes; }
-  size_t ip_offset() const { return shape_.tcp_offset - kIpv4MinHeaderBytes; }
-  size_t tcp_offset() const { return shape_.tcp_offset; }
+  size_t header_bytes() const { return static_cast<uint16_t>(shape_) & 0xff; }
+  size_t ip_offset() const { return tcp_offset() - kIpv4MinHeaderBytes; }
+  size_t tcp_offset() const { return static_cast<uint16_t>(shape_) >> 8; }
   Shape shape() const { return shape_; }
-  bool timestamps() const { return shape_.header_bytes > shape_.tcp_offset + kTcpMinHeaderBytes; }
+  bool timestamps() const { return header_bytes() > tcp_offset() + kTcpMinHeaderBytes; }
 
   // Writes the headers to `to`, which has room for kMaxHeadersBytes; what is behind them there is
   // lost.
@@ -86,7 +82,7 @@ class TcpTemplate {
     uint8_t flags = kTcpAck;
   };
   void PatchSegment(uint8_t* headers, const Segment& segment) const {
-    uint8_t* const tcp = headers + shape_.tcp_offset;
+    uint8_t* const tcp = headers + tcp_offset();
     base::StoreBe32(tcp + 4, segment.sequence);
     base::StoreBe32(tcp + 8, segment.acknowledgement);
     tcp[13] = segment.flags;
@@ -95,7 +91,7 @@ class TcpTemplate {
 
   // The template has timestamps.
   void PatchTimestamps(uint8_t* headers, const TcpTimestamps& timestamps) const {
-    uint8_t* const at = headers + shape_.tcp_offset + kTcpMinHeaderBytes + 4;
+    uint8_t* const at = headers + tcp_offset() + kTcpMinHeaderBytes + 4;
     base::StoreBe32(at, timestamps.value);
     base::StoreBe32(at + 4, timestamps.echo);
   }
@@ -112,16 +108,16 @@ class TcpTemplate {
   // Replaces the options, timestamps included, and the data offset. `headers` has room for
   // kMaxHeadersBytes. Returns the bytes of all headers, to be given to PatchLengths.
   size_t PatchOptions(uint8_t* headers, const TcpOptions& options) const {
-    uint8_t* const tcp = headers + shape_.tcp_offset;
+    uint8_t* const tcp = headers + tcp_offset();
     const size_t tcp_bytes =
         kTcpMinHeaderBytes + options.Emit({tcp + kTcpMinHeaderBytes, kTcpMaxOptionsBytes});
     tcp[12] = static_cast<uint8_t>(tcp_bytes / 4 << 4);
-    return shape_.tcp_offset + tcp_bytes;
+    return tcp_offset() + tcp_bytes;
   }
 
   // RFC 9293 section 3.8.5: where urgent data ends. The flag is the segment's.
   void PatchUrgentPointer(uint8_t* headers, uint16_t pointer) const {
-    base::StoreBe16(headers + shape_.tcp_offset + 18, pointer);
+    base::StoreBe16(headers + tcp_offset() + 18, pointer);
   }
 
   // Writes the IPv4 total length of a packet of `headers_bytes`, Ethernet's included, and payload.
@@ -131,7 +127,7 @@ class TcpTemplate {
                     static_cast<uint16_t>(headers_bytes - ip_offset() + payload_bytes));
   }
   void PatchLengths(uint8_t* headers, size_t payload_bytes) const {
-    PatchLengths(headers, shape_.header_bytes, payload_bytes);
+    PatchLengths(headers, header_bytes(), payload_bytes);
   }
 
   void PatchId(uint8_t* headers, uint16_t id) const {
@@ -148,7 +144,7 @@ class TcpTemplate {
                                      kTcpMinHeaderBytes + kTcpTimestampsBytes);
 
   std::array<uint8_t, kStorageBytes> bytes_{};
-  Shape shape_;
+  Shape shape_ = ShapeOf(0, kIpv4MinHeaderBytes);
 };
 
 // By hand: a Repr would compute the checksums, too, which are of no use.
@@ -168,8 +164,8 @@ inline TcpTemplate::TcpTemplate(const Fields& fields) {
   ip[9] = kIpProtocolTcp;
   fields.source.address.Store(ip + 12);
   fields.destination.address.Store(ip + 16);
-  shape_.tcp_offset = static_cast<uint8_t>(ip_offset + kIpv4MinHeaderBytes);
-  uint8_t* const tcp = &bytes_[shape_.tcp_offset];
+  shape_ = ShapeOf(0, ip_offset + kIpv4MinHeaderBytes);
+  uint8_t* const tcp = &bytes_[tcp_offset()];
   base::StoreBe16(tcp, fields.source.port);
   base::StoreBe16(tcp + 2, fields.destination.port);
   tcp[13] = kTcpAck;
@@ -177,11 +173,11 @@ inline TcpTemplate::TcpTemplate(const Fields& fields) {
 }
 
 inline void TcpTemplate::UseTimestamps(bool in_use) {
-  uint8_t* const tcp = &bytes_[shape_.tcp_offset];
+  uint8_t* const tcp = &bytes_[tcp_offset()];
   const size_t tcp_bytes = kTcpMinHeaderBytes + (in_use ? kTcpTimestampsBytes : 0);
   if (in_use) EmitTimestamps(tcp + kTcpMinHeaderBytes, {});
   tcp[12] = static_cast<uint8_t>(tcp_bytes / 4 << 4);
-  shape_.header_bytes = static_cast<uint8_t>(shape_.tcp_offset + tcp_bytes);
+  shape_ = ShapeOf(tcp_offset() + tcp_bytes, tcp_offset());
   PatchLengths(bytes_.data(), 0);
 }
 

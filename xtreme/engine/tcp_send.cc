@@ -44,10 +44,10 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
 }
 
 // What SendDirect() posts.
-constexpr wire::TcpTemplate::Shape kLongHeaders{nic::StreamSegment::kLongestHeader,
-                                                nic::StreamSegment::kTcpAt};
-constexpr wire::TcpTemplate::Shape kShortHeaders{nic::StreamSegment::kShortestHeader,
-                                                 nic::StreamSegment::kTcpAt};
+constexpr auto kLongHeaders =
+    wire::TcpTemplate::ShapeOf(nic::StreamSegment::kLongestHeader, nic::StreamSegment::kTcpAt);
+constexpr auto kShortHeaders =
+    wire::TcpTemplate::ShapeOf(nic::StreamSegment::kShortestHeader, nic::StreamSegment::kTcpAt);
 
 // A function of its own, so that lengths are constants in the other.
 [[gnu::noinline]] void PostWithoutTimestamps(nic::TxFront& front, const uint8_t* headers,
