@@ -449,6 +449,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t PutBytes(std::span<const iovec> from, int flags, bool* refused);
   void SetUnwritable();
   int ShutdownStream(int how);
+  bool StillSends();
   bool AwaitsAcknowledgement();
   void CloseStream(RingDoor* door);
   bool FillTcpInfo(void* value, socklen_t* length);

@@ -323,7 +323,7 @@ int Socket::Shutdown(int how) {
   }
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd(), how) == 0 ? 0 : -errno;
-  if (stream_ != nullptr) return result;
+  if (stream_ != nullptr && path() != Path::kUndecided) return result;
   // As the kernel does, of a socket without a peer or a name too, though it says ENOTCONN.
   RingDoor* const ring = door();
   std::optional<RingDoor::Entry> entry;

@@ -313,7 +313,8 @@ ssize_t Socket::SendStream(const SendRequest& request) {
       const bool connecting = stream_->state == Stream::State::kConnecting;
       return sent == -EAGAIN && !connecting ? 0 : sent;
     });
-    if (put == 0 && request.wrong) return -EINVAL;
+    // Linux: even where it was shut before there was a connection, whose own end is not.
+    if (request.wrong && (put == 0 || (put == -EPIPE && StillSends()))) return -EINVAL;
     return put == 0 && nowhere ? -EFAULT : WhyOvertaken(put);
   }
   const bool waits = Waits(request.flags);
@@ -353,7 +354,8 @@ int Socket::ShutdownStream(int how) {
     return -ENOTCONN;
   }
   if (how != SHUT_WR) read_shut_ = true;
-  if (how != SHUT_RD && !write_shut_) {
+  if (how != SHUT_RD) {
+    // Perhaps it was before there was a connection: then that is not shut yet.
     write_shut_ = true;
     ring->ring().tcp().Shutdown(handle_);
   }
@@ -361,6 +363,17 @@ int Socket::ShutdownStream(int how) {
   // Linux: an edge of all that holds.
   Change(0, 0, mask());
   return 0;
+}
+
+// Its side of the connection is not closed, whatever was shut.
+bool Socket::StillSends() {
+  RingDoor* const ring = door();
+  if (ring == nullptr) return false;
+  const RingDoor::Entry entry(ring);
+  using State = engine::TcpState;
+  engine::TcpReport report;
+  return ring->ring().tcp().Report(handle_, &report) &&
+         (report.state == State::kEstablished || report.state == State::kCloseWait);
 }
 
 // It has closed its side, and the peer has not acknowledged all of it yet.

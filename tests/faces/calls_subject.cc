@@ -54,6 +54,17 @@ void DeafHalf(Run& run) {
   ConnectStream(run);
   shutdown(run.fd, SHUT_RD);
 }
+// Of a socket that has no connection yet it is an error, and remembered.
+void ConnectWhatIsShut(Run& run, int how) {
+  run.fd = NewSocket(run, SOCK_STREAM, 0);
+  Say("shutdown", shutdown(run.fd, how));
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  WaitUntil(run.fd, POLLOUT);
+  Settle(run);
+  Tell(run, "accept");
+}
+void ShutBeforeForWriting(Run& run) { ConnectWhatIsShut(run, SHUT_WR); }
+void ShutBeforeForReading(Run& run) { ConnectWhatIsShut(run, SHUT_RD); }
 void PeerHalfClosed(Run& run) {
   ConnectStream(run);
   Tell(run, "send 10", /*quietly=*/true);
@@ -169,6 +180,8 @@ constexpr State kStates[] = {
     {"connected, bytes wait", true, ConnectedWithBytes},
     {"shut for writing", true, HalfClosed},
     {"shut for reading", true, DeafHalf},
+    {"shut for writing, then connected", true, ShutBeforeForWriting},
+    {"shut for reading, then connected", true, ShutBeforeForReading},
     {"peer has shut", true, PeerHalfClosed},
     {"both have shut", true, BothClosed},
     {"reset", true, ResetByPeer},
