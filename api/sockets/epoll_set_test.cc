@@ -20,23 +20,30 @@ namespace {
 constexpr int kNone = -1;
 constexpr int kFd = 1000;
 
-// A socket whose last descriptor is being closed, and to which something happens meanwhile.
-class Ending : public Pollable {
+// A socket to which something happens while it is added: one whose last descriptor is being
+// closed, or one of the kernel's, which has no such set.
+class Refused : public Pollable {
  public:
-  bool Ended() const override { return true; }
+  explicit Refused(bool ended) : ended_(ended) {}
+  bool Ended() const override { return ended_; }
   void Happen() { Change(EPOLLIN, 0, EPOLLIN); }
+
+ private:
+  const bool ended_;
 };
 
-// Who tells of it may do so once it is watched, and before it is found to have ended.
-TEST(EpollSetTest, WhatIsBeingClosedIsNoMemberAndNotReadyThoughItIsToldOf) {
+class RefusedTest : public testing::TestWithParam<bool> {};
+
+// Who tells of it may do so once it is watched, and before it is found to be refused.
+TEST_P(RefusedTest, IsNoMemberAndNotReadyThoughItIsToldOf) {
   constexpr int kTimes = 50'000;
   const auto set = std::make_shared<EpollSet>(nullptr, kNone);
-  const auto ending = std::make_shared<Ending>();
+  const auto socket = std::make_shared<Refused>(GetParam());
   std::atomic<bool> over{false};
   std::atomic<bool> telling{false};
   std::thread teller([&] {
     while (!over) {
-      ending->Happen();
+      socket->Happen();
       telling = true;
       telling.notify_one();
     }
@@ -47,7 +54,7 @@ TEST(EpollSetTest, WhatIsBeingClosedIsNoMemberAndNotReadyThoughItIsToldOf) {
   int refused = 0;
   int ready = 0;
   for (int i = 0; i < kTimes; ++i) {
-    refused += set->Control(EPOLL_CTL_ADD, kFd, &event, ending) == -EBADF;
+    refused += set->Control(EPOLL_CTL_ADD, kFd, &event, socket) == -EBADF;
     ready += set->Look() != 0;
   }
   over = true;
@@ -56,6 +63,9 @@ TEST(EpollSetTest, WhatIsBeingClosedIsNoMemberAndNotReadyThoughItIsToldOf) {
   EXPECT_EQ(ready, 0);
   EXPECT_TRUE(set->Members().empty());
 }
+
+INSTANTIATE_TEST_SUITE_P(EpollSetTest, RefusedTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Ended" : "ByTheKernel"; });
 
 }  // namespace
 }  // namespace xtreme::sockets
