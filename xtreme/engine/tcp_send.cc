@@ -54,6 +54,19 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
                           .payload_length = payload.length});
 }
 
+// On a queue where more is due than the post. False: it was not posted.
+[[gnu::always_inline]] inline bool PostWithDue(nic::QueuePair& queue, const uint8_t* headers,
+                                               const tcp::Outgoing& outgoing,
+                                               const nic::TxPayload& payload) {
+  return queue.PostStreamOtherwise(
+      {.headers = headers,
+       .header_bytes = outgoing.has_timestamps ? nic::StreamSegment::kLongestHeader
+                                               : nic::StreamSegment::kShortestHeader,
+       .tcp = TcpHalf(headers, outgoing, payload.data),
+       .payload = payload.data,
+       .payload_length = payload.length});
+}
+
 }  // namespace
 
 bool Tcp::CanSend(const TcpSocket& socket) const {
@@ -111,7 +124,9 @@ void Tcp::EndCall(bool ring) {
 }
 
 // Most sends: a short segment that may leave now, of which nothing is told, by a queue that takes
-// it from registers. False: it is not one, and nothing has changed.
+// it from registers; kReady: where no more is due than that. False: it is not one, and nothing has
+// changed.
+template <bool kReady>
 [[gnu::always_inline]] inline bool Tcp::SendDirect(TcpSocket& socket, const Payload& payload,
                                                    const SendOptions& options) {
   RingCore& core = *core_;
@@ -124,8 +139,9 @@ void Tcp::EndCall(bool ring) {
   if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] return false;
   const wire::TcpTemplate& headers = connection->headers();
   if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
-  nic::TxFront& front = *core.device.queue->StreamFront();
-  if (!front.Ready()) [[unlikely]] return false;
+  nic::QueuePair& queue = *core.device.queue;
+  nic::TxFront& front = *queue.StreamFront();
+  if (kReady && !front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   const base::Nanoseconds now = core.clock.Now();
@@ -137,7 +153,13 @@ void Tcp::EndCall(bool ring) {
   if (kept == nullptr) [[unlikely]] return false;
   // The WQE is written from what is kept, which is long enough to be read by half lines.
   base::CopyShort(kept->data, payload.data, length);
-  if (outgoing.has_timestamps) [[likely]] {
+  if (!kReady) {
+    if (!PostWithDue(queue, headers.data(), outgoing, {kept->data, length})) {
+      packet::BufferPool::ReleaseByOwner(kept);
+      return false;
+    }
+    core.attention &= ~kDoorbellOwed;  // One doorbell rang for all that was posted before.
+  } else if (outgoing.has_timestamps) [[likely]] {
     nic::PostStream(front, {.headers = headers.data(),
                             .header_bytes = nic::StreamSegment::kLongestHeader,
                             .tcp = TcpHalf(headers.data(), outgoing, kept->data),
@@ -200,7 +222,7 @@ void Tcp::EndCall(bool ring) {
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
-  if (!SendDirect(*socket, payload, options)) [[unlikely]] {
+  if (!SendDirect<true>(*socket, payload, options)) [[unlikely]] {
     return SendOtherwise(socket, payload, options);
   }
   return SendResult::kSent;
@@ -208,12 +230,9 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
 
 [[gnu::noinline]] SendResult Tcp::SendOtherwise(TcpSocket* socket, const Payload& payload,
                                                 const SendOptions& options) {
-  nic::QueuePair& queue = *core_->device.queue;
-  if (!queue.StreamFront()->Ready()) {
-    queue.MakeReady();
-    // Here, so that Send() calls nothing; and once, for it is ready now.
-    if (queue.StreamFront()->Ready()) return Send(socket, payload, options);
-  }
+  const nic::QueuePair& queue = *core_->device.queue;
+  const bool more_due = queue.TakesStreams() && !queue.StreamFront()->Ready();
+  if (more_due && SendDirect<false>(*socket, payload, options)) return SendResult::kSent;
   if (SendAtOnce(*socket, payload, options)) [[likely]] return SendResult::kSent;
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);
