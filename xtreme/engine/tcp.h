@@ -316,6 +316,7 @@ class Tcp {
   bool CanSend(const TcpSocket& socket) const;
   bool PostSegment(tcp::Connection& connection, const tcp::Outgoing& outgoing,
                    const Payload& payload, packet::Buffer* kept, uint32_t flags, bool* gathered);
+  template <bool kReady>
   bool SendDirect(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   SendResult SendOtherwise(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   bool SendAtOnce(TcpSocket& socket, const Payload& payload, const SendOptions& options);

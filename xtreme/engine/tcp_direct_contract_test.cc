@@ -44,8 +44,8 @@ class TcpDirectContractTest : public TcpPairTest {
     std::iota(payload.begin(), payload.end(), static_cast<char>(length));
     return payload;
   }
-  // Of each length, by a call and then directly; in the option of timestamps, if there is one, only
-  // the time may differ.
+  // Of each length, by a call, then directly, then with what else is due; in the option of
+  // timestamps, if there is one, only the time may differ.
   void CompareEveryLength(bool timestamps) {
     constexpr uint32_t kLongest = nic::StreamSegment::kMostPayloadBytes;
     TcpSettings settings;
@@ -64,7 +64,17 @@ class TcpDirectContractTest : public TcpPairTest {
       if (timestamps) std::copy_n(&called.bytes[kTcp + 24], 8, &direct.bytes[kTcp + 24]);
       ASSERT_EQ(direct.bytes, called.bytes) << length;
       EXPECT_EQ(direct.flags, called.flags);
-      all += payload + payload;
+      const uint32_t due_before = a->queue().due_posts();
+      a->queue().BeDue();
+      SentFrame due = FrameOf(payload, 0);
+      EXPECT_EQ(a->queue().due_posts() - due_before, length <= kLongest ? 1u : 0u) << length;
+      EXPECT_EQ(base::LoadBe32(&due.bytes[kTcp + 4]),
+                base::LoadBe32(&called.bytes[kTcp + 4]) + 2 * length);
+      std::copy_n(&called.bytes[kTcp + 4], 4, &due.bytes[kTcp + 4]);
+      if (timestamps) std::copy_n(&called.bytes[kTcp + 24], 8, &due.bytes[kTcp + 24]);
+      ASSERT_EQ(due.bytes, called.bytes) << length;
+      EXPECT_EQ(due.flags, called.flags);
+      all += payload + payload + payload;
     }
     EXPECT_EQ(b->Bytes(server), all);
   }
@@ -167,8 +177,23 @@ TEST_F(TcpDirectContractTest, BehindAFrameThatWaitsForADoorbellItWaitsItsTurn) {
   ASSERT_EQ(a->Send(client, "first ", {.flags = kNoDoorbell}), SendResult::kSent);
   ASSERT_EQ(a->Send(client, "second"), SendResult::kSent);
   EXPECT_EQ(Direct(), 0u);
+  EXPECT_EQ(a->queue().due_posts(), 1u);
+  EXPECT_EQ(a->queue().visible(), a->queue().posted_frames()) << "it rang for both";
+  EXPECT_EQ(a->ring->core().attention & kAnyDoorbellOwed, 0u);
   Run();
   EXPECT_EQ(b->Bytes(server), "first second");
+}
+
+TEST_F(TcpDirectContractTest, WhereThereIsNoRoomItIsRefusedAndNothingIsKept) {
+  OpenDirect();
+  SendResult result = SendResult::kSent;
+  uint64_t free = 0;
+  while (result == SendResult::kSent) {
+    free = a->Counter("pool", "free");
+    result = a->Send(client, "fills", {.flags = kNowOrFail});
+  }
+  EXPECT_EQ(result, SendResult::kRefusedSqFull);
+  EXPECT_EQ(a->Counter("pool", "free"), free);
 }
 
 TEST_F(TcpDirectContractTest, AWindowThatIsFullRefusesIt) {

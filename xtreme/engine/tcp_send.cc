@@ -60,6 +60,19 @@ constexpr auto kShortHeaders =
                           .payload_length = payload.length});
 }
 
+// On a queue where more is due than the post. False: it was not posted.
+[[gnu::always_inline]] inline bool PostWithDue(nic::QueuePair& queue, const uint8_t* headers,
+                                               const tcp::Outgoing& outgoing,
+                                               const nic::TxPayload& payload) {
+  return queue.PostStreamOtherwise(
+      {.headers = headers,
+       .header_bytes = outgoing.has_timestamps ? nic::StreamSegment::kLongestHeader
+                                               : nic::StreamSegment::kShortestHeader,
+       .tcp = TcpHalf(headers, outgoing, payload.data),
+       .payload = payload.data,
+       .payload_length = payload.length});
+}
+
 }  // namespace
 
 bool Tcp::CanSend(const TcpSocket& socket) const {
@@ -117,7 +130,9 @@ void Tcp::EndCall(bool ring) {
 }
 
 // Most sends: a short segment that may leave now, of which nothing is told, by a queue that takes
-// it from registers. False: it is not one, and nothing has changed.
+// it from registers; kReady: where no more is due than that. False: it is not one, and nothing has
+// changed.
+template <bool kReady>
 [[gnu::always_inline]] inline bool Tcp::SendDirect(TcpSocket& socket, const Payload& payload,
                                                    const SendOptions& options) {
   RingCore& core = *core_;
@@ -135,8 +150,9 @@ void Tcp::EndCall(bool ring) {
   } else {
     if (headers.shape() != kShortHeaders) [[unlikely]] return false;
   }
-  nic::TxFront& front = *core.device.queue->StreamFront();
-  if (!front.Ready()) [[unlikely]] return false;
+  nic::QueuePair& queue = *core.device.queue;
+  nic::TxFront& front = *queue.StreamFront();
+  if (kReady && !front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   if (!connection->MayLeave(length, send.now_or_fail)) [[unlikely]] return false;
@@ -148,7 +164,13 @@ void Tcp::EndCall(bool ring) {
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
   connection->FillFired(now, &outgoing);
-  if (connection->uses_timestamps()) [[likely]] {
+  if (!kReady) {
+    if (!PostWithDue(queue, headers.data(), outgoing, {kept->data, length})) {
+      packet::BufferPool::ReleaseByOwner(kept);
+      return false;
+    }
+    core.attention &= ~kDoorbellOwed;  // One doorbell rang for all that was posted before.
+  } else if (connection->uses_timestamps()) [[likely]] {
     nic::PostStream(front, {.headers = headers.data(),
                             .header_bytes = nic::StreamSegment::kLongestHeader,
                             .tcp = TcpHalf(headers.data(), outgoing, kept->data),
@@ -211,7 +233,7 @@ void Tcp::EndCall(bool ring) {
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
-  if (!SendDirect(*socket, payload, options)) [[unlikely]] {
+  if (!SendDirect<true>(*socket, payload, options)) [[unlikely]] {
     return SendOtherwise(socket, payload, options);
   }
   return SendResult::kSent;
@@ -219,12 +241,9 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
 
 [[gnu::noinline]] SendResult Tcp::SendOtherwise(TcpSocket* socket, const Payload& payload,
                                                 const SendOptions& options) {
-  nic::QueuePair& queue = *core_->device.queue;
-  if (!queue.StreamFront()->Ready()) {
-    queue.MakeReady();
-    // Here, so that Send() calls nothing; and once, for it is ready now.
-    if (queue.StreamFront()->Ready()) return Send(socket, payload, options);
-  }
+  const nic::QueuePair& queue = *core_->device.queue;
+  const bool more_due = queue.TakesStreams() && !queue.StreamFront()->Ready();
+  if (more_due && SendDirect<false>(*socket, payload, options)) return SendResult::kSent;
   if (SendAtOnce(*socket, payload, options)) [[likely]] return SendResult::kSent;
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);

@@ -81,7 +81,9 @@ class QueuePair : public nic::QueuePair {
     return send_.PrepareFrame(frame, prepared);
   }
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
-  void MakeReady() override { send_.MakeReady(); }
+  bool PostStreamOtherwise(const nic::StreamSegment& segment) override {
+    return send_.PostStreamOtherwise(segment);
+  }
   bool PlaceStream(const nic::StreamSegment& segment) override {
     return send_.PlaceStream(segment);
   }

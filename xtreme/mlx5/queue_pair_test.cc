@@ -17,7 +17,6 @@
 #include "gtest/gtest.h"
 #include "xtreme/mlx5/queue_pair_testing.h"
 #include "xtreme/nic/doorbell.h"
-#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::mlx5::testing {
 namespace {
@@ -447,100 +446,6 @@ TEST_F(QueuePairTest, AFrameThatIsReadyGoesOutAsOneThatIsPosted) {
   EXPECT_EQ(queues_->counters().tx_frames, 40u);
   EXPECT_EQ(queues_->counters().tx_bytes, 40u * 64);
   EXPECT_EQ(queues_->counters().tx_blueflame, posted.counters().tx_blueflame);
-}
-
-TEST_F(QueuePairTest, AStreamsSegmentIsTheSameWqeAsAPostedOneWhateverItsLength) {
-  using Segment = nic::StreamSegment;
-  PlainDevice other;
-  const SendQueue::Options options{.signal_every = 4};
-  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
-  queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
-                                        nic::Capabilities{}, pool_.get(), nullptr);
-  nic::TxFront& front = *queues_->StreamFront();
-  std::array<uint8_t, 128> header{};
-  std::array<uint8_t, 2 * Segment::kPayloadReadable> payload;
-  std::iota(header.begin(), header.end(), 1);
-  std::iota(payload.begin(), payload.end(), 100);
-  uint32_t block = 0, ready = 0;
-  for (uint32_t i = 0; i < 4 * Segment::kMostPayloadBytes; ++i) {
-    const uint32_t length = i % Segment::kMostPayloadBytes + 1;
-    const uint32_t header_bytes = i / Segment::kMostPayloadBytes % 2 == 0
-                                      ? Segment::kLongestHeader
-                                      : Segment::kShortestHeader;
-    base::StoreBe16(&header[16], static_cast<uint16_t>(header_bytes - 14 + length));
-    nic::HalfLine tcp;
-    std::memcpy(&tcp, &header[Segment::kTcpAt], sizeof(tcp));
-    std::memcpy(reinterpret_cast<uint8_t*>(&tcp) + header_bytes - Segment::kTcpAt, payload.data(),
-                Segment::kLongestHeader - header_bytes);
-    const nic::TxFrame frame{.header = header.data(), .payload = payload.data(),
-                             .header_length = header_bytes, .payload_length = length,
-                             .key = 0, .flags = nic::kTxIpChecksum | nic::kTxL4Checksum};
-    ASSERT_EQ(posted.Post(frame), nic::TxStatus::kPosted);
-    if (!front.Ready()) queues_->MakeReady();
-    if (front.Ready()) {
-      auto before = header;  // What changes is not read from the headers.
-      base::StoreBe16(&before[16], 0);
-      std::fill_n(&before[Segment::kTcpAt + 4], 12, 0);
-      nic::PostStream(front, {.headers = before.data(), .header_bytes = header_bytes, .tcp = tcp,
-                              .payload = payload.data(), .payload_length = length});
-      const uint32_t bytes = Segment::kFrameAt + header_bytes + length;
-      ASSERT_EQ(std::memcmp(device_.wqe(block), other.wqe(block), bytes), 0) << length;
-      const size_t half = i % 2 == 0 ? 0x800 : 0x900;
-      ASSERT_EQ(std::memcmp(device_.uar(half), other.uar(half), bytes), 0) << length;
-      ++ready;
-    } else {
-      ASSERT_EQ(queues_->Post(frame), nic::TxStatus::kPosted);
-    }
-    ASSERT_EQ(device_.send_record(), other.send_record());
-    ASSERT_EQ(queues_->posted_frames(), posted.posted_frames());
-    if (i % 4 == 3) {  // Signalled.
-      std::array<nic::TxCompletion, 4> done;
-      device_.CompleteSend(static_cast<uint16_t>(block));
-      other.CompleteSend(static_cast<uint16_t>(block));
-      ASSERT_EQ(posted.PollSend(done), 1u);
-      ASSERT_EQ(queues_->PollSend(done), 1u);
-    }
-    block += WqebbsWithInline(header_bytes + length);
-  }
-  EXPECT_GE(ready, 2 * Segment::kMostPayloadBytes) << "one in four is signalled";
-  EXPECT_EQ(queues_->counters().tx_frames, posted.counters().tx_frames);
-  EXPECT_EQ(queues_->counters().tx_bytes, posted.counters().tx_bytes);
-  EXPECT_EQ(queues_->counters().tx_blueflame, posted.counters().tx_blueflame);
-}
-
-TEST_F(QueuePairTest, AnAcknowledgementThatIsPlacedIsTheSameWqeAndRungForWithOthers) {
-  using Segment = nic::StreamSegment;
-  PlainDevice other;
-  const SendQueue::Options options{.signal_every = 8};
-  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
-  queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
-                                        nic::Capabilities{}, pool_.get(), nullptr);
-  constexpr uint32_t kBytes = Segment::kLongestHeader;
-  std::array<uint8_t, 128> header{};
-  std::iota(header.begin(), header.begin() + kBytes, 1);
-  base::StoreBe16(&header[16], kBytes - 14);
-  nic::HalfLine tcp;
-  std::memcpy(&tcp, &header[Segment::kTcpAt], sizeof(tcp));
-  const nic::TxFrame frame{.header = header.data(), .payload = nullptr,
-                           .header_length = kBytes, .payload_length = 0, .key = 0,
-                           .flags = nic::kTxIpChecksum | nic::kTxL4Checksum | nic::kTxMore};
-  for (uint32_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(posted.Post(frame), nic::TxStatus::kPosted);
-    ASSERT_TRUE(queues_->PlaceStream({.headers = header.data(), .header_bytes = kBytes, .tcp = tcp,
-                                      .payload = header.data(), .payload_length = 0}));
-    ASSERT_EQ(std::memcmp(device_.wqe(2 * i), other.wqe(2 * i), Segment::kAfterTcp), 0);
-    EXPECT_EQ(device_.send_record(), 0u) << "nothing is rung for";
-  }
-  EXPECT_FALSE(queues_->StreamFront()->Ready()) << "BlueFlame would leave them behind";
-  queues_->Flush();
-  posted.Flush();
-  EXPECT_EQ(device_.send_record(), 6u);
-  EXPECT_EQ(device_.send_record(), other.send_record());
-  EXPECT_EQ(std::memcmp(device_.uar(0x800), other.uar(0x800), 8), 0);
-  EXPECT_EQ(queues_->counters().tx_frames, 3u);
-  EXPECT_EQ(queues_->counters().tx_bytes, posted.counters().tx_bytes);
-  EXPECT_EQ(queues_->counters().tx_doorbells, 1u);
-  EXPECT_EQ(queues_->counters().tx_blueflame, 0u);
 }
 
 TEST_F(QueuePairTest, NothingIsReadyBehindADoorbellThatIsOwedNorWhereASignalIsDue) {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "xtreme/mlx5/queue_error.h"
+#include "xtreme/mlx5/send_queue_in_place.h"
 #include "xtreme/mlx5/software_checksum.h"
-#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::mlx5 {
 namespace {
@@ -25,10 +25,6 @@ void CopyBlocks(uint8_t* to, const uint8_t* from, uint32_t wqebbs) {
 
 // Where the payload's segment is behind 42 or 46 bytes of header, as UDP's with a VLAN tag are.
 constexpr uint32_t kUsualDataAt = 80;
-
-// What SetCompletion(kAlways) sets, in the second word of a WQE.
-constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
-                                       << (offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) - 8) * 8;
 
 }  // namespace
 
@@ -67,21 +63,6 @@ void SendQueue::UpdateAttention() {
   // Nor up to the end: who needs no attention leaves the next WQE's place where it would be beyond.
   behind_ahead_ = posted + std::min(std::min(most, to_signal), BeforeEnd());
   SetAttention(ahead_ ? posted : behind_ahead_);
-}
-
-[[gnu::always_inline]] inline void SendQueue::AttendToSignal(uint64_t posted) {
-  ahead_ = !AskedIsDue();
-  if (!ahead_ || !options_.checksums) [[unlikely]] return UpdateAttention();
-  const uint32_t room = frames_ + completed_ - static_cast<uint32_t>(posted);
-  behind_ahead_ = posted + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
-  attention_at_ = posted;
-  front_.ready_below = front_.index;  // SetAttention(posted); nor is it, while others wait.
-}
-
-void SendQueue::NoteSignal(uint32_t posted, uint32_t slot, uint32_t end) {
-  marks_[slot] = {posted, device_memory_.mark(), end};
-  signal_at_ = posted + options_.signal_every - 1;
-  ++*completions_due_;
 }
 
 [[gnu::always_inline]] inline bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
@@ -300,28 +281,13 @@ template <uint32_t kBlocks>
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
     const nic::TxPrepared& prepared) {
   const uint32_t first = Index();
-  const auto place = [&](uint32_t block) {
-    return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
-  };
   const uint64_t posted = front_.posted() + 1;
-  const bool signal = static_cast<uint32_t>(posted - 1) == signal_at_;
+  const bool signal = IsSignalled(posted);
   nic::HalfLine halves[2 * kBlocks];
   nic::LoadReady(front_.index, prepared, halves);
-  halves[0] |= nic::HalfLine{0, signal ? kAskForCompletion : 0};
-#pragma GCC unroll 4
-  for (uint32_t i = 0; i < kBlocks; ++i) {
-    place(first + i)[0] = halves[2 * i];
-    place(first + i)[1] = halves[2 * i + 1];
-  }
-  front_.next_wqe = reinterpret_cast<uint8_t*>(place(first + kBlocks));
-  AdvanceOverEnd(kBlocks);
+  EnterInPlace(signal, halves);
   nic::RingReady(front_, front_.index, prepared.frame_bytes, halves);
-  if (signal) {
-    NoteSignal(static_cast<uint32_t>(posted), first & mask_, first + kBlocks);
-    AttendToSignal(posted);
-  } else {
-    UpdateAttention();
-  }
+  AttendInPlace(signal, posted, first, first + kBlocks);
   return nic::TxStatus::kPosted;
 }
 
@@ -340,22 +306,6 @@ nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t f
     SumInline(wqe, prepared.header_bytes, prepared.frame_bytes - prepared.header_bytes);
   }
   return Commit(wqe, prepared.blocks, prepared.frame_bytes, flags);
-}
-
-bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
-  constexpr uint32_t kBlocks = 2;
-  static_assert(nic::StreamSegment::kAfterTcp <= kBlocks * kWqebbBytes);
-  if (AttentionIsDue() || !options_.checksums) [[unlikely]] return false;
-  uint8_t* const wqe = front_.next_wqe;
-  auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
-  halves[0] = nic::StreamStart(front_, segment);
-  halves[1] = nic::StreamAddresses(segment);
-  halves[2] = segment.tcp;
-  front_.next_wqe = wqe + kBlocks * kWqebbBytes;
-  front_.Advance(kBlocks);
-  front_.direct_bytes += segment.header_bytes;
-  Ring(wqe, kBlocks, nic::kTxMore);
-  return true;
 }
 
 nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {

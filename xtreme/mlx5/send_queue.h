@@ -71,9 +71,7 @@ class SendQueue {
   }
   // PostStream(): WQEs of up to four blocks for the register.
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
-  void MakeReady() {
-    if (ahead_) TakeAhead();
-  }
+  bool PostStreamOtherwise(const nic::StreamSegment& segment);
   bool PlaceStream(const nic::StreamSegment& segment);
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted.
@@ -108,6 +106,18 @@ class SendQueue {
   }
   template <uint32_t kBlocks>
   nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
+  template <uint32_t kBlocks>
+  void PostStreamInPlace(const nic::StreamSegment& segment);
+  // Whether the last of `posted` frames is signalled as one in N.
+  bool IsSignalled(uint64_t posted) const {
+    return static_cast<uint32_t>(posted) - 1 == signal_at_;
+  }
+  // Writes a WQE, with the signal if it has one, to its place, also over the ring's end.
+  template <size_t kHalves>
+  void EnterInPlace(bool signal, nic::HalfLine (&halves)[kHalves]);
+  // And what is due behind it, the last of `posted`, when it was rung for: it stands in
+  // [first, end).
+  void AttendInPlace(bool signal, uint64_t posted, uint32_t first, uint32_t end);
   // The last of `posted` frames has a completion of its own; its WQE stands in [slot, end).
   void NoteSignal(uint32_t posted, uint32_t slot, uint32_t end);
   // The frames of a burst that need no attention, from `next` on; the first that was not posted.

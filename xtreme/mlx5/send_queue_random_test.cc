@@ -17,6 +17,7 @@
 #include "xtreme/mlx5/queue_pair.h"
 #include "xtreme/mlx5/queue_pair_testing.h"
 #include "xtreme/nic/doorbell.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::mlx5::testing {
 namespace {
@@ -90,7 +91,9 @@ class RandomSends {
                              .key = kMemoryKey, .flags = static_cast<uint16_t>(flags)};
     nic::TxPrepared prepared;
     nic::TxStatus status;
-    if (random_() % 2 == 0 && queues_->PrepareFrame(frame, &prepared)) {
+    if (random_() % 4 == 0 && MayStream(length) && flags == 0) {
+      status = PostStream(frame);
+    } else if (random_() % 2 == 0 && queues_->PrepareFrame(frame, &prepared)) {
       status = PostBuilt(prepared, flags);
     } else if (random_() % 2 == 0 && asks == 0) {
       status = PostOfFlow(frame, flags);
@@ -109,6 +112,27 @@ class RandomSends {
       return nic::TxStatus::kPosted;
     }
     return queues_->PostPrepared(prepared, flags);
+  }
+  // A stream's header is longer: it goes on where others have payload.
+  static constexpr uint32_t kOfPayload = nic::StreamSegment::kLongestHeader - kHeaderBytes;
+  bool MayStream(uint32_t length) const {
+    return queues_->TakesStreams() && length > kOfPayload &&
+           length - kOfPayload <= nic::StreamSegment::kMostPayloadBytes;
+  }
+  nic::TxStatus PostStream(const nic::TxFrame& frame) {
+    using Segment = nic::StreamSegment;
+    std::array<uint8_t, Segment::kLongestHeader + Segment::kPayloadReadable> bytes{};
+    std::copy_n(frame.header, kHeaderBytes, bytes.data());
+    std::copy_n(frame.payload, frame.payload_length, &bytes[kHeaderBytes]);
+    Segment segment{.headers = bytes.data(), .header_bytes = Segment::kLongestHeader, .tcp = {},
+                    .payload = &bytes[Segment::kLongestHeader],
+                    .payload_length = frame.payload_length - kOfPayload};
+    memcpy(&segment.tcp, &bytes[Segment::kTcpAt], sizeof(segment.tcp));
+    if (queues_->StreamFront()->Ready()) {
+      nic::PostStream(*queues_->StreamFront(), segment);
+      return nic::TxStatus::kPosted;
+    }
+    return queues_->PostStreamOtherwise(segment) ? nic::TxStatus::kPosted : nic::TxStatus::kFull;
   }
   // The header of a flow is constant: its frames have the number 0 there.
   nic::TxStatus PostOfFlow(const nic::TxFrame& frame, uint32_t flags) {

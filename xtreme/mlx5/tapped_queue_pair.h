@@ -51,6 +51,7 @@ class TappedQueuePair final : public QueuePair {
                          std::span<const nic::TxPayload> payloads) override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   // Never: Post() sees the frame.
+  bool PostStreamOtherwise(const nic::StreamSegment&) override { return false; }
   bool PlaceStream(const nic::StreamSegment&) override { return false; }
   // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;

@@ -411,9 +411,11 @@ class QueuePair {
 
   // For PostStream(), until the queue ends; never ready if it has no such way.
   TxFront* StreamFront() const { return stream_front_; }
-
-  // Before a post on StreamFront() that is not ready: does what is due, if it can be done ahead.
-  virtual void MakeReady() {}
+  bool TakesStreams() const { return stream_front_ != NoFront(); }
+  // Posts what PostStream() would if StreamFront() were ready, with what else is due, and rings for
+  // all that waited. False: it was not, as there is no room; a queue may always say so, and Post()
+  // does it or says why not.
+  virtual bool PostStreamOtherwise(const StreamSegment& /*segment*/) { return false; }
   // Posts a segment without payload as PostStream() would, to be rung for by Flush(). False: it was
   // not; a queue may always say so, and Post() does it.
   virtual bool PlaceStream(const StreamSegment& /*segment*/) { return false; }

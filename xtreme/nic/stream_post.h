@@ -36,14 +36,17 @@ struct StreamSegment {
   HalfLine tcp;              // TCP's as it goes out; behind the shorter one, 12 bytes of payload.
   const uint8_t* payload;    // kPayloadReadable bytes can be read, whatever the length.
   uint32_t payload_length;   // 1 .. kMostPayloadBytes; of PlaceStream() 0.
+
+  uint32_t frame_bytes() const { return header_bytes + payload_length; }
+  uint32_t wqe_bytes() const { return kFrameAt + frame_bytes(); }
 };
 
 // The first half line of its WQE: control and Ethernet segment, and two bytes of the frame.
 [[gnu::always_inline]] inline HalfLine StreamStart(const TxFront& front,
                                                    const StreamSegment& segment) {
   constexpr uint32_t kUnit = 16;  // Of the length of a WQE.
-  const uint32_t frame_bytes = segment.header_bytes + segment.payload_length;
-  const uint32_t units = (StreamSegment::kFrameAt + frame_bytes + kUnit - 1) / kUnit;
+  const uint32_t frame_bytes = segment.frame_bytes();
+  const uint32_t units = (segment.wqe_bytes() + kUnit - 1) / kUnit;
   const auto index = static_cast<uint64_t>(front.index);
   const uint64_t control = base::HostToBigEndian(front.stream_control + (index << 40) + units);
   const uint64_t length = base::HostToBigEndian(static_cast<uint16_t>(frame_bytes));
@@ -64,33 +67,41 @@ struct StreamSegment {
   return reinterpret_cast<HalfLine>(words);
 }
 
-template <uint32_t kBlocks>
-[[gnu::always_inline]] inline void PostStreamBlocks(TxFront& front, const StreamSegment& segment) {
-  constexpr uint32_t kBlockBytes = 64, kBefore = StreamSegment::kAfterTcp / sizeof(HalfLine);
+// Its WQE in registers.
+template <size_t kHalves>
+[[gnu::always_inline]] inline void LoadStream(const TxFront& front, const StreamSegment& segment,
+                                              HalfLine (&halves)[kHalves]) {
+  constexpr uint32_t kBefore = StreamSegment::kAfterTcp / sizeof(HalfLine);
   static_assert(StreamSegment::kAfterTcp % sizeof(HalfLine) == 0);
   const uint8_t* const rest =
       segment.payload + (StreamSegment::kLongestHeader - segment.header_bytes);
-  HalfLine halves[2 * kBlocks];
   halves[0] = StreamStart(front, segment);
   halves[1] = StreamAddresses(segment);
   halves[2] = segment.tcp;
 #pragma GCC unroll 8
-  for (uint32_t i = kBefore; i < 2 * kBlocks; ++i) {
+  for (uint32_t i = kBefore; i < kHalves; ++i) {
     __builtin_memcpy(&halves[i], rest + (i - kBefore) * sizeof(HalfLine), sizeof(HalfLine));
   }
+}
+
+template <uint32_t kBlocks>
+[[gnu::always_inline]] inline void PostStreamBlocks(TxFront& front, const StreamSegment& segment) {
+  constexpr uint32_t kBlockBytes = 64;
+  HalfLine halves[2 * kBlocks];
+  LoadStream(front, segment, halves);
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
   front.Advance(kBlocks);
-  RingReady(front, front.index, segment.header_bytes + segment.payload_length, halves);
+  RingReady(front, front.index, segment.frame_bytes(), halves);
 }
 
 // Posts it and rings for it. The front is a StreamFront() and Ready(). What stands behind the
 // payload where that is read is written to the WQE and sent nowhere.
 [[gnu::always_inline]] inline void PostStream(TxFront& front, const StreamSegment& segment) {
   constexpr uint32_t kBlockBytes = 64;
-  const uint32_t bytes = StreamSegment::kFrameAt + segment.header_bytes + segment.payload_length;
+  const uint32_t bytes = segment.wqe_bytes();
   if (bytes <= 2 * kBlockBytes) return PostStreamBlocks<2>(front, segment);
   if (bytes <= 3 * kBlockBytes) return PostStreamBlocks<3>(front, segment);
   PostStreamBlocks<4>(front, segment);

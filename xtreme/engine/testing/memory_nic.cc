@@ -75,6 +75,11 @@ void MemoryQueuePair::AllowDirect() {
   direct_->front.ready_below = ready ? direct_->front.index + 1 : 0;
 }
 
+void MemoryQueuePair::BeDue() {
+  TakeDirect();
+  direct_->front.ready_below = 0;
+}
+
 void MemoryQueuePair::TakeDirect() {
   if (direct_ == nullptr || direct_->front.index == 0) return;
   nic::TxFront& front = direct_->front;
@@ -98,23 +103,32 @@ void MemoryQueuePair::TakeDirect() {
   AllowDirect();
 }
 
+bool MemoryQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
+  const bool posted = PostStream(segment, 0) == nic::TxStatus::kPosted;
+  due_posts_ += posted;
+  return posted;
+}
+
 bool MemoryQueuePair::PlaceStream(const nic::StreamSegment& segment) {
-  constexpr size_t kIpLengthAt = 16, kIpAt = 14;
   if (direct_ == nullptr) return false;
+  const bool posted = PostStream(segment, nic::kTxMore) == nic::TxStatus::kPosted;
+  direct_posts_ += posted;
+  return posted;
+}
+
+nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uint32_t flags) {
+  constexpr size_t kIpLengthAt = 16, kIpAt = 14;
   std::array<uint8_t, nic::StreamSegment::kLongestHeader> header;
   std::memcpy(header.data(), segment.headers, segment.header_bytes);
   std::memcpy(&header[nic::StreamSegment::kTcpAt], &segment.tcp,
               segment.header_bytes - nic::StreamSegment::kTcpAt);
-  base::StoreBe16(&header[kIpLengthAt], static_cast<uint16_t>(segment.header_bytes - kIpAt));
-  const nic::TxStatus status =
-      Post({.header = header.data(),
-            .payload = nullptr,
-            .header_length = segment.header_bytes,
-            .payload_length = 0,
-            .key = 0,
-            .flags = nic::kTxIpChecksum | nic::kTxL4Checksum | nic::kTxMore});
-  direct_posts_ += status == nic::TxStatus::kPosted;
-  return status == nic::TxStatus::kPosted;
+  base::StoreBe16(&header[kIpLengthAt], static_cast<uint16_t>(segment.frame_bytes() - kIpAt));
+  return Post({.header = header.data(),
+               .payload = segment.payload,
+               .header_length = segment.header_bytes,
+               .payload_length = segment.payload_length,
+               .key = 0,
+               .flags = static_cast<uint16_t>(nic::kTxIpChecksum | nic::kTxL4Checksum | flags)});
 }
 
 MemoryQueuePair::~MemoryQueuePair() {

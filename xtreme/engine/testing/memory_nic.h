@@ -57,6 +57,10 @@ class MemoryQueuePair final : public nic::QueuePair {
   // From here on frames that are built ahead may be posted without a call, as a card takes them:
   // the device sees what is written into its register once the record covers it.
   void TakeDirectPosts();
+  // More than a post is due with the next one.
+  void BeDue();
+  // Frames that were posted with what was due.
+  uint32_t due_posts() const { return due_posts_; }
   // Frames posted so, or placed.
   uint32_t direct_posts() {
     TakeDirect();
@@ -98,6 +102,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   // After TakeDirectPosts().
+  bool PostStreamOtherwise(const nic::StreamSegment& segment) override;
   bool PlaceStream(const nic::StreamSegment& segment) override;
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override;
@@ -128,6 +133,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   void TakeDirect();
   // Whether the next one may be.
   void AllowDirect();
+  nic::TxStatus PostStream(const nic::StreamSegment& segment, uint32_t flags);
 
   const nic::Capabilities capabilities_;
   const nic::QueuePairOptions options_;
@@ -149,6 +155,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint8_t shown_ = 0;
   std::unique_ptr<Direct> direct_;  // Null: every post is a call.
   uint32_t direct_posts_ = 0;
+  uint32_t due_posts_ = 0;
 };
 
 class MemoryNic final : public nic::Nic {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Of SendQueue, for its own files: what is due with a WQE beside the post, its signal and the
+// ring's end, where it goes from registers to its place at once.
+//
+// The invariant: EnterInPlace(), the doorbell, AttendInPlace(), and nothing is posted in between.
+
+#ifndef XTREME_XTREME_MLX5_SEND_QUEUE_IN_PLACE_H_
+#define XTREME_XTREME_MLX5_SEND_QUEUE_IN_PLACE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "xtreme/mlx5/send_queue.h"
+
+namespace xtreme::mlx5 {
+
+// What SetCompletion(kAlways) sets, in the second word of a WQE.
+constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
+                                       << (offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) - 8) * 8;
+
+[[gnu::always_inline]] inline void SendQueue::AttendToSignal(uint64_t posted) {
+  ahead_ = !AskedIsDue();
+  if (!ahead_ || !options_.checksums) [[unlikely]] return UpdateAttention();
+  const uint32_t room = frames_ + completed_ - static_cast<uint32_t>(posted);
+  behind_ahead_ = posted + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
+  attention_at_ = posted;
+  front_.ready_below = front_.index;  // SetAttention(posted); nor is it, while others wait.
+}
+
+inline void SendQueue::NoteSignal(uint32_t posted, uint32_t slot, uint32_t end) {
+  marks_[slot] = {posted, device_memory_.mark(), end};
+  signal_at_ = posted + options_.signal_every - 1;
+  ++*completions_due_;
+}
+
+template <size_t kHalves>
+[[gnu::always_inline]] inline void SendQueue::EnterInPlace(bool signal,
+                                                           nic::HalfLine (&halves)[kHalves]) {
+  constexpr uint32_t kBlocks = kHalves / 2;
+  const uint32_t first = Index();
+  const auto place = [&](uint32_t block) {
+    return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
+  };
+  halves[0] |= nic::HalfLine{0, signal ? kAskForCompletion : 0};
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kBlocks; ++i) {
+    place(first + i)[0] = halves[2 * i];
+    place(first + i)[1] = halves[2 * i + 1];
+  }
+  front_.next_wqe = reinterpret_cast<uint8_t*>(place(first + kBlocks));
+  AdvanceOverEnd(kBlocks);
+}
+
+[[gnu::always_inline]] inline void SendQueue::AttendInPlace(bool signal, uint64_t posted,
+                                                            uint32_t first, uint32_t end) {
+  if (!signal) return UpdateAttention();
+  NoteSignal(static_cast<uint32_t>(posted), first & mask_, end);
+  AttendToSignal(posted);
+}
+
+}  // namespace xtreme::mlx5
+
+#endif  // XTREME_XTREME_MLX5_SEND_QUEUE_IN_PLACE_H_

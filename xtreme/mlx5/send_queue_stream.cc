@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SendQueue's own part of the posts of TCP segments that are put together in registers: those with
+// which more is due, and those without a doorbell.
+
+#include "xtreme/mlx5/send_queue_in_place.h"
+#include "xtreme/nic/stream_post.h"
+
+namespace xtreme::mlx5 {
+
+template <uint32_t kBlocks>
+[[gnu::always_inline]] inline void SendQueue::PostStreamInPlace(
+    const nic::StreamSegment& segment) {
+  const uint32_t first = Index();
+  const uint64_t posted = front_.posted() + 1;
+  const bool signal = IsSignalled(posted);
+  nic::HalfLine halves[2 * kBlocks];
+  nic::LoadStream(front_, segment, halves);
+  EnterInPlace(signal, halves);
+  if (unrung_ == nullptr) {  // As in Ring().
+    nic::RingReady(front_, front_.index, segment.frame_bytes(), halves);
+  } else {
+    front_.direct_bytes += segment.frame_bytes();
+    ++otherwise_rung_;
+    RingByDoorbell(WqeAt(first));
+  }
+  AttendInPlace(signal, posted, first, first + kBlocks);
+}
+
+// Behind a signalled one at once, not with the next post as others do: beside a send over TCP it is
+// little, and the next one is ready.
+bool SendQueue::PostStreamOtherwise(const nic::StreamSegment& segment) {
+  if (ahead_) TakeAhead();
+  if (IsFull() || !MayPostStreams()) return false;
+  switch ((segment.wqe_bytes() + kWqebbBytes - 1) / kWqebbBytes) {
+    case 2: PostStreamInPlace<2>(segment); break;
+    case 3: PostStreamInPlace<3>(segment); break;
+    default: PostStreamInPlace<4>(segment); break;
+  }
+  if (ahead_) TakeAhead();
+  return true;
+}
+
+bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
+  constexpr uint32_t kBlocks = 2;
+  static_assert(nic::StreamSegment::kAfterTcp <= kBlocks * kWqebbBytes);
+  if (AttentionIsDue() || !options_.checksums) [[unlikely]] return false;
+  uint8_t* const wqe = front_.next_wqe;
+  auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
+  halves[0] = nic::StreamStart(front_, segment);
+  halves[1] = nic::StreamAddresses(segment);
+  halves[2] = segment.tcp;
+  front_.next_wqe = wqe + kBlocks * kWqebbBytes;
+  front_.Advance(kBlocks);
+  front_.direct_bytes += segment.header_bytes;
+  Ring(wqe, kBlocks, nic::kTxMore);
+  return true;
+}
+
+}  // namespace xtreme::mlx5

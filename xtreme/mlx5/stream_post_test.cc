@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TCP segments that are put together in registers are the WQEs that Post() would write, whatever
+// is due with them.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "xtreme/mlx5/queue_pair_testing.h"
+#include "xtreme/nic/stream_post.h"
+
+namespace xtreme::mlx5::testing {
+namespace {
+
+using Segment = nic::StreamSegment;
+
+class StreamPostTest : public QueuePairTest {};
+
+// One segment as a frame and as a stream's.
+class StreamFrame {
+ public:
+  StreamFrame(uint32_t header_bytes, uint32_t length)
+      : header_bytes_(header_bytes), length_(length) {
+    std::iota(header_.begin(), header_.end(), 1);
+    std::iota(payload_.begin(), payload_.end(), 100);
+    base::StoreBe16(&header_[16], static_cast<uint16_t>(header_bytes - 14 + length));
+    std::memcpy(&tcp_, &header_[Segment::kTcpAt], sizeof(tcp_));
+    std::memcpy(reinterpret_cast<uint8_t*>(&tcp_) + header_bytes - Segment::kTcpAt,
+                payload_.data(), Segment::kLongestHeader - header_bytes);
+    before_ = header_;  // What changes is not read from the headers.
+    base::StoreBe16(&before_[16], 0);
+    std::fill_n(&before_[Segment::kTcpAt + 4], 12, 0);
+  }
+
+  nic::TxFrame frame(uint32_t flags = 0) const {
+    constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
+    return {.header = header_.data(), .payload = payload_.data(), .header_length = header_bytes_,
+            .payload_length = length_, .key = 0,
+            .flags = static_cast<uint16_t>(kChecksums | flags)};
+  }
+  Segment segment() const {
+    return {.headers = before_.data(), .header_bytes = header_bytes_, .tcp = tcp_,
+            .payload = payload_.data(), .payload_length = length_};
+  }
+
+ private:
+  uint32_t header_bytes_, length_;
+  std::array<uint8_t, 128> header_, before_;
+  std::array<uint8_t, 2 * Segment::kPayloadReadable> payload_;
+  nic::HalfLine tcp_;
+};
+
+// At the ring's end, over it, signalled, and behind others that wait for a doorbell.
+TEST_F(StreamPostTest, AStreamsSegmentIsTheSameWqeAsAPostedOneWhateverItsLength) {
+  PlainDevice other;
+  const SendQueue::Options options{.signal_every = 4};
+  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+  queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
+                                        nic::Capabilities{}, pool_.get(), nullptr);
+  nic::TxFront& front = *queues_->StreamFront();
+  const auto complete = [&](uint32_t at) {
+    if (!HasCompletion(device_.wqe(at))) return;
+    std::array<nic::TxCompletion, 4> done;
+    device_.CompleteSend(static_cast<uint16_t>(at));
+    other.CompleteSend(static_cast<uint16_t>(at));
+    ASSERT_EQ(posted.PollSend(done), 1u);
+    ASSERT_EQ(queues_->PollSend(done), 1u);
+  };
+  uint32_t block = 0, ready = 0, others = 0;
+  for (uint32_t i = 0; i < 8 * Segment::kMostPayloadBytes; ++i) {
+    const bool longest = i / Segment::kMostPayloadBytes % 2 == 0;
+    const StreamFrame stream(longest ? Segment::kLongestHeader : Segment::kShortestHeader,
+                             i % Segment::kMostPayloadBytes + 1);
+    const uint32_t bytes = stream.segment().wqe_bytes();
+    const bool waits = i % 5 == 0;
+    if (waits) {
+      ASSERT_EQ(posted.Post(stream.frame(nic::kTxMore)), nic::TxStatus::kPosted);
+      ASSERT_EQ(queues_->Post(stream.frame(nic::kTxMore)), nic::TxStatus::kPosted);
+      ASSERT_FALSE(front.Ready()) << "BlueFlame would leave it behind";
+      block += (bytes + 63) / 64;
+      ++others;
+    }
+    ASSERT_EQ(posted.Post(stream.frame()), nic::TxStatus::kPosted);
+    ready += front.Ready();
+    if (front.Ready()) {
+      nic::PostStream(front, stream.segment());
+    } else {
+      ASSERT_TRUE(queues_->PostStreamOtherwise(stream.segment()));
+    }
+    for (uint32_t at = 0; at < bytes; at += 64) {
+      const size_t used = std::min<size_t>(64, bytes - at);
+      ASSERT_EQ(std::memcmp(device_.wqe(block + at / 64), other.wqe(block + at / 64), used), 0)
+          << "byte " << at << " of " << i;
+    }
+    ASSERT_EQ(device_.send_record(), other.send_record());
+    const size_t half = i % 2 == 0 ? 0x800 : 0x900;
+    ASSERT_EQ(std::memcmp(device_.uar(half), other.uar(half), waits ? 8 : bytes), 0) << i;
+    ASSERT_EQ(queues_->posted_frames(), posted.posted_frames());
+    if (waits) complete(block - (bytes + 63) / 64);
+    complete(block);
+    block += (bytes + 63) / 64;
+  }
+  EXPECT_GE(ready, 4 * Segment::kMostPayloadBytes) << "one in four is signalled";
+  EXPECT_EQ(queues_->counters().tx_frames, posted.counters().tx_frames);
+  EXPECT_EQ(queues_->counters().tx_bytes, posted.counters().tx_bytes);
+  EXPECT_EQ(queues_->counters().tx_blueflame, posted.counters().tx_blueflame);
+  EXPECT_EQ(queues_->counters().tx_doorbells, others);
+}
+
+// Nor does a queue whose user only sends run full.
+TEST_F(StreamPostTest, ASignalledSegmentTakesACompletionAndTheNextIsReady) {
+  alignas(64) std::array<uint8_t, 512> bytes{};
+  const Segment segment{.headers = bytes.data(), .header_bytes = Segment::kLongestHeader,
+                        .tcp = {}, .payload = bytes.data(), .payload_length = 20};
+  nic::TxFront& front = *queues_->StreamFront();
+  constexpr uint32_t kBeforeEnd = kFrames + 4;
+  for (uint32_t i = 0; i < kBeforeEnd; i += 2) {
+    ASSERT_TRUE(front.Ready()) << i;
+    nic::PostStream(front, segment);
+    ASSERT_FALSE(front.Ready()) << "the second one is signalled";
+    ASSERT_TRUE(queues_->PostStreamOtherwise(segment));
+    ASSERT_TRUE(HasCompletion(device_.wqe(2 * i + 2))) << i;
+    device_.CompleteSend(static_cast<uint16_t>(2 * i + 2));
+  }
+  std::array<nic::TxCompletion, kFrames> done;
+  EXPECT_EQ(queues_->PollSend(done), 1u) << "of the last one; those before were taken";
+  EXPECT_EQ(done[0].frames, kBeforeEnd);
+  EXPECT_TRUE(queues_->SendIdle());
+}
+
+TEST_F(StreamPostTest, AQueueThatIsFullTakesNoSegment) {
+  alignas(64) std::array<uint8_t, 512> bytes{};
+  const Segment segment{.headers = bytes.data(),
+                                   .header_bytes = Segment::kLongestHeader,
+                                   .tcp = {}, .payload = bytes.data(), .payload_length = 20};
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_FALSE(queues_->PostStreamOtherwise(segment));
+  EXPECT_EQ(queues_->posted_frames(), kFrames);
+  device_.CompleteSend(2);
+  EXPECT_EQ(Sent(), std::vector<uint32_t>{2});
+  EXPECT_TRUE(queues_->PostStreamOtherwise(segment));
+  device_.CompleteSend(6, MLX5_CQE_REQ_ERR);
+  EXPECT_EQ(Sent(), std::vector<uint32_t>{4});
+  EXPECT_FALSE(queues_->PostStreamOtherwise(segment)) << "nor does one in error";
+}
+
+TEST_F(StreamPostTest, AnAcknowledgementThatIsPlacedIsTheSameWqeAndRungForWithOthers) {
+  PlainDevice other;
+  const SendQueue::Options options{.signal_every = 8};
+  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+  queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
+                                        nic::Capabilities{}, pool_.get(), nullptr);
+  constexpr uint32_t kBytes = Segment::kLongestHeader;
+  std::array<uint8_t, 128> header{};
+  std::iota(header.begin(), header.begin() + kBytes, 1);
+  base::StoreBe16(&header[16], kBytes - 14);
+  nic::HalfLine tcp;
+  std::memcpy(&tcp, &header[Segment::kTcpAt], sizeof(tcp));
+  const nic::TxFrame frame{.header = header.data(), .payload = nullptr,
+                           .header_length = kBytes, .payload_length = 0, .key = 0,
+                           .flags = nic::kTxIpChecksum | nic::kTxL4Checksum | nic::kTxMore};
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(posted.Post(frame), nic::TxStatus::kPosted);
+    ASSERT_TRUE(queues_->PlaceStream({.headers = header.data(), .header_bytes = kBytes, .tcp = tcp,
+                                      .payload = header.data(), .payload_length = 0}));
+    ASSERT_EQ(std::memcmp(device_.wqe(2 * i), other.wqe(2 * i), Segment::kAfterTcp), 0);
+    EXPECT_EQ(device_.send_record(), 0u) << "nothing is rung for";
+  }
+  EXPECT_FALSE(queues_->StreamFront()->Ready()) << "BlueFlame would leave them behind";
+  queues_->Flush();
+  posted.Flush();
+  EXPECT_EQ(device_.send_record(), 6u);
+  EXPECT_EQ(device_.send_record(), other.send_record());
+  EXPECT_EQ(std::memcmp(device_.uar(0x800), other.uar(0x800), 8), 0);
+  EXPECT_EQ(queues_->counters().tx_frames, 3u);
+  EXPECT_EQ(queues_->counters().tx_bytes, posted.counters().tx_bytes);
+  EXPECT_EQ(queues_->counters().tx_doorbells, 1u);
+  EXPECT_EQ(queues_->counters().tx_blueflame, 0u);
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5::testing
