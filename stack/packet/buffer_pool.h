@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "stack/packet/buffer.h"
@@ -120,6 +121,24 @@ class BufferPool {
     if (free_end_ < free_low_) free_low_ = free_end_;
     if (count != most) [[unlikely]] AcquireExhausted();
     return count;
+  }
+
+  // The same of kCount, or of none: false.
+  template <uint32_t kCount, typename Take>
+  [[gnu::always_inline]] bool AcquireAll(Take&& take) {
+    if (free_count() < kCount) [[unlikely]] return false;
+    Buffer* const* const first = free_end_ - 1;
+    free_end_ -= kCount;
+    if (free_end_ < free_low_) free_low_ = free_end_;
+    const auto take_one = [&](Buffer* buffer) __attribute__((always_inline)) {
+      buffer->next = nullptr;
+      buffer->owner_references = 1;
+      take(buffer);
+    };
+    [&]<size_t... kIndex>(std::index_sequence<kIndex...>) __attribute__((always_inline)) {
+      (take_one(*(first - kIndex)), ...);
+    }(std::make_index_sequence<kCount>());
+    return true;
   }
 
   // One reference more. The caller holds one already.

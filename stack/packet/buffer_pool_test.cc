@@ -203,6 +203,28 @@ TEST(BufferPoolTest, WhatWasInABufferIsGoneWhenItIsTakenAgain) {
   BufferPool::ReleaseByOwner(buffer);
 }
 
+TEST(BufferPoolTest, ManyAtOnceAreThoseThatWouldComeOneByOne) {
+  auto pool = MakePool(16);
+  std::vector<Buffer*> singly, each, all;
+  for (int i = 0; i < 12; ++i) singly.push_back(pool->Acquire());
+  for (int i = 11; i >= 0; --i) BufferPool::ReleaseByOwner(singly[i]);
+  EXPECT_EQ(pool->AcquireEach(12, [&](Buffer* buffer) { each.push_back(buffer); }), 12u);
+  EXPECT_EQ(each, singly);
+  EXPECT_FALSE(pool->AcquireAll<5>([](Buffer*) { FAIL() << "There are four."; }));
+  for (int i = 11; i >= 0; --i) BufferPool::ReleaseByOwner(each[i]);
+  EXPECT_TRUE(pool->AcquireAll<12>([&](Buffer* buffer) { all.push_back(buffer); }));
+  EXPECT_EQ(all, singly);
+  EXPECT_EQ(pool->free_count(), 4u);
+  EXPECT_EQ(pool->counters().low_water, 4u);
+  EXPECT_TRUE(pool->AcquireAll<4>([&](Buffer* buffer) { all.push_back(buffer); }));
+  EXPECT_EQ(pool->counters().low_water, 0u);
+  for (Buffer* buffer : all) {
+    EXPECT_EQ(buffer->next, nullptr);
+    EXPECT_EQ(buffer->owner_references, 1u);
+    BufferPool::ReleaseByOwner(buffer);
+  }
+}
+
 TEST(BufferPoolTest, RemembersHowFewWereFree) {
   auto pool = MakePool(4);
   EXPECT_EQ(pool->counters().low_water, 4u);

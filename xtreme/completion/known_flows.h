@@ -14,7 +14,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "xtreme/completion/completion.h"
 
@@ -48,6 +47,8 @@ struct ClockScale {
 };
 
 class KnownFlows {
+  struct Entry;
+
  public:
   using Out = Completion;
 
@@ -56,40 +57,34 @@ class KnownFlows {
     changes_ = changes;
     Forget();
   }
-  // Before each use, once a poll.
+  // Before each use, once a poll; where there is nothing to follow it does nothing.
   void Follow() {
-    if (*changes_ != followed_) [[unlikely]] Forget();
+    if (IsBehind()) [[unlikely]] Forget();
   }
+  bool IsBehind() const { return *changes_ != followed_; }
   void Forget();
   // Whether any flow is known, or somebody knows others.
-  bool any() const { return any_ || others_.take != nullptr; }
+  bool any() const { return any_ || others_.take != &NoneTakes; }
 
-  // What came of a frame.
+  // What came of a frame; of the first two, the number of completions.
   enum class Taken : uint8_t {
-    kNot,        // Nothing was done: it is the demultiplexer's.
-    kSilently,   // It caused no completion; its buffer is gone.
-    kCompletion,  // As Write().
-    kFirst  // The same, and more that it caused is to be told before another frame is looked at.
+    kSilently = 0,    // It caused none; its buffer is gone.
+    kCompletion = 1,  // As Write().
+    kFirst,  // The same, and more that it caused is to be told before another frame is looked at.
+    kNot     // Nothing was done: it is the demultiplexer's.
   };
-  // Who knows flows that stand not here: TCP's connections. Null: nobody. As Write(), of any frame.
+  // Who knows flows that stand not here: TCP's connections. As Write(), of any frame.
   struct Others {
     Taken (*take)(void* context, packet::Buffer* buffer, uint8_t* frame, uint32_t length,
-                  uint64_t hw_clock, Completion* out) = nullptr;
+                  uint64_t hw_clock, Completion* out) = &NoneTakes;
     void* context = nullptr;
   };
   void SetOthers(const Others& others) { others_ = others; }
   // For a frame of which Write() said false.
   Taken AskOthers(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
                   Completion* out) const {
-    if (others_.take == nullptr) return Taken::kNot;
     return others_.take(others_.context, buffer, frame, length, hw_clock, out);
   }
-  // A frame was looked at and left to others, so nobody need look here again.
-  void Decline() const { declined_ = true; }
-  bool declined() const { return declined_; }
-  // Whether one was since the last call.
-  bool TakeDeclined() const { return std::exchange(declined_, false); }
-
   // Enters the flow of a plain frame. `form`: its completion, of which what each datagram has its
   // own of is not looked at.
   void Learn(const uint8_t* frame, const Completion& form, udp::Endpoint* endpoint);
@@ -111,6 +106,12 @@ class KnownFlows {
   // that is known; nothing was done. 44 bytes are readable. Inlined (known_flows_write.h).
   bool Write(packet::Buffer* buffer, uint8_t* frame, uint32_t length, uint64_t hw_clock,
              Completion* out) const;
+  // The same in three steps: the flow, or null, with the payload's length; the completion but for
+  // its time; and that.
+  const Entry* Find(const uint8_t* frame, uint32_t length, uint32_t* payload_bytes) const;
+  void WriteAs(const Entry& entry, packet::Buffer* buffer, uint8_t* frame, uint32_t payload_bytes,
+               Completion* out) const;
+  void WriteTime(uint64_t hw_clock, Completion* out) const;
   // The same without a completion, for who has the only socket in question and room for `most`
   // bytes: `buffer` is then the datagram, and its headers stand before it. False also where it is
   // another's, or longer.
@@ -119,6 +120,11 @@ class KnownFlows {
 
  private:
   friend class LinkFlows;
+
+  static Taken NoneTakes(void* /*context*/, packet::Buffer* /*buffer*/, uint8_t* /*frame*/,
+                         uint32_t /*length*/, uint64_t /*hw_clock*/, Completion* /*out*/) {
+    return Taken::kNot;
+  }
 
   static constexpr uint32_t kEntriesLog2 = 6;
   static constexpr uint32_t kEntries = 1u << kEntriesLog2;
@@ -156,7 +162,6 @@ class KnownFlows {
   uint64_t ticks_ = 0;
   bool any_ = false;
   Others others_;
-  mutable bool declined_ = false;
   uint64_t followed_ = 0;
   const uint64_t* changes_ = nullptr;
 };

@@ -40,12 +40,11 @@ inline uint32_t KnownFlows::Place(uint64_t addresses, uint32_t ports) {
                                                     uint32_t length, uint32_t* payload_bytes) {
   if (!base::EqualUnder(kHeaderMask.data(), frame + kHeaderAt, header)) return false;
   const uint16_t udp_bytes = base::LoadBe16(frame + wire::kPlainUdpOffset + 4);
-  const auto header_bytes = static_cast<uint16_t>(
-      base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2) - udp_bytes);
-  if (header_bytes != wire::kIpv4MinHeaderBytes) [[unlikely]] return false;
   // Of a length below that of its header it wraps to more than any frame has.
   *payload_bytes = uint32_t{udp_bytes} - wire::kUdpHeaderBytes;
-  return *payload_bytes <= length - kLeastFrameBytes;
+  if (*payload_bytes > length - kLeastFrameBytes) [[unlikely]] return false;
+  const uint32_t ip_bytes = base::LoadBe16(frame + wire::kEthernetHeaderBytes + 2);
+  return ip_bytes - *payload_bytes == wire::kIpv4MinHeaderBytes + wire::kUdpHeaderBytes;
 }
 
 [[gnu::always_inline]] inline bool KnownFlows::Take(const udp::Endpoint* endpoint,
@@ -62,12 +61,26 @@ inline uint32_t KnownFlows::Place(uint64_t addresses, uint32_t ports) {
   return true;
 }
 
+[[gnu::always_inline]] inline const KnownFlows::Entry* KnownFlows::Find(
+    const uint8_t* frame, uint32_t length, uint32_t* payload_bytes) const {
+  const Entry& entry = entries_[PlaceOf(frame)];
+  return IsOf(entry.header.data(), frame, length, payload_bytes) ? &entry : nullptr;
+}
+
 [[gnu::always_inline]] inline bool KnownFlows::Write(packet::Buffer* buffer, uint8_t* frame,
                                                      uint32_t length, uint64_t hw_clock,
                                                      Completion* out) const {
-  const Entry& entry = entries_[PlaceOf(frame)];
   uint32_t payload_bytes = 0;
-  if (!IsOf(entry.header.data(), frame, length, &payload_bytes)) [[unlikely]] return false;
+  const Entry* const entry = Find(frame, length, &payload_bytes);
+  if (entry == nullptr) [[unlikely]] return false;
+  WriteAs(*entry, buffer, frame, payload_bytes, out);
+  WriteTime(hw_clock, out);
+  return true;
+}
+
+[[gnu::always_inline]] inline void KnownFlows::WriteAs(const Entry& entry, packet::Buffer* buffer,
+                                                       uint8_t* frame, uint32_t payload_bytes,
+                                                       Completion* out) const {
   uint8_t* const payload = frame + wire::kPlainPayloadOffset;
   buffer->data = payload;
   buffer->length = payload_bytes;
@@ -81,9 +94,11 @@ inline uint32_t KnownFlows::Place(uint64_t addresses, uint32_t ports) {
   out->poll_tsc = ticks_;
   base::Store32(to + offsetof(Completion, source_ip), base::Load32(entry.tail.data()));
   base::Store32(to + offsetof(Completion, source_port), base::Load32(entry.tail.data() + 32));
+}
+
+[[gnu::always_inline]] inline void KnownFlows::WriteTime(uint64_t hw_clock, Completion* out) const {
   out->hw_clock = hw_clock;
   out->hw_time_ns = scale_.ToNanoseconds(hw_clock);
-  return true;
 }
 
 }  // namespace xtreme::completion

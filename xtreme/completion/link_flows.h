@@ -71,7 +71,6 @@ class LinkFlows {
                                                LinkCompletion*) {
     return KnownFlows::Taken::kNot;
   }
-  static constexpr void Decline() {}
 
  private:
   static constexpr uint64_t kSecond = 1'000'000'000;

@@ -219,11 +219,14 @@ class Ring {
   void WatchOwner();
   void CountFaults(int tid);
   // The events of a poll.
-  uint32_t PollSome(void* out, uint32_t max, size_t stride);
+  uint32_t PollSome(void* out, uint32_t max);
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
-  uint32_t PollRest(void* out, uint32_t max, uint32_t taken);
+  uint32_t PollRest(void* out, uint32_t max, uint32_t polled);
+  uint32_t PollMore(void* out, uint32_t max, uint32_t taken);
   uint32_t EndSome(void* out, uint32_t max, uint32_t taken);
   uint32_t EndOnTurn(void* out, uint32_t max, uint32_t taken);
+  uint32_t EndFlushed(uint32_t taken);
+  uint32_t FlushAfter(uint32_t taken);
   uint32_t PollOn(void* out, uint32_t max, size_t stride, uint32_t taken);
   bool Resolve(Completion* completion);
   void TellKept();
@@ -242,6 +245,7 @@ class Ring {
   void Fire(RingTimer* timer);
   void RefillIfDue();
   void Refill();
+  uint32_t RefillAfter(uint32_t taken);
   void CheckPool();
   void CheckQueue();
   void SampleLowWater();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "stack/tcp/take_expected.h"
 #include "xtreme/completion/link_flows.h"
 #include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/ring.h"
@@ -17,11 +18,8 @@ namespace xtreme::engine {
 namespace {
 
 // Frames of known flows, their completions written to `out`; how many.
-[[gnu::always_inline]] inline uint32_t TakeKnown(RingCore& core, Completion* out, uint32_t most) {
-  if (core.after_drop != 0) [[unlikely]] return 0;  // The next is marked.
-  const uint32_t taken = core.device.queue->PollKnown(core.known, out, most);
-  core.tally.counters.packets += taken;
-  return taken;
+uint32_t TakeKnown(RingCore& core, Completion* out, uint32_t most) {
+  return core.device.queue->PollKnown(core.known, out, most) & nic::QueuePair::kPolled;
 }
 
 }  // namespace
@@ -41,63 +39,88 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   if ((waiting & ~uint32_t{kTimersArmed}) != 0 || stride != sizeof(Completion)) [[unlikely]] {
     return PollBusy(out, max, stride);
   }
-  return PollSome(out, max, stride);
+  return PollSome(out, max);
 }
 
 // Where packets are all there is to look at, and those of known flows all there is of them, this is
-// the whole poll; also while timers are armed, of which none is due.
-[[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max, size_t /*stride*/) {
+// the whole poll; also while timers are armed, of which none is due. What needs more has functions
+// of its own, so that this one saves little.
+[[gnu::noinline]] uint32_t Ring::PollSome(void* out, uint32_t max) {
+  // The next packet is marked, or flows are to be forgotten.
+  if (core_->after_drop != 0 || core_->known.IsBehind()) [[unlikely]] {
+    return PollBusy(out, max, sizeof(Completion));
+  }
+  const uint64_t ticks = core_->clock.Ticks();
   RingCore& core = *core_;
-  const uint64_t ticks = core.clock.Ticks();
   core.poll_ticks = ticks;
-  core.known.Follow();
   core.known.SetTicks(ticks);
   const uint32_t most = std::min(core.options.poll_batch, max);
-  const uint32_t taken = TakeKnown(core, static_cast<Completion*>(out), most);
-  if (taken != max && core.device.queue->ReceiveReady()) [[unlikely]] {
-    return PollRest(out, max, taken);
-  }
-  return EndSome(out, max, taken);
+  const uint32_t taken =
+      core.device.queue->PollKnown(core.known, static_cast<Completion*>(out), most);
+  if (taken > nic::QueuePair::kPolled) [[unlikely]] return PollRest(out, max, taken);
+  core_->tally.counters.packets += taken;
+  return core_->attention == 0 ? taken : EndSome(out, max, taken);
 }
 
-// There is another frame: of a known flow too, if it came meanwhile or a queue stopped where its
+// There is more, or a refill is due, which comes last.
+[[gnu::noinline]] uint32_t Ring::PollRest(void* out, uint32_t max, uint32_t polled) {
+  uint32_t taken = polled & nic::QueuePair::kPolled;
+  if ((polled & nic::QueuePair::kRest) != 0) return PollMore(out, max, taken);
+  core_->tally.counters.packets += taken;
+  if (core_->attention != 0) taken = EndSome(out, max, taken);
+  return RefillAfter(taken);
+}
+
+// There are other frames: of known flows too, if they came meanwhile or a queue stopped where its
 // ring ends. What the last one caused beside its completion is told before.
-[[gnu::noinline]] uint32_t Ring::PollRest(void* out, uint32_t max, uint32_t taken) {
+[[gnu::noinline]] uint32_t Ring::PollMore(void* out, uint32_t max, uint32_t taken) {
   RingCore& core = *core_;
+  nic::QueuePair& queue = *core.device.queue;
   const uint32_t most = std::min(core.options.poll_batch, max);
   constexpr uint32_t kAfterwards = kTimersArmed | kAnyDoorbellOwed;
   const bool told = (core.attention & ~kAfterwards) == 0;
-  if (taken < most && told && !core.known.declined()) {
+  if (taken < most && queue.ReceiveReady() && told && !queue.declined()) {
     taken += TakeKnown(core, static_cast<Completion*>(out) + taken, most - taken);
   }
-  if (taken == most || !core.device.queue->ReceiveReady()) return EndSome(out, max, taken);
-  timers_->CountReceived(taken);
-  return PollOn(out, max, sizeof(Completion), taken);
+  core.tally.counters.packets += taken;
+  if (taken < most && queue.ReceiveReady()) {
+    timers_->CountReceived(taken);
+    return PollOn(out, max, sizeof(Completion), taken);
+  }
+  if (core.attention != 0) taken = EndSome(out, max, taken);
+  return queue.RefillDue() ? RefillAfter(taken) : taken;
 }
 
-// What is left of a poll of packets of known flows.
-[[gnu::always_inline]] inline uint32_t Ring::EndSome(void* out, uint32_t max, uint32_t taken) {
-  RingCore& core = *core_;
-  // What other threads returned, and a pool that runs low, is looked at with every refill.
-  if (core.device.queue->RefillDue()) Refill();
-  if (core.attention == 0) return taken;
-  // Timers come after packets: a poll that brought some leaves them to the next one, which then
-  // looks whatever it finds.
+// What is left of a poll of packets of known flows. Timers come after packets: a poll that brought
+// some leaves them to the next one, which then looks whatever it finds.
+[[gnu::noinline]] uint32_t Ring::EndSome(void* out, uint32_t max, uint32_t taken) {
   timers_->CountReceived(taken);
   if (timers_->IsTurn()) return EndOnTurn(out, max, taken);
   timers_->MakeTurn();
-  // What TCP answered. What the last frame caused beside its first completion is told by the next
-  // poll, before anything else.
-  if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
-  return taken;
+  return EndFlushed(taken);
+}
+
+// Here, where it is asked for most often and inlined.
+base::Nanoseconds Tcp::NextDeadline() {
+  return stack_ == nullptr ? base::kNever : stack_->Deadline();
 }
 
 [[gnu::noinline]] uint32_t Ring::EndOnTurn(void* out, uint32_t max, uint32_t taken) {
-  RingCore& core = *core_;
-  if (NextDeadline() <= core.PollTime()) [[unlikely]] {
-    return PollOn(out, max, sizeof(Completion), taken);
-  }
-  if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
+  const base::Nanoseconds now = core_->PollTime();
+  const bool due = core_->wheel.NextDeadline() <= now || tcp_->NextDeadline() <= now;
+  if (due) [[unlikely]] return PollOn(out, max, sizeof(Completion), taken);
+  return EndFlushed(taken);
+}
+
+// What TCP answered leaves. What the last frame caused beside its first completion is told by the
+// next poll, before anything else.
+[[gnu::always_inline]] inline uint32_t Ring::EndFlushed(uint32_t taken) {
+  if ((core_->attention & kAnyDoorbellOwed) == 0) return taken;
+  return FlushAfter(taken);
+}
+
+[[gnu::noinline]] uint32_t Ring::FlushAfter(uint32_t taken) {
+  Flush();
   return taken;
 }
 
@@ -208,18 +231,20 @@ bool Ring::Resolve(Completion* completion) {
 // flows, up to the first that is not; which PollSome() may have come to already.
 void Ring::Receive(uint32_t max) {
   RingCore& core = *core_;
-  const bool declined = core.known.TakeDeclined();
+  const bool declined = core.device.queue->TakeDeclined();
   core.known.Follow();
   core.known.SetTicks(core.poll_ticks);
   if (frames_at_ == frames_end_) {
     const std::span<Completion> direct = core.fifo.Direct();
     const auto room = static_cast<uint32_t>(direct.size());
-    // Of timed polls the first frame is looked at afterwards.
+    // Of timed polls the first frame is looked at afterwards; behind a drop it is marked.
     const bool timed = (core.attention & kPollsTimed) != 0;
-    if (core.known.any() && !timed && left_behind_.empty() && !declined) {
+    const bool marked = core.after_drop != 0;
+    if (core.known.any() && !timed && !marked && left_behind_.empty() && !declined) {
       const uint32_t most = std::min({room, max, core.options.poll_batch});
       const uint32_t known = TakeKnown(core, direct.data(), most);
-      core.known.TakeDeclined();
+      core.tally.counters.packets += known;
+      core.device.queue->TakeDeclined();
       core.fifo.EmittedDirect(known);
       timers_->CountReceived(known);
       max -= known;
@@ -332,16 +357,26 @@ void Ring::Flush() {
 }
 
 void Ring::Refill() {
+  RefillAfter(0);
+}
+
+// What other threads returned, and a pool that runs low, is looked at with every refill. Last in a
+// poll that took as many, which it gives back.
+[[gnu::noinline]] uint32_t Ring::RefillAfter(uint32_t taken) {
   RingCore& core = *core_;
   // Also where the queue takes none: their bytes are credited, and nobody knocks again for them.
   if (core.device.pool->HasReturns()) core.device.pool->DrainReturns();
-  if (!core.device.started || core.device.broken) return;
+  if (!core.device.started || core.device.broken) return taken;
   const uint32_t refilled = core.device.queue->Refill();
   const bool low = core.device.pool->free_count() < low_water_;
   if (low || (core.attention & kRefillOwed) != 0) [[unlikely]] CheckPool();
-  // Only where nothing is posted but what was just now, the queue may have been seen empty.
+  // Only where nothing is posted but what was just now, the queue may have been seen empty: that is
+  // more than a batch, or the pool is low.
+  constexpr uint32_t kFewerThanAQueueHolds = 16;
+  if (!low && refilled < kFewerThanAQueueHolds) [[likely]] return taken;
   const bool was_empty = core.device.queue->posted() == refilled;
   if (was_empty && core.device.queue->counters().rx_empty != empty_seen_) [[unlikely]] CheckQueue();
+  return taken;
 }
 
 }  // namespace xtreme::engine

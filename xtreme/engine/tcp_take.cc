@@ -53,10 +53,6 @@ namespace {
 
 }  // namespace
 
-base::Nanoseconds Tcp::NextDeadline() {
-  return stack_ == nullptr ? base::kNever : stack_->Deadline();
-}
-
 Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t* bytes,
                                  uint32_t length, uint64_t hw_clock, Completion* out) {
   using Taken = KnownFlows::Taken;

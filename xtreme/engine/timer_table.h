@@ -53,9 +53,13 @@ class TimerTable {
     return std::as_writable_bytes(std::span(timers_.get(), by_handle_.capacity()));
   }
 
-  bool IsTurn() { return ++polls_ % kPollsPerLook == 0; }
+  bool IsTurn() {
+    if (--polls_to_look_ != 0) return false;
+    polls_to_look_ = kPollsPerLook;
+    return true;
+  }
   // The next poll looks.
-  void MakeTurn() { polls_ = kPollsPerLook - 1; }
+  void MakeTurn() { polls_to_look_ = 1; }
 
   // Timers after packets: what may fire now, given that `now` was read before the receive queue
   // was looked at. Everything received before a deadline is handed out before its timer fires: the
@@ -80,7 +84,7 @@ class TimerTable {
  private:
   HandleTable<ApplicationTimer> by_handle_;
   std::unique_ptr<ApplicationTimer[]> timers_;
-  uint32_t polls_ = 0;
+  uint32_t polls_to_look_ = kPollsPerLook;
   uint32_t received_ = 0;  // Frames taken since `due_since_`.
   base::Nanoseconds due_since_ = base::kNever;
 };

@@ -40,7 +40,8 @@ class KnownFlowsTest : public QueuePairTest {
     queues_->Refill();
   }
   uint32_t Poll(uint32_t most) {
-    const uint32_t taken = queues_->PollKnown(flows_, out_.data(), most);
+    const uint32_t polled = queues_->PollKnown(flows_, out_.data(), most);
+    const uint32_t taken = polled & nic::QueuePair::kPolled;
     for (uint32_t i = 0; i < taken; ++i) packet::BufferPool::ReleaseByOwner(out_[i].buffer);
     return taken;
   }
@@ -172,19 +173,131 @@ TEST_F(KnownFlowsTest, OfNoneThatIsPostedNothingIsTaken) {
 TEST_F(KnownFlowsTest, WhatIsLeftToOthersIsSaidToBeAndTheRingsEndIsNot) {
   device_.CompleteFrame(known_, 1);
   EXPECT_EQ(Poll(kFrames), 1u);
-  EXPECT_FALSE(flows_.TakeDeclined()) << "Nothing was left.";
+  EXPECT_FALSE(queues_->TakeDeclined()) << "Nothing was left.";
   device_.CompleteFrame(other_, 2);
   EXPECT_EQ(Poll(kFrames), 0u);
-  EXPECT_TRUE(flows_.TakeDeclined());
-  EXPECT_FALSE(flows_.TakeDeclined()) << "It is said once.";
+  EXPECT_TRUE(queues_->TakeDeclined());
+  EXPECT_FALSE(queues_->TakeDeclined()) << "It is said once.";
   EXPECT_EQ(Receive(1), 1u);
   for (uint32_t i = 2; i < kFrames - 1; ++i) device_.CompleteFrame(known_, i);
   ASSERT_EQ(Poll(kFrames), kFrames - 3);
   ASSERT_EQ(queues_->Refill(), kFrames - 1);
   for (uint32_t i = 0; i < 2; ++i) device_.CompleteFrame(known_, i);
   EXPECT_EQ(Poll(kFrames), 1u);
-  EXPECT_FALSE(flows_.TakeDeclined());
+  EXPECT_FALSE(queues_->TakeDeclined());
   EXPECT_EQ(Poll(kFrames), 1u);
+}
+
+TEST_F(KnownFlowsTest, WhatIsLeftIsNotCounted) {
+  device_.CompleteFrame(other_, 1);
+  EXPECT_EQ(Poll(1), 0u) << "alone";
+  device_.CompleteFrame(other_, 2);
+  EXPECT_EQ(Poll(kFrames), 0u) << "with another behind it";
+  EXPECT_EQ(queues_->counters().rx_frames, 0u);
+  EXPECT_EQ(queues_->counters().rx_bytes, 0u);
+}
+
+// A queue that is long enough for a refill to wait for a second frame.
+class LongQueueTest : public KnownFlowsTest {
+ protected:
+  static constexpr uint32_t kLog2 = 7;
+  static constexpr uint32_t kCount = 1 << kLog2;
+  static constexpr uint32_t kRest = nic::QueuePair::kRest;
+  static constexpr uint32_t kRefill = nic::QueuePair::kRefill;
+
+  LongQueueTest() {
+    auto made = packet::BufferPool::Create({.buffers = 2 * kCount, .buffer_bytes = 2048});
+    long_pool_ = *std::move(made);
+    long_ = std::make_unique<QueuePair>(long_device_->memory(), SendQueue::Options{},
+                                        ReceiveQueue::Options{}, nic::Capabilities{},
+                                        long_pool_.get(), nullptr);
+    EXPECT_EQ(long_->Refill(), kCount);
+  }
+  uint32_t PollLong(uint32_t most) {
+    const uint32_t polled = long_->PollKnown(flows_, out_.data(), most);
+    for (uint32_t i = 0; i < (polled & nic::QueuePair::kPolled); ++i) {
+      packet::BufferPool::ReleaseByOwner(out_[i].buffer);
+    }
+    return polled;
+  }
+
+  std::unique_ptr<PlainDeviceOf<kLog2>> long_device_ = std::make_unique<PlainDeviceOf<kLog2>>();
+  packet::BufferPool::Handle long_pool_;
+  std::unique_ptr<QueuePair> long_;
+};
+
+TEST_F(LongQueueTest, AFrameAloneSaysThatARefillIsDueAndNothingElse) {
+  for (uint32_t i = 0; i < 5 * kCount; ++i) {
+    SCOPED_TRACE(i);
+    long_device_->CompleteFrame(known_, i);
+    const uint32_t polled = PollLong(kFrames);
+    ASSERT_EQ(polled & nic::QueuePair::kPolled, 1u);
+    ASSERT_EQ(out_[0].hw_clock, i);
+    ASSERT_FALSE(long_->ReceiveReady());
+    const uint32_t flags = i % 2 == 1 ? kRefill : 0;
+    ASSERT_EQ(polled & ~nic::QueuePair::kPolled, flags);
+    ASSERT_EQ(long_->Refill(), i % 2 == 1 ? 2u : 0u);
+  }
+  EXPECT_EQ(long_->counters().rx_frames, 5 * kCount);
+  EXPECT_EQ(long_->counters().rx_bytes, 5 * kCount * known_.size());
+}
+
+TEST_F(LongQueueTest, AnotherFrameIsTakenOrSaidToBeThereUnlessThereIsNoRoom) {
+  for (uint32_t i = 0; i < 2; ++i) long_device_->CompleteFrame(known_, i);
+  EXPECT_EQ(PollLong(1), 1u) << "All there was room for.";
+  EXPECT_EQ(PollLong(kFrames), 1 | kRefill);
+  EXPECT_EQ(long_->Refill(), 2u);
+  long_device_->CompleteFrame(known_, 2);
+  long_device_->CompleteFrame(other_, 3);
+  EXPECT_EQ(PollLong(kFrames), 1 | kRest);
+  EXPECT_EQ(PollLong(kFrames), kRest) << "It is left.";
+  EXPECT_TRUE(long_->TakeDeclined());
+  EXPECT_EQ(PollLong(0) & nic::QueuePair::kPolled, 0u);
+}
+
+TEST_F(LongQueueTest, OfOnesFrameAloneItIsSaidWhatCameOfIt) {
+  using Taken = completion::KnownFlows::Taken;
+  static Taken answer;
+  flows_.SetOthers({.take = [](void*, packet::Buffer* buffer, uint8_t*, uint32_t, uint64_t,
+                               completion::Completion* out) {
+    out->buffer = buffer;
+    if (answer == Taken::kSilently) packet::BufferPool::ReleaseByOwner(buffer);
+    return answer;
+  }});
+  std::array<uint8_t, 60> segment = other_;
+  segment[23] = 6;
+  for (const auto& frame : {other_, segment}) {
+    for (const auto& [said, polled] :
+         {std::pair(Taken::kSilently, 0u), std::pair(Taken::kCompletion, 1u),
+          std::pair(Taken::kFirst, 1 | kRest), std::pair(Taken::kNot, uint32_t{kRest})}) {
+      SCOPED_TRACE(static_cast<int>(said));
+      answer = said;
+      long_device_->CompleteFrame(frame, 1);
+      EXPECT_EQ(PollLong(kFrames) & ~kRefill, polled);
+      EXPECT_EQ(long_->declined(), said == Taken::kNot);
+      EXPECT_EQ(long_->ReceiveReady(), said == Taken::kNot);
+      answer = Taken::kCompletion;
+      const uint32_t left = long_->TakeDeclined() ? 1 : 0;
+      EXPECT_EQ(PollLong(left) & nic::QueuePair::kPolled, left);
+      long_->Refill();
+    }
+  }
+}
+
+TEST_F(LongQueueTest, CountersAreExactBetweenRefills) {
+  for (uint32_t i = 0; i < 7; ++i) {
+    long_device_->CompleteFrame(known_, i);
+    EXPECT_EQ(PollLong(1) & nic::QueuePair::kPolled, 1u);
+    EXPECT_EQ(long_->counters().rx_frames, i + 1);
+    EXPECT_EQ(long_->counters().rx_frames, i + 1) << "Reading it changes nothing.";
+    EXPECT_EQ(long_->posted(), kCount - i - 1);
+  }
+  long_device_->CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  EXPECT_EQ(PollLong(1), kRest);
+  std::array<nic::RxFrame, 2> none;
+  EXPECT_EQ(long_->PollReceive(none), 0u);
+  EXPECT_EQ(long_->counters().rx_frames, 7u) << "An error is no frame.";
+  EXPECT_EQ(long_->counters().rx_errors, 1u);
 }
 
 TEST_F(KnownFlowsTest, BehindAFrameThatCausedMoreNoOtherIsTakenYet) {
@@ -209,7 +322,7 @@ TEST_F(KnownFlowsTest, BehindAFrameThatCausedMoreNoOtherIsTakenYet) {
     device_.CompleteFrame(other_, 1);
     device_.CompleteFrame(known_, 2);
     EXPECT_EQ(Poll(kFrames), one.taken);
-    EXPECT_EQ(flows_.TakeDeclined(), one.answer == Taken::kNot);
+    EXPECT_EQ(queues_->TakeDeclined(), one.answer == Taken::kNot);
     EXPECT_EQ(queues_->ReceiveReady(), one.answer == Taken::kFirst || one.answer == Taken::kNot);
     const uint32_t declined = one.answer == Taken::kNot ? Receive(1) : 1;
     EXPECT_EQ(declined, 1u);

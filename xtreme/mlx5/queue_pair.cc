@@ -12,11 +12,10 @@ QueuePair::QueuePair(const QueuePairMemory& memory, const SendQueue::Options& se
                      std::unique_ptr<QueuePairObjects> objects)
     : capabilities_(capabilities),
       pool_key_(memory.receive.key),
-      receive_(memory.receive, receive_options, pool, &counters_),
+      receive_(memory.receive, receive_options, pool, &counters_, &receive_stop_),
       send_(memory.send, send_options, &counters_, &send_completions_due_),
       memory_(memory),
       objects_(std::move(objects)) {
-  refill_below_ = receive_.refill_below();
   front_ = send_.front();
   if (send_.MayPostStreams()) stream_front_ = send_.front();
   ShowReceiveQueue();
@@ -26,15 +25,14 @@ QueuePair::~QueuePair() = default;
 
 // For ReceiveReady() and RefillDue(), which read no more than this.
 void QueuePair::ShowReceiveQueue() {
-  receive_posted_ = receive_.posted();
   if (receive_.ended()) [[unlikely]] {
-    // As far as PollKnown() looks ahead.
-    static constexpr std::array<uint8_t, kCqeBytes + 1> kNothing{};
-    receive_peek_ = kNothing.data();
+    static constexpr uint8_t kNothing = 0;
+    receive_peek_ = receive_stop_ = &kNothing;
     receive_phase_ = 1;
     return;
   }
   ShowNextCqe();
+  receive_.ShowStop(receive_peek_);
 }
 
 uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {
@@ -44,9 +42,7 @@ uint32_t QueuePair::PollReceive(std::span<nic::RxFrame> out) {
 }
 
 uint32_t QueuePair::Refill() {
-  const uint32_t count = receive_.Refill();
-  receive_posted_ += count;
-  return count;
+  return receive_.Refill(receive_peek_);
 }
 
 nic::TxStatus QueuePair::Post(const nic::TxFrame& frame) {

@@ -101,6 +101,7 @@ class QueuePair : public nic::QueuePair {
   const nic::Capabilities& capabilities() const override { return capabilities_; }
   const nic::QueueCounters& counters() const override {
     send_.SettleCounters();
+    receive_.SettleCounters();
     return counters_;
   }
   uint32_t pool_key() const override { return pool_key_; }
@@ -119,13 +120,27 @@ class QueuePair : public nic::QueuePair {
 
  private:
   template <typename Flows>
-  uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most);
+  uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most, bool* declined);
   uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
                     uint32_t most);
   uint32_t PollOther(const completion::KnownFlows& flows, const ReceiveQueue::Posted& posted,
                      uint32_t length, completion::Completion* out);
-  // The next CQE was a frame that is taken.
-  void PassOne();
+  uint32_t PollUnknown(const completion::KnownFlows& flows, completion::Completion* out);
+  uint32_t Decline() {
+    declined_ = true;
+    return kRest;
+  }
+  // The next CQE was a frame that is taken; with how many completions, which it gives back.
+  uint32_t PassOne(uint32_t taken);
+  uint32_t PassStop(uint32_t taken);
+  // Says that a refill is due, which then finds out.
+  void BeginAnew() {
+    receive_.BeginAnew();
+    ShowNextCqe();
+    receive_stop_ = receive_peek_;
+  }
+  // Whether the CQE behind the next one is written too, if that one is, and stands behind it.
+  bool IsFollowed() const;
   void ShowReceiveQueue();
   void ShowNextCqe() {
     receive_peek_ = receive_.completions().peek();

@@ -22,26 +22,30 @@ inline constexpr uint32_t kFrames = 1 << kFramesLog2;
 inline constexpr uint32_t kWqebbs = kFrames * kMaxWqebbs;
 
 // The memory of a queue pair, and a device that does what it is told.
-class PlainDevice {
+template <uint32_t kLog2>
+class PlainDeviceOf {
  public:
-  PlainDevice() {
+  static constexpr uint32_t kCount = 1 << kLog2;
+  static constexpr uint32_t kBlocks = kCount * kMaxWqebbs;
+
+  PlainDeviceOf() {
     PrepareCqes(memory().send.completions);
     PrepareCqes(memory().receive.completions);
   }
   QueuePairMemory memory() {
     return {.send = {.wqebbs = wqebbs_.data(),
-                     .wqebbs_log2 = kFramesLog2 + 2,
+                     .wqebbs_log2 = kLog2 + 2,
                      .record = &records_[MLX5_SND_DBR],
                      .doorbell_register = uar_.data() + 0x800,
                      .blueflame_bytes = 256,
                      .qpn = 0x123,
-                     .completions = {.cqes = send_cqes_->data(), .cqes_log2 = kFramesLog2,
+                     .completions = {.cqes = send_cqes_->data(), .cqes_log2 = kLog2,
                                      .record = send_cq_.data(), .uar = uar_.data(), .cqn = 1}},
             .receive = {.wqes = wqes_.data(),
-                        .wqes_log2 = kFramesLog2,
+                        .wqes_log2 = kLog2,
                         .record = &records_[MLX5_RCV_DBR],
                         .key = 0x5500,
-                        .completions = {.cqes = receive_cqes_->data(), .cqes_log2 = kFramesLog2,
+                        .completions = {.cqes = receive_cqes_->data(), .cqes_log2 = kLog2,
                                         .record = receive_cq_.data(), .uar = uar_.data(),
                                         .cqn = 2}}};
   }
@@ -71,24 +75,24 @@ class PlainDevice {
   uint32_t send_record() const { return be32toh(records_[MLX5_SND_DBR]); }
   uint32_t receive_record() const { return be32toh(records_[MLX5_RCV_DBR]); }
   uint32_t receive_cq_record(int word) const { return be32toh(receive_cq_[word]); }
-  const uint8_t* wqe(uint32_t wqebb) const { return &wqebbs_[(wqebb % kWqebbs) * 64]; }
-  const uint8_t* receive_wqe(uint32_t index) const { return &wqes_[(index % kFrames) * 16]; }
+  const uint8_t* wqe(uint32_t wqebb) const { return &wqebbs_[(wqebb % kBlocks) * 64]; }
+  const uint8_t* receive_wqe(uint32_t index) const { return &wqes_[(index % kCount) * 16]; }
   const uint8_t* uar(size_t offset) const { return uar_.data() + offset; }
 
  private:
   // In a block of its own, so that the address sanitizer sees who looks beyond the ring.
-  struct alignas(64) Cqes : std::array<uint8_t, kFrames * 64> {};
+  struct alignas(64) Cqes : std::array<uint8_t, kCount * 64> {};
 
   mlx5_cqe64* Next(Cqes& cqes, uint32_t index) {
-    return reinterpret_cast<mlx5_cqe64*>(cqes.data()) + index % kFrames;
+    return reinterpret_cast<mlx5_cqe64*>(cqes.data()) + index % kCount;
   }
   void Finish(mlx5_cqe64* cqe, uint8_t opcode, uint8_t syndrome, uint32_t index) {
     if (syndrome != 0) reinterpret_cast<mlx5_err_cqe*>(cqe)->syndrome = syndrome;
-    cqe->op_own = static_cast<uint8_t>(opcode << 4 | (index >> kFramesLog2 & 1));
+    cqe->op_own = static_cast<uint8_t>(opcode << 4 | (index >> kLog2 & 1));
   }
 
-  alignas(64) std::array<uint8_t, kWqebbs * 64> wqebbs_{};
-  alignas(64) std::array<uint8_t, kFrames * 16> wqes_{};
+  alignas(64) std::array<uint8_t, kBlocks * 64> wqebbs_{};
+  alignas(64) std::array<uint8_t, kCount * 16> wqes_{};
   std::unique_ptr<Cqes> send_cqes_ = std::make_unique<Cqes>();
   std::unique_ptr<Cqes> receive_cqes_ = std::make_unique<Cqes>();
   // A page, as it is mapped: the halves of the register differ in one bit of their address.
@@ -99,6 +103,7 @@ class PlainDevice {
   uint32_t sent_ = 0;
   uint32_t received_ = 0;
 };
+using PlainDevice = PlainDeviceOf<kFramesLog2>;
 
 class QueuePairTest : public ::testing::Test {
  protected:

@@ -23,11 +23,11 @@ static_assert(kProtocolAt < completion::KnownFlows::kLeastFrameBytes);
 // What comes of a frame that is no completion alone; false: it was not taken.
 template <typename Flows>
 [[gnu::always_inline]] inline bool GoesOnAfter(completion::KnownFlows::Taken taken,
-                                               const Flows& flows, typename Flows::Out** out,
-                                               uint32_t* left, uint32_t* silent) {
+                                               typename Flows::Out** out, uint32_t* left,
+                                               uint32_t* silent, bool* declined) {
   using Taken = completion::KnownFlows::Taken;
   if (taken == Taken::kNot) {
-    flows.Decline();
+    *declined = true;
     return false;
   }
   if (taken == Taken::kSilently) {
@@ -41,18 +41,8 @@ template <typename Flows>
 // Whether both checksums are good, and in one: no frame without headers, or longer than its buffer.
 [[gnu::always_inline]] inline bool ReceiveQueue::MayBeKnown(const mlx5_cqe64& cqe,
                                                             uint32_t length) const {
-  const bool verified = (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
   const bool fits = length - completion::KnownFlows::kLeastFrameBytes < known_below_;
-  return verified && fits;
-}
-
-// The ring ends where both do, or the WQEs' alone.
-[[gnu::always_inline]] inline bool ReceiveQueue::GoesOn(const uint8_t* op_own) const {
-  if ((completions_.consumer() & mask_) == mask_) return false;
-  // Whether to take the loop, and nothing of the frame: that orders its own loads.
-  const uint8_t first = __atomic_load_n(op_own, __ATOMIC_RELAXED);
-  const uint8_t second = __atomic_load_n(op_own + kCqeBytes, __ATOMIC_RELAXED);
-  return ((first ^ second) & 1) == 0;
+  return fits && (cqe.hds_ip_ext & kVerdicts) == kVerdicts;
 }
 
 // No further than to the ring's end, so that nothing in the loop wraps. There are at least as many
@@ -61,13 +51,12 @@ template <typename Flows>
 template <typename Flows>
 [[gnu::always_inline]] inline const uint8_t* ReceiveQueue::PollKnown(
     const Flows& flows, const uint8_t* op_own, uint8_t phase, typename Flows::Out* out,
-    uint32_t most, Sums* sums) {
+    uint32_t most, Sums* sums, bool* declined) {
   using completion::KnownFlows;
-  const uint32_t slot = completions_.consumer() & mask_;
-  uint32_t left = std::min(most, size() - slot);
+  uint32_t left = std::min(most, size() - slot());
   if (left == 0) [[unlikely]] return op_own;
   const uint32_t received = ReceivedOpOwn(phase);
-  const Posted* posted = &posted_[slot];
+  const Posted* posted = next_;
   uint8_t* data = posted->data;
   uint32_t sum = 0;
   for (;;) {
@@ -79,14 +68,14 @@ template <typename Flows>
     // In one: a frame without headers, or longer than its buffer.
     const bool fits = length - KnownFlows::kLeastFrameBytes < known_below_;
     if (!verified || !fits) [[unlikely]] {
-      flows.Decline();
+      *declined = true;
       break;
     }
     if (!flows.Write(posted->buffer, data, length, HardwareClock(cqe), out)) [[unlikely]] {
       const KnownFlows::Taken taken =
           flows.AskOthers(posted->buffer, data, length, HardwareClock(cqe), out);
       const bool seldom = taken != KnownFlows::Taken::kCompletion;
-      if (seldom && !GoesOnAfter(taken, flows, &out, &left, &sums->silent)) break;
+      if (seldom && !GoesOnAfter<Flows>(taken, &out, &left, &sums->silent, declined)) break;
     }
     sum += length;
     op_own += kCqeBytes;
@@ -116,85 +105,103 @@ template <typename Flows>
 template <typename Flows>
 [[gnu::always_inline]] inline uint32_t QueuePair::PollInto(const Flows& flows,
                                                            typename Flows::Out* out,
-                                                           uint32_t most) {
+                                                           uint32_t most, bool* declined) {
   ReceiveQueue::Sums sums;
   const auto first = [this] { return receive_peek_; };
   const uint8_t* const after = receive_.PollKnown(flows, first(), receive_phase_, out,
-                                                  std::min(most, receive_posted_), &sums);
+                                                  std::min(most, receive_.posted()), &sums,
+                                                  declined);
   const auto passed = static_cast<uint32_t>(after - first()) / kCqeBytes;
   counters_.rx_bytes += sums.bytes;
   receive_peek_ = after;
-  receive_posted_ -= passed;
-  counters_.rx_frames += passed;
-  if (receive_.Pass(passed)) [[unlikely]] ShowNextCqe();
+  receive_.Pass(passed);
+  if (receive_.AtEnd()) [[unlikely]] BeginAnew();
   return passed - sums.silent;
 }
 
-[[gnu::always_inline]] inline void QueuePair::PassOne() {
-  receive_peek_ += kCqeBytes;
-  --receive_posted_;
-  ++counters_.rx_frames;
-  if (receive_.Pass(1)) [[unlikely]] ShowNextCqe();
+// Whether to take the loop, and nothing of the frame: that orders its own loads.
+[[gnu::always_inline]] inline bool QueuePair::IsFollowed() const {
+  if (receive_.AtLast()) [[unlikely]] return false;
+  const uint8_t first = __atomic_load_n(receive_peek_, __ATOMIC_RELAXED);
+  const uint8_t second = __atomic_load_n(receive_peek_ + kCqeBytes, __ATOMIC_RELAXED);
+  return ((first ^ second) & 1) == 0;
 }
 
-// A frame behind which there is none, or no room, has nothing to share with others: it goes without
-// the loop and what that is set up with. Who polls looks whether another came meanwhile.
+// As PollMany() where nothing is due and no frame behind the next one, or no room for it: it has
+// nothing to share with others, and goes without the loop and what that is set up with.
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                               uint32_t most) {
-  if (most > 1 && receive_.GoesOn(receive_peek_)) return PollMany(flows, out, most);
-  if (most == 0 || receive_posted_ == 0) [[unlikely]] return 0;
+  if (RefillDue() || (most > 1 && IsFollowed())) return PollMany(flows, out, most);
+  if (most == 0) [[unlikely]] return 0;
   const mlx5_cqe64& cqe = *CqeOfOpOwn(receive_peek_);
-  if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(receive_phase_))) [[unlikely]] return 0;
+  if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(receive_phase_))) [[unlikely]] return kRest;
   const uint32_t length = FrameBytes(cqe);
-  if (!receive_.MayBeKnown(cqe, length)) [[unlikely]] {
-    flows.Decline();
-    return 0;
-  }
+  if (!receive_.MayBeKnown(cqe, length)) [[unlikely]] return Decline();
   const ReceiveQueue::Posted& posted = receive_.next();
   // A segment need not be compared with a flow of datagrams.
   const bool datagram = posted.data[kProtocolAt] == wire::kIpProtocolUdp;
-  if (!datagram || !flows.Write(posted.buffer, posted.data, length, HardwareClock(cqe), out)) {
-    return PollOther(flows, posted, length, out);
-  }
-  counters_.rx_bytes += length;
-  PassOne();
-  return 1;
+  if (!datagram) return PollOther(flows, posted, length, out);
+  uint32_t payload_bytes = 0;
+  const auto* const flow = flows.Find(posted.data, length, &payload_bytes);
+  if (flow == nullptr) [[unlikely]] return PollUnknown(flows, out);
+  flows.WriteAs(*flow, posted.buffer, posted.data, payload_bytes, out);
+  flows.WriteTime(HardwareClock(cqe), out);
+  counters_.rx_bytes += FrameBytes(cqe);
+  return PassOne(1);
 }
 
 // By itself, so that a datagram alone saves no registers for a loop,
 [[gnu::noinline]] uint32_t QueuePair::PollMany(const completion::KnownFlows& flows,
                                                completion::Completion* out, uint32_t most) {
-  return PollInto(flows, out, most);
+  const uint32_t taken = PollInto(flows, out, most, &declined_);
+  if (taken != most) return taken | kRest;
+  return RefillDue() ? taken | kRefill : taken;
 }
 
-// nor for a call: of the next frame, which Write() said is not its.
+// nor for a call: of the next frame, which is no datagram,
 [[gnu::noinline]] uint32_t QueuePair::PollOther(const completion::KnownFlows& flows,
                                                 const ReceiveQueue::Posted& posted,
                                                 uint32_t length, completion::Completion* out) {
   using Taken = completion::KnownFlows::Taken;
   const uint64_t hw_clock = HardwareClock(*CqeOfOpOwn(receive_peek_));
   const Taken taken = flows.AskOthers(posted.buffer, posted.data, length, hw_clock, out);
-  if (taken == Taken::kNot) [[unlikely]] {
-    flows.Decline();
-    return 0;
-  }
-  counters_.rx_bytes += length;
-  PassOne();
-  return taken == Taken::kSilently ? 0 : 1;
+  if (taken == Taken::kNot) [[unlikely]] return Decline();
+  counters_.rx_bytes += FrameBytes(*CqeOfOpOwn(receive_peek_));
+  if (taken == Taken::kFirst) [[unlikely]] return PassOne(1) | kRest;
+  return PassOne(static_cast<uint32_t>(taken));
+}
+
+// or which is one of no flow that is known.
+[[gnu::noinline]] uint32_t QueuePair::PollUnknown(const completion::KnownFlows& flows,
+                                                  completion::Completion* out) {
+  return PollOther(flows, receive_.next(), FrameBytes(*CqeOfOpOwn(receive_peek_)), out);
+}
+
+[[gnu::always_inline]] inline uint32_t QueuePair::PassOne(uint32_t taken) {
+  receive_peek_ += kCqeBytes;
+  receive_.Pass(1);
+  return RefillDue() ? PassStop(taken) : taken;
+}
+
+// Behind a ring's end there may be others, which the next poll takes.
+[[gnu::noinline]] uint32_t QueuePair::PassStop(uint32_t taken) {
+  if (receive_.AtEnd()) [[unlikely]] BeginAnew();
+  return taken | kRefill;
 }
 
 uint32_t QueuePair::PollLinks(const completion::LinkFlows& flows, completion::LinkCompletion* out,
                               uint32_t most) {
-  return PollInto(flows, out, most);
+  bool declined = false;  // There are no others to leave it to.
+  return PollInto(flows, out, most, &declined);
 }
 
 packet::Buffer* QueuePair::TakeKnown(const completion::KnownFlows& flows,
                                      const udp::Endpoint* endpoint, size_t most) {
-  if (receive_posted_ == 0) [[unlikely]] return nullptr;
+  if (receive_.posted() == 0) [[unlikely]] return nullptr;
   packet::Buffer* const buffer = receive_.TakeKnown(flows, endpoint, most, receive_peek_,
                                                     receive_phase_, &counters_.rx_bytes);
   if (buffer == nullptr) [[unlikely]] return nullptr;
-  PassOne();
+  PassOne(1);
   return buffer;
 }
 

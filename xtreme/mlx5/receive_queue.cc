@@ -24,12 +24,14 @@ constexpr uint32_t kRefillFraction = 64;
 }  // namespace
 
 ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& options,
-                           packet::BufferPool* pool, nic::QueueCounters* counters)
+                           packet::BufferPool* pool, nic::QueueCounters* counters,
+                           const uint8_t** stop)
     : wqes_(memory.wqes),
       mask_((1u << memory.wqes_log2) - 1),
       record_(memory.record),
       pool_(pool),
       counters_(counters),
+      stop_(stop),
       buffer_bytes_(options.buffer_bytes),
       checksum_mask_(options.checksums ? nic::kRxIpChecksumOk | nic::kRxL4ChecksumOk : 0),
       constant_flags_(options.timestamps ? nic::kRxTimestamp : 0),
@@ -39,6 +41,8 @@ ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& opti
                        ? options.buffer_bytes - completion::KnownFlows::kLeastFrameBytes + 1
                        : 0),
       posted_(std::make_unique<Posted[]>(size_t{1} << memory.wqes_log2)),
+      last_(posted_.get() + mask_),
+      next_(posted_.get()),
       completions_(memory.completions) {
   for (size_t i = 0; i <= mask_; ++i) {
     uint8_t* wqe = wqes_ + i * kWqeBytes;
@@ -100,21 +104,25 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
   return frames;
 }
 
-// Once a batch: what was taken goes back to the device and into the counters.
+// Until a refill fewer and fewer are posted: what PollKnown() leaves is looked at before the next.
+[[gnu::always_inline]] inline void ReceiveQueue::NoteLowWater() {
+  const uint32_t taken = completions_.consumer() - noted_at_;
+  if (taken == 0) return;
+  frames_counted_ += taken;
+  noted_at_ += taken;
+  low_water_ = std::min(low_water_, posted());
+  if (posted() == 0) [[unlikely]] ++counters_->rx_empty;
+}
+
+// Once a batch: what was taken goes back to the device and into the counters. All but `frames` are
+// errors.
 void ReceiveQueue::Take(uint32_t cqes, uint32_t frames, uint64_t bytes) {
   completions_.Pop(cqes);
   completions_.Publish();
-  counters_->rx_frames += frames;
+  next_ = &posted_[slot()];
+  frames_counted_ -= cqes - frames;
   counters_->rx_bytes += bytes;
   NoteLowWater();
-}
-
-// Until a refill fewer and fewer are posted: what PollKnown() leaves is looked at before the next.
-void ReceiveQueue::NoteLowWater() {
-  if (noted_at_ == completions_.consumer()) return;
-  noted_at_ = completions_.consumer();
-  low_water_ = std::min(low_water_, posted());
-  if (posted() == 0) [[unlikely]] ++counters_->rx_empty;
 }
 
 uint32_t ReceiveQueue::TakeErrors(uint32_t index, std::optional<nic::QueueError>* error) {
@@ -151,43 +159,64 @@ void ReceiveQueue::TakeStray(std::optional<nic::QueueError>* error) {
                            .text = "receive queue: a completion, and no buffer is posted"};
 }
 
-uint32_t ReceiveQueue::Refill() {
+// Where the next buffers are posted.
+class ReceiveQueue::Poster {
+ public:
+  explicit Poster(const ReceiveQueue& queue)
+      : posted_(&queue.posted_[queue.producer_ & queue.mask_]),
+        wqe_(queue.wqes_ + size_t{queue.producer_ & queue.mask_} * kWqeBytes) {}
+
+  [[gnu::always_inline]] void operator()(packet::Buffer* buffer) {
+    uint8_t* const data = buffer->start;
+    *posted_++ = {buffer, data};
+    base::StoreBe64(wqe_ + offsetof(mlx5_wqe_data_seg, addr), reinterpret_cast<uintptr_t>(data));
+    wqe_ += kWqeBytes;
+  }
+
+ private:
+  Posted* posted_;
+  uint8_t* wqe_;
+};
+
+// A batch that does not go over the ring's end. False: nothing was posted.
+[[gnu::always_inline]] inline bool ReceiveQueue::PostBatch() {
+  if (size() - (producer_ & mask_) < kRefillBatch) [[unlikely]] return false;
+  if (!pool_->AcquireAll<kRefillBatch>(Poster(*this))) [[unlikely]] return false;
+  producer_ += kRefillBatch;
+  return true;
+}
+
+uint32_t ReceiveQueue::Refill(const uint8_t* peek) {
   // A few at a time cost hardly less than many, and a single packet need not pay for them.
-  if (posted() >= refill_below_) return 0;
+  if (posted() >= refill_below_) [[unlikely]] {
+    ShowStop(peek);
+    return 0;
+  }
   NoteLowWater();
   if (broken_) [[unlikely]] return 0;
   const uint32_t wanted = size() - posted();
   uint32_t left = wanted;
-  uint32_t run = 0;
-  // To the ring's end, and from its start on.
-  do {
-    run = PostBuffers(left);
-    left -= run;
-  } while (left != 0 && run != 0 && (producer_ & mask_) == 0);
-  if (left != 0) [[unlikely]] ++counters_->rx_refill_short;
+  while (left >= kRefillBatch && PostBatch()) left -= kRefillBatch;
+  if (left != 0) [[unlikely]] left -= PostBuffers(left);
   if (left == wanted) [[unlikely]] return 0;
+  ShowStop(peek);
   completions_.Publish();
   nic::OrderWqeBeforeRecord();
   nic::StoreRecord(record_, producer_ & 0xffff);
   return wanted - left;
 }
 
-// A WQE and what is kept of it are as long as each other: one offset finds both.
-[[gnu::always_inline]] inline uint32_t ReceiveQueue::PostBuffers(uint32_t most) {
-  static_assert(sizeof(Posted) == kWqeBytes);
-  const uint32_t slot = producer_ & mask_;
-  auto* const posted = reinterpret_cast<std::byte*>(posted_.get());
-  uint8_t* const addresses = wqes_ + offsetof(mlx5_wqe_data_seg, addr);
-  size_t offset = size_t{slot} * kWqeBytes;
-  const uint32_t run = std::min(most, size() - slot);
-  const uint32_t count = pool_->AcquireEach(run, [&](packet::Buffer* buffer) {
-    uint8_t* const data = buffer->start;
-    *reinterpret_cast<Posted*>(posted + offset) = {buffer, data};
-    base::StoreBe64(addresses + offset, reinterpret_cast<uintptr_t>(data));
-    offset += kWqeBytes;
-  });
-  producer_ += count;
-  return count;
+// Up to `most`, however many that is: to the ring's end, and from its start on.
+[[gnu::noinline]] uint32_t ReceiveQueue::PostBuffers(uint32_t most) {
+  uint32_t left = most;
+  uint32_t run = 0;
+  do {
+    run = pool_->AcquireEach(std::min(left, size() - (producer_ & mask_)), Poster(*this));
+    producer_ += run;
+    left -= run;
+  } while (left != 0 && run != 0 && (producer_ & mask_) == 0);
+  if (left != 0) ++counters_->rx_refill_short;
+  return most - left;
 }
 
 uint32_t ReceiveQueue::TakeLowWater() {

@@ -11,6 +11,7 @@
 #ifndef XTREME_XTREME_MLX5_RECEIVE_QUEUE_H_
 #define XTREME_XTREME_MLX5_RECEIVE_QUEUE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,9 +40,10 @@ class ReceiveQueue {
     bool timestamps = true;        // CQEs carry a time.
   };
 
-  // Writes the constant part of every WQE. `pool` and `counters` outlive the queue.
+  // Writes the constant part of every WQE. `pool` and `counters` outlive the queue, and so does
+  // `stop`: where, in CQEs, a refill will be due. It is written when that changes.
   ReceiveQueue(const ReceiveQueueMemory& memory, const Options& options, packet::BufferPool* pool,
-               nic::QueueCounters* counters);
+               nic::QueueCounters* counters, const uint8_t** stop);
   ReceiveQueue(const ReceiveQueue&) = delete;
   ReceiveQueue& operator=(const ReceiveQueue&) = delete;
   // Returns the posted buffers: the device must be done with the queue. Touches no ring.
@@ -56,37 +58,42 @@ class ReceiveQueue {
     uint8_t* data = nullptr;
   };
   // What the next CQE is of.
-  const Posted& next() const { return posted_[completions_.consumer() & mask_]; }
+  const Posted& next() const { return *next_; }
   // What PollKnown() took.
   struct Sums {
     uint64_t bytes = 0;
     uint32_t silent = 0;  // Frames without a completion.
   };
   // See nic::QueuePair; `Flows` are those of either form. From the next CQE, of this `phase`, whose
-  // owner bit stands at `op_own`; to that of the first that was not taken. Adds to `sums`. `most`:
-  // not more than are posted. Pass() comes next. (receive_known.cc)
+  // owner bit stands at `op_own`; to that of the first that was not taken. Adds to `sums`, and says
+  // in `declined` that a frame was looked at and left. `most`: not more than are posted. Pass()
+  // comes next. (receive_known.cc)
   template <typename Flows>
   const uint8_t* PollKnown(const Flows& flows, const uint8_t* op_own, uint8_t phase,
-                           typename Flows::Out* out, uint32_t most, Sums* sums);
+                           typename Flows::Out* out, uint32_t most, Sums* sums, bool* declined);
   // Whether a frame of this `length` is one that PollKnown() looks at.
   bool MayBeKnown(const mlx5_cqe64& cqe, uint32_t length) const;
-  // Whether the CQE behind the next one is written too, if the next one is, and not beyond their
-  // ring's end.
-  bool GoesOn(const uint8_t* op_own) const;
   // The same of the next CQE alone; null: it was not taken. At least one is posted.
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);
   // Done with as many CQEs, which did not go over their ring's end; they go back to the device with
-  // the next refill. Whether the ring begins anew.
-  bool Pass(uint32_t cqes) {
+  // the next refill.
+  void Pass(uint32_t cqes) {
     completions_.Pop(cqes);
-    return (completions_.consumer() & completions_.ring().mask) < cqes;
+    next_ += cqes;
   }
-  uint32_t Refill();
+  // Where the ring of WQEs ends, both begin anew.
+  bool AtLast() const { return next_ == last_; }
+  bool AtEnd() const { return next_ > last_; }
+  void BeginAnew() { next_ = posted_.get(); }
+  // Says where a refill is due, or the ring ends, of what shows at `peek` from here on.
+  void ShowStop(const uint8_t* peek) {
+    const uint32_t spare = std::max(posted() + 1, refill_below_) - refill_below_;
+    *stop_ = peek + size_t{std::min(spare, size() - slot())} * kCqeBytes;
+  }
+  // See nic::QueuePair. `peek`: where the next CQE shows.
+  uint32_t Refill(const uint8_t* peek);
   uint32_t TakeLowWater();
-
-  // A refill is due when fewer are posted.
-  uint32_t refill_below() const { return refill_below_; }
 
   uint32_t posted() const { return producer_ - completions_.consumer(); }
   uint32_t size() const { return mask_ + 1; }
@@ -95,15 +102,21 @@ class ReceiveQueue {
   CompletionQueue& completions() { return completions_; }
   const CompletionQueue& completions() const { return completions_; }
   uint32_t producer() const { return producer_; }  // Buffers posted so far, free-running.
+  // Counts what PollKnown() took since.
+  void SettleCounters() const {
+    counters_->rx_frames = frames_counted_ + (completions_.consumer() - noted_at_);
+  }
 
  private:
   // Errors, and CQEs of what cannot be, from `index` on; up to which.
   uint32_t TakeErrors(uint32_t index, std::optional<nic::QueueError>* error);
   void TakeStray(std::optional<nic::QueueError>* error);
   void Take(uint32_t cqes, uint32_t frames, uint64_t bytes);
-  // Posts up to `most`, no further than to the ring's end; how many.
+  class Poster;
+  bool PostBatch();
   uint32_t PostBuffers(uint32_t most);
   void NoteLowWater();
+  uint32_t slot() const { return completions_.consumer() & mask_; }
 
   // Constant.
   uint8_t* const wqes_;
@@ -111,6 +124,7 @@ class ReceiveQueue {
   uint32_t* const record_;
   packet::BufferPool* const pool_;
   nic::QueueCounters* const counters_;
+  const uint8_t** const stop_;
   const uint32_t buffer_bytes_;
   const uint16_t checksum_mask_;
   const uint16_t constant_flags_;
@@ -124,7 +138,10 @@ class ReceiveQueue {
   uint32_t producer_ = 0;
   uint32_t low_water_ = ~uint32_t{0};  // Nothing has been taken yet.
   uint32_t noted_at_ = 0;              // The consumer's index when it was last looked at.
+  uint64_t frames_counted_ = 0;        // Until then.
   std::unique_ptr<Posted[]> posted_;
+  const Posted* const last_;
+  const Posted* next_;  // Of the consumer's index.
   CompletionQueue completions_;
 };
 

@@ -31,7 +31,7 @@ class TappedQueuePair final : public QueuePair {
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
   // None: who takes them another way sees the frames whole.
   uint32_t PollKnown(const completion::KnownFlows&, completion::Completion*, uint32_t) override {
-    return 0;
+    return kRest;
   }
   uint32_t PollLinks(const completion::LinkFlows&, completion::LinkCompletion*,
                      uint32_t) override {

@@ -26,7 +26,7 @@ class AbsentQueuePair final : public QueuePair {
 
   uint32_t PollReceive(std::span<RxFrame>) override { return 0; }
   uint32_t PollKnown(const completion::KnownFlows&, completion::Completion*, uint32_t) override {
-    return 0;
+    return kRest;
   }
   uint32_t Refill() override { return 0; }
   uint32_t posted() const override { return 0; }

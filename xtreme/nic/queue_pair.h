@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "stack/base/counters.h"
 #include "stack/packet/buffer_pool.h"
@@ -343,10 +344,19 @@ class QueuePair {
   virtual uint32_t PollReceive(std::span<RxFrame> out) = 0;
 
   // Takes up to `most` frames, in completion order and up to the first that `flows` does not know
-  // or that is anything but a frame in order, and writes a completion for each at `out`; the number
-  // taken. The rest is PollReceive's: a queue may always leave all to it.
+  // or that is anything but a frame in order, and writes a completion for each at `out`; how many.
+  // With kRest there are others, perhaps, or a refill is due; with kRefill that alone. The rest is
+  // PollReceive's: a queue may always leave all to it.
+  static constexpr uint32_t kRest = 1u << 31;
+  static constexpr uint32_t kRefill = 1u << 30;
+  static constexpr uint32_t kPolled = kRefill - 1;  // How many.
   virtual uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
                              uint32_t most) = 0;
+
+  // Whether the next frame was looked at by PollKnown and left, so that nobody need do so again.
+  bool declined() const { return declined_; }
+  // Whether one was since the last call.
+  bool TakeDeclined() { return std::exchange(declined_, false); }
 
   // The same in the other form, of those that `flows` knows; a queue may always leave all.
   virtual uint32_t PollLinks(const completion::LinkFlows& /*flows*/,
@@ -362,8 +372,8 @@ class QueuePair {
     return nullptr;
   }
 
-  // Whether enough buffers are missing for a refill to be worth it.
-  bool RefillDue() const { return receive_posted_ < refill_below_; }
+  // Whether enough buffers may be missing for a refill to be worth it.
+  bool RefillDue() const { return receive_peek_ >= receive_stop_; }
   // Posts buffers of the pool until the queue is full or the pool is empty, if a refill is due; the
   // number posted.
   virtual uint32_t Refill() = 0;
@@ -462,11 +472,12 @@ class QueuePair {
   // Where the next receive completion will show, and the value of bit 0 that says it is there.
   // Written by the queue after each PollReceive.
   const uint8_t* receive_peek_ = nullptr;
+  // Where a refill is due, perhaps, before what shows there. A queue that leaves it alone is asked
+  // each time.
+  const uint8_t* receive_stop_ = nullptr;
   uint8_t receive_phase_ = 0;
-  // Buffers posted and not yet taken, and the number below which a refill is due. A queue that
-  // leaves them alone is asked each time.
-  uint32_t receive_posted_ = 0;
-  uint32_t refill_below_ = 1;
+  // Written by PollKnown.
+  bool declined_ = false;
   // Signalled frames posted and not completed. Written by Post and PollSend.
   uint32_t send_completions_due_ = 0;
   TxFront* front_ = NoFront();

@@ -209,7 +209,7 @@ uint32_t MemoryQueuePair::PollInto(const Flows& flows, typename Flows::Out* out,
 
 uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
                                     completion::Completion* out, uint32_t most) {
-  return PollInto(flows, out, most);
+  return PollInto(flows, out, most) | kRest;
 }
 
 uint32_t MemoryQueuePair::PollLinks(const completion::LinkFlows& flows,
