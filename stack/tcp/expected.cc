@@ -2,6 +2,8 @@
 
 #include "stack/tcp/expected.h"
 
+#include <algorithm>
+
 #include "stack/packet/buffer_pool.h"
 
 namespace xtreme::tcp {
@@ -101,9 +103,13 @@ void Pcb::SampleOnly(base::Nanoseconds rtt, base::Nanoseconds now) {
 // Less than zero: `rtt` is not known.
 void Pcb::GrowByOnly(uint32_t acked, base::Nanoseconds rtt, base::Nanoseconds now) {
   if (!IsWindowLimited(acked)) return congestion_.OnUnlimitedAck();
-  Progress progress{.acked = acked, .outstanding_before = acked};
-  if (rtt >= base::Nanoseconds(0)) progress.rtt = rtt;
-  GrowWindow(progress, now);
+  congestion_.OnAck({.acked = acked,
+                     .now = now,
+                     .srtt = rtt_.srtt(),
+                     .rtt = std::max(rtt, base::Nanoseconds(-1)),
+                     .una = queue_.end(),  // Of all there is.
+                     .nxt = queue_.end(),
+                     .window_limited = true});
 }
 
 // What the bits of Plain do not rule out.
