@@ -323,8 +323,10 @@ int Socket::Shutdown(int how) {
   }
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd(), how) == 0 ? 0 : -errno;
-  if (stream_ != nullptr && path() != Path::kUndecided) return result;
-  // As the kernel does, of a socket without a peer or a name too, though it says ENOTCONN.
+  // As the kernel does, of a socket without a peer or a name too, though it says ENOTCONN. What
+  // listened is as new afterwards.
+  const bool remembered = path() == Path::kUndecided && result == -ENOTCONN;
+  if (stream_ != nullptr && !remembered) return result;
   RingDoor* const ring = door();
   std::optional<RingDoor::Entry> entry;
   if (ring != nullptr) entry.emplace(ring);

@@ -18,7 +18,7 @@
 
 namespace xtreme::tcp {
 
-// What a segment that was parsed says.
+// What a segment that was parsed says; timestamp() only where it has them.
 class ParsedAck {
  public:
   explicit ParsedAck(const wire::TcpSegment& segment) : segment_(segment) {}
