@@ -207,7 +207,7 @@ typedef struct xtreme_ring_options {
   uint32_t neighbour_queue;      /* Sends that wait for one neighbour; above: REFUSED. */
   uint32_t reassembly_datagrams; /* Most datagrams in reassembly, when fragments is OWN. */
   uint8_t fragments;             /* 0 kernel: unicast fragments come by the kernel. 1 own. */
-  uint8_t hugepages;             /* 0 never, 1 try, 2 require. */
+  uint8_t hugepages;             /* 0 never, 1 try, else merge pages, 2 require. */
   uint8_t wait;                  /* enum xtreme_wait. */
   uint8_t blueflame;             /* 0 off, 1 when the device has it. */
   uint32_t spin_us;              /* Hybrid wait: spin this long, then sleep. */

@@ -44,8 +44,9 @@ constexpr Setting kSettings[] = {
      offsetof(Options, completions), 4, 64, 65'536, {1'024, 4'096, 4'096, 512}, true},
     {"poll_batch", "Most packets that one poll takes.", offsetof(Options, poll_batch), 4, 1, 256,
      {16, 32, 64, 16}},
-    {"signal_every", "One send completion for this many sends; at most half of tx_queue_frames.",
-     offsetof(Options, signal_every), 4, 1, 256, {16, 32, 64, 8}},
+    {"signal_every", "One send completion for this many sends, and for each half of "
+     "device_memory written; at most half of tx_queue_frames.",
+     offsetof(Options, signal_every), 4, 1, 256, {32, 32, 64, 8}},
     {"max_sockets", "Most sockets open on the ring.", offsetof(Options, max_sockets), 4, 1,
      1'000'000, {256, 1'024, 1'024, 64}},
     {"max_groups", "Most memberships of all its sockets together.", offsetof(Options, max_groups),
@@ -57,7 +58,8 @@ constexpr Setting kSettings[] = {
     {"fragments", "kernel: fragments come by the kernel's reassembly; own: the ring takes whole "
      "addresses and reassembles.",
      offsetof(Options, fragments), 1, 0, 1, {0, 0, 0, 0}, false, kFragments},
-    {"hugepages", "Memory of the pool: never, try (and say why not), or require.",
+    {"hugepages", "Memory of the pool: never; try, and where there are none ask the kernel to "
+     "merge pages; or require. But with never, Start() merges the tables too.",
      offsetof(Options, hugepages), 1, 0, 2, {1, 1, 1, 0}, false, kHugepages},
     {"wait", "How xtreme_ring_wait() waits: busy spins, sleep sleeps in the kernel, hybrid does one"
      " after the other.",

@@ -316,10 +316,13 @@ int Socket::ReadableBytes() {
 int Socket::Shutdown(int how) {
   if (how < SHUT_RD || how > SHUT_RDWR) return -EINVAL;
   const std::lock_guard lock(faces_->setup());
-  if (listening() && path() == Path::kOffloaded) {
+  const bool listens = stream_ != nullptr && (stream_->state == Stream::State::kListening ||
+                                              stream_->state == Stream::State::kOffered);
+  if (listens && (path() == Path::kOffloaded || path() == Path::kUndecided)) {
     // Linux: it has nothing to send.
     if (how == SHUT_WR) return 0;
     LeaveToKernelLocked("shutdown() of a listener");
+    stream_->state = Stream::State::kIdle;
   }
   if (stream_ != nullptr && path() == Path::kOffloaded) return ShutdownStream(how);
   const int result = Kernel().shutdown(fd(), how) == 0 ? 0 : -errno;

@@ -26,10 +26,29 @@ Buffer* const kClosed = reinterpret_cast<Buffer*>(uintptr_t{1});
 
 size_t RoundUp(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-void* Map(size_t bytes, int flags) {
+uint8_t* Map(size_t bytes, int flags) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | flags, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
+                      MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<uint8_t*>(memory);
+}
+
+// Begins at a hugepage's boundary, and the kernel is asked to make whole ones of it (THP): before
+// it is touched, because the device pins its pages.
+uint8_t* MapToBeMerged(size_t bytes) {
+  uint8_t* const whole = Map(bytes + kHugepageBytes, 0);
+  if (whole == nullptr) return nullptr;
+  const auto start = reinterpret_cast<uintptr_t>(whole);
+  const size_t before = RoundUp(start, kHugepageBytes) - start;
+  if (before > 0) munmap(whole, before);
+  if (before < kHugepageBytes) munmap(whole + before + bytes, kHugepageBytes - before);
+  madvise(whole + before, bytes, MADV_HUGEPAGE);
+  return whole + before;
+}
+
+void Populate(uint8_t* memory, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kPageBytes) {
+    *static_cast<volatile uint8_t*>(memory + at) = 0;
+  }
 }
 
 // How many bytes from `memory` on can be written; they are 0 then. The kernel writes them: where it
@@ -127,7 +146,7 @@ absl::Status BufferPool::MapPages(std::string* kind) {
   std::string why_not = "not asked for";
   if (options_.hugepages != Hugepages::kNever) {
     memory_bytes_ = RoundUp(wanted, kHugepageBytes);
-    memory_ = static_cast<uint8_t*>(Map(memory_bytes_, MAP_HUGETLB));
+    memory_ = Map(memory_bytes_, MAP_HUGETLB | MAP_POPULATE);
     why_not = absl::StrFormat("%d hugepages of 2 MB asked, %s", memory_bytes_ / kHugepageBytes,
                               strerror(errno));
   }
@@ -137,8 +156,11 @@ absl::Status BufferPool::MapPages(std::string* kind) {
     return absl::ResourceExhaustedError(absl::StrCat("map buffer pool: ", why_not));
   }
   if (!hugepages_) {
+    const bool merged = options_.hugepages == Hugepages::kTry && wanted >= kHugepageBytes;
     memory_bytes_ = RoundUp(wanted, kPageBytes);
-    memory_ = static_cast<uint8_t*>(Map(memory_bytes_, 0));
+    memory_ = merged ? MapToBeMerged(memory_bytes_) : Map(memory_bytes_, 0);
+    if (memory_ != nullptr) Populate(memory_, memory_bytes_);
+    if (merged) why_not += "; the kernel is asked to merge them";
   }
   if (memory_ == nullptr) {
     const int error = errno;

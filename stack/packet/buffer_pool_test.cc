@@ -168,6 +168,16 @@ TEST(BufferPoolTest, SaysWhyItHasNoHugepages) {
   EXPECT_THAT(MakePool(4)->description(), HasSubstr("4 KB pages (not asked for)"));
 }
 
+TEST(BufferPoolTest, PagesThatAreToBeMergedBeginAtAHugepage) {
+  constexpr uint32_t kBuffers = 3 << 10;
+  auto pool = BufferPool::Create({.buffers = kBuffers, .buffer_bytes = 2048});
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_THAT((*pool)->description(),
+              HasSubstr((*pool)->hugepages() ? "hugepages" : "the kernel is asked to merge them"));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*pool)->region()) % (2 << 20), 0u);
+  EXPECT_GE((*pool)->region_bytes(), size_t{kBuffers} * 2048);
+}
+
 TEST(BufferPoolTest, AcquiredBufferIsEmptyBehindTheHeadroom) {
   auto pool = BufferPool::Create({.buffers = 2, .buffer_bytes = 256, .headroom = 64});
   ASSERT_TRUE(pool.ok());

@@ -55,8 +55,9 @@ void DeafHalf(Run& run) {
   shutdown(run.fd, SHUT_RD);
 }
 // Of a socket that has no connection yet it is an error, and remembered.
-void ConnectWhatIsShut(Run& run, int how) {
+void ConnectWhatIsShut(Run& run, int how, bool listens = false) {
   run.fd = NewSocket(run, SOCK_STREAM, 0);
+  if (listens) Say("listen", listen(run.fd, 4));
   Say("shutdown", shutdown(run.fd, how));
   Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
   WaitUntil(run.fd, POLLOUT);
@@ -65,6 +66,7 @@ void ConnectWhatIsShut(Run& run, int how) {
 }
 void ShutBeforeForWriting(Run& run) { ConnectWhatIsShut(run, SHUT_WR); }
 void ShutBeforeForReading(Run& run) { ConnectWhatIsShut(run, SHUT_RD); }
+void ListenedBefore(Run& run) { ConnectWhatIsShut(run, SHUT_RDWR, /*listens=*/true); }
 void PeerHalfClosed(Run& run) {
   ConnectStream(run);
   Tell(run, "send 10", /*quietly=*/true);
@@ -182,6 +184,7 @@ constexpr State kStates[] = {
     {"shut for reading", true, DeafHalf},
     {"shut for writing, then connected", true, ShutBeforeForWriting},
     {"shut for reading, then connected", true, ShutBeforeForReading},
+    {"listened and shut, then connected", true, ListenedBefore},
     {"peer has shut", true, PeerHalfClosed},
     {"both have shut", true, BothClosed},
     {"reset", true, ResetByPeer},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Start: the first packet as fast as the millionth. What the owner will touch is moved to the
-// device's NUMA node, touched and locked; afterwards its page faults are counted.
+// device's NUMA node, merged into hugepages, touched and locked; afterwards its page faults are
+// counted.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -62,7 +63,9 @@ void Ring::MakeResident() {
   RingCore& core = *core_;
   packet::BufferPool& pool = *core.device.pool;
   residency_ = std::make_unique<host::Residency>(host::Residency::Options{
-      .node = host::NumaNodeOf(core.options.interface_name), .lock = &::mlock});
+      .node = host::NumaNodeOf(core.options.interface_name),
+      .merge = core.options.hugepages != Hugepages::kNever,
+      .lock = &::mlock});
   residency_->KeepUntilUnmapped("pool", BytesOf(pool.region(), pool.region_bytes()));
   residency_->Keep("buffers", BytesOf(pool.at(0), pool.capacity()));
   residency_->Keep("ring", BytesOf(this));

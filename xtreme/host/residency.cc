@@ -22,6 +22,10 @@ namespace xtreme::host {
 namespace {
 
 constexpr size_t kPageBytes = 4'096;
+constexpr size_t kHugepageBytes = 2 << 20;
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 // The pages that any byte of `memory` lies in.
 std::span<std::byte> PagesAround(std::span<std::byte> memory) {
@@ -31,11 +35,11 @@ std::span<std::byte> PagesAround(std::span<std::byte> memory) {
   return {reinterpret_cast<std::byte*>(first), end - first};
 }
 
-// The pages that no byte outside `memory` lies in.
-std::span<std::byte> PagesInside(std::span<std::byte> memory) {
+// The pages, of a size that is a power of two, that no byte outside `memory` lies in.
+std::span<std::byte> PagesInside(std::span<std::byte> memory, size_t page_bytes = kPageBytes) {
   const auto start = reinterpret_cast<uintptr_t>(memory.data());
-  const uintptr_t first = (start + kPageBytes - 1) & ~(kPageBytes - 1);
-  const uintptr_t end = (start + memory.size()) & ~(kPageBytes - 1);
+  const uintptr_t first = (start + page_bytes - 1) & ~(page_bytes - 1);
+  const uintptr_t end = (start + memory.size()) & ~(page_bytes - 1);
   return {reinterpret_cast<std::byte*>(first), end > first ? end - first : 0};
 }
 
@@ -122,6 +126,7 @@ bool Residency::Lock(std::string_view what, std::span<std::byte> memory) {
                                        " (", Errno(error), ")"));
     }
   }
+  if (options_.merge) Merge(memory);
   if (options_.lock(pages.data(), pages.size()) == 0) {
     locked_bytes_ += pages.size();
     return true;
@@ -137,8 +142,19 @@ bool Residency::Lock(std::string_view what, std::span<std::byte> memory) {
   return false;
 }
 
+// Page by page: what is pinned, as a device's memory is, cannot be merged, and hugepages may run
+// out. What is not stays as it was.
+void Residency::Merge(std::span<std::byte> memory) {
+  const std::span<std::byte> blocks = PagesInside(memory, kHugepageBytes);
+  for (size_t at = 0; at < blocks.size(); at += kHugepageBytes) {
+    if (::madvise(&blocks[at], kHugepageBytes, MADV_COLLAPSE) != 0) continue;
+    merged_bytes_ += kHugepageBytes;
+  }
+}
+
 std::string Residency::ToString() const {
   std::string line = absl::StrCat("memory: ", Megabytes(locked_bytes_), " locked");
+  if (merged_bytes_ > 0) absl::StrAppend(&line, ", ", Megabytes(merged_bytes_), " in hugepages");
   if (bound_) absl::StrAppend(&line, " on NUMA node ", *options_.node);
   if (!options_.node) absl::StrAppend(&line, ", NUMA node of the device not known");
   if (!refusals_.empty()) absl::StrAppend(&line, "; ", absl::StrJoin(refusals_, "; "));

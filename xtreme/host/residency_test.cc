@@ -76,6 +76,34 @@ TEST(ResidencyTest, ANodeThatIsNotThereIsARefusalInTheLine) {
   EXPECT_EQ(residency.locked_bytes(), kBytes);
 }
 
+TEST(ResidencyTest, WholeBlocksBecomeHugepagesWhereThatIsWanted) {
+  constexpr size_t kBlock = 2 << 20;
+  constexpr size_t kBlocks = 4;
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE.
+  void* const start = mmap(nullptr, kBlocks * kBlock, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::span<std::byte> memory(static_cast<std::byte*>(start), kBlocks * kBlock);
+  Residency plain({.node = std::nullopt, .lock = &Succeed});
+  plain.Keep("tables", memory);
+  EXPECT_EQ(plain.merged_bytes(), 0u);
+  memory.back() = std::byte{7};
+  Residency merging({.node = std::nullopt, .merge = true, .lock = &Succeed});
+  merging.Keep("tables", memory);
+  EXPECT_EQ(memory.back(), std::byte{7});
+  EXPECT_EQ(merging.ToString().find(" in hugepages") != std::string::npos,
+            merging.merged_bytes() > 0);
+  // Others: whether this kernel does it at all.
+  void* const other = mmap(nullptr, 2 * kBlock, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto* const block = reinterpret_cast<uint8_t*>(
+      (reinterpret_cast<uintptr_t>(other) + kBlock - 1) & ~(kBlock - 1));
+  *block = 1;
+  const bool possible = madvise(block, kBlock, kCollapse) == 0;
+  EXPECT_GE(merging.merged_bytes(), possible ? (kBlocks - 1) * kBlock : 0);
+  munmap(other, 2 * kBlock);
+  munmap(start, memory.size());
+}
+
 TEST(ResidencyTest, ObjectsAreLockedByTheirPagesAndKeepTheirContents) {
   std::array<std::byte, 100> object;
   object.fill(std::byte{7});

@@ -6,7 +6,17 @@
 
 namespace xtreme::mlx5 {
 
-bool DeviceMemoryRing::MakeRun(uint32_t bytes) {
+bool DeviceMemoryRing::MakeRun(uint32_t length) {
+  const uint32_t bytes = WholeLines(length);
+  mark_is_due_ = false;
+  if (!FindRun(bytes)) return false;
+  const uint32_t unmarked = head_ - marked_;
+  mark_is_due_ = unmarked + bytes > size_ / 2;
+  run_ = std::min(run_, mark_is_due_ ? bytes : size_ / 2 - unmarked);
+  return true;
+}
+
+bool DeviceMemoryRing::FindRun(uint32_t bytes) {
   if (bytes > size_) return false;
   // Empty: begin a lap, so that the longest payload fits.
   if (tail_ == head_) head_ = tail_ = (head_ + size_ - 1) & ~(size_ - 1);

@@ -6,14 +6,15 @@
 // to frames that are not known to have completed. A payload lies in one piece, on whole cache
 // lines: the rest of a lap that is too short for it is passed over. What may be written from head
 // on is known ahead, so that one comparison decides. Frames complete in order, so the ring
-// remembers none of them: who is told of a completion says how far the head was then.
+// remembers none of them: who is told of a completion says how far the head was then. When half of
+// it was written since a frame was to have a completion, the next one is to have one: room comes
+// back before the ring is full, however seldom others have.
 // Units: bytes. Written by us, read by the device. Thread: the ring's owner. Never allocates.
 
 #ifndef XTREME_XTREME_MLX5_DEVICE_MEMORY_H_
 #define XTREME_XTREME_MLX5_DEVICE_MEMORY_H_
 
 #include <cstdint>
-#include <optional>
 
 #include "stack/base/copy.h"
 #include "xtreme/mlx5/queue_memory.h"
@@ -34,14 +35,19 @@ class DeviceMemoryRing {
   bool present() const { return size_ != 0; }
   uint32_t key() const { return memory_.key; }
 
-  // Copies a payload and flushes it towards the device. Its address under key(); nothing when
-  // there is no room.
-  std::optional<uint32_t> Write(const uint8_t* payload, uint32_t length);
+  // Whether the next payload has room as far as is known; else MakeRun() finds out.
+  bool HasRun(uint32_t length) const { return WholeLines(length) <= run_; }
+  // False: there is none.
+  bool MakeRun(uint32_t length);
+  // Behind MakeRun(): the frame of the next payload is to have a completion.
+  bool mark_is_due() const { return mark_is_due_; }
+  // Copies a payload that has room and flushes it towards the device. Its address under key().
+  uint32_t Write(const uint8_t* payload, uint32_t length);
 
-  // Where what was written so far ends.
-  uint32_t mark() const { return head_; }
-  // Every frame has completed whose payload was written before mark() said `mark`; marks come back
-  // in order.
+  // The last frame that was written will have a completion: where what was written ends.
+  uint32_t TakeMark() { return marked_ = head_; }
+  // Every frame has completed whose payload was written before TakeMark() said `mark`; marks come
+  // back in order.
   void Release(uint32_t mark) {
     // When it was empty the head went on to the next lap: beyond older marks.
     if (static_cast<int32_t>(mark - tail_) > 0) tail_ = mark;
@@ -50,15 +56,20 @@ class DeviceMemoryRing {
  private:
   static constexpr uint32_t kLineBytes = 64;
 
+  static uint32_t WholeLines(uint32_t length) {
+    return (length + kLineBytes - 1) & ~(kLineBytes - 1);
+  }
   // Finds `bytes` in one piece from head_ on. False: there are none.
-  bool MakeRun(uint32_t bytes);
+  bool FindRun(uint32_t bytes);
   static void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes);
 
   const DeviceMemory memory_;
   const uint32_t size_;
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
-  uint32_t run_ = 0;  // Bytes that are free from head_ on, in one piece.
+  uint32_t run_ = 0;  // Bytes from head_ on that are free, in one piece, and want no mark.
+  uint32_t marked_ = 0;
+  bool mark_is_due_ = false;
 };
 
 // Whole lines in ascending order, each with two stores: write-combining buffers then leave full.
@@ -87,10 +98,9 @@ class DeviceMemoryRing {
   if (rest_bytes != 0) Copy64(to, rest);
 }
 
-[[gnu::always_inline]] inline std::optional<uint32_t> DeviceMemoryRing::Write(
-    const uint8_t* payload, uint32_t length) {
-  const uint32_t bytes = (length + kLineBytes - 1) & ~(kLineBytes - 1);
-  if (bytes > run_ && !MakeRun(bytes)) [[unlikely]] return std::nullopt;
+[[gnu::always_inline]] inline uint32_t DeviceMemoryRing::Write(const uint8_t* payload,
+                                                               uint32_t length) {
+  const uint32_t bytes = WholeLines(length);
   const uint32_t address = head_ & (size_ - 1);
   head_ += bytes;
   run_ -= bytes;

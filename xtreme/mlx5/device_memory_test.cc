@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -21,8 +22,9 @@ class DeviceMemoryTest : public testing::Test {
   DeviceMemoryTest() { std::iota(payload_.begin(), payload_.end(), uint8_t{1}); }
 
   std::optional<uint32_t> Write(uint32_t length) {
-    const auto address = ring_.Write(payload_.data(), length);
-    if (address.has_value()) marks_.push_back(ring_.mark());
+    if (!ring_.HasRun(length) && !ring_.MakeRun(length)) return std::nullopt;
+    const uint32_t address = ring_.Write(payload_.data(), length);
+    marks_.push_back(ring_.TakeMark());
     return address;
   }
   // The payload that was written as number `count`, from 1 on, and those before.
@@ -50,7 +52,8 @@ TEST_F(DeviceMemoryTest, PayloadsOfAnyLengthLieWholeOnLinesOfTheirOwn) {
 
 TEST_F(DeviceMemoryTest, NothingBeyondThePayloadIsRead) {
   const std::vector<uint8_t> exact(65, 0x5a);  // The address sanitizer looks.
-  ASSERT_EQ(ring_.Write(exact.data(), 65), 0u);
+  ASSERT_TRUE(ring_.MakeRun(65));
+  EXPECT_EQ(ring_.Write(exact.data(), 65), 0u);
   EXPECT_EQ(memory_[64], 0x5a);
   EXPECT_EQ(memory_[65], 0);
 }
@@ -87,18 +90,37 @@ TEST_F(DeviceMemoryTest, EmptyItTakesAPayloadOfItsWholeSize) {
 
 TEST_F(DeviceMemoryTest, AMarkFromBeforeItWasEmptyGivesNothingBack) {
   ASSERT_EQ(Write(64), 0u);
-  const uint32_t later = ring_.mark();  // Of a frame behind it that has its payload elsewhere.
+  const uint32_t later = ring_.TakeMark();  // Of a frame behind it that has its payload elsewhere.
   Complete(1);
   ASSERT_EQ(Write(1024), 0u);
   ring_.Release(later);
   EXPECT_EQ(Write(64), std::nullopt);
 }
 
+TEST_F(DeviceMemoryTest, AMarkIsDueWhenHalfWasWrittenSinceTheLast) {
+  const auto write = [this](uint32_t length) {
+    const bool had_run = ring_.HasRun(length);
+    if (!had_run && !ring_.MakeRun(length)) return std::string("full");
+    ring_.Write(payload_.data(), length);
+    return std::string(!had_run && ring_.mark_is_due() ? "marked" : "written");
+  };
+  EXPECT_EQ(write(64), "written");
+  EXPECT_EQ(write(448), "written");
+  EXPECT_EQ(write(1), "marked");
+  const uint32_t first = ring_.TakeMark();
+  EXPECT_EQ(write(320), "written");
+  ring_.Release(first);
+  EXPECT_EQ(write(320), "marked") << "what is passed over at the end of a lap counts too";
+  ring_.TakeMark();
+  EXPECT_EQ(write(1), "written");
+  EXPECT_EQ(write(1'024), "full");
+}
+
 TEST(NoDeviceMemoryTest, HasNoRoom) {
   DeviceMemoryRing none{{}};
-  const std::vector<uint8_t> payload(64);
   EXPECT_FALSE(none.present());
-  EXPECT_EQ(none.Write(payload.data(), 64), std::nullopt);
+  EXPECT_FALSE(none.HasRun(64));
+  EXPECT_FALSE(none.MakeRun(64));
 }
 
 TEST_F(DeviceMemoryTest, ManyLapsNeverOverwriteWhatHasNotCompleted) {
@@ -122,7 +144,7 @@ TEST_F(DeviceMemoryTest, ManyLapsNeverOverwriteWhatHasNotCompleted) {
                            other.address + other.length <= *address;
         ASSERT_TRUE(apart) << i;
       }
-      held.push_back({ring_.mark(), *address, length});
+      held.push_back({ring_.TakeMark(), *address, length});
     } else {
       ASSERT_FALSE(held.empty());
       complete();

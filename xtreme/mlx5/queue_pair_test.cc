@@ -532,6 +532,30 @@ TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
   EXPECT_EQ(base::LoadBe64(device_.wqe(12) + 96 + 8), 2048u) << "behind a longer header";
 }
 
+TEST_F(QueuePairTest, AFrameIsSignalledWhenHalfOfTheDeviceMemoryWasWrittenSinceTheLast) {
+  alignas(64) std::array<uint8_t, 4096> memory{};
+  QueuePairMemory queue_memory = device_.memory();
+  queue_memory.send.device_memory = {.bytes = memory.data(), .bytes_log2 = 12, .key = 0x7700};
+  queues_ = std::make_unique<QueuePair>(queue_memory, SendQueue::Options{.signal_every = 16},
+                                        ReceiveQueue::Options{}, nic::Capabilities{},
+                                        pool_.get(), nullptr);
+  const nic::TxTemplate flow = Flow();
+  const auto is_signalled = [&](uint32_t frame) {
+    return device_.wqe(2 * frame)[11] == MLX5_WQE_CTRL_CQ_UPDATE;
+  };
+  for (uint32_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kPosted);
+    EXPECT_EQ(is_signalled(i), i == 2) << i;
+  }
+  EXPECT_EQ(queues_->PostStored(flow, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
+  device_.CompleteSend(4);
+  for (uint32_t i = 4; i < 7; ++i) {
+    ASSERT_EQ(Post(1042), nic::TxStatus::kPosted) << "as it is of frames by themselves";
+    EXPECT_EQ(is_signalled(i), i == 5) << i;
+  }
+  EXPECT_EQ(Post(1042), nic::TxStatus::kTooLong);
+}
+
 TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {
   alignas(64) std::array<uint8_t, 4096> memory{};
   QueuePairMemory queue_memory = device_.memory();

@@ -180,11 +180,11 @@ nic::TxStatus SendQueue::PostLong(const nic::TxFrame& frame) {
 Gather SendQueue::PlaceOf(const nic::TxFrame& frame) {
   const Gather here = {reinterpret_cast<uintptr_t>(frame.payload), frame.key};
   if (device_memory_.present()) {
-    const auto address = device_memory_.Write(frame.payload, frame.payload_length);
-    if (address.has_value()) {
+    const uint32_t length = frame.payload_length;
+    if (device_memory_.HasRun(length) || MakeRoomToStore(length)) {
       ++counters_->tx_device_memory;
-      counters_->tx_device_memory_bytes += frame.payload_length;
-      return {*address, device_memory_.key()};
+      counters_->tx_device_memory_bytes += length;
+      return {device_memory_.Write(frame.payload, length), device_memory_.key()};
     }
     counters_->tx_device_memory_full += here.key != 0;
   }
@@ -221,11 +221,10 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
     if (ahead_) TakeAhead();
     if (IsFull()) return Refuse();
   }
-  std::optional<uint32_t> address = device_memory_.Write(payload, payload_length);
-  if (!address.has_value()) [[unlikely]] {
-    address = StoreAgain(payload, payload_length);
-    if (!address.has_value()) return nic::TxStatus::kTooLong;
+  if (!device_memory_.HasRun(payload_length) && !MakeRoomToStore(payload_length)) [[unlikely]] {
+    return nic::TxStatus::kTooLong;
   }
+  const uint32_t address = device_memory_.Write(payload, payload_length);
   ++counters_->tx_device_memory;
   counters_->tx_device_memory_bytes += payload_length;
   if (payload_length != flow.stored_length) [[unlikely]] SetStoredLength(flow, payload_length);
@@ -233,19 +232,27 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
   if (MayPostDirectly(flow.stored, flags) && flow.data_at == kUsualDataAt) [[likely]] {
     constexpr size_t kAt = kUsualDataAt + kAddress;
     nic::PostReady(front_, flow.stored, [&](auto& halves) {
-      halves[kAt / 32][kAt % 32 / 8] = base::HostToBigEndian(uint64_t{*address});
+      halves[kAt / 32][kAt % 32 / 8] = base::HostToBigEndian(uint64_t{address});
     });
     return nic::TxStatus::kPosted;
   }
-  base::StoreBe64(flow.stored.image.data() + flow.data_at + kAddress, *address);
+  base::StoreBe64(flow.stored.image.data() + flow.data_at + kAddress, address);
   return PostPrepared(flow.stored, flags);
 }
 
-[[gnu::noinline]] std::optional<uint32_t> SendQueue::StoreAgain(const uint8_t* payload,
-                                                                uint32_t payload_length) {
-  if (!AskedIsDue()) TakeOneAhead();
-  UpdateAttention();
-  return device_memory_.Write(payload, payload_length);
+// By the next completion, if it is there; and when much was written since the last frame that has
+// one, this frame has.
+[[gnu::noinline]] bool SendQueue::MakeRoomToStore(uint32_t payload_length) {
+  if (!device_memory_.MakeRun(payload_length)) {
+    if (!AskedIsDue()) TakeOneAhead();
+    UpdateAttention();
+    if (!device_memory_.MakeRun(payload_length)) return false;
+  }
+  if (device_memory_.mark_is_due()) {
+    signal_at_ = posted_frames();
+    UpdateAttention();
+  }
+  return true;
 }
 
 nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {

@@ -135,8 +135,8 @@ class SendQueue {
   // UpdateAttention() where the last of `posted` frames was signalled, and found room: if nothing
   // asked is due the next post begins with TakeAhead(), and what is due behind it is known now.
   void AttendToSignal(uint64_t posted);
-  // Writes a payload that found no room on the device, if the next completion gives it some.
-  std::optional<uint32_t> StoreAgain(const uint8_t* payload, uint32_t payload_length);
+  // A payload of the next frame is to be written to the device; false: there is no room.
+  bool MakeRoomToStore(uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
   nic::TxStatus PostPlain(const nic::TxFrame& frame, uint32_t bytes);
   // Post() where there is room.

@@ -30,7 +30,7 @@ constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
 }
 
 inline void SendQueue::NoteSignal(uint32_t posted, uint32_t slot, uint32_t end) {
-  marks_[slot] = {posted, device_memory_.mark(), end};
+  marks_[slot] = {posted, device_memory_.TakeMark(), end};
   signal_at_ = posted + options_.signal_every - 1;
   ++*completions_due_;
 }
