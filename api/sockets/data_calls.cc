@@ -151,7 +151,6 @@ std::shared_ptr<Socket> Ours(int fd) {
 [[gnu::always_inline]] inline ssize_t Socket::SendAlone(std::span<const uint8_t> from, int flags) {
   alone_.from = from;
   alone_.flags = flags;
-  CountSent(/*warm=*/false, from.size());
   engine::CountSent(*alone_.flows, from.size());
   const auto length = static_cast<uint32_t>(from.size());
   const nic::TxStatus status = alone_.core->device.queue->PostCopied(
@@ -160,12 +159,10 @@ std::shared_ptr<Socket> Ours(int fd) {
   return static_cast<ssize_t>(alone_.from.size());
 }
 
-// It was not sent, nor are its counts true.
+// It was not sent, nor is its count true.
 [[gnu::noinline]] ssize_t Socket::SendAloneAgain(nic::TxStatus status) {
   const ErrnoKept kept;
   const std::span<const uint8_t> from = alone_.from;
-  --counters_.sent;
-  counters_.sent_bytes -= from.size();
   --alone_.flows->counters.sent;
   alone_.flows->counters.sent_bytes -= from.size();
   const engine::SendResult result = door()->ring().udp().SendAgain(
@@ -191,7 +188,6 @@ std::shared_ptr<Socket> Ours(int fd) {
 [[gnu::always_inline]] inline ssize_t Socket::SentDatagram(engine::SendResult result,
                                                            size_t bytes) {
   if (!IsTaken(result)) [[unlikely]] return kRefused;
-  CountSent(/*warm=*/false, bytes);
   // Linux: a datagram that has left is an edge.
   Change(0, 0, EPOLLOUT | EPOLLWRNORM);
   return static_cast<ssize_t>(bytes);
@@ -283,7 +279,7 @@ ssize_t ReceiveOurs(int fd, void* to, size_t size, int flags, sockaddr* from,
 
 namespace {
 
-// A function of its own, as the next one is: who finds out which it is has nothing to save.
+// A function of its own: who finds out that it is this one has nothing to save.
 [[gnu::noinline]] ssize_t SendByWay(int fd, const void* from, size_t size, int flags,
                                     const Descriptors::Way& way) {
   const auto call = [&](Socket& socket, RingDoor* door) __attribute__((always_inline)) {
@@ -294,14 +290,6 @@ namespace {
   return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, sent == kRefused);
 }
 
-[[gnu::noinline]] ssize_t SendByAlone(int fd, const void* from, size_t size, int flags,
-                                      Socket* socket) {
-  if ((flags & ~kUsualFlags) != 0 || !socket->SendsAlone(size)) [[unlikely]] {
-    return SendByWay(fd, from, size, flags, *Descriptors::WayTo(fd));
-  }
-  return socket->SendAlone({static_cast<const uint8_t*>(from), size}, flags);
-}
-
 }  // namespace
 
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
@@ -310,7 +298,9 @@ ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
     return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, /*refused=*/false);
   }
   Socket* const alone = way->alone();
-  if (alone != nullptr) return SendByAlone(fd, from, size, flags, alone);
+  if (alone != nullptr && (flags & ~kUsualFlags) == 0 && alone->SendsAlone(size)) {
+    return alone->SendAlone({static_cast<const uint8_t*>(from), size}, flags);
+  }
   return SendByWay(fd, from, size, flags, *way);
 }
 

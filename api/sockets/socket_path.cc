@@ -329,6 +329,10 @@ SocketCounters Socket::counters() const {
   const udp::EndpointCounters& ring = udp_socket_->counters();
   all.received += ring.datagrams;
   all.received_bytes += ring.bytes;
+  if (const engine::SendFlows* const flows = udp_socket_->flows.get()) {
+    all.sent += flows->counters.sent + flows->waiting;
+    all.sent_bytes += flows->counters.sent_bytes + flows->waiting_bytes;
+  }
   return all;
 }
 

@@ -141,7 +141,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
       if (result != engine::SendResult::kRefusedRoute) return -error;
       return warm ? -EINVAL : SendByKernel(request);  // The kernel would send it.
     }
-    CountSent(warm, length);
+    if (warm) CountDummy(length);
     // Linux: a datagram that has left is an edge.
     if (!warm) Change(0, 0, EPOLLOUT | EPOLLWRNORM);
     return static_cast<ssize_t>(length);
@@ -195,7 +195,6 @@ int Socket::SendParts() {
       udp.SendTo(socket, parts_->to, {.data = bytes.data(), .length = bytes.size()}, {});
   if (result == engine::SendResult::kRefusedRoute) return PartsToKernel(0);
   if (const int error = ErrnoOf(result); error != 0) return error;
-  CountSent(/*warm=*/false, bytes.size());
   Change(0, 0, EPOLLOUT | EPOLLWRNORM);
   return 0;
 }

@@ -101,6 +101,9 @@ struct SendFlows {
   SendFlow connected;
   std::array<SendFlow, kRemembered> recent;
   uint32_t next = 0;  // Which of them is given up next.
+  // Accepted, and neither sent nor failed yet: those that wait for a neighbour.
+  uint64_t waiting = 0;
+  uint64_t waiting_bytes = 0;
 };
 
 }  // namespace xtreme::engine

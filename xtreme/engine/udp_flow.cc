@@ -120,9 +120,19 @@ void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {
   neighbours_->Seen(address, mac);
 }
 
+namespace {
+
+void EndWaiting(SendFlows& flows, const WaitingFrame& frame) {
+  if (frame.last) --flows.waiting;
+  flows.waiting_bytes -= frame.length;
+}
+
+}  // namespace
+
 void Udp::OnPosted(const WaitingFrame& frame) {
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;
+  EndWaiting(*socket->flows, frame);
   if (frame.last) ++socket->flows->counters.sent;
   socket->flows->counters.sent_bytes += frame.length;
 }
@@ -131,6 +141,7 @@ void Udp::OnFailed(const WaitingFrame& frame, int error) {
   if (frame.buffer != nullptr) packet::BufferPool::Release(frame.buffer);
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;
+  EndWaiting(*socket->flows, frame);
   Completion completion;
   Clear(&completion, Kind::kError);
   completion.status = error;

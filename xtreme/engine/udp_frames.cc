@@ -148,6 +148,8 @@ SendResult Udp::QueueDatagram(UdpSocket& socket, SendFlow& flow, const Payload& 
   for (const WaitingFrame& frame : frames_) neighbours_->Wait(flow.next_hop, frame);
   if (frames_.back().record.wants != kWantNothing) ++socket.sends_wanted;
   ++socket.flows->counters.queued;
+  ++socket.flows->waiting;
+  socket.flows->waiting_bytes += payload.length;
   ++core_->tally.counters.sends_queued;
   return SendResult::kQueued;
 }

@@ -28,8 +28,10 @@ inline bool IsShort(const Core& core, const SendFlow& flow, const Payload& paylo
          payload.buffer == nullptr && (flags & ~kPlainFlags) == 0;
 }
 
+// One by one, of which a compiler would make a vector: two instructions in place of up to five.
 inline void CountSent(SendFlows& flows, size_t bytes) {
   ++flows.counters.sent;
+  asm("" : "+m"(flows.counters.sent));
   flows.counters.sent_bytes += bytes;
 }
 

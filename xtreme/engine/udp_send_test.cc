@@ -259,6 +259,9 @@ TEST_F(UdpSendTest, AnUnknownNeighbourIsAskedForAndTheSendsFollowTheAnswer) {
             SendResult::kQueued);
   EXPECT_EQ(SendTo(socket, kStranger, "3", {.flags = kNowOrFail}),
             SendResult::kRefusedNeighbour);
+  const SendFlows& flows = *ring->udp().Find(socket)->flows;
+  EXPECT_EQ(flows.waiting, 2u);
+  EXPECT_EQ(flows.waiting_bytes, 2u);
   ASSERT_EQ(queue().sent().size(), 1u);
   const auto request =
       wire::ArpView::Parse(std::span(queue().sent()[0].bytes).subspan(14));
@@ -272,6 +275,9 @@ TEST_F(UdpSendTest, AnUnknownNeighbourIsAskedForAndTheSendsFollowTheAnswer) {
   kernel->Answer(kStranger.address, mac);
   PollAll();
   ASSERT_EQ(queue().sent().size(), 3u);
+  EXPECT_EQ(flows.waiting, 0u);
+  EXPECT_EQ(flows.waiting_bytes, 0u);
+  EXPECT_EQ(flows.counters.sent, 2u);
   EXPECT_EQ(Destination(queue().sent()[1]), mac);
   EXPECT_EQ(PayloadOf(queue().sent()[1], Parse(queue().sent()[1])), "1");
   EXPECT_EQ(PayloadOf(queue().sent()[2], Parse(queue().sent()[2])), "2");
