@@ -23,18 +23,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The script among the files Bazel lays beside the program.
+// The script among the files Bazel lays beside the program, or where the working directory is the
+// source's; "": neither.
 std::string FetchScript() {
   const fs::path program = fs::read_symlink("/proc/self/exe");
   const fs::path beside = "xtreme/benchmarks/lwip/fetch";
   for (const fs::path& runfiles : {fs::path(program.string() + ".runfiles"), fs::path("..")}) {
     if (fs::exists(runfiles / beside)) return (runfiles / beside).string();
   }
-  return "benchmarks/lwip/fetch";
+  constexpr char kInSource[] = "benchmarks/lwip/fetch";
+  return fs::exists(kInSource) ? kInSource : "";
 }
 
 absl::StatusOr<std::string> LibraryPath(bool cached) {
   std::vector<std::string> command = {FetchScript()};
+  if (command.front().empty()) {
+    return absl::UnavailableError("benchmarks/lwip/fetch, which gets lwIP, is not beside the "
+                                  "program: `bazel run` lays it there");
+  }
   if (cached) command.push_back("--cached");
   auto output = RunProgram(command);
   if (!output.ok()) {

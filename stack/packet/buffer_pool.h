@@ -92,6 +92,11 @@ class BufferPool {
   // Makes the calling thread the owner. The caller orders this after the old owner's last use.
   void Adopt() { owner_.store(ThreadToken(), std::memory_order_relaxed); }
 
+  // So many free buffers, as a place: who asks often whether there are fewer compares places.
+  using Level = Buffer* const*;
+  Level LevelOf(uint32_t buffers) const { return free_.get() + buffers; }
+  bool IsBelow(Level level) const { return free_end_ < level; }
+
   // A free buffer with one reference, empty, `data` behind the headroom, no next; null when there
   // is none (counted).
   Buffer* Acquire() {
@@ -126,7 +131,7 @@ class BufferPool {
   // The same of kCount, or of none: false.
   template <uint32_t kCount, typename Take>
   [[gnu::always_inline]] bool AcquireAll(Take&& take) {
-    if (free_count() < kCount) [[unlikely]] return false;
+    if (free_end_ - free_.get() < static_cast<ptrdiff_t>(kCount)) [[unlikely]] return false;
     Buffer* const* const first = free_end_ - 1;
     free_end_ -= kCount;
     if (free_end_ < free_low_) free_low_ = free_end_;

@@ -211,7 +211,7 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       mailbox_(std::move(mailbox)),
       frames_(std::make_unique<nic::RxFrame[]>(core_->options.poll_batch)),
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
-      low_water_(core_->device.pool->capacity() / 8),
+      low_water_(core_->device.pool->LevelOf(core_->device.pool->capacity() / 8)),
       engine_(engine) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();
   core_->registered = registered_.get();

@@ -223,6 +223,7 @@ class Ring {
   uint32_t PollBusy(void* out, uint32_t max, size_t stride);
   uint32_t PollRest(void* out, uint32_t max, uint32_t polled);
   uint32_t PollMore(void* out, uint32_t max, uint32_t taken);
+  uint32_t EndBeforeRefill(void* out, uint32_t max, uint32_t taken);
   uint32_t EndSome(void* out, uint32_t max, uint32_t taken);
   uint32_t EndOnTurn(void* out, uint32_t max, uint32_t taken);
   uint32_t EndFlushed(uint32_t taken);
@@ -301,7 +302,7 @@ class Ring {
   NoticeList notices_;
   NoticeList spent_;
   // Losses seen so far.
-  uint32_t low_water_ = 0;     // Of free buffers: below it the pool is low.
+  packet::BufferPool::Level low_water_;  // Below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
   uint32_t mtu_seen_ = 0;      // Of the interface, as told.
   uint32_t barrier_ = 0;       // The frame after which TakeQueues() finds all sends done.

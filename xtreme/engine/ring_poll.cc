@@ -62,13 +62,19 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   return core_->attention == 0 ? taken : EndSome(out, max, taken);
 }
 
-// There is more, or a refill is due, which comes last.
+// There is more, or a refill is due, which comes last, and timers then with the next poll.
 [[gnu::noinline]] uint32_t Ring::PollRest(void* out, uint32_t max, uint32_t polled) {
   uint32_t taken = polled & nic::QueuePair::kPolled;
   if ((polled & nic::QueuePair::kRest) != 0) return PollMore(out, max, taken);
   core_->tally.counters.packets += taken;
-  if (core_->attention != 0) taken = EndSome(out, max, taken);
+  if (core_->attention != 0) taken = EndBeforeRefill(out, max, taken);
   return RefillAfter(taken);
+}
+
+[[gnu::noinline]] uint32_t Ring::EndBeforeRefill(void* out, uint32_t max, uint32_t taken) {
+  if (!timers_->PutOff()) return EndSome(out, max, taken);
+  timers_->CountReceived(taken);
+  return EndFlushed(taken);
 }
 
 // There are other frames: of known flows too, if they came meanwhile or a queue stopped where its
@@ -352,7 +358,7 @@ void Ring::Flush() {
   const RingCore& core = *core_;
   const packet::BufferPool& pool = *core.device.pool;
   const bool due = core.device.queue->RefillDue() || pool.HasReturns() ||
-                   pool.free_count() < low_water_ || (core.attention & kRefillOwed) != 0;
+                   pool.IsBelow(low_water_) || (core.attention & kRefillOwed) != 0;
   if (due) Refill();
 }
 
@@ -368,7 +374,7 @@ void Ring::Refill() {
   if (core.device.pool->HasReturns()) core.device.pool->DrainReturns();
   if (!core.device.started || core.device.broken) return taken;
   const uint32_t refilled = core.device.queue->Refill();
-  const bool low = core.device.pool->free_count() < low_water_;
+  const bool low = core.device.pool->IsBelow(low_water_);
   if (low || (core.attention & kRefillOwed) != 0) [[unlikely]] CheckPool();
   // Only where nothing is posted but what was just now, the queue may have been seen empty: that is
   // more than a batch, or the pool is low.

@@ -56,10 +56,18 @@ class TimerTable {
   bool IsTurn() {
     if (--polls_to_look_ != 0) return false;
     polls_to_look_ = kPollsPerLook;
+    put_off_ = false;
     return true;
   }
   // The next poll looks.
   void MakeTurn() { polls_to_look_ = 1; }
+  // The same in place of this one, which has other work; not twice: false, and it looks.
+  bool PutOff() {
+    if (put_off_) return false;
+    put_off_ = true;
+    MakeTurn();
+    return true;
+  }
 
   // Timers after packets: what may fire now, given that `now` was read before the receive queue
   // was looked at. Everything received before a deadline is handed out before its timer fires: the
@@ -85,6 +93,7 @@ class TimerTable {
   HandleTable<ApplicationTimer> by_handle_;
   std::unique_ptr<ApplicationTimer[]> timers_;
   uint32_t polls_to_look_ = kPollsPerLook;
+  bool put_off_ = false;
   uint32_t received_ = 0;  // Frames taken since `due_since_`.
   base::Nanoseconds due_since_ = base::kNever;
 };

@@ -107,7 +107,7 @@ uint32_t ReceiveQueue::Poll(std::span<nic::RxFrame> out, std::optional<nic::Queu
 // Until a refill fewer and fewer are posted: what PollKnown() leaves is looked at before the next.
 [[gnu::always_inline]] inline void ReceiveQueue::NoteLowWater() {
   const uint32_t taken = completions_.consumer() - noted_at_;
-  if (taken == 0) return;
+  if (taken == 0) [[unlikely]] return;
   frames_counted_ += taken;
   noted_at_ += taken;
   low_water_ = std::min(low_water_, posted());
@@ -180,7 +180,7 @@ class ReceiveQueue::Poster {
 
 // A batch that does not go over the ring's end. False: nothing was posted.
 [[gnu::always_inline]] inline bool ReceiveQueue::PostBatch() {
-  if (size() - (producer_ & mask_) < kRefillBatch) [[unlikely]] return false;
+  if ((producer_ & mask_) > mask_ + 1 - kRefillBatch) [[unlikely]] return false;
   if (!pool_->AcquireAll<kRefillBatch>(Poster(*this))) [[unlikely]] return false;
   producer_ += kRefillBatch;
   return true;
@@ -194,16 +194,29 @@ uint32_t ReceiveQueue::Refill(const uint8_t* peek) {
   }
   NoteLowWater();
   if (broken_) [[unlikely]] return 0;
+  // A batch is what is missing where frames come one by one: all of it is here.
   const uint32_t wanted = size() - posted();
+  if (wanted != kRefillBatch || !PostBatch()) return RefillOtherwise(wanted, peek);
+  ShowStop(peek, size() + 1 - refill_below_);
+  ShowPosted();
+  return kRefillBatch;
+}
+
+[[gnu::noinline]] uint32_t ReceiveQueue::RefillOtherwise(uint32_t wanted, const uint8_t* peek) {
   uint32_t left = wanted;
   while (left >= kRefillBatch && PostBatch()) left -= kRefillBatch;
   if (left != 0) [[unlikely]] left -= PostBuffers(left);
   if (left == wanted) [[unlikely]] return 0;
   ShowStop(peek);
+  ShowPosted();
+  return wanted - left;
+}
+
+// CQEs that were taken and buffers that were posted, to the device.
+[[gnu::always_inline]] inline void ReceiveQueue::ShowPosted() {
   completions_.Publish();
   nic::OrderWqeBeforeRecord();
   nic::StoreRecord(record_, producer_ & 0xffff);
-  return wanted - left;
 }
 
 // Up to `most`, however many that is: to the ring's end, and from its start on.

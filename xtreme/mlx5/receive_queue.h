@@ -88,8 +88,7 @@ class ReceiveQueue {
   void BeginAnew() { next_ = posted_.get(); }
   // Says where a refill is due, or the ring ends, of what shows at `peek` from here on.
   void ShowStop(const uint8_t* peek) {
-    const uint32_t spare = std::max(posted() + 1, refill_below_) - refill_below_;
-    *stop_ = peek + size_t{std::min(spare, size() - slot())} * kCqeBytes;
+    ShowStop(peek, std::max(posted() + 1, refill_below_) - refill_below_);
   }
   // See nic::QueuePair. `peek`: where the next CQE shows.
   uint32_t Refill(const uint8_t* peek);
@@ -114,9 +113,15 @@ class ReceiveQueue {
   void Take(uint32_t cqes, uint32_t frames, uint64_t bytes);
   class Poster;
   bool PostBatch();
+  void ShowPosted();
+  uint32_t RefillOtherwise(uint32_t wanted, const uint8_t* peek);
   uint32_t PostBuffers(uint32_t most);
   void NoteLowWater();
   uint32_t slot() const { return completions_.consumer() & mask_; }
+  // Of so many that are posted beyond those below which a refill is due.
+  void ShowStop(const uint8_t* peek, uint32_t spare) {
+    *stop_ = peek + size_t{std::min(spare, size() - slot())} * kCqeBytes;
+  }
 
   // Constant.
   uint8_t* const wqes_;
