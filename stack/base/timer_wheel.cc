@@ -138,10 +138,21 @@ Timer* TimerWheel::TakeDueNow(Nanoseconds now) {
     if (slot < kSlots) {
       return RotationStart(tick_, level) + (static_cast<uint64_t>(slot) << (level * kSlotBits));
     }
-    // What is left stands behind us in the circle, or here: it comes after the rotation ends.
-    return RotationStart(tick_, level) + (uint64_t{1} << ((level + 1) * kSlotBits));
+    // What is left stands behind us in the circle, or here: it comes after the rotation ends, where
+    // nothing is moved down if nothing waits further up.
+    const uint64_t end =
+        RotationStart(tick_, level) + (uint64_t{1} << ((level + 1) * kSlotBits));
+    if (!IsTop(level)) return end;
+    const int first = levels_[level].FirstOccupied(0);
+    return end + (static_cast<uint64_t>(first) << (level * kSlotBits));
   }
   return kNoTick;
+}
+
+bool TimerWheel::IsTop(int level) const {
+  uint32_t words = 0;
+  for (int above = level + 1; above < kLevels; ++above) words |= levels_[above].words;
+  return words == 0;
 }
 
 void TimerWheel::GoTo(uint64_t tick) {

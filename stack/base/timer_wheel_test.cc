@@ -111,6 +111,21 @@ TEST(TimerWheelTest, OneAloneInItsSlotWaitsForWhatIsMovedDownWithIt) {
   EXPECT_EQ(ExpireAll(&wheel, tick(70'000)), (std::vector<Timer*>{&from_above, &alone}));
 }
 
+// Nobody need look where a rotation ends unless something waits further up, which is moved there.
+TEST(TimerWheelTest, WhatIsBehindInTheCircleIsNextIfNothingWaitsFurtherUp) {
+  const auto tick = [](int64_t n) { return Nanoseconds(n << 10); };
+  constexpr int64_t kRotation = 65'536, kSlot = 256;
+  TimerWheel wheel(tick(60'000));
+  Timer behind, above;
+  wheel.Arm(&behind, tick(100'000));
+  EXPECT_TRUE(ExpireAll(&wheel, tick(60'001)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), tick(100'000 / kSlot * kSlot));
+  wheel.Arm(&above, tick(140'000));
+  EXPECT_TRUE(ExpireAll(&wheel, tick(60'002)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), tick(kRotation));
+  EXPECT_EQ(ExpireAll(&wheel, tick(140'000)), (std::vector<Timer*>{&behind, &above}));
+}
+
 TEST(TimerWheelTest, LongIdleDoesNotMakeTheNextTimerLate) {
   TimerWheel wheel(Nanoseconds(0));
   Timer timer;
