@@ -156,6 +156,19 @@ bool Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t 
   return std::exchange(first_event_, nullptr) == nullptr;
 }
 
+bool Stack::Input(Connection* connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
+                  uint64_t stamp, base::Nanoseconds now, Event* first) {
+  now_ = now;
+  ++counters_.segments;
+  first_event_ = first;
+  if (connection != nullptr) [[likely]] {
+    Arrive(*connection, frame, buffer, stamp, now);
+  } else {
+    ArriveWithoutConnection(FlowKey::Of(frame.flow), frame, buffer, stamp, now);
+  }
+  return std::exchange(first_event_, nullptr) == nullptr;
+}
+
 // From here on it is one of the recent.
 Connection* Stack::FindAnew(FlowKey key) const {
   Connection* const connection = tables_->demux.Find(key);

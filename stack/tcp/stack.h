@@ -341,6 +341,9 @@ class Stack final : private Sink {
   // TakeEvent had nothing to tell before.
   bool Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
              base::Nanoseconds now, Event* first);
+  // The same where FindPlain has just found `connection`, or null.
+  bool Input(Connection* connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
+             uint64_t stamp, base::Nanoseconds now, Event* first);
   // The same in two steps, inlined (take_expected.h), for who makes the completion himself: the
   // connection of a plain frame, or null; and what it says taken, if that is just what is expected
   // and nothing would be told but its payload. False: nothing was done, and it is for Input. The
