@@ -56,7 +56,6 @@ struct OutgoingFrame {
   Connection* connection = nullptr;  // null: an answer on behalf of none
   const wire::TcpTemplate* headers = nullptr;
   const Outgoing* outgoing = nullptr;
-  bool stands = false;  // `headers` are those of this segment: a copy needs no patching
 
   // The payload with its buffer or memory key; null: none. Say it again in
   // Stack::OnWqeCompleted when the WQE refers to it.

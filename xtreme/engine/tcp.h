@@ -299,7 +299,7 @@ class Tcp {
 
   // Receiving (tcp_receive.cc, path_errors.cc).
   bool ReceiveIcmp(const packet::Buffer& buffer, const wire::TcpFrame& frame);
-  KnownFlows::Taken TakeAny(tcp::Connection* connection, packet::Buffer* buffer,
+  KnownFlows::Taken TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint32_t length,
                             uint64_t hw_clock, Completion* out);
   bool Drain();
   void Tell(const TcpEvent& event);
@@ -370,7 +370,10 @@ class Tcp {
   std::shared_ptr<TcpDoor> door_;          // Null: the ring has no TCP.
   std::unique_ptr<TcpForwards> forwards_;  // Null: no connection has left.
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.
-  std::unique_ptr<wire::TcpFrame> frame_;  // That TakeAny() is about: it need not be cleared first.
+  // Of what TakeAny() is about: its parsed frame, which need not be cleared first; and whose it is,
+  // or null, as Take() found, whose arguments stay in their registers.
+  std::unique_ptr<wire::TcpFrame> frame_;
+  tcp::Connection* found_ = nullptr;
   uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
   uint64_t direct_epoch_ = 0;          // And SendDirect() is: it may send.
 };

@@ -113,22 +113,24 @@ void Tcp::Receive(const nic::RxFrame& rx) {
 
 // From inside the driver's loop, so that the frames of a handshake, of an end, and of whatever else
 // is not expected go no longer way than others. Not those that need more than a look at their port:
-// what is no such frame as PlainTcpView sees, and strays. `connection` is whose it is, or null.
-Tcp::KnownFlows::Taken Tcp::TakeAny(tcp::Connection* connection, packet::Buffer* buffer,
+// what is no such frame as PlainTcpView sees, and strays.
+Tcp::KnownFlows::Taken Tcp::TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint32_t length,
                                     uint64_t hw_clock, Completion* out) {
   using Taken = KnownFlows::Taken;
   RingCore& core = *core_;
   constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
   wire::TcpFrame& frame = *frame_;
   if ((core.attention & kCompletionsWait) != 0 ||
-      !wire::ReadTcpFrame(buffer->data, buffer->length, &frame) ||
-      (connection == nullptr && !ports_->ours.test(frame.flow.destination_port))) [[unlikely]] {
+      !wire::ReadTcpFrame(bytes, length, &frame) ||
+      (found_ == nullptr && !ports_->ours.test(frame.flow.destination_port))) [[unlikely]] {
     return Taken::kNot;
   }
+  buffer->data = bytes;
+  buffer->length = length;
   core.attention |= kTimersArmed;
   TcpEvent event;
   const base::Nanoseconds now = core.PollTime();
-  const bool first = stack_->Input(connection, frame, buffer, hw_clock, now, &event);
+  const bool first = stack_->Input(found_, frame, buffer, hw_clock, now, &event);
   if (!first && !stack_->HasEvents()) return Taken::kSilently;
   CompletionFifo::Single single(core.fifo, out);
   if (first) Tell(event);

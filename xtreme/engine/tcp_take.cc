@@ -60,12 +60,11 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
   RingCore& core = *tcp.core_;
   const wire::PlainTcpView frame(bytes);
   constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
-  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) [[unlikely]] return Taken::kNot;
+  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) return Taken::kNot;
   tcp::Connection* const connection = tcp.stack_->FindPlain(frame);
   if (connection == nullptr) [[unlikely]] {
-    buffer->data = bytes;
-    buffer->length = length;
-    return tcp.TakeAny(nullptr, buffer, hw_clock, out);
+    tcp.found_ = nullptr;
+    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   }
   TcpSocket* const socket = SocketOf(connection->user);
   uint32_t header_bytes = 0, payload_bytes = 0;
@@ -75,9 +74,8 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
       tcp.stack_->TakeIfExpected(*connection, frame, payload_bytes,
                                  [&core] { return core.PollTime(); });
   if (!taken) [[unlikely]] {
-    buffer->data = bytes;
-    buffer->length = length;
-    return tcp.TakeAny(connection, buffer, hw_clock, out);
+    tcp.found_ = connection;
+    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   }
   core.attention |= kTimersArmed;
   if (payload_bytes == 0) {
