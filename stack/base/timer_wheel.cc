@@ -67,8 +67,9 @@ void TimerWheel::Cancel(Timer* timer) {
 void TimerWheel::Place(Timer* timer) {
   const uint64_t farthest = tick_ + (uint64_t{1} << (kLevels * kSlotBits)) - 1;
   const uint64_t tick = std::clamp(Tick(timer->deadline), tick_, farthest);
-  int level = 0;
-  while (level < kLevels - 1 && (tick - tick_) >> ((level + 1) * kSlotBits) != 0) ++level;
+  // The digits of the distance, in slots of a level.
+  const int digits = (std::bit_width((tick - tick_) | 1) + kSlotBits - 1) / kSlotBits;
+  const int level = digits - 1;
   const int slot = SlotOf(tick, level);
   Timer** head = &levels_[level].slots[slot];
   timer->next = *head;

@@ -49,9 +49,7 @@ Pcb::Pcb(Context& context, const PcbOptions& options)
       rack_(Seq(0)),
       congestion_(options.congestion, smss_),
       reassembler_(*context.reassembly),
-      new_reno_(Seq(0)) {
-  NoteLeastWait();
-}
+      new_reno_(Seq(0)) {}
 
 void Pcb::Connect(Seq iss, base::Nanoseconds now) {
   queue_.Reset(iss);

@@ -34,7 +34,6 @@ LinkPath PathOf(const SynRecord& record) {
 
 size_t OutgoingFrame::WriteHeaders(uint8_t* to) const {
   headers->CopyTo(to);
-  if (stands) return headers->header_bytes();
   headers->PatchSegment(to, {.sequence = outgoing->sequence.value(),
                              .acknowledgement = outgoing->acknowledgement.value(),
                              .window = outgoing->window,
@@ -156,6 +155,21 @@ bool Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t 
   return std::exchange(first_event_, nullptr) == nullptr;
 }
 
+// With all that it calls here inlined, which others call too.
+[[gnu::flatten]] bool Stack::Input(Connection* connection, const wire::TcpFrame& frame,
+                                   packet::Buffer* buffer, uint64_t stamp, base::Nanoseconds now,
+                                   Event* first) {
+  now_ = now;
+  ++counters_.segments;
+  first_event_ = first;
+  if (connection != nullptr) [[likely]] {
+    Arrive(*connection, frame, buffer, stamp, now);
+  } else {
+    ArriveWithoutConnection(FlowKey::Of(frame.flow), frame, buffer, stamp, now);
+  }
+  return std::exchange(first_event_, nullptr) == nullptr;
+}
+
 // From here on it is one of the recent.
 Connection* Stack::FindAnew(FlowKey key) const {
   Connection* const connection = tables_->demux.Find(key);
@@ -223,17 +237,12 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
   auto& connection = static_cast<Connection&>(pcb);
   // Both SYNs had timestamps, so every header has from now on, or one of them had not.
   wire::TcpTemplate& headers = connection.headers_;
-  const bool stands = outgoing.options == nullptr;
-  if (stands) [[likely]] {
-    if (outgoing.has_timestamps != headers.timestamps()) [[unlikely]] {
-      headers.UseTimestamps(outgoing.has_timestamps);
-    }
-    Headers(connection, outgoing, outgoing.segment != nullptr ? outgoing.segment->length : 0);
+  const bool other = outgoing.has_timestamps != headers.timestamps();
+  if (other && outgoing.options == nullptr) [[unlikely]] {
+    headers.UseTimestamps(outgoing.has_timestamps);
   }
-  const Taken taken = device_->Transmit({.connection = &connection,
-                                         .headers = &headers,
-                                         .outgoing = &outgoing,
-                                         .stands = stands});
+  const Taken taken = device_->Transmit(
+      {.connection = &connection, .headers = &headers, .outgoing = &outgoing});
   if (taken == Taken::kRefused) [[unlikely]] {
     if ((outgoing.flags & wire::kTcpRst) != 0) OweReset(headers, outgoing);
     if (!connection.blocked_hook_.linked()) tables_->blocked.PushBack(connection);
@@ -534,6 +543,7 @@ Connection* Stack::Make(const FlowKey& key, const PcbOptions& options) {
   ++tables_->slots_in_use;
   auto* const connection = new (slot) Connection(context_, options, key);
   tables_->demux.Attach(*connection);  // which has room for as many
+  tables_->recent[key.Place(StackTables::kRecent)] = connection;  // mostly it receives next
   connection->attached_ = true;
   return connection;
 }

@@ -56,7 +56,6 @@ struct OutgoingFrame {
   Connection* connection = nullptr;  // null: an answer on behalf of none
   const wire::TcpTemplate* headers = nullptr;
   const Outgoing* outgoing = nullptr;
-  bool stands = false;  // `headers` are those of this segment: a copy needs no patching
 
   // The payload with its buffer or memory key; null: none. Say it again in
   // Stack::OnWqeCompleted when the WQE refers to it.
@@ -341,6 +340,9 @@ class Stack final : private Sink {
   // TakeEvent had nothing to tell before.
   bool Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp,
              base::Nanoseconds now, Event* first);
+  // The same where FindPlain has just found `connection`, or null.
+  bool Input(Connection* connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
+             uint64_t stamp, base::Nanoseconds now, Event* first);
   // The same in two steps, inlined (take_expected.h), for who makes the completion himself: the
   // connection of a plain frame, or null; and what it says taken, if that is just what is expected
   // and nothing would be told but its payload. False: nothing was done, and it is for Input. The

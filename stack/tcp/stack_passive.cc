@@ -54,6 +54,12 @@ void TakeOffer(const wire::TcpSegment& syn, const PcbOptions& options, SynRecord
   if (record->timestamps) record->timestamp = syn.options.timestamps->value;
 }
 
+// Whether the segment that ended the handshake of `child` says nothing that this did not tell.
+bool SaysNoMore(const wire::TcpSegment& segment, const Pcb& child) {
+  return segment.flags == wire::kTcpAck && segment.payload_bytes == 0 &&
+         segment.options.sack_count == 0 && Seq(segment.sequence) == child.receive_next();
+}
+
 // As a receiver's own counterpart: the least shift that offers the whole window.
 uint8_t ScaleFor(const PcbOptions& options) {
   const uint32_t window = std::max(options.receive_window, options.scaled_window);
@@ -149,6 +155,11 @@ void Stack::ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& fr
   if (child == nullptr) {
     packet::BufferPool::ReleaseByOwner(buffer);
     return;
+  }
+  if (SaysNoMore(frame.segment, *child)) {
+    ++context_.counters.segments_in;
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return Schedule(*child);
   }
   // The segment that ended the handshake may carry bytes, or FIN.
   Arrive(*child, frame, buffer, stamp, now);
@@ -271,7 +282,11 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
                       .peer_mss = record.mss,
                       .peer_window_scale = record.window_scale,
                       .sack = record.sack_permitted};
-  if (record.timestamps) handshake.peer_timestamp = record.timestamp;
+  if (record.timestamps) {
+    // RFC 7323 section 4.3: of what begins at RCV.NXT.
+    const bool next = Seq(segment.sequence) == record.irs + 1;
+    handshake.peer_timestamp = next ? segment.options.timestamps->value : record.timestamp;
+  }
   // Karn: of two SYN-ACKs nobody knows which was acknowledged.
   const bool again = record.resends != 0 || record.answered_again;
   if (record.deferrals != 0) {

@@ -46,6 +46,10 @@ bool ParseUntaggedTcpFrame(const uint8_t* frame, size_t length_bytes, TcpFrame* 
   return ParseUntagged<true>(frame, length_bytes, tcp);
 }
 
+bool ReadUntaggedTcpFrame(const uint8_t* frame, size_t length_bytes, TcpFrame* tcp) {
+  return ReadUntagged<true>(frame, length_bytes, tcp);
+}
+
 FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  TcpFrame* tcp) {
   return ParseIpv4Frame(

@@ -85,24 +85,17 @@ inline bool LooksLikeTcp(const uint8_t* frame, size_t length_bytes) {
 FrameVerdict ParseTcpFrameInFull(const uint8_t* frame, size_t length_bytes, uint8_t verified,
                                  TcpFrame* tcp);
 
-// The same of a frame without tag and IP options that is no fragment, whose checksums are all
-// verified; false: it is another, and `tcp` means nothing. Unless `any_options`, those of a plain
-// frame alone.
+// What a frame without tag and IP options that is no fragment, whose checksums are all verified,
+// says from the IP lengths on; of at least as many bytes as the three headers have without options.
+// False: it is not whole, or has other options, and `tcp` means nothing. Unless `any_options`,
+// those of a plain frame alone.
 template <bool any_options>
-[[gnu::always_inline]] inline bool ParseUntagged(const uint8_t* frame, size_t length_bytes,
-                                                 TcpFrame* tcp) {
+[[gnu::always_inline]] inline bool ReadUntagged(const uint8_t* frame, size_t length_bytes,
+                                                TcpFrame* tcp) {
   constexpr size_t kTcpOffset = kEthernetHeaderBytes + kIpv4MinHeaderBytes;
   constexpr size_t kHeadersBytes = kTcpOffset + kTcpMinHeaderBytes;
   const uint8_t* const ip = frame + kEthernetHeaderBytes;
   const uint8_t* const header = frame + kTcpOffset;
-  if (length_bytes < kHeadersBytes ||
-      base::LoadNative<uint16_t>(frame + 12) != base::HostToBigEndian(kEtherTypeIpv4) ||
-      ip[0] != 0x45 || ip[9] != kIpProtocolTcp ||
-      (base::LoadNative<uint16_t>(ip + 6) &
-       base::HostToBigEndian<uint16_t>(kIpv4MoreFragments | kIpv4FragmentOffsetMask)) != 0)
-      [[unlikely]] {
-    return false;
-  }
   const size_t total_bytes = base::LoadBe16(ip + 2);
   const size_t option_bytes = size_t{4} * (header[12] >> 4) - kTcpMinHeaderBytes;
   const bool known_options =
@@ -148,6 +141,22 @@ template <bool any_options>
   return true;
 }
 
+// Any frame; false: it is not such a one.
+template <bool any_options>
+[[gnu::always_inline]] inline bool ParseUntagged(const uint8_t* frame, size_t length_bytes,
+                                                 TcpFrame* tcp) {
+  const uint8_t* const ip = frame + kEthernetHeaderBytes;
+  if (length_bytes < kEthernetHeaderBytes + kIpv4MinHeaderBytes + kTcpMinHeaderBytes ||
+      base::LoadNative<uint16_t>(frame + 12) != base::HostToBigEndian(kEtherTypeIpv4) ||
+      ip[0] != 0x45 || ip[9] != kIpProtocolTcp ||
+      (base::LoadNative<uint16_t>(ip + 6) &
+       base::HostToBigEndian<uint16_t>(kIpv4MoreFragments | kIpv4FragmentOffsetMask)) != 0)
+      [[unlikely]] {
+    return false;
+  }
+  return ReadUntagged<any_options>(frame, length_bytes, tcp);
+}
+
 // The same of a plain frame.
 [[gnu::always_inline]] inline bool ParsePlainTcpFrame(const uint8_t* frame, size_t length_bytes,
                                                       TcpFrame* tcp) {
@@ -155,6 +164,17 @@ template <bool any_options>
 }
 // And of one with whatever TCP options, as a SYN has them.
 bool ParseUntaggedTcpFrame(const uint8_t* frame, size_t length_bytes, TcpFrame* tcp);
+// The same of a frame that is known to be one: PlainTcpView::IsTcp().
+bool ReadUntaggedTcpFrame(const uint8_t* frame, size_t length_bytes, TcpFrame* tcp);
+[[gnu::always_inline]] inline bool ReadTcpFrame(const uint8_t* frame, size_t length_bytes,
+                                                TcpFrame* tcp) {
+  if (length_bytes < kEthernetHeaderBytes + kIpv4MinHeaderBytes + kTcpMinHeaderBytes)
+      [[unlikely]] {
+    return false;
+  }
+  return ReadUntagged<false>(frame, length_bytes, tcp) ||
+         ReadUntaggedTcpFrame(frame, length_bytes, tcp);
+}
 
 // Any frame, and fast for these.
 inline FrameVerdict ParseTcpFrame(const uint8_t* frame, size_t length_bytes, uint8_t verified,

@@ -10,6 +10,7 @@
 #include "stack/wire/checksum.h"
 #include "stack/wire/golden.h"
 #include "stack/wire/tcp_frame.h"
+#include "stack/wire/tcp_plain.h"
 
 namespace xtreme::wire {
 namespace {
@@ -48,7 +49,20 @@ void TryOptions(std::span<const uint8_t> bytes) {
   Require(again == options);
 }
 
+// Where so much is known already that it need only be read.
+void TryToRead(std::span<const uint8_t> frame) {
+  constexpr size_t kForm = 28;  // What IsTcp() reads.
+  if (frame.size() < kForm || !PlainTcpView(frame.data()).IsTcp()) return;
+  TcpFrame read, parsed;
+  const FrameVerdict verdict =
+      ParseTcpFrameInFull(frame.data(), frame.size(), kAllChecksumsVerified, &parsed);
+  const bool whole = ReadTcpFrame(frame.data(), frame.size(), &read);
+  Require(whole == (verdict == FrameVerdict::kTcp));
+  if (whole) Require(read == parsed);
+}
+
 void Try(std::span<const uint8_t> frame) {
+  TryToRead(frame);
   for (uint8_t verified = kNoChecksumVerified; verified <= kAllChecksumsVerified; ++verified) {
     TcpFrame fast;
     TcpFrame full;

@@ -5,6 +5,7 @@
 
 #include "stack/wire/checksum.h"
 #include "stack/wire/golden.h"
+#include "stack/wire/tcp_plain.h"
 
 namespace xtreme::wire {
 namespace {
@@ -33,6 +34,17 @@ TcpSegment Expected() {
   return segment;
 }
 
+// That a frame of which so much is known already is read as it is parsed.
+void ExpectReadAsParsed(std::span<const uint8_t> frame, const TcpFrame& before) {
+  constexpr size_t kForm = 28;  // What IsTcp() reads.
+  if (frame.size() < kForm || !PlainTcpView(frame.data()).IsTcp()) return;
+  TcpFrame read = before, parsed;
+  const FrameVerdict verdict =
+      ParseTcpFrameInFull(frame.data(), frame.size(), kAllChecksumsVerified, &parsed);
+  EXPECT_EQ(ReadTcpFrame(frame.data(), frame.size(), &read), verdict == FrameVerdict::kTcp);
+  EXPECT_TRUE(verdict != FrameVerdict::kTcp || read == parsed);
+}
+
 // Parses by both ways, which must agree whatever was in the result before.
 FrameVerdict Parse(const Bytes& bytes, uint8_t verified, TcpFrame* tcp) {
   const Exact exact(bytes);
@@ -41,6 +53,7 @@ FrameVerdict Parse(const Bytes& bytes, uint8_t verified, TcpFrame* tcp) {
   tcp->segment.options.timestamps = TcpTimestamps{9, 9};
   tcp->segment.options_error = TcpOptionsError::kLength;
   TcpFrame in_full = *tcp;
+  ExpectReadAsParsed(frame, *tcp);
   const FrameVerdict verdict = ParseTcpFrame(frame.data(), frame.size(), verified, tcp);
   EXPECT_EQ(ParseTcpFrameInFull(frame.data(), frame.size(), verified, &in_full), verdict);
   EXPECT_TRUE(in_full == *tcp);

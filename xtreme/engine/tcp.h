@@ -370,6 +370,10 @@ class Tcp {
   std::shared_ptr<TcpDoor> door_;          // Null: the ring has no TCP.
   std::unique_ptr<TcpForwards> forwards_;  // Null: no connection has left.
   std::unique_ptr<tcp::Stack> stack_;  // Null: the ring has no TCP.
+  // Of what TakeAny() is about: its parsed frame, which need not be cleared first; and whose it is,
+  // or null, as Take() found, whose arguments stay in their registers.
+  std::unique_ptr<wire::TcpFrame> frame_;
+  tcp::Connection* found_ = nullptr;
   uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
   uint64_t direct_epoch_ = 0;          // And SendDirect() is: it may send.
 };

@@ -34,19 +34,23 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 
 }  // namespace
 
-// Most acknowledgements: on headers without a tag, by a queue that takes them from registers, to
-// be rung for with others. False: it is not one, and nothing has changed.
-[[gnu::always_inline]] inline bool TcpDevice::PlaceAck(const tcp::OutgoingFrame& outgoing) {
+// Whether the segment has no payload, and nobody asks when it left: then nothing of it is kept.
+[[gnu::always_inline]] inline bool IsBare(const tcp::Segment* carries) {
+  return carries == nullptr || (carries->length == 0 && !carries->Has(tcp::Segment::kWantWire));
+}
+
+// Most of what has no payload: on headers without a tag, by a queue that takes it from registers,
+// to be rung for with others. False: it is not such, and nothing has changed.
+[[gnu::always_inline]] inline bool TcpDevice::PlaceBare(const tcp::OutgoingFrame& outgoing) {
   RingCore& core = *core_;
   const tcp::Outgoing& says = *outgoing.outgoing;
-  if (says.segment != nullptr || !defer) return false;
+  if (!IsBare(says.segment) || !defer) return false;
   const wire::TcpTemplate& headers = *outgoing.headers;
   if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
-  if (says.options != nullptr || says.has_timestamps != headers.timestamps()) [[unlikely]] {
-    return false;
-  }
   if (!core.device.transmit_checksum) [[unlikely]] return false;
   if (core.paced->any()) [[unlikely]] return false;
+  if (says.options != nullptr) return PlaceWithOptions(outgoing);
+  if (says.has_timestamps != headers.timestamps()) [[unlikely]] return false;
   static constexpr uint8_t kNone[nic::StreamSegment::kLongestHeader] = {};
   const bool placed = core.device.queue->PlaceStream(
       {.headers = headers.data(),
@@ -58,19 +62,30 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
   return placed;
 }
 
-// Of a segment without payload nothing is kept, and nobody asks when it left.
-[[gnu::always_inline]] inline tcp::Sink::Taken TcpDevice::TransmitBare(
+// Of a SYN, or of what is selected: they stand behind the shorter header as a payload would.
+[[gnu::noinline]] bool TcpDevice::PlaceWithOptions(const tcp::OutgoingFrame& outgoing) {
+  const uint8_t* const headers = outgoing.headers->data();
+  const tcp::Outgoing& says = *outgoing.outgoing;
+  std::array<uint8_t, nic::StreamSegment::kPayloadPlaced> options;
+  static_assert(sizeof(options) >= wire::kTcpMaxOptionsBytes);
+  const auto bytes = static_cast<uint32_t>(says.options->Emit(options));
+  const bool placed = core_->device.queue->PlaceStream(
+      {.headers = headers,
+       .header_bytes = nic::StreamSegment::kShortestHeader,
+       .tcp = TcpHalfBefore(headers, says, options.data(), bytes),
+       .payload = options.data(),
+       .payload_length = bytes});
+  core_->OweDoorbell(placed);
+  return placed;
+}
+
+[[gnu::noinline]] tcp::Sink::Taken TcpDevice::TransmitBare(
     const tcp::OutgoingFrame& outgoing) {
   RingCore& core = *core_;
   alignas(64) std::array<uint8_t, kHeaderRoom> headers;
   nic::TxFrame frame;  // Not cleared first.
-  if (outgoing.stands) {
-    frame.header = outgoing.headers->data();
-    frame.header_length = static_cast<uint32_t>(outgoing.headers->header_bytes());
-  } else {
-    frame.header = headers.data();
-    frame.header_length = static_cast<uint32_t>(outgoing.WriteHeaders(headers.data()));
-  }
+  frame.header = headers.data();
+  frame.header_length = static_cast<uint32_t>(outgoing.WriteHeaders(headers.data()));
   frame.payload = nullptr;
   frame.payload_length = 0;
   frame.key = 0;
@@ -82,12 +97,14 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 }
 
 tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
-  if (PlaceAck(outgoing)) return tcp::Sink::Taken::kCopied;
+  return PlaceBare(outgoing) ? tcp::Sink::Taken::kCopied : TransmitOtherwise(outgoing);
+}
+
+[[gnu::noinline]] tcp::Sink::Taken TcpDevice::TransmitOtherwise(
+    const tcp::OutgoingFrame& outgoing) {
   RingCore& core = *core_;
-  const tcp::Segment* const carries = outgoing.segment();
-  const bool bare =
-      carries == nullptr || (carries->length == 0 && !carries->Has(tcp::Segment::kWantWire));
-  if (bare && core.device.transmit_checksum && !core.paced->any()) [[likely]] {
+  const bool bare = IsBare(outgoing.segment());
+  if (bare && core.device.transmit_checksum && !core.paced->any()) {
     return TransmitBare(outgoing);
   }
   alignas(64) std::array<uint8_t, kHeaderRoom> headers;

@@ -34,7 +34,9 @@ class TcpDevice final : public tcp::Device {
   bool defer = true;
 
  private:
-  bool PlaceAck(const tcp::OutgoingFrame& outgoing);
+  bool PlaceBare(const tcp::OutgoingFrame& outgoing);
+  bool PlaceWithOptions(const tcp::OutgoingFrame& outgoing);
+  tcp::Sink::Taken TransmitOtherwise(const tcp::OutgoingFrame& outgoing);
   tcp::Sink::Taken TransmitBare(const tcp::OutgoingFrame& outgoing);
 
   RingCore* const core_;

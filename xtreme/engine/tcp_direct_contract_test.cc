@@ -97,6 +97,49 @@ class TcpDirectContractTest : public TcpPairTest {
     EXPECT_EQ(direct.bytes, called.bytes);
     EXPECT_EQ(direct.flags & ~nic::kTxMore, called.flags & ~nic::kTxMore);
   }
+  // What both ends send from a connect to the end of both, less what is a connection's own: ports,
+  // sequence numbers and times.
+  std::vector<std::vector<uint8_t>> FramesOfALife(bool timestamps) {
+    const size_t before[] = {a->queue().sent().size(), b->queue().sent().size()};
+    TcpSettings settings;
+    settings.timestamps = timestamps;
+    const Handle connected = a->Connect({kB, kPort}, settings);
+    Run();
+    EXPECT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+    a->tcp().Close(connected);
+    Run();
+    if (b->Of(Kind::kAccepted).empty()) return {};
+    b->tcp().Close(b->Of(Kind::kAccepted)[0].socket);
+    Run();
+    EXPECT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+    EXPECT_EQ(b->Of(Kind::kTerminated).size(), 1u);
+    a->Clear();
+    b->Clear();
+    std::vector<std::vector<uint8_t>> frames;
+    for (TcpEnd* const end : {a.get(), b.get()}) {
+      const auto& sent = end->queue().sent();
+      for (size_t i = before[end == b.get()]; i < sent.size(); ++i) {
+        std::vector<uint8_t>& frame = frames.emplace_back(sent[i].bytes);
+        std::fill_n(&frame[kTcp], 12, 0);
+        const size_t times = kTcp + ((TcpFlagsOf(frame) & wire::kTcpSyn) != 0 ? 28 : 24);
+        if (timestamps && frame.size() >= times + 8) std::fill_n(&frame[times], 8, 0);
+      }
+    }
+    return frames;
+  }
+  void CompareLives(bool timestamps) {
+    Open();
+    TcpSettings settings;
+    settings.timestamps = timestamps;
+    b->Listen(kPort, settings);
+    const auto called = FramesOfALife(timestamps);
+    EXPECT_EQ(called.size(), 7u);
+    a->queue().TakeDirectPosts();
+    b->queue().TakeDirectPosts();
+    EXPECT_EQ(FramesOfALife(timestamps), called);
+    EXPECT_EQ(a->queue().direct_posts(), 4u) << "SYN, two acknowledgements, FIN";
+    EXPECT_EQ(b->queue().direct_posts(), 3u);
+  }
   SentFrame Acknowledgement() {
     b->Send(server, "a tick");
     Run();
@@ -195,6 +238,12 @@ TEST_F(TcpDirectContractTest, WhereThereIsNoRoomItIsRefusedAndNothingIsKept) {
   EXPECT_EQ(result, SendResult::kRefusedSqFull);
   EXPECT_EQ(a->Counter("pool", "free"), free);
 }
+
+TEST_F(TcpDirectContractTest, AHandshakeAndAnEndAreTheFramesThatCallsPost) {
+  CompareLives(/*timestamps=*/true);
+}
+
+TEST_F(TcpDirectContractTest, SoTheyAreWithoutTimestamps) { CompareLives(/*timestamps=*/false); }
 
 TEST_F(TcpDirectContractTest, AWindowThatIsFullRefusesIt) {
   TcpSettings tiny;

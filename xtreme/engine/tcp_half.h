@@ -16,6 +16,27 @@
 
 namespace xtreme::engine {
 
+// Of a segment whose 20 bytes of header are followed by `behind_bytes` of options, a multiple of 4,
+// of which 12 bytes can be read, however many there are.
+template <typename Outgoing>
+[[gnu::always_inline]] inline nic::HalfLine TcpHalfBefore(const uint8_t* headers,
+                                                          const Outgoing& outgoing,
+                                                          const uint8_t* behind,
+                                                          uint64_t behind_bytes) {
+  static_assert(std::endian::native == std::endian::little);
+  constexpr uint32_t kAt = nic::StreamSegment::kTcpAt;
+  const uint64_t sequence = base::HostToBigEndian(outgoing.sequence.value());
+  const uint64_t first = base::LoadNative<uint32_t>(headers + kAt) | sequence << 32;  // Ports.
+  const uint64_t second = uint64_t{outgoing.acknowledgement.value()} << 32 |
+                          (5 + behind_bytes / 4) << 28 | uint64_t{outgoing.flags} << 16 |
+                          outgoing.window;
+  // Checksum and pointer.
+  const uint64_t third = base::LoadNative<uint32_t>(headers + kAt + 16);
+  return nic::HalfLine{first, base::HostToBigEndian(second),
+                       third | uint64_t{base::LoadNative<uint32_t>(behind)} << 32,
+                       base::LoadNative<uint64_t>(behind + 4)};
+}
+
 // Of a segment without other options than timestamps, which its header has if `headers` do; these
 // have no tag. `payload`: without timestamps 12 bytes of it can be read, whatever the length.
 // `Outgoing` is tcp::Outgoing: who includes this has it defined.

@@ -10,6 +10,7 @@
 #include "stack/tcp/stack.h"
 #include "stack/wire/address_text.h"
 #include "stack/wire/ipv4.h"
+#include "stack/wire/tcp_frame.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ip_bytes.h"
@@ -107,6 +108,7 @@ Tcp::Tcp(RingCore* core, Neighbours* neighbours, FrameLedger* ledger)
   stack_ = std::make_unique<tcp::Stack>(
       StackOptions(core->options, core->device.pool->capacity()), *device_, *core->device.pool,
       core->clock.Now());
+  frame_ = std::make_unique<wire::TcpFrame>();
   core->device.pool->OnReturn(&Tcp::OnReturn, this);
   core->known.SetOthers({.take = &Tcp::Take, .context = this});
   core->device.pool->SetBell(std::make_shared<Bell>(core->host.mailbox));

@@ -113,26 +113,27 @@ void Tcp::Receive(const nic::RxFrame& rx) {
 
 // From inside the driver's loop, so that the frames of a handshake, of an end, and of whatever else
 // is not expected go no longer way than others. Not those that need more than a look at their port:
-// what is no TCP, and strays.
+// what is no such frame as PlainTcpView sees, and strays.
 Tcp::KnownFlows::Taken Tcp::TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint32_t length,
                                     uint64_t hw_clock, Completion* out) {
   using Taken = KnownFlows::Taken;
   RingCore& core = *core_;
-  constexpr uint32_t kLongWay = kTcpNews | kRefillOwed | kCompletionsWait;
-  if ((core.attention & kLongWay) != 0 || !wire::LooksLikeTcp(bytes, length)) return Taken::kNot;
-  wire::TcpFrame frame;
-  const wire::FrameVerdict verdict =
-      wire::ParseTcpFrame(bytes, length, wire::kAllChecksumsVerified, &frame);
-  const bool ours =
-      verdict == wire::FrameVerdict::kTcp && ports_->ours.test(frame.flow.destination_port);
-  if (!ours) return Taken::kNot;
+  constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
+  wire::TcpFrame& frame = *frame_;
+  if ((core.attention & kCompletionsWait) != 0 ||
+      !wire::ReadTcpFrame(bytes, length, &frame) ||
+      (found_ == nullptr && !ports_->ours.test(frame.flow.destination_port))) [[unlikely]] {
+    return Taken::kNot;
+  }
   buffer->data = bytes;
   buffer->length = length;
   core.attention |= kTimersArmed;
-  CompletionFifo::Single single(core.fifo, out);
   TcpEvent event;
   const base::Nanoseconds now = core.PollTime();
-  if (stack_->Input(frame, buffer, hw_clock, now, &event)) Tell(event);
+  const bool first = stack_->Input(found_, frame, buffer, hw_clock, now, &event);
+  if (!first && !stack_->HasEvents()) return Taken::kSilently;
+  CompletionFifo::Single single(core.fifo, out);
+  if (first) Tell(event);
   // What it is told by first: some causes tell nothing.
   while (!single.written() && stack_->TakeEvent(&event)) Tell(event);
   if (!single.written()) return Taken::kSilently;

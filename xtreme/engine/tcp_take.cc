@@ -60,11 +60,10 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
   RingCore& core = *tcp.core_;
   const wire::PlainTcpView frame(bytes);
   constexpr uint32_t kLongWay = kTcpNews | kRefillOwed;
-  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) {
-    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
-  }
+  if ((core.attention & kLongWay) != 0 || !frame.IsTcp()) return Taken::kNot;
   tcp::Connection* const connection = tcp.stack_->FindPlain(frame);
   if (connection == nullptr) [[unlikely]] {
+    tcp.found_ = nullptr;
     return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
   }
   TcpSocket* const socket = SocketOf(connection->user);
@@ -74,7 +73,10 @@ Tcp::KnownFlows::Taken Tcp::Take(void* context, packet::Buffer* buffer, uint8_t*
       frame.IsAck(connection->uses_timestamps(), length, &header_bytes, &payload_bytes) &&
       tcp.stack_->TakeIfExpected(*connection, frame, payload_bytes,
                                  [&core] { return core.PollTime(); });
-  if (!taken) [[unlikely]] return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
+  if (!taken) [[unlikely]] {
+    tcp.found_ = connection;
+    return tcp.TakeAny(buffer, bytes, length, hw_clock, out);
+  }
   core.attention |= kTimersArmed;
   if (payload_bytes == 0) {
     packet::BufferPool::ReleaseByOwner(buffer);

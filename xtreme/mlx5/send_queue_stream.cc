@@ -43,16 +43,21 @@ bool SendQueue::PostStreamOtherwise(const nic::StreamSegment& segment) {
 
 bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   constexpr uint32_t kBlocks = 2;
-  static_assert(nic::StreamSegment::kAfterTcp <= kBlocks * kWqebbBytes);
+  constexpr uint32_t kLast = nic::StreamSegment::kAfterTcp / sizeof(nic::HalfLine);
+  static_assert(nic::StreamSegment::kAfterTcp + sizeof(nic::HalfLine) == kBlocks * kWqebbBytes);
   if (AttentionIsDue() || !options_.checksums) [[unlikely]] return false;
   uint8_t* const wqe = front_.next_wqe;
   auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
   halves[0] = nic::StreamStart(front_, segment);
   halves[1] = nic::StreamAddresses(segment);
   halves[2] = segment.tcp;
+  if (segment.payload_length != 0) [[unlikely]] {
+    const uint32_t before = nic::StreamSegment::kLongestHeader - segment.header_bytes;
+    __builtin_memcpy(&halves[kLast], segment.payload + before, sizeof(nic::HalfLine));
+  }
   front_.next_wqe = wqe + kBlocks * kWqebbBytes;
   front_.Advance(kBlocks);
-  front_.direct_bytes += segment.header_bytes;
+  front_.direct_bytes += segment.frame_bytes();
   Ring(wqe, kBlocks, nic::kTxMore);
   return true;
 }

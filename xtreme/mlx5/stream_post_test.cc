@@ -183,5 +183,28 @@ TEST_F(StreamPostTest, AnAcknowledgementThatIsPlacedIsTheSameWqeAndRungForWithOt
   EXPECT_EQ(queues_->counters().tx_blueflame, 0u);
 }
 
+// As SYNs have their options, and whatever else fits.
+TEST_F(StreamPostTest, APlacedSegmentHasWhatStandsBehindItsHeader) {
+  const SendQueue::Options options{.signal_every = 8};
+  for (const uint32_t header : {Segment::kShortestHeader, Segment::kLongestHeader}) {
+    const uint32_t most = Segment::kPayloadPlaced + Segment::kShortestHeader - header;
+    for (uint32_t length = 1; length <= most; ++length) {
+      SCOPED_TRACE(::testing::Message() << length << " bytes behind " << header);
+      PlainDevice device, other;
+      QueuePair placed(device.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+      QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+      const StreamFrame stream(header, length);
+      for (uint32_t i = 0; i < 2; ++i) {
+        ASSERT_TRUE(placed.PlaceStream(stream.segment()));
+        ASSERT_EQ(posted.Post(stream.frame(nic::kTxMore)), nic::TxStatus::kPosted);
+        const uint32_t rest = stream.segment().wqe_bytes() - 64;
+        EXPECT_EQ(std::memcmp(device.wqe(2 * i), other.wqe(2 * i), 64), 0);
+        EXPECT_EQ(std::memcmp(device.wqe(2 * i + 1), other.wqe(2 * i + 1), rest), 0);
+      }
+      EXPECT_EQ(placed.counters().tx_bytes, posted.counters().tx_bytes);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xtreme::mlx5::testing

@@ -426,8 +426,8 @@ class QueuePair {
   // all that waited. False: it was not, as there is no room; a queue may always say so, and Post()
   // does it or says why not.
   virtual bool PostStreamOtherwise(const StreamSegment& /*segment*/) { return false; }
-  // Posts a segment without payload as PostStream() would, to be rung for by Flush(). False: it was
-  // not; a queue may always say so, and Post() does it.
+  // Posts a segment with little or no payload as PostStream() would, to be rung for by Flush().
+  // False: it was not; a queue may always say so, and Post() does it.
   virtual bool PlaceStream(const StreamSegment& /*segment*/) { return false; }
 
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment

@@ -30,12 +30,14 @@ struct StreamSegment {
   // Beyond what there is of it, of the shorter header by what stands in `tcp`.
   static constexpr uint32_t kPayloadReadable =
       kMostPayloadBytes + kLongestHeader - kShortestHeader;
+  // The same of PlaceStream(): behind the shorter header the most there may be.
+  static constexpr uint32_t kPayloadPlaced = sizeof(HalfLine) + kLongestHeader - kShortestHeader;
 
   const uint8_t* headers;    // As they are but for lengths and `tcp`.
   uint32_t header_bytes;     // kLongestHeader or kShortestHeader.
   HalfLine tcp;              // TCP's as it goes out; behind the shorter one, 12 bytes of payload.
-  const uint8_t* payload;    // kPayloadReadable bytes can be read, whatever the length.
-  uint32_t payload_length;   // 1 .. kMostPayloadBytes; of PlaceStream() 0.
+  const uint8_t* payload;    // kPayloadReadable, or Placed, bytes can be read, whatever the length.
+  uint32_t payload_length;   // 1 .. kMostPayloadBytes; of PlaceStream() 0 .. kPayloadPlaced.
 
   uint32_t frame_bytes() const { return header_bytes + payload_length; }
   uint32_t wqe_bytes() const { return kFrameAt + frame_bytes(); }
