@@ -53,6 +53,7 @@ class TappedQueuePair final : public QueuePair {
   // Never: Post() sees the frame.
   bool PostStreamOtherwise(const nic::StreamSegment&) override { return false; }
   bool PlaceStream(const nic::StreamSegment&) override { return false; }
+  bool PostGathered(const nic::StreamSegment&, uint32_t, uint32_t) override { return false; }
   // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;

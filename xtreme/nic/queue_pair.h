@@ -429,6 +429,12 @@ class QueuePair {
   // Posts a segment without payload as PostStream() would, to be rung for by Flush(). False: it was
   // not; a queue may always say so, and Post() does it.
   virtual bool PlaceStream(const StreamSegment& /*segment*/) { return false; }
+  // Posts a segment whose payload is too long for its WQE and is gathered by `key` from where it
+  // lies, untouched until done. Of `flags` kTxMore and kTxSignal count. False: as of both.
+  virtual bool PostGathered(const StreamSegment& /*segment*/, uint32_t /*key*/,
+                            uint32_t /*flags*/) {
+    return false;
+  }
 
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
   // above the port's MTU, or too many pieces.

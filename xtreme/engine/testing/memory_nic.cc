@@ -116,7 +116,16 @@ bool MemoryQueuePair::PlaceStream(const nic::StreamSegment& segment) {
   return posted;
 }
 
-nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uint32_t flags) {
+bool MemoryQueuePair::PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                   uint32_t flags) {
+  if (direct_ == nullptr) return false;
+  const bool posted = PostStream(segment, flags, key) == nic::TxStatus::kPosted;
+  direct_posts_ += posted;
+  return posted;
+}
+
+nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uint32_t flags,
+                                          uint32_t key) {
   constexpr size_t kIpLengthAt = 16, kIpAt = 14;
   std::array<uint8_t, nic::StreamSegment::kLongestHeader> header;
   std::memcpy(header.data(), segment.headers, segment.header_bytes);
@@ -127,7 +136,7 @@ nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uin
                .payload = segment.payload,
                .header_length = segment.header_bytes,
                .payload_length = segment.payload_length,
-               .key = 0,
+               .key = key,
                .flags = static_cast<uint16_t>(nic::kTxIpChecksum | nic::kTxL4Checksum | flags)});
 }
 
