@@ -36,11 +36,10 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 
 // Most acknowledgements: on headers without a tag, by a queue that takes them from registers, to
 // be rung for with others. False: it is not one, and nothing has changed.
-[[gnu::always_inline]] inline bool TcpDevice::PlaceAck(const tcp::OutgoingFrame& outgoing) {
+[[gnu::always_inline]] inline bool TcpDevice::Place(const wire::TcpTemplate& headers,
+                                                    const tcp::Outgoing& says) {
   RingCore& core = *core_;
-  const tcp::Outgoing& says = *outgoing.outgoing;
   if (says.segment != nullptr || !defer) return false;
-  const wire::TcpTemplate& headers = *outgoing.headers;
   if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
   if (says.options != nullptr || says.has_timestamps != headers.timestamps()) [[unlikely]] {
     return false;
@@ -56,6 +55,10 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
        .payload_length = 0});
   core.OweDoorbell(placed);
   return placed;
+}
+
+bool TcpDevice::PlaceAck(const tcp::Connection& connection, const tcp::Outgoing& says) {
+  return Place(connection.headers(), says);
 }
 
 // Of a segment without payload nothing is kept, and nobody asks when it left.
@@ -82,7 +85,7 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 }
 
 tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
-  if (PlaceAck(outgoing)) return tcp::Sink::Taken::kCopied;
+  if (Place(*outgoing.headers, *outgoing.outgoing)) return tcp::Sink::Taken::kCopied;
   RingCore& core = *core_;
   const tcp::Segment* const carries = outgoing.segment();
   const bool bare =

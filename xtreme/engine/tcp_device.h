@@ -23,6 +23,7 @@ class TcpDevice final : public tcp::Device {
   explicit TcpDevice(RingCore* core) : core_(core) {}
 
   tcp::Sink::Taken Transmit(const tcp::OutgoingFrame& frame) override;
+  bool PlaceAck(const tcp::Connection& connection, const tcp::Outgoing& says) override;
   uint32_t Room(const tcp::Connection* connection) const override;
   // None of a connection with a rate, whose queue is another, nor where frames are summed here.
   uint32_t RunBytes(const tcp::Connection& connection) const override;
@@ -34,7 +35,7 @@ class TcpDevice final : public tcp::Device {
   bool defer = true;
 
  private:
-  bool PlaceAck(const tcp::OutgoingFrame& outgoing);
+  bool Place(const wire::TcpTemplate& headers, const tcp::Outgoing& says);
   tcp::Sink::Taken TransmitBare(const tcp::OutgoingFrame& outgoing);
 
   RingCore* const core_;

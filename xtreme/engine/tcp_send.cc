@@ -228,7 +228,8 @@ template <bool kReady>
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
   if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] {
-    return SendLong(socket, payload, options);
+    const bool copied = payload.buffer == nullptr;
+    return copied ? SendLong(socket, payload, options) : SendOtherwise(socket, payload, options);
   }
   if (!SendDirect<true>(*socket, payload, options)) [[unlikely]] {
     return SendOtherwise(socket, payload, options);

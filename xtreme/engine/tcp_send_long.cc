@@ -3,8 +3,9 @@
 // Sends that are too long for their WQE, one segment each: gathered from the copy that is kept of
 // them, on headers that go from registers into the WQE. What is not such a one is sent otherwise.
 
-#include <cstring>
+#include <optional>
 
+#include "stack/base/copy.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
@@ -23,8 +24,8 @@ SendResult Tcp::SendLong(TcpSocket* socket, const Payload& payload, const SendOp
   return SendResult::kSent;
 }
 
-// A segment that may leave now, of which nothing is told, by a queue that takes its headers from
-// registers. False: it is not one, and nothing has changed.
+// Of a payload without a buffer: a segment that may leave now, of which nothing is told, by a queue
+// that takes its headers from registers. False: it is not one, and nothing has changed.
 [[gnu::always_inline]] inline bool Tcp::SendGathered(TcpSocket& socket, const Payload& payload,
                                                      const SendOptions& options) {
   RingCore& core = *core_;
@@ -32,7 +33,6 @@ SendResult Tcp::SendLong(TcpSocket* socket, const Payload& payload, const SendOp
   // One by one, as in SendDirect().
   if (direct_epoch_ != core.host.routes_version) [[unlikely]] return false;
   if (connection == nullptr || socket.paced) [[unlikely]] return false;
-  if (payload.buffer != nullptr) [[unlikely]] return false;
   if ((options.flags & ~uint32_t{kNowOrFail | kNoDoorbell}) != 0) [[unlikely]] return false;
   const wire::TcpTemplate& headers = connection->headers();
   const bool timestamps = connection->uses_timestamps();
@@ -48,19 +48,19 @@ SendResult Tcp::SendLong(TcpSocket* socket, const Payload& payload, const SendOp
   if (!queue.TakesStreams() || core.sends.full()) [[unlikely]] return false;
   packet::Buffer* const kept = core.device.pool->Acquire();
   if (kept == nullptr) [[unlikely]] return false;
-  std::memcpy(kept->data, payload.data, length);
+  base::CopyLong(kept->data, payload.data, length);
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
   connection->FillFired(now, &outgoing);
   const bool rings = (options.flags & kNoDoorbell) == 0;
-  const bool posted = queue.PostGathered({.headers = headers.data(),
-                                          .header_bytes = header_bytes,
-                                          .tcp = TcpHalf(headers.data(), outgoing, kept->data),
-                                          .payload = kept->data,
-                                          .payload_length = length},
-                                         core.device.pool_key,
-                                         rings ? nic::kTxSignal : nic::kTxMore);
-  if (!posted) [[unlikely]] {
+  const std::optional<uint32_t> frame = queue.PostGathered(
+      {.headers = headers.data(),
+       .header_bytes = header_bytes,
+       .tcp = TcpHalf(headers.data(), outgoing, kept->data),
+       .payload = kept->data,
+       .payload_length = length},
+      core.device.pool_key, rings ? nic::kTxSignal : nic::kTxMore);
+  if (!frame.has_value()) [[unlikely]] {
     packet::BufferPool::ReleaseByOwner(kept);
     return false;
   }
@@ -68,7 +68,7 @@ SendResult Tcp::SendLong(TcpSocket* socket, const Payload& payload, const SendOp
   tcp::Segment& segment = stack_->Fired(
       *connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept}, send,
       /*posts_reference=*/true, now);
-  core.NoteSegment(queue.posted_frames(), rings, connection, &segment);
+  core.NoteSegment(*frame, rings, connection, &segment);
   core.attention |= kTimersArmed;
   ++socket.counters.sends;
   socket.counters.sent_bytes += length;

@@ -87,7 +87,8 @@ class QueuePair : public nic::QueuePair {
   bool PlaceStream(const nic::StreamSegment& segment) override {
     return send_.PlaceStream(segment);
   }
-  bool PostGathered(const nic::StreamSegment& segment, uint32_t key, uint32_t flags) override {
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags) override {
     return send_.PostGathered(segment, key, flags);
   }
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;

@@ -73,7 +73,8 @@ class SendQueue {
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
   bool PostStreamOtherwise(const nic::StreamSegment& segment);
   bool PlaceStream(const nic::StreamSegment& segment);
-  bool PostGathered(const nic::StreamSegment& segment, uint32_t key, uint32_t flags);
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags);
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted.
   void SettleCounters() const;

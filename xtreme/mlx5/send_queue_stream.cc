@@ -65,12 +65,13 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
 }
 
 // What is long may have a place on the device, which Post() finds.
-bool SendQueue::PostGathered(const nic::StreamSegment& segment, uint32_t key, uint32_t flags) {
+std::optional<uint32_t> SendQueue::PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                                uint32_t flags) {
   constexpr uint32_t kBlocks = nic::kGatheredBlocks;
   const uint32_t bytes = segment.frame_bytes();
   const bool may = options_.checksums && !device_memory_.present() &&
                    bytes <= options_.max_frame_bytes;
-  if (!may || !IsClear()) [[unlikely]] return false;
+  if (!may || !IsClear()) [[unlikely]] return std::nullopt;
   uint8_t* const wqe = front_.next_wqe;
   const uint32_t first = Index();
   nic::HalfLine halves[2 * kBlocks];
@@ -84,12 +85,13 @@ bool SendQueue::PostGathered(const nic::StreamSegment& segment, uint32_t key, ui
   front_.Advance(kBlocks);
   front_.direct_bytes += bytes;
   ++counters_->tx_gathered;
+  const uint32_t posted = posted_frames();
   if (asked) {
-    asked_ = posted_frames();
-    NoteSignal(asked_, first & mask_, first + kBlocks);
+    asked_ = posted;
+    NoteSignal(posted, first & mask_, first + kBlocks);
   }
   Ring(wqe, kBlocks, flags);
-  return true;
+  return posted;
 }
 
 }  // namespace xtreme::mlx5

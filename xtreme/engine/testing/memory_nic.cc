@@ -110,18 +110,15 @@ bool MemoryQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
 }
 
 bool MemoryQueuePair::PlaceStream(const nic::StreamSegment& segment) {
-  if (direct_ == nullptr) return false;
-  const bool posted = PostStream(segment, nic::kTxMore) == nic::TxStatus::kPosted;
-  direct_posts_ += posted;
-  return posted;
+  return PostGathered(segment, /*key=*/0, nic::kTxMore).has_value();
 }
 
-bool MemoryQueuePair::PostGathered(const nic::StreamSegment& segment, uint32_t key,
-                                   uint32_t flags) {
-  if (direct_ == nullptr) return false;
-  const bool posted = PostStream(segment, flags, key) == nic::TxStatus::kPosted;
-  direct_posts_ += posted;
-  return posted;
+std::optional<uint32_t> MemoryQueuePair::PostGathered(const nic::StreamSegment& segment,
+                                                      uint32_t key, uint32_t flags) {
+  if (direct_ == nullptr) return std::nullopt;
+  if (PostStream(segment, flags, key) != nic::TxStatus::kPosted) return std::nullopt;
+  ++direct_posts_;
+  return posted_frames();
 }
 
 nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uint32_t flags,

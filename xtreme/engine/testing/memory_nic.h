@@ -104,7 +104,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   // After TakeDirectPosts().
   bool PostStreamOtherwise(const nic::StreamSegment& segment) override;
   bool PlaceStream(const nic::StreamSegment& segment) override;
-  bool PostGathered(const nic::StreamSegment& segment, uint32_t key, uint32_t flags) override;
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags) override;
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override;
   void Flush() override;
