@@ -213,6 +213,23 @@ TEST_F(TcpLongContractTest, WhereThereIsNoRoomItIsRefusedAndNothingIsKept) {
   EXPECT_EQ(Free(), free);
 }
 
+// Nothing is told of the segments that have left, so the room alone has to keep it awake.
+TEST_F(TcpLongContractTest, ARingDoesNotSleepOverRoomThatCameAsItArmed) {
+  options.tx_queue_frames = 64;
+  OpenDirect({.congestion = TcpCongestion::kNone});
+  a->complete_sends = false;
+  while (a->Send(client, Text(300), {.flags = kNowOrFail}) == SendResult::kSent) {
+  }
+  EXPECT_NE(a->ring->core().attention & kRoomWanted, 0u);
+  a->Poll();
+  EXPECT_TRUE(a->ring->Arm()) << "there is none yet";
+  a->queue().CompleteSends(0);
+  EXPECT_FALSE(a->ring->Arm());
+  a->Poll();
+  EXPECT_EQ(a->ring->core().attention & kRoomWanted, 0u);
+  EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
+}
+
 TEST_F(TcpLongContractTest, AnAcknowledgementOfTwoIsTheOneThatACallPosts) {
   CompareAcknowledgements(/*timestamps=*/true);
 }
