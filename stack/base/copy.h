@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies of a few bytes whose length is not known to the compiler, without a call.
+// Copies of a few bytes, or of a frame, whose length is not known to the compiler, without a call.
 //
 // Invariant: exactly the bytes asked for are read, so a source may end where its page ends. Lengths
 // between two powers of two are two moves that overlap in the middle.
@@ -48,6 +48,20 @@ inline void CopyOverlapping(uint8_t* to, const uint8_t* from, uint32_t bytes) {
   if (bytes >= 4) return CopyOverlapping<4>(to, from, bytes);
   if (bytes >= 2) return CopyOverlapping<2>(to, from, bytes);
   if (bytes == 1) *to = *from;
+}
+
+// The same, meant for a frame of some hundred bytes and more.
+inline void CopyLong(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+  const auto copy = [&]<uint32_t kBytes>() {
+#pragma GCC unroll 8
+    for (uint32_t at = 0; at < kBytes; at += 32) Copy32(to + at, from + at);
+    to += kBytes;
+    from += kBytes;
+    bytes -= kBytes;
+  };
+  while (bytes >= 256) copy.template operator()<256>();
+  if (bytes >= 128) copy.template operator()<128>();
+  CopyShort(to, from, bytes);
 }
 
 }  // namespace xtreme::base

@@ -23,5 +23,16 @@ TEST(CopyTest, ExactlyTheBytesAskedForAreMovedWhateverTheirNumber) {
   }
 }
 
+TEST(CopyTest, SoAreThoseOfAFrame) {
+  for (uint32_t bytes = 0; bytes <= 1'600; ++bytes) {
+    std::vector<uint8_t> from(bytes);
+    for (uint32_t i = 0; i < bytes; ++i) from[i] = static_cast<uint8_t>(i * 7 + i / 256);
+    std::vector<uint8_t> to(bytes + 32, 0xee);
+    CopyLong(to.data(), from.data(), bytes);
+    ASSERT_TRUE(std::equal(from.begin(), from.end(), to.begin())) << bytes;
+    ASSERT_EQ(std::count(to.begin() + bytes, to.end(), 0xee), 32) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace xtreme::base

@@ -27,7 +27,7 @@ bool Pcb::ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payl
   TakeExpected(ack, what, /*quietly=*/false, now);
   if (const uint32_t bytes = segment.payload_bytes; bytes != 0) {
     if (context_->sink->Deliver(*this, payload, bytes, stamp)) [[likely]] {
-      TakeExpectedPayload(bytes, now);
+      TakeExpectedPayload(bytes, now, [] { return false; });
     } else {
       ++context_->counters.no_room;
       packet::BufferPool::ReleaseChain(payload);
@@ -37,13 +37,14 @@ bool Pcb::ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payl
   return true;
 }
 
-// Whether each segment that is acknowledged was sent once, for its round trip is then told by time
-// alone.
+// Whether each segment that is acknowledged, if only in part, was sent once, for its round trip is
+// then told by time alone.
 Pcb::Expected Pcb::JudgeSeveral(Seq ack, bool quietly) const {
   if (ack < queue_.una() || ack > queue_.nxt()) return Expected::kNot;
-  for (const Segment* s = queue_.first(); s != queue_.first_unsent() && s->end() <= ack;
-       s = s->next) {
-    if (s->WasRetransmitted() || (quietly && s->Has(Segment::kWantDone))) return Expected::kNot;
+  const uint16_t tells = quietly ? Segment::kWantDone : 0;
+  const Segment* const end = queue_.first_unsent();
+  for (const Segment* s = queue_.first(); s != end && s->sequence < ack; s = s->next) {
+    if (s->WasRetransmitted() || s->Has(tells)) return Expected::kNot;
   }
   return Expected::kSeveral;
 }
@@ -82,11 +83,12 @@ void Pcb::TakeSeveral(Seq ack, Progress* progress, base::Nanoseconds now) {
     rtt_.Sample(rtt, all ? 1 : ExpectedSamples());
     progress->rtt = rtt;
   }
-  if (!all || !Has(kSack)) {
-    return Has(kSack) ? RecoverBySack(*progress, now) : RecoverByDuplicates(*progress, now);
-  }
+  if (!Has(kSack)) [[unlikely]] return RecoverByDuplicates(*progress, now);
+  if (!all && rack_.MaySuspect(*queue_.first())) return RecoverBySack(*progress, now);
+  // Nothing was lost, nor is to be repaired.
   rack_.OnAck(/*dsack=*/false, queue_.una(), queue_.nxt());
   reorder_deadline_ = base::kNever;
+  if (!all) return GrowWindow(*progress, now);
   if (IsWindowLimited(progress->outstanding_before)) {
     GrowWindow(*progress, now);
   } else {

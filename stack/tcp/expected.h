@@ -114,17 +114,30 @@ class ParsedAck {
 }
 
 // `bytes` of payload, which the sink took.
-[[gnu::always_inline]] inline bool Pcb::TakeExpectedPayload(uint32_t bytes,
-                                                            base::Nanoseconds now) {
+[[gnu::always_inline]] inline bool Pcb::TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now,
+                                                            auto&& acknowledge) {
   rcv_nxt_ += bytes;
   const bool waits = (plain_ & kPlainDelays) != 0 &&
                      Distance(last_ack_sent_, rcv_nxt_) < 2u * smss_;
   if (!waits) [[unlikely]] {
+    if (acknowledge()) return false;
     ScheduleAck(now);
     return true;
   }
   if (ack_deadline_ != base::kNever) return false;
   ack_deadline_ = now + options_->delayed_ack;
+  return true;
+}
+
+// Where acknowledgements wait, and one does no more, two segments came: what else ScheduleAck()
+// asks, and Output(), is seen to be none.
+[[gnu::always_inline]] inline bool Pcb::AckAlone(base::Nanoseconds now, auto&& place) {
+  constexpr uint8_t kAlone = kPlainDelays | kPlainOut;
+  if (!IsPlain(kPlainOut) || (plain_ & kAlone) != kAlone) [[unlikely]] return false;
+  Outgoing says{.sequence = queue_.end(), .flags = wire::kTcpAck};  // SND.NXT: nothing is unsent.
+  FillHeader(says, now);
+  if (!place(static_cast<const Outgoing&>(says))) [[unlikely]] return false;
+  OnOffered(says);
   return true;
 }
 

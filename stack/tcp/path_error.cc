@@ -79,4 +79,9 @@ void Pcb::ForgetPathMtu() {
   congestion_.SetSmss(smss_, /*nothing_sent=*/false);
 }
 
+// Why nothing came back for too long.
+int Pcb::TimeoutStatus() const {
+  return soft_error_ != 0 && soft_error_at_ == queue_.una() ? soft_error_ : ETIMEDOUT;
+}
+
 }  // namespace xtreme::tcp

@@ -220,8 +220,9 @@ class Pcb {
   // The same in steps, inlined (expected.h), of a segment that is expected, as a ParsedAck or a
   // wire::PlainTcpView says it: whether it is, and of what kind; all but its payload; its payload,
   // unless it has none, which the caller took; and what is due then. `quietly`: and nobody need be
-  // told anything else, so the sink is not called but to transmit. The last three tell whether
-  // SoonestDeadline() may be sooner by them.
+  // told anything else, so the sink is not called but to transmit. `acknowledge()`: whether an
+  // acknowledgement that is due has left. The last three tell whether SoonestDeadline() may be
+  // sooner by them.
   enum class Expected : uint8_t {
     kNot,         // Arrive() takes it
     kNothingNew,  // it acknowledges nothing new
@@ -230,8 +231,11 @@ class Pcb {
   };
   Expected Judge(const auto& segment, uint32_t payload_bytes, bool quietly) const;
   bool TakeExpected(const auto& segment, Expected what, bool quietly, base::Nanoseconds now);
-  bool TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now);
+  bool TakeExpectedPayload(uint32_t bytes, base::Nanoseconds now, auto&& acknowledge);
   bool AfterExpected(base::Nanoseconds now);
+  // Where an acknowledgement is due and nothing else, has `place(const Outgoing&)` send it. False:
+  // there is more, or that did not (also expected.h).
+  bool AckAlone(base::Nanoseconds now, auto&& place);
   // Whether `segment` says no more than a ParsedAck tells, with timestamps if these are in use.
   bool SaysAckOnly(const wire::TcpSegment& segment) const;
   bool IsExpected(const wire::TcpSegment& segment, bool quietly) const;
@@ -405,10 +409,7 @@ class Pcb {
   uint32_t HeaderBytes() const;
   PathVerdict OnPathMtu(uint32_t mtu, base::Nanoseconds now);
   void ForgetPathMtu();
-  // Why nothing came back for too long.
-  int TimeoutStatus() const {
-    return soft_error_ != 0 && soft_error_at_ == queue_.una() ? soft_error_ : ETIMEDOUT;
-  }
+  int TimeoutStatus() const;
 
   // expected.cc, expected.h
   bool ArriveAsExpected(const wire::TcpSegment& segment, packet::Buffer* payload, uint64_t stamp,

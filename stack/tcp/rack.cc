@@ -42,15 +42,8 @@ base::Nanoseconds Rack::ReorderingWindow(const SegmentQueue& queue, const Contex
   return base::Earlier(min_rtt_.value() * multiplier_ / 4, context.srtt);
 }
 
-// RACK_sent_after(RACK.xmit_ts, RACK.end_seq, Segment.xmit_ts, Segment.end_seq).
-bool Rack::IsSentBeforeDelivered(const Segment& segment) const {
-  return segment.sent_at < sent_at_ || (segment.sent_at == sent_at_ && segment.end() < end_);
-}
-
 base::Nanoseconds Rack::JudgeOutstanding(SegmentQueue& queue, const Context& context) {
-  // The usual case: nothing outstanding was sent before what was delivered last.
-  const Segment& first = *queue.first();
-  if (!IsSentBeforeDelivered(first) && !first.WasRetransmitted()) return base::kNever;
+  if (!MaySuspect(*queue.first())) return base::kNever;
   const base::Nanoseconds allowed = rtt_ + ReorderingWindow(queue, context);
   base::Nanoseconds latest = base::kNever;
   for (Segment* s = queue.first(); s != queue.first_unsent(); s = s->next) {

@@ -126,6 +126,11 @@ class Rack {
   // Recovery ended, whichever.
   void OnRecoveryEnd();
 
+  // Whether step 5 may find anything, `first` being the first one outstanding: mostly nothing that
+  // is was sent before what was delivered last.
+  bool MaySuspect(const Segment& first) const {
+    return IsSentBeforeDelivered(first) || first.WasRetransmitted();
+  }
   // Step 5: marks what is lost. Returns when to look again, at a timer: kNever when nothing is
   // suspected.
   base::Nanoseconds DetectLosses(SegmentQueue& queue, const Context& context) {
@@ -153,7 +158,10 @@ class Rack {
     rtt_ = rtt;
   }
   base::Nanoseconds JudgeOutstanding(SegmentQueue& queue, const Context& context);
-  bool IsSentBeforeDelivered(const Segment& segment) const;
+  // RACK_sent_after(RACK.xmit_ts, RACK.end_seq, Segment.xmit_ts, Segment.end_seq).
+  bool IsSentBeforeDelivered(const Segment& segment) const {
+    return segment.sent_at < sent_at_ || (segment.sent_at == sent_at_ && segment.end() < end_);
+  }
 
   // The most recently sent of the delivered segments.
   base::Nanoseconds sent_at_{INT64_MIN};  // RACK.xmit_ts

@@ -244,6 +244,13 @@ class SegmentQueue {
   };
   // A WQE that was posted with a reference completed. The segment may be gone after it.
   Due OnWqeCompleted(Segment& segment);
+  // The same if nothing is due: most are not acknowledged yet. False: it is not done.
+  static bool TakesWqeQuietly(Segment& segment) {
+    constexpr uint16_t kLoud = Segment::kWantWire | Segment::kAcknowledged | Segment::kCancelled;
+    if (segment.Has(kLoud)) return false;
+    --segment.posted;
+    return true;
+  }
 
   // SND.UNA becomes `una`, which is after the old one and not past what was sent. Calls
   // `acked(const Segment&)` for each segment that is acknowledged whole, in order, before it goes;

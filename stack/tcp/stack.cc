@@ -10,6 +10,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/expected.h"
 #include "stack/tcp/fire.h"
 #include "stack/tcp/stack_tables.h"
 #include "stack/wire/tcp_frame.h"
@@ -248,6 +249,13 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
     if (!connection.blocked_hook_.linked()) tables_->blocked.PushBack(connection);
   }
   return taken;
+}
+
+// What Pcb::Output() comes to where an acknowledgement is due and nothing else. False: there is
+// more, or the device takes none so.
+bool Stack::AcknowledgeAtOnce(Connection& connection, base::Nanoseconds now) {
+  return connection.AckAlone(
+      now, [&](const Outgoing& says) { return device_->PlaceAck(connection, says); });
 }
 
 // Nobody would send it again, and a peer that has nothing to send would never learn.

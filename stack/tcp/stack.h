@@ -70,6 +70,11 @@ class Device {
   // kReferenced also when the bytes were copied but the segment has Segment::kWantWire. After
   // kRefused, Stack::OnRoom is due when there is room.
   virtual Sink::Taken Transmit(const OutgoingFrame& frame) = 0;
+  // The same of an acknowledgement that carries nothing and has no option but timestamps, on the
+  // connection's headers, which are not patched first. False: it was not taken, and Transmit may.
+  virtual bool PlaceAck(const Connection& /*connection*/, const Outgoing& /*says*/) {
+    return false;
+  }
   // Segments that the device cuts itself: as Sink's of the same names.
   virtual uint32_t RunBytes(const Connection& /*connection*/) const { return 0; }
   virtual Sink::Taken TransmitRun(const OutgoingFrame& /*first*/,
@@ -411,6 +416,7 @@ class Stack final : private Sink {
               uint64_t stamp, base::Nanoseconds now);
   void OweReset(const wire::TcpTemplate& headers, const Outgoing& reset);
   bool SendOwedResets();
+  bool AcknowledgeAtOnce(Connection& connection, base::Nanoseconds now);
   void Schedule(Connection& connection);
   void ScheduleAt(Connection& connection, base::Nanoseconds deadline);
   void Watch(Connection& connection);

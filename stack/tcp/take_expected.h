@@ -33,7 +33,10 @@ namespace xtreme::tcp {
   ++counters_.segments;
   ++context_.counters.segments_in;
   bool sooner = connection.TakeExpected(segment, what, /*quietly=*/true, now);
-  if (payload_bytes != 0) sooner |= connection.TakeExpectedPayload(payload_bytes, now);
+  if (payload_bytes != 0) {
+    const auto acknowledge = [&] { return AcknowledgeAtOnce(connection, now); };
+    sooner |= connection.TakeExpectedPayload(payload_bytes, now, acknowledge);
+  }
   sooner |= connection.AfterExpected(now);
   if (sooner && !connection.IsWatched()) [[unlikely]] Watch(connection);
   return true;

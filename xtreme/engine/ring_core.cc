@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 
+#include "stack/tcp/segment_queue.h"
 #include "xtreme/completion/link_flows.h"
 #include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_thread.h"
@@ -153,8 +154,14 @@ void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
   }
   // A queue that stopped is told by the next poll, also when nobody waits for a send.
   if (!device.broken && queue.error()) [[unlikely]] attention |= kSendsWanted;
-  // What nobody waits for settles here: buffers go back to the pool without a completion.
+  // What nobody waits for settles here: buffers go back to the pool without a completion, and
+  // segments are referred to by one less.
   while (SendRecord* record = log.Settled()) {
+    if (record->wants == kWantSegment) {
+      if (!tcp::SegmentQueue::TakesWqeQuietly(*record->segment)) return;
+      log.Pop();
+      continue;
+    }
     if (record->wants != kWantNothing) return;
     if (record->buffer != nullptr) packet::BufferPool::ReleaseByOwner(record->buffer);
     log.Pop();

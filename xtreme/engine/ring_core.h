@@ -204,6 +204,14 @@ struct RingCore {
   // The same of a frame that was built ahead, and of TCP segments in one send.
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags, SendRecord* record);
   nic::TxStatus PostSegments(nic::TxSegments& segments, SendRecord* record);
+  // A segment was posted that a WQE refers to, the last of the ring's queue, and of which nothing
+  // else is wanted; `rings`: it was rung for, and signalled; else the doorbell asks for it.
+  void NoteSegment(uint32_t frame, bool rings, tcp::Connection* connection,
+                   tcp::Segment* segment) {
+    sends.AddSegment(frame, connection, segment);
+    const uint32_t owed = rings ? 0 : kDoorbellOwed | kCompletionOwed;
+    attention = (attention & ~uint32_t{kDoorbellOwed | kCompletionOwed}) | owed | kSendsWanted;
+  }
   // Takes send completions into the log: all, or `most` of them for who only needs room, so that no
   // single send pays for a whole queue.
   void Reap(uint32_t most = ~uint32_t{0});

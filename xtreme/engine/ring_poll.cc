@@ -189,6 +189,8 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
 
   if ((core.attention & kToldLater) != 0) TellKept();
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
+  // Before what acknowledges the segments that have left.
+  if ((core.attention & kSendsWanted) != 0) core.Reap();
   const bool frames_wait = (core.attention & kFramesWait) != 0;
   // No more than find room beside what waited: of one too many the next poll could not write
   // directly, nor any after it. Where all the room is taken, connections have to go on.

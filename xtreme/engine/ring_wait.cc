@@ -39,8 +39,18 @@ bool Ring::Arm() {
   if (for_send && paced_->any()) paced_->Arm();
   // Whatever came between the first look and the arming raised no event: look once more.
   if (for_send) {
+    const auto completed = [&] {
+      uint32_t frames = core.sends.completed();
+      paced_->ForEachLog([&frames](SendLog& log) {
+        frames += log.completed();
+        return true;
+      });
+      return frames;
+    };
+    const uint32_t before = completed();
     core.Reap();
     paced_->Reap();
+    if (completed() != before) return false;  // Who waits for the room need not be told else.
     const auto waits = [](SendLog& log) { return log.Settled() == nullptr; };
     if (!waits(core.sends) || !paced_->ForEachLog(waits)) return false;
     if (!core.device.broken && core.BrokenQueue() != nullptr) return false;  // To be told.

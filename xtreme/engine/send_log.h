@@ -74,6 +74,21 @@ class SendLog {
     if (added.asked) ++wanted_;
   }
 
+  // The same of a segment of which only this is to be told to TCP; what else a record has, nobody
+  // reads then.
+  void AddSegment(uint32_t frame, tcp::Connection* connection, tcp::Segment* segment) {
+    SendRecord& added = records_[indices_.producer_slot()];
+    added.frame = frame;
+    added.wants = kWantSegment;
+    added.asked = true;
+    added.buffer = nullptr;
+    added.error = 0;
+    added.connection = connection;
+    added.segment = segment;
+    indices_.Produce(1);
+    ++wanted_;
+  }
+
   // The one that was added last, before anything settles.
   SendRecord& newest() { return records_[indices_.size().Slot(indices_.producer() - 1)]; }
 

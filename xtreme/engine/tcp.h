@@ -312,12 +312,14 @@ class Tcp {
   void OweCredit(TcpSocket& socket, uint32_t bytes);
   void CreditReturned(base::Nanoseconds now);
 
-  // Sending (tcp_send.cc).
+  // Sending (tcp_send.cc, tcp_send_long.cc).
   bool CanSend(const TcpSocket& socket) const;
   bool PostSegment(tcp::Connection& connection, const tcp::Outgoing& outgoing,
                    const Payload& payload, packet::Buffer* kept, uint32_t flags, bool* gathered);
   template <bool kReady>
   bool SendDirect(TcpSocket& socket, const Payload& payload, const SendOptions& options);
+  SendResult SendLong(TcpSocket* socket, const Payload& payload, const SendOptions& options);
+  bool SendGathered(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   SendResult SendOtherwise(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   bool SendAtOnce(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   tcp::SendResult HandForeign(tcp::Connection& connection, const Payload& payload,

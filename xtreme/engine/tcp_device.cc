@@ -32,24 +32,23 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
   return pooled ? core.device.pool_key : core.registered->Key(segment.memory_key);
 }
 
-}  // namespace
-
 // Whether the segment has no payload, and nobody asks when it left: then nothing of it is kept.
 [[gnu::always_inline]] inline bool IsBare(const tcp::Segment* carries) {
   return carries == nullptr || (carries->length == 0 && !carries->Has(tcp::Segment::kWantWire));
 }
 
+}  // namespace
+
 // Most of what has no payload: on headers without a tag, by a queue that takes it from registers,
 // to be rung for with others. False: it is not such, and nothing has changed.
-[[gnu::always_inline]] inline bool TcpDevice::PlaceBare(const tcp::OutgoingFrame& outgoing) {
+[[gnu::always_inline]] inline bool TcpDevice::Place(const wire::TcpTemplate& headers,
+                                                    const tcp::Outgoing& says) {
   RingCore& core = *core_;
-  const tcp::Outgoing& says = *outgoing.outgoing;
   if (!IsBare(says.segment) || !defer) return false;
-  const wire::TcpTemplate& headers = *outgoing.headers;
   if (headers.tcp_offset() != nic::StreamSegment::kTcpAt) [[unlikely]] return false;
   if (!core.device.transmit_checksum) [[unlikely]] return false;
   if (core.paced->any()) [[unlikely]] return false;
-  if (says.options != nullptr) return PlaceWithOptions(outgoing);
+  if (says.options != nullptr) return PlaceWithOptions(headers.data(), says);
   if (says.has_timestamps != headers.timestamps()) [[unlikely]] return false;
   static constexpr uint8_t kNone[nic::StreamSegment::kLongestHeader] = {};
   const bool placed = core.device.queue->PlaceStream(
@@ -63,9 +62,8 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 }
 
 // Of a SYN, or of what is selected: they stand behind the shorter header as a payload would.
-[[gnu::noinline]] bool TcpDevice::PlaceWithOptions(const tcp::OutgoingFrame& outgoing) {
-  const uint8_t* const headers = outgoing.headers->data();
-  const tcp::Outgoing& says = *outgoing.outgoing;
+[[gnu::noinline]] bool TcpDevice::PlaceWithOptions(const uint8_t* headers,
+                                                  const tcp::Outgoing& says) {
   std::array<uint8_t, nic::StreamSegment::kPayloadPlaced> options;
   static_assert(sizeof(options) >= wire::kTcpMaxOptionsBytes);
   const auto bytes = static_cast<uint32_t>(says.options->Emit(options));
@@ -79,8 +77,11 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
   return placed;
 }
 
-[[gnu::noinline]] tcp::Sink::Taken TcpDevice::TransmitBare(
-    const tcp::OutgoingFrame& outgoing) {
+bool TcpDevice::PlaceAck(const tcp::Connection& connection, const tcp::Outgoing& says) {
+  return Place(connection.headers(), says);
+}
+
+[[gnu::noinline]] tcp::Sink::Taken TcpDevice::TransmitBare(const tcp::OutgoingFrame& outgoing) {
   RingCore& core = *core_;
   alignas(64) std::array<uint8_t, kHeaderRoom> headers;
   nic::TxFrame frame;  // Not cleared first.
@@ -97,7 +98,8 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
 }
 
 tcp::Sink::Taken TcpDevice::Transmit(const tcp::OutgoingFrame& outgoing) {
-  return PlaceBare(outgoing) ? tcp::Sink::Taken::kCopied : TransmitOtherwise(outgoing);
+  const bool placed = Place(*outgoing.headers, *outgoing.outgoing);
+  return placed ? tcp::Sink::Taken::kCopied : TransmitOtherwise(outgoing);
 }
 
 [[gnu::noinline]] tcp::Sink::Taken TcpDevice::TransmitOtherwise(

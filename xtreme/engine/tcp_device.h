@@ -23,6 +23,7 @@ class TcpDevice final : public tcp::Device {
   explicit TcpDevice(RingCore* core) : core_(core) {}
 
   tcp::Sink::Taken Transmit(const tcp::OutgoingFrame& frame) override;
+  bool PlaceAck(const tcp::Connection& connection, const tcp::Outgoing& says) override;
   uint32_t Room(const tcp::Connection* connection) const override;
   // None of a connection with a rate, whose queue is another, nor where frames are summed here.
   uint32_t RunBytes(const tcp::Connection& connection) const override;
@@ -34,8 +35,8 @@ class TcpDevice final : public tcp::Device {
   bool defer = true;
 
  private:
-  bool PlaceBare(const tcp::OutgoingFrame& outgoing);
-  bool PlaceWithOptions(const tcp::OutgoingFrame& outgoing);
+  bool Place(const wire::TcpTemplate& headers, const tcp::Outgoing& says);
+  bool PlaceWithOptions(const uint8_t* headers, const tcp::Outgoing& says);
   tcp::Sink::Taken TransmitOtherwise(const tcp::OutgoingFrame& outgoing);
   tcp::Sink::Taken TransmitBare(const tcp::OutgoingFrame& outgoing);
 

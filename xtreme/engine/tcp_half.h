@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TcpHalf: the TCP header of a segment as nic::StreamSegment wants it, in a register of the
-// processor.
+// processor; and which headers it may have.
 //
 // Spec: RFC 9293 section 3.1; RFC 7323 appendix A.
 
@@ -12,9 +12,16 @@
 #include <cstdint>
 
 #include "stack/base/byte_order.h"
+#include "stack/wire/tcp_template.h"
 #include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine {
+
+// Headers that a stream's segment can have, with timestamps and without.
+inline constexpr auto kLongHeaders =
+    wire::TcpTemplate::ShapeOf(nic::StreamSegment::kLongestHeader, nic::StreamSegment::kTcpAt);
+inline constexpr auto kShortHeaders =
+    wire::TcpTemplate::ShapeOf(nic::StreamSegment::kShortestHeader, nic::StreamSegment::kTcpAt);
 
 // Of a segment whose 20 bytes of header are followed by `behind_bytes` of options, a multiple of 4,
 // of which 12 bytes can be read, however many there are.

@@ -43,12 +43,6 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
           .cookie = options.cookie};
 }
 
-// What SendDirect() posts.
-constexpr auto kLongHeaders =
-    wire::TcpTemplate::ShapeOf(nic::StreamSegment::kLongestHeader, nic::StreamSegment::kTcpAt);
-constexpr auto kShortHeaders =
-    wire::TcpTemplate::ShapeOf(nic::StreamSegment::kShortestHeader, nic::StreamSegment::kTcpAt);
-
 // A function of its own, so that lengths are constants in the other.
 [[gnu::noinline]] void PostWithoutTimestamps(nic::TxFront& front, const uint8_t* headers,
                                              const tcp::Outgoing& outgoing,
@@ -233,6 +227,10 @@ template <bool kReady>
 
 SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
   core_->CheckOwner();
+  if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] {
+    const bool copied = payload.buffer == nullptr;
+    return copied ? SendLong(socket, payload, options) : SendOtherwise(socket, payload, options);
+  }
   if (!SendDirect<true>(*socket, payload, options)) [[unlikely]] {
     return SendOtherwise(socket, payload, options);
   }

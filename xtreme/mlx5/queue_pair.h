@@ -87,6 +87,10 @@ class QueuePair : public nic::QueuePair {
   bool PlaceStream(const nic::StreamSegment& segment) override {
     return send_.PlaceStream(segment);
   }
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags) override {
+    return send_.PostGathered(segment, key, flags);
+  }
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override { return send_.SignalLast(); }
   void Flush() override { send_.Flush(); }

@@ -73,6 +73,8 @@ class SendQueue {
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
   bool PostStreamOtherwise(const nic::StreamSegment& segment);
   bool PlaceStream(const nic::StreamSegment& segment);
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags);
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted.
   void SettleCounters() const;
@@ -99,6 +101,12 @@ class SendQueue {
   // one without; and then signals, the ring's end, refusals.
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
+  // Whether nothing but the post is due, once what can be seen to at once has been.
+  bool IsClear() {
+    if (!AttentionIsDue()) [[likely]] return true;
+    return ClearAttention();
+  }
+  bool ClearAttention();
   // Of a frame that PostReady() is made for: whether its place can take it, and it does.
   bool MayPostInPlace(const nic::TxPrepared& prepared, uint32_t flags) const {
     const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;

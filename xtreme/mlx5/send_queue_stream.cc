@@ -62,4 +62,41 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   return true;
 }
 
+// An attention that comes too early is made anew.
+[[gnu::noinline]] bool SendQueue::ClearAttention() {
+  if (ahead_) TakeAhead();
+  UpdateAttention();
+  return !AttentionIsDue();
+}
+
+// What is long may have a place on the device, which Post() finds.
+std::optional<uint32_t> SendQueue::PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                                uint32_t flags) {
+  constexpr uint32_t kBlocks = nic::kGatheredBlocks;
+  const uint32_t bytes = segment.frame_bytes();
+  const bool may = options_.checksums && !device_memory_.present() &&
+                   bytes <= options_.max_frame_bytes;
+  if (!may || !IsClear()) [[unlikely]] return std::nullopt;
+  uint8_t* const wqe = front_.next_wqe;
+  const uint32_t first = Index();
+  nic::HalfLine halves[2 * kBlocks];
+  nic::LoadGathered(front_, segment, key, halves);
+  const bool asked = (flags & nic::kTxSignal) != 0;
+  if (asked) halves[0] |= nic::HalfLine{0, kAskForCompletion};
+  auto* const to = reinterpret_cast<nic::HalfLine*>(wqe);
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < 2 * kBlocks; ++i) to[i] = halves[i];
+  front_.next_wqe = wqe + kBlocks * kWqebbBytes;
+  front_.Advance(kBlocks);
+  front_.direct_bytes += bytes;
+  ++counters_->tx_gathered;
+  const uint32_t posted = posted_frames();
+  if (asked) {
+    asked_ = posted;
+    NoteSignal(posted, first & mask_, first + kBlocks);
+  }
+  Ring(wqe, kBlocks, flags);
+  return posted;
+}
+
 }  // namespace xtreme::mlx5

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -37,10 +38,10 @@ class StreamFrame {
     std::fill_n(&before_[Segment::kTcpAt + 4], 12, 0);
   }
 
-  nic::TxFrame frame(uint32_t flags = 0) const {
+  nic::TxFrame frame(uint32_t flags = 0, uint32_t key = 0) const {
     constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
     return {.header = header_.data(), .payload = payload_.data(), .header_length = header_bytes_,
-            .payload_length = length_, .key = 0,
+            .payload_length = length_, .key = key,
             .flags = static_cast<uint16_t>(kChecksums | flags)};
   }
   Segment segment() const {
@@ -204,6 +205,79 @@ TEST_F(StreamPostTest, APlacedSegmentHasWhatStandsBehindItsHeader) {
       EXPECT_EQ(placed.counters().tx_bytes, posted.counters().tx_bytes);
     }
   }
+}
+
+// What is due is seen to by Post(), which whoever is refused calls.
+TEST_F(StreamPostTest, AGatheredSegmentIsTheSameWqeAsAPostedOne) {
+  PlainDevice other;
+  constexpr uint32_t kKey = 0x5511;
+  const SendQueue::Options options{.signal_every = 4};
+  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+  queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
+                                        nic::Capabilities{}, pool_.get(), nullptr);
+  uint32_t gathered = 0;
+  std::vector<uint32_t> asked;
+  for (uint32_t i = 0; i < 4 * kFrames; ++i) {
+    const bool longest = i % 2 == 0;
+    const StreamFrame stream(longest ? Segment::kLongestHeader : Segment::kShortestHeader,
+                             400 + 17 * i);
+    const uint32_t flags = i % 3 == 0 ? nic::kTxSignal : i % 3 == 1 ? nic::kTxMore : 0;
+    ASSERT_EQ(posted.Post(stream.frame(flags, kKey)), nic::TxStatus::kPosted);
+    const auto number = queues_->PostGathered(stream.segment(), kKey, flags);
+    if (number.has_value()) {
+      EXPECT_EQ(*number, i + 1);
+      ++gathered;
+    } else {
+      ASSERT_EQ(queues_->Post(stream.frame(flags, kKey)), nic::TxStatus::kPosted);
+    }
+    const uint32_t block = 2 * i;
+    const auto same = [&](uint32_t from, uint32_t to) {
+      for (uint32_t at = from; at < to; ++at) {
+        const uint32_t in = block + at / 64;
+        const auto address = at >= 104 && at < 112;  // Each frame's payload is its own.
+        if (!address && device_.wqe(in)[at % 64] != other.wqe(in)[at % 64]) return at;
+      }
+      return to;
+    };
+    const uint32_t header_end = Segment::kFrameAt + stream.segment().header_bytes;
+    ASSERT_EQ(same(0, header_end), header_end) << i;
+    ASSERT_EQ(same(96, 112), 112u) << "the data segment of " << i;
+    EXPECT_EQ(base::LoadBe64(device_.wqe(block + 1) + 40),
+              reinterpret_cast<uintptr_t>(stream.segment().payload));
+    ASSERT_EQ(device_.send_record(), other.send_record()) << i;
+    ASSERT_EQ(std::memcmp(device_.uar(0x800), other.uar(0x800), 8), 0) << i;
+    ASSERT_EQ(std::memcmp(device_.uar(0x900), other.uar(0x900), 8), 0) << i;
+    ASSERT_EQ(queues_->SendIdle(), posted.SendIdle()) << i;
+    if (!HasCompletion(device_.wqe(block))) continue;
+    device_.CompleteSend(static_cast<uint16_t>(block));
+    other.CompleteSend(static_cast<uint16_t>(block));
+    asked = Sent();
+    ASSERT_EQ(asked, std::vector<uint32_t>{i + 1});
+    std::array<nic::TxCompletion, 4> done;
+    ASSERT_EQ(posted.PollSend(done), 1u);
+  }
+  EXPECT_GE(gathered, 2 * kFrames);
+  EXPECT_EQ(queues_->counters().tx_frames, posted.counters().tx_frames);
+  EXPECT_EQ(queues_->counters().tx_bytes, posted.counters().tx_bytes);
+  EXPECT_EQ(queues_->counters().tx_gathered, posted.counters().tx_gathered);
+  EXPECT_EQ(queues_->counters().tx_blueflame, posted.counters().tx_blueflame);
+  EXPECT_EQ(queues_->counters().tx_doorbells, posted.counters().tx_doorbells);
+}
+
+TEST_F(StreamPostTest, AQueueThatIsFullOrBrokenGathersNothingNorWhatIsTooLong) {
+  const StreamFrame stream(Segment::kLongestHeader, 1'000);
+  const auto post = [&] { return queues_->PostGathered(stream.segment(), 1, nic::kTxSignal); };
+  EXPECT_FALSE(queues_->PostGathered(StreamFrame(Segment::kLongestHeader, 1'453).segment(), 1, 0))
+      << "above the port's MTU";
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_FALSE(post().has_value());
+  EXPECT_EQ(queues_->posted_frames(), kFrames);
+  device_.CompleteSend(2);
+  EXPECT_EQ(Sent(), std::vector<uint32_t>{2});
+  EXPECT_EQ(post(), std::optional<uint32_t>(kFrames + 1));
+  device_.CompleteSend(6, MLX5_CQE_REQ_ERR);
+  EXPECT_EQ(Sent(), std::vector<uint32_t>{4});
+  EXPECT_FALSE(post().has_value());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "xtreme/mlx5/queue_pair.h"
@@ -53,6 +54,9 @@ class TappedQueuePair final : public QueuePair {
   // Never: Post() sees the frame.
   bool PostStreamOtherwise(const nic::StreamSegment&) override { return false; }
   bool PlaceStream(const nic::StreamSegment&) override { return false; }
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment&, uint32_t, uint32_t) override {
+    return std::nullopt;
+  }
   // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;

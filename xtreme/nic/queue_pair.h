@@ -429,6 +429,13 @@ class QueuePair {
   // Posts a segment with little or no payload as PostStream() would, to be rung for by Flush().
   // False: it was not; a queue may always say so, and Post() does it.
   virtual bool PlaceStream(const StreamSegment& /*segment*/) { return false; }
+  // Posts a segment whose payload is too long for its WQE and is gathered by `key` from where it
+  // lies, untouched until done. Of `flags` kTxMore and kTxSignal count. Its number is
+  // posted_frames() then; nothing: it was not, as of both.
+  virtual std::optional<uint32_t> PostGathered(const StreamSegment& /*segment*/, uint32_t /*key*/,
+                                               uint32_t /*flags*/) {
+    return std::nullopt;
+  }
 
   // Posts TCP segments, which count as one frame. kTooLong: above max_segmented_bytes, a segment
   // above the port's MTU, or too many pieces.

@@ -37,23 +37,32 @@ struct StreamSegment {
   uint32_t header_bytes;     // kLongestHeader or kShortestHeader.
   HalfLine tcp;              // TCP's as it goes out; behind the shorter one, 12 bytes of payload.
   const uint8_t* payload;    // kPayloadReadable, or Placed, bytes can be read, whatever the length.
-  uint32_t payload_length;   // 1 .. kMostPayloadBytes; of PlaceStream() 0 .. kPayloadPlaced.
+  // 1 .. kMostPayloadBytes; of PlaceStream() 0 .. kPayloadPlaced, of PostGathered() whatever the
+  // port's MTU allows.
+  uint32_t payload_length;
 
   uint32_t frame_bytes() const { return header_bytes + payload_length; }
   uint32_t wqe_bytes() const { return kFrameAt + frame_bytes(); }
 };
 
-// The first half line of its WQE: control and Ethernet segment, and two bytes of the frame.
+// The first half line of its WQE, of `units` of 16 bytes: control and Ethernet segment, which says
+// how much of the frame stands in the WQE, and two bytes of that.
 [[gnu::always_inline]] inline HalfLine StreamStart(const TxFront& front,
-                                                   const StreamSegment& segment) {
-  constexpr uint32_t kUnit = 16;  // Of the length of a WQE.
-  const uint32_t frame_bytes = segment.frame_bytes();
-  const uint32_t units = (segment.wqe_bytes() + kUnit - 1) / kUnit;
+                                                   const StreamSegment& segment,
+                                                   uint32_t inline_bytes, uint32_t units) {
   const auto index = static_cast<uint64_t>(front.index);
   const uint64_t control = base::HostToBigEndian(front.stream_control + (index << 40) + units);
-  const uint64_t length = base::HostToBigEndian(static_cast<uint16_t>(frame_bytes));
+  const uint64_t length = base::HostToBigEndian(static_cast<uint16_t>(inline_bytes));
   const uint64_t first = base::LoadNative<uint16_t>(segment.headers);
   return HalfLine{control, 0, front.stream_offloads, length << 32 | first << 48};
+}
+
+// The same of a frame that stands whole in its WQE.
+[[gnu::always_inline]] inline HalfLine StreamStart(const TxFront& front,
+                                                   const StreamSegment& segment) {
+  constexpr uint32_t kUnit = 16;
+  const uint32_t units = (segment.wqe_bytes() + kUnit - 1) / kUnit;
+  return StreamStart(front, segment, segment.frame_bytes(), units);
 }
 
 // The second: the rest of the Ethernet header and IPv4's, whose total length is its eighth word.
@@ -84,6 +93,22 @@ template <size_t kHalves>
   for (uint32_t i = kBefore; i < kHalves; ++i) {
     __builtin_memcpy(&halves[i], rest + (i - kBefore) * sizeof(HalfLine), sizeof(HalfLine));
   }
+}
+
+// The WQE of one whose payload is gathered by `key`: behind the headers, of either kind, stands the
+// data segment that names it.
+inline constexpr uint32_t kGatheredBlocks = 2;
+[[gnu::always_inline]] inline void LoadGathered(const TxFront& front, const StreamSegment& segment,
+                                                uint32_t key,
+                                                HalfLine (&halves)[2 * kGatheredBlocks]) {
+  constexpr uint32_t kUnits = StreamSegment::kAfterTcp / 16 + 1;
+  static_assert(StreamSegment::kAfterTcp % sizeof(HalfLine) == 0);
+  const uint64_t payload = reinterpret_cast<uintptr_t>(segment.payload);
+  halves[0] = StreamStart(front, segment, segment.header_bytes, kUnits);
+  halves[1] = StreamAddresses(segment);
+  halves[2] = segment.tcp;
+  halves[3] = HalfLine{base::HostToBigEndian(uint64_t{segment.payload_length} << 32 | key),
+                       base::HostToBigEndian(payload)};
 }
 
 template <uint32_t kBlocks>

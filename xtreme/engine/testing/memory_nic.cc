@@ -110,13 +110,19 @@ bool MemoryQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
 }
 
 bool MemoryQueuePair::PlaceStream(const nic::StreamSegment& segment) {
-  if (direct_ == nullptr) return false;
-  const bool posted = PostStream(segment, nic::kTxMore) == nic::TxStatus::kPosted;
-  direct_posts_ += posted;
-  return posted;
+  return PostGathered(segment, /*key=*/0, nic::kTxMore).has_value();
 }
 
-nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uint32_t flags) {
+std::optional<uint32_t> MemoryQueuePair::PostGathered(const nic::StreamSegment& segment,
+                                                      uint32_t key, uint32_t flags) {
+  if (direct_ == nullptr) return std::nullopt;
+  if (PostStream(segment, flags, key) != nic::TxStatus::kPosted) return std::nullopt;
+  ++direct_posts_;
+  return posted_frames();
+}
+
+nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uint32_t flags,
+                                          uint32_t key) {
   constexpr size_t kIpLengthAt = 16, kIpAt = 14;
   std::array<uint8_t, nic::StreamSegment::kLongestHeader> header;
   std::memcpy(header.data(), segment.headers, segment.header_bytes);
@@ -127,7 +133,7 @@ nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uin
                .payload = segment.payload,
                .header_length = segment.header_bytes,
                .payload_length = segment.payload_length,
-               .key = 0,
+               .key = key,
                .flags = static_cast<uint16_t>(nic::kTxIpChecksum | nic::kTxL4Checksum | flags)});
 }
 

@@ -104,6 +104,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   // After TakeDirectPosts().
   bool PostStreamOtherwise(const nic::StreamSegment& segment) override;
   bool PlaceStream(const nic::StreamSegment& segment) override;
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags) override;
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   bool SignalLast() override;
   void Flush() override;
@@ -133,7 +135,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   void TakeDirect();
   // Whether the next one may be.
   void AllowDirect();
-  nic::TxStatus PostStream(const nic::StreamSegment& segment, uint32_t flags);
+  nic::TxStatus PostStream(const nic::StreamSegment& segment, uint32_t flags, uint32_t key = 0);
 
   const nic::Capabilities capabilities_;
   const nic::QueuePairOptions options_;
