@@ -142,13 +142,18 @@ bool Residency::Lock(std::string_view what, std::span<std::byte> memory) {
   return false;
 }
 
-// Page by page: what is pinned, as a device's memory is, cannot be merged, and hugepages may run
-// out. What is not stays as it was.
+// Block by block: what is pinned, as a device's memory is, cannot be merged, and hugepages may run
+// out. What is not merged stays as it was. Only what is there can be merged.
 void Residency::Merge(std::span<std::byte> memory) {
+  constexpr int kTries = 3;  // It may be in use for a moment: EAGAIN.
   const std::span<std::byte> blocks = PagesInside(memory, kHugepageBytes);
+  Touch(blocks);
   for (size_t at = 0; at < blocks.size(); at += kHugepageBytes) {
-    if (::madvise(&blocks[at], kHugepageBytes, MADV_COLLAPSE) != 0) continue;
-    merged_bytes_ += kHugepageBytes;
+    int error = EAGAIN;
+    for (int i = 0; i < kTries && error == EAGAIN; ++i) {
+      error = ::madvise(&blocks[at], kHugepageBytes, MADV_COLLAPSE) == 0 ? 0 : errno;
+    }
+    if (error == 0) merged_bytes_ += kHugepageBytes;
   }
 }
 
