@@ -157,10 +157,19 @@ void DeferredFromTheFirst(Run& run) {
 
 constexpr int kLowWater = 8'192;
 
-// Sends until nothing more is taken, and says how much of it waits, unsent.
+// Sends until nothing more is taken, nor when all that is under way has been acknowledged, which may
+// let more go; and says how much of it waits, unsent.
 void Fill(Run& run) {
   ssize_t sent = 0;
-  while ((sent = send(run.fd, Pattern(10'000), 10'000, MSG_NOSIGNAL)) > 0) continue;
+  pollfd room{.fd = run.fd, .events = POLLOUT};
+  for (int i = 0; i < 1'000; ++i) {
+    while ((sent = send(run.fd, Pattern(10'000), 10'000, MSG_NOSIGNAL)) > 0) continue;
+    const int error = errno;
+    Settle(run);
+    const bool more = poll(&room, 1, 0) == 1;
+    errno = error;
+    if (!more) break;
+  }
   Say("send", sent);
   const int unsent = Number(run.fd, SIOCOUTQNSD);
   Say("unsent", 0, unsent >= kLowWater / 2 && unsent < 16 * kLowWater ? "little" : "much");
