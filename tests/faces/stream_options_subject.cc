@@ -157,8 +157,8 @@ void DeferredFromTheFirst(Run& run) {
 
 constexpr int kLowWater = 8'192;
 
-// Sends until nothing more is taken, nor when all that is under way has been acknowledged, which may
-// let more go; and says how much of it waits, unsent.
+// Sends until nothing more is taken, nor when all that is under way has been acknowledged, which
+// may let more go; and says how much of it waits, unsent.
 void Fill(Run& run) {
   ssize_t sent = 0;
   pollfd room{.fd = run.fd, .events = POLLOUT};
