@@ -394,6 +394,16 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   return api::FillProfile(spec->profile, &settings->ring);
 }
 
+// Sends keep their buffers until a signal says that they are done: with few buffers signals come
+// more often than was asked.
+void FitSignals(xtreme_ring_options* ring) {
+  constexpr uint32_t kOften = 16;
+  if (ring->rx_buffers == 0) return;
+  const uint32_t spare = ring->rx_buffers - std::min(ring->rx_buffers, ring->rx_queue_frames);
+  const uint32_t least = std::min(kOften, ring->signal_every);
+  ring->signal_every = std::clamp(spare / 2, least, ring->signal_every);
+}
+
 // All buffers would wait to receive, or for a signal that a send is done: none to send by.
 std::string TooFewBuffers(const xtreme_ring_options& ring) {
   const uint32_t least = ring.rx_queue_frames + 2 * ring.signal_every;
@@ -417,6 +427,7 @@ std::string ReadSettings(char** environment, FaceSettings* settings,
   }
   of_rings.push_back(nullptr);
   if (wrong.empty()) wrong = api::SetFromEnvironment(of_rings.data(), &settings->ring);
+  FitSignals(&settings->ring);
   return wrong.empty() ? TooFewBuffers(settings->ring) : wrong;
 }
 

@@ -204,9 +204,12 @@ TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
   FaceSettings settings;
   std::vector<std::string> remarks;
   EXPECT_EQ(Read({"VMA_RX_BUFS=100"}, &settings, &remarks),
-            "XTREME_RX_BUFFERS (VMA_RX_BUFS): '100' asked, 1088 and more possible: the receive "
+            "XTREME_RX_BUFFERS (VMA_RX_BUFS): '100' asked, 1056 and more possible: the receive "
             "queue takes 1024");
-  EXPECT_EQ(Read({"VMA_RX_BUFS=128", "VMA_RX_WRE=64"}, &settings, &remarks), "");
+  EXPECT_EQ(Read({"VMA_RX_BUFS=100", "VMA_RX_WRE=64"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.signal_every, 18u) << "half of what does not wait to receive";
+  EXPECT_EQ(Read({"VMA_RX_BUFS=2000"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.signal_every, 32u);
 }
 
 TEST(FaceSettingsTest, TimesAreOnThePtpClockIfVmaWereToConvertThemToIt) {
