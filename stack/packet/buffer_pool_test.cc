@@ -9,9 +9,14 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "absl/strings/str_format.h"
 
 namespace xtreme::packet {
 namespace {
@@ -168,7 +173,19 @@ TEST(BufferPoolTest, SaysWhyItHasNoHugepages) {
   EXPECT_THAT(MakePool(4)->description(), HasSubstr("4 KB pages (not asked for)"));
 }
 
-TEST(BufferPoolTest, PagesThatAreToBeMergedBeginAtAHugepage) {
+// proc_pid_smaps(5): flags of the mapping that begins at `start`, each behind a space.
+std::string FlagsOfMapping(const void* start) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string begin = absl::StrFormat("%x-", reinterpret_cast<uintptr_t>(start));
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    inside |= line.starts_with(begin);
+    if (inside && line.starts_with("VmFlags:")) return line;
+  }
+  return "";
+}
+
+TEST(BufferPoolTest, PagesThatAreToBeMergedBeginAtAHugepageAndTheKernelIsAsked) {
   constexpr uint32_t kBuffers = 3 << 10;
   auto pool = BufferPool::Create({.buffers = kBuffers, .buffer_bytes = 2048});
   ASSERT_TRUE(pool.ok()) << pool.status();
@@ -176,6 +193,9 @@ TEST(BufferPoolTest, PagesThatAreToBeMergedBeginAtAHugepage) {
               HasSubstr((*pool)->hugepages() ? "hugepages" : "the kernel is asked to merge them"));
   EXPECT_EQ(reinterpret_cast<uintptr_t>((*pool)->region()) % (2 << 20), 0u);
   EXPECT_GE((*pool)->region_bytes(), size_t{kBuffers} * 2048);
+  if (!(*pool)->hugepages() && std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) {
+    EXPECT_THAT(FlagsOfMapping((*pool)->region()), HasSubstr(" hg"));
+  }
 }
 
 TEST(BufferPoolTest, AcquiredBufferIsEmptyBehindTheHeadroom) {

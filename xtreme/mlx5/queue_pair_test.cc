@@ -497,11 +497,7 @@ TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
   const nic::TxTemplate without = Flow();
   EXPECT_EQ(queues_->PostStored(without, payload_.data(), 1000, 0), nic::TxStatus::kTooLong);
   alignas(64) std::array<uint8_t, 4096> memory{};
-  QueuePairMemory queue_memory = device_.memory();
-  queue_memory.send.device_memory = {.bytes = memory.data(), .bytes_log2 = 12, .key = 0x7700};
-  queues_ = std::make_unique<QueuePair>(queue_memory, SendQueue::Options{.signal_every = 2},
-                                        ReceiveQueue::Options{}, nic::Capabilities{},
-                                        pool_.get(), nullptr);
+  OpenWithDeviceMemory(memory.data(), 2);
   const nic::TxTemplate flow = Flow();
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t length = 1000 + i / 2;
@@ -534,11 +530,7 @@ TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
 
 TEST_F(QueuePairTest, AFrameIsSignalledWhenHalfOfTheDeviceMemoryWasWrittenSinceTheLast) {
   alignas(64) std::array<uint8_t, 4096> memory{};
-  QueuePairMemory queue_memory = device_.memory();
-  queue_memory.send.device_memory = {.bytes = memory.data(), .bytes_log2 = 12, .key = 0x7700};
-  queues_ = std::make_unique<QueuePair>(queue_memory, SendQueue::Options{.signal_every = 16},
-                                        ReceiveQueue::Options{}, nic::Capabilities{},
-                                        pool_.get(), nullptr);
+  OpenWithDeviceMemory(memory.data(), 16);
   const nic::TxTemplate flow = Flow();
   const auto is_signalled = [&](uint32_t frame) {
     return device_.wqe(2 * frame)[11] == MLX5_WQE_CTRL_CQ_UPDATE;
@@ -558,11 +550,7 @@ TEST_F(QueuePairTest, AFrameIsSignalledWhenHalfOfTheDeviceMemoryWasWrittenSinceT
 
 TEST_F(QueuePairTest, LongFrameIsSentFromDeviceMemoryWhileThereIsRoomElseGathered) {
   alignas(64) std::array<uint8_t, 4096> memory{};
-  QueuePairMemory queue_memory = device_.memory();
-  queue_memory.send.device_memory = {.bytes = memory.data(), .bytes_log2 = 12, .key = 0x7700};
-  queues_ = std::make_unique<QueuePair>(queue_memory, SendQueue::Options{.signal_every = 2},
-                                        ReceiveQueue::Options{}, nic::Capabilities{},
-                                        pool_.get(), nullptr);
+  OpenWithDeviceMemory(memory.data(), 2);
   const auto segment = [&](uint32_t wqebb) { return device_.wqe(wqebb) + 80; };
   for (uint32_t i = 0; i < 4; ++i) {
     ASSERT_EQ(Post(1042), nic::TxStatus::kPosted) << "without a key it is copied";

@@ -117,17 +117,26 @@ class QueuePairTest : public ::testing::Test {
                                           pool_.get(), nullptr);
   }
 
+  // Queues with 4,096 bytes of on-device memory.
+  void OpenWithDeviceMemory(uint8_t* bytes, uint32_t signal_every) {
+    QueuePairMemory memory = device_.memory();
+    memory.send.device_memory = {.bytes = bytes, .bytes_log2 = 12, .key = 0x7700};
+    queues_ = std::make_unique<QueuePair>(memory, SendQueue::Options{.signal_every = signal_every},
+                                          ReceiveQueue::Options{}, nic::Capabilities{},
+                                          pool_.get(), nullptr);
+  }
+
   nic::TxStatus Post(uint32_t bytes, uint16_t flags = 0, uint32_t key = 0) {
     return queues_->Post({.header = header_.data(), .payload = payload_.data(),
                           .header_length = 42, .payload_length = bytes - 42, .key = key,
                           .flags = flags});
   }
-  // A flow of 42 bytes of header.
   // Of 64 bytes, header and payload.
   nic::TxFrame Frame64() const {
     return {.header = header_.data(), .payload = payload_.data(), .header_length = 42,
             .payload_length = 22, .key = 0, .flags = 0};
   }
+  // A flow of so many bytes of header.
   nic::TxTemplate Flow(uint32_t header_length = 42) {
     nic::TxTemplate flow;
     queues_->Prepare({.bytes = header_.data(),
