@@ -29,6 +29,9 @@ constexpr int kIdlePolls = 64;
 constexpr uint32_t kPortsLog2 = 12;  // A block for connects; as many go to each port of the peer.
 constexpr uint32_t kAtOnce = 128;    // Connections opened side by side.
 constexpr uint64_t kStillTick = 10;  // Nanoseconds that each look at a still clock takes.
+// What opening leaves to timers: the last acknowledgements, and what they were to repair.
+constexpr base::Nanoseconds kOpeningTimers = base::Seconds(2);
+constexpr base::Nanoseconds kTimerStep = base::Milliseconds(1);
 
 absl::Status ToStatus(const engine::Outcome& outcome) {
   return outcome.ok() ? absl::OkStatus() : absl::InternalError(outcome.text);
@@ -156,7 +159,15 @@ absl::Status TcpPair::Open(const Options& options) {
     const uint32_t some = std::min(kAtOnce, options.connections - connections());
     if (absl::Status opened = OpenSome(some, options.settings); !opened.ok()) return opened;
   }
+  if (options.still_clock) PassTimers();
   return absl::OkStatus();
+}
+
+void TcpPair::PassTimers() {
+  for (base::Nanoseconds passed{}; passed < kOpeningTimers; passed += kTimerStep) {
+    still_ticks_.fetch_add(static_cast<uint64_t>(kTimerStep.count()), std::memory_order_relaxed);
+    Settle();
+  }
 }
 
 absl::Status TcpPair::OpenSome(uint32_t connections, const engine::TcpSettings& settings) {

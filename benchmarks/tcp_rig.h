@@ -143,6 +143,8 @@ class TcpPair {
   static void Carry(TcpRig& from, TcpRig& to);
   absl::Status Open(const Options& options);
   absl::Status OpenSome(uint32_t connections, const engine::TcpSettings& settings);
+  // Of a still clock: lets time pass until what connections left to timers as they opened is over.
+  void PassTimers();
 
   std::atomic<uint64_t> still_ticks_{1'000'000'000};
   std::unique_ptr<TcpRig> client_;
