@@ -44,7 +44,7 @@ class Demux {
       const Bucket& bucket = buckets_[b];
       uint32_t candidates = Matches(bucket, TagOf(hash));
       for (; candidates != 0; candidates &= candidates - 1) {
-        Connection* const connection = bucket.connections[SlotOf(candidates)];
+        Connection* const connection = At(bucket, candidates);
         if (connection->flow_key() == key) [[likely]]
           return connection;
       }
@@ -76,7 +76,7 @@ class Demux {
     for (size_t b = home;; b = Next(b)) {
       Bucket& bucket = buckets_[b];
       for (uint32_t c = Matches(bucket, TagOf(hash)); c != 0; c &= c - 1) {
-        if (bucket.connections[SlotOf(c)] != &connection) continue;
+        if (At(bucket, c) != &connection) continue;
         Empty(home, b, SlotOf(c));
         return true;
       }
@@ -146,6 +146,13 @@ class Demux {
   static uint16_t BitOf(size_t slot) { return static_cast<uint16_t>(1u << 2 * slot); }
   static size_t SlotOf(uint32_t matches) {
     return static_cast<size_t>(std::countr_zero(matches)) / 2;
+  }
+  // The connection of the first match: its slot is half of the bit's place and a slot is eight
+  // bytes, so it stands at four times that place.
+  static Connection* At(const Bucket& bucket, uint32_t matches) {
+    constexpr size_t kScale = sizeof(Connection*) / 2;
+    const auto* const slots = reinterpret_cast<const std::byte*>(&bucket.connections);
+    return *reinterpret_cast<Connection* const*>(slots + kScale * std::countr_zero(matches));
   }
 
   void Empty(size_t home, size_t at, size_t slot) {

@@ -45,7 +45,8 @@ struct FlowKey {
   // Where a cache has it, whose places peers may well guess: those that meet forget each other.
   uint32_t Place(uint32_t places) const {
 #if defined(__SSE4_2__)
-    const uint64_t mixed = __builtin_ia32_crc32di(static_cast<uint32_t>(ports), addresses) >> 3;
+    // It takes the ports; the VLAN above them is not looked at.
+    const uint64_t mixed = __builtin_ia32_crc32di(ports, addresses) >> 3;
 #else
     const uint64_t mixed = Hash() >> 3;
 #endif
