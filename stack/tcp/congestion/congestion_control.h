@@ -34,9 +34,7 @@ class CongestionControl {
   }
 
   // The same where the window was not needed (AckEvent::window_limited): nothing grows.
-  void OnUnlimitedAck() {
-    if (Cubic* const cubic = std::get_if<Cubic>(&control_)) cubic->EndEpoch();
-  }
+  void OnUnlimitedAck() { window_.in_epoch = false; }
 
   // Fast recovery begins: ssthresh() is where it goes.
   void OnLoss(const LossEvent& loss) {

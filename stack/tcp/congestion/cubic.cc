@@ -25,7 +25,12 @@ int64_t CubeRoot(Wide value) {
 }  // namespace
 
 void Cubic::OnAck(const AckEvent& ack, CongestionWindow& window) {
-  if (!ack.window_limited) return EndEpoch();
+  if (!ack.window_limited) {
+    // Time without need does not count (section 5.8): a new epoch begins where the window is, which
+    // is on the same curve.
+    window.in_epoch = false;
+    return;
+  }
   uint32_t left = ack.acked;
   if (window.InSlowStart()) left = slow_start_.OnAck(ack, window);
   if (left > 0) Avoid(left, ack, window);
@@ -33,7 +38,7 @@ void Cubic::OnAck(const AckEvent& ack, CongestionWindow& window) {
 
 // Sections 4.2 to 4.5.
 void Cubic::Avoid(uint32_t acked, const AckEvent& ack, CongestionWindow& window) {
-  if (!in_epoch_) BeginEpoch(ack.now, window);
+  if (!window.in_epoch) BeginEpoch(ack.now, window);
   const uint64_t cwnd = window.cwnd;
   // Section 4.3: alpha is 9/17 until the window is what it was, then 1, as NewReno's.
   const bool caught_up = w_est_ >> 8 >= curve_.cwnd_prior;
@@ -54,8 +59,8 @@ void Cubic::Avoid(uint32_t acked, const AckEvent& ack, CongestionWindow& window)
   credit_ = static_cast<uint32_t>(credit % cwnd);
 }
 
-void Cubic::BeginEpoch(base::Nanoseconds now, const CongestionWindow& window) {
-  in_epoch_ = true;
+void Cubic::BeginEpoch(base::Nanoseconds now, CongestionWindow& window) {
+  window.in_epoch = true;
   curve_.epoch_start = now;
   w_est_ = uint64_t{window.cwnd} << 8;
   credit_ = 0;
@@ -96,7 +101,7 @@ void Cubic::Reduce(const LossEvent& loss, CongestionWindow& window) {
   const bool shrinking = cwnd < curve_.w_max;
   curve_.w_max = shrinking ? static_cast<uint32_t>(uint64_t{cwnd} * 17 / 20) : cwnd;
   curve_.cwnd_prior = cwnd;
-  in_epoch_ = false;
+  window.in_epoch = false;
   starts_at_plateau_ = false;
   // Section 4.6: of what is in flight. Where that is less than a new connection may send, of the
   // window up to there: a sender that seldom fills it would be left with two segments.
@@ -110,8 +115,8 @@ void Cubic::OnSpuriousLoss(CongestionWindow& window) {
   window.ssthresh = std::max(window.ssthresh, ssthresh_before_);
   curve_ = curve_before_;
   w_est_ = uint64_t{window.cwnd} << 8;
-  in_epoch_ = curve_.w_max != 0;
-  starts_at_plateau_ = !in_epoch_;
+  window.in_epoch = curve_.w_max != 0;
+  starts_at_plateau_ = !window.in_epoch;
   cwnd_before_ = 0;
 }
 

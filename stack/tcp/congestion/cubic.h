@@ -18,9 +18,6 @@ namespace xtreme::tcp {
 class Cubic {
  public:
   void OnAck(const AckEvent& ack, CongestionWindow& window);
-  // Time without need does not count (section 5.8): a new epoch begins where the window is, which
-  // is on the same curve.
-  void EndEpoch() { in_epoch_ = false; }
   // Fast recovery begins: sets ssthresh. The window follows it there. Section 4.6.
   void OnLoss(const LossEvent& loss, CongestionWindow& window);
   // Section 4.8. `again`: for a segment that was retransmitted already; then ssthresh stays.
@@ -41,7 +38,7 @@ class Cubic {
     uint32_t k_us = 0;        // from the epoch's start to w_max
   };
 
-  void BeginEpoch(base::Nanoseconds now, const CongestionWindow& window);
+  void BeginEpoch(base::Nanoseconds now, CongestionWindow& window);
   void Avoid(uint32_t acked, const AckEvent& ack, CongestionWindow& window);
   void Reduce(const LossEvent& loss, CongestionWindow& window);
 
@@ -49,7 +46,6 @@ class Cubic {
   Curve curve_;
   uint64_t w_est_ = 0;   // the window NewReno would have, bytes x 256
   uint32_t credit_ = 0;  // of growth: below one byte, times the window
-  bool in_epoch_ = false;
   // After a time-out or a slow start without loss: K is 0 and w_max the window (section 4.8).
   bool starts_at_plateau_ = true;
   Curve curve_before_;
