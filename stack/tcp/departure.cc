@@ -6,8 +6,10 @@
 #include "stack/tcp/departure.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "stack/packet/buffer_pool.h"
@@ -99,6 +101,8 @@ bool Pcb::TakeQueue(const Pcb& from) {
 }
 
 void Pcb::TakeHeld(Pcb& from) {
+  std::array<wire::SackBlock, wire::kTcpMaxSackBlocks> recent;
+  const size_t count = from.reassembler_.SackBlocks(std::nullopt, recent);
   while (std::optional<Run> run = from.reassembler_.TakeFirst()) {
     if (context_->buffers != nullptr) {
       Buffer* const copy = CopyChain(*context_->buffers, run->head);
@@ -111,6 +115,7 @@ void Pcb::TakeHeld(Pcb& from) {
     }
     reassembler_.Insert(*run, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_));
   }
+  reassembler_.PutFirst(std::span(recent).first(count));
 }
 
 // Whatever is a value. What else there is: context, options, events (told by the sink they were

@@ -374,6 +374,14 @@ size_t Reassembler::SackBlocks(const std::optional<SackBlock>& duplicate,
   return count;
 }
 
+void Reassembler::PutFirst(std::span<const SackBlock> blocks) {
+  for (size_t i = blocks.size(); i-- > 0;) {
+    const Held* const held = LastNotAfter(Seq(blocks[i].left));
+    if (held == nullptr || held->run.end() <= Seq(blocks[i].left)) continue;
+    NoteArrival(held, held->run.sequence, held->run.end());
+  }
+}
+
 void Reassembler::Clear() {
   if (empty()) return;
   while (state_->first != nullptr) Drop(state_->first);

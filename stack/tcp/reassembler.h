@@ -168,6 +168,10 @@ class Reassembler {
   size_t SackBlocks(const std::optional<wire::SackBlock>& duplicate,
                     std::span<wire::SackBlock> to) const;
 
+  // What lies in `blocks` comes first, in their order: SackBlocks of another reassembler told them,
+  // and what that held was inserted here in the order of its numbers.
+  void PutFirst(std::span<const wire::SackBlock> blocks);
+
   // Releases everything, when the connection ends.
   void Clear();
 

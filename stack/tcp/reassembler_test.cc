@@ -168,6 +168,15 @@ TEST_F(ReassemblerTest, AForgottenRangeIsReportedWholeWhenItGrows) {
   EXPECT_EQ(Sack()[0], Block(10, 15));
 }
 
+TEST_F(ReassemblerTest, WhatWasRecentElsewhereComesFirstInItsOrder) {
+  for (uint32_t at : {10u, 20u, 30u, 40u, 50u}) Insert(at, "xx");
+  // The second fell out of the recent ones, the third is held in part, the last is not held.
+  const Blocks elsewhere = {Block(20, 22), Block(50, 52), Block(9, 11), Block(11, 14),
+                            Block(60, 62)};
+  reassembler_.PutFirst(elsewhere);
+  EXPECT_EQ(Sack(), (Blocks{Block(20, 22), Block(50, 52), Block(10, 12), Block(40, 42)}));
+}
+
 TEST_F(ReassemblerTest, WhatIsDeliveredIsNoLongerInSack) {
   Insert(10, "aa");
   Insert(20, "bb");

@@ -203,6 +203,40 @@ TEST(MovingTest, WhatCameAfterAHoleGoesAlong) {
   EXPECT_EQ(world.host(0).stack().pcb_counters().retransmits, 1u);
 }
 
+// RFC 2018 section 4: the first block has what came last, whatever its numbers.
+TEST(MovingTest, OrderOfTheSelectiveAcknowledgementsGoesAlong) {
+  Quiet session;
+  World& world = session.world();
+  std::vector<wire::SackBlock> told;  // Beside the server's last segment.
+  world.host(1).on_frame = [&](const std::vector<uint8_t>& bytes) {
+    wire::TcpFrame frame;
+    ASSERT_EQ(wire::ParseTcpFrame(bytes.data(), bytes.size(), wire::kNoChecksumVerified, &frame),
+              wire::FrameVerdict::kTcp);
+    const auto blocks = frame.segment.options.sack();
+    told.assign(blocks.begin(), blocks.end());
+  };
+  // Of five the first and the fourth are lost, and the third comes after the last.
+  const base::Nanoseconds delay = world.link().delay;
+  int sent = 0;
+  world.host(0).on_frame = [&](const std::vector<uint8_t>&) {
+    const int segment = sent++;
+    world.link().lose = segment == 0 || segment == 3 ? 10'000 : 0;
+    world.link().delay = segment == 2 ? delay + Microseconds(20) : delay;
+  };
+  session.Send(0, 5 * 1448);
+  session.For(delay + Microseconds(30));  // Nothing is repaired yet.
+  session.Send(1, 10);
+  const std::vector<wire::SackBlock> before = told;
+  ASSERT_EQ(before.size(), 2u);
+  ASSERT_LT(before[0].left, before[1].left);
+  session.Move();
+  session.For(MovingSession::kWay + Microseconds(5));
+  ASSERT_EQ(session.server().received, 0u);
+  told.clear();
+  session.Send(1, 10);
+  EXPECT_EQ(told, before);
+}
+
 TEST(MovingTest, AStackWithoutBuffersRefusesAllOfItAndThePeerIsReset) {
   Quiet session;
   World& world = session.world();

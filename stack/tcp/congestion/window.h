@@ -28,8 +28,8 @@ struct CongestionWindow {
   uint32_t smss;
   uint32_t cwnd;
   uint32_t ssthresh = kMaxCongestionWindow;  // "arbitrarily high": RFC 5681 section 3.1
-  // A stage of congestion avoidance began. Time without need for the window ends it, whatever the
-  // algorithm: an acknowledgement then touches no line but that of the window. RFC 9438 section 5.8.
+  // A stage of congestion avoidance began. Time without need for the window ends it, whoever
+  // began it: an acknowledgement then touches no line but the window's. RFC 9438 section 5.8.
   bool in_epoch = false;
 
   bool InSlowStart() const { return cwnd < ssthresh; }
