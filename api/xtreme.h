@@ -712,7 +712,7 @@ XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);
  * Started: OP_DONE with `cookie`, from which on it holds: EINVAL, the text has the device's range,
  * or says that it may take no burst and no packet size; ENOSPC, its table of rates is full.
  * -EOPNOTSUPP: the device paces nothing. -EINVAL: packets of more than 65,535 bytes. -ENOTCONN: a
- * listener.
+ * listener. -EAGAIN: 255 of this connection are not done yet.
  */
 XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_second,
                                       uint32_t burst_bytes, uint32_t packet_bytes,
@@ -736,8 +736,8 @@ XTREME_API int xtreme_socket_set_rate(xtreme_socket socket, uint64_t bytes_per_s
  * -EBADF: a stale handle, or no such ring. -EINVAL: it is on that ring. -EPIPE: that is closed.
  * -EOPNOTSUPP: it has no TCP. -EXDEV: it is on another interface. -ENETDOWN: this ring is not
  * started, or broken. -ENOTCONN: not established, or closing both ways. -EBUSY: sends of it are
- * prepared, it has a rate, or what it sent of registered memory is not acknowledged yet. -EMFILE:
- * max_connections are open there.
+ * prepared, it has a rate or OP_DONE of one is due, or what it sent of registered memory is not
+ * acknowledged yet. -EMFILE: max_connections are open there.
  */
 XTREME_API int xtreme_socket_move(xtreme_socket socket, xtreme_ring to, uint64_t cookie);
 

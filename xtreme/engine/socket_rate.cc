@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include "xtreme/engine/neighbours.h"
@@ -53,15 +54,17 @@ bool Udp::HasRoom(const UdpSocket& socket, uint32_t frames) {
 
 Outcome Tcp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie) {
   core_->CheckOwner();
-  const TcpSocket* const asking = Find(handle);
+  TcpSocket* const asking = Find(handle);
   if (asking == nullptr) return {EBADF, "set rate: no such socket"};
   if (asking->state == TcpSocket::State::kListening) {
     return {ENOTCONN, "set rate: a listener sends nothing"};
   }
-  return core_->paced->Ask(
+  if (asking->rates_asked == UINT8_MAX) return {EAGAIN, "set rate: too many are not done yet"};
+  Outcome asked = core_->paced->Ask(
       rate, [this, handle, cookie](PacedUse use, const Outcome& outcome) {
         TcpSocket* const socket = Find(handle);
         if (socket == nullptr) return;
+        --socket->rates_asked;
         if (outcome.ok()) {
           socket->pace = std::move(use);
           socket->paced = socket->pace != nullptr;
@@ -71,6 +74,8 @@ Outcome Tcp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie)
         // The notice that brought it lives until it was handed out.
         completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
       });
+  if (asked.ok()) ++asking->rates_asked;
+  return asked;
 }
 
 }  // namespace xtreme::engine

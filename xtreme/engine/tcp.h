@@ -138,7 +138,7 @@ class Tcp {
   // listener; EINVAL: no bytes; EMSGSIZE: more than the send queue holds; ENOBUFS: kMost there are.
   Outcome PrepareSend(Handle handle, std::span<const uint8_t> payload, Handle* prepared);
 
-  // As Udp::SetRate; ENOTCONN: a listener. (socket_rate.cc)
+  // As Udp::SetRate; ENOTCONN: a listener; EAGAIN: too many are not done. (socket_rate.cc)
   Outcome SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie);
 
   // --- Receiving (tcp_receive.cc) ---
@@ -177,7 +177,8 @@ class Tcp {
   // out there; its port and its listener's rule stay until the connection has ended.
   // All or nothing: EBADF; EOPNOTSUPP: no TCP there; EINVAL: it is there; EPIPE: that ring is
   // closed; EXDEV: it is on another interface; ENETDOWN: this one is not started, or broken;
-  // ENOTCONN: not established, or closing both ways; EBUSY: prepared sends, or a rate; EMFILE.
+  // ENOTCONN: not established, or closing both ways; EBUSY: prepared sends, a rate, or one that is
+  // being set; EMFILE.
   Outcome Move(Handle handle, const std::shared_ptr<TcpDoor>& to, uint64_t cookie);
 
   // --- Settings and reports (tcp_settings.cc) ---

@@ -91,6 +91,7 @@ Outcome Tcp::MayMove(const TcpSocket& socket, const TcpDoor* to) const {
     return {EBUSY, "move: sends of it are prepared, which are to be discarded first"};
   }
   if (socket.pace != nullptr) return {EBUSY, "move: it has a rate, which is to be taken off first"};
+  if (socket.rates_asked != 0) return {EBUSY, "move: its rate is being set"};
   if (to->open->load(std::memory_order_relaxed) >= to->capacity) {
     return {EMFILE, absl::StrCat(kAction, ": max_connections ", to->capacity,
                                  " connections and listeners are open there")};

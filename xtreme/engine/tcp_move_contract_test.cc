@@ -427,6 +427,22 @@ TEST_F(TcpMoveContractTest, BuffersOfTheOldRingStayReadableAndCreditTheConnectio
 
 // --- Refused, and ended amid a move ---
 
+TEST_F(TcpMoveContractTest, WhoseRateIsBeingSetStaysUntilThatIsDone) {
+  OpenRings();
+  b->Clear();
+  CloseGate();
+  for (int i = 0; i < UINT8_MAX; ++i) ASSERT_TRUE(b->tcp().SetRate(server, {}, kCookie).ok());
+  EXPECT_EQ(b->tcp().SetRate(server, {}, kCookie).error, EAGAIN);
+  EXPECT_EQ(Move(*b, server, *c).error, EBUSY);
+  OpenGate();
+  b->Settle();
+  const auto done = b->Of(Kind::kOpDone);
+  ASSERT_EQ(done.size(), size_t{UINT8_MAX});
+  EXPECT_EQ(done[0].socket, server);
+  EXPECT_EQ(done[0].cookie, kCookie);
+  EXPECT_NE(MoveNow(*b, server, *c), 0u);
+}
+
 TEST_F(TcpMoveContractTest, WhatCannotMoveIsRefusedAtOnceWithItsReason) {
   OpenRings();
   EXPECT_EQ(Move(*b, server, *b).error, EINVAL);

@@ -80,6 +80,7 @@ struct alignas(64) TcpSocket {
   bool prepares = false;       // Sends of it are, or were, prepared.
   bool released = true;        // Nothing of it is being given back by the control thread.
   bool paced = false;          // It sends by `pace`.
+  uint8_t rates_asked = 0;     // For which OP_DONE is due.
 
   // Credit: see tcp.h.
   uint32_t early_credit = 0;   // Credited by Credit() and not released yet.
