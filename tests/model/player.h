@@ -169,6 +169,7 @@ class Player {
   bool IsServed(const Socket& socket) const;
   bool AllServed();
   bool AllEnded();
+  bool AllGivenBack() const;
   void Flush(int ring);
   void CheckEnd();
 

@@ -2,6 +2,7 @@
 //
 // The end of a sequence: what is due comes, everything closes, and nothing is left.
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -104,6 +105,11 @@ bool Player::AllEnded() {
   return true;
 }
 
+// Sockets with a rate end before the device has sent what is registered.
+bool Player::AllGivenBack() const {
+  return std::ranges::all_of(regions_, [](const auto& region) { return region->released > 0; });
+}
+
 void Player::Finish() {
   constexpr int kRounds = 12'000, kClosingRounds = 3'000;
   world_->Impair({});
@@ -124,7 +130,7 @@ void Player::Finish() {
   }
   RunUntil(kClosingRounds, [this] { return AllEnded(); });
   for (int ring = 0; ring < kRings; ++ring) Flush(ring);
-  RunUntil(kClosingRounds, [this] { return AllEnded(); });
+  RunUntil(kClosingRounds, [this] { return AllEnded() && AllGivenBack(); });
   CheckEnd();
 }
 
