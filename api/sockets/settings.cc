@@ -394,6 +394,17 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   return api::FillProfile(spec->profile, &settings->ring);
 }
 
+// A program on sockets does not know how many clients it will have, and those that a listener has no
+// connection for are reset: as many as profiles give is few, so that they are more unless somebody
+// said how many.
+void MakeRoomForClients(const std::vector<char*>& of_rings, xtreme_ring_options* ring) {
+  constexpr uint32_t kClients = 4'096;
+  const bool said = std::ranges::any_of(of_rings, [](const char* entry) {
+    return entry != nullptr && std::string_view(entry).starts_with("XTREME_MAX_CONNECTIONS=");
+  });
+  if (!said) ring->max_connections = std::max(ring->max_connections, kClients);
+}
+
 // Sends keep their buffers until a signal says that they are done: with few buffers signals come
 // more often than was asked.
 void FitSignals(xtreme_ring_options* ring) {
@@ -427,6 +438,7 @@ std::string ReadSettings(char** environment, FaceSettings* settings,
   }
   of_rings.push_back(nullptr);
   if (wrong.empty()) wrong = api::SetFromEnvironment(of_rings.data(), &settings->ring);
+  MakeRoomForClients(of_rings, &settings->ring);
   FitSignals(&settings->ring);
   return wrong.empty() ? TooFewBuffers(settings->ring) : wrong;
 }

@@ -190,6 +190,17 @@ TEST(FaceSettingsTest, VmasVariablesOfRingsAreSettingsOfRings) {
   EXPECT_EQ(settings.ring.rx_burst_us, 10'000u) << "of the profile";
 }
 
+TEST(FaceSettingsTest, ThereIsRoomForManyClientsUnlessItIsSaidHowMany) {
+  for (const char* profile : {"XTREME_SPEC=latency", "XTREME_SPEC=feed", "XTREME_PROFILE=dev"}) {
+    FaceSettings settings;
+    std::vector<std::string> remarks;
+    EXPECT_EQ(Read({profile}, &settings, &remarks), "");
+    EXPECT_EQ(settings.ring.max_connections, 4'096u) << profile;
+    EXPECT_EQ(Read({profile, "XTREME_MAX_CONNECTIONS=5"}, &settings, &remarks), "");
+    EXPECT_EQ(settings.ring.max_connections, 5u) << profile;
+  }
+}
+
 TEST(FaceSettingsTest, LengthsOfQueuesThatVmaIsAskedForAreWishes) {
   FaceSettings settings;
   std::vector<std::string> remarks;

@@ -413,7 +413,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int ConnectStream(const sockaddr_in& peer);
   int BeginToConnect(const sockaddr_in& peer);
   int WaitForConnect();
-  void ConnectInKernel();
+  const char* WhyNotOpened(int status) const;
+  void ConnectInKernel(const char* why);
   int LearnOfFailure();
   void BeginAnew(int error = 0);
   bool LeaveErrorInKernel(int error);

@@ -97,6 +97,17 @@ uint32_t Socket::StreamMask() const {
   }
 }
 
+// Why the ring could not begin to connect, of which nobody was sent anything; null: it could. A
+// port that the program chose is taken by a connection of the ring, to which the kernel's segments
+// would seem to belong.
+const char* Socket::WhyNotOpened(int status) const {
+  if (stream_->state != Stream::State::kConnecting) return nullptr;
+  if (status == ENOSPC) return "connect: the device's table of rules is full";
+  const bool any_port = local_.port == 0;
+  if (status == EADDRINUSE && any_port) return "connect: no port of the ring is free to its peer";
+  return nullptr;
+}
+
 void Socket::OnStreamEvent(const engine::Completion& completion) {
   const bool completions = taker_ == Taker::kCompletions;
   switch (completion.kind) {
@@ -118,10 +129,9 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
       if (completions) door()->Tell({.socket = this, .events = EPOLLOUT});
       return Change(kWritable, 0, kWritable);
     case engine::Kind::kTerminated:
-      // The device's table of rules is full. Who takes completions has no use for the kernel's.
-      if (completion.status == ENOSPC && !completions &&
-          stream_->state == Stream::State::kConnecting) {
-        return ConnectInKernel();
+      // Who takes completions has no use for the kernel's.
+      if (const char* const why = WhyNotOpened(completion.status); why != nullptr && !completions) {
+        return ConnectInKernel(why);
       }
       return EndStream(completion.status);
     case engine::Kind::kOpDone:

@@ -299,10 +299,10 @@ int Socket::BeginToConnect(const sockaddr_in& peer) {
   return -EINPROGRESS;
 }
 
-// No rule of TCP is shared with the kernel, and without one nothing was sent: its socket connects
-// instead, and whoever waits, or asks later, learns from that one how it goes on. It has begun
-// before they know: of a socket that connects nowhere poll() says that it is over.
-void Socket::ConnectInKernel() {
+// Nothing was sent: the kernel's socket connects instead, and whoever waits, or asks later, learns
+// from that one how it goes on. It has begun before they know: of a socket that connects nowhere
+// poll() says that it is over.
+void Socket::ConnectInKernel(const char* why) {
   const std::shared_ptr<Socket> self = shared_from_this();
   const engine::Handle handle = handle_;
   const std::lock_guard lock(faces_->setup());
@@ -316,7 +316,7 @@ void Socket::ConnectInKernel() {
   Kernel().connect(fd(), reinterpret_cast<const sockaddr*>(&peer), sizeof peer);
   Kernel().fcntl(fd(), F_SETFL, flags);
   stream_->state = Stream::State::kIdle;
-  LeaveToKernelLocked("connect: the device's table of rules is full");
+  LeaveToKernelLocked(why);
 }
 
 int Socket::WaitForConnect() {

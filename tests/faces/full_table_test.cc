@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connecting while the device's table of rules is full: the kernel's socket does it, and the
-// program need not know.
+// Connecting while the device's table of rules is full, or no port of the ring is free: the kernel's
+// socket does it, and the program need not know.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <string>
+#include <vector>
 
 #include "api/sockets/faces.h"
 #include "gtest/gtest.h"
@@ -24,6 +25,8 @@ constexpr uint16_t kTheirPort = 7'010;
 constexpr uint16_t kNobodysPort = 7'011;
 constexpr uint16_t kPort = 8'110;
 constexpr const char* kReason = "connect: the device's table of rules is full";
+constexpr const char* kNoPort = "connect: no port of the ring is free to its peer";
+constexpr int kPorts = 64;  // XTREME_TCP_PORTS_LOG2 of the profile, 6.
 
 // The first connects are those that have no ports of the ring yet, which its block of them has once
 // its rule stands.
@@ -35,7 +38,7 @@ class FullTableTest : public LinkedFacesTest {
     setsockopt(theirs_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(kTheirPort)};
     ASSERT_EQ(bind(theirs_, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
-    ASSERT_EQ(listen(theirs_, 8), 0);
+    ASSERT_EQ(listen(theirs_, kPorts + 8), 0);
     left_before_ = Left();
   }
   void TearDown() override { close(theirs_); }
@@ -131,6 +134,34 @@ TEST_F(FullTableTest, WhenThereIsRoomAgainConnectionsAreTheRings) {
   EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded);
   EXPECT_EQ(Left(), left_before_);
   Close(fd);
+}
+
+TEST_F(FullTableTest, ConnectionsToOnePeerBeyondThePortsOfTheRingAreTheKernels) {
+  std::vector<int> connected;
+  for (int i = 0; i < kPorts; ++i) {
+    connected.push_back(NewSocket(SOCK_STREAM));
+    ASSERT_EQ(Connect(connected.back(), kTheirs, kTheirPort), 0) << i;
+  }
+  const int waits = NewSocket(SOCK_STREAM);
+  EXPECT_EQ(Connect(waits, kTheirs, kTheirPort), 0);
+  const int polls = NewSocket(SOCK_STREAM | SOCK_NONBLOCK);
+  EXPECT_EQ(Connect(polls, kTheirs, kTheirPort), -EINPROGRESS);
+  pollfd one{.fd = polls, .events = POLLOUT};
+  EXPECT_EQ(Poll(&one, 1, 10'000), 1);
+  EXPECT_EQ(one.revents, POLLOUT);
+  EXPECT_EQ(SocketError(polls), 0);
+  for (const int fd : {waits, polls}) {
+    EXPECT_EQ(Behind(fd)->path(), sockets::Path::kKernel);
+    EXPECT_EQ(Behind(fd)->reason(), kNoPort);
+    Close(fd);
+  }
+  // The peer closes first: it is the one whose ports rest.
+  for (int i = 0; i < kPorts + 2; ++i) close(accept(theirs_, nullptr, nullptr));
+  for (const int fd : connected) {
+    char byte;
+    EXPECT_EQ(Receive(fd, &byte, 1), 0);
+    Close(fd);
+  }
 }
 
 }  // namespace
