@@ -62,6 +62,32 @@ TEST_F(RingContractTest, ThePollBehindOneThatBroughtPacketsLooksAtTimers) {
   }
 }
 
+TEST_F(RingContractTest, APollThatRefillsLeavesTimersToTheNextOneOnce) {
+  Open();
+  OpenSocket(7000);
+  ASSERT_TRUE(Inject({}));
+  Release(PollAll());  // The flow is known from here on.
+  const auto poll_packet = [this](bool refills) {
+    queue().SayThatRefillsAreDue(refills);
+    EXPECT_TRUE(Inject({}));
+    const std::vector<Completion> got = PollOnce(8);
+    EXPECT_EQ(queue().posted(), options.rx_queue_frames);
+    Release(got);
+    return Kinds(got);
+  };
+  const std::vector<Kind> packet{Kind::kPacket}, timer{Kind::kTimer};
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_NE(ring->StartTimer(Now() + base::Microseconds(10), 99), 0u);
+    now += 1'000'000;
+    EXPECT_EQ(poll_packet(/*refills=*/false), packet) << "leaves them to the next one";
+    EXPECT_EQ(poll_packet(/*refills=*/true), packet) << "which gives buffers back";
+    const bool busy = i % 2 == 0;
+    const std::vector<Kind> third = busy ? poll_packet(/*refills=*/true) : Kinds(PollOnce(8));
+    EXPECT_EQ(third, busy ? (std::vector{Kind::kPacket, Kind::kTimer}) : timer);
+  }
+}
+
 TEST_F(RingContractTest, ATimerIsNotStarvedByPacketsThatNeverStop) {
   Open();
   OpenSocket(7000);
