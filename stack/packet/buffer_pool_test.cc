@@ -230,6 +230,8 @@ TEST(BufferPoolTest, WhatWasInABufferIsGoneWhenItIsTakenAgain) {
     EXPECT_EQ(one->owner_references, 1u);
   });
   EXPECT_EQ(taken, 1u);
+  use();
+  ASSERT_TRUE(pool->AcquireAll<1>([](Buffer* one) { EXPECT_EQ(one->next, nullptr); }));
   BufferPool::ReleaseByOwner(buffer);
 }
 

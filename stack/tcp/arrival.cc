@@ -72,7 +72,6 @@ void Pcb::ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now
     return;
   }
   BecomeEstablished(segment, now);
-  ProcessAck(segment, now);
   Set(kAckNow);
 }
 
@@ -100,16 +99,20 @@ void Pcb::AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now) {
   NoteLeastWait();
 }
 
+// By a segment that acknowledges our SYN.
 void Pcb::BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds now) {
   const uint8_t scale = segment.Has(wire::kTcpSyn) ? 0 : snd_scale_;
   snd_wnd_ = uint32_t{segment.window} << scale;
   max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
   snd_wl1_ = SequenceOf(segment);
   snd_wl2_ = Seq(segment.acknowledgement);
-  if (retries_ != 0) StartAfterLostSyn();
+  const bool lost_syn = retries_ != 0;
   state_ = Has(kFinQueued) ? State::kFinWait1 : State::kEstablished;
   ArmIdle(now);
   Raise(kEstablished);
+  ProcessAck(segment, now);
+  // Last: that acknowledgement opens no window (RFC 5681 section 3.1).
+  if (lost_syn) StartAfterLostSyn();
 }
 
 // The timer of our SYN, or SYN-ACK, expired. RFC 6298 section 5.7, RFC 5681 section 3.1.
@@ -223,12 +226,10 @@ bool Pcb::CheckAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
   }
   const Seq ack(segment.acknowledgement);
   const AckPlace place = PlaceAck(ack, queue_.una(), queue_.nxt(), max_snd_wnd_);
-  if (state_ == State::kSynReceived) {
-    if (place != AckPlace::kNew) {
-      EmitControl(wire::kTcpRst, ack, now);
-      return false;
-    }
-    BecomeEstablished(segment, now);
+  const bool opens = state_ == State::kSynReceived;
+  if (opens && place != AckPlace::kNew) {
+    EmitControl(wire::kTcpRst, ack, now);
+    return false;
   }
   if (place == AckPlace::kUnsent || place == AckPlace::kTooOld) {
     ChallengeAck(now);  // RFC 5961 section 5.2
@@ -240,7 +241,11 @@ bool Pcb::CheckAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
     ts_recent_ = segment.options.timestamps->value;
     ts_recent_at_ = now;
   }
-  ProcessAck(segment, now);
+  if (opens) {
+    BecomeEstablished(segment, now);
+  } else {
+    ProcessAck(segment, now);
+  }
   return state_ != State::kClosed;
 }
 

@@ -114,10 +114,23 @@ TEST_F(LinkFlowsTest, DatagramOfAnotherSecondIsLeftUntilThatIsTold) {
   EXPECT_FALSE(Write(kLast + 1));
   EXPECT_FALSE(Write(1000 - 53)) << "a nanosecond before the second";
   EXPECT_EQ(endpoint_.counters().datagrams, 1u);
-  flows_.SetTime({.good_for_ticks = kGoodFor, .second = 8, .into_second = 100 - kSecond});
+  flows_.SetTime({.good_for_ticks = kGoodFor, .second = 7, .into_second = 99});
+  EXPECT_FALSE(Write(kLast + 1)) << "its last nanosecond is over";
+  flows_.SetTime({.good_for_ticks = kGoodFor, .second = 8, .into_second = 99 - kSecond});
   ASSERT_TRUE(Write(kLast + 1));
   EXPECT_EQ(written_.seconds, 8);
-  EXPECT_EQ(written_.nanoseconds, 1);
+  EXPECT_EQ(written_.nanoseconds, 0);
+}
+
+TEST_F(LinkFlowsTest, SecondIsToldAlsoWhereNothingElseOfTheTimeHasChanged) {
+  flows_.Learn(frame_.data(), form_, &endpoint_);
+  flows_.SetTime({.good_for_ticks = kGoodFor, .second = 8, .into_second = 100});
+  ASSERT_TRUE(Write());
+  EXPECT_EQ(written_.seconds, 8);
+  EXPECT_EQ(written_.nanoseconds, 125);
+  flows_.SetTime({.good_for_ticks = kGoodFor, .second = 8, .into_second = 50});
+  ASSERT_TRUE(Write());
+  EXPECT_EQ(written_.nanoseconds, 75);
 }
 
 TEST_F(LinkFlowsTest, TimeIsAskedForWhenItIsOldAndOnlyThen) {
@@ -154,6 +167,17 @@ TEST_F(LinkFlowsTest, WhatIsLearnedBehindAChangeStays) {
   flows_.Learn(frame_.data(), form_, &endpoint_);
   flows_.Follow(1);
   EXPECT_TRUE(Write());
+}
+
+TEST_F(LinkFlowsTest, AnEmptyPlaceMatchesNoFrame) {
+  const std::array<uint8_t, 128> nothing{};
+  for (uint64_t addresses = 0; addresses < 4096; ++addresses) {
+    frame_ = nothing;
+    base::StoreNative(&frame_[26], addresses);
+    base::StoreBe16(&frame_[16], 28);
+    base::StoreBe16(&frame_[38], 8);
+    EXPECT_FALSE(Write()) << addresses;
+  }
 }
 
 TEST_F(LinkFlowsTest, AreForgottenWhenTheDemultiplexerChanges) {

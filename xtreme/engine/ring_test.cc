@@ -62,28 +62,59 @@ TEST_F(RingContractTest, ThePollBehindOneThatBroughtPacketsLooksAtTimers) {
   }
 }
 
+TEST_F(RingContractTest, APollThatRefillsLeavesTimersToTheNextOneOnce) {
+  Open();
+  OpenSocket(7000);
+  ASSERT_TRUE(Inject({}));
+  Release(PollAll());  // The flow is known from here on.
+  const auto poll_packet = [this](bool refills) {
+    queue().SayThatRefillsAreDue(refills);
+    EXPECT_TRUE(Inject({}));
+    const std::vector<Completion> got = PollOnce(8);
+    EXPECT_EQ(queue().posted(), options.rx_queue_frames);
+    Release(got);
+    return Kinds(got);
+  };
+  const std::vector<Kind> packet{Kind::kPacket}, timer{Kind::kTimer};
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_NE(ring->StartTimer(Now() + base::Microseconds(10), 99), 0u);
+    now += 1'000'000;
+    EXPECT_EQ(poll_packet(/*refills=*/false), packet) << "leaves them to the next one";
+    EXPECT_EQ(poll_packet(/*refills=*/true), packet) << "which gives buffers back";
+    const bool busy = i % 2 == 0;
+    const std::vector<Kind> third = busy ? poll_packet(/*refills=*/true) : Kinds(PollOnce(8));
+    EXPECT_EQ(third, busy ? (std::vector{Kind::kPacket, Kind::kTimer}) : timer);
+  }
+}
+
 TEST_F(RingContractTest, ATimerIsNotStarvedByPacketsThatNeverStop) {
   Open();
   OpenSocket(7000);
-  ring->StartTimer(Now() + base::Microseconds(10), 99);
-  now += 1'000'000;
-  for (int i = 0; i < 32; ++i) Inject({});
-  bool fired = false;
-  uint32_t packets = 0;
-  for (int round = 0; round < 40 && !fired; ++round) {
-    for (int i = 0; i < 8; ++i) Inject({});
-    const auto got = PollOnce(8);
-    for (const Completion& completion : got) {
-      fired |= completion.kind == Kind::kTimer;
-      packets += completion.kind == Kind::kPacket;
+  for (const bool refills : {false, true}) {
+    SCOPED_TRACE(refills);
+    queue().SayThatRefillsAreDue(refills);
+    ring->StartTimer(Now() + base::Microseconds(10), 99);
+    now += 1'000'000;
+    for (int i = 0; i < 32; ++i) Inject({});
+    bool fired = false;
+    uint32_t packets = 0;
+    for (int round = 0; round < 40 && !fired; ++round) {
+      for (int i = 0; i < 8; ++i) Inject({});
+      const auto got = PollOnce(8);
+      for (const Completion& completion : got) {
+        fired |= completion.kind == Kind::kTimer;
+        packets += completion.kind == Kind::kPacket;
+      }
+      Release(got);
     }
-    Release(got);
+    EXPECT_TRUE(fired);
+    // No more packets came between than the receive queue holds, and a poll's worth, or where polls
+    // refill as much once more.
+    EXPECT_LE(packets, options.rx_queue_frames + (refills ? 3 : 2) * 8);
+    EXPECT_EQ(Counter("ring", "timers_forced"), refills ? 2u : 1u);
+    Release(PollAll());
   }
-  EXPECT_TRUE(fired);
-  // No more packets came between than the receive queue holds, and a poll's worth.
-  EXPECT_LE(packets, options.rx_queue_frames + 2 * 8);
-  EXPECT_EQ(Counter("ring", "timers_forced"), 1u);
-  Release(PollAll());
 }
 
 TEST_F(RingContractTest, ACancelledTimerIsSilentAndItsHandleStale) {

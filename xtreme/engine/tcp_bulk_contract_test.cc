@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -66,6 +67,24 @@ TEST_F(TcpBulkContractTest, SendsThatShareADoorbellShareACompletionWhoeverRings)
     EXPECT_EQ(Asked(before), std::vector<size_t>{how == 0 ? 4u : 3u}) << how;
     EXPECT_EQ(a->queue().visible(), a->queue().posted_frames());
     Run();
+  }
+}
+
+TEST_F(TcpBulkContractTest, WhatAPollThatRefillsAnswersLeavesWithIt) {
+  OpenConnection();
+  b->queue().SayThatRefillsAreDue(true);
+  for (int i = 0; i < 3; ++i) {  // Of timers one thinks, one does not, and one does again.
+    ASSERT_EQ(a->Send(client, Text(2'896)), SendResult::kSent);
+    Carry(*a, *b);
+    const uint32_t before = b->queue().posted_frames();
+    std::array<Completion, 8> got;
+    ASSERT_EQ(b->ring->Poll(got.data(), 8, sizeof(Completion)), 2u);
+    EXPECT_GT(b->queue().posted_frames(), before);
+    EXPECT_EQ(b->queue().visible(), b->queue().posted_frames());
+    b->got.assign(got.begin(), got.begin() + 2);
+    b->Clear();
+    Carry(*b, *a);
+    a->Poll();
   }
 }
 

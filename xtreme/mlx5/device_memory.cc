@@ -8,7 +8,6 @@ namespace xtreme::mlx5 {
 
 bool DeviceMemoryRing::MakeRun(uint32_t length) {
   const uint32_t bytes = WholeLines(length);
-  mark_is_due_ = false;
   if (!FindRun(bytes)) return false;
   const uint32_t unmarked = head_ - marked_;
   mark_is_due_ = unmarked + bytes > size_ / 2;

@@ -116,6 +116,14 @@ TEST_F(DeviceMemoryTest, AMarkIsDueWhenHalfWasWrittenSinceTheLast) {
   EXPECT_EQ(write(1'024), "full");
 }
 
+TEST_F(DeviceMemoryTest, AMarkIsNotDueWithTheOneThatFillsAHalf) {
+  ASSERT_TRUE(ring_.MakeRun(512));
+  EXPECT_FALSE(ring_.mark_is_due());
+  ring_.Write(payload_.data(), 512);
+  ASSERT_TRUE(ring_.MakeRun(1));
+  EXPECT_TRUE(ring_.mark_is_due());
+}
+
 TEST(NoDeviceMemoryTest, HasNoRoom) {
   DeviceMemoryRing none{{}};
   EXPECT_FALSE(none.present());

@@ -322,6 +322,11 @@ TEST_F(KnownFlowsTest, BehindAFrameThatCausedMoreNoOtherIsTakenYet) {
     device_.CompleteFrame(other_, 1);
     device_.CompleteFrame(known_, 2);
     EXPECT_EQ(Poll(kFrames), one.taken);
+    if (one.taken != 0) {
+      const bool silent = one.answer == Taken::kSilently;
+      EXPECT_EQ(out_[0].hw_clock, silent ? 2u : 1u) << "it leaves no gap";
+      EXPECT_EQ(out_[one.taken - 1].hw_clock, silent ? 2u : one.taken);
+    }
     EXPECT_EQ(queues_->TakeDeclined(), one.answer == Taken::kNot);
     EXPECT_EQ(queues_->ReceiveReady(), one.answer == Taken::kFirst || one.answer == Taken::kNot);
     const uint32_t declined = one.answer == Taken::kNot ? Receive(1) : 1;

@@ -215,7 +215,8 @@ uint32_t MemoryQueuePair::PollInto(const Flows& flows, typename Flows::Out* out,
 
 uint32_t MemoryQueuePair::PollKnown(const completion::KnownFlows& flows,
                                     completion::Completion* out, uint32_t most) {
-  return PollInto(flows, out, most) | kRest;
+  const uint32_t taken = PollInto(flows, out, most);
+  return taken | (taken == most || received_.empty() ? when_all_taken_ : kRest);
 }
 
 uint32_t MemoryQueuePair::PollLinks(const completion::LinkFlows& flows,

@@ -59,6 +59,9 @@ class MemoryQueuePair final : public nic::QueuePair {
   void TakeDirectPosts();
   // More than a post is due with the next one.
   void BeDue();
+  // Whether a poll that takes all there was, or all it was asked for, of known flows says that a
+  // refill is due and nothing else, from here on.
+  void SayThatRefillsAreDue(bool says) { when_all_taken_ = says ? kRefill : kRest; }
   // Frames that were posted with what was due.
   uint32_t due_posts() const { return due_posts_; }
   // Frames posted so, or placed.
@@ -155,6 +158,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   bool armed_ = false;
   int fd_ = -1;
   uint8_t shown_ = 0;
+  uint32_t when_all_taken_ = kRest;
   std::unique_ptr<Direct> direct_;  // Null: every post is a call.
   uint32_t direct_posts_ = 0;
   uint32_t due_posts_ = 0;
