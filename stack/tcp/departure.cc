@@ -171,6 +171,8 @@ void Pcb::TakeState(const Pcb& from) {
 // One member more is one more to take along.
 static_assert(sizeof(Pcb) == 568);
 
+void Pcb::OweSendSpace() { Set(kWantsSpace); }
+
 void Pcb::Leave() {
   queue_.Leave();
   Terminate(0);

@@ -205,6 +205,8 @@ class Pcb {
   // there is no room for it: the peer still has it. False, and nothing is taken: the context has
   // too few segments or buffers, or these are too short.
   bool TakeOver(Pcb& from);
+  // It is about to go on as another, and kSendSpace was raised but nobody told: that one raises it.
+  void OweSendSpace();
   // Another goes on: ends it as far as this context goes, with kTerminated, and tells the peer
   // nothing.
   void Leave();

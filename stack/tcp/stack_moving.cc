@@ -22,11 +22,12 @@ std::unique_ptr<Departure> Stack::Depart(Connection& connection, Onward& to,
                                          base::Nanoseconds now) {
   now_ = now;
   ++counters_.departed;
+  if ((connection.news_ & Pcb::kSendSpace) != 0) connection.OweSendSpace();
   auto departure =
       std::make_unique<Departure>(connection, connection.key_, connection.headers_);
   tables_->dones_promised -= departure->promised();
   connection.departed_ = true;
-  connection.news_ &= static_cast<uint8_t>(~Pcb::kDeliverable);  // it took that along
+  connection.news_ &= static_cast<uint8_t>(~(Pcb::kDeliverable | Pcb::kSendSpace));  // it took them
   if (connection.news_ == 0) connection.news_hook_.Unlink();
   tables_->departed.Reserve(tables_->departed.size() + 1);
   tables_->departed.Insert(connection.key_, &to);

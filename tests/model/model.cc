@@ -431,7 +431,9 @@ void Model::TakeTerminated(Socket& socket, const xtreme_completion& end) {
       peer != nullptr && peer->open();  // Not one on its way to a ring that may not take it.
   // The peer's reset may have come before, and waited to be told.
   const bool was_reset = end.status == ECONNRESET && !peer_stays;
-  if (socket.aborted && end.status != ECONNABORTED && !was_reset) {
+  // Nor had it been told that it could not be opened.
+  const bool not_opened = !socket.established && end.status != 0;
+  if (socket.aborted && end.status != ECONNABORTED && !was_reset && !not_opened) {
     Fail("was aborted: " + Describe(end));
   }
   if (end.status == 0 && !socket.closed && !socket.peer_closed) {

@@ -168,7 +168,11 @@ void Player::TakeAll(const std::vector<xtreme_completion>& some, bool keep, bool
 }
 
 int Player::RingOf(const xtreme_completion& completion) {
-  if (completion.socket.value == 0) return static_cast<int>(completion.user_data);
+  // The user data is the connection's where it could not be taken.
+  const bool of_a_move = completion.kind == XTREME_TERMINATED || completion.kind == XTREME_TX_DONE;
+  if (completion.socket.value == 0) {
+    return of_a_move ? -1 : static_cast<int>(completion.user_data);
+  }
   if (completion.kind == XTREME_ARRIVED) {
     const auto move = model_.moves.find(completion.cookie);
     return move == model_.moves.end() ? -1 : move->second->ring ^ 1;

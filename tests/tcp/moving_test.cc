@@ -121,7 +121,7 @@ class Quiet : public MovingSession {
     run.server_plan = {.stream = 2, .peer_stream = 1, .closes_first = false};
     return run;
   }
-  Quiet() : MovingSession(Plan()) {
+  explicit Quiet(const Scenario& run = Plan()) : MovingSession(run) {
     Connect();
     For(Milliseconds(1));
   }
@@ -235,6 +235,32 @@ TEST(MovingTest, OrderOfTheSelectiveAcknowledgementsGoesAlong) {
   told.clear();
   session.Send(1, 10);
   EXPECT_EQ(told, before);
+}
+
+TEST(MovingTest, RoomThatNobodyWasToldOfIsToldWhereItGoes) {
+  Scenario run = Quiet::Plan();
+  run.server.send_queue = 4'000;
+  Quiet session(run);
+  World& world = session.world();
+  Host& host = world.host(1);
+  session.Send(1, 4'000);
+  const std::vector<uint8_t> more(3'000);
+  ASSERT_TRUE(IsRefused(
+      host.stack().SendCopy(*session.server().connection(), more, {}, world.now())));
+  // What acknowledges brings a byte, which is told first; then it moves.
+  std::vector<const Connection*> told;
+  host.on_event = [&, before = host.on_event](const Stack::Event& event) {
+    if (event.kind == Stack::Event::Kind::kData && session.moves == 0) session.Move();
+    if (event.kind == Stack::Event::Kind::kSendSpace) told.push_back(event.connection);
+    before(event);
+  };
+  world.link().lose = 10'000;
+  session.For(Milliseconds(1));
+  world.link().lose = 0;
+  session.Send(0, 1);
+  session.For(Milliseconds(1));
+  EXPECT_EQ(session.moves, 1u);
+  EXPECT_EQ(told, std::vector<const Connection*>{session.server().connection()});
 }
 
 TEST(MovingTest, AStackWithoutBuffersRefusesAllOfItAndThePeerIsReset) {

@@ -150,6 +150,8 @@ bool Tcp::Resolve(Completion* completion) {
     if (socket != nullptr && completion->kind == Kind::kTerminated) Erase(*socket);
     return false;
   }
+  // Room is on the ring that it went to.
+  if (socket->departing && completion->kind == Kind::kTxSpace) return false;
   completion->user_data = socket->user_data;
   if (completion->kind == Kind::kAccepted && Find(completion->cookie) == nullptr) {
     // Its listener was closed before anybody heard of it.

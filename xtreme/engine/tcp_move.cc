@@ -117,6 +117,10 @@ Outcome Tcp::Move(Handle handle, const std::shared_ptr<TcpDoor>& to, uint64_t co
   socket->departing = socket->closed = true;
   socket->state = TcpSocket::State::kEnded;  // DEPARTED is told when the stack says so.
   tcp::Connection& connection = *std::exchange(socket->connection, nullptr);
+  // Of a TX_SPACE that was not handed out here (Resolve drops it) the new ring tells.
+  core_->fifo.ForEachWaiting([&](const Completion* told) {
+    if (told->kind == Kind::kTxSpace && told->socket == handle) connection.OweSendSpace();
+  });
   move->departure = stack_->Depart(connection, forward, now);
   EndCall(/*ring=*/true);
   StartSteering(*move, forward);

@@ -425,6 +425,45 @@ TEST_F(TcpMoveContractTest, BuffersOfTheOldRingStayReadableAndCreditTheConnectio
   EXPECT_EQ(report.owed_credit, 4u);
 }
 
+// Whether it waits in the stack or, of completions that are cut short, in the ring.
+TEST_F(TcpMoveContractTest, TxSpaceThatNobodyWasToldOfComesWhereItGoes) {
+  TcpSettings small;
+  small.send_queue_bytes = 4'000;
+  OpenRings({}, small);
+  TcpEnd* from = b.get();
+  TcpEnd* to = c.get();
+  Handle connection = server;
+  for (const size_t stride : {sizeof(Completion), size_t{64}}) {
+    SCOPED_TRACE(stride);
+    ASSERT_EQ(from->Send(connection, std::string(4'000, 'x')), SendResult::kSent);
+    ASSERT_EQ(from->Send(connection, std::string(3'000, 'y')), SendResult::kRefusedWindow);
+    Carry(*from, *a);
+    a->Poll();
+    // What acknowledges brings a byte, of which the poll tells first.
+    a->lose = [](const std::vector<uint8_t>& frame) { return TcpPayloadOf(frame) == 0; };
+    ASSERT_EQ(a->Send(client, "z"), SendResult::kSent);
+    Carry(*a, *b);
+    a->lose = nullptr;
+    Completion one;
+    for (int i = 0; i < 64 && from->ring->Poll(&one, 1, stride) == 0; ++i) {
+    }
+    ASSERT_EQ(one.kind, Kind::kPacket);
+    packet::BufferPool::ReleaseChain(one.buffer);
+    from->Clear();
+    to->Clear();
+    connection = MoveNow(*from, connection, *to);
+    SettleAll();
+    RunAll();
+    EXPECT_TRUE(from->Of(Kind::kTxSpace).empty());
+    const auto space = to->Of(Kind::kTxSpace);
+    ASSERT_EQ(space.size(), 1u);
+    EXPECT_EQ(space[0].socket, connection);
+    EXPECT_EQ(to->Send(connection, std::string(3'000, 'y')), SendResult::kSent);
+    RunAll();
+    std::swap(from, to);
+  }
+}
+
 // --- Refused, and ended amid a move ---
 
 TEST_F(TcpMoveContractTest, WhoseRateIsBeingSetStaysUntilThatIsDone) {
