@@ -367,6 +367,16 @@ TEST_F(TcpLongContractTest, AnAcknowledgementOfTwoStandsBehindWhatWasSentAndLeav
   EXPECT_EQ(base::LoadBe32(&a->queue().sent().back().bytes[kTcp + 4]), sequence + 1'000);
 }
 
+TEST_F(TcpLongContractTest, OfOneSegmentBehindTheQuickOnesNoneLeavesYet) {
+  OpenDirect();
+  PassQuickAcks(kFull);
+  b->Send(server, Text(kFull));
+  Carry(*b, *a);
+  const size_t before = a->queue().sent().size();
+  a->Poll();
+  EXPECT_EQ(a->queue().sent().size(), before);
+}
+
 TEST_F(TcpLongContractTest, AnAcknowledgementOfTwoIsTheOneThatACallPosts) {
   CompareAcknowledgements(/*timestamps=*/true);
 }

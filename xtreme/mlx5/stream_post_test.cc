@@ -167,8 +167,8 @@ TEST_F(StreamPostTest, AQueueThatCannotLeavesThemToPost) {
   EXPECT_FALSE(queues_->PostGathered(stream.segment(), 1, nic::kTxSignal).has_value());
   alignas(64) std::array<uint8_t, 4096> on_device;
   OpenWithDeviceMemory(on_device.data(), /*signal_every=*/2);
-  EXPECT_TRUE(queues_->PlaceStream(bare.segment()));
   EXPECT_FALSE(queues_->PostGathered(stream.segment(), 1, nic::kTxSignal).has_value());
+  EXPECT_TRUE(queues_->PlaceStream(bare.segment()));
 }
 
 TEST_F(StreamPostTest, AnAcknowledgementThatIsPlacedIsTheSameWqeAndRungForWithOthers) {
