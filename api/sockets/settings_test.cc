@@ -219,8 +219,14 @@ TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
             "queue takes 1024");
   EXPECT_EQ(Read({"VMA_RX_BUFS=100", "VMA_RX_WRE=64"}, &settings, &remarks), "");
   EXPECT_EQ(settings.ring.signal_every, 18u) << "half of what does not wait to receive";
-  EXPECT_EQ(Read({"VMA_RX_BUFS=2000"}, &settings, &remarks), "");
-  EXPECT_EQ(settings.ring.signal_every, 32u);
+  EXPECT_EQ(Read({"VMA_RX_BUFS=68", "VMA_RX_WRE=64", "VMA_TX_WRE_BATCHING=4"}, &settings, &remarks),
+            "XTREME_RX_BUFFERS (VMA_RX_BUFS): '68' asked, 72 and more possible: the receive queue "
+            "takes 64")
+      << "signals are no rarer for it";
+  for (const char* const buffers : {"VMA_RX_BUFS=2000", "VMA_RX_BUFS=0"}) {  // 0: as many as fit.
+    EXPECT_EQ(Read({buffers}, &settings, &remarks), "");
+    EXPECT_EQ(settings.ring.signal_every, 32u);
+  }
 }
 
 TEST(FaceSettingsTest, TimesAreOnThePtpClockIfVmaWereToConvertThemToIt) {

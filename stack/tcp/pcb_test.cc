@@ -336,6 +336,26 @@ TEST_F(PcbTest, AmpleRoomIsToldOfWhenAThirdOfTheQueueIsFreeAndNotBefore) {
   EXPECT_GT(a_->pcb().SendRoom(), 10'000u);
 }
 
+TEST_F(PcbTest, ALowWaterOfUnsentBytesBoundsWhatIsCopiedAndWhatIsAmple) {
+  Make({.send_queue = 30'000, .unsent_low_water = 10'000}, {.receive_window = 1'448});
+  Open();
+  EXPECT_EQ(a_->pcb().CopyRoom(/*now_or_fail=*/false, now_), 10'000u);
+  const auto send = [&](size_t length) {
+    const std::vector<uint8_t> bytes(length);
+    ASSERT_FALSE(IsRefused(a_->pcb().Send(bytes, {}, now_)));
+  };
+  send(1'448 + 4'999);
+  ASSERT_EQ(a_->pcb().queue().unsent_bytes(), 4'999u);
+  EXPECT_TRUE(a_->pcb().HasAmpleRoom());
+  send(1);
+  EXPECT_FALSE(a_->pcb().HasAmpleRoom()) << "half of it waits";
+  EXPECT_EQ(a_->pcb().CopyRoom(/*now_or_fail=*/false, now_), 5'000u);
+  send(4'999);
+  EXPECT_EQ(a_->pcb().CopyRoom(/*now_or_fail=*/false, now_), a_->pcb().smss()) << "a segment more";
+  send(1);
+  EXPECT_EQ(a_->pcb().CopyRoom(/*now_or_fail=*/false, now_), 0u);
+}
+
 TEST_F(PcbTest, AmpleRoomIsLeftByWhatLeavesAThirdOfTheQueueWhetherItIsSentOrNot) {
   Make({.send_queue = 30'000}, {.receive_window = 4'000});
   Open();

@@ -98,6 +98,19 @@ TEST_F(SynQueueTest, OneThatWaitsForDataAnswersAgainWithTheLastOfItsTimersOnly) 
   EXPECT_EQ(queue_.counters().resent, 1u);
 }
 
+// Karn: of two SYN-ACKs nobody knows which was acknowledged.
+TEST_F(SynQueueTest, OneThatWasAnsweredTwiceBeforeItWaitsForDataIsNotMeasured) {
+  SynRecord* const resent = queue_.Insert(Key(1), Seconds(10));
+  EXPECT_EQ(Expire(Seconds(11)), std::vector<int>{1});
+  queue_.Defer(*resent, 4, Milliseconds(11'030));
+  EXPECT_EQ(resent->acknowledged_after, Nanoseconds(0));
+  SynRecord* const asked_again = queue_.Insert(Key(2), Seconds(12));
+  asked_again->answered_again = true;
+  queue_.Defer(*asked_again, UINT8_MAX, Milliseconds(12'030));
+  EXPECT_EQ(asked_again->acknowledged_after, Nanoseconds(0));
+  EXPECT_EQ(asked_again->deferrals, SynQueue::kMaxResends);
+}
+
 TEST_F(SynQueueTest, TheNextDeadlineIsTheEarliestOfAll) {
   queue_.Insert(Key(1), Seconds(10));
   Expire(Seconds(11));  // 1 waits until 13

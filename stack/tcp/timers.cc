@@ -83,8 +83,11 @@ Pcb::SenderTimer Pcb::OutstandingTimer() const {
 void Pcb::ArmPersist(base::Nanoseconds now) {
   const bool waits = queue_.first_unsent() != nullptr && !Has(kSinkFull);
   if (!waits) return SetSender(Timer::kNone, base::kNever);
-  if (timer_ == Timer::kPersist) return;
-  if (KeptByCork()) return SetSender(Timer::kPersist, base::DeadlineAfter(now, kLongestCork));
+  // Also where the window has just opened, after which the cork alone keeps it.
+  const bool corked = KeptByCork();
+  const base::Nanoseconds latest = corked ? base::DeadlineAfter(now, kLongestCork) : base::kNever;
+  if (timer_ == Timer::kPersist && retransmit_deadline_ <= latest) return;
+  if (corked) return SetSender(Timer::kPersist, latest);
   SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
 }
 

@@ -52,6 +52,7 @@ FrameVerdict Parse(const Bytes& bytes, uint8_t verified, TcpFrame* tcp) {
   tcp->segment.options.mss = 99;
   tcp->segment.options.timestamps = TcpTimestamps{9, 9};
   tcp->segment.options_error = TcpOptionsError::kLength;
+  tcp->vlan_tci = tcp->flow.vlan_id = 9;
   TcpFrame in_full = *tcp;
   ExpectReadAsParsed(frame, *tcp);
   const FrameVerdict verdict = ParseTcpFrame(frame.data(), frame.size(), verified, tcp);
@@ -138,6 +139,11 @@ TEST(ParseTcpFrame, FindsTheSegmentBehindIpOptions) {
   ASSERT_EQ(Parse(options + kTcp + kPayload, kIpChecksumVerified, &tcp), FrameVerdict::kTcp);
   EXPECT_EQ(tcp.payload_offset, 58);
   EXPECT_EQ(tcp.segment, Expected());
+  // Where a plain frame has its data offset, it is as good as one.
+  ASSERT_EQ(Parse(With(options + kTcp + kPayload, 46, Hex("50")), kAllChecksumsVerified, &tcp),
+            FrameVerdict::kTcp);
+  EXPECT_EQ(tcp.payload_offset, 58);
+  EXPECT_EQ(tcp.segment.acknowledgement, 0x500B0C0Du);
 }
 
 TEST(ParseTcpFrame, PaddingIsNotPayload) {
@@ -152,6 +158,18 @@ TEST(ParseTcpFrame, MalformedOptionsAreNamedAndTheSegmentStands) {
             FrameVerdict::kTcp);
   EXPECT_EQ(tcp.segment.options_error, TcpOptionsError::kMssLength);
   EXPECT_EQ(tcp.segment.options, TcpOptions());
+}
+
+// Those of timestamps, of which the header has a part.
+TEST(ParseTcpFrame, OptionsThatEndTooSoonAreMalformed) {
+  for (const uint8_t words : {6, 7}) {
+    TcpFrame tcp;
+    const Bytes frame = With(kTimestamped, 46, {static_cast<uint8_t>(words << 4)});
+    ASSERT_EQ(Parse(frame, kAllChecksumsVerified, &tcp), FrameVerdict::kTcp);
+    EXPECT_EQ(tcp.segment.options, TcpOptions());
+    EXPECT_NE(tcp.segment.options_error, TcpOptionsError::kNone);
+    EXPECT_EQ(tcp.segment.payload_bytes, 3 + 4 * (8 - words));
+  }
 }
 
 TEST(ParseTcpFrame, EveryTruncationIsRefused) {

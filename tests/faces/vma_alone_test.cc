@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/sockets/data_calls.h"
@@ -227,6 +228,22 @@ TEST_F(VmaAloneTest, PacketsOfTwoSocketsKeepTheirOrder) {
   Close(other);
 }
 
+TEST_F(VmaAloneTest, PacketOfANewFlowIsToldBehindThoseOfOneThatIsKnown) {
+  for (int i = 0; i < 3; ++i) Ask("a");
+  for (int i = 0; i < 20; ++i) {
+    int stranger = TheirSocket(SOCK_DGRAM);
+    for (int known = 0; known < 3; ++known) SendTheirs(std::to_string(known));
+    std::swap(theirs_, stranger);
+    SendTheirs("3");
+    std::swap(theirs_, stranger);
+    close(stranger);
+    std::vector<vma_completion_t> got = Polled(4);
+    ASSERT_EQ(got.size(), 4u) << i;
+    for (size_t at = 0; at < 4; ++at) EXPECT_EQ(TextOf(got[at]), std::to_string(at)) << i;
+    Free(got);
+  }
+}
+
 TEST_F(VmaAloneTest, SocketThatIsClosedHasNoMoreAndWhoTakesItsPlaceDoes) {
   for (int i = 0; i < 3; ++i) Ask("a");
   const auto before = Behind(fd_);
@@ -275,9 +292,18 @@ TEST_F(VmaAloneTest, EachSendLeavesAndIsCountedOnce) {
   EXPECT_EQ(OfRing().sent, of_ring + 20);
 }
 
+TEST_F(VmaAloneTest, SendsOfAnyLengthAreWhatIsAnswered) {
+  ConnectToEcho();
+  for (const size_t length : {100u, 180u, 200u, 300u, 1'000u, 1'472u}) {
+    const std::string text(length, static_cast<char>('a' + length % 26));
+    EXPECT_EQ(Answer(text), text) << length;
+  }
+}
+
 TEST_F(VmaAloneTest, FullQueueRefusesAndNothingIsCountedThatWasNotSent) {
   ConnectToEcho();
   const uint64_t before = Sent();
+  const uint64_t bytes_before = Behind(fd_)->counters().sent_bytes;
   const uint64_t of_ring = OfRing().sent;
   const uint64_t refused = OfRing().refused;
   uint64_t sent = 0;
@@ -291,6 +317,7 @@ TEST_F(VmaAloneTest, FullQueueRefusesAndNothingIsCountedThatWasNotSent) {
   }
   EXPECT_EQ(not_sent, 10u);
   EXPECT_EQ(Sent(), before + sent);
+  EXPECT_EQ(Behind(fd_)->counters().sent_bytes, bytes_before + 5 * sent);
   EXPECT_EQ(OfRing().sent, of_ring + sent);
   EXPECT_EQ(OfRing().refused, refused + not_sent);
 }

@@ -218,6 +218,14 @@ TEST_F(TcpRunContractTest, MuchThatIsSentAtOnceLeavesAsOneSend) {
   EXPECT_EQ(a->ring->core().device.pool->free_count(), free);
 }
 
+TEST_F(TcpRunContractTest, ARunAsksForACompletionOfItsOwnThoughMoreFollows) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(a->Send(client, Text(7'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  EXPECT_EQ(a->queue().sent().size(), before + 1);
+  EXPECT_EQ(Asked(before), std::vector<size_t>{0});
+}
+
 TEST_F(TcpRunContractTest, WhatIsLostOfARunGoesAgainSegmentBySegment) {
   OpenConnection();
   const std::string text = Text(100'000);

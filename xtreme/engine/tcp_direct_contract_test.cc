@@ -243,6 +243,20 @@ TEST_F(TcpDirectContractTest, AHandshakeAndAnEndAreTheFramesThatCallsPost) {
   CompareLives(/*timestamps=*/true);
 }
 
+TEST_F(TcpDirectContractTest, WhereTheDeviceSumsNothingTheyHaveTheirSums) {
+  nic_options.transmit_checksum = false;
+  OpenDirect();
+  b->Send(server, Payload(100));
+  Run(100 * kMillisecond);
+  ASSERT_EQ(a->Send(client, "answer"), SendResult::kSent);
+  Run(100 * kMillisecond);
+  EXPECT_EQ(b->Bytes(server), "answer");
+  for (const SentFrame& frame : a->queue().sent()) {
+    EXPECT_EQ(frame.flags & (nic::kTxIpChecksum | nic::kTxL4Checksum), 0u);
+    EXPECT_NE(base::LoadBe16(&frame.bytes[kTcp + 16]), 0u);
+  }
+}
+
 TEST_F(TcpDirectContractTest, SoTheyAreWithoutTimestamps) { CompareLives(/*timestamps=*/false); }
 
 TEST_F(TcpDirectContractTest, AWindowThatIsFullRefusesIt) {

@@ -12,7 +12,9 @@
 
 #include "stack/base/byte_order.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp_socket.h"
 #include "xtreme/engine/testing/tcp_pair.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -86,17 +88,29 @@ class TcpLongContractTest : public TcpPairTest {
     Run();  // Where the window grew by so much, it is told now.
     return frame;
   }
-  void CompareAcknowledgements(bool timestamps) {
-    TcpSettings settings;
-    settings.timestamps = timestamps;
-    OpenConnection(settings);
-    const uint32_t full = timestamps ? kFull : kFull + 12;
-    for (int i = 0; i < 12; ++i) {  // Of the first ones each is acknowledged at once.
+  // Of the first segments each is acknowledged at once.
+  void PassQuickAcks(uint32_t full) {
+    for (int i = 0; i < 12; ++i) {
       b->Send(server, Text(2 * full));
       Run();
       a->Clear();
       Run();
     }
+  }
+  // With what needs no record.
+  void FillQueue() {
+    RingCore& core = a->ring->core();
+    core.Reap();
+    while (core.SendRoom() > 0) {
+      ASSERT_EQ(a->Send(client, "short", {.flags = kNowOrFail}), SendResult::kSent);
+    }
+  }
+  void CompareAcknowledgements(bool timestamps) {
+    TcpSettings settings;
+    settings.timestamps = timestamps;
+    OpenConnection(settings);
+    const uint32_t full = timestamps ? kFull : kFull + 12;
+    PassQuickAcks(full);
     const SentFrame called = Acknowledgement(full, /*direct=*/false);
     a->queue().TakeDirectPosts();
     SentFrame direct = Acknowledgement(full, /*direct=*/true);
@@ -228,6 +242,139 @@ TEST_F(TcpLongContractTest, ARingDoesNotSleepOverRoomThatCameAsItArmed) {
   a->Poll();
   EXPECT_EQ(a->ring->core().attention & kRoomWanted, 0u);
   EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
+}
+
+TEST_F(TcpLongContractTest, WhatIsMoreThanASegmentOrThanTheWindowIsNotPostedWhole) {
+  TcpSettings tiny;
+  tiny.receive_window_bytes = 2 * kFull;
+  OpenConnection({}, tiny);
+  a->queue().TakeDirectPosts();
+  ASSERT_EQ(a->Send(client, Text(kFull + 1)), SendResult::kSent);
+  for (const SentFrame& frame : a->queue().sent()) EXPECT_LE(TcpPayloadOf(frame.bytes), kFull);
+  EXPECT_EQ(a->Send(client, Text(kFull), {.flags = kNowOrFail}), SendResult::kRefusedWindow);
+  EXPECT_EQ(a->Send(client, Text(kFull)), SendResult::kQueued);
+}
+
+TEST_F(TcpLongContractTest, BehindWhatIsUnacknowledgedOneThatIsNotFullWaitsUnlessItMayNot) {
+  TcpSettings nagle;
+  nagle.nodelay = false;
+  OpenDirect(nagle);
+  ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNowOrFail}), SendResult::kSent);
+  EXPECT_EQ(Direct(), 2u);
+  EXPECT_EQ(a->Send(client, Text(1'000)), SendResult::kQueued);
+  EXPECT_EQ(Direct(), 2u);
+}
+
+TEST_F(TcpLongContractTest, WhatStandsInItsWqeIsReferredToByNone) {
+  nic_options.max_inline_bytes = 500;
+  OpenDirect();
+  const SendLog& sends = a->ring->core().sends;
+  constexpr uint32_t kInline = 500 - nic::StreamSegment::kLongestHeader;
+  ASSERT_EQ(a->Send(client, Text(kInline)), SendResult::kSent);
+  EXPECT_EQ(sends.wanted(), 0u);
+  ASSERT_EQ(a->Send(client, Text(kInline + 1)), SendResult::kSent);
+  EXPECT_EQ(sends.wanted(), 1u);
+}
+
+TEST_F(TcpLongContractTest, ItIsCountedAndTimersAreLookedAtFromThenOn) {
+  OpenDirect();
+  RingCore& core = a->ring->core();
+  core.attention &= ~uint32_t{kTimersArmed};
+  const TcpSocket& socket = *a->tcp().Find(client);
+  const auto before = socket.counters;
+  ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
+  EXPECT_EQ(Direct(), 1u);
+  EXPECT_EQ(socket.counters.sends, before.sends + 1);
+  EXPECT_EQ(socket.counters.sent_bytes, before.sent_bytes + 1'000);
+  EXPECT_NE(core.attention & kTimersArmed, 0u);
+}
+
+TEST_F(TcpLongContractTest, BehindNewsOfRoutesTheFirstAsksForItsWay) {
+  OpenDirect();
+  ++a->ring->core().host.routes_version;
+  ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
+  EXPECT_EQ(Direct(), 0u);
+  Run();
+  EXPECT_EQ(b->Bytes(server), Text(1'000));
+}
+
+TEST_F(TcpLongContractTest, OneThatRingsRingsForAllAndAsksForAll) {
+  OpenDirect();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  EXPECT_EQ(a->ring->core().attention & kAnyDoorbellOwed, kDoorbellOwed | kCompletionOwed);
+  ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
+  EXPECT_EQ(Direct(), 2u);
+  EXPECT_EQ(a->ring->core().attention & kAnyDoorbellOwed, 0u);
+}
+
+TEST_F(TcpLongContractTest, ThoseThatHaveLeftGiveTheirPlacesBackWithoutAPoll) {
+  OpenDirect();
+  RingCore& core = a->ring->core();
+  core.Reap();
+  const uint32_t room = core.sends.room(), completed = core.sends.completed();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
+    a->queue().CompleteSends(0);
+  }
+  EXPECT_EQ(core.sends.room(), room - 3);
+  core.Reap(1);
+  EXPECT_EQ(core.sends.completed(), completed + 1) << "no more than is asked for";
+  EXPECT_EQ(core.sends.room(), room - 2);
+  core.Reap();
+  EXPECT_EQ(core.sends.room(), room);
+}
+
+TEST_F(TcpLongContractTest, WhereTheQueueIsFullOfOthersItIsRefusedAndNothingIsKept) {
+  OpenDirect({.congestion = TcpCongestion::kNone});
+  a->complete_sends = false;
+  FillQueue();
+  const uint64_t free = Free();
+  EXPECT_EQ(a->Send(client, Text(1'000), {.flags = kNowOrFail}), SendResult::kRefusedSqFull);
+  EXPECT_EQ(Free(), free);
+}
+
+TEST_F(TcpLongContractTest, AnAcknowledgementThatFoundNoRoomLeavesWhenThereIsSome) {
+  OpenConnection({.congestion = TcpCongestion::kNone});
+  PassQuickAcks(kFull);
+  a->complete_sends = false;
+  FillQueue();
+  b->Send(server, Text(2 * kFull));
+  Carry(*b, *a);
+  const size_t before = a->queue().sent().size();
+  a->Poll();
+  EXPECT_EQ(a->queue().sent().size(), before);
+  EXPECT_NE(a->ring->core().attention & kRoomWanted, 0u);
+  a->queue().CompleteSends(0);
+  a->Poll();
+  ASSERT_EQ(a->queue().sent().size(), before + 1);
+  EXPECT_EQ(TcpPayloadOf(a->queue().sent().back().bytes), 0u);
+}
+
+TEST_F(TcpLongContractTest, AnAcknowledgementOfTwoStandsBehindWhatWasSentAndLeavesOnce) {
+  OpenConnection();
+  PassQuickAcks(kFull);
+  a->queue().TakeDirectPosts();
+  a->lose = [](const auto& frame) { return TcpPayloadOf(frame) != 0; };
+  ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
+  const uint32_t sequence = base::LoadBe32(&a->queue().sent().back().bytes[kTcp + 4]);
+  Carry(*a, *b);
+  b->Send(server, Text(3 * kFull));
+  Carry(*b, *a);
+  const size_t before = a->queue().sent().size();
+  a->Poll();
+  ASSERT_EQ(a->queue().sent().size(), before + 1) << "the third waits";
+  EXPECT_EQ(base::LoadBe32(&a->queue().sent().back().bytes[kTcp + 4]), sequence + 1'000);
+}
+
+TEST_F(TcpLongContractTest, OfOneSegmentBehindTheQuickOnesNoneLeavesYet) {
+  OpenDirect();
+  PassQuickAcks(kFull);
+  b->Send(server, Text(kFull));
+  Carry(*b, *a);
+  const size_t before = a->queue().sent().size();
+  a->Poll();
+  EXPECT_EQ(a->queue().sent().size(), before);
 }
 
 TEST_F(TcpLongContractTest, AnAcknowledgementOfTwoIsTheOneThatACallPosts) {

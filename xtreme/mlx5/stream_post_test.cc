@@ -150,6 +150,27 @@ TEST_F(StreamPostTest, AQueueThatIsFullTakesNoSegment) {
   EXPECT_FALSE(queues_->PostStreamOtherwise(segment)) << "nor does one in error";
 }
 
+TEST_F(StreamPostTest, NorOneWithoutPayload) {
+  const StreamFrame stream(Segment::kLongestHeader, 0);
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_FALSE(queues_->PlaceStream(stream.segment()));
+  EXPECT_EQ(queues_->posted_frames(), kFrames);
+}
+
+// Whose checksums are to be the NIC's, or whose place is on the device.
+TEST_F(StreamPostTest, AQueueThatCannotLeavesThemToPost) {
+  const StreamFrame bare(Segment::kLongestHeader, 0), stream(Segment::kLongestHeader, 1'000);
+  queues_ = std::make_unique<QueuePair>(device_.memory(), SendQueue::Options{.checksums = false},
+                                        ReceiveQueue::Options{}, nic::Capabilities{}, pool_.get(),
+                                        nullptr);
+  EXPECT_FALSE(queues_->PlaceStream(bare.segment()));
+  EXPECT_FALSE(queues_->PostGathered(stream.segment(), 1, nic::kTxSignal).has_value());
+  alignas(64) std::array<uint8_t, 4096> on_device;
+  OpenWithDeviceMemory(on_device.data(), /*signal_every=*/2);
+  EXPECT_FALSE(queues_->PostGathered(stream.segment(), 1, nic::kTxSignal).has_value());
+  EXPECT_TRUE(queues_->PlaceStream(bare.segment()));
+}
+
 TEST_F(StreamPostTest, AnAcknowledgementThatIsPlacedIsTheSameWqeAndRungForWithOthers) {
   PlainDevice other;
   const SendQueue::Options options{.signal_every = 8};
