@@ -394,9 +394,9 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   return api::FillProfile(spec->profile, &settings->ring);
 }
 
-// A program on sockets does not know how many clients it will have, and those that a listener has no
-// connection for are reset: as many as profiles give is few, so that they are more unless somebody
-// said how many.
+// A program on sockets does not know how many clients it will have, and those that a listener has
+// no connection for are reset: of what profiles give there would be few, unless somebody said how
+// many.
 void MakeRoomForClients(const std::vector<char*>& of_rings, xtreme_ring_options* ring) {
   constexpr uint32_t kClients = 4'096;
   const bool said = std::ranges::any_of(of_rings, [](const char* entry) {

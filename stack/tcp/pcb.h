@@ -472,7 +472,6 @@ class Pcb {
   bool SendAlone(uint16_t flag, base::Nanoseconds now);
   void FillHeader(Outgoing& outgoing, base::Nanoseconds now) const;
   uint8_t FlagsOf(const Segment& segment) const;
-  Seq AckSequence() const;
   void SendAck(base::Nanoseconds now);
   void EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now);
   std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);

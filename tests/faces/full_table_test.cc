@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connecting while the device's table of rules is full, or no port of the ring is free: the kernel's
-// socket does it, and the program need not know.
+// Connecting while the device's table of rules is full, or no port of the ring is free: the
+// kernel's socket does it, and the program need not know.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
