@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // syscall(2), by which libraries go past the C library's calls: libuv closes by it. What is asked
-// of a descriptor that is ours does what the call of that name does.
+// of a descriptor that is ours does what the call of that name does. A child that is made by it is
+// one of fork(), whose handlers the C library does not call (vsftpd does so).
 //
 // Everything else goes to the kernel from here, by nothing that may come here again: allocators
 // and locks ask by it while there is nothing else yet.
 // Spec: syscall(2): the registers of x86-64.
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
@@ -107,6 +109,31 @@ bool IsOfOurs(long number, const Words& words) {
   return ours.Has(Of<int>(words[0])) || (onto && ours.Has(Of<int>(words[1])));
 }
 
+// With memory of its own, and that goes on from where the parent does.
+bool MakesChild(long number, const Words& words) {
+  if (number == SYS_fork) return true;
+  uint64_t flags = CLONE_VM;
+  uint64_t stack = 0;
+  if (number == SYS_clone) {
+    flags = static_cast<uint64_t>(words[0]);
+    stack = static_cast<uint64_t>(words[1]);
+  } else if (const auto* const asked = Of<const clone_args*>(words[0]);
+             number == SYS_clone3 && asked != nullptr) {
+    flags = asked->flags;
+    stack = asked->stack;
+  }
+  return (flags & CLONE_VM) == 0 && stack == 0;
+}
+
+long MakeChild(long number, const Words& words) {
+  sockets::Faces* const faces = sockets::Faces::IfMade();
+  if (faces == nullptr) return AskKernel(number, words);
+  faces->BeforeFork();
+  const long child = AskKernel(number, words);
+  child == 0 ? faces->Forked() : faces->AfterFork();
+  return child;
+}
+
 }  // namespace
 }  // namespace xtreme::preload
 
@@ -116,6 +143,7 @@ XTREME_CALL long syscall(long number, ...) noexcept {
   va_start(arguments, number);
   for (long& word : words) word = va_arg(arguments, long);
   va_end(arguments);
+  if (xtreme::preload::MakesChild(number, words)) return xtreme::preload::MakeChild(number, words);
   return xtreme::preload::IsOfOurs(number, words) ? xtreme::preload::AskOurs(number, words)
                                                   : xtreme::preload::AskKernel(number, words);
 }

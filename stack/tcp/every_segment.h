@@ -37,11 +37,14 @@ inline uint8_t Pcb::Plainness() const {
   return static_cast<uint8_t>(kPlainIn | kPlainQuiet | (out ? kPlainOut : 0) | delays);
 }
 
-// RFC 9293 section 3.10.7.4: not from a segment older than the last that did.
+// RFC 9293 section 3.10.7.4: not from a segment older than the last that did. Which of two is older
+// its acknowledgement says, and only where that is the same its sequence: what fills a hole is sent
+// after what was beyond the hole, and as it moves SND.UNA on, a window that did not follow would
+// reach farther than the peer offered.
 inline void Pcb::UpdateSendWindow(const wire::TcpSegment& segment) {
   const Seq sequence(segment.sequence);
   const Seq ack(segment.acknowledgement);
-  if (sequence < snd_wl1_ || (sequence == snd_wl1_ && ack < snd_wl2_)) return;
+  if (ack < snd_wl2_ || (ack == snd_wl2_ && sequence < snd_wl1_)) return;
   snd_wnd_ = uint32_t{segment.window} << (segment.Has(wire::kTcpSyn) ? 0 : snd_scale_);
   max_snd_wnd_ = std::max(max_snd_wnd_, snd_wnd_);
   snd_wl1_ = sequence;

@@ -75,7 +75,7 @@ class ParsedAck {
   heard_at_ = now;
   probes_ = 0;
   // As UpdateSendWindow: one that is acceptable acknowledges no less than WL2.
-  if (sequence < snd_wl1_) [[unlikely]] return sooner;
+  if (sequence < snd_wl1_ && what == Expected::kNothingNew) [[unlikely]] return sooner;
   snd_wnd_ = uint32_t{segment.window()} << snd_scale_;
   if (snd_wnd_ > max_snd_wnd_) [[unlikely]] max_snd_wnd_ = snd_wnd_;
   snd_wl1_ = sequence;

@@ -339,6 +339,13 @@ void ExpectTheSame(Connected& one, Connected& other) {
   EXPECT_EQ(one.emitted.size(), other.emitted.size());
 }
 
+// What was before it is lost: what fills the hole begins before it.
+wire::TcpSegment BeyondAHole() {
+  wire::TcpSegment segment = Next(kOurs, 0);
+  segment.sequence += kBytes;
+  return segment;
+}
+
 TEST(ExpectedTest, TheLongWayWouldHaveDoneTheSame) {
   const std::function<void(Connected&)> starts[] = {
       [](Connected&) {},
@@ -349,6 +356,9 @@ TEST(ExpectedTest, TheLongWayWouldHaveDoneTheSame) {
       [](Connected& c) { c.Arrive(Next()), c.Send(), c.Send(Segment::kWantDone); },
       [](Connected& c) { c.Send(0, /*more=*/true); },
       [](Connected& c) { c.Arrive(Next(kOurs, 1460)); },
+      [](Connected& c) { c.Arrive(BeyondAHole()); },
+      [](Connected& c) { c.Arrive(BeyondAHole()), c.Send(); },
+      [](Connected& c) { c.Arrive(BeyondAHole()), c.Send(), c.Send(); },
   };
   for (size_t i = 0; i < std::size(starts); ++i) {
     for (const uint16_t bytes : {0, 1, 1000, 1460}) {

@@ -195,8 +195,7 @@ class Pcb {
 
   // --- Moving to another context (departure.cc) ---
 
-  // Whether it can: established, at least one way is open, and all its payload stands in buffers,
-  // none in memory of the application (RefersToMemory).
+  // Whether it can: established, at least one way is open, and no payload RefersToMemory().
   bool MayDepart() const;
   // Whether something that is not acknowledged stands in memory of the application.
   bool RefersToMemory() const;
@@ -207,8 +206,7 @@ class Pcb {
   bool TakeOver(Pcb& from);
   // It is about to go on as another, and kSendSpace was raised but nobody told: that one raises it.
   void OweSendSpace();
-  // Another goes on: ends it as far as this context goes, with kTerminated, and tells the peer
-  // nothing.
+  // Another goes on: ends it here, with kTerminated, and tells the peer nothing.
   void Leave();
   // It is another's continuation, in its place from now on.
   void Resume(base::Nanoseconds now);

@@ -69,7 +69,7 @@ class ProgramsTest : public FacesTest {
     return "nginx -e stderr -c " +
            Write("nginx.conf", "user root; daemon off; worker_processes " +
                                    std::to_string(workers) + "; error_log stderr; pid " + work +
-                                   "pid;\nevents { worker_connections 256; }\nhttp { access_log "
+                                   "pid;\nevents { worker_connections 1000; }\nhttp { access_log "
                                    "off; sendfile on; tcp_nopush on; " +
                                    paths + "server { listen " + address + ":8080; root " + folder +
                                    "; } }\n");
@@ -208,6 +208,50 @@ TEST_F(ProgramsTest, WrkIsOffloadedOnTwoThreads) {
   EXPECT_EQ(load->Output().find(" 0 requests"), std::string::npos) << load->Output();
 }
 
+// More of either than a ring has ports for, or than profiles make room for.
+TEST_F(ProgramsTest, HundredsOfConnectionsAreServedByEither) {
+  Needs("nginx"), Needs("wrk");
+  for (const bool serves : {true, false}) {
+    const std::string address = serves ? kOurs : kTheirs;
+    const std::string serve = Nginx(address, 1, MakeFiles());
+    const auto server = serves ? StartOnXtreme(serve, kDebug) : StartOnKernel(serve);
+    ASSERT_TRUE(serves ? server->Says("offloaded on ours, listens as")
+                       : Listens(false, "-lt", 8080));
+    const std::string ask = "wrk -t 1 -c 400 -d 1 http://" + address + ":8080/one";
+    const auto load = serves ? StartOnKernel(ask) : StartOnXtreme(ask, kDebug);
+    EXPECT_EQ(load->Wait(), 0) << load->Output();
+    EXPECT_TRUE(IsOffloaded(serves ? *server : *load));
+    EXPECT_EQ(load->Output().find("Socket errors"), std::string::npos) << load->Output();
+  }
+}
+
+// Its sockets are both: a listener of the ring, and connections to theirs. It splices where it may.
+TEST_F(ProgramsTest, ThreadsOfHaproxyStandBetweenClientsAndServer) {
+  Needs("haproxy"), Needs("nginx"), Needs("curl"), Needs("wrk");
+  const std::string files = MakeFiles();
+  const auto server = StartOnKernel(Nginx(kTheirs, 1, files));
+  ASSERT_TRUE(Listens(false, "-lt", 8080)) << server->Output();
+  for (const std::string mode : {"http", "tcp"}) {
+    const auto between = StartOnXtreme(
+        "haproxy -db -f " +
+            Write("haproxy.cfg",
+                  "global\n maxconn 200\n nbthread 2\n noreuseport\ndefaults\n mode " + mode +
+                      "\n timeout connect 5s\n timeout client 15s\n timeout server 15s\n option "
+                      "splice-auto\nlisten all\n bind " + kOurs + ":8080\n server one " +
+                      kTheirs + ":8080\n"),
+        kDebug);
+    ASSERT_TRUE(between->Says("offloaded on ours, listens as")) << between->Output();
+    const std::string from = std::string("http://") + kOurs + ":8080";
+    const auto client = StartOnKernel(GetFiles(from, files));
+    EXPECT_EQ(client->Wait(), 0) << client->Output() << between->Output();
+    EXPECT_EQ(client->Output(), "equal\n") << between->Output();
+    const auto load = StartOnKernel("wrk -t 1 -c 20 -d 1 " + from + "/some");
+    EXPECT_EQ(load->Wait(), 0) << load->Output();
+    EXPECT_EQ(load->Output().find("Socket errors"), std::string::npos) << load->Output();
+    EXPECT_TRUE(between->Says("offloaded on ours, connects to 10.9.0.2:8080"));
+  }
+}
+
 TEST_F(ProgramsTest, HttpServerOfPythonServesCurl) {
   Needs("python3"), Needs("curl");
   const std::string files = MakeFiles();
@@ -291,6 +335,68 @@ TEST_F(ProgramsTest, LoopOfPythonServesAndAsks) {
     const auto server = serves ? StartOnXtreme(serve, kDebug) : StartOnKernel(serve);
     ASSERT_TRUE(serves ? server->Says("offloaded on ours, listens") : Listens(false, "-lt", 7000));
     const std::string ask = script + " ask " + address;
+    const auto client = serves ? StartOnKernel(ask) : StartOnXtreme(ask, kDebug);
+    EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+    EXPECT_TRUE(IsOffloaded(serves ? *server : *client)) << client->Output();
+  }
+}
+
+// A hundred connections of one session, bodies of both, streams, files and a web socket.
+constexpr const char* kOfAiohttp = R"(
+import asyncio, sys
+from aiohttp import ClientSession, WSMsgType, web
+role, address, folder = sys.argv[1:4]
+async def length(request): return web.Response(text=str(len(await request.read())))
+async def stream(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for number in range(100): await response.write(bytes([number]) * 10_000)
+    return response
+async def file(request): return web.FileResponse(folder + '/many')
+async def echo(request):
+    socket = web.WebSocketResponse(max_msg_size=0)
+    await socket.prepare(request)
+    async for message in socket:
+        if message.type == WSMsgType.BINARY: await socket.send_bytes(message.data)
+    return socket
+async def serve():
+    app = web.Application(client_max_size=1 << 24)
+    app.add_routes([web.post('/length', length), web.get('/stream', stream),
+                    web.get('/file', file), web.get('/echo', echo)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, address, 8090).start()
+    await asyncio.sleep(100)
+async def ask():
+    async with ClientSession(f'http://{address}:8090') as session:
+        async def post(size):
+            async with session.post('/length', data=b'x' * size) as answer:
+                assert await answer.text() == str(size)
+        await asyncio.gather(*[post(100 * number) for number in range(200)])
+        await post(3_000_000)
+        async with session.get('/stream') as answer:
+            wanted = b''.join(bytes([number]) * 10_000 for number in range(100))
+            assert await answer.read() == wanted
+        many = open(folder + '/many', 'rb').read()
+        async with session.get('/file') as answer: assert await answer.read() == many
+        async with session.ws_connect('/echo', max_msg_size=0) as socket:
+            for size in (1, 1000, 500_000):
+                await socket.send_bytes(many[:size])
+                assert (await socket.receive()).data == many[:size]
+asyncio.run(serve() if role == 'serve' else ask())
+)";
+
+TEST_F(ProgramsTest, AiohttpServesAndAsks) {
+  const std::string files = MakeFiles();
+  // Debian's own, which has the package.
+  const std::string script = "/usr/bin/python3 " + Write("of_aiohttp.py", kOfAiohttp);
+  for (const bool serves : {true, false}) {
+    const std::string address = serves ? kOurs : kTheirs;
+    const std::string serve = script + " serve " + address + " " + files;
+    const auto server = serves ? StartOnXtreme(serve, kDebug) : StartOnKernel(serve);
+    ASSERT_TRUE(serves ? server->Says("offloaded on ours, listens") : Listens(false, "-lt", 8090))
+        << server->Output();
+    const std::string ask = script + " ask " + address + " " + files;
     const auto client = serves ? StartOnKernel(ask) : StartOnXtreme(ask, kDebug);
     EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
     EXPECT_TRUE(IsOffloaded(serves ? *server : *client)) << client->Output();
@@ -389,8 +495,8 @@ TEST_F(ProgramsTest, ChildThatClosesAllBeforeItsProgramDoesItsParentNoHarm) {
   const auto server = StartOnKernel("python3 " + Write("serve.py", kEchoAndSay) + " " + kTheirs);
   ASSERT_TRUE(server->Says("ready")) << server->Output();
   const std::string script = Write("children.py", std::string(kThreeConnections) + R"(
-if sys.argv[2] == 'fork':
-    child = os.fork()
+if sys.argv[2] != 'subprocess':
+    child = os.fork() if sys.argv[2] == 'fork' else ctypes.CDLL(None).syscall(57)  # SYS_fork
     if child == 0:
         connections[b'a'].close()
         pair = socket.socketpair()  # By its number, which is nobody's of ours any more.
@@ -403,7 +509,7 @@ else: subprocess.run(['/bin/true'], check=True)
 for name in connections: ask(name)
 print('here', flush=True)
 )");
-  for (const std::string way : {"fork", "subprocess"}) {
+  for (const std::string way : {"fork", "syscall", "subprocess"}) {
     const auto client = StartOnXtreme("python3 " + script + " " + kTheirs + " " + way, kDebug);
     EXPECT_EQ(client->Wait(), 0) << way << client->Output();
     EXPECT_NE(client->Output().find("here\n"), std::string::npos) << client->Output();
