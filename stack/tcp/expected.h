@@ -134,6 +134,7 @@ class ParsedAck {
 [[gnu::always_inline]] inline bool Pcb::AckAlone(base::Nanoseconds now, auto&& place) {
   constexpr uint8_t kAlone = kPlainDelays | kPlainOut;
   if (!IsPlain(kPlainOut) || (plain_ & kAlone) != kAlone) [[unlikely]] return false;
+  if (queue_.flight().outstanding > snd_wnd_) [[unlikely]] return false;  // As SendAck() asks.
   Outgoing says{.sequence = queue_.end(), .flags = wire::kTcpAck};  // SND.NXT: nothing is unsent.
   FillHeader(says, now);
   if (!place(static_cast<const Outgoing&>(says))) [[unlikely]] return false;

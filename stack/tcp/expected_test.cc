@@ -128,6 +128,23 @@ wire::TcpSegment Changed(const Row& row) {
   return segment;
 }
 
+TEST(ExpectedTest, AcknowledgementAloneStaysInAWindowThatWasTakenBack) {
+  for (const uint16_t window : {2 * kBytes, 2 * kBytes - 1}) {
+    Connected connected;
+    connected.Send();
+    connected.Send();
+    wire::TcpSegment segment = Next();
+    segment.window = window;
+    connected.Arrive(segment);
+    bool placed = false;
+    connected.pcb().AckAlone(connected.now, [&](const Outgoing& says) {
+      EXPECT_EQ(says.sequence, Seq(kOurs + 2 * kBytes));
+      return placed = true;
+    });
+    EXPECT_EQ(placed, window == 2 * kBytes);
+  }
+}
+
 TEST(ExpectedTest, PayloadNextInOrderIsExpected) {
   Connected connected;
   EXPECT_TRUE(connected.pcb().IsExpected(Next(), /*quietly=*/true));
