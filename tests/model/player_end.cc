@@ -144,10 +144,11 @@ void Player::Flush(int ring) {
   socket.ring = ring;
   Socket& added = model_.Add(socket);
   const xtreme_address peer = World::AddressOf(1 - World::SideOf(ring), 1);
-  const xtreme_send_options asked = {.flags = XTREME_WANT_DONE, .reserved = 0, .cookie = 1};
+  const uint64_t cookie = next_cookie_++;  // No lane's fire has it.
+  const xtreme_send_options asked = {.flags = XTREME_WANT_DONE, .reserved = 0, .cookie = cookie};
   const int result = xtreme_send_to(added.handle, &peer, "x", 1, &asked);
   Check(result == XTREME_SENT, "send at the end: " + std::to_string(result));
-  added.done.push_back({1});
+  added.done.push_back({cookie});
   Check(xtreme_socket_close(added.handle, 0) == 0, "close at the end");
   added.closed = true;
 }

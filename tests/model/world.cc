@@ -165,6 +165,8 @@ void World::Announce(int port) {
 
 World::~World() {
   for (int i = 0; i < kRings; ++i) CloseRing(i);
+  // Its thread still gives queues back to the devices: the last that holds it waits for that.
+  api::Process::The().UseEngine(nullptr);
   engine_.reset();
   devices_.reset();
 }

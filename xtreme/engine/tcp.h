@@ -297,6 +297,7 @@ class Tcp {
   void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket, bool accepted = false);
   void RefreshPaths();
+  void NoteAnswer();
 
   // Receiving (tcp_receive.cc, path_errors.cc).
   bool ReceiveIcmp(const packet::Buffer& buffer, const wire::TcpFrame& frame);

@@ -185,6 +185,29 @@ TEST_F(TcpPathContractTest, AnAcceptedConnectionGoesWhereItsPeerIsKnownToBe) {
   EXPECT_EQ(goes_to(b->Of(Kind::kAccepted)[0].socket), kElsewhere);
 }
 
+// It has lost nothing and has nothing to say but what it said, which the peer did not hear.
+TEST_F(TcpPathContractTest, APeerThatMovedAndSendsAgainIsAnsweredWhereItIs) {
+  constexpr wire::MacAddress kElsewhere{{2, 0, 0, 0, 0, 9}};
+  OpenConnection();
+  a->Send(client, "x");
+  const std::vector<uint8_t> again = a->queue().sent().back().bytes;
+  Run(100'000'000);
+  for (host::Neighbour& neighbour : b->kernel->tables().neighbours) {
+    if (neighbour.address == kA) neighbour.mac = kElsewhere;
+  }
+  b->kernel->Publish();
+  b->Settle();
+  const auto answered_to = [&] {
+    const size_t before = b->queue().sent().size();
+    b->nic->Deliver(again, now);
+    b->Poll();
+    EXPECT_EQ(b->queue().sent().size(), before + 1);
+    return wire::MacAddress::Load(b->queue().sent().back().bytes.data());
+  };
+  answered_to();
+  EXPECT_EQ(answered_to(), kElsewhere);
+}
+
 TEST_F(TcpPathContractTest, AFloodThatARingDoesNotTakeIsCountedAndGone) {
   OpenConnection();
   auto batch = std::make_shared<PathErrors>();

@@ -75,6 +75,14 @@ inline void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
 
 // --- What comes in ---
 
+// A frame that may arm timers and be answered. The answer goes the way that is known; where the
+// world has changed since, paths are looked at before the next: a peer that sends the same again,
+// because it moved and hears no answer, causes nothing else.
+[[gnu::always_inline]] inline void Tcp::NoteAnswer() {
+  core_->attention |= kTimersArmed;
+  if (epoch_ != core_->host.routes_version) [[unlikely]] core_->attention |= kTcpNews;
+}
+
 void Tcp::Receive(const nic::RxFrame& rx) {
   packet::Buffer* const buffer = rx.buffer;
   wire::TcpFrame frame;
@@ -103,7 +111,7 @@ void Tcp::Receive(const nic::RxFrame& rx) {
       return;
     }
   }
-  core_->attention |= kTimersArmed;
+  NoteAnswer();
   // There is room for one.
   TcpEvent first;
   const base::Nanoseconds now = core_->PollTime();
@@ -127,7 +135,7 @@ Tcp::KnownFlows::Taken Tcp::TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint
   }
   buffer->data = bytes;
   buffer->length = length;
-  core.attention |= kTimersArmed;
+  NoteAnswer();
   TcpEvent event;
   const base::Nanoseconds now = core.PollTime();
   const bool first = stack_->Input(found_, frame, buffer, hw_clock, now, &event);
