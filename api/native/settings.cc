@@ -31,7 +31,7 @@ constexpr Setting kSettings[] = {
     {"interface", "Network interface of the ConnectX port, up and with an address.",
      offsetof(Options, interface_name), Setting::kText, 0, 0, {}},
     {"rx_burst_us", "Longest burst at link rate that must be absorbed, in microseconds.",
-     offsetof(Options, rx_burst_us), 4, 1, 1'000'000, {500, 10'000, 2'000, 200}},
+     offsetof(Options, rx_burst_us), 4, 1, 1'000'000, {500, 10'000, 2'000, 100}},
     {"rx_frame_bytes", "Typical frame of such a burst; with it the burst sizes the pool.",
      offsetof(Options, rx_frame_bytes), 4, 64, 9'018, {512, 512, 1'500, 512}},
     {"rx_buffers", "Buffers of the pool, 64 or more; 0: computed from the burst.",
