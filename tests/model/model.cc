@@ -431,9 +431,10 @@ void Model::TakeTerminated(Socket& socket, const xtreme_completion& end) {
       peer != nullptr && peer->open();  // Not one on its way to a ring that may not take it.
   // The peer's reset may have come before, and waited to be told.
   const bool was_reset = end.status == ECONNRESET && !peer_stays;
-  // Nor had it been told that it could not be opened.
+  // Nor had it been told that it could not be opened, or that both ends had closed it.
   const bool not_opened = !socket.established && end.status != 0;
-  if (socket.aborted && end.status != ECONNABORTED && !was_reset && !not_opened) {
+  const bool had_ended = end.status == 0 && socket.peer_closed;
+  if (socket.aborted && end.status != ECONNABORTED && !was_reset && !not_opened && !had_ended) {
     Fail("was aborted: " + Describe(end));
   }
   if (end.status == 0 && !socket.closed && !socket.peer_closed) {

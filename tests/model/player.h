@@ -160,6 +160,7 @@ class Player {
   void ChangeCable(const Numbers& numbers);
   void ChangeRoutes(const Numbers& numbers);
   void FollowMove(const xtreme_completion& moved);
+  void Announce(int port);
   void MakeUnsure(int side);
   void HealNet();
 
@@ -191,6 +192,7 @@ class Player {
   std::array<bool, 4> late_{};  // Moderated at some time: what comes by the wire may wake later.
   bool try_again_ = true;   // What TX_SPACE allows is sent at once.
   bool has_backup_ = false;
+  std::array<bool, 4> away_{};  // On the backup.
   uint64_t next_cookie_ = 1;
   uint64_t next_connection_ = 1;
 };

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "tests/model/pattern.h"
 #include "tests/model/player.h"
@@ -361,6 +362,9 @@ void Player::Reopen(const Numbers& numbers) {
   Check(world_->CloseRing(ring) == 0, "close a ring");
   model_.faults = true;
   OpenRing(ring);
+  // Where nobody is any more, the peers' kernel finds nobody.
+  const bool was_away = std::exchange(away_[static_cast<size_t>(ring)], false);
+  if (was_away && std::ranges::count(away_, true) == 0) Announce(0);
 }
 
 }  // namespace xtreme::model

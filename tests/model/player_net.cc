@@ -40,9 +40,14 @@ void Player::FollowMove(const xtreme_completion& moved) {
   if (moved.status != 0) return;
   const bool home = moved.interface_index == World::IfindexOf(0);
   Check(home || moved.interface_index == World::IfindexOf(2), "MOVED to another interface");
-  Note("announce " + std::to_string(home ? 0 : 2));
-  world_->Announce(home ? 0 : 2);
+  away_[moved.user_data] = !home;
+  Announce(home ? 0 : 2);
   MakeUnsure(0);
+}
+
+void Player::Announce(int port) {
+  Note("announce " + std::to_string(port));
+  world_->Announce(port);
 }
 
 void Player::ChangeRoutes(const Numbers& numbers) {
