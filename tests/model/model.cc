@@ -433,7 +433,7 @@ void Model::TakeTerminated(Socket& socket, const xtreme_completion& end) {
   const bool was_reset = end.status == ECONNRESET && !peer_stays;
   // Nor had it been told that it could not be opened, or that both ends had closed it.
   const bool not_opened = !socket.established && end.status != 0;
-  const bool had_ended = end.status == 0 && socket.peer_closed;
+  const bool had_ended = end.status == 0 && !peer_stays;
   if (socket.aborted && end.status != ECONNABORTED && !was_reset && !not_opened && !had_ended) {
     Fail("was aborted: " + Describe(end));
   }
