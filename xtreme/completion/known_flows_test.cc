@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "xtreme/completion/frames_testing.h"
 #include "xtreme/completion/known_flows_write.h"
 
 namespace xtreme::completion {
@@ -17,23 +17,12 @@ namespace {
 constexpr uint32_t kFrameBytes = 60;
 constexpr uint32_t kPayloadBytes = 10;
 
-class KnownFlowsTest : public testing::Test {
+class KnownFlowsTest : public ::testing::Test {
  protected:
   KnownFlowsTest() {
     flows_.Watch(&changes_);
     flows_.SetTicks(77);
     flows_.SetScale(ClockScale::Of(1000, 5, int64_t{2} << 32, 0));
-    base::StoreBe16(&frame_[12], 0x0800);
-    frame_[14] = 0x45;
-    base::StoreBe16(&frame_[16], 28 + kPayloadBytes);
-    frame_[20] = 0x40;  // "Don't fragment".
-    frame_[22] = 64;
-    frame_[23] = 17;
-    base::StoreBe32(&frame_[26], 0x0a000002);
-    base::StoreBe32(&frame_[30], 0x0a000001);
-    base::StoreBe16(&frame_[34], 4000);
-    base::StoreBe16(&frame_[36], 5000);
-    base::StoreBe16(&frame_[38], 8 + kPayloadBytes);
     Clear(&form_, Kind::kPacket);
     form_.socket = 0x123456789;
     form_.user_data = 42;
@@ -50,7 +39,7 @@ class KnownFlowsTest : public testing::Test {
     return flows_.Write(&buffer_, frame_.data(), length, 1010, &written_);
   }
 
-  alignas(64) std::array<uint8_t, 128> frame_{};
+  alignas(64) testing::FrameBytes frame_ = testing::DatagramFrame(kPayloadBytes);
   uint64_t changes_ = 1;
   packet::Buffer buffer_;
   udp::Endpoint endpoint_{{}};
@@ -89,7 +78,7 @@ TEST_F(KnownFlowsTest, WhatDiffersFromDatagramToDatagramDoesNotMakeItAnother) {
 
 TEST_F(KnownFlowsTest, AnythingElseIsLeftAlone) {
   flows_.Learn(frame_.data(), form_, &endpoint_);
-  const std::array<uint8_t, 128> good = frame_;
+  const testing::FrameBytes good = frame_;
   // EtherType, version, header length, fragment bits and offset, protocol, addresses, ports.
   for (const auto& [at, bits] : {std::pair{12, 1}, {13, 1}, {14, 0x10}, {14, 1}, {20, 0x20},
                                  {20, 1}, {21, 1}, {23, 1}, {26, 1}, {29, 1}, {30, 1}, {33, 1},
@@ -129,12 +118,8 @@ TEST_F(KnownFlowsTest, AreForgottenWhenTheDemultiplexerChanges) {
 }
 
 TEST_F(KnownFlowsTest, AnEmptyPlaceMatchesNoFrame) {
-  const std::array<uint8_t, 128> nothing{};
   for (uint64_t addresses = 0; addresses < 4096; ++addresses) {
-    frame_ = nothing;
-    base::StoreNative(&frame_[26], addresses);
-    base::StoreBe16(&frame_[16], 28);
-    base::StoreBe16(&frame_[38], 8);
+    frame_ = testing::EmptyFrame(addresses);
     EXPECT_FALSE(Write()) << addresses;
   }
 }

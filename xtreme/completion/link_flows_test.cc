@@ -6,10 +6,10 @@
 
 #include <sys/socket.h>
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 
+#include "xtreme/completion/frames_testing.h"
 #include "xtreme/completion/link_flows_write.h"
 
 namespace xtreme::completion {
@@ -20,20 +20,11 @@ constexpr uint32_t kPayloadBytes = 10;
 constexpr uint64_t kGoodFor = 100;
 constexpr int64_t kSecond = 1'000'000'000;
 
-class LinkFlowsTest : public testing::Test {
+class LinkFlowsTest : public ::testing::Test {
  protected:
   LinkFlowsTest() {
     flows_.SetScale(ClockScale::Of(1000, 5, int64_t{2} << 32, 0));
     flows_.Follow(0);
-    base::StoreBe16(&frame_[12], 0x0800);
-    frame_[14] = 0x45;
-    base::StoreBe16(&frame_[16], 28 + kPayloadBytes);
-    frame_[23] = 17;
-    base::StoreBe32(&frame_[26], 0x0a000002);
-    base::StoreBe32(&frame_[30], 0x0a000001);
-    base::StoreBe16(&frame_[34], 4000);
-    base::StoreBe16(&frame_[36], 5000);
-    base::StoreBe16(&frame_[38], 8 + kPayloadBytes);
     Clear(&form_, Kind::kPacket);
     form_.socket = 0x123456789;
   }
@@ -54,7 +45,7 @@ class LinkFlowsTest : public testing::Test {
     return flows_.Write(&buffer_, frame_.data(), length, hw_clock, &written_);
   }
 
-  alignas(64) std::array<uint8_t, 128> frame_{};
+  alignas(64) testing::FrameBytes frame_ = testing::DatagramFrame(kPayloadBytes);
   uint64_t changes_ = 1;
   packet::Buffer buffer_;
   udp::Endpoint endpoint_{{}};
@@ -170,12 +161,8 @@ TEST_F(LinkFlowsTest, WhatIsLearnedBehindAChangeStays) {
 }
 
 TEST_F(LinkFlowsTest, AnEmptyPlaceMatchesNoFrame) {
-  const std::array<uint8_t, 128> nothing{};
   for (uint64_t addresses = 0; addresses < 4096; ++addresses) {
-    frame_ = nothing;
-    base::StoreNative(&frame_[26], addresses);
-    base::StoreBe16(&frame_[16], 28);
-    base::StoreBe16(&frame_[38], 8);
+    frame_ = testing::EmptyFrame(addresses);
     EXPECT_FALSE(Write()) << addresses;
   }
 }
