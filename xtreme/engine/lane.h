@@ -41,6 +41,12 @@ class Lane {
     return true;
   }
 
+  // Producer. Whether the owner has taken out everything, as far as it tells.
+  bool AllTaken() {
+    if (cached_head_ != tail_) cached_head_ = head_.load(std::memory_order_acquire);
+    return cached_head_ == tail_;
+  }
+
   // Owner. Calls `take(entry)` on entries, oldest first, as long as `may()`, on no more than fit;
   // how many.
   template <typename May, typename Take>

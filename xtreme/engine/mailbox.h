@@ -5,6 +5,9 @@
 // Invariant: whoever leaves something knocks afterwards; the owner takes the knock first and looks
 // then, so nothing lies unseen. The ring looks at the word once a poll; it is set by a locked
 // instruction of the sender and taken by one of the owner, both only when there is something.
+// One entry of a lane may stand in that word and the next one, where nothing else is to be looked
+// at: what is urgent is then found by the line that the owner looks at, and without a knock. Until
+// the owner has taken it, nobody else writes more than a knock there.
 // A mailbox outlives its ring: operations under way still put their results here.
 // Threads: said per function.
 
@@ -17,6 +20,7 @@
 #include <utility>
 
 #include "xtreme/engine/inbox.h"
+#include "xtreme/engine/lane.h"
 #include "xtreme/engine/waiter.h"
 
 namespace xtreme::engine {
@@ -51,24 +55,69 @@ class Mailbox {
   }
   // Makes the owner look, and wakes it if it sleeps.
   void Knock() {
-    knocked_.store(1, std::memory_order_seq_cst);
+    __atomic_fetch_or(&door_.knocks, uint8_t{1}, __ATOMIC_SEQ_CST);
     waiter_->Wake();
+  }
+  // Leaves an entry where the owner looks. False: there is an entry, or was a knock, or the machine
+  // cannot: the entry is to go another way.
+  bool LeaveAtDoor(const LaneEntry& entry) {
+#ifdef __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16
+    Door door;
+    door.work = entry.work | kEntry;
+    door.value = entry.value;
+    if (entry.work >= kEntry || !__sync_bool_compare_and_swap(&door_.all, 0, door.all)) return false;
+    waiter_->Wake();
+    return true;
+#else
+    return false;
+#endif
   }
   // What is posted to a closed mailbox is never looked at.
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 
   // --- Owner ---
 
-  bool knocked() const { return knocks() != 0; }
-  // The same as a word, for who looks at several at once.
-  uint32_t knocks() const { return knocked_.load(std::memory_order_relaxed); }
-  void TakeKnock() { knocked_.exchange(0, std::memory_order_seq_cst); }
+  // Whether there is a knock or an entry, as a word, for who looks at several at once: one of its
+  // upper nine bits is set then.
+  uint32_t waiting() const { return __atomic_load_n(&door_.half, __ATOMIC_RELAXED); }
+  bool knocked() const { return (waiting() & kKnocks >> 32) != 0; }
+  bool HasEntry() const { return (waiting() & kEntry >> 32) != 0; }
+  void TakeKnock() { __atomic_exchange_n(&door_.knocks, uint8_t{0}, __ATOMIC_SEQ_CST); }
+  // Of HasEntry(); there is room for another one at once.
+  LaneEntry TakeEntry() {
+    const uint64_t work = __atomic_load_n(&door_.work, __ATOMIC_ACQUIRE) & (kEntry - 1);
+    const LaneEntry entry = {.value = __atomic_load_n(&door_.value, __ATOMIC_RELAXED), .work = work};
+    // Not the byte of the knocks, which may come meanwhile; what says that it was here goes last.
+    __atomic_store_n(&door_.value, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&door_.low, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&door_.middle, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&door_.high, 0, __ATOMIC_RELEASE);
+    return entry;
+  }
   void Close() { closed_.store(true, std::memory_order_release); }
   Inbox& inbox() { return inbox_; }
   Waiter& waiter() { return *waiter_; }
 
  private:
-  std::atomic<uint32_t> knocked_{0};
+  static constexpr uint64_t kKnocks = uint64_t{0xff} << 56, kEntry = uint64_t{1} << 55;
+
+  // An entry's work below kEntry, with that, and its value: 0 without one. Written as a whole by
+  // who leaves one, in parts by who takes it, as knocks come at any time; little endian.
+  union Door {
+    unsigned __int128 all = 0;
+    struct {
+      uint64_t work, value;
+    };
+    struct {
+      uint32_t low;
+      uint16_t middle;
+      uint8_t high, knocks;
+    };
+    struct {
+      uint32_t first_half, half;
+    };
+  };
+  alignas(64) Door door_;
   // Read by every sender, hardly ever written: not where knocks go to and fro.
   alignas(64) std::atomic<bool> closed_{false};
   const std::unique_ptr<Waiter> waiter_;

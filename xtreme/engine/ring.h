@@ -238,6 +238,7 @@ class Ring {
   base::Nanoseconds NextDeadline() const;
   void SettleSends();
   bool SettleLog(SendLog& log);
+  void TakeEntry();
   void TakeNotices();
   // False: a lane, or another ring's loopback, has more than there was room for.
   bool DrainLanes();

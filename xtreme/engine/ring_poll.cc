@@ -29,7 +29,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   core_->CheckOwner();
   const RingCore& core = *core_;
   const bool ready = core.device.queue->ReceiveReady();
-  const uint32_t waiting = core.attention | mailbox_->knocks();
+  const uint32_t waiting = core.attention | mailbox_->waiting();
   if (!ready) {
     if (waiting == 0) [[likely]] return 0;
     // A poll that has only timers to think of thinks of them once in so many.
@@ -135,7 +135,7 @@ Ring::Linked Ring::PollLinks(completion::LinkCompletion* out, uint32_t max) {
   core_->CheckOwner();
   RingCore& core = *core_;
   nic::QueuePair& queue = *core.device.queue;
-  const uint32_t waiting = core.attention | mailbox_->knocks();
+  const uint32_t waiting = core.attention | mailbox_->waiting();
   if (!queue.ReceiveReady()) return {0, waiting != 0};
   if ((waiting & ~uint32_t{kTimersArmed}) != 0 || !core.links->any()) return {0, true};
   const uint64_t ticks = core.clock.Ticks();
@@ -160,7 +160,7 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
   RingCore& core = *core_;
   nic::QueuePair& queue = *core.device.queue;
   if (!queue.ReceiveReady()) return nullptr;
-  const uint32_t waiting = core.attention | mailbox_->knocks();
+  const uint32_t waiting = core.attention | mailbox_->waiting();
   if (waiting != 0 && (waiting != kTimersArmed || timers_->IsTurn())) return nullptr;
   if (core.after_drop != 0) [[unlikely]] return nullptr;  // The next is marked.
   core.known.Follow();
@@ -171,7 +171,9 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
   return buffer;
 }
 
+// An order that another thread fires waits for nothing of the poll, not even its time.
 [[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
+  if (mailbox_->HasEntry()) TakeEntry();
   core_->poll_ticks = core_->clock.Ticks();
   return PollOn(out, max, stride, 0);
 }
@@ -216,7 +218,7 @@ bool Ring::More() const {
   core_->CheckOwner();
   constexpr uint32_t kKnownToWait = kCompletionsWait | kNoticesWait | kToldLater | kSocketNews |
                                      kLossesCounted | kTcpNews | kFramesWait;
-  return (core_->attention & kKnownToWait) != 0 || mailbox_->knocked() ||
+  return (core_->attention & kKnownToWait) != 0 || mailbox_->waiting() != 0 ||
          core_->device.queue->ReceiveReady();
 }
 
@@ -329,6 +331,15 @@ bool Ring::SettleLog(SendLog& log) {
     }
   }
   return true;
+}
+
+// Behind the notices that its thread left before it, and what is to be told before.
+void Ring::TakeEntry() {
+  const RingCore& core = *core_;
+  const bool next = notices_.empty() && (core.attention & kToldLater) == 0;
+  if (!next || core.fifo.Room() == 0) return;
+  core.device.queue->FetchAhead();
+  TakePosted(mailbox_->TakeEntry());
 }
 
 void Ring::TakeNotices() {

@@ -10,6 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -160,6 +162,69 @@ TEST_F(RingContractTest, PostedValuesAreFifoPerSender) {
   }
   sender.join();
   EXPECT_EQ(Counter("ring", "posted"), kValues);
+}
+
+// The first of each pair finds nothing before it and stands in the mailbox, the second in the lane,
+// perhaps between two looks of one poll.
+TEST_F(RingContractTest, WhatIsPostedToAnIdleRingComesBeforeWhatFollowsIt) {
+  Open();
+  const auto lane = ring->OpenLane();
+  constexpr uint64_t kValues = 40'000;
+  std::atomic<uint64_t> taken{0};
+  std::thread sender([&] {
+    for (uint64_t i = 0; i < kValues; i += 2) {
+      while (taken.load() != i) std::this_thread::yield();
+      EXPECT_EQ(lane->Post(i), 0);
+      EXPECT_EQ(lane->Post(i + 1), 0);
+    }
+  });
+  uint64_t expected = 0, in_order = 0;
+  while (expected < kValues) {
+    for (const Completion& completion : PollOnce()) in_order += completion.value == expected++;
+    taken.store(expected);
+  }
+  sender.join();
+  EXPECT_EQ(in_order, kValues);
+}
+
+// An entry in the mailbox and knocks of others do not hide each other.
+TEST_F(RingContractTest, LanesOfManyThreadsLoseNothing) {
+  Open();
+  constexpr uint64_t kThreads = 3, kValues = 4'000;  // A lane holds as many.
+  std::vector<std::thread> senders;
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
+    senders.emplace_back([this, thread, lane = ring->OpenLane()] {
+      for (uint64_t i = 0; i < kValues; ++i) {
+        if (i % 8 == thread) ring->Wake();
+        EXPECT_EQ(lane->Post(thread << 32 | i), 0);
+        if (i % 2 == 0) std::this_thread::yield();
+      }
+    });
+  }
+  std::array<uint64_t, kThreads> next{};
+  uint64_t in_order = 0;
+  for (uint64_t got = 0; got < kThreads * kValues;) {
+    for (const Completion& completion : PollOnce()) {
+      in_order += (completion.value & 0xffffffff) == next[completion.value >> 32]++;
+      ++got;
+    }
+  }
+  for (std::thread& sender : senders) sender.join();
+  EXPECT_EQ(in_order, kThreads * kValues);
+}
+
+TEST_F(RingContractTest, AnOrderOfAnotherThreadWaitsForNoPackets) {
+  Open();
+  OpenSocket(7000);
+  Inject({.payload = "x"});
+  const auto lane = ring->OpenLane();
+  EXPECT_EQ(lane->Post(1), 0);
+  EXPECT_FALSE(ring->Arm());
+  const auto got = PollAll();
+  Release(got);
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_EQ(got[0].kind, Kind::kPosted);
+  EXPECT_EQ(got[1].kind, Kind::kPacket);
 }
 
 TEST_F(RingContractTest, ALaneOutlivesItsRing) {

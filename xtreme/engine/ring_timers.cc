@@ -104,9 +104,10 @@ bool Ring::DrainLanes() {
   bool drained = udp_->TakeLooped();
   for (size_t i = 0; i < lanes_.size();) {
     RingLane& lane = *lanes_[i];
-    // A fire may tell more than one thing, or hear its own datagram.
-    lane.lane().DrainWhile([&core] { return core.fifo.Room() > 0; },
-                           [this](const LaneEntry& entry) { TakePosted(entry); });
+    // A fire may tell more than one thing, or hear its own datagram. What stands at the door may be
+    // the lane's, and came before what is in it.
+    const auto may = [this, &core] { return core.fifo.Room() > 0 && !mailbox_->HasEntry(); };
+    lane.lane().DrainWhile(may, [this](const LaneEntry& entry) { TakePosted(entry); });
     if (!lane.lane().empty()) {
       drained = false;
     } else if (lane.closed()) {
