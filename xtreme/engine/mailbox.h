@@ -65,7 +65,8 @@ class Mailbox {
     Door door;
     door.work = entry.work | kEntry;
     door.value = entry.value;
-    if (entry.work >= kEntry || !__sync_bool_compare_and_swap(&door_.all, 0, door.all)) return false;
+    if (entry.work >= kEntry) return false;
+    if (!__sync_bool_compare_and_swap(&door_.all, 0, door.all)) return false;
     waiter_->Wake();
     return true;
 #else
@@ -85,14 +86,14 @@ class Mailbox {
   void TakeKnock() { __atomic_exchange_n(&door_.knocks, uint8_t{0}, __ATOMIC_SEQ_CST); }
   // Of HasEntry(); there is room for another one at once.
   LaneEntry TakeEntry() {
-    const uint64_t work = __atomic_load_n(&door_.work, __ATOMIC_ACQUIRE) & (kEntry - 1);
-    const LaneEntry entry = {.value = __atomic_load_n(&door_.value, __ATOMIC_RELAXED), .work = work};
+    const uint64_t work = __atomic_load_n(&door_.work, __ATOMIC_ACQUIRE);
+    const uint64_t value = __atomic_load_n(&door_.value, __ATOMIC_RELAXED);
     // Not the byte of the knocks, which may come meanwhile; what says that it was here goes last.
     __atomic_store_n(&door_.value, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&door_.low, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&door_.middle, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&door_.high, 0, __ATOMIC_RELEASE);
-    return entry;
+    return {.value = value, .work = work & (kEntry - 1)};
   }
   void Close() { closed_.store(true, std::memory_order_release); }
   Inbox& inbox() { return inbox_; }
