@@ -22,6 +22,7 @@
 #include "stack/packet/buffer_pool.h"
 #include "stack/udp/demux.h"
 #include "xtreme/completion/link_flows.h"
+#include "xtreme/completion/ring_event.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
@@ -239,9 +240,11 @@ void RingDoor::Give(const engine::Completion& completion) {
                      {completion.status, completion.text == nullptr ? "" : completion.text}});
   }
   if (completion.kind == engine::Kind::kRing) {
-    Log(LogLevel::kDetails, "ring on {}: event {} of {}: {}", interface_,
-        static_cast<int>(completion.event), completion.count,
-        completion.text == nullptr ? "" : completion.text);
+    const bool stops = completion::Stops(completion.event);
+    const bool said = completion.text != nullptr && *completion.text != '\0';
+    Log(stops ? LogLevel::kWarning : LogLevel::kDetails, "ring on {}: {}, count {}{}{}", interface_,
+        completion::NameOf(completion.event), completion.count, said ? ": " : "",
+        said ? completion.text : "");
     return;
   }
   // Of a connection that is new it is the listener that is known.
