@@ -118,6 +118,7 @@ class Pcb {
   }
   // What Send of `bytes` with now_or_fail would say.
   SendResult WouldSend(uint32_t bytes) const;
+  bool WantsSendSpace() const { return Has(kWantsSpace); }  // Refused; kSendSpace is to follow.
   // A send was refused because the sink had no room, and it still has not.
   bool WaitsForSink() const {
     return Has(kWantsSpace) && Has(kWantsNow) && WouldSend(refused_bytes_) == SendResult::kDevice;
@@ -142,8 +143,7 @@ class Pcb {
     if (!queue_.has_unsent() && 2 * used < options_->send_queue) [[likely]] return true;
     return SendRoom() >= uint64_t{AmpleRoom()} + bytes;
   }
-  // Raises kSendSpace, once, when there is ample room and memory for a segment; in place of when
-  // there would be what a refused send asked for.
+  // Raises kSendSpace, once, at ample room and a segment's memory, not at what a send was refused.
   void AwaitAmpleRoom();
 
   // --- Sending a segment that the caller posts (fire.h, inlined) ---

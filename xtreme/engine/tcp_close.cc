@@ -150,8 +150,11 @@ bool Tcp::Resolve(Completion* completion) {
     if (socket != nullptr && completion->kind == Kind::kTerminated) Erase(*socket);
     return false;
   }
-  // Room is on the ring that it went to.
-  if (socket->departing && completion->kind == Kind::kTxSpace) return false;
+  if (completion->kind == Kind::kTxSpace) {
+    socket->space_waits = false;
+    // Room is on the ring that it went to; or there is none again, and another tells of the next.
+    if (socket->departing || socket->connection->WantsSendSpace()) return false;
+  }
   completion->user_data = socket->user_data;
   if (completion->kind == Kind::kAccepted && Find(completion->cookie) == nullptr) {
     // Its listener was closed before anybody heard of it.

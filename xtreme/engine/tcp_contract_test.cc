@@ -289,21 +289,6 @@ TEST_F(TcpContractTest, AClosedRingResetsItsConnections) {
 
 // --- Sending ---
 
-TEST_F(TcpContractTest, TxSpaceComesOnceAfterARefusal) {
-  TcpSettings small;
-  small.send_queue_bytes = 4'000;
-  OpenConnection(small);
-  EXPECT_EQ(a->Send(client, std::string(4'000, 'x')), SendResult::kSent);
-  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kRefusedWindow);
-  EXPECT_TRUE(a->got.empty());
-  Run();
-  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
-  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kSent);
-  Run();
-  EXPECT_EQ(a->got.size(), 1u);
-  EXPECT_EQ(b->Bytes(server), std::string(4'000, 'x') + std::string(3'000, 'y'));
-}
-
 TEST_F(TcpContractTest, NowOrFailNeverQueuesAndWouldSendSaysSo) {
   TcpSettings tiny;
   tiny.receive_window_bytes = 2'048;

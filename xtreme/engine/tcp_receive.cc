@@ -44,6 +44,13 @@ Completion* Tcp::TellKind(TcpSocket& socket, Kind kind, int status, uint64_t coo
   return completion;
 }
 
+// Of one that waits to be handed out nothing is new.
+void Tcp::TellSpace(TcpSocket& socket) {
+  if (socket.space_waits) return;
+  TellKind(socket, Kind::kTxSpace);
+  socket.space_waits = core_->fifo.waiting() != 0;
+}
+
 inline void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
   if (hw_clock == 0) return;
   completion->hw_clock = hw_clock;
@@ -231,8 +238,7 @@ void Tcp::Tell(const TcpEvent& event) {
       TellKind(*socket, Kind::kPeerClosed);
       return;
     case EventKind::kSendSpace:
-      TellKind(*socket, Kind::kTxSpace);
-      return;
+      return TellSpace(*socket);
     case EventKind::kDone:
       if (socket->detached) return;
       TellKind(*socket, Kind::kTxDone, event.cancelled ? ECANCELED : 0, event.cookie);

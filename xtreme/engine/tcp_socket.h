@@ -78,7 +78,8 @@ struct alignas(64) TcpSocket {
   bool detached = false;       // or of nothing.
   bool departing = false;      // To another ring: it is told of what it was, then DEPARTED.
   bool prepares = false;       // Sends of it are, or were, prepared.
-  bool released = true;        // Nothing of it is being given back by the control thread.
+  bool released : 1 = true;    // Nothing of it is being given back by the control thread.
+  bool space_waits : 1 = false;  // A TX_SPACE of it waits in the fifo.
   bool paced = false;          // It sends by `pace`.
   uint8_t rates_asked = 0;     // For which OP_DONE is due.
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TX_SPACE: once after sends were refused, and true when it is handed out.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "xtreme/engine/ring_lane.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+using TcpSpaceContractTest = TcpPairTest;
+
+TEST_F(TcpSpaceContractTest, TxSpaceComesOnceAfterARefusal) {
+  TcpSettings small;
+  small.send_queue_bytes = 4'000;
+  OpenConnection(small);
+  EXPECT_EQ(a->Send(client, std::string(4'000, 'x')), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kRefusedWindow);
+  EXPECT_TRUE(a->got.empty());
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
+  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kSent);
+  Run();
+  EXPECT_EQ(a->got.size(), 1u);
+  EXPECT_EQ(b->Bytes(server), std::string(4'000, 'x') + std::string(3'000, 'y'));
+}
+
+// Refused, with TX_SPACE waiting behind other completions, and refused again.
+class TxSpaceThatWaitsTest : public TcpPairTest {
+ protected:
+  static constexpr size_t kPosted = 32;
+
+  void SetUp() override {
+    TcpSettings small;
+    small.send_queue_bytes = 4'000;
+    OpenConnection(small);
+    RefuseAndAcknowledge();
+    const auto lane = a->ring->OpenLane();
+    for (size_t i = 0; i < kPosted; ++i) ASSERT_EQ(lane->Post(i), 0);
+    PollSingly(8);
+    EXPECT_EQ(a->Kinds(), std::vector<Kind>(8, Kind::kPosted));
+    a->Clear();
+  }
+  void RefuseAndAcknowledge() {
+    EXPECT_EQ(a->Send(client, std::string(4'000, 'x')), SendResult::kSent);
+    EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kRefusedWindow);
+    Carry(*a, *b);
+    b->Poll();
+    Carry(*b, *a);
+  }
+  void PollSingly(size_t polls) {
+    for (size_t i = 0; i < polls; ++i) {
+      Completion one;
+      if (a->ring->Poll(&one, 1, sizeof(one)) != 0) a->got.push_back(one);
+    }
+  }
+};
+
+TEST_F(TxSpaceThatWaitsTest, IsNotToldWhereThereIsNoRoomAgain) {
+  EXPECT_EQ(a->Send(client, std::string(4'000, 'x')), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kRefusedWindow);
+  a->Poll();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>(kPosted - 8, Kind::kPosted));
+  a->Clear();
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
+}
+
+TEST_F(TxSpaceThatWaitsTest, IsToldOnceThoughThereWasNoRoomMeanwhile) {
+  RefuseAndAcknowledge();
+  PollSingly(8);
+  EXPECT_EQ(a->Send(client, std::string(3'000, 'y')), SendResult::kSent) << "there is room";
+  Run();
+  EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kPosted).size(), kPosted - 8);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
