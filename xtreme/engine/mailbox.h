@@ -60,7 +60,7 @@ class Mailbox {
   }
   // Leaves an entry where the owner looks. False: there is an entry, or was a knock, or the machine
   // cannot: the entry is to go another way.
-  bool LeaveAtDoor(const LaneEntry& entry) {
+  bool LeaveAtDoor([[maybe_unused]] const LaneEntry& entry) {
 #ifdef __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16
     Door door;
     door.work = entry.work | kEntry;
