@@ -30,9 +30,11 @@ class Lane {
   // Producer. False: full.
   bool Push(const LaneEntry& entry) {
     const uint32_t tail = tail_;
-    if (tail - cached_head_ == kCapacity) {
+    if (tail - cached_head_ >= room_) {
       cached_head_ = head_.load(std::memory_order_acquire);
-      if (tail - cached_head_ == kCapacity) return false;
+      // What was taken came after what stands beside.
+      if (cached_head_ != beside_at_) room_ = kCapacity;
+      if (tail - cached_head_ >= room_) return false;
     }
     Slot& slot = slots_[tail % kCapacity];
     slot.value = entry.value;
@@ -45,6 +47,13 @@ class Lane {
   bool AllTaken() {
     if (cached_head_ != tail_) cached_head_ = head_.load(std::memory_order_acquire);
     return cached_head_ == tail_;
+  }
+
+  // Producer, where AllTaken(): an entry stands elsewhere, before those of the lane, and is one of
+  // the kCapacity that may wait.
+  void CountOneBeside() {
+    room_ = kCapacity - 1;
+    beside_at_ = tail_;
   }
 
   // Owner. Calls `take(entry)` on entries, oldest first, as long as `may()`, on no more than fit;
@@ -89,6 +98,8 @@ class Lane {
   // The producer's.
   alignas(64) uint32_t tail_ = 0;
   uint32_t cached_head_ = 0;
+  uint32_t room_ = kCapacity;  // Entries that may wait here.
+  uint32_t beside_at_ = 0;     // tail_ as one was counted beside.
   // Written by the owner.
   alignas(64) std::atomic<uint32_t> head_{0};
   // Written by the producer.

@@ -27,6 +27,23 @@ TEST(LaneTest, FullLaneRefusesAndKeepsOrder) {
   EXPECT_TRUE(lane->empty());
 }
 
+// Until something of the lane is taken, which came after it.
+TEST(LaneTest, WhatStandsBesideIsOneOfThoseThatMayWait) {
+  auto lane = std::make_unique<Lane>();
+  const auto take = [](const LaneEntry&) {};
+  EXPECT_TRUE(lane->AllTaken());
+  lane->CountOneBeside();
+  for (uint64_t i = 0; i < Lane::kCapacity - 1; ++i) ASSERT_TRUE(lane->Push({.value = i}));
+  EXPECT_FALSE(lane->AllTaken());
+  EXPECT_FALSE(lane->Push({}));
+  EXPECT_EQ(lane->Drain(1, take), 1u);
+  EXPECT_TRUE(lane->Push({}));
+  EXPECT_TRUE(lane->Push({})) << "as many as ever";
+  EXPECT_FALSE(lane->Push({}));
+  EXPECT_EQ(lane->Drain(Lane::kCapacity, take), Lane::kCapacity);
+  EXPECT_TRUE(lane->AllTaken());
+}
+
 // What stood in a slot the lap before is not there any more, whatever it was.
 TEST(LaneTest, AnEntryIsTakenInItsLapAlone) {
   auto lane = std::make_unique<Lane>();

@@ -57,7 +57,10 @@ class RingLane {
   int Push(const LaneEntry& entry) {
     if (closed_.load(std::memory_order_acquire) || mailbox_->closed()) return EPIPE;
     // Not past what this lane still holds.
-    if (lane_.AllTaken() && mailbox_->LeaveAtDoor(entry)) return 0;
+    if (lane_.AllTaken() && mailbox_->LeaveAtDoor(entry)) {
+      lane_.CountOneBeside();
+      return 0;
+    }
     if (!lane_.Push(entry)) return EAGAIN;
     mailbox_->Knock();
     return 0;
