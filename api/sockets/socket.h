@@ -316,6 +316,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   RingKey KeyOn(const std::string& interface);
   uint64_t Separator() const;
   std::string WhyNot() const;
+  bool TakesGroups() const;
   // "": it is offloaded by the rules.
   std::string RuleAgainst(Role role, const wire::Endpoint& first,
                           const wire::Endpoint& second) const;

@@ -53,7 +53,9 @@ int Socket::Bind(const sockaddr_in& local) {
   bound_ = true;
   any_port_ = local.sin_port == 0 && !ended;
   LearnLocal();
-  if (path() == Path::kUndecided && stream_ == nullptr) DecideLocked();
+  // Whether one with SO_REUSEPORT takes groups is seen when it joins one, or is used before.
+  const bool may_join = reuse_port_ && local_.address.IsAny() && memberships_.empty();
+  if (path() == Path::kUndecided && stream_ == nullptr && !may_join) DecideLocked();
   return 0;
 }
 

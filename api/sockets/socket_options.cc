@@ -304,7 +304,8 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
                      name == IP_BLOCK_SOURCE;
   if (joins) {
     memberships_.insert(change);
-    if (path() == Path::kOffloaded) JoinOnRing(change);
+    if (path() == Path::kUndecided && bound_) DecideLocked();
+    else if (path() == Path::kOffloaded) JoinOnRing(change);
     return 0;
   }
   memberships_.erase(change);

@@ -71,12 +71,20 @@ void Socket::Decide() {
 std::string Socket::WhyNot() const {
   if (!faces_->enabled()) return "no RDMA device";
   if (!offload_wanted_) return "offloading is off for its thread";
-  if (reuse_port_) return "SO_REUSEPORT: the kernel divides what comes among its sockets";
+  if (reuse_port_ && !TakesGroups()) {
+    return "SO_REUSEPORT: the kernel divides what comes among its sockets";
+  }
   if (local_.address.IsLoopback()) return "bound to a loopback address";
   if (peer_.port == 0) {
     return RuleAgainst(stream_ != nullptr ? Role::kTcpServer : Role::kUdpReceiver, local_, peer_);
   }
   return RuleAgainst(stream_ != nullptr ? Role::kTcpClient : Role::kUdpConnect, peer_, local_);
+}
+
+// What goes to a group comes to each of its sockets, also of those with SO_REUSEPORT.
+bool Socket::TakesGroups() const {
+  if (stream_ != nullptr) return false;
+  return local_.address.IsMulticast() || (local_.address.IsAny() && !memberships_.empty());
 }
 
 std::string Socket::RuleAgainst(Role role, const wire::Endpoint& first,
@@ -144,8 +152,9 @@ bool Socket::OpenOn(RingDoor* door) {
   const Rules& rules = faces_->rules();
   sender_rules_ = rules.HasSenders() ? std::make_unique<const Rules>(rules) : nullptr;
   engine::UdpOptions options{.local = local_,
-                             .reuse = IntOption(fd(), SOL_SOCKET, SO_REUSEADDR) != 0,
+                             .reuse = reuse_port_ || IntOption(fd(), SOL_SOCKET, SO_REUSEADDR) != 0,
                              .flow_tag = FlowTagOnRing(),
+                             .kernel_unicast = reuse_port_,
                              .kernel_socket = fd()};
   engine::Udp& udp = door->ring().udp();
   engine::Outcome outcome = udp.Open(options, &handle_);

@@ -2,6 +2,8 @@
 //
 // Datagram programs, unchanged, with libxtreme.so preloaded, against the kernel on the other side.
 
+#include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -72,6 +74,53 @@ TEST_F(UdpTest, GroupThatIsJoinedIsReceivedByTheRing) {
   const auto client = StartOnKernel(Program() + " ask 239.1.2.3 7000 10 64");
   EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
   EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
+// Two sockets with SO_REUSEPORT: each has all that goes to the group, by the ring; what goes to the
+// address is the kernel's to divide.
+TEST_F(UdpTest, SocketsThatShareAPortGetTheGroupEachAndTheRestBetweenThem) {
+  const std::string script = std::string(std::getenv("TEST_TMPDIR")) + "/shared.py";
+  std::ofstream(script) << R"(
+import select, socket
+sockets = []
+for i in range(2):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(('', 7000))
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                 socket.inet_aton('239.1.2.3') + socket.inet_aton('10.9.0.1'))
+    sockets.append(s)
+groups, shares = ([], []), ([], [])
+select.select(sockets, [], [], 0)
+print('ready', flush=True)
+while sum(map(len, groups)) < 20 or sum(map(len, shares)) < 20:
+    readable = select.select(sockets, [], [], 10)[0]
+    assert readable, (groups, shares)
+    for s in readable:
+        text = s.recv(100)
+        (groups if text[0] == 103 else shares)[sockets.index(s)].append(text)
+assert groups[0] == groups[1] == [b'g%d' % i for i in range(10)], groups
+assert set(shares[0] + shares[1]) == {b's%d' % i for i in range(20)}, shares
+assert shares[0] and shares[1], shares
+)";
+  const std::string sender = std::string(std::getenv("TEST_TMPDIR")) + "/sender.py";
+  std::ofstream(sender) << R"(
+import socket
+for i in range(20):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('10.9.0.2', 20000 + i))
+    s.sendto(b's%d' % i, ('10.9.0.1', 7000))
+    if i < 10: s.sendto(b'g%d' % i, ('239.1.2.3', 7000))
+)";
+  const auto receiver = StartOnXtreme("/usr/bin/python3 " + script, kDebug);
+  ASSERT_TRUE(receiver->Says("ready")) << receiver->Output();
+  const std::string output = receiver->Output();
+  const size_t first = output.find(kOffloaded);
+  ASSERT_NE(first, std::string::npos) << output;
+  EXPECT_NE(output.find(kOffloaded, first + 1), std::string::npos) << output;
+  const auto sent = StartOnKernel("/usr/bin/python3 " + sender);
+  EXPECT_EQ(sent->Wait(), 0) << sent->Output();
+  EXPECT_EQ(receiver->Wait(), 0) << receiver->Output();
 }
 
 TEST_F(UdpTest, PeerInThisHostIsLeftToTheKernelAndTheLogSaysWhy) {

@@ -167,6 +167,7 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
       .multicast_loop = options.multicast_loop,
       .broadcast = options.broadcast,
       .reuse = options.reuse,
+      .kernel_unicast = options.kernel_unicast,
       .flow_tag = options.flow_tag};
   if (options.max_held > 0) {
     if (sockets_->serials == nullptr) {
@@ -187,7 +188,8 @@ void Udp::StartOpen(UdpSocket& socket, int kernel_socket) {
   OpenWork work{.handle = socket.handle,
                 .local = socket.local(),
                 .reuse = socket.settings.reuse,
-                .deliver = core_->options.fragments == Fragments::kKernel,
+                .deliver = core_->options.fragments == Fragments::kKernel ||
+                           socket.settings.kernel_unicast,
                 .kernel_socket = kernel_socket,
                 .rules = RulesOf(socket),
                 .side = core_->host.control_side,

@@ -28,6 +28,9 @@ struct UdpOptions {
   // Of its rules, in every CQE of its frames, for who takes the ring's queues; 0: the ring's own,
   // which is a hint to the socket. Up to kMostFlowTag.
   uint32_t flow_tag = 0;
+  // What goes to the interface's own addresses is the kernel's to hand out, as among sockets with
+  // SO_REUSEPORT: no rule takes it, and this socket's share comes as SLOW_PATH.
+  bool kernel_unicast = false;
   // A kernel socket bound to `local` already, whose port is used instead of one leased; it is
   // duplicated, and what reaches it comes as SLOW_PATH. -1: none.
   int kernel_socket = -1;

@@ -451,6 +451,24 @@ TEST_F(UdpReceiveTest, TheKernelsDatagramsComeBySlowPath) {
   Release(got);
 }
 
+// Also where the ring reassembles by itself, and needs nothing else of the kernel's socket.
+TEST_F(UdpReceiveTest, WhatTheKernelHandsOutAmongSocketsComesBySlowPathGroupsByTheRing) {
+  options.fragments = Fragments::kOwn;
+  Open();
+  const Handle socket = OpenSocket({.local = {{}, 7000}, .reuse = true, .kernel_unicast = true});
+  EXPECT_TRUE(nic->rules().empty());
+  Join(socket, kGroup);
+  ASSERT_EQ(nic->rules().size(), 1u);
+  EXPECT_EQ(nic->rules()[0].match.destination_ip, kGroup);
+  kernel->Push(7000, {.source = kPeer, .destination = {kOwn, 7000}}, "its share");
+  std::vector<Completion> got;
+  while (got.empty()) got = Settle();
+  ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kPacket});
+  EXPECT_EQ(got[0].flags, kSlowPath);
+  EXPECT_EQ(Text(got[0]), "its share");
+  Release(got);
+}
+
 TEST_F(UdpReceiveTest, AConnectedSocketTakesTheKernelsDatagramsFromItsPeerOnly) {
   Open();
   const Handle socket = OpenSocket(7000);

@@ -40,6 +40,7 @@ std::vector<nic::FlowRule> Udp::RulesOf(const UdpSocket& socket) const {
   if (reassembly_ == nullptr) rule.match.destination_port = socket.local().port;
   const wire::Ipv4Address bound = socket.local().address;
   for (const udp::LocalAddress& local : demux_->local_addresses()) {
+    if (socket.settings.kernel_unicast) break;
     if (!bound.IsAny() && bound != local.prefix.address) continue;
     rule.match.destination_ip = local.prefix.address;
     // A port that is ours alone: the tag is a hint to its socket.

@@ -60,6 +60,7 @@ struct UdpSocket : udp::Endpoint {
     bool multicast_loop : 1 = false;
     bool broadcast : 1 = false;
     bool reuse : 1 = false;
+    bool kernel_unicast : 1 = false;
     bool dont_fragment : 1 = true;  // What fits in a frame is not to be cut on its way.
     bool whole : 1 = false;         // What does not is refused, not cut here.
     Groups groups = Groups::kByRing;
