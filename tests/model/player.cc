@@ -32,6 +32,10 @@ Player::Player(World* world, uint64_t seed, bool trace) : world_(world), trace_(
     if (random() % 3 == 0) options.poll_batch = 4;
     if (random() % 3 == 0) options.device_memory = 0;
     options.signal_every = random() % 2 == 0 ? 1 : 8;
+    if (random() % 4 == 0) options.fragments = 1;
+    if (random() % 4 == 0) options.blueflame = 0;
+    if (random() % 4 == 0) options.dump_frames = 64;
+    if (random() % 4 == 0) options.histograms = 1;
     options.tcp_time_wait_ms = 100;
     options.user_data = static_cast<uint64_t>(ring);
     if (has_backup_ && World::SideOf(ring) == 0) options.backup_interface = "xt2";

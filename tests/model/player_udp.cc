@@ -73,8 +73,8 @@ void Player::SendUdp(const Numbers& numbers) {
       connected ? socket->remote
                 : World::AddressOf(World::SideOf(to), static_cast<uint16_t>(
                                        kFirstPort + 10 * to + numbers[2] / 2 % kPorts));
-  static constexpr std::array<uint32_t, 8> kLengths = {8, 20, 100, 180, 300, 1000, 1472, 4000};
-  const uint32_t length = kLengths[numbers[1] / 2 % 8] + (numbers[1] / 16 % 8 == 0 ? 0 : 0);
+  static constexpr std::array<uint32_t, 8> kLengths = {8, 20, 100, 180, 1000, 1465, 4000, 9000};
+  const uint32_t length = kLengths[numbers[1] / 2 % 8] + numbers[1] / 16 % 8;
   std::vector<uint8_t> bytes(length);
   const uint64_t key = model_.AddDatagram({socket->local, peer, length});
   memcpy(bytes.data(), &key, kKeyBytes);
