@@ -20,6 +20,15 @@ inline base::Nanoseconds Pcb::EarliestDeadline() const {
   return base::Earlier(SoonestDeadline(), idle_deadline_);
 }
 
+inline bool Pcb::OnlyAckIsDue(base::Nanoseconds now) const {
+  return ack_deadline_ <= now && now < base::Earlier(retransmit_deadline_, idle_deadline_);
+}
+
+inline void Pcb::ArmOutstanding() {
+  const SenderTimer sender = OutstandingTimer();
+  SetSender(sender.timer, sender.deadline);
+}
+
 // Bits of Plain, of the state as it is. Nothing that the short ways do changes them.
 inline uint8_t Pcb::Plainness() const {
   const Flight& flight = queue_.flight();

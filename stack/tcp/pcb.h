@@ -241,6 +241,7 @@ class Pcb {
   bool IsExpected(const wire::TcpSegment& segment, bool quietly) const;
   // `now` is at or after NextDeadline().
   void OnTimer(base::Nanoseconds now);
+  bool OnlyAckIsDue(base::Nanoseconds now) const;  // Mostly nothing else is.
   // After the sink refused, it has room again; or after OnShortOfMemory.
   void OnRoom(base::Nanoseconds now) { Output(now); }
   // A WQE that refers to `segment` completed.
@@ -511,10 +512,7 @@ class Pcb {
   }
   SenderTimer OutstandingTimer() const;
   void ArmSender(base::Nanoseconds now);
-  void ArmOutstanding() {
-    const SenderTimer sender = OutstandingTimer();
-    SetSender(sender.timer, sender.deadline);
-  }
+  void ArmOutstanding();
   void NoteLeastWait();
   void Rearm(bool one, base::Nanoseconds now);
   void ArmBehind(base::Nanoseconds now);

@@ -508,6 +508,10 @@ void Stack::OnTimers(base::Nanoseconds now) {
       return true;
     }
     auto& connection = static_cast<Connection&>(*timer);
+    if (connection.OnlyAckIsDue(now) && AcknowledgeAtOnce(connection, now)) {
+      Schedule(connection);
+      return true;
+    }
     if (connection.Pcb::NextDeadline() <= now) connection.OnTimer(now);
     ScheduleAt(connection, connection.Pcb::NextDeadline());
     return true;

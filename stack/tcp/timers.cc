@@ -18,9 +18,8 @@ constexpr base::Nanoseconds kLongestCork = base::Milliseconds(200);
 }  // namespace
 
 void Pcb::OnTimer(base::Nanoseconds now) {
-  // Mostly an acknowledgement is due and nothing else, which leaves all as it was.
-  const bool alone = now < base::Earlier(retransmit_deadline_, idle_deadline_);
-  if (alone && ack_deadline_ <= now && IsPlain(kPlainOut)) [[likely]] {
+  // Which leaves all as it was.
+  if (OnlyAckIsDue(now) && IsPlain(kPlainOut)) [[likely]] {
     SendAck(now);
     if (Has(kAckNow)) [[unlikely]] {
       ack_deadline_ = base::kNever;

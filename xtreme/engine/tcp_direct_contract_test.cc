@@ -270,5 +270,22 @@ TEST_F(TcpDirectContractTest, AWindowThatIsFullRefusesIt) {
   EXPECT_EQ(Direct(), 0u);
 }
 
+TEST_F(TcpDirectContractTest, AnAcknowledgementWaitsForItsTimeAndLeavesOnce) {
+  OpenDirect();
+  for (int i = 0; i < 40; ++i) FrameOf("no more young", 0);
+  Run(100 * kMillisecond);
+  const size_t before = b->queue().sent().size();
+  EXPECT_EQ(a->Send(client, "x", {}), SendResult::kSent);
+  Run(39 * kMillisecond);
+  EXPECT_EQ(b->queue().sent().size(), before);
+  Run(2 * kMillisecond);
+  ASSERT_EQ(b->queue().sent().size(), before + 1);
+  const std::vector<uint8_t>& frame = b->queue().sent().back().bytes;
+  const std::vector<uint8_t>& acknowledged = a->queue().sent().back().bytes;
+  EXPECT_EQ(base::LoadBe32(&frame[kTcp + 8]), base::LoadBe32(&acknowledged[kTcp + 4]) + 1);
+  Run(200 * kMillisecond);
+  EXPECT_EQ(b->queue().sent().size(), before + 1);
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing

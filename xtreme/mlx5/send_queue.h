@@ -116,6 +116,7 @@ class SendQueue {
   nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
   template <uint32_t kBlocks>
   void PostStreamInPlace(const nic::StreamSegment& segment);
+  bool PlaceStreamOtherwise(const nic::StreamSegment& segment);
   // Whether the last of `posted` frames is signalled as one in N.
   bool IsSignalled(uint64_t posted) const {
     return static_cast<uint32_t>(posted) - 1 == signal_at_;

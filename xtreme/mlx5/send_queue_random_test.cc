@@ -91,7 +91,9 @@ class RandomSends {
                              .key = kMemoryKey, .flags = static_cast<uint16_t>(flags)};
     nic::TxPrepared prepared;
     nic::TxStatus status;
-    if (random_() % 4 == 0 && MayStream(length) && flags == 0) {
+    if (random_() % 2 == 0 && MayPlace(length) && asks == 0) {
+      status = PlaceStream(frame);
+    } else if (random_() % 4 == 0 && MayStream(length) && flags == 0) {
       status = PostStream(frame);
     } else if (random_() % 2 == 0 && queues_->PrepareFrame(frame, &prepared)) {
       status = PostBuilt(prepared, flags);
@@ -119,15 +121,30 @@ class RandomSends {
     return queues_->TakesStreams() && length > kOfPayload &&
            length - kOfPayload <= nic::StreamSegment::kMostPayloadBytes;
   }
-  nic::TxStatus PostStream(const nic::TxFrame& frame) {
+  static bool MayPlace(uint32_t length) {
+    return length >= kOfPayload && length - kOfPayload <= sizeof(nic::HalfLine);
+  }
+  using StreamBytes = std::array<uint8_t, nic::StreamSegment::kLongestHeader +
+                                              nic::StreamSegment::kPayloadReadable>;
+  // In `bytes`, which are to stay.
+  static nic::StreamSegment SegmentOf(const nic::TxFrame& frame, StreamBytes& bytes) {
     using Segment = nic::StreamSegment;
-    std::array<uint8_t, Segment::kLongestHeader + Segment::kPayloadReadable> bytes{};
     std::copy_n(frame.header, kHeaderBytes, bytes.data());
     std::copy_n(frame.payload, frame.payload_length, &bytes[kHeaderBytes]);
     Segment segment{.headers = bytes.data(), .header_bytes = Segment::kLongestHeader, .tcp = {},
                     .payload = &bytes[Segment::kLongestHeader],
                     .payload_length = frame.payload_length - kOfPayload};
     memcpy(&segment.tcp, &bytes[Segment::kTcpAt], sizeof(segment.tcp));
+    return segment;
+  }
+  nic::TxStatus PlaceStream(const nic::TxFrame& frame) {
+    StreamBytes bytes{};
+    const bool placed = queues_->PlaceStream(SegmentOf(frame, bytes));
+    return placed ? nic::TxStatus::kPosted : nic::TxStatus::kFull;
+  }
+  nic::TxStatus PostStream(const nic::TxFrame& frame) {
+    StreamBytes bytes{};
+    const nic::StreamSegment segment = SegmentOf(frame, bytes);
     if (queues_->StreamFront()->Ready()) {
       nic::PostStream(*queues_->StreamFront(), segment);
       return nic::TxStatus::kPosted;

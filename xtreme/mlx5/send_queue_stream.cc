@@ -45,7 +45,7 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   constexpr uint32_t kBlocks = 2;
   constexpr uint32_t kLast = nic::StreamSegment::kAfterTcp / sizeof(nic::HalfLine);
   static_assert(nic::StreamSegment::kAfterTcp + sizeof(nic::HalfLine) == kBlocks * kWqebbBytes);
-  if (AttentionIsDue() || !options_.checksums) [[unlikely]] return false;
+  if (AttentionIsDue() || !options_.checksums) [[unlikely]] return PlaceStreamOtherwise(segment);
   uint8_t* const wqe = front_.next_wqe;
   auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
   halves[0] = nic::StreamStart(front_, segment);
@@ -59,6 +59,24 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   front_.Advance(kBlocks);
   front_.direct_bytes += segment.frame_bytes();
   Ring(wqe, kBlocks, nic::kTxMore);
+  return true;
+}
+
+// With a signal, or at the ring's end.
+[[gnu::noinline]] bool SendQueue::PlaceStreamOtherwise(const nic::StreamSegment& segment) {
+  constexpr uint32_t kBlocks = 2;
+  if (!options_.checksums) return false;
+  if (ahead_) TakeAhead();
+  if (IsFull()) return false;
+  const uint32_t first = Index();
+  const uint64_t posted = front_.posted() + 1;
+  const bool signal = IsSignalled(posted);
+  nic::HalfLine halves[2 * kBlocks];
+  nic::LoadStream(front_, segment, halves);
+  EnterInPlace(signal, halves);
+  front_.direct_bytes += segment.frame_bytes();
+  Ring(WqeAt(first), kBlocks, nic::kTxMore);
+  AttendInPlace(signal, posted, first, first + kBlocks);
   return true;
 }
 

@@ -205,6 +205,40 @@ TEST_F(StreamPostTest, AnAcknowledgementThatIsPlacedIsTheSameWqeAndRungForWithOt
   EXPECT_EQ(queues_->counters().tx_blueflame, 0u);
 }
 
+TEST_F(StreamPostTest, APlacedSegmentHasTheSignalThatIsDue) {
+  PlainDevice other;
+  const SendQueue::Options options{.signal_every = 3};
+  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+  QueuePair placed(device_.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+  const StreamFrame stream(Segment::kLongestHeader, 0);
+  uint32_t signals = 0;
+  for (uint32_t i = 0; i < kFrames; ++i) {
+    ASSERT_TRUE(placed.PlaceStream(stream.segment()));
+    ASSERT_EQ(posted.Post(stream.frame(nic::kTxMore)), nic::TxStatus::kPosted);
+    EXPECT_EQ(std::memcmp(device_.wqe(2 * i), other.wqe(2 * i), Segment::kAfterTcp), 0) << i;
+    signals += HasCompletion(device_.wqe(2 * i));
+  }
+  EXPECT_EQ(signals, kFrames / 3);
+  placed.Flush();
+  posted.Flush();
+  EXPECT_EQ(device_.send_record(), other.send_record());
+  EXPECT_EQ(placed.counters().tx_bytes, posted.counters().tx_bytes);
+  EXPECT_EQ(placed.counters().tx_blueflame, 0u);
+}
+
+// Nor does who asks for no completion have to poll.
+TEST_F(StreamPostTest, PlacedSegmentsTakeTheirCompletionsThemselves) {
+  const SendQueue::Options options{.signal_every = 3};
+  QueuePair placed(device_.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
+  const StreamFrame stream(Segment::kLongestHeader, 0);
+  for (uint32_t i = 0; i < 4 * kFrames; ++i) {
+    ASSERT_TRUE(placed.PlaceStream(stream.segment())) << i;
+    placed.Flush();
+    const auto index = static_cast<uint16_t>(2 * i);
+    if (HasCompletion(device_.wqe(index))) device_.CompleteSend(index);
+  }
+}
+
 // As SYNs have their options, and whatever else fits.
 TEST_F(StreamPostTest, APlacedSegmentHasWhatStandsBehindItsHeader) {
   const SendQueue::Options options{.signal_every = 8};
