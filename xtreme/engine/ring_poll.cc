@@ -311,8 +311,7 @@ void Ring::SettleSends() {
   if (!core.device.broken && core.BrokenQueue() != nullptr) OnBroken();
   if (!SettleLog(core.sends)) return;
   if (!paced_->ForEachLog([this](SendLog& log) { return SettleLog(log); })) return;
-  const bool room = core.SendRoom() > 0 && !core.sends.full();
-  if ((core.attention & kRoomWanted) != 0 && room) tcp_->OnRoom();
+  if ((core.attention & kRoomWanted) != 0 && core.SendRoom() > 0) tcp_->OnRoom();
   const bool paced_wait = paced_->any() && paced_->Retire();
   if (core.sends.wanted() == 0 && !paced_wait) core.attention &= ~kSendsWanted;
 }

@@ -256,5 +256,78 @@ TEST_F(TcpRunContractTest, ASegmentWhoseTimeIsWantedIsNotOfARun) {
   EXPECT_EQ(a->Of(Kind::kTxWire)[0].cookie, 3u);
 }
 
+// A run is one frame of the queue, and each of its segments has a place in the log of sends.
+class TcpFullLogContractTest : public TcpRunContractTest {
+ protected:
+  static constexpr size_t kMss = 500, kRun = 4, kRunBytes = kRun * kMss;
+
+  // The window is beyond what fills the log.
+  void OpenWide() {
+    TcpSettings settings;
+    settings.mss = kMss;
+    settings.timestamps = false;
+    settings.quick_ack = true;
+    settings.congestion = TcpCongestion::kNone;
+    OpenConnection(settings, settings);
+    a->ring->core().Reap();
+    free_ = a->ring->core().device.pool->free_count();
+  }
+  // Runs, until the log has room for `rest`.
+  void FillLog(uint32_t rest) {
+    while (core().sends.room() != rest) {
+      ASSERT_GE(core().sends.room(), rest + kRun);
+      text_ += Text(kRunBytes);
+      ASSERT_EQ(a->Send(client, Text(kRunBytes)), SendResult::kSent);
+    }
+    EXPECT_GT(core().SendRoom(), 2 * kRun) << "the queue has room";
+  }
+  void ExpectAllArrived() {
+    Run();
+    EXPECT_TRUE(b->Bytes(server) == text_);
+    EXPECT_EQ(a->Counter("tcp", "retransmits"), 0u);
+    EXPECT_EQ(core().device.pool->free_count(), free_);
+    EXPECT_TRUE(core().sends.empty());
+  }
+  RingCore& core() { return a->ring->core(); }
+
+  std::string text_;
+
+ private:
+  uint32_t free_ = 0;
+};
+
+TEST_F(TcpFullLogContractTest, NothingMayLeaveUntilSomethingHasLeft) {
+  OpenWide();
+  FillLog(0);
+  Tcp& tcp = a->tcp();
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(client), kMss), SendResult::kRefusedSqFull);
+  EXPECT_EQ(a->Send(client, Text(kMss), {.flags = kNowOrFail}), SendResult::kRefusedSqFull);
+  a->queue().CompleteSends();
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(client), kMss), SendResult::kSent);
+  ExpectAllArrived();
+}
+
+TEST_F(TcpFullLogContractTest, OfARunThatFindsTooFewPlacesAsManySegmentsLeaveAsThereAre) {
+  OpenWide();
+  FillLog(kRun);
+  const size_t before = a->queue().sent().size();
+  text_ += Text(kRunBytes + kMss);
+  EXPECT_EQ(a->Send(client, Text(kRunBytes + kMss)), SendResult::kQueued);
+  EXPECT_EQ(a->queue().sent().size(), before + kRun);
+  EXPECT_TRUE(core().sends.full());
+  ExpectAllArrived();
+}
+
+TEST_F(TcpFullLogContractTest, ARunTakesThePlacesOfThoseThatHaveLeft) {
+  OpenWide();
+  FillLog(kRun);
+  a->queue().CompleteSends();
+  const size_t before = a->queue().sent().size();
+  text_ += Text(kRunBytes + kMss);
+  EXPECT_EQ(a->Send(client, Text(kRunBytes + kMss)), SendResult::kSent);
+  EXPECT_EQ(a->queue().sent().size(), before + 1);
+  ExpectAllArrived();
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing
