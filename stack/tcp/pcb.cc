@@ -297,7 +297,6 @@ void Pcb::Shutdown(base::Nanoseconds now) {
     case State::kCloseWait: state_ = State::kLastAck; break;
     default: return;  // closed already
   }
-  Clear(kCorked);
   if (queue_.all_acknowledged() && timer_ != Timer::kPersist) progress_at_ = now;
   const bool alone = queue_.empty() && state_ != State::kSynReceived && !Has(kWantsSpace);
   if (alone) {
