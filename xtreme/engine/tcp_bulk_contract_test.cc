@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,64 @@ TEST_F(TcpBulkContractTest, WhatWasRungForWithoutACompletionIsAskedForByTheNextP
   Run();
   EXPECT_EQ(Asked(before).size(), 1u) << "once";
   EXPECT_EQ(b->Bytes(server), Text(1'000) + "short");
+}
+
+TEST_F(TcpBulkContractTest, UnlessThatHasBeenToldAlready) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "short"), SendResult::kSent);
+  a->queue().CompleteSends();
+  a->ring->core().Reap();
+  a->Poll();
+  EXPECT_TRUE(Asked(before).empty());
+  EXPECT_EQ(a->ring->core().attention & kCompletionOwed, 0u);
+}
+
+TEST_F(TcpBulkContractTest, WhereTheQueueIsFullALaterDoorbellAsks) {
+  OpenConnection({.congestion = TcpCongestion::kNone});
+  const RingCore& core = a->ring->core();
+  a->complete_sends = false;
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  while (core.SendRoom() > 0) {
+    ASSERT_EQ(a->Send(client, "short", {.flags = kNowOrFail}), SendResult::kSent);
+  }
+  a->ring->Flush();
+  EXPECT_NE(core.attention & kCompletionOwed, 0u) << "there is no room for what asks";
+  a->queue().CompleteSends();
+  a->Poll();
+  EXPECT_EQ(core.attention & kCompletionOwed, 0u);
+}
+
+TEST_F(TcpBulkContractTest, AQueueThatStoppedIsAskedForNothing) {
+  OpenConnection();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "short"), SendResult::kSent);
+  a->queue().Break();
+  a->ring->Flush();
+  EXPECT_EQ(a->ring->core().attention & kCompletionOwed, 0u);
+}
+
+// One in a buffer of the caller's is posted as others are, and asks if it rings.
+TEST_F(TcpBulkContractTest, AShortOneAsksOnlyForThoseBeforeItAndOnlyIfItRings) {
+  OpenConnection();
+  const auto send_short = [&](uint32_t flags) {
+    packet::Buffer* const buffer = a->ring->AcquireBuffer();
+    std::memset(buffer->data, 's', 5);
+    return a->tcp().Send(a->tcp().Find(client),
+                         {.data = buffer->data, .length = 5, .buffer = buffer}, {.flags = flags});
+  };
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(send_short(0), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(send_short(kNoDoorbell), SendResult::kSent);
+  EXPECT_TRUE(Asked(before).empty());
+  EXPECT_NE(a->ring->core().attention & kCompletionOwed, 0u);
+  ASSERT_EQ(send_short(0), SendResult::kSent);
+  EXPECT_EQ(Asked(before), std::vector<size_t>{3});
+  EXPECT_EQ(a->ring->core().attention & kCompletionOwed, 0u);
+  Run();
+  EXPECT_EQ(Asked(before).size(), 1u) << "once";
 }
 
 TEST_F(TcpBulkContractTest, AConnectionThatEndsWaitsForNoMore) {
