@@ -332,11 +332,11 @@ bool Ring::SettleLog(SendLog& log) {
   return true;
 }
 
-// Behind the notices that its thread left before it, and what is to be told before.
+// Behind the notices that its thread left before it, and what is to be told before: as long as that
+// waits there is no room.
 void Ring::TakeEntry() {
   const RingCore& core = *core_;
-  const bool next = notices_.empty() && (core.attention & kToldLater) == 0;
-  if (!next || core.fifo.Room() == 0) return;
+  if (!notices_.empty() || core.fifo.Room() == 0) return;
   core.device.queue->FetchAhead();
   TakePosted(mailbox_->TakeEntry());
 }
