@@ -2,8 +2,6 @@
 
 #include "stack/tcp/expected.h"
 
-#include <algorithm>
-
 #include "stack/packet/buffer_pool.h"
 
 namespace xtreme::tcp {
@@ -102,13 +100,12 @@ void Pcb::SampleOnly(base::Nanoseconds rtt, base::Nanoseconds now) {
   if (rtt >= base::Nanoseconds(0)) rtt_.Sample(rtt);
 }
 
-// Less than zero: `rtt` is not known.
 void Pcb::GrowByOnly(uint32_t acked, base::Nanoseconds rtt, base::Nanoseconds now) {
   if (!IsWindowLimited(acked)) return congestion_.OnUnlimitedAck();
   congestion_.OnAck({.acked = acked,
                      .now = now,
                      .srtt = rtt_.srtt(),
-                     .rtt = std::max(rtt, base::Nanoseconds(-1)),
+                     .rtt = rtt,
                      .una = queue_.end(),  // Of all there is.
                      .nxt = queue_.end(),
                      .window_limited = true});

@@ -23,7 +23,7 @@ constexpr base::Nanoseconds kRoundTrip = base::Microseconds(40);
 // An established connection and what it emits.
 class Connected : private Sink {
  public:
-  Connected() : segments_(64), store_({}) {
+  explicit Connected(uint16_t peer_mss = 1460) : segments_(64), store_({}) {
     using packet::BufferPool;
     pool_ = *BufferPool::Create(
         {.buffers = 64, .buffer_bytes = 2048, .hugepages = BufferPool::Hugepages::kNever});
@@ -38,7 +38,7 @@ class Connected : private Sink {
     pcb_->Establish({.iss = Seq(kOurs - 1),
                      .irs = Seq(kTheirs - 1),
                      .peer_window = 50'000,
-                     .peer_mss = 1460,
+                     .peer_mss = peer_mss,
                      .peer_window_scale = 0,
                      .sack = true,
                      .peer_timestamp = kStamp},
@@ -283,6 +283,56 @@ TEST(ExpectedTest, WhatSomebodyIsToldOfIsNotExpectedQuietly) {
     row.before(connected);
     EXPECT_TRUE(connected.pcb().IsExpected(Changed(row), false)) << row.name;
     EXPECT_FALSE(connected.pcb().IsExpected(Changed(row), true)) << row.name;
+  }
+}
+
+// In slow start it would: there what was outstanding counts twice.
+TEST(ExpectedTest, AWindowThatOneSegmentDoesNotFillDoesNotGrow) {
+  constexpr uint32_t kSmss = 150;
+  constexpr uint32_t kTimestampsBytes = 12;
+  Connected connected(kSmss + kTimestampsBytes);
+  Pcb& pcb = connected.pcb();
+  const auto acknowledge = [&] {
+    wire::TcpSegment all = Next(pcb.queue().nxt().value(), 0);
+    all.options.timestamps->echo = connected.emitted.back().timestamps.value;
+    connected.now += kRoundTrip;
+    connected.Arrive(all);
+  };
+  const auto send = [&](uint32_t bytes) {
+    pcb.Send(std::vector<uint8_t>(bytes), {}, connected.now);
+    acknowledge();
+  };
+  for (size_t lost : {1u, 2u}) {
+    connected.Send();
+    while (pcb.Report(connected.now).retransmits < 2 * lost) connected.Expire();  // One is a probe.
+    acknowledge();
+  }
+  connected.Send();
+  acknowledge();
+  const uint32_t window = pcb.Report(connected.now).congestion_window;
+  constexpr uint32_t kLess = 120;
+  ASSERT_LT(window, 2 * kLess + kSmss);
+  ASSERT_GE(window, kLess + kSmss);
+  for (int i = 0; i < 20; ++i) send(kLess);
+  EXPECT_EQ(pcb.Report(connected.now).congestion_window, window);
+}
+
+// Segments come at the time of the poll that finds them, which may send before it looks.
+TEST(ExpectedTest, ARoundTripThatEndsBeforeItBeginsIsNone) {
+  for (const uint32_t segments : {1u, 2u}) {
+    SCOPED_TRACE(segments);
+    Connected connected;
+    connected.Send();
+    connected.now += kRoundTrip;
+    connected.Arrive(Next(kOurs + kBytes, 0));
+    const ConnectionReport before = connected.pcb().Report(connected.now);
+    for (uint32_t i = 0; i < segments; ++i) connected.Send();
+    connected.now -= base::Microseconds(1);
+    connected.Arrive(Next(kOurs + (1 + segments) * kBytes, 0));
+    const ConnectionReport after = connected.pcb().Report(connected.now);
+    EXPECT_EQ(after.in_flight, 0u);
+    EXPECT_EQ(after.srtt, before.srtt);
+    EXPECT_EQ(after.rto, before.rto);
   }
 }
 

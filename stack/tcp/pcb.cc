@@ -213,7 +213,7 @@ uint32_t Pcb::CopySize() const {
 
 SendResult Pcb::Send(std::span<const uint8_t> bytes, const SendOptions& options,
                      base::Nanoseconds now) {
-  const auto length = static_cast<uint32_t>(bytes.size());
+  const uint32_t length = AskedBytes(bytes.size());
   if (options.now_or_fail) RestartIfSilent(now);
   const SendResult admitted = Admit(length, options);
   if (IsRefused(admitted)) return Refuse(admitted, length, options);
@@ -297,7 +297,6 @@ void Pcb::Shutdown(base::Nanoseconds now) {
     case State::kCloseWait: state_ = State::kLastAck; break;
     default: return;  // closed already
   }
-  Clear(kCorked);
   if (queue_.all_acknowledged() && timer_ != Timer::kPersist) progress_at_ = now;
   const bool alone = queue_.empty() && state_ != State::kSynReceived && !Has(kWantsSpace);
   if (alone) {

@@ -11,6 +11,7 @@
 #ifndef XTREME_STACK_TCP_SEGMENT_QUEUE_H_
 #define XTREME_STACK_TCP_SEGMENT_QUEUE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -130,6 +131,11 @@ struct Flight {
   uint32_t Pipe() const { return outstanding - sacked - lost + retransmitted; }
   friend bool operator==(const Flight&, const Flight&) = default;
 };
+
+// What a send of `bytes` asks for: where 32 bits do not count it, more than any queue takes.
+constexpr uint32_t AskedBytes(size_t bytes) {
+  return static_cast<uint32_t>(std::min<size_t>(bytes, UINT32_MAX));
+}
 
 class SegmentQueue {
  public:

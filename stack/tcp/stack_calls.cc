@@ -63,7 +63,7 @@ SendResult Stack::SendCopy(Connection& connection, std::span<const uint8_t> byte
                            base::Nanoseconds now) {
   now_ = now;
   if (bytes.empty()) return SendResult::kSent;
-  const auto length = static_cast<uint32_t>(bytes.size());
+  const uint32_t length = AskedBytes(bytes.size());
   const Pcb::SendOptions options = OptionsOf(send);
   if (send.want_done && !HasRoomForDone()) return connection.RefuseForDone(length, options);
   return After(connection, send, connection.Pcb::Send(bytes, options, now));

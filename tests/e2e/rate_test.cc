@@ -8,10 +8,12 @@
 #include <latch>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/e2e/two_rings.h"
 #include "xtreme/engine/mailbox.h"
+#include "xtreme/engine/paced_queues.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -73,19 +75,25 @@ class RateTest : public TwoRingsTest {
     a->engine->control().RunAndWait([] {});
     return a->Poll();
   }
-  uint64_t PacedQueues() {
+  uint64_t Counter(std::string_view called) {
     uint64_t found = ~uint64_t{0};
     a->ring->VisitCounters([&](std::string_view, std::string_view name, std::string_view,
                                uint64_t value) {
-      if (name == "paced_queues") found = value;
+      if (name == called) found = value;
     });
     return found;
   }
+  uint64_t PacedQueues() { return Counter("paced_queues"); }
 
   static constexpr uint16_t kFree = 7000;
   static constexpr uint16_t kPaced = 7001;
   static constexpr uint16_t kOther = 7002;
   std::map<uint16_t, size_t> arrived;
+};
+
+class StoringRateTest : public RateTest {
+ protected:
+  StoringRateTest() : RateTest({.tx_queue_frames = 64, .device_memory = 8'192}) {}
 };
 
 class NoPacingTest : public RateTest {
@@ -422,6 +430,21 @@ TEST_F(RateTest, WhatTheDeviceCannotDoIsSaidInOpDoneAndChangesNothing) {
                                    5).error, EINVAL);
 }
 
+// Which the ring's own queue has alone.
+TEST_F(StoringRateTest, WhatIsPacedIsGatheredAndTakesNoMemoryOnTheDevice) {
+  const Handle free = Open(kFree);
+  const Handle paced = Open(kPaced);
+  SetRate(paced);
+  SendMany(free, 2);
+  EXPECT_EQ(Counter("tx_device_memory"), 2u);
+  SendMany(paced, 5);
+  EXPECT_EQ(Counter("tx_device_memory"), 2u);
+  EXPECT_EQ(Counter("tx_gathered"), 5u);
+  EXPECT_EQ(Arrived(kFree), 2u);
+  EXPECT_EQ(Arrived(kPaced), kAtOnce);
+  EXPECT_EQ(Arrived(kPaced, 3 * kMillisecond), 3u);
+}
+
 TEST_F(NoPacingTest, ADeviceWithoutPacingRefusesTheCallByName) {
   const Handle socket = Open(kPaced);
   const Outcome asked = a->ring->udp().SetRate(socket, kRate, 1);
@@ -483,6 +506,10 @@ class TcpRateTest : public RateTest {
       }
       for (const Completion& completion : a->Poll()) {
         space += completion.kind == Kind::kTxSpace;
+        if (completion.kind == Kind::kPacket) {
+          answered += completion.length;
+          packet::BufferPool::ReleaseChain(completion.buffer);
+        }
         EXPECT_NE(completion.kind, Kind::kTerminated) << completion.status;
       }
     }
@@ -496,6 +523,7 @@ class TcpRateTest : public RateTest {
 
   Handle child = 0;
   int space = 0;
+  size_t answered = 0;  // By any child.
   std::map<Handle, size_t> received;
 };
 
@@ -541,6 +569,67 @@ TEST_F(TcpRateTest, WhatMayNotWaitIsRefusedByAFullQueueAndTxSpaceFollows) {
   Run(100);
   EXPECT_EQ(space, 1);
   EXPECT_EQ(received[slow_child], sent);
+}
+
+// Whatever it is: a short segment, a long one, or an acknowledgement.
+TEST_F(TcpRateTest, NothingOfAPacedConnectionLeavesByTheRingsOwnQueue) {
+  Listen();
+  Handle slow = 0;
+  const Handle slow_child = Connect(&slow);
+  ASSERT_TRUE(a->ring->tcp().SetRate(slow, kRate, 1).ok());
+  a->Settle();
+  const nic::QueuePair& own = *a->ring->core().device.queue;
+  const uint32_t before = own.posted_frames();
+  constexpr size_t kAnswer = 20'000;
+  const std::vector<uint8_t> answer(kAnswer, 'a');
+  Tcp& theirs = b->ring->tcp();
+  for (const size_t bytes : {10u, 1'000u, 10u, 3'000u}) {
+    EXPECT_EQ(SendStream(slow, bytes), SendResult::kSent) << bytes;
+    EXPECT_EQ(own.posted_frames(), before) << bytes;
+    EXPECT_GE(static_cast<int>(theirs.Send(theirs.Find(slow_child),
+                                           {.data = answer.data(), .length = kAnswer}, {})), 0);
+    Run(100);
+  }
+  EXPECT_EQ(received[slow_child], 4'020u);
+  EXPECT_EQ(answered, 4 * kAnswer);
+  EXPECT_EQ(own.posted_frames(), before) << "acknowledgements";
+}
+
+// The ring's own doorbell asks nothing of a paced queue.
+TEST_F(TcpRateTest, APacedSegmentWithoutADoorbellGivesItsBufferBack) {
+  Listen();
+  Handle slow = 0;
+  const Handle slow_child = Connect(&slow);
+  ASSERT_TRUE(a->ring->tcp().SetRate(slow, kRate, 1).ok());
+  a->Settle();
+  const auto refers = [this] {
+    uint32_t records = 0;
+    a->ring->core().paced->ForEachLog([&](SendLog& log) {
+      records += log.wanted();
+      return true;
+    });
+    return records;
+  };
+  ASSERT_EQ(SendStream(slow, 1'000, kNoDoorbell), SendResult::kSent);
+  EXPECT_EQ(refers(), 1u);
+  Run(200);
+  EXPECT_EQ(received[slow_child], 1'000u);
+  EXPECT_EQ(refers(), 0u);
+}
+
+TEST_F(TcpRateTest, WhatAPacedQueueIsAskedForTellsNothingOfTheRingsOwn) {
+  Listen();
+  Handle fast = 0;
+  Connect(&fast);
+  const Handle paced = Open(kPaced);
+  SetRate(paced);
+  const uint32_t& attention = a->ring->core().attention;
+  ASSERT_EQ(SendStream(fast, 1'000, kNoDoorbell), SendResult::kSent);
+  ASSERT_NE(attention & kCompletionOwed, 0u);
+  ASSERT_EQ(RateTest::Send(paced, {.flags = kSendWantDone}), SendResult::kSent);
+  EXPECT_NE(attention & kCompletionOwed, 0u);
+  a->ring->Flush();
+  EXPECT_EQ(attention & kCompletionOwed, 0u);
 }
 
 TEST_F(TcpRateTest, WouldSendAndTxSpaceAreOfItsOwnQueue) {

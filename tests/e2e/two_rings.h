@@ -112,6 +112,7 @@ struct TwoRingsSetup {
   // What both devices cannot do; empty: nothing (connectx::CapabilityNames()).
   std::string without;
   uint32_t tx_queue_frames = 512;
+  uint32_t device_memory = 0;  // Bytes of a ring's send queue.
 };
 
 class TwoRingsTest : public ::testing::Test {
@@ -124,6 +125,7 @@ class TwoRingsTest : public ::testing::Test {
       : rig(connectx::SoftwareConnectX::Mode::kStep, {}, DeviceOf(setup)) {
     RingOptions options;
     options.tx_queue_frames = setup.tx_queue_frames;
+    options.device_memory = setup.device_memory;
     options.fragments = setup.fragments;
     options.rx_buffers = 2048;
     options.hugepages = Hugepages::kNever;

@@ -342,6 +342,27 @@ TEST_F(VmaAloneTest, NewPeerHasSendsFromTheConnectOn) {
   }
 }
 
+TEST_F(VmaAloneTest, PartsOfADatagramLeaveAsOne) {
+  ConnectToEcho();
+  EXPECT_EQ(sockets::SendOurs(fd_, "a", 1, MSG_MORE), 1);
+  EXPECT_EQ(Say("b"), 1);
+  std::vector<vma_completion_t> got = Polled(1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(TextOf(got[0]), "ab");
+  Free(got);
+  EXPECT_EQ(Answer("c"), "c");
+}
+
+TEST_F(VmaAloneTest, BehindNewsOfRoutesASendAsksForItsWay) {
+  ConnectToEcho();
+  engine::Ring& ring = DoorOf(fd_)->ring();
+  const uint64_t version = ++ring.core().host.routes_version;
+  EXPECT_EQ(Say("a"), 1);
+  EXPECT_EQ(ring.udp().Find(Behind(fd_)->handle())->flows->connected.epoch, version);
+  std::vector<vma_completion_t> got = Polled(1);
+  Free(got);
+}
+
 TEST_F(VmaAloneTest, WhoWatchesIsToldOfASendsEdge) {
   ConnectToEcho();
   const int set = NewSet();

@@ -62,7 +62,7 @@ class Lane {
   uint32_t DrainWhile(May&& may, Take&& take) {
     const uint32_t head = head_.load(std::memory_order_relaxed);
     uint32_t count = 0;
-    for (; count < kCapacity; ++count) {
+    for (;; ++count) {
       const Slot& slot = slots_[(head + count) % kCapacity];
       const uint64_t work = slot.work.load(std::memory_order_acquire);
       if (!IsThere(work, head + count) || !may()) break;

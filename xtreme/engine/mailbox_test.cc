@@ -56,6 +56,22 @@ TEST_F(MailboxTest, WorkThatDoesNotFitGoesAnotherWay) {
   EXPECT_EQ(mailbox.waiting(), 0u);
 }
 
+TEST_F(MailboxTest, ANoticeComesWithAKnockAndWakesWhoSleeps) {
+  mailbox.waiter().Arm(base::kNever);
+  mailbox.Push(MakeNotice([](Ring&) {}));
+  EXPECT_TRUE(mailbox.knocked());
+  EXPECT_TRUE(mailbox.inbox().HasAny());
+  EXPECT_TRUE(mailbox.waiter().Sleep(base::kNever));
+}
+
+TEST_F(MailboxTest, WhatIsPushedToAClosedOneEndsAtOnce) {
+  mailbox.Close();
+  const auto held = std::make_shared<int>();
+  mailbox.Push(MakeNotice([held](Ring&) {}));
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_EQ(mailbox.waiting(), 0u);
+}
+
 TEST_F(MailboxTest, AnEntryWakesWhoSleeps) {
   mailbox.waiter().Arm(base::kNever);
   ASSERT_TRUE(mailbox.LeaveAtDoor({1, 2}));

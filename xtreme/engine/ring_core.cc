@@ -153,7 +153,7 @@ void RingCore::ReapInto(nic::QueuePair& queue, SendLog& log, uint32_t most) {
     most -= count;
   }
   // A queue that stopped is told by the next poll, also when nobody waits for a send.
-  if (!device.broken && queue.error()) [[unlikely]] attention |= kSendsWanted;
+  if (queue.error()) [[unlikely]] attention |= kSendsWanted;
   // What nobody waits for settles here: buffers go back to the pool without a completion, and
   // segments are referred to by one less.
   while (SendRecord* record = log.Settled()) {

@@ -311,8 +311,7 @@ void Ring::SettleSends() {
   if (!core.device.broken && core.BrokenQueue() != nullptr) OnBroken();
   if (!SettleLog(core.sends)) return;
   if (!paced_->ForEachLog([this](SendLog& log) { return SettleLog(log); })) return;
-  const bool room = core.SendRoom() > 0 && !core.sends.full();
-  if ((core.attention & kRoomWanted) != 0 && room) tcp_->OnRoom();
+  if ((core.attention & kRoomWanted) != 0 && core.SendRoom() > 0) tcp_->OnRoom();
   const bool paced_wait = paced_->any() && paced_->Retire();
   if (core.sends.wanted() == 0 && !paced_wait) core.attention &= ~kSendsWanted;
 }
@@ -333,11 +332,11 @@ bool Ring::SettleLog(SendLog& log) {
   return true;
 }
 
-// Behind the notices that its thread left before it, and what is to be told before.
+// Behind the notices that its thread left before it, and what is to be told before: as long as that
+// waits there is no room.
 void Ring::TakeEntry() {
   const RingCore& core = *core_;
-  const bool next = notices_.empty() && (core.attention & kToldLater) == 0;
-  if (!next || core.fifo.Room() == 0) return;
+  if (!notices_.empty() || core.fifo.Room() == 0) return;
   core.device.queue->FetchAhead();
   TakePosted(mailbox_->TakeEntry());
 }

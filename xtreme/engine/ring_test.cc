@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -188,6 +189,83 @@ TEST_F(RingContractTest, LanesOfManyThreadsLoseNothing) {
   }
   for (std::thread& sender : senders) sender.join();
   EXPECT_EQ(in_order, kThreads * kValues);
+}
+
+// The door of the mailbox is looked at first, and what stands there waits for what came before it.
+class RingDoorTest : public RingContractTest {
+ protected:
+  static constexpr uint32_t kCompletions = 64;
+  static constexpr uint64_t kEntry = 777;
+
+  void SetUp() override {
+    options.completions = kCompletions;
+    Open();
+    lane_ = ring->OpenLane();
+  }
+  static void PushNotices(Ring& ring, uint64_t notices) {
+    for (uint64_t i = 0; i < notices; ++i) {
+      ring.mailbox()->Push(MakeNotice([i](Ring& to) { to.core().Emit(Kind::kPosted)->value = i; }));
+    }
+  }
+  // Until as many were handed out; one at a time.
+  std::vector<Completion> Take(size_t count) {
+    std::vector<Completion> all;
+    for (size_t polls = 0; polls < 2 * count && all.size() < count; ++polls) {
+      for (const Completion& one : PollOnce(/*max=*/1)) all.push_back(one);
+    }
+    return all;
+  }
+  void ExpectEntryLast(const std::vector<Completion>& told, size_t count) {
+    ASSERT_EQ(told.size(), count);
+    EXPECT_EQ(told.back().kind, Kind::kPosted);
+    EXPECT_EQ(told.back().value, kEntry);
+    EXPECT_EQ(told.front().kind, Kind::kPosted) << "which nothing was written over";
+    EXPECT_EQ(told.front().value, 1u);
+  }
+
+  std::shared_ptr<RingLane> lane_;
+};
+
+TEST_F(RingDoorTest, AnEntryComesBehindNoticesThatWaitForRoom) {
+  constexpr size_t kNotices = 100;
+  PushNotices(*ring, kNotices);
+  EXPECT_EQ(Take(1).size(), 1u);
+  ASSERT_EQ(lane_->Post(kEntry), 0);
+  ASSERT_TRUE(ring->mailbox()->HasEntry());
+  ExpectEntryLast(Take(kNotices), kNotices);
+}
+
+TEST_F(RingDoorTest, AndWhatItsLaneHoldsBehindIt) {
+  constexpr size_t kNotices = 100;
+  PushNotices(*ring, kNotices);
+  EXPECT_EQ(Take(1).size(), 1u);
+  for (const uint64_t value : {kEntry, kEntry + 1}) ASSERT_EQ(lane_->Post(value), 0);
+  ASSERT_TRUE(ring->mailbox()->HasEntry());
+  const auto told = Take(kNotices + 1);
+  ASSERT_EQ(told.size(), kNotices + 1);
+  EXPECT_EQ(told[kNotices - 1].value, kEntry);
+  EXPECT_EQ(told[kNotices].value, kEntry + 1);
+}
+
+TEST_F(RingDoorTest, AndWaitsForRoomItself) {
+  PushNotices(*ring, kCompletions - 1);
+  EXPECT_EQ(Take(1).size(), 1u);
+  for (RingCore& core = ring->core(); core.fifo.Room() > 0;) core.Emit(Kind::kTimer);
+  ASSERT_EQ(lane_->Post(kEntry), 0);
+  ASSERT_TRUE(ring->mailbox()->HasEntry());
+  ExpectEntryLast(Take(kCompletions + 1), kCompletions + 1);
+}
+
+TEST_F(RingDoorTest, AndBehindWhatIsRareAndFoundNoRoom) {
+  PushNotices(*ring, kCompletions - 1);
+  EXPECT_EQ(Take(1).size(), 1u);
+  for (RingCore& core = ring->core(); core.fifo.Room() > 0;) core.Emit(Kind::kTimer);
+  ring->OnPortEvent(nic::PortEvent::kLinkDown);
+  ASSERT_EQ(lane_->Post(kEntry), 0);
+  ASSERT_TRUE(ring->mailbox()->HasEntry());
+  const auto told = Take(kCompletions + 2);
+  ExpectEntryLast(told, kCompletions + 2);
+  EXPECT_EQ(told[kCompletions].kind, Kind::kRing);
 }
 
 TEST_F(RingContractTest, AnOrderOfAnotherThreadWaitsForNoPackets) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,64 @@ TEST_F(TcpBulkContractTest, WhatWasRungForWithoutACompletionIsAskedForByTheNextP
   Run();
   EXPECT_EQ(Asked(before).size(), 1u) << "once";
   EXPECT_EQ(b->Bytes(server), Text(1'000) + "short");
+}
+
+TEST_F(TcpBulkContractTest, UnlessThatHasBeenToldAlready) {
+  OpenConnection();
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "short"), SendResult::kSent);
+  a->queue().CompleteSends();
+  a->ring->core().Reap();
+  a->Poll();
+  EXPECT_TRUE(Asked(before).empty());
+  EXPECT_EQ(a->ring->core().attention & kCompletionOwed, 0u);
+}
+
+TEST_F(TcpBulkContractTest, WhereTheQueueIsFullALaterDoorbellAsks) {
+  OpenConnection({.congestion = TcpCongestion::kNone});
+  const RingCore& core = a->ring->core();
+  a->complete_sends = false;
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  while (core.SendRoom() > 0) {
+    ASSERT_EQ(a->Send(client, "short", {.flags = kNowOrFail}), SendResult::kSent);
+  }
+  a->ring->Flush();
+  EXPECT_NE(core.attention & kCompletionOwed, 0u) << "there is no room for what asks";
+  a->queue().CompleteSends();
+  a->Poll();
+  EXPECT_EQ(core.attention & kCompletionOwed, 0u);
+}
+
+TEST_F(TcpBulkContractTest, AQueueThatStoppedIsAskedForNothing) {
+  OpenConnection();
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, "short"), SendResult::kSent);
+  a->queue().Break();
+  a->ring->Flush();
+  EXPECT_EQ(a->ring->core().attention & kCompletionOwed, 0u);
+}
+
+// One in a buffer of the caller's is posted as others are, and asks if it rings.
+TEST_F(TcpBulkContractTest, AShortOneAsksOnlyForThoseBeforeItAndOnlyIfItRings) {
+  OpenConnection();
+  const auto send_short = [&](uint32_t flags) {
+    packet::Buffer* const buffer = a->ring->AcquireBuffer();
+    std::memset(buffer->data, 's', 5);
+    return a->tcp().Send(a->tcp().Find(client),
+                         {.data = buffer->data, .length = 5, .buffer = buffer}, {.flags = flags});
+  };
+  const size_t before = a->queue().sent().size();
+  ASSERT_EQ(send_short(0), SendResult::kSent);
+  ASSERT_EQ(a->Send(client, Text(1'000), {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(send_short(kNoDoorbell), SendResult::kSent);
+  EXPECT_TRUE(Asked(before).empty());
+  EXPECT_NE(a->ring->core().attention & kCompletionOwed, 0u);
+  ASSERT_EQ(send_short(0), SendResult::kSent);
+  EXPECT_EQ(Asked(before), std::vector<size_t>{3});
+  EXPECT_EQ(a->ring->core().attention & kCompletionOwed, 0u);
+  Run();
+  EXPECT_EQ(Asked(before).size(), 1u) << "once";
 }
 
 TEST_F(TcpBulkContractTest, AConnectionThatEndsWaitsForNoMore) {
@@ -254,6 +313,79 @@ TEST_F(TcpRunContractTest, ASegmentWhoseTimeIsWantedIsNotOfARun) {
   Run();
   ASSERT_EQ(a->Of(Kind::kTxWire).size(), 1u);
   EXPECT_EQ(a->Of(Kind::kTxWire)[0].cookie, 3u);
+}
+
+// A run is one frame of the queue, and each of its segments has a place in the log of sends.
+class TcpFullLogContractTest : public TcpRunContractTest {
+ protected:
+  static constexpr size_t kMss = 500, kRun = 4, kRunBytes = kRun * kMss;
+
+  // The window is beyond what fills the log.
+  void OpenWide() {
+    TcpSettings settings;
+    settings.mss = kMss;
+    settings.timestamps = false;
+    settings.quick_ack = true;
+    settings.congestion = TcpCongestion::kNone;
+    OpenConnection(settings, settings);
+    a->ring->core().Reap();
+    free_ = a->ring->core().device.pool->free_count();
+  }
+  // Runs, until the log has room for `rest`.
+  void FillLog(uint32_t rest) {
+    while (core().sends.room() != rest) {
+      ASSERT_GE(core().sends.room(), rest + kRun);
+      text_ += Text(kRunBytes);
+      ASSERT_EQ(a->Send(client, Text(kRunBytes)), SendResult::kSent);
+    }
+    EXPECT_GT(core().SendRoom(), 2 * kRun) << "the queue has room";
+  }
+  void ExpectAllArrived() {
+    Run();
+    EXPECT_TRUE(b->Bytes(server) == text_);
+    EXPECT_EQ(a->Counter("tcp", "retransmits"), 0u);
+    EXPECT_EQ(core().device.pool->free_count(), free_);
+    EXPECT_TRUE(core().sends.empty());
+  }
+  RingCore& core() { return a->ring->core(); }
+
+  std::string text_;
+
+ private:
+  uint32_t free_ = 0;
+};
+
+TEST_F(TcpFullLogContractTest, NothingMayLeaveUntilSomethingHasLeft) {
+  OpenWide();
+  FillLog(0);
+  Tcp& tcp = a->tcp();
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(client), kMss), SendResult::kRefusedSqFull);
+  EXPECT_EQ(a->Send(client, Text(kMss), {.flags = kNowOrFail}), SendResult::kRefusedSqFull);
+  a->queue().CompleteSends();
+  EXPECT_EQ(tcp.WouldSend(tcp.Find(client), kMss), SendResult::kSent);
+  ExpectAllArrived();
+}
+
+TEST_F(TcpFullLogContractTest, OfARunThatFindsTooFewPlacesAsManySegmentsLeaveAsThereAre) {
+  OpenWide();
+  FillLog(kRun);
+  const size_t before = a->queue().sent().size();
+  text_ += Text(kRunBytes + kMss);
+  EXPECT_EQ(a->Send(client, Text(kRunBytes + kMss)), SendResult::kQueued);
+  EXPECT_EQ(a->queue().sent().size(), before + kRun);
+  EXPECT_TRUE(core().sends.full());
+  ExpectAllArrived();
+}
+
+TEST_F(TcpFullLogContractTest, ARunTakesThePlacesOfThoseThatHaveLeft) {
+  OpenWide();
+  FillLog(kRun);
+  a->queue().CompleteSends();
+  const size_t before = a->queue().sent().size();
+  text_ += Text(kRunBytes + kMss);
+  EXPECT_EQ(a->Send(client, Text(kRunBytes + kMss)), SendResult::kSent);
+  EXPECT_EQ(a->queue().sent().size(), before + 1);
+  ExpectAllArrived();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "stack/tcp/connection.h"
 #include "stack/wire/tcp_template.h"
@@ -49,7 +50,9 @@ uint32_t KeyOf(const RingCore& core, const tcp::Segment& segment) {
   if (!core.device.transmit_checksum) [[unlikely]] return false;
   if (core.paced->any()) [[unlikely]] return false;
   if (says.options != nullptr) return PlaceWithOptions(headers.data(), says);
-  if (says.has_timestamps != headers.timestamps()) [[unlikely]] return false;
+#if XTREME_DEBUG
+  assert(says.has_timestamps == headers.timestamps() && "headers are of the other kind");
+#endif
   static constexpr uint8_t kNone[nic::StreamSegment::kLongestHeader] = {};
   const bool placed = core.device.queue->PlaceStream(
       {.headers = headers.data(),

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stack/base/byte_order.h"
+#include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp_socket.h"
 #include "xtreme/engine/testing/tcp_pair.h"
@@ -332,6 +334,42 @@ TEST_F(TcpLongContractTest, WhereTheQueueIsFullOfOthersItIsRefusedAndNothingIsKe
   const uint64_t free = Free();
   EXPECT_EQ(a->Send(client, Text(1'000), {.flags = kNowOrFail}), SendResult::kRefusedSqFull);
   EXPECT_EQ(Free(), free);
+}
+
+// They have left, and their times are still to be told.
+TEST_F(TcpLongContractTest, WhereTheLogOfSendsIsFullItIsRefusedThoughTheQueueHasRoom) {
+  OpenDirect({.congestion = TcpCongestion::kNone});
+  RingCore& core = a->ring->core();
+  core.Reap();
+  uint32_t times = 0;
+  for (; !core.sends.full(); ++times) {
+    ASSERT_EQ(a->Send(client, "short", {.flags = kSendWantWire | kNowOrFail}), SendResult::kSent);
+    a->queue().CompleteSends(0);
+    core.Reap();
+  }
+  EXPECT_GT(core.SendRoom(), 0u);
+  const uint64_t free = Free();
+  EXPECT_EQ(a->Send(client, Text(1'000), {.flags = kNowOrFail}), SendResult::kRefusedSqFull);
+  EXPECT_EQ(Free(), free);
+  Run();
+  EXPECT_EQ(a->Of(Kind::kTxWire).size(), times);
+  EXPECT_EQ(a->Send(client, Text(1'000), {.flags = kNowOrFail}), SendResult::kSent);
+}
+
+// No window holds as many.
+TEST_F(TcpLongContractTest, ALengthOfMoreThan32BitsIsRefusedWhole) {
+  OpenDirect();
+  const std::string bytes = Text(1'000);
+  const std::string_view most(bytes.data(), (size_t{1} << 32) + bytes.size());
+  for (const uint32_t flags : {0u, uint32_t{kNowOrFail}, uint32_t{kSendWantDone}}) {
+    EXPECT_EQ(a->Send(client, most, {.flags = flags}), SendResult::kRefusedWindow) << flags;
+  }
+  packet::Buffer* const buffer = a->ring->AcquireBuffer();
+  const Payload in_place{.data = buffer->data, .length = most.size(), .buffer = buffer};
+  EXPECT_EQ(a->tcp().Send(a->tcp().Find(client), in_place, {}), SendResult::kRefusedWindow);
+  packet::BufferPool::Release(buffer);
+  Run();
+  EXPECT_EQ(b->Bytes(server), "");
 }
 
 TEST_F(TcpLongContractTest, AnAcknowledgementThatFoundNoRoomLeavesWhenThereIsSome) {

@@ -174,7 +174,6 @@ template <bool kReady>
     const tcp::Outgoing says = outgoing;  // Only here does it need an address.
     PostWithoutTimestamps(front, headers.data(), says, {kept->data, length});
   }
-  kept->length = length;
   stack_->Fired(*connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept},
                 send, /*posts_reference=*/false, now);
   core.attention |= kTimersArmed;
@@ -212,7 +211,6 @@ template <bool kReady>
     packet::BufferPool::ReleaseByOwner(kept);
     return false;
   }
-  kept->length = length;
   tcp::Segment& segment = stack_->Fired(
       *connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept}, send,
       gathered, now);
@@ -274,7 +272,7 @@ tcp::SendResult Tcp::Hand(tcp::Connection& connection, const Payload& payload,
   }
   return stack_->SendInPlace(connection,
                              {.bytes = payload.data,
-                              .length = static_cast<uint32_t>(payload.length),
+                              .length = tcp::AskedBytes(payload.length),
                               .buffer = payload.buffer,
                               .memory_key = region},
                              send, now);
@@ -314,9 +312,8 @@ bool Tcp::HasAmpleRoom(TcpSocket* socket) {
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
   if (!CanSend(*socket)) return SendResult::kRefusedState;
-  const size_t asked = std::min<size_t>(length, UINT32_MAX);  // More than any queue holds, too.
   socket->connection->RestartIfSilent(core_->clock.Now());
-  return ResultOf(socket->connection->WouldSend(static_cast<uint32_t>(asked)));
+  return ResultOf(socket->connection->WouldSend(tcp::AskedBytes(length)));
 }
 
 // What a send of one segment touches, up to a WQE that reaches no wire.

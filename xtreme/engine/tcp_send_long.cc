@@ -64,7 +64,6 @@ SendResult Tcp::SendLong(TcpSocket* socket, const Payload& payload, const SendOp
     packet::BufferPool::ReleaseByOwner(kept);
     return false;
   }
-  kept->length = length;
   tcp::Segment& segment = stack_->Fired(
       *connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept}, send,
       /*posts_reference=*/true, now);

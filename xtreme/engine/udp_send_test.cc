@@ -184,6 +184,35 @@ TEST_F(UdpSendTest, AFullSendQueueIsAResultAndNothingWasTaken) {
   EXPECT_EQ(Send(socket, "y"), SendResult::kSent);
 }
 
+TEST_F(UdpSendTest, WhoHearsOfNoSendHasNoMoreToHearOfThanTheQueueHolds) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (uint32_t i = 0; i < options.tx_queue_frames; ++i) {
+    ASSERT_EQ(Send(socket, "x", {.flags = kSendWantDone, .cookie = i}), SendResult::kSent);
+    queue().CompleteSends();
+  }
+  EXPECT_EQ(Send(socket, "y", {.flags = kSendWantDone}), SendResult::kRefusedSqFull);
+  EXPECT_EQ(Send(socket, "z"), SendResult::kSent) << "of which nothing is to be told";
+  const auto told = PollAll();
+  ASSERT_EQ(told.size(), options.tx_queue_frames);
+  for (uint32_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i].cookie, i);
+}
+
+// Also of these there are no more at a time; nobody has to poll for them.
+TEST_F(UdpSendTest, BuffersThatHaveLeftGiveTheirPlacesToOthers) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const std::string datagram(1'000, 'g');
+  for (uint32_t i = 0; i < options.tx_queue_frames; ++i) {
+    ASSERT_EQ(Send(socket, datagram), SendResult::kSent);
+  }
+  EXPECT_EQ(Send(socket, datagram), SendResult::kRefusedSqFull);
+  queue().CompleteSends();
+  EXPECT_EQ(Send(socket, datagram), SendResult::kSent);
+}
+
 TEST_F(UdpSendTest, WhatDoesNotFitInlineIsGatheredAndItsBufferComesBack) {
   Open();
   const Handle socket = OpenSocket(7000);
@@ -503,6 +532,21 @@ TEST_F(UdpSendTest, ABrokenQueueCancelsWhatMayNotHaveLeft) {
   EXPECT_EQ(got[1].status, ECANCELED);
   EXPECT_EQ(got[1].cookie, 8u);
   EXPECT_EQ(Send(socket, "after"), SendResult::kRefusedState);
+}
+
+TEST_F(UdpSendTest, AQueueThatStoppedIsToldThoughNobodyWaitsForASend) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (uint32_t i = 0; i < options.tx_queue_frames; ++i) {
+    ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  }
+  queue().BreakSends();
+  EXPECT_EQ(ring->udp().WouldSend(ring->udp().Find(socket), 1), SendResult::kRefusedSqFull)
+      << "which looked for room";
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kRing});
+  EXPECT_EQ(told[0].event, RingEvent::kBroken);
 }
 
 TEST_F(UdpSendTest, ADeviceThatIsPulledCancelsWhatItWillNeverComplete) {

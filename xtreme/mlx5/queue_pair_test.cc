@@ -136,6 +136,45 @@ TEST_F(QueuePairTest, CompletionsThatWereAskedForAreLeftToWhoAsked) {
   EXPECT_THAT(Sent(), ElementsAre(1, 3));
 }
 
+TEST_F(QueuePairTest, AlsoWhereTheDeviceMemoryWantsTheRoom) {
+  alignas(64) std::array<uint8_t, 4096> memory{};
+  OpenWithDeviceMemory(memory.data(), 8);
+  const nic::TxTemplate flow = Flow();
+  const auto post = [&](uint32_t flags) {
+    return queues_->PostStored(flow, payload_.data(), 1000, flags);
+  };
+  for (uint32_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(post(i == 0 ? nic::kTxSignal : 0), nic::TxStatus::kPosted);
+  }
+  device_.CompleteSend(0);
+  EXPECT_EQ(post(0), nic::TxStatus::kTooLong);
+  EXPECT_THAT(Sent(), ElementsAre(1));
+  EXPECT_EQ(post(0), nic::TxStatus::kPosted);
+}
+
+TEST_F(QueuePairTest, AndIfTheyWereAskedForAfterwards) {
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
+  ASSERT_TRUE(queues_->SignalLast()) << "which is signalled already";
+  queues_->Flush();
+  device_.CompleteSend(2);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  std::array<nic::TxCompletion, 4> sent;
+  ASSERT_EQ(queues_->PollSend(sent), 1u);
+  EXPECT_EQ(sent[0].frames, 2u);
+  EXPECT_NE(sent[0].hw_clock, 0u) << "with its time";
+}
+
+TEST_F(QueuePairTest, AlsoBehindOthersThatNobodyAskedFor) {
+  ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
+  ASSERT_TRUE(queues_->SignalLast());
+  queues_->Flush();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(0);
+  device_.CompleteSend(4);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_THAT(Sent(), ElementsAre(1, 3));
+}
+
 TEST_F(QueuePairTest, WqeAcrossTheRingsEndGoesOnAtItsStart) {
   uint32_t wqebb = 0;
   // Three blocks each: the ring of 32 ends inside one.
@@ -528,6 +567,18 @@ TEST_F(QueuePairTest, LongFramesOfAFlowAreStoredWhileThereIsRoom) {
   EXPECT_EQ(base::LoadBe64(device_.wqe(12) + 96 + 8), 2048u) << "behind a longer header";
 }
 
+TEST_F(QueuePairTest, AStoredFrameTakesTheRoomThatACompletionGivesBack) {
+  alignas(64) std::array<uint8_t, 4096> memory{};
+  OpenWithDeviceMemory(memory.data(), 2);
+  const nic::TxTemplate flow = Flow();
+  const auto post = [&] { return queues_->PostStored(flow, payload_.data(), 250, 0); };
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(post(), nic::TxStatus::kPosted);
+  device_.CompleteSend(2);
+  EXPECT_EQ(post(), nic::TxStatus::kPosted);
+  EXPECT_EQ(post(), nic::TxStatus::kPosted);
+  EXPECT_EQ(post(), nic::TxStatus::kFull);
+}
+
 TEST_F(QueuePairTest, AFrameIsSignalledWhenHalfOfTheDeviceMemoryWasWrittenSinceTheLast) {
   alignas(64) std::array<uint8_t, 4096> memory{};
   OpenWithDeviceMemory(memory.data(), 16);
@@ -647,6 +698,30 @@ TEST_F(QueuePairTest, AFailedSendIsCountedFromTheLastSignalOn) {
     ASSERT_EQ(queues.PollSend(sent), 1u);
     EXPECT_EQ(sent[0].frames, 6u) << "the second one behind it";
     EXPECT_EQ(queues.PostPrepared(prepared, 0), nic::TxStatus::kBroken);
+  }
+}
+
+TEST_F(QueuePairTest, AlsoFromOneThatABurstSignalledOrThatWasAskedForAfterItWasPosted) {
+  const nic::TxTemplate flow = Flow();
+  const std::vector<nic::TxPayload> payloads(4, {payload_.data(), 22});
+  for (const bool burst : {false, true}) {
+    PlainDevice device;
+    QueuePair queues(device.memory(), {.signal_every = burst ? 4 : kFrames}, {}, {}, pool_.get(),
+                     nullptr);
+    ASSERT_EQ(queues.PostBurst(flow, payloads).frames, 4u);
+    if (!burst) {
+      ASSERT_TRUE(queues.SignalLast());
+    }
+    queues.Flush();
+    ASSERT_EQ(queues.PostBurst(flow, std::span(payloads).first(3)).frames, 3u);
+    queues.Flush();
+    std::array<nic::TxCompletion, 4> sent;
+    device.CompleteSend(6);
+    ASSERT_EQ(queues.PollSend(sent), 1u);
+    EXPECT_EQ(sent[0].frames, 4u);
+    device.CompleteSend(10, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+    ASSERT_EQ(queues.PollSend(sent), 1u);
+    EXPECT_EQ(sent[0].frames, 6u) << "burst: " << burst;
   }
 }
 

@@ -22,7 +22,7 @@ constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
 
 [[gnu::always_inline]] inline void SendQueue::AttendToSignal(uint64_t posted) {
   ahead_ = !AskedIsDue();
-  if (!ahead_ || !options_.checksums) [[unlikely]] return UpdateAttention();
+  if (!ahead_) [[unlikely]] return UpdateAttention();
   const uint32_t room = frames_ + completed_ - static_cast<uint32_t>(posted);
   behind_ahead_ = posted + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
   attention_at_ = posted;

@@ -45,7 +45,8 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   constexpr uint32_t kBlocks = 2;
   constexpr uint32_t kLast = nic::StreamSegment::kAfterTcp / sizeof(nic::HalfLine);
   static_assert(nic::StreamSegment::kAfterTcp + sizeof(nic::HalfLine) == kBlocks * kWqebbBytes);
-  if (AttentionIsDue() || !options_.checksums) [[unlikely]] return PlaceStreamOtherwise(segment);
+  // Of each whose checksums are finished here.
+  if (AttentionIsDue()) [[unlikely]] return PlaceStreamOtherwise(segment);
   uint8_t* const wqe = front_.next_wqe;
   auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
   halves[0] = nic::StreamStart(front_, segment);
@@ -87,13 +88,13 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   return !AttentionIsDue();
 }
 
-// What is long may have a place on the device, which Post() finds.
+// What is long may have a place on the device, which Post() finds. Nor is anything clear where
+// checksums are finished here.
 std::optional<uint32_t> SendQueue::PostGathered(const nic::StreamSegment& segment, uint32_t key,
                                                 uint32_t flags) {
   constexpr uint32_t kBlocks = nic::kGatheredBlocks;
   const uint32_t bytes = segment.frame_bytes();
-  const bool may = options_.checksums && !device_memory_.present() &&
-                   bytes <= options_.max_frame_bytes;
+  const bool may = !device_memory_.present() && bytes <= options_.max_frame_bytes;
   if (!may || !IsClear()) [[unlikely]] return std::nullopt;
   uint8_t* const wqe = front_.next_wqe;
   const uint32_t first = Index();

@@ -134,6 +134,28 @@ TEST_F(StreamPostTest, ASignalledSegmentTakesACompletionAndTheNextIsReady) {
   EXPECT_TRUE(queues_->SendIdle());
 }
 
+TEST_F(StreamPostTest, AlsoBehindOneThatFillsTheQueue) {
+  const StreamFrame stream(Segment::kLongestHeader, 20);
+  nic::TxFront& front = *queues_->StreamFront();
+  for (uint32_t i = 0; i < kFrames; ++i) {
+    if (i + 1 == kFrames) device_.CompleteSend(2);
+    if (front.Ready()) {
+      nic::PostStream(front, stream.segment());
+    } else {
+      ASSERT_TRUE(queues_->PostStreamOtherwise(stream.segment()));
+    }
+  }
+  EXPECT_TRUE(front.Ready()) << "two have left";
+}
+
+// As it does behind one that was posted otherwise.
+TEST_F(StreamPostTest, ASegmentTakesTheRoomThatACompletionGivesBack) {
+  const StreamFrame stream(Segment::kLongestHeader, 20);
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(2);
+  EXPECT_TRUE(queues_->PostStreamOtherwise(stream.segment()));
+}
+
 TEST_F(StreamPostTest, AQueueThatIsFullTakesNoSegment) {
   alignas(64) std::array<uint8_t, 512> bytes{};
   const Segment segment{.headers = bytes.data(),
@@ -160,10 +182,12 @@ TEST_F(StreamPostTest, NorOneWithoutPayload) {
 // Whose checksums are to be the NIC's, or whose place is on the device.
 TEST_F(StreamPostTest, AQueueThatCannotLeavesThemToPost) {
   const StreamFrame bare(Segment::kLongestHeader, 0), stream(Segment::kLongestHeader, 1'000);
+  const StreamFrame shorter(Segment::kLongestHeader, 20);
   queues_ = std::make_unique<QueuePair>(device_.memory(), SendQueue::Options{.checksums = false},
                                         ReceiveQueue::Options{}, nic::Capabilities{}, pool_.get(),
                                         nullptr);
   EXPECT_FALSE(queues_->PlaceStream(bare.segment()));
+  EXPECT_FALSE(queues_->PostStreamOtherwise(shorter.segment()));
   EXPECT_FALSE(queues_->PostGathered(stream.segment(), 1, nic::kTxSignal).has_value());
   alignas(64) std::array<uint8_t, 4096> on_device;
   OpenWithDeviceMemory(on_device.data(), /*signal_every=*/2);
@@ -319,11 +343,29 @@ TEST_F(StreamPostTest, AGatheredSegmentIsTheSameWqeAsAPostedOne) {
   EXPECT_EQ(queues_->counters().tx_doorbells, posted.counters().tx_doorbells);
 }
 
+TEST_F(StreamPostTest, AGatheredSegmentMayBeAsLongAsAFrame) {
+  const StreamFrame longest(Segment::kLongestHeader, 1'452), other(Segment::kShortestHeader, 1'464);
+  EXPECT_TRUE(queues_->PostGathered(longest.segment(), 1, 0).has_value());
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted) << "with the signal that is due";
+  EXPECT_TRUE(queues_->PostGathered(other.segment(), 1, nic::kTxSignal).has_value());
+}
+
+TEST_F(StreamPostTest, ACompletionThatAGatheredSegmentAskedForIsLeftToWhoAsked) {
+  const StreamFrame stream(Segment::kLongestHeader, 1'000);
+  ASSERT_TRUE(queues_->PostGathered(stream.segment(), 1, nic::kTxSignal).has_value());
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  device_.CompleteSend(0);
+  device_.CompleteSend(4);
+  ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
+  EXPECT_EQ(Sent(), (std::vector<uint32_t>{1, 3}));
+}
+
 TEST_F(StreamPostTest, AQueueThatIsFullOrBrokenGathersNothingNorWhatIsTooLong) {
   const StreamFrame stream(Segment::kLongestHeader, 1'000);
   const auto post = [&] { return queues_->PostGathered(stream.segment(), 1, nic::kTxSignal); };
   EXPECT_FALSE(queues_->PostGathered(StreamFrame(Segment::kLongestHeader, 1'453).segment(), 1, 0))
       << "above the port's MTU";
+  EXPECT_FALSE(queues_->PostGathered(StreamFrame(Segment::kShortestHeader, 1'465).segment(), 1, 0));
   for (uint32_t i = 0; i < kFrames; ++i) ASSERT_EQ(Post(64), nic::TxStatus::kPosted);
   EXPECT_FALSE(post().has_value());
   EXPECT_EQ(queues_->posted_frames(), kFrames);
@@ -334,6 +376,31 @@ TEST_F(StreamPostTest, AQueueThatIsFullOrBrokenGathersNothingNorWhatIsTooLong) {
   EXPECT_EQ(Sent(), std::vector<uint32_t>{4});
   EXPECT_FALSE(post().has_value());
 }
+
+TEST_F(StreamPostTest, AFailedSegmentIsCountedFromTheLastSignalOn) {
+  for (const bool gathered : {false, true}) {
+    const StreamFrame stream(Segment::kLongestHeader, gathered ? 1'000 : 20);
+    PlainDevice device;
+    QueuePair queues(device.memory(), {.signal_every = gathered ? kFrames : 4}, {}, {},
+                     pool_.get(), nullptr);
+    nic::TxFront& front = *queues.StreamFront();
+    const auto post = [&](uint32_t flags) {
+      if (gathered) return queues.PostGathered(stream.segment(), 1, flags).has_value();
+      if (!front.Ready()) return queues.PostStreamOtherwise(stream.segment());
+      nic::PostStream(front, stream.segment());
+      return true;
+    };
+    for (uint32_t i = 0; i < 7; ++i) ASSERT_TRUE(post(i == 3 ? nic::kTxSignal : 0)) << i;
+    std::array<nic::TxCompletion, 4> sent;
+    device.CompleteSend(6);
+    ASSERT_EQ(queues.PollSend(sent), 1u);
+    EXPECT_EQ(sent[0].frames, 4u);
+    device.CompleteSend(10, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+    ASSERT_EQ(queues.PollSend(sent), 1u);
+    EXPECT_EQ(sent[0].frames, 6u) << "the second one behind it, gathered: " << gathered;
+  }
+}
+
 
 }  // namespace
 }  // namespace xtreme::mlx5::testing

@@ -160,10 +160,10 @@ TcpPairTest::TcpPairTest() {
 void TcpPairTest::Open() {
   const wire::MacAddress mac_a({2, 0, 0, 0, 0, 1});
   const wire::MacAddress mac_b({2, 0, 0, 0, 0, 2});
-  a = std::make_unique<TcpEnd>(MemoryKernel::Link{kA, mac_a, kB, mac_b}, options, nic_options,
-                               &now);
-  b = std::make_unique<TcpEnd>(MemoryKernel::Link{kB, mac_b, kA, mac_a}, options, nic_options,
-                               &now);
+  MemoryKernel::Link link_a{kA, mac_a, kB, mac_b}, link_b{kB, mac_b, kA, mac_a};
+  link_a.vlan_id = link_b.vlan_id = vlan_id;
+  a = std::make_unique<TcpEnd>(link_a, options, nic_options, &now);
+  b = std::make_unique<TcpEnd>(link_b, options, nic_options, &now);
 }
 
 void TcpPairTest::OpenConnection(const TcpSettings& client_settings,

@@ -89,6 +89,7 @@ class TcpPairTest : public ::testing::Test {
 
   RingOptions options;
   MemoryNic::Options nic_options;
+  uint16_t vlan_id = 0;  // Of both ends' interfaces; 0: untagged.
   std::atomic<uint64_t> now{1'000'000'000};
   std::unique_ptr<TcpEnd> a;
   std::unique_ptr<TcpEnd> b;
