@@ -140,20 +140,23 @@ Timer* TimerWheel::TakeDueNow(Nanoseconds now) {
       return RotationStart(tick_, level) + (static_cast<uint64_t>(slot) << (level * kSlotBits));
     }
     // What is left stands behind us in the circle, or here: it comes after the rotation ends, where
-    // nothing is moved down if nothing waits further up.
+    // something may be moved down before.
     const uint64_t end =
         RotationStart(tick_, level) + (uint64_t{1} << ((level + 1) * kSlotBits));
-    if (!IsTop(level)) return end;
+    if (MovesDownAt(end, level)) return end;
     const int first = levels_[level].FirstOccupied(0);
     return end + (static_cast<uint64_t>(first) << (level * kSlotBits));
   }
   return kNoTick;
 }
 
-bool TimerWheel::IsTop(int level) const {
-  uint32_t words = 0;
-  for (int above = level + 1; above < kLevels; ++above) words |= levels_[above].words;
-  return words == 0;
+[[gnu::always_inline]] inline bool TimerWheel::MovesDownAt(uint64_t tick, int level) const {
+  for (int above = level + 1; above < kLevels; ++above) {
+    const int slot = SlotOf(tick, above);
+    if (levels_[above].slots[slot] != nullptr) return true;
+    if (slot != 0) return false;  // No slot of the next level begins here.
+  }
+  return false;
 }
 
 void TimerWheel::GoTo(uint64_t tick) {

@@ -86,8 +86,8 @@ class TimerWheel {
   void Unlink(Timer* timer);
   // The first tick after the current one at which there is something to fire or to move down.
   uint64_t NextStop() const;
-  // Nothing waits in a level above this one.
-  bool IsTop(int level) const;
+  // Something waits above `level`, a slot of whose next one begins at `tick`, in what begins there.
+  bool MovesDownAt(uint64_t tick, int level) const;
   // Goes to a stop and moves down what waits there.
   void GoTo(uint64_t tick);
   void Cascade(int level);

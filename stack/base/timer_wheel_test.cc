@@ -111,19 +111,37 @@ TEST(TimerWheelTest, OneAloneInItsSlotWaitsForWhatIsMovedDownWithIt) {
   EXPECT_EQ(ExpireAll(&wheel, tick(70'000)), (std::vector<Timer*>{&from_above, &alone}));
 }
 
-// Nobody need look where a rotation ends unless something waits further up, which is moved there.
-TEST(TimerWheelTest, WhatIsBehindInTheCircleIsNextIfNothingWaitsFurtherUp) {
+// Nobody need look where a rotation ends unless something further up is moved down there.
+TEST(TimerWheelTest, WhatIsBehindInTheCircleIsNextIfNothingIsMovedDownBefore) {
   const auto tick = [](int64_t n) { return Nanoseconds(n << 10); };
   constexpr int64_t kRotation = 65'536, kSlot = 256;
   TimerWheel wheel(tick(60'000));
-  Timer behind, above;
+  Timer behind, above, moved, alone;
   wheel.Arm(&behind, tick(100'000));
   EXPECT_TRUE(ExpireAll(&wheel, tick(60'001)).empty());
   EXPECT_EQ(wheel.NextDeadline(), tick(100'000 / kSlot * kSlot));
+  // Nor where what is further up begins later than the level between them.
+  wheel.Arm(&above, tick(256 * kRotation + 100));
+  wheel.Arm(&moved, tick(60'203));
+  EXPECT_TRUE(ExpireAll(&wheel, tick(60'001)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), tick(60'203));
+  wheel.Cancel(&moved);
   wheel.Arm(&above, tick(140'000));
   EXPECT_TRUE(ExpireAll(&wheel, tick(60'002)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), tick(100'000 / kSlot * kSlot));
+  wheel.Arm(&moved, tick(125'600));
+  EXPECT_TRUE(ExpireAll(&wheel, tick(60'003)).empty());
   EXPECT_EQ(wheel.NextDeadline(), tick(kRotation));
-  EXPECT_EQ(ExpireAll(&wheel, tick(140'000)), (std::vector<Timer*>{&behind, &above}));
+  EXPECT_EQ(ExpireAll(&wheel, tick(140'000)), (std::vector<Timer*>{&behind, &moved, &above}));
+  // Two levels up, where both begin.
+  wheel.Arm(&alone, tick(256 * kRotation + 140'001));
+  wheel.Arm(&moved, tick(256 * kRotation - 10));
+  EXPECT_EQ(ExpireAll(&wheel, tick(256 * kRotation - 10)), std::vector<Timer*>{&moved});
+  wheel.Arm(&behind, tick(256 * kRotation + 20));
+  EXPECT_TRUE(ExpireAll(&wheel, tick(256 * kRotation - 9)).empty());
+  EXPECT_EQ(wheel.NextDeadline(), tick(256 * kRotation));
+  EXPECT_EQ(ExpireAll(&wheel, tick(257 * kRotation)), std::vector<Timer*>{&behind});
+  EXPECT_EQ(ExpireAll(&wheel, tick(259 * kRotation)), std::vector<Timer*>{&alone});
 }
 
 TEST(TimerWheelTest, LongIdleDoesNotMakeTheNextTimerLate) {
