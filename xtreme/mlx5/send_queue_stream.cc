@@ -63,11 +63,14 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   return true;
 }
 
-// With a signal, or at the ring's end.
+// Behind one with a signal, with one, or at the ring's end.
 [[gnu::noinline]] bool SendQueue::PlaceStreamOtherwise(const nic::StreamSegment& segment) {
   constexpr uint32_t kBlocks = 2;
   if (!options_.checksums) return false;
-  if (ahead_) TakeAhead();
+  if (ahead_) {
+    TakeAhead();
+    return PlaceStream(segment);
+  }
   if (IsFull()) return false;
   const uint32_t first = Index();
   const uint64_t posted = front_.posted() + 1;
