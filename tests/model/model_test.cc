@@ -5,7 +5,7 @@
 //
 // Each is played in a process of its own, so that one that crashes can be made shorter too.
 // Options: --seed=N the first, --seeds=N how many, --calls=N of each, --shorten=0 only says which
-// seeds break a promise.
+// seeds break a promise, --trace=1 tells all that is called and comes.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -30,6 +30,7 @@ uint64_t first_seed = 1;
 uint64_t seeds = 16;
 uint64_t calls_of_each = 1'200;
 uint64_t shorten = 1;
+uint64_t trace_all = 0;
 constexpr unsigned kPatienceSeconds = 120;
 
 // Empty, or which promise was broken.
@@ -94,7 +95,7 @@ Calls Reduce(uint64_t seed, Calls calls, const std::string& failure) {
 TEST(ModelTest, RandomCallsKeepWhatIsPromised) {
   for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
     const Calls calls = MakeCalls(seed, calls_of_each);
-    const std::string failure = PlayInChild(seed, calls);
+    const std::string failure = PlayInChild(seed, calls, trace_all != 0);
     if (failure.empty()) continue;
     ADD_FAILURE() << "--seed=" << seed << " --calls=" << calls_of_each << ": " << failure;
     if (shorten == 0) continue;
@@ -115,7 +116,8 @@ int Run(int argc, char** argv) {
     const bool known = TakeOption(argv[i], "--seed=", &first_seed) ||
                        TakeOption(argv[i], "--seeds=", &seeds) ||
                        TakeOption(argv[i], "--calls=", &calls_of_each) ||
-                       TakeOption(argv[i], "--shorten=", &shorten);
+                       TakeOption(argv[i], "--shorten=", &shorten) ||
+                       TakeOption(argv[i], "--trace=", &trace_all);
     if (known) continue;
     fprintf(stderr, "unknown option: %s\n", argv[i]);
     return 2;
