@@ -49,6 +49,7 @@ Segment* SegmentQueue::Split(Segment& segment, uint32_t length) {
   front->cookie = 0;
   front->flags &= static_cast<uint16_t>(
       ~(Segment::kFin | Segment::kPush | Segment::kWantWire | Segment::kWantDone));
+  if (segment.Has(Segment::kWantDone)) front->flags |= Segment::kContinued;
   if (segment.buffer != nullptr) packet::BufferPool::AddReferenceByOwner(segment.buffer);
   const uint32_t taken = front->SequenceLength();
   segment.sequence += taken;
@@ -73,13 +74,19 @@ void SegmentQueue::MarkSentAgain(Segment& segment) {
 SegmentQueue::Due SegmentQueue::OnWqeCompleted(Segment& segment) {
   Due due{.wire = segment.Has(Segment::kWantWire), .cookie = segment.cookie};
   segment.flags &= static_cast<uint16_t>(~Segment::kWantWire);
-  --segment.posted;
-  const bool left = segment.Has(Segment::kAcknowledged | Segment::kCancelled);
-  if (segment.posted != 0 || !left) return due;
-  due.done = segment.Has(Segment::kWantDone);
-  due.cancelled = segment.Has(Segment::kCancelled);
-  --waiting_for_wqe_;
-  Free(segment);
+  Segment* leaves = &segment;
+  do {
+    --leaves->posted;
+    const bool left = leaves->Has(Segment::kAcknowledged | Segment::kCancelled);
+    if (leaves->posted != 0 || !left) return due;
+    Segment* const behind = leaves->Has(Segment::kContinued) ? leaves->next : nullptr;
+    due.done = leaves->Has(Segment::kWantDone);
+    due.cancelled = leaves->Has(Segment::kCancelled);
+    due.cookie = leaves->cookie;
+    --waiting_for_wqe_;
+    Free(*leaves);
+    leaves = behind;
+  } while (leaves != nullptr);
   return due;
 }
 

@@ -38,6 +38,8 @@ struct alignas(64) Segment {
     kRetransmitted = 1 << 7,
     kAcknowledged = 1 << 8,
     kCancelled = 1 << 9,  // its connection ended first: it may not have arrived
+    // Cut off a send whose TX_DONE comes with what is behind it, and waits for this one's WQEs too.
+    kContinued = 1 << 10,
   };
 
   // Neighbours in the queue; `next` of a free one is the next free.
@@ -51,7 +53,7 @@ struct alignas(64) Segment {
   uint32_t length = 0;      // of the payload
   uint32_t memory_key = 0;  // by which the sink knows the application's memory; 0: the pool's
   uint16_t flags = 0;
-  uint8_t posted = 0;         // WQEs that refer to the payload
+  uint8_t posted = 0;  // WQEs that refer to the payload; and one for such in front that has left
   uint8_t transmissions = 0;  // stops at 255
 
   bool Has(uint16_t any_of) const { return (flags & any_of) != 0; }
@@ -406,6 +408,7 @@ class SegmentQueue {
     if (segment.posted != 0) [[unlikely]] {
       segment.flags |= reason;
       ++waiting_for_wqe_;
+      if (segment.Has(Segment::kContinued)) ++segment.next->posted;
       return;
     }
     Free(segment);

@@ -85,7 +85,7 @@ class Trial {
     if (segment == nullptr) {
       BufferPool::ReleaseByOwner(buffer);
     } else if (flags != 0) {
-      cookies_[next_cookie_++] = 0;
+      cookies_[next_cookie_++] = {.buffer = buffer};
     }
   }
 
@@ -116,7 +116,10 @@ class Trial {
     if (segment.posted == 0 && segment.Has(Segment::kWantDone)) OnDone(segment.cookie);
   }
 
-  void OnDone(uint64_t cookie) { Require(cookies_.erase(cookie) == 1); }
+  void OnDone(uint64_t cookie) {
+    for (const Segment* other : posted_) Require(other->buffer != cookies_.at(cookie).buffer);
+    Require(cookies_.erase(cookie) == 1);
+  }
 
   void Complete(uint8_t how) {
     if (posted_.empty()) return;
@@ -124,11 +127,8 @@ class Trial {
     Segment* const segment = *place;
     posted_.erase(place);
     const SegmentQueue::Due due = queue_.OnWqeCompleted(*segment);
-    if (due.wire) Require(++cookies_.at(due.cookie) == 1);
-    if (due.done) {
-      for (const Segment* other : posted_) Require(other != segment);
-      OnDone(due.cookie);
-    }
+    if (due.wire) Require(++cookies_.at(due.cookie).told == 1);
+    if (due.done) OnDone(due.cookie);
   }
 
   Segment* Pick(uint8_t how) {
@@ -187,7 +187,11 @@ class Trial {
   SegmentPool segments_{kSegments};
   SegmentQueue queue_{segments_, kFirst};
   std::deque<Segment*> posted_;
-  std::map<uint64_t, int> cookies_;  // those not done, and how often TX_WIRE came
+  struct Wanted {
+    const Buffer* buffer = nullptr;
+    int told = 0;  // How often TX_WIRE came.
+  };
+  std::map<uint64_t, Wanted> cookies_;  // those not done
   uint64_t next_cookie_ = 1;
   base::Nanoseconds now_;
 };

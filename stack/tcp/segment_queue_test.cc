@@ -236,7 +236,7 @@ TEST_F(SegmentQueueTest, SplitsKeepOrderCookieAndWqesWithTheTail) {
   EXPECT_EQ(queue_.first(), front);
   EXPECT_EQ(TextOf(*front), "abc");
   EXPECT_EQ(TextOf(whole), "defgh");
-  EXPECT_EQ(front->flags, Segment::kSyn);
+  EXPECT_EQ(front->flags, Segment::kSyn | Segment::kContinued);
   EXPECT_EQ(whole.flags, Segment::kWantDone | Segment::kPush | Segment::kFin);
   EXPECT_EQ(front->end(), whole.sequence);
   EXPECT_EQ(whole.sequence, kFirst + 4);
@@ -245,6 +245,52 @@ TEST_F(SegmentQueueTest, SplitsKeepOrderCookieAndWqesWithTheTail) {
   EXPECT_EQ(buffers_->free_count(), kPoolBuffers - 1) << "the tail holds the buffer";
   EXPECT_EQ(Acknowledge(10), "3- ");
   EXPECT_TRUE(queue_.OnWqeCompleted(whole).done);
+}
+
+// The bytes are the application's again with the TX_DONE: no WQE of any piece may refer to them.
+TEST_F(SegmentQueueTest, ASendThatWasCutIsDoneWhenNoWqeOfAnyPieceIsPosted) {
+  for (const bool cancels : {false, true}) {
+    Segment& tail = Queue("abcdef", Segment::kWantDone, 7);
+    const Seq end = queue_.end();
+    Segment* const middle = queue_.Split(tail, 4);
+    Segment* const front = queue_.Split(*middle, 2);
+    SendAll();
+    queue_.MarkSent(*front, Microseconds(++now_us_), /*posts_reference=*/true);
+    queue_.MarkSent(*front, Microseconds(++now_us_), /*posts_reference=*/true);
+    queue_.MarkSent(*middle, Microseconds(++now_us_), /*posts_reference=*/true);
+    bool due = false;
+    const auto left = [&](const Segment& s) { due |= s.Has(Segment::kWantDone) && s.posted == 0; };
+    cancels ? queue_.Cancel(left) : queue_.Acknowledge(end, left);
+    EXPECT_FALSE(due);
+    EXPECT_FALSE(queue_.OnWqeCompleted(*front).done);
+    EXPECT_FALSE(queue_.OnWqeCompleted(*middle).done);
+    const SegmentQueue::Due told = queue_.OnWqeCompleted(*front);
+    EXPECT_TRUE(told.done);
+    EXPECT_EQ(told.cancelled, cancels);
+    EXPECT_EQ(told.cookie, 7u);
+    EXPECT_EQ(queue_.waiting_for_wqe(), 0u);
+  }
+}
+
+// It may be acknowledged in part, and wait, before the rest.
+TEST_F(SegmentQueueTest, APieceThatLeftIsWaitedForByTheRestAsLongAsAWqeRefersToIt) {
+  for (const bool completes_first : {false, true}) {
+    Segment& tail = Queue("abcdef", Segment::kWantDone, 7);
+    const Seq begin = queue_.una();
+    Segment* const front = queue_.Split(tail, 4);
+    SendAll();
+    queue_.MarkSent(*front, Microseconds(++now_us_), /*posts_reference=*/true);
+    queue_.Acknowledge(begin + 4, [](const Segment&) {});
+    if (completes_first) {
+      EXPECT_FALSE(queue_.OnWqeCompleted(*front).done);
+    }
+    bool due = false;
+    queue_.Acknowledge(begin + 6, [&](const Segment& s) { due = s.posted == 0; });
+    EXPECT_EQ(due, completes_first);
+    if (!completes_first) {
+      EXPECT_TRUE(queue_.OnWqeCompleted(*front).done);
+    }
+  }
 }
 
 TEST_F(SegmentQueueTest, SplittingTheFirstUnsentLeavesTheFrontToBeSent) {
