@@ -106,11 +106,21 @@ SendResult PreparedSends::FireOtherwise(PreparedSend& prepared, const SendOption
   return result;
 }
 
+bool PreparedSends::EndIsTold(Handle socket) const {
+  bool told = false;
+  core_->fifo.ForEachWaiting([&](const Completion* waits) {
+    told |= waits->kind == Kind::kTerminated && waits->socket == socket;
+  });
+  return told;
+}
+
 void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
   PreparedSend* prepared = Find(handle);
   SendResult result = SendResult::kRefusedState;
   if (prepared != nullptr) result = Fire(*core_, *prepared, options);
   if (result == SendResult::kSent) return;
+  // Behind its socket's last completion nothing of that is handed out.
+  if (prepared != nullptr && EndIsTold(prepared->socket)) prepared = nullptr;
   Completion completion;
   Clear(&completion, Kind::kError);
   completion.status = prepared == nullptr ? EBADF : ErrnoOf(result);

@@ -107,6 +107,8 @@ class PreparedSends {
 
  private:
   void Build(PreparedSend& prepared);
+  // Whether its TERMINATED waits to be handed out.
+  bool EndIsTold(Handle socket) const;
   template <typename Act>
   void ForEachOf(Handle socket, Act act);
 

@@ -361,6 +361,27 @@ TEST_P(TcpPreparedContractTest, AnotherThreadFiresThroughItsLane) {
   EXPECT_EQ(a->got[0].cookie, 31u);
 }
 
+// What is told of the connection would be behind its last, and is handed out no more.
+TEST_P(TcpPreparedContractTest, ALanesFireBehindTheEndIsToldOfNoSocket) {
+  OpenConnection();
+  const Handle order = Prepare("order");
+  const auto lane = a->ring->OpenLane();
+  b->tcp().Abort(server);
+  Carry(*b, *a);
+  a->ring->OnPortEvent(nic::PortEvent::kLinkDown);
+  Completion first;
+  ASSERT_EQ(a->ring->Poll(&first, 1, sizeof(Completion)), 1u);  // TERMINATED waits.
+  ASSERT_EQ(lane->Fire(order, 31, kSendWantDone), 0);
+  a->Poll();
+  ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTerminated, Kind::kError, Kind::kTxDone}));
+  for (const Completion& told : {a->got[1], a->got[2]}) {
+    EXPECT_EQ(told.socket, 0u);
+    EXPECT_EQ(told.cookie, 31u);
+  }
+  EXPECT_EQ(a->got[1].status, EBADF);
+  EXPECT_EQ(a->got[2].status, ECANCELED);
+}
+
 TEST_P(TcpPreparedContractTest, WhatCannotBePreparedSaysWhy) {
   OpenConnection();
   Handle prepared = 0;
