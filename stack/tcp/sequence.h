@@ -52,9 +52,11 @@ constexpr bool InWindow(Seq number, Seq next, uint32_t window) {
 
 // The table of acceptability: whether a segment that takes `length` numbers (SEG.LEN: payload, SYN
 // and FIN) from `sequence` on has any business with a receiver that expects `next` and has room for
-// `window`. RFC 9293 section 3.10.7.4, first check.
+// `window`. RFC 9293 section 3.10.7.4, first check; but one without any may also stand where the
+// window ends, as with Linux. Who has filled a window acknowledges from there, and where both ends
+// have, and each lacks some of it, neither would hear the other.
 constexpr bool IsAcceptable(Seq sequence, uint32_t length, Seq next, uint32_t window) {
-  if (length == 0) return window == 0 ? sequence == next : InWindow(sequence, next, window);
+  if (length == 0) return Distance(next, sequence) <= window;
   if (window == 0) return false;
   return InWindow(sequence, next, window) || InWindow(sequence + (length - 1), next, window);
 }
