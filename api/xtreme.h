@@ -793,8 +793,8 @@ XTREME_API int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer);
  * its poster has stopped. -ENOBUFS: 64 are open. */
 XTREME_API int xtreme_lane_open(xtreme_ring ring, xtreme_lane* lane);
 XTREME_API int xtreme_lane_close(xtreme_lane lane);
-/* Delivers `value` as POSTED. One thread at a time per lane. -EAGAIN: the lane is full (4,096).
- * -EPIPE: the ring is closed. */
+/* Delivers `value` as POSTED. One thread at a time per lane. -EAGAIN: the lane is full (4,096,
+ * or one less until something behind the first was taken). -EPIPE: the ring is closed. */
 XTREME_API int xtreme_lane_post(xtreme_lane lane, uint64_t value);
 /* Makes a ring that sleeps look again. Any thread. */
 XTREME_API int xtreme_ring_wake(xtreme_ring ring);

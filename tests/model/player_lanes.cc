@@ -53,7 +53,8 @@ bool Player::Post(Lane& lane) {
     Check(result == -EPIPE, "post to a closed ring: " + std::to_string(result));
     return false;
   }
-  const bool full = posted.size() >= kLaneCapacity;
+  // One that stood before the lane counts until something of the lane is taken, too.
+  const bool full = posted.size() + 1 >= kLaneCapacity;
   Check(result == 0 || (full && result == -EAGAIN), "post: " + std::to_string(result));
   if (result == 0) posted.push_back(lane.next++);
   return result == 0;
