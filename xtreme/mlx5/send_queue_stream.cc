@@ -45,7 +45,7 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   constexpr uint32_t kBlocks = 2;
   constexpr uint32_t kLast = nic::StreamSegment::kAfterTcp / sizeof(nic::HalfLine);
   static_assert(nic::StreamSegment::kAfterTcp + sizeof(nic::HalfLine) == kBlocks * kWqebbBytes);
-  // Of each whose checksums are finished here.
+  // It is due of each frame where checksums are finished here.
   if (AttentionIsDue()) [[unlikely]] return PlaceStreamOtherwise(segment);
   uint8_t* const wqe = front_.next_wqe;
   auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
