@@ -7,6 +7,7 @@
 #include "xtreme/engine/tcp_move.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "stack/packet/buffer_pool.h"
@@ -225,8 +226,14 @@ void Tcp::OnUndelivered(const TcpMove& move) {
   EndCall(/*ring=*/false);
 }
 
-StrayNotice::~StrayNotice() { packet::BufferPool::Release(buffer); }
+StrayNotice::~StrayNotice() {
+  if (buffer != nullptr) packet::BufferPool::Release(buffer);
+}
 
-void StrayNotice::Arrive(Ring& ring) { ring.tcp().OnStray(*this); }
+// A ring keeps its notices until it tells something again, which may be never.
+void StrayNotice::Arrive(Ring& ring) {
+  ring.tcp().OnStray(*this);
+  packet::BufferPool::Release(std::exchange(buffer, nullptr));
+}
 
 }  // namespace xtreme::engine

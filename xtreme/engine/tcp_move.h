@@ -65,7 +65,7 @@ struct ArrivalNotice final : RingNotice {
   std::unique_ptr<TcpMove> move;
 };
 
-// A frame that came to a ring which the connection had left, with its reference.
+// A frame that came to a ring which the connection had left, with its reference, until it arrives.
 struct StrayNotice final : RingNotice {
   StrayNotice(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp)
       : frame(frame), buffer(buffer), stamp(stamp) {}
@@ -73,7 +73,7 @@ struct StrayNotice final : RingNotice {
   void Arrive(Ring& ring) override;
 
   const wire::TcpFrame frame;
-  packet::Buffer* const buffer;
+  packet::Buffer* buffer;
   const uint64_t stamp;
 };
 

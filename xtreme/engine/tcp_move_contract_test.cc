@@ -231,6 +231,24 @@ TEST_F(TcpMoveContractTest, WhatStillComesToTheOldRingIsPassedOnAndCounted) {
   EXPECT_EQ(c->Counter("tcp", "resets_to_strangers"), 0u);
 }
 
+TEST_F(TcpMoveContractTest, ABufferThatIsPassedOnIsGivenBackWithTheSamePoll) {
+  OpenRings();
+  CloseGate();
+  MoveNow(*b, server, *c);
+  const auto held = [this] {
+    const packet::BufferPool& pool = *b->ring->core().device.pool;
+    return pool.capacity() - pool.free_count() - b->queue().posted();
+  };
+  ASSERT_EQ(held(), 0u);
+  a->Send(client, "stray");
+  Carry(*a, *b);
+  b->Poll();
+  EXPECT_EQ(held(), 1u);
+  c->Poll();
+  EXPECT_EQ(held(), 0u);
+  EXPECT_EQ(c->Counter("tcp", "strays_taken"), 1u);
+}
+
 TEST_F(TcpMoveContractTest, ASegmentThatIsFasterThanItsConnectionWaitsForIt) {
   OpenRings();
   const Handle other = a->Connect({kB, kPort});
