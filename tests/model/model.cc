@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "stack/wire/checksum.h"
 #include "tests/model/pattern.h"
 
 namespace xtreme::model {
@@ -331,6 +332,14 @@ void Model::CheckMember(const Socket& socket, const Datagram& sent,
   Fail("of a source or group that was not joined: " + Describe(packet));
 }
 
+// Two wrong bits of one column, one set and one cleared, are seen by no checksum.
+bool Model::HasSameChecksum(uint64_t key, const std::vector<uint8_t>& bytes) {
+  std::vector<uint8_t> sent(bytes.begin(), bytes.begin() + kKeyBytes);
+  sent.resize(bytes.size());
+  WritePattern(key, kKeyBytes, sent.data() + kKeyBytes, sent.size() - kKeyBytes);
+  return wire::Checksum(sent) == wire::Checksum(bytes);
+}
+
 void Model::TakeDatagram(Socket& socket, const xtreme_completion& packet) {
   ++datagrams_received;
   if (packet.destination_port != socket.local.port) Fail("another's port: " + Describe(packet));
@@ -354,7 +363,8 @@ void Model::TakeDatagram(Socket& socket, const xtreme_completion& packet) {
   if (group != ((packet.flags & XTREME_MULTICAST) != 0)) Fail("MULTICAST: " + Describe(packet));
   if (group) CheckMember(socket, sent, packet);
   const size_t rest = bytes.size() - kKeyBytes;
-  if (FindDifference(key, kKeyBytes, bytes.data() + kKeyBytes, rest) != rest) {
+  if (FindDifference(key, kKeyBytes, bytes.data() + kKeyBytes, rest) != rest &&
+      !(corruption && HasSameChecksum(key, bytes))) {
     Fail("its bytes: " + Describe(packet));
   }
   const bool first = delivered_.emplace(key, socket.handle.value).second;

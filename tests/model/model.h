@@ -133,6 +133,7 @@ class Model {
   // Frames may be lost, repeated, delayed.
   bool faults = false;
   bool duplicates = false;
+  bool corruption = false;  // A bit of a frame: of a datagram, one of each of its fragments.
   bool upset = false;  // Routes or neighbours changed: what is sent may never leave.
   uint64_t datagrams_received = 0;
   uint64_t bytes_received = 0;
@@ -160,6 +161,7 @@ class Model {
   void TakeTimer(const xtreme_completion& timer);
   bool TakeFired(const xtreme_completion& told);
   void CheckMember(const Socket& socket, const Datagram& sent, const xtreme_completion& packet);
+  static bool HasSameChecksum(uint64_t key, const std::vector<uint8_t>& bytes);
   void TakeAccepted(int ring, const xtreme_completion& accepted);
   void TakeWanted(Socket& socket, std::deque<Wanted>& due, const xtreme_completion& told);
   void TakeTerminated(Socket& socket, const xtreme_completion& end);

@@ -236,6 +236,7 @@ void Player::Fault(const Numbers& numbers) {
     impairment.delay_ns = numbers[2] % 5 == 0 ? 50'000 : 0;
     model_.faults = true;
     model_.duplicates |= impairment.duplication > 0;
+    model_.corruption |= impairment.corruption > 0;
   }
   world_->Impair(impairment);
 }
