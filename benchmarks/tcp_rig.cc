@@ -37,7 +37,7 @@ absl::Status ToStatus(const engine::Outcome& outcome) {
   return outcome.ok() ? absl::OkStatus() : absl::InternalError(outcome.text);
 }
 
-// The control threads look at it too, and may be late.
+// The control threads look at it too, as rings open, and may be late: then it goes back.
 uint64_t ReadStillClock(void* context) {
   auto* const now = static_cast<std::atomic<uint64_t>*>(context);
   const uint64_t ticks = now->load(std::memory_order_relaxed) + kStillTick;
@@ -164,7 +164,8 @@ absl::Status TcpPair::Open(const Options& options) {
 }
 
 void TcpPair::PassTimers() {
-  for (base::Nanoseconds passed{}; passed < kOpeningTimers; passed += kTimerStep) {
+  const uint64_t end = still_ticks_.load() + static_cast<uint64_t>(kOpeningTimers.count());
+  while (still_ticks_.load() < end) {
     still_ticks_.fetch_add(static_cast<uint64_t>(kTimerStep.count()), std::memory_order_relaxed);
     Settle();
   }
