@@ -17,6 +17,7 @@ namespace xtreme::model {
 namespace {
 
 constexpr int kRings = World::kRings;
+constexpr uint32_t kFewSockets = 6;
 
 }  // namespace
 
@@ -36,6 +37,10 @@ Player::Player(World* world, uint64_t seed, bool trace) : world_(world), trace_(
     if (random() % 4 == 0) options.blueflame = 0;
     if (random() % 4 == 0) options.dump_frames = 64;
     if (random() % 4 == 0) options.histograms = 1;
+    if (random() % 4 == 0) options.max_sockets = kFewSockets, options.max_groups = 2;
+    if (random() % 4 == 0) options.neighbour_queue = 1;
+    if (random() % 4 == 0) options.reassembly_datagrams = 1;
+    if (random() % 4 == 0) options.hw_time = XTREME_HW_TIME_PTP;
     options.tcp_time_wait_ms = 100;
     options.user_data = static_cast<uint64_t>(ring);
     if (has_backup_ && World::SideOf(ring) == 0) options.backup_interface = "xt2";
@@ -58,6 +63,10 @@ Player::~Player() {
   for (const Lent& lent : lent_) xtreme_buffer_release(lent.buffer);
   // Until then memory may be given back.
   for (int ring = 0; ring < kRings; ++ring) world_->CloseRing(ring);
+}
+
+bool Player::IsSmall(int ring) const {
+  return options_[static_cast<size_t>(ring)].max_sockets == kFewSockets;
 }
 
 void Player::Note(const std::string& text) {

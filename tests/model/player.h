@@ -70,6 +70,8 @@ class Player {
   void OpenRing(int ring);
   Socket* Pick(uint32_t number, Type type, bool live = true);
   void Check(bool right, const std::string& what);
+  // The ring has room for few sockets and memberships.
+  bool IsSmall(int ring) const;
   void Note(const std::string& text);
 
   void OpenUdp(const Numbers& numbers);

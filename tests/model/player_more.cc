@@ -165,7 +165,9 @@ void Player::Join(const Numbers& numbers) {
     return;
   }
   const bool clash = is_member && member->second.exclude != exclude;
-  Check(result == 0 || (clash && result == -EINVAL), "join: " + std::to_string(result));
+  Check(result == 0 || (clash && result == -EINVAL) ||
+            (IsSmall(socket->ring) && result == -ENOBUFS),
+        "join: " + std::to_string(result));
   if (result != 0) return;
   Sources& sources = is_member ? member->second : socket->groups[Ipv4Of(group)];
   sources.exclude = exclude;

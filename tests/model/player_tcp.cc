@@ -18,6 +18,26 @@ constexpr int kRings = World::kRings;
 constexpr uint64_t kStreamKeys = uint64_t{1} << 40;
 constexpr uint16_t kFirstPort = 7000;
 
+// What changes how bytes come, not which. One end in four has each.
+void Vary(uint32_t number, xtreme_tcp_options* options) {
+  const auto one_in_four = [&number] {
+    const bool is = number % 4 == 0;
+    number /= 4;
+    return is;
+  };
+  if (one_in_four()) options->congestion = XTREME_TCP_NEW_RENO;
+  if (one_in_four()) options->congestion = XTREME_TCP_NO_CONGESTION_CONTROL;
+  if (one_in_four()) options->mss = 536;
+  if (one_in_four()) options->min_rto_ns = 1'000'000;
+  if (one_in_four()) options->delayed_ack_ns = 1'000'000;
+  if (one_in_four()) options->tos = 0x10;
+  if (one_in_four()) {
+    options->keepalive_idle_ns = 2'000'000;
+    options->keepalive_interval_ns = 3'000'000;
+    options->keepalive_probes = 255;
+  }
+}
+
 }  // namespace
 
 void Player::Listen(const Numbers& numbers) {
@@ -32,6 +52,7 @@ void Player::Listen(const Numbers& numbers) {
   options.receive_window = numbers[2] % 3 == 0 ? 8'000 : 0;
   options.nodelay = numbers[2] % 11 == 0 ? XTREME_OFF : XTREME_PRESET;
   options.linger_ns = 2'000'000'000;
+  Vary(numbers[2] / 1'155, &options);
   Socket socket;
   const int result = xtreme_tcp_listen(world_->ring(ring), &options, &socket.handle);
   Note("listen ring " + std::to_string(ring) + " = " + std::to_string(result) + " " +
@@ -61,6 +82,7 @@ void Player::Connect(const Numbers& numbers) {
   options.timestamps = numbers[2] % 11 == 0 ? XTREME_OFF : XTREME_PRESET;
   options.quick_ack = numbers[2] % 13 == 0 ? XTREME_ON : XTREME_PRESET;
   options.linger_ns = 2'000'000'000;
+  Vary(numbers[2] / 15'015, &options);
   Socket socket;
   const int result = xtreme_tcp_connect(world_->ring(ring), &peer, &options, &socket.handle);
   Note("connect ring " + std::to_string(ring) + " = " + std::to_string(result) + " " +

@@ -31,6 +31,8 @@ void Player::OpenUdp(const Numbers& numbers) {
   options.multicast_loop = numbers[2] % 2;
   options.max_held = numbers[2] % 5 == 0 ? 4 : 0;
   options.reuse = numbers[2] % 3 == 0;
+  options.tos = numbers[2] % 11 == 0 ? 0x10 : 0;
+  options.multicast_ttl = numbers[2] % 13 == 0 ? 7 : 0;
   const bool any = numbers[2] % 7 == 0;
   const xtreme_address bound = options.local;
   if (any) memset(options.local.ip + 12, 0, 4);
@@ -38,7 +40,8 @@ void Player::OpenUdp(const Numbers& numbers) {
   const int result = xtreme_udp_open(world_->ring(ring), &options, &socket.handle);
   Note("udp_open ring " + std::to_string(ring) + " port " + std::to_string(options.local.port) +
        " = " + std::to_string(result) + " " + std::to_string(socket.handle.value));
-  Check(result == 0 || result == -EADDRINUSE, std::string("udp_open: ") + std::to_string(result));
+  Check(result == 0 || result == -EADDRINUSE || (IsSmall(ring) && result == -EMFILE),
+        "udp_open: " + std::to_string(result));
   if (result != 0) return;
   socket.ring = ring;
   socket.type = Type::kUdp;
