@@ -412,6 +412,8 @@ void Model::TakeWanted(Socket& socket, std::deque<Wanted>& due, const xtreme_com
     return wanted.cookie == told.cookie;
   });
   if (found == due.end() && socket.origin != nullptr) {
+    // What the ring that it left has yet to tell comes when that is polled.
+    if (wire) socket.origin->wire_unordered = true;
     return TakeWanted(*socket.origin, wire ? socket.origin->wire : socket.origin->done, told);
   }
   if (found == due.end()) return Fail("not due: " + Describe(told));

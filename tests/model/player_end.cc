@@ -17,6 +17,8 @@ constexpr int kRings = World::kRings;
 constexpr int kShortRounds = 500;  // Of kStepNs, then of kLongNs.
 constexpr int64_t kStepNs = 100'000;
 constexpr int64_t kLongNs = 20'000'000;
+constexpr size_t kLeastSegment = 512;
+constexpr uint64_t kRefillBatch = 8;
 
 // Not one that was never accepted, nor one that has gone: nobody answers for it here, where a
 // kernel would.
@@ -79,9 +81,12 @@ bool Player::IsServed(const Socket& socket) const {
   if (stream && !HasPeer(socket)) return true;
   if (socket.dead || !socket.operations.empty() || !socket.done.empty()) return false;
   if (!socket.wire.empty() && !socket.wire_may_miss) return false;
-  // Some sends are longer than the window ever gets.
+  // Some sends are longer than the window ever gets, or than what those without a peer have left of
+  // the pool: the receive queue takes from it first.
+  const uint64_t buffers = socket.refused_length / kLeastSegment + kRefillBatch;
   const bool fits = socket.wants_space &&
-                    xtreme_would_send(socket.handle, socket.refused_length) == XTREME_SENT;
+                    xtreme_would_send(socket.handle, socket.refused_length) == XTREME_SENT &&
+                    world_->Counter(socket.ring, "pool", "free") >= buffers;
   if (fits) return false;
   return !stream || !socket.peer->open() || socket.peer->received == socket.sent;
 }

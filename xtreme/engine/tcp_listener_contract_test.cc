@@ -4,6 +4,7 @@
 // the connections that it accepted.
 
 #include <gtest/gtest.h>
+#include <linux/neighbour.h>
 
 #include <cerrno>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 // Of a SYN.
 constexpr uint64_t kUntilItComesAgain = 2'000'000'000;
 constexpr uint64_t kCoarse = 10'000'000;
+constexpr uint64_t kUntilAskedAgain = 1'100'000'000;  // Of a next hop: three times.
 
 class TcpListenerContractTest : public TcpPairTest {
  protected:
@@ -52,6 +54,34 @@ TEST_F(TcpListenerContractTest, AClosedListenerIsTerminatedAtOnceAndItsChildrenG
   Run();
   EXPECT_EQ(b->Bytes(server), "still there?");
   EXPECT_EQ(a->Bytes(client), "still here");
+}
+
+// As a connection is accepted its next hop is looked at; others, which wait for theirs, may end by
+// that, and more than ACCEPTED is told.
+TEST_F(TcpListenerContractTest, ItIsAcceptedBeforeItReceivesThoughOthersEndBeforeIt) {
+  for (host::Neighbour& neighbour : b->kernel->tables().neighbours) {
+    if (neighbour.address == kA) neighbour.state = NUD_STALE;
+  }
+  b->kernel->Publish();
+  b->Listen(kPort);
+  for (int i = 0; i < 2; ++i) b->Connect({{10, 0, 0, 77}, kPort});
+  for (int i = 0; i < 2; ++i) {
+    now += kUntilAskedAgain;
+    b->Poll();
+  }
+  client = a->Connect({kB, kPort});
+  Carry(*a, *b);
+  b->Poll();
+  Carry(*b, *a);
+  a->Poll();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+  ASSERT_EQ(a->Send(client, "order"), SendResult::kSent);
+  b->Clear();
+  now += kUntilAskedAgain;  // Which b has not seen yet.
+  Carry(*a, *b);
+  b->Poll();
+  EXPECT_EQ(b->Kinds(), (std::vector<Kind>{Kind::kTerminated, Kind::kTerminated, Kind::kAccepted,
+                                           Kind::kPacket}));
 }
 
 TEST_F(TcpListenerContractTest, SettingsOfAChildAreItsOwnAndThoseOfAListenerItsLaterChildrens) {

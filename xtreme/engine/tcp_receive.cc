@@ -154,7 +154,9 @@ Tcp::KnownFlows::Taken Tcp::TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint
   if (!single.written()) return Taken::kSilently;
   if (stack_->HasEvents()) core.attention |= kTcpNews;
   --core.tally.counters.packets;  // The poll counts what it takes here as packets.
-  return (core.attention & kLongWay) != 0 ? Taken::kFirst : Taken::kCompletion;
+  // Nothing is written behind what waits.
+  const bool last = (core.attention & kLongWay) != 0 || core.fifo.waiting() != 0;
+  return last ? Taken::kFirst : Taken::kCompletion;
 }
 
 // False: there was no room for all.
