@@ -58,7 +58,7 @@ TEST_F(TcpListenerContractTest, AClosedListenerIsTerminatedAtOnceAndItsChildrenG
 
 // As a connection is accepted its next hop is looked at; others, which wait for theirs, may end by
 // that, and more than ACCEPTED is told.
-TEST_F(TcpListenerContractTest, ItIsAcceptedBeforeItReceivesThoughOthersEndBeforeIt) {
+TEST_F(TcpListenerContractTest, ItIsAcceptedBeforeItReceivesThoughOthersEndByThat) {
   for (host::Neighbour& neighbour : b->kernel->tables().neighbours) {
     if (neighbour.address == kA) neighbour.state = NUD_STALE;
   }
@@ -80,7 +80,7 @@ TEST_F(TcpListenerContractTest, ItIsAcceptedBeforeItReceivesThoughOthersEndBefor
   now += kUntilAskedAgain;  // Which b has not seen yet.
   Carry(*a, *b);
   b->Poll();
-  EXPECT_EQ(b->Kinds(), (std::vector<Kind>{Kind::kTerminated, Kind::kTerminated, Kind::kAccepted,
+  EXPECT_EQ(b->Kinds(), (std::vector<Kind>{Kind::kAccepted, Kind::kTerminated, Kind::kTerminated,
                                            Kind::kPacket}));
 }
 

@@ -273,8 +273,9 @@ void Tcp::TellAccepted(const TcpEvent& event) {
   child->peer = event.connection->flow_key().remote();
   StoreIp(child->local.address, &child->local_ip);
   StoreIp(child->peer.address, &child->peer_ip);
-  Refresh(*child, /*accepted=*/true);
   TellKind(*child, Kind::kAccepted, 0, listener->handle);
+  // Others may end by that, which takes room.
+  Refresh(*child, /*accepted=*/true);
 }
 
 // --- Credit ---
