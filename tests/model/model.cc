@@ -313,8 +313,9 @@ bool Model::TakeFired(const xtreme_completion& told) {
 void Model::NoteAdmitted(Socket& socket) {
   const uint64_t now = Tick();
   for (const auto& [group, sources] : socket.groups) {
-    for (uint32_t side = 0; side < 2; ++side) {
-      const uint32_t source = 10u << 24 | side << 8 | 1;
+    // Of either side, and of the backup's port.
+    for (const uint32_t host : {0x0001u, 0x0003u, 0x0101u}) {
+      const uint32_t source = 10u << 24 | host;
       if (sources.Admits(source)) socket.admitted[{group, source}] = now;
     }
   }
@@ -324,7 +325,7 @@ void Model::NoteAdmitted(Socket& socket) {
 void Model::CheckMember(const Socket& socket, const Datagram& sent,
                         const xtreme_completion& packet) {
   const uint32_t group = Ipv4Of(sent.destination);
-  const uint32_t source = Ipv4Of(sent.source);
+  const uint32_t source = Ipv4Of(SourceOf(packet));
   const auto member = socket.groups.find(group);
   if (member != socket.groups.end() && member->second.Admits(source)) return;
   const auto last = socket.admitted.find({group, source});
