@@ -533,7 +533,10 @@ inline void Stack::ScheduleAt(Connection& connection, base::Nanoseconds deadline
   if (!connection.attached_) return;
   base::Timer& timer = connection;
   if (deadline == base::kNever || (timer.armed() && timer.deadline <= deadline)) return;
-  tables_->wheel.Arm(&timer, base::Later(deadline, now_ + base::Nanoseconds(1)));
+  // One that is due already stays so, however often it is looked at before it fires.
+  const base::Nanoseconds earliest = base::Later(deadline, now_ + base::Nanoseconds(1));
+  if (timer.armed() && timer.deadline <= earliest) return;
+  tables_->wheel.Arm(&timer, earliest);
 }
 
 // After one of the short ways: what has not been worked out yet is when the timer fires.

@@ -241,6 +241,10 @@ void Pcb::OnIdleTimer(base::Nanoseconds now) {
     EmitControl(wire::kTcpAck, queue_.una() - 1, now);
   }
   ArmIdle(now);
+  if (!silent || probes_ != 0) return;
+  // What is not acknowledged asks the peer as it is sent again; its silence is looked at later.
+  const base::Nanoseconds later = base::DeadlineAfter(now, options_->keepalive_idle);
+  idle_deadline_ = base::Earlier(base::Earlier(later, close_deadline_), path_mtu_deadline_);
 }
 
 }  // namespace xtreme::tcp

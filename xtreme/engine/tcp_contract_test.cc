@@ -706,6 +706,24 @@ TEST_F(TcpContractTest, WhatASegmentCausesStandsTogetherBeforeWhatCameAfterIt) {
   }
 }
 
+// --- Timers ---
+
+TEST_F(TcpContractTest, KeepaliveLeavesASilentPeerToTheRetransmissionsWhileThereAreAny) {
+  TcpSettings probing;
+  probing.keepalive_idle = base::Milliseconds(20);
+  OpenConnection(probing);
+  a->lose = [](const auto&) { return true; };
+  ASSERT_EQ(a->Send(client, "lost"), SendResult::kSent);
+  now += 30'000'000;
+  a->Poll();
+  EXPECT_GT(a->tcp().NextDeadline().count(), static_cast<int64_t>(now + 10'000'000));
+  Run(kSecond, 10'000'000);
+  EXPECT_GT(a->Counter("tcp", "retransmits"), 0u);
+  a->lose = nullptr;
+  Run(2 * kSecond, 10'000'000);
+  EXPECT_EQ(b->Bytes(server), "lost");
+}
+
 // --- Reports and memory ---
 
 TEST_F(TcpContractTest, AReportTellsWhatIsInFlightAndSinceWhen) {
