@@ -413,9 +413,12 @@ void Model::TakeWanted(Socket& socket, std::deque<Wanted>& due, const xtreme_com
     return wanted.cookie == told.cookie;
   });
   if (found == due.end() && socket.origin != nullptr) {
-    // What the ring that it left has yet to tell comes when that is polled.
-    if (wire) socket.origin->wire_unordered = true;
-    return TakeWanted(*socket.origin, wire ? socket.origin->wire : socket.origin->done, told);
+    // Two rings tell in no order: what the one that it left has yet to tell is not looked at.
+    Socket& origin = *socket.origin;
+    const bool unordered = std::exchange(origin.wire_unordered, true);
+    TakeWanted(origin, wire ? origin.wire : origin.done, told);
+    origin.wire_unordered = unordered;
+    return;
   }
   if (found == due.end()) return Fail("not due: " + Describe(told));
   if (wire && socket.wire_unordered) return static_cast<void>(due.erase(found));
