@@ -343,8 +343,7 @@ XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
     const void* const to = message->msg_namelen == 0 ? nullptr : message->msg_name;
     const ssize_t sent =
         SendFrom(*ours, {message->msg_iov, message->msg_iovlen}, flags,
-                 static_cast<const sockaddr*>(to), message->msg_namelen, /*refused=*/false,
-                 wrong);
+                 static_cast<const sockaddr*>(to), message->msg_namelen, wrong);
     if (sent != kAskKernel) return Result(sent);
   }
   if (ours == nullptr && has_control) xtreme::preload::WarnOfHandedOver(*message);

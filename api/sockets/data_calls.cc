@@ -118,12 +118,12 @@ std::shared_ptr<Socket> Ours(int fd) {
 }
 
 [[gnu::noinline]] ssize_t SendLong(int fd, iovec from, int flags, const sockaddr* to,
-                                   socklen_t length, bool refused) {
+                                   socklen_t length) {
   const ErrnoKept kept;
   const auto ours = Ours(fd);
   if (ours == nullptr) return kAskKernel;
   MakeWay(fd, ours.get());
-  return SendFrom(*ours, {&from, 1}, flags, to, length, refused);
+  return SendFrom(*ours, {&from, 1}, flags, to, length);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ std::shared_ptr<Socket> Ours(int fd) {
   if (sent >= 0) return sent;
   const std::shared_ptr<Socket> held = shared_from_this();
   const iovec part{.iov_base = const_cast<uint8_t*>(from.data()), .iov_len = from.size()};
-  return SendFrom(*held, {&part, 1}, alone_.flags, nullptr, 0, /*refused=*/true);
+  return SendFrom(*held, {&part, 1}, alone_.flags, nullptr, 0);
 }
 
 [[gnu::always_inline]] inline ssize_t Socket::SendShortTo(RingDoor* door,
@@ -185,9 +185,20 @@ std::shared_ptr<Socket> Ours(int fd) {
                       from.size());
 }
 
+// The long way tries again, and counts what is refused for good.
+[[gnu::noinline]] ssize_t Socket::TakeBackRefusal(engine::SendResult reason) {
+  engine::Ring& ring = door()->ring();
+  if (stream_ == nullptr) {
+    ring.udp().Uncount(*udp_socket_, reason);
+  } else {
+    ring.tcp().Uncount(*stream_->tcp_socket, reason);
+  }
+  return kLongWay;
+}
+
 [[gnu::always_inline]] inline ssize_t Socket::SentDatagram(engine::SendResult result,
                                                            size_t bytes) {
-  if (!IsTaken(result)) [[unlikely]] return kRefused;
+  if (!IsTaken(result)) [[unlikely]] return TakeBackRefusal(result);
   // Linux: a datagram that has left is an edge.
   Change(0, 0, EPOLLOUT | EPOLLWRNORM);
   return static_cast<ssize_t>(bytes);
@@ -207,7 +218,7 @@ std::shared_ptr<Socket> Ours(int fd) {
   static constexpr engine::SendOptions kPlainly;
   const engine::SendResult result =
       door->ring().tcp().Send(socket, {.data = from.data(), .length = from.size()}, kPlainly);
-  if (!IsTaken(result)) [[unlikely]] return kRefused;
+  if (!IsTaken(result)) [[unlikely]] return TakeBackRefusal(result);
   CountSent(/*warm=*/false, from.size());
   return static_cast<ssize_t>(from.size());
 }
@@ -287,7 +298,7 @@ namespace {
   };
   const ssize_t sent = ByShortWay(way, call);
   if (sent >= 0) [[likely]] return sent;
-  return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, sent == kRefused);
+  return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0);
 }
 
 }  // namespace
@@ -295,7 +306,7 @@ namespace {
 ssize_t SendOurs(int fd, const void* from, size_t size, int flags) {
   const Descriptors::Way* const way = Descriptors::WayTo(fd);
   if (way == nullptr) [[unlikely]] {
-    return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0, /*refused=*/false);
+    return SendLong(fd, {const_cast<void*>(from), size}, flags, nullptr, 0);
   }
   Socket* const alone = way->alone();
   if (alone != nullptr && (flags & ~kUsualFlags) == 0 && alone->SendsAlone(size)) {
@@ -314,7 +325,7 @@ ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockadd
   };
   const ssize_t sent = ByShortWay(fd, call);
   if (sent >= 0) [[likely]] return sent;
-  return SendLong(fd, {const_cast<void*>(from), size}, flags, to, length, sent == kRefused);
+  return SendLong(fd, {const_cast<void*>(from), size}, flags, to, length);
 }
 
 void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {
@@ -339,14 +350,13 @@ ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, soc
 }
 
 ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
-                 socklen_t length, bool refused, bool wrong) {
+                 socklen_t length, bool wrong) {
   std::optional<wire::Endpoint> endpoint;
   const bool datagrams = socket.type() == SOCK_DGRAM;
   if (datagrams && !TakeAddress(to, length, &endpoint)) return kAskKernel;
   const ssize_t sent = socket.Send({.from = parts,
                                     .flags = flags,
                                     .to = endpoint ? &*endpoint : nullptr,
-                                    .refused = refused,
                                     .wrong = wrong});
   if (sent == -EPIPE && !datagrams && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
   return sent;

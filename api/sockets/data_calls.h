@@ -31,12 +31,11 @@ ssize_t SendOurs(int fd, const void* from, size_t size, int flags, const sockadd
                  socklen_t length);
 
 // The same the long way, of a socket that was found, and in parts. A send to where nobody reads any
-// more raises SIGPIPE, if it may. `refused` and `wrong`: as in
-// SendRequest.
+// more raises SIGPIPE, if it may. `wrong`: as in SendRequest.
 ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, sockaddr* from,
                     socklen_t* from_length);
 ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const sockaddr* to,
-                 socklen_t length, bool refused = false, bool wrong = false);
+                 socklen_t length, bool wrong = false);
 
 // Writes `endpoint` as a source; cut where there is no room, as the kernel does.
 void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length);

@@ -51,15 +51,15 @@ enum class TxStatus : uint8_t;
 namespace xtreme::sockets {
 
 class Faces;
+class RefusedOnce;
 struct Stream;
 
 // A result: the call is the kernel's to answer.
 inline constexpr int kAskKernel = -EREMOTEIO;
 // Results of a short way: it does not lead there; what came is to be given to whom it is for, and
-// then the long way is the call's; the ring refused it, and counted that.
+// then the long way is the call's.
 inline constexpr ssize_t kLongWay = -ESTRPIPE;
 inline constexpr ssize_t kGiveFirst = -EUCLEAN;
-inline constexpr ssize_t kRefused = -EUNATCH;
 
 enum class Path : uint8_t { kUndecided, kOffloaded, kKernel, kParents, kClosed };
 
@@ -91,7 +91,6 @@ struct SendRequest {
   std::span<const iovec> from;
   int flags = 0;              // Of send(2), and VMA_SND_FLAGS_DUMMY.
   const wire::Endpoint* to = nullptr;  // Null: the peer.
-  bool refused = false;       // The ring refused it already, and counted that.
   bool wrong = false;         // EINVAL is the answer, unless the socket's state has another.
 
   // Whether a part of it is bytes at no address: EFAULT, as by Linux.
@@ -176,7 +175,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     size_t length;  // Whole.
   };
   // The same the short way (data_calls.cc), inside the door that Descriptors::Way led by: of one
-  // part, on a socket that is plain. kLongWay, kRefused: nothing was sent or received, and the call
+  // part, on a socket that is plain. kLongWay: nothing was sent, received or counted, and the call
   // is to be made by Receive() or Send(), outside; of kGiveFirst after RingDoor::EndProgress(0),
   // which may close the socket. `about`: of a datagram, if not null.
   ssize_t ReceiveShort(RingDoor* door, std::span<uint8_t> to, int flags, Arrived* about);
@@ -379,6 +378,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool IsForCall(const engine::Completion& first) const;
   ssize_t ReceiveQueued(std::span<uint8_t> to, Arrived* about);
   ssize_t SentDatagram(engine::SendResult result, size_t bytes);
+  ssize_t TakeBackRefusal(engine::SendResult reason);
   ssize_t SendAloneAgain(nic::TxStatus status);
   ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from);
 
@@ -448,7 +448,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int ConnectAsItSends();
   ssize_t WhyOvertaken(ssize_t result);
   bool IsClosing() const;
-  ssize_t PutBytes(std::span<const iovec> from, int flags, bool* refused);
+  ssize_t PutBytes(std::span<const iovec> from, int flags, RefusedOnce* refusals);
   void SetUnwritable();
   int ShutdownStream(int how);
   bool StillSends();

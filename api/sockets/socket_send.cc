@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cerrno>
-#include <utility>
 #include <vector>
 
 #include "api/sockets/blocking.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/refused_once.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
 #include "stack/wire/udp.h"
@@ -113,7 +113,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
   const engine::Payload payload{.data = bytes.data(), .length = bytes.size()};
   const bool warm = (request.flags & kDummySend) != 0;
   const engine::SendOptions options{.flags = warm ? uint32_t{engine::kWarm} : 0};
-  bool refused = request.refused;
+  RefusedOnce refusals;
   const auto send_once = [&]() -> engine::SendResult {
     engine::Udp& udp = door()->ring().udp();
     engine::UdpSocket* const socket = udp.Find(handle_);
@@ -121,9 +121,11 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     const engine::SendResult result = request.to == nullptr
                                           ? udp.Send(socket, payload, options)
                                           : udp.SendTo(socket, *request.to, payload, options);
-    if (ErrnoOf(result) == 0) [[likely]] return result;
-    // However often a call tries, it is refused once.
-    if (std::exchange(refused, true)) udp.Uncount(*socket, result);
+    if (ErrnoOf(result) == 0) [[likely]] {
+      refusals.Taken(udp, *socket);
+    } else {
+      refusals.Refused(udp, *socket, result);
+    }
     return result;
   };
   return Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {

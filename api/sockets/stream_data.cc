@@ -16,6 +16,7 @@
 #include "api/sockets/blocking.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
+#include "api/sockets/refused_once.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
 #include "api/sockets/waiting.h"
@@ -246,8 +247,7 @@ void Socket::SetUnwritable() {
   Change(0, kWritable, 0);
 }
 
-// `refused`: whether the ring has refused the call, which it counts once however often it is tried.
-ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, bool* refused) {
+ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, RefusedOnce* refusals) {
   if (path() != Path::kOffloaded) return Overtaken();
   if (const int error = TakeError(); error != 0) return -error;
   if (write_shut_ || stream_->state == Stream::State::kEnded) return -EPIPE;
@@ -266,8 +266,11 @@ ssize_t Socket::PutBytes(std::span<const iovec> from, int flags, bool* refused) 
       const size_t taken = tcp.SendSome(socket, bytes, options, &result);
       sent += taken;
       bytes = bytes.subspan(taken);
-      if (taken > 0) continue;
-      if (std::exchange(*refused, true)) tcp.Uncount(*socket, result);
+      if (taken > 0) {
+        refusals->Taken(tcp, *socket);
+        continue;
+      }
+      refusals->Refused(tcp, *socket, result);
       if (result == engine::SendResult::kRefusedState && sent == 0 && !IsClosing()) return -EPIPE;
       SetUnwritable();
       break;
@@ -314,12 +317,12 @@ ssize_t Socket::SendStream(const SendRequest& request) {
     if (const int connected = ConnectAsItSends(); connected != 0) return connected;
   }
   if ((request.flags & kDummySend) != 0) return WarmStream(request);
-  bool refused = request.refused;
+  RefusedOnce refusals;
   Left left(request.from);
   const bool nowhere = request.nowhere();
   if (left.empty() || nowhere || request.wrong) {
     const ssize_t put = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
-      const ssize_t sent = PutBytes({}, request.flags, &refused);
+      const ssize_t sent = PutBytes({}, request.flags, &refusals);
       const bool connecting = stream_->state == Stream::State::kConnecting;
       return sent == -EAGAIN && !connecting ? 0 : sent;
     });
@@ -331,7 +334,7 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   ssize_t done = 0;
   const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
     if (done > 0 && error_.load(std::memory_order_relaxed) != 0) return done;
-    const ssize_t sent = PutBytes(left.parts(), request.flags, &refused);
+    const ssize_t sent = PutBytes(left.parts(), request.flags, &refusals);
     if (sent <= 0) return sent;
     done += sent;
     left.Advance(static_cast<size_t>(sent));
