@@ -216,17 +216,32 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
   return outgoing.segment == nullptr || outgoing.segment->length + more <= smss_;
 }
 
-// TX_SPACE: once after a refused send, when its length would be taken, or when there is ample room.
+// Once after a refused send, when its length would be taken, or when there is ample room.
 void Pcb::OfferSendSpace() {
+  if (!HasWantedSpace()) return;
+  Clear(kWantsSpace);
+  Raise(kSendSpace);
+}
+
+bool Pcb::HasWantedSpace() {
   const bool fits = Has(kWantsAmple)  ? HasAmpleRoom()
                     : Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
                                      : SendRoom() >= refused_bytes_ && UnsentRoom() != 0;
-  if (!fits) return;
+  if (!fits) return false;
   const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
   const uint32_t copied = Has(kWantsAmple) ? 1 : refused_bytes_;
-  if (!done || !HasMemoryFor(copied)) return context_->sink->OnShortOfMemory(*this);
-  Clear(kWantsSpace);
-  Raise(kSendSpace);
+  if (done && HasMemoryFor(copied)) return true;
+  context_->sink->OnShortOfMemory(*this);
+  return false;
+}
+
+// A retransmission may have taken the room meanwhile.
+bool Pcb::KeepsSpace() {
+  if (Has(kWantsSpace)) return false;
+  if (HasWantedSpace()) return true;
+  Set(kWantsSpace);
+  plain_ = Plainness();
+  return false;
 }
 
 }  // namespace xtreme::tcp

@@ -118,7 +118,8 @@ class Pcb {
   }
   // What Send of `bytes` with now_or_fail would say.
   SendResult WouldSend(uint32_t bytes) const;
-  bool WantsSendSpace() const { return Has(kWantsSpace); }  // Refused; kSendSpace is to follow.
+  // kSendSpace is to be told. False: it is not true now, and is raised again when it is.
+  bool KeepsSpace();
   // A send was refused because the sink had no room, and it still has not.
   bool WaitsForSink() const {
     return Has(kWantsSpace) && Has(kWantsNow) && WouldSend(refused_bytes_) == SendResult::kDevice;
@@ -486,6 +487,7 @@ class Pcb {
   uint32_t WindowStep() const;
   bool WindowGrewEnough(Seq credited) const;
   void OfferSendSpace();
+  bool HasWantedSpace();
 
   // runs.cc
   bool MaySendRuns() const;

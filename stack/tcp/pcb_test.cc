@@ -321,6 +321,28 @@ TEST_F(PcbTest, SendsThatMustNotWaitAreRefusedWithTheReason) {
   EXPECT_EQ(a_->pcb().Send(order, {.now_or_fail = true}, now_), SendResult::kDevice);
 }
 
+TEST_F(PcbTest, SpaceThatWasTakenBeforeItIsToldIsRaisedAgain) {
+  Make();
+  Open();
+  const std::vector<uint8_t> order(100);
+  a_->refuse = true;
+  EXPECT_EQ(a_->pcb().Send(order, {}, now_), SendResult::kQueued);
+  EXPECT_EQ(a_->pcb().Send(order, {.now_or_fail = true}, now_), SendResult::kDevice);
+  a_->refuse = false;
+  a_->pcb().OnRoom(now_);
+  EXPECT_TRUE(a_->events & Pcb::kSendSpace);
+  EXPECT_TRUE(a_->pcb().KeepsSpace());
+  a_->refuse = true;
+  EXPECT_EQ(a_->pcb().Send(order, {}, now_), SendResult::kQueued);
+  a_->events = 0;
+  EXPECT_FALSE(a_->pcb().KeepsSpace());
+  EXPECT_FALSE(a_->pcb().KeepsSpace()) << "it is to come";
+  a_->refuse = false;
+  a_->pcb().OnRoom(now_);
+  EXPECT_TRUE(a_->events & Pcb::kSendSpace);
+  EXPECT_TRUE(a_->pcb().KeepsSpace());
+}
+
 TEST_F(PcbTest, AmpleRoomIsToldOfWhenAThirdOfTheQueueIsFreeAndNotBefore) {
   Make({.send_queue = 30'000}, {.receive_window = 4'000});
   Open();

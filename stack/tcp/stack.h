@@ -265,6 +265,8 @@ class Stack final : private Sink {
   // One kSendSpace follows when there is ample room (Pcb::AmpleRoom): in place of the one that a
   // refused send asked for.
   void AwaitAmpleRoom(Connection& connection);
+  // To be asked before a kSendSpace is told. False: it is not true any more, and another follows.
+  bool KeepsSpace(Connection& connection, base::Nanoseconds now);
   // At least one byte. Takes the reference of `payload.buffer` unless refused; its flags and cookie
   // are `send`'s.
   SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,

@@ -79,6 +79,14 @@ size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, c
 
 void Stack::AwaitAmpleRoom(Connection& connection) { connection.Pcb::AwaitAmpleRoom(); }
 
+bool Stack::KeepsSpace(Connection& connection, base::Nanoseconds now) {
+  now_ = now;
+  if (connection.Pcb::KeepsSpace()) return true;
+  const bool waits = !connection.blocked_hook_.linked() && connection.WaitsForSink();
+  if (waits) tables_->blocked.PushBack(connection);
+  return false;
+}
+
 SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                               const Send& send, base::Nanoseconds now) {
   now_ = now;

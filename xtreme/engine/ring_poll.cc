@@ -202,8 +202,8 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
   if (mailbox_->knocked() || (core.attention & kNoticesWait) != 0) TakeNotices();
   if ((core.attention & kSocketNews) != 0) udp_->TellNews();
   if ((core.attention & kTimersArmed) != 0) FireTimers();
+  RefillIfDue();  // Before TX_SPACE is told of the buffers that are left.
   if ((core.attention & kTcpNews) != 0) tcp_->TellNews();
-  RefillIfDue();
   if ((core.attention & kLossesCounted) != 0) ReportLosses();
   if ((core.attention & kAnyDoorbellOwed) != 0) Flush();
   if ((core.attention & kPollsTimed) != 0) [[unlikely]] TimePoll();

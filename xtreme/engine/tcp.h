@@ -308,6 +308,7 @@ class Tcp {
   void TellData(TcpSocket& socket, const TcpEvent& event);
   void TellAccepted(const TcpEvent& event);
   Completion* TellKind(TcpSocket& socket, Kind kind, int status = 0, uint64_t cookie = 0);
+  bool KeepsSpace(TcpSocket& socket);
   void TellSpace(TcpSocket& socket);
   void SetTime(uint64_t hw_clock, Completion* completion) const;
   static void OnReturn(void* tcp, uint64_t loan);

@@ -153,7 +153,7 @@ bool Tcp::Resolve(Completion* completion) {
   if (completion->kind == Kind::kTxSpace) {
     socket->space_waits = false;
     // Room is on the ring that it went to; or there is none again, and another tells of the next.
-    if (socket->departing || socket->connection->WantsSendSpace()) return false;
+    if (socket->departing || !KeepsSpace(*socket)) return false;
   }
   completion->user_data = socket->user_data;
   if (completion->kind == Kind::kAccepted && Find(completion->cookie) == nullptr) {

@@ -44,9 +44,16 @@ Completion* Tcp::TellKind(TcpSocket& socket, Kind kind, int status, uint64_t coo
   return completion;
 }
 
+bool Tcp::KeepsSpace(TcpSocket& socket) {
+  if (stack_->KeepsSpace(*socket.connection, core_->PollTime())) return true;
+  core_->attention |= kTimersArmed;
+  if (stack_->WaitsForRoom()) core_->attention |= kRoomWanted;
+  return false;
+}
+
 // Of one that waits to be handed out nothing is new.
 void Tcp::TellSpace(TcpSocket& socket) {
-  if (socket.space_waits) return;
+  if (socket.space_waits || !KeepsSpace(socket)) return;
   TellKind(socket, Kind::kTxSpace);
   socket.space_waits = core_->fifo.waiting() != 0;
 }

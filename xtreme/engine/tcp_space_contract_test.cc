@@ -71,6 +71,15 @@ TEST_F(TxSpaceThatWaitsTest, IsNotToldWhereThereIsNoRoomAgain) {
   EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
 }
 
+TEST_F(TxSpaceThatWaitsTest, IsNotToldWhereWhatWasSentTookTheRoom) {
+  EXPECT_EQ(a->Send(client, std::string(4'000, 'x')), SendResult::kSent);
+  a->Poll();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>(kPosted - 8, Kind::kPosted));
+  a->Clear();
+  Run();
+  EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kTxSpace});
+}
+
 TEST_F(TxSpaceThatWaitsTest, IsToldOnceThoughThereWasNoRoomMeanwhile) {
   RefuseAndAcknowledge();
   PollSingly(8);
