@@ -197,6 +197,7 @@ void Model::CheckBytes(Socket& socket, const std::vector<uint8_t>& bytes) {
 
 void Model::TakeDeparted(Socket& socket) {
   if (!socket.moved) return Fail("DEPARTED of what did not move");
+  if (!socket.operations.empty()) return Fail("DEPARTED before its OP_DONE");
   socket.ended = true;
   Socket* const successor = socket.successor;
   if (successor == nullptr) return;
@@ -216,6 +217,7 @@ void Model::TakeArrived(int ring, const xtreme_completion& arrived) {
   socket.established = true;  // Though the ring that it left may not have told yet.
   socket.held = socket.uncredited = 0;
   socket.origin = &origin;
+  socket.operations.clear();  // The ring that it left tells of them.
   socket.done.clear();
   socket.wire.clear();
   if (arrived.user_data != origin.user_data) Fail("user data: " + Describe(arrived));

@@ -283,7 +283,7 @@ void Player::TryAgain(Socket& socket, bool only) {
        std::to_string(bytes.size()) + " flags " + std::to_string(options.flags) + " = " +
        std::to_string(result));
   TookStream(socket, result, bytes.size(), options.flags, 0);
-  const bool raced = result == XTREME_REFUSED_STATE || result == XTREME_REFUSED_BUFFERS;
+  const bool raced = result == XTREME_REFUSED_STATE;
   Check(result >= 0 || raced || !only,
         "after TX_SPACE a send of " + std::to_string(bytes.size()) + " bytes by " +
             std::to_string(socket.handle.value) + " is refused: " + std::to_string(result) +
