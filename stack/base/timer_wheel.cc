@@ -109,7 +109,8 @@ Timer* TimerWheel::TakeDue(Nanoseconds now) {
     // be moved to where it would be found.
     Timer* const first = levels_[1].slots[SlotOf(stop, 1)];
     const bool next = first != nullptr && first->next == nullptr && first->deadline <= now &&
-                      SlotOf(stop, 0) == 0 && SlotOf(stop, 1) != 0 && levels_[0].empty();
+                      SlotOf(stop, 0) == 0 && levels_[0].empty() &&
+                      (SlotOf(stop, 1) != 0 || !MovesDownAt(stop, 1));
     if (next) {
       Unlink(first);
       --armed_;

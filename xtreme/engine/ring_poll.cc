@@ -113,8 +113,10 @@ base::Nanoseconds Tcp::NextDeadline() {
 
 [[gnu::noinline]] uint32_t Ring::EndOnTurn(void* out, uint32_t max, uint32_t taken) {
   const base::Nanoseconds now = core_->PollTime();
-  const bool due = core_->wheel.NextDeadline() <= now || tcp_->NextDeadline() <= now;
+  const bool due = core_->wheel.NextDeadline() <= now;
   if (due) [[unlikely]] return PollOn(out, max, sizeof(Completion), taken);
+  // Mostly acknowledgements. Of a connection's other timers the next poll tells.
+  if (tcp_->NextDeadline() <= now) [[unlikely]] FireTimers();
   return EndFlushed(taken);
 }
 
