@@ -225,10 +225,7 @@ void Pcb::ArmIdle(base::Nanoseconds now) {
 }
 
 void Pcb::OnIdleTimer(base::Nanoseconds now) {
-  if (path_mtu_deadline_ <= now) {
-    ForgetPathMtu();
-    return ArmIdle(now);  // what else is due is due at once
-  }
+  if (path_mtu_deadline_ <= now) ForgetPathMtu();
   if (close_deadline_ <= now) {
     // Everything of ours arrived; the peer's FIN is its own affair.
     if (state_ == State::kFinWait2) return Terminate(0);
