@@ -273,7 +273,9 @@ Outcome Udp::Connect(Handle handle, const wire::Endpoint& peer, uint64_t cookie)
   CountLocal(*socket, +1);
 
   if (flow.state == SendFlow::State::kNeighbour) {
-    neighbours_->Wait(flow.next_hop, WaitingConnect{.socket = handle, .cookie = cookie});
+    const WaitingConnect waiting{.socket = handle, .cookie = cookie};
+    const int error = neighbours_->Wait(flow.next_hop, waiting);
+    if (error != 0) OnConnected(waiting, error);
     return {};
   }
   Completion completion;

@@ -75,8 +75,14 @@ void Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingFrame& frame) {
   if (resolution.status == ip::NeighbourCache::Status::kReachable) Post(waiting, resolution.mac);
 }
 
-void Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect) {
+int Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect) {
+  using Status = ip::NeighbourCache::Status;
+  // Of one that is not being asked for nothing would ever be heard.
+  const Status status = cache_.Resolve(next_hop, core_->clock.Now()).status;
+  if (status == Status::kUnreachable) return EHOSTUNREACH;
+  if (status == Status::kTableFull) return ENOBUFS;
   connecting_.push_back({next_hop, connect});
+  return 0;
 }
 
 void Neighbours::Seen(wire::Ipv4Address address, wire::MacAddress mac) {

@@ -14,6 +14,7 @@
 #include "stack/wire/ethernet.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/host/fib.h"
 #include "xtreme/host/kernel_tables.h"
 
 namespace xtreme::engine::testing {
@@ -129,6 +130,51 @@ TEST_F(NeighboursTest, AConnectWhoseNextHopNeverAnswersEndsWithEhostunreach) {
   ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kOpDone});
   EXPECT_EQ(told[0].status, EHOSTUNREACH);
   EXPECT_EQ(told[0].cookie, 9u);
+}
+
+TEST_F(NeighboursTest, AConnectToWhomDidNotAnswerLatelyEndsAtOnceAndLaterAsksAnew) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  ASSERT_TRUE(ring->udp().Connect(socket, kStranger, 9).ok());
+  ASSERT_EQ(Pass(3'500).size(), 1u);
+  EXPECT_EQ(Requests().size(), 3u);
+  ASSERT_TRUE(ring->udp().Connect(socket, kStranger, 10).ok());
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kOpDone});
+  EXPECT_EQ(told[0].status, EHOSTUNREACH);
+  EXPECT_EQ(told[0].cookie, 10u);
+  EXPECT_EQ(Requests().size(), 0u) << "too soon";
+  EXPECT_TRUE(Pass(3'500).empty());
+  ASSERT_TRUE(ring->udp().Connect(socket, kStranger, 11).ok());
+  EXPECT_EQ(Requests().size(), 1u);
+  kernel->Answer(kStranger.address, kMac);
+  const auto answered = PollAll();
+  ASSERT_EQ(Kinds(answered), std::vector<Kind>{Kind::kOpDone});
+  EXPECT_EQ(answered[0].status, 0);
+  EXPECT_EQ(answered[0].cookie, 11u);
+}
+
+TEST_F(NeighboursTest, AConnectEndsAtOnceWhereTooManyAreBeingAskedFor) {
+  Open();
+  const host::Route wide{.destination = {{10, 0, 0, 0}, 16},
+                         .type = host::RouteType::kUnicast,
+                         .next_hops = {{.ifindex = MemoryKernel::kIfindex}}};
+  kernel->tables().fib = std::make_shared<host::Fib>(std::vector{wide},
+                                                     std::vector<host::RoutingRule>{});
+  kernel->Publish();
+  PollAll();
+  const Handle socket = OpenSocket(7000);
+  uint64_t cookie = 0;
+  std::vector<Completion> told;
+  for (; cookie < 1'000 && told.empty(); ++cookie) {
+    const auto low = static_cast<uint8_t>(cookie % 250 + 1);
+    const wire::Ipv4Address address(10, 0, static_cast<uint8_t>(cookie / 250 + 1), low);
+    ASSERT_TRUE(ring->udp().Connect(socket, {address, 7000}, cookie).ok());
+    told = PollAll();
+  }
+  ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kOpDone});
+  EXPECT_EQ(told[0].status, ENOBUFS);
+  EXPECT_EQ(told[0].cookie, cookie - 1);
 }
 
 TEST_F(NeighboursTest, WhatWaitsWhenTheRingClosesGivesItsBuffersBack) {

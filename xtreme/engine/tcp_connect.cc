@@ -162,7 +162,11 @@ bool Tcp::HasPort(const TcpSocket& socket) {
 void Tcp::GoOnBy(TcpSocket& socket, const host::RouteResult& route) {
   socket.next_hop = route.next_hop;
   const std::optional<wire::MacAddress> mac = neighbours_->MacOf(route.next_hop);
-  if (!mac) return neighbours_->Wait(route.next_hop, WaitingConnect{.socket = socket.handle});
+  if (!mac) {
+    const int error = neighbours_->Wait(route.next_hop, WaitingConnect{.socket = socket.handle});
+    if (error != 0) End(socket, error);
+    return;
+  }
   SendSyn(socket, PathTo(*mac, core_->device, socket.profile->settings));
 }
 

@@ -61,6 +61,17 @@ TEST_F(TcpContractTest, EveryConnectEndsInExactlyOneOfEstablishedAndTerminated) 
   EXPECT_EQ(a->Of(Kind::kTerminated).size(), 3u);
 }
 
+TEST_F(TcpContractTest, ConnectToWhomDidNotAnswerLatelyEndsAtOnce) {
+  Open();
+  a->Connect({{10, 0, 0, 77}, kPort});
+  Run(3 * kSecond + kSecond / 2, 10'000'000);
+  ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+  const Handle again = a->Connect({{10, 0, 0, 77}, kPort});
+  a->Poll();
+  EXPECT_EQ(KindsOf(a->got, again), std::vector<Kind>{Kind::kTerminated});
+  EXPECT_EQ(a->got.back().status, EHOSTUNREACH);
+}
+
 TEST_F(TcpContractTest, AConnectThatIsRefusedIsTerminatedWithEconnrefused) {
   Open();
   b->Listen(kPort);

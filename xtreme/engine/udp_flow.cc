@@ -172,7 +172,11 @@ void Udp::OnConnected(const WaitingConnect& connect, int error) {
   completion.user_data = socket->user_data;
   completion.interface_index = core_->device.ifindex;
   completion.cookie = connect.cookie;
-  if (error != 0) completion.text = "connect: the next hop does not answer";
+  if (error == ENOBUFS) {
+    completion.text = "connect: too many next hops are being asked for";
+  } else if (error != 0) {
+    completion.text = "connect: the next hop does not answer";
+  }
   core_->Tell(completion);
 }
 
