@@ -70,8 +70,8 @@ class Neighbours {
   bool HasRoom(wire::Ipv4Address next_hop, uint32_t count);
   // HasRoom() said yes.
   void Wait(wire::Ipv4Address next_hop, const WaitingFrame& frame);
-  // After MacOf() gave nothing. 0; or errno, and it does not wait: EHOSTUNREACH, the next hop did not
-  // answer lately; ENOBUFS, too many are being asked for.
+  // After MacOf() gave nothing. 0; or errno, and it does not wait: EHOSTUNREACH, the next hop did
+  // not answer lately; ENOBUFS, too many are being asked for.
   int Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect);
 
   // Somebody, or the kernel, says so: what waits is posted. Nothing happens for one that nobody
