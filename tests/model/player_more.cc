@@ -347,12 +347,12 @@ void Player::Reopen(const Numbers& numbers) {
   armed_[static_cast<size_t>(ring)] = late_[static_cast<size_t>(ring)] = false;
   std::erase_if(model_.ring_operations, [ring](const auto& one) { return one.second == ring; });
   std::erase_if(model_.links, [ring](const auto& one) { return one.first.first == ring; });
-  // What its lanes fired is told no more, nor what others did of connections that moved to it.
+  // What was fired of its sockets is told no more, and of those that moved to it; of those that
+  // moved away it is.
   for (auto& [cookie, fire] : model_.fires) {
     const Socket* socket = model_.Find(fire.socket);
     while (socket != nullptr && socket->successor != nullptr) socket = socket->successor;
-    const bool of_it = fire.ring == ring || (socket != nullptr && socket->ring == ring);
-    if (of_it) fire.wants_done = false;
+    if ((socket == nullptr ? fire.ring : socket->ring) == ring) fire.wants_done = false;
   }
   for (auto& [handle, socket] : model_.sockets()) {
     if (socket.ring != ring) continue;
