@@ -131,6 +131,8 @@ class Sink {
 
   // A send was refused for want of memory, or would be again: Pcb::OnRoom follows, in a while.
   virtual void OnShortOfMemory(Pcb&) {}
+  // The same for want of Room(): as after kRefused.
+  virtual void OnShortOfRoom(Pcb&) {}
   // Whether there is a place for one OnDone more.
   virtual bool HasRoomForDone() const { return true; }
 

@@ -223,11 +223,17 @@ void Pcb::OfferSendSpace() {
   Raise(kSendSpace);
 }
 
+// What it waits for in place of a segment that comes is asked to tell.
 bool Pcb::HasWantedSpace() {
-  const bool fits = Has(kWantsAmple)  ? HasAmpleRoom()
-                    : Has(kWantsNow) ? WouldSend(refused_bytes_) == SendResult::kSent
-                                     : SendRoom() >= refused_bytes_ && UnsentRoom() != 0;
-  if (!fits) return false;
+  if (Has(kWantsAmple)) {
+    if (!HasAmpleRoom()) return false;
+  } else if (Has(kWantsNow)) {
+    const SendResult would = WouldSend(refused_bytes_);
+    if (would == SendResult::kDevice) context_->sink->OnShortOfRoom(*this);
+    if (would != SendResult::kSent) return false;
+  } else if (SendRoom() < refused_bytes_ || UnsentRoom() == 0) {
+    return false;
+  }
   const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
   const uint32_t copied = Has(kWantsAmple) ? 1 : refused_bytes_;
   if (done && HasMemoryFor(copied)) return true;

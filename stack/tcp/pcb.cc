@@ -185,6 +185,7 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
     (options.flags & Segment::kWantDone) != 0 ? Set(kWantsDone) : Clear(kWantsDone);
     refused_bytes_ = bytes;
     if (reason == SendResult::kBuffers) context_->sink->OnShortOfMemory(*this);
+    if (reason == SendResult::kDevice) context_->sink->OnShortOfRoom(*this);
     plain_ = Plainness();
   }
   return reason;

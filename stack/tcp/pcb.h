@@ -120,10 +120,6 @@ class Pcb {
   SendResult WouldSend(uint32_t bytes) const;
   // kSendSpace is to be told. False: it is not true now, and is raised again when it is.
   bool KeepsSpace();
-  // A send was refused because the sink had no room, and it still has not.
-  bool WaitsForSink() const {
-    return Has(kWantsSpace) && Has(kWantsNow) && WouldSend(refused_bytes_) == SendResult::kDevice;
-  }
   // How many bytes Send would take without refusing, if there is memory for them.
   uint32_t SendRoom() const {
     const uint32_t used = queue_.flight().outstanding + queue_.unsent_bytes();

@@ -205,8 +205,6 @@ void Stack::OnRoom(base::Nanoseconds now) {
     if (connection == refused) return tables_->blocked.PushBack(*connection);
     connection->OnRoom(now);
     Schedule(*connection);
-    const bool waits = !connection->blocked_hook_.linked() && connection->WaitsForSink();
-    if (waits) tables_->blocked.PushBack(*connection);
     if (!connection->blocked_hook_.linked()) continue;
     // With room left it is a queue of its own that refused: the others do not wait for it.
     if (device_->Room(nullptr) == 0) return;
@@ -246,7 +244,7 @@ Sink::Taken Stack::Transmit(Pcb& pcb, const Outgoing& outgoing) {
       {.connection = &connection, .headers = &headers, .outgoing = &outgoing});
   if (taken == Taken::kRefused) [[unlikely]] {
     if ((outgoing.flags & wire::kTcpRst) != 0) OweReset(headers, outgoing);
-    if (!connection.blocked_hook_.linked()) tables_->blocked.PushBack(connection);
+    Block(connection);
   }
   return taken;
 }

@@ -84,6 +84,8 @@ class Device {
   // Frames of a connection that Transmit would take now: a send with now_or_fail asks before it
   // takes any byte. Null: of those that have no queue of their own.
   virtual uint32_t Room(const Connection* /*connection*/) const { return UINT32_MAX; }
+  // It was too little for a connection: as after kRefused.
+  virtual void OnShortOfRoom() {}
 
  protected:
   ~Device() = default;
@@ -409,10 +411,12 @@ class Stack final : private Sink {
   bool Deliver(Pcb& pcb, packet::Buffer* chain, uint32_t bytes, uint64_t stamp) override;
   void OnEvents(Pcb& pcb) override;
   void OnShortOfMemory(Pcb& pcb) override;
+  void OnShortOfRoom(Pcb& pcb) override;
   bool HasRoomForDone() const override;
   void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) override;
 
   // stack.cc
+  void Block(Connection& connection);
   void RetryForMemory(base::Nanoseconds now);
   void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
               uint64_t stamp, base::Nanoseconds now);

@@ -53,9 +53,6 @@ bool Stack::HasRoomForDone() const {
 SendResult Stack::After(Connection& connection, const Send& send, SendResult result) {
   tables_->dones_promised += send.want_done && !IsRefused(result);
   Schedule(connection);
-  if (result == SendResult::kDevice && !connection.blocked_hook_.linked()) {
-    tables_->blocked.PushBack(connection);
-  }
   return result;
 }
 
@@ -79,12 +76,18 @@ size_t Stack::SendSome(Connection& connection, std::span<const uint8_t> bytes, c
 
 void Stack::AwaitAmpleRoom(Connection& connection) { connection.Pcb::AwaitAmpleRoom(); }
 
+void Stack::OnShortOfRoom(Pcb& pcb) {
+  Block(static_cast<Connection&>(pcb));
+  device_->OnShortOfRoom();
+}
+
+void Stack::Block(Connection& connection) {
+  if (!connection.blocked_hook_.linked()) tables_->blocked.PushBack(connection);
+}
+
 bool Stack::KeepsSpace(Connection& connection, base::Nanoseconds now) {
   now_ = now;
-  if (connection.Pcb::KeepsSpace()) return true;
-  const bool waits = !connection.blocked_hook_.linked() && connection.WaitsForSink();
-  if (waits) tables_->blocked.PushBack(connection);
-  return false;
+  return connection.Pcb::KeepsSpace();
 }
 
 SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,

@@ -193,4 +193,6 @@ uint32_t TcpDevice::Room(const tcp::Connection* connection) const {
   return std::min(core_->SendRoom(), core_->sends.room());
 }
 
+void TcpDevice::OnShortOfRoom() { core_->attention |= kRoomWanted; }
+
 }  // namespace xtreme::engine

@@ -46,8 +46,7 @@ Completion* Tcp::TellKind(TcpSocket& socket, Kind kind, int status, uint64_t coo
 
 bool Tcp::KeepsSpace(TcpSocket& socket) {
   if (stack_->KeepsSpace(*socket.connection, core_->PollTime())) return true;
-  core_->attention |= kTimersArmed;
-  if (stack_->WaitsForRoom()) core_->attention |= kRoomWanted;
+  core_->attention |= kTimersArmed;  // It may wait for memory.
   return false;
 }
 

@@ -252,7 +252,6 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
   const tcp::SendResult result = Hand(connection, payload, options, now);
   device_->defer = true;
   EndCall(ring);
-  if (result == tcp::SendResult::kDevice) core_->attention |= kRoomWanted;
   if (tcp::IsRefused(result)) return Refuse(*socket, ResultOf(result));
   ++socket->counters.sends;
   socket->counters.sent_bytes += payload.length;

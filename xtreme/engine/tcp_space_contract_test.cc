@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/testing/tcp_pair.h"
+#include "xtreme/engine/udp.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -28,6 +30,34 @@ TEST_F(TcpSpaceContractTest, TxSpaceComesOnceAfterARefusal) {
   Run();
   EXPECT_EQ(a->got.size(), 1u);
   EXPECT_EQ(b->Bytes(server), std::string(4'000, 'x') + std::string(3'000, 'y'));
+}
+
+// Refused for a buffer; when there are some the queue is full.
+TEST_F(TcpSpaceContractTest, OneThatWaitsForABufferAndThenForTheQueueComes) {
+  options.tx_queue_frames = 64;
+  OpenConnection();
+  Handle udp = 0;
+  ASSERT_TRUE(a->ring->udp().Open({.local = {kA, 9001}}, &udp).ok());
+  Run();
+  a->Clear();
+  std::vector<packet::Buffer*> taken;
+  while (packet::Buffer* const each = a->ring->AcquireBuffer()) taken.push_back(each);
+  EXPECT_EQ(a->Send(client, "x", {.flags = kNowOrFail}), SendResult::kRefusedBuffers);
+  a->complete_sends = false;
+  const uint8_t byte = 0;
+  const auto send = [&] {
+    return a->ring->udp().SendTo(a->ring->udp().Find(udp), {kB, 9000},
+                                 {.data = &byte, .length = 1}, {});
+  };
+  while (send() == SendResult::kSent) {
+  }
+  for (packet::Buffer* const each : taken) packet::BufferPool::Release(each);
+  Run();
+  EXPECT_TRUE(a->got.empty());
+  a->complete_sends = true;
+  Run();
+  EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
+  EXPECT_EQ(a->Send(client, "x", {.flags = kNowOrFail}), SendResult::kSent);
 }
 
 // Refused, with TX_SPACE waiting behind other completions, and refused again.
