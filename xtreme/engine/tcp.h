@@ -61,6 +61,7 @@ class Neighbours;
 class TcpDevice;
 class TcpSockets;
 struct FrameLedger;
+struct Operation;
 struct PathErrors;
 struct PreparedSend;
 struct RingCore;
@@ -257,6 +258,7 @@ class Tcp {
   // get no rule of its own.
   void OnArrival(std::unique_ptr<TcpMove> move);
   void OnStray(const StrayNotice& stray);
+  void OnEarly(const StrayNotice& early);
   void OnCredit(const tcp::FlowKey& key, uint32_t bytes);
   void OnElsewhere(const tcp::FlowKey& key, const std::shared_ptr<TcpDoor>& where);
   void OnGone(const tcp::FlowKey& key, const tcp::TimeWaitRecord* time_wait);
@@ -298,6 +300,9 @@ class Tcp {
   void Refresh(TcpSocket& socket, bool accepted = false);
   void RefreshPaths();
   void NoteAnswer();
+  bool IsKnown(const wire::TcpFrame& frame) const;
+  bool ArrivalsWait() const;
+  void TakeFrame(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp);
 
   // Receiving (tcp_receive.cc, path_errors.cc).
   bool ReceiveIcmp(const packet::Buffer& buffer, const wire::TcpFrame& frame);
@@ -351,7 +356,7 @@ class Tcp {
   // Moving (tcp_move.cc, tcp_arrive.cc).
   Outcome MayMove(const TcpSocket& socket, const TcpDoor* to) const;
   TcpForward& AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& to);
-  void StartSteering(TcpMove& move, TcpForward& forward);
+  std::unique_ptr<Operation> MakeSteering(TcpMove& move, TcpForward& forward);
   void PassCredit(Handle handle, uint32_t bytes);
   void PassCredits();
   void TakePort(TcpSocket& socket, TcpMove& move);

@@ -124,8 +124,10 @@ Outcome Tcp::Move(Handle handle, const std::shared_ptr<TcpDoor>& to, uint64_t co
   });
   move->departure = stack_->Depart(connection, forward, now);
   EndCall(/*ring=*/true);
-  StartSteering(*move, forward);
+  std::unique_ptr<Operation> steering = MakeSteering(*move, forward);
+  // First: a frame by the new rule says that the connection is in the mailbox.
   to->mailbox->Push(std::make_unique<ArrivalNotice>(std::move(move)));
+  core_->Start(std::move(steering));
   if (to->mailbox->closed()) [[unlikely]] {
     // Perhaps its remains were looked through before.
     core_->Start(MakeOperation(
@@ -148,7 +150,7 @@ TcpForward& Tcp::AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& t
 }
 
 // Before the move itself is on its way, so that what the new ring asks for comes after it.
-void Tcp::StartSteering(TcpMove& move, TcpForward& forward) {
+std::unique_ptr<Operation> Tcp::MakeSteering(TcpMove& move, TcpForward& forward) {
   const bool is_home = move.trail.front() == forward.to;
   if (!is_home) move.holdings = std::make_shared<SocketHoldings>();
   SteeringWork work{.rule = RuleFor(forward.key, core_->device),
@@ -160,7 +162,7 @@ void Tcp::StartSteering(TcpMove& move, TcpForward& forward) {
   // The rule that it came here by is its own; a listener's and the block's stay.
   const bool own_rule = move.trail.front() != door_ && forward.port != nullptr;
   if (own_rule) work.before = std::move(forward.port->holdings);
-  core_->Start(MakeOperation([work = std::move(work)]() mutable { work.Run(); }));
+  return MakeOperation([work = std::move(work)]() mutable { work.Run(); });
 }
 
 // --- What comes for those that left ---
@@ -232,7 +234,7 @@ StrayNotice::~StrayNotice() {
 
 // A ring keeps its notices until it tells something again, which may be never.
 void StrayNotice::Arrive(Ring& ring) {
-  ring.tcp().OnStray(*this);
+  early ? ring.tcp().OnEarly(*this) : ring.tcp().OnStray(*this);
   packet::BufferPool::Release(std::exchange(buffer, nullptr));
 }
 

@@ -65,22 +65,24 @@ struct ArrivalNotice final : RingNotice {
   std::unique_ptr<TcpMove> move;
 };
 
-// A frame that came to a ring which the connection had left, with its reference, until it arrives.
+// A frame that came to a ring which the connection had left, or (`early`) to one where it was not
+// yet, with its reference, until it arrives.
 struct StrayNotice final : RingNotice {
-  StrayNotice(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp)
-      : frame(frame), buffer(buffer), stamp(stamp) {}
+  StrayNotice(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp, bool early)
+      : frame(frame), buffer(buffer), stamp(stamp), early(early) {}
   ~StrayNotice() override;
   void Arrive(Ring& ring) override;
 
   const wire::TcpFrame frame;
   packet::Buffer* buffer;
   const uint64_t stamp;
+  const bool early;
 };
 
 // What a ring keeps of a connection that left it, until that has ended. The ring's owner.
 struct TcpForward final : tcp::Onward {
   void PassOn(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t stamp) override {
-    to->mailbox->Push(std::make_unique<StrayNotice>(frame, buffer, stamp));
+    to->mailbox->Push(std::make_unique<StrayNotice>(frame, buffer, stamp, /*early=*/false));
   }
 
   tcp::FlowKey key;

@@ -268,6 +268,28 @@ TEST_F(TcpMoveContractTest, ASegmentThatIsFasterThanItsConnectionWaitsForIt) {
   EXPECT_NE(other, client);
 }
 
+// Its first ring is gone, and another listens on the port.
+TEST_F(TcpMoveContractTest, ASegmentThatIsFasterIsNoStrangersWhereThePortIsListenedOn) {
+  OpenRings();
+  const Handle moved = MoveNow(*b, server, *c);
+  b->ring.reset();
+  SettleAll();
+  d->Listen(kPort);
+  ASSERT_TRUE(Move(*c, moved, *d).ok());
+  c->engine->control().RunAndWait([] {});  // The rule stands, and d has not looked yet.
+  a->Send(client, "early ");
+  a->Send(client, "bird");
+  a->Connect({kB, kPort});
+  Carry(*a, *c);
+  RunAll();
+  ASSERT_EQ(d->Kinds(), (std::vector<Kind>{Kind::kArrived, Kind::kPacket, Kind::kPacket,
+                                           Kind::kAccepted}));
+  EXPECT_EQ(d->Bytes(d->got[0].socket), "early bird");
+  EXPECT_EQ(a->Of(Kind::kEstablished).size(), 1u);
+  EXPECT_EQ(d->Counter("tcp", "resets_to_strangers"), 0u);
+  EXPECT_EQ(a->Counter("tcp", "retransmits"), 0u);
+}
+
 TEST_F(TcpMoveContractTest, AMoveAmidARetransmissionGoesOnWithIt) {
   OpenRings();
   b->lose = [](const auto&) { return true; };

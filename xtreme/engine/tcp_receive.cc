@@ -109,20 +109,33 @@ void Tcp::Receive(const nic::RxFrame& rx) {
     return;
   }
   const uint64_t stamp = (rx.flags & nic::kRxTimestamp) != 0 ? rx.hw_clock : 0;
-  if (!ports_->ours.test(frame.flow.destination_port)) [[unlikely]] {
-    const tcp::FlowKey key = tcp::FlowKey::Of(frame.flow);
-    const bool known = stack_->Find(key) != nullptr || stack_->FindDeparted(key) != nullptr;
-    if (!known && core_->host.mailbox->knocked()) {
-      // Perhaps the connection is there, and its rule was faster: the frame queues behind it.
-      core_->host.mailbox->Push(std::make_unique<StrayNotice>(frame, buffer, stamp));
-      return;
-    }
-    if (!known) {
-      // By the rule of one that had moved here and is gone, which is taken off right now.
-      core_->tally.drops.Count(Drop::kTcpPort);
-      packet::BufferPool::ReleaseByOwner(buffer);
-      return;
-    }
+  const bool arrives = ArrivalsWait() && !IsKnown(frame) &&
+                       !frame.segment.Has(wire::kTcpSyn);
+  if (arrives) [[unlikely]] {
+    // Perhaps the connection is there, and its rule was faster: the frame queues behind it.
+    core_->host.mailbox->Push(
+        std::make_unique<StrayNotice>(frame, buffer, stamp, /*early=*/true));
+    return;
+  }
+  TakeFrame(frame, buffer, stamp);
+}
+
+bool Tcp::ArrivalsWait() const {
+  return core_->host.mailbox->knocked() || (core_->attention & kNoticesWait) != 0;
+}
+
+bool Tcp::IsKnown(const wire::TcpFrame& frame) const {
+  const tcp::FlowKey key = tcp::FlowKey::Of(frame.flow);
+  return stack_->Find(key) != nullptr || stack_->FindDeparted(key) != nullptr;
+}
+
+[[gnu::always_inline]] inline void Tcp::TakeFrame(const wire::TcpFrame& frame,
+                                                  packet::Buffer* buffer, uint64_t stamp) {
+  if (!ports_->ours.test(frame.flow.destination_port) && !IsKnown(frame)) [[unlikely]] {
+    // By the rule of one that had moved here and is gone, which is taken off right now.
+    core_->tally.drops.Count(Drop::kTcpPort);
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return;
   }
   NoteAnswer();
   // There is room for one.
@@ -130,6 +143,12 @@ void Tcp::Receive(const nic::RxFrame& rx) {
   const base::Nanoseconds now = core_->PollTime();
   if (stack_->Input(frame, buffer, stamp, now, &first)) Tell(first);
   if (stack_->HasEvents()) [[unlikely]] Drain();
+}
+
+// What could have arrived before it has.
+void Tcp::OnEarly(const StrayNotice& early) {
+  packet::BufferPool::AddReference(early.buffer);
+  TakeFrame(early.frame, early.buffer, early.stamp);
 }
 
 // From inside the driver's loop, so that the frames of a handshake, of an end, and of whatever else
@@ -143,7 +162,8 @@ Tcp::KnownFlows::Taken Tcp::TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint
   wire::TcpFrame& frame = *frame_;
   if ((core.attention & kCompletionsWait) != 0 ||
       !wire::ReadTcpFrame(bytes, length, &frame) ||
-      (found_ == nullptr && !ports_->ours.test(frame.flow.destination_port))) [[unlikely]] {
+      (found_ == nullptr &&
+       (!ports_->ours.test(frame.flow.destination_port) || ArrivalsWait()))) [[unlikely]] {
     return Taken::kNot;
   }
   buffer->data = bytes;

@@ -53,7 +53,7 @@ TEST_F(TcpSpaceContractTest, OneThatWaitsForABufferAndThenForTheQueueComes) {
   }
   for (packet::Buffer* const each : taken) packet::BufferPool::Release(each);
   Run();
-  EXPECT_TRUE(a->got.empty());
+  EXPECT_TRUE(a->Of(Kind::kTxSpace).empty());
   a->complete_sends = true;
   Run();
   EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
