@@ -123,7 +123,9 @@ void Player::Finish() {
   if (!RunUntil(kRounds, [this] { return AllServed(); }) && !model_.failed()) {
     std::string what = "something does not come:";
     for (const auto& [handle, socket] : model_.sockets()) {
-      if (!IsServed(socket)) what += DescribeDue(socket);
+      if (IsServed(socket)) continue;
+      what += DescribeDue(socket) + " free " +
+              std::to_string(world_->Counter(socket.ring, "pool", "free"));
     }
     model_.Fail(what);
   }
