@@ -61,6 +61,26 @@ TEST_F(TcpContractTest, EveryConnectEndsInExactlyOneOfEstablishedAndTerminated) 
   EXPECT_EQ(a->Of(Kind::kTerminated).size(), 3u);
 }
 
+// A segment of no connection waits behind what others asked of the ring.
+TEST_F(TcpContractTest, HandshakeGoesOnWhereTheMailboxIsNeverEmpty) {
+  Open();
+  b->Listen(kPort);
+  client = a->Connect({kB, kPort});
+  for (int i = 0; i < 50; ++i) {
+    now += 100'000;
+    Carry(*a, *b);
+    Carry(*b, *a);
+    b->ring->Wake();
+    b->Poll();
+    a->Poll();
+    if (i == 20) a->Send(client, "hello");
+  }
+  ASSERT_EQ(b->Kinds(), (std::vector<Kind>{Kind::kAccepted, Kind::kPacket}));
+  EXPECT_EQ(b->Bytes(b->got[0].socket), "hello");
+  EXPECT_EQ(a->Counter("tcp", "retransmits"), 0u);
+  EXPECT_EQ(b->Counter("tcp", "resets_to_strangers"), 0u);
+}
+
 TEST_F(TcpContractTest, ConnectToWhomDidNotAnswerLatelyEndsAtOnce) {
   Open();
   a->Connect({{10, 0, 0, 77}, kPort});
