@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cstdint>
-
 #include "api/sockets/refused_once.h"
 #include "gtest/gtest.h"
 #include "xtreme/engine/completion.h"

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -61,7 +62,6 @@ class Neighbours;
 class TcpDevice;
 class TcpSockets;
 struct FrameLedger;
-struct Operation;
 struct PathErrors;
 struct PreparedSend;
 struct RingCore;
@@ -356,7 +356,7 @@ class Tcp {
   // Moving (tcp_move.cc, tcp_arrive.cc).
   Outcome MayMove(const TcpSocket& socket, const TcpDoor* to) const;
   TcpForward& AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& to);
-  std::unique_ptr<Operation> MakeSteering(TcpMove& move, TcpForward& forward);
+  void StartSteering(TcpMove& move, TcpForward& forward, std::future<void> under_way);
   void PassCredit(Handle handle, uint32_t bytes);
   void PassCredits();
   void TakePort(TcpSocket& socket, TcpMove& move);

@@ -7,6 +7,7 @@
 #include "xtreme/engine/tcp_move.h"
 
 #include <cerrno>
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -124,10 +125,10 @@ Outcome Tcp::Move(Handle handle, const std::shared_ptr<TcpDoor>& to, uint64_t co
   });
   move->departure = stack_->Depart(connection, forward, now);
   EndCall(/*ring=*/true);
-  std::unique_ptr<Operation> steering = MakeSteering(*move, forward);
-  // First: a frame by the new rule says that the connection is in the mailbox.
+  std::promise<void> under_way;
+  StartSteering(*move, forward, under_way.get_future());
   to->mailbox->Push(std::make_unique<ArrivalNotice>(std::move(move)));
-  core_->Start(std::move(steering));
+  under_way.set_value();
   if (to->mailbox->closed()) [[unlikely]] {
     // Perhaps its remains were looked through before.
     core_->Start(MakeOperation(
@@ -149,8 +150,9 @@ TcpForward& Tcp::AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& t
   return *place;
 }
 
-// Before the move itself is on its way, so that what the new ring asks for comes after it.
-std::unique_ptr<Operation> Tcp::MakeSteering(TcpMove& move, TcpForward& forward) {
+// Before the move itself is on its way, so that what the new ring asks for comes after it; but the
+// rule is made when it is: a frame by that rule finds the connection in the mailbox.
+void Tcp::StartSteering(TcpMove& move, TcpForward& forward, std::future<void> under_way) {
   const bool is_home = move.trail.front() == forward.to;
   if (!is_home) move.holdings = std::make_shared<SocketHoldings>();
   SteeringWork work{.rule = RuleFor(forward.key, core_->device),
@@ -162,7 +164,10 @@ std::unique_ptr<Operation> Tcp::MakeSteering(TcpMove& move, TcpForward& forward)
   // The rule that it came here by is its own; a listener's and the block's stay.
   const bool own_rule = move.trail.front() != door_ && forward.port != nullptr;
   if (own_rule) work.before = std::move(forward.port->holdings);
-  return MakeOperation([work = std::move(work)]() mutable { work.Run(); });
+  core_->Start(MakeOperation([work = std::move(work), under_way = std::move(under_way)]() mutable {
+    under_way.wait();
+    work.Run();
+  }));
 }
 
 // --- What comes for those that left ---

@@ -109,8 +109,7 @@ void Tcp::Receive(const nic::RxFrame& rx) {
     return;
   }
   const uint64_t stamp = (rx.flags & nic::kRxTimestamp) != 0 ? rx.hw_clock : 0;
-  const bool arrives = ArrivalsWait() && !IsKnown(frame) &&
-                       !frame.segment.Has(wire::kTcpSyn);
+  const bool arrives = ArrivalsWait() && !IsKnown(frame) && !frame.segment.Has(wire::kTcpSyn);
   if (arrives) [[unlikely]] {
     // Perhaps the connection is there, and its rule was faster: the frame queues behind it.
     core_->host.mailbox->Push(
