@@ -611,7 +611,8 @@ enum xtreme_send_result {
                                    congestion window, the handshake). Sent or reported later. */
   XTREME_REFUSED_NEIGHBOUR = -1, /* Next hop unknown and NOW_OR_FAIL, or its queue is full. */
   XTREME_REFUSED_SQ_FULL = -2,
-  XTREME_REFUSED_BUFFERS = -3,   /* The pool has no buffer for what does not fit inline. */
+  XTREME_REFUSED_BUFFERS = -3,   /* The pool has no buffer for what does not fit inline; of streams:
+                                    or what waits for the peers has three quarters of it. */
   XTREME_REFUSED_STATE = -4,     /* Closed, stale, not connected, ring not started, port broken, or
                                     a call for the other kind of socket. */
   XTREME_REFUSED_SIZE = -5,      /* Longer than a datagram can be. */

@@ -272,13 +272,17 @@ bool Pcb::ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, 
     return false;
   }
   if (sequence > rcv_nxt_) {
+    Set(kAckNow);  // RFC 5681 section 4.2: the sender counts them
+    if (context_->BuffersLeft() < context_->holes_leave) [[unlikely]] {
+      ++context_->counters.no_room;
+      return false;
+    }
     const auto insertion = reassembler_.Insert({.sequence = sequence,
                                                 .length = segment.payload_bytes,
                                                 .head = payload,
                                                 .stamp = stamp},
                                                rcv_nxt_, Distance(rcv_nxt_, rcv_edge_));
     duplicate_ = insertion.duplicate;
-    Set(kAckNow);  // RFC 5681 section 4.2: the sender counts them
     return true;
   }
   const Seq before = rcv_nxt_;

@@ -133,6 +133,8 @@ class Sink {
   virtual void OnShortOfMemory(Pcb&) {}
   // The same for want of Room(): as after kRefused.
   virtual void OnShortOfRoom(Pcb&) {}
+  // Buffers of the pool that wait in the device for what arrives.
+  virtual uint32_t PostedBuffers() const { return 0; }
   // Whether there is a place for one OnDone more.
   virtual bool HasRoomForDone() const { return true; }
 
@@ -146,10 +148,17 @@ class Sink {
 };
 
 struct Context {
+  // What can still be received into.
+  uint32_t BuffersLeft() const { return buffers->free_count() + sink->PostedBuffers(); }
+
   Sink* sink = nullptr;
   SegmentPool* segments = nullptr;
   ReassemblyStore* reassembly = nullptr;
   packet::BufferPool* buffers = nullptr;  // for payload that is copied
+  // So many of them are left: by copies for the peer's payload, which may have to be taken before
+  // it acknowledges ours, and by payload that comes after a hole for what fills it.
+  uint32_t copies_leave = 0;
+  uint32_t holes_leave = 0;
   // No payload is taken: of each segment only what it says of ours.
   bool short_of_buffers = false;
   PcbCounters counters;

@@ -86,7 +86,7 @@ bool Pcb::HasBuffersFor(const Pcb& from) const {
     if (s->length > context_->buffers->payload_bytes()) return false;
     needed += s->length != 0;
   }
-  return needed <= context_->buffers->free_count();
+  return needed <= BuffersForCopies();
 }
 
 bool Pcb::TakeQueue(const Pcb& from) {

@@ -161,8 +161,7 @@ bool Pcb::HasAmpleRoom() const {
 
 uint32_t Pcb::CopyRoom(bool now_or_fail, base::Nanoseconds now) {
   if (now_or_fail) RestartIfSilent(now);
-  const uint32_t pieces =
-      std::min(context_->buffers->free_count(), context_->segments->free_count());
+  const uint32_t pieces = std::min(BuffersForCopies(), context_->segments->free_count());
   const uint64_t memory = uint64_t{pieces} * CopySize();
   const uint32_t room = now_or_fail ? RoomToLeave() : std::min(SendRoom(), UnsentRoom());
   return static_cast<uint32_t>(std::min<uint64_t>(room, memory));
@@ -198,11 +197,25 @@ void Pcb::AwaitAmpleRoom() {
   plain_ = Plainness();
 }
 
+// What waits for the peers leaves some: they may have to be heard first. What the application holds
+// does not count: that comes back by itself.
+uint32_t Pcb::BuffersForCopies() const {
+  const Context& context = *context_;
+  const auto above = [](uint32_t all, uint32_t part) { return all - std::min(all, part); };
+  const uint32_t waiting = context.segments->capacity() - context.segments->free_count() +
+                           context.reassembly->held_segments();
+  const uint32_t most = above(context.buffers->capacity(), context.copies_leave);
+  return std::min(context.buffers->free_count(),
+                  std::max(above(context.BuffersLeft(), context.copies_leave),
+                           above(most, waiting)));
+}
+
 // To copy `bytes` into.
 bool Pcb::HasMemoryFor(uint32_t bytes) const {
   const uint32_t size = CopySize();
   const uint32_t buffers = bytes <= size ? 1 : (bytes + size - 1) / size;  // Seldom a division.
-  return context_->buffers->free_count() >= buffers && context_->segments->HasSpare(buffers);
+  const bool many = context_->buffers->free_count() >= buffers + context_->copies_leave;
+  return (many || BuffersForCopies() >= buffers) && context_->segments->HasSpare(buffers);
 }
 
 // Before the peer says what it takes, as much as it may: what is too much then is cut as it leaves.

@@ -388,6 +388,7 @@ class Pcb {
   uint32_t UnsentRoom() const;
   SendResult Admit(uint32_t bytes, const SendOptions& options) const;
   SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
+  uint32_t BuffersForCopies() const;
   bool HasMemoryFor(uint32_t bytes) const;
   uint32_t RoomToLeave() const;
   uint32_t CopySize() const;

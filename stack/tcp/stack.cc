@@ -118,6 +118,8 @@ Stack::Stack(const Options& options, Device& device, packet::BufferPool& buffers
   context_.segments = &tables_->segments;
   context_.reassembly = &tables_->reassembly;
   context_.buffers = &buffers;
+  context_.copies_leave = buffers.capacity() / 4;
+  context_.holes_leave = buffers.capacity() / 16 * 3;
 }
 
 Stack::~Stack() {

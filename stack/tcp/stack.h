@@ -86,6 +86,8 @@ class Device {
   virtual uint32_t Room(const Connection* /*connection*/) const { return UINT32_MAX; }
   // It was too little for a connection: as after kRefused.
   virtual void OnShortOfRoom() {}
+  // Buffers of the stack's pool that wait for frames.
+  virtual uint32_t PostedBuffers() const { return 0; }
 
  protected:
   ~Device() = default;
@@ -412,6 +414,7 @@ class Stack final : private Sink {
   void OnEvents(Pcb& pcb) override;
   void OnShortOfMemory(Pcb& pcb) override;
   void OnShortOfRoom(Pcb& pcb) override;
+  uint32_t PostedBuffers() const override { return device_->PostedBuffers(); }
   bool HasRoomForDone() const override;
   void OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) override;
 

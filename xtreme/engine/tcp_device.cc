@@ -195,4 +195,6 @@ uint32_t TcpDevice::Room(const tcp::Connection* connection) const {
 
 void TcpDevice::OnShortOfRoom() { core_->attention |= kRoomWanted; }
 
+uint32_t TcpDevice::PostedBuffers() const { return core_->device.queue->posted(); }
+
 }  // namespace xtreme::engine

@@ -26,6 +26,7 @@ class TcpDevice final : public tcp::Device {
   bool PlaceAck(const tcp::Connection& connection, const tcp::Outgoing& says) override;
   uint32_t Room(const tcp::Connection* connection) const override;
   void OnShortOfRoom() override;
+  uint32_t PostedBuffers() const override;
   // None of a connection with a rate, whose queue is another, nor where frames are summed here.
   uint32_t RunBytes(const tcp::Connection& connection) const override;
   tcp::Sink::Taken TransmitRun(const tcp::OutgoingFrame& first,
