@@ -168,6 +168,7 @@ class Player {
 
   // player_end.cc
   bool RunUntil(int rounds, const std::function<bool()>& done);
+  void PollOften(int ring);
   void CreditAll();
   bool IsServed(const Socket& socket) const;
   bool AllServed();

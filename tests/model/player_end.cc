@@ -50,11 +50,20 @@ bool Player::RunUntil(int rounds, const std::function<bool()>& done) {
     CreditAll();
     world_->Settle();
     world_->Advance(i < kShortRounds ? kStepNs : kLongNs);
-    for (int ring = 0; ring < kRings; ++ring) PollRing(ring, 64, /*keep=*/false);
+    for (int ring = 0; ring < kRings; ++ring) PollOften(ring);
     LearnAddresses();
     if (i > kAtLeast && done()) return true;
   }
   return false;
+}
+
+// As a program polls: keepalives of many connections are more frames than a small batch.
+void Player::PollOften(int ring) {
+  constexpr int kMost = 32;
+  for (int polls = 0; polls < kMost && !model_.failed(); ++polls) {
+    PollRing(ring, 64, /*keep=*/false);
+    if (xtreme_ring_more(world_->ring(ring)) == 0) return;
+  }
 }
 
 void Player::CreditAll() {
