@@ -27,6 +27,7 @@
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_socket.h"
+#include "xtreme/host/half_open.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -105,8 +106,9 @@ int Socket::Claim() {
 }
 
 // A connection that the kernel began is a stranger to the ring: with one, it goes on as it began.
-// Looked at when the ring is up, which takes a while, and once more when the rule stands: until
-// then the ring answers nobody, for it would reset that one by what came of it meanwhile.
+// Looked at when the ring is up, which takes a while, and once more when the rule stands, then also
+// for one that is half open and whose last step comes to the ring: until then the ring answers
+// nobody, for it would reset that one by what came of it meanwhile.
 void Socket::ServeListener() {
   stream_->state = Stream::State::kIdle;
   stream_->claim = Claim();
@@ -119,7 +121,9 @@ void Socket::ServeListener() {
   if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
   OpenListener(ring);
   if (path() != Path::kOffloaded) return;
-  if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
+  if (host::CountHalfOpen(local_).value_or(0) != 0 || Kernel().poll(&waits, 1, 0) == 1) {
+    return LeaveToKernelLocked(kTooLate);
+  }
   {
     const RingDoor::Entry entry(ring);
     ring->ring().tcp().Welcome(handle_);

@@ -3,8 +3,10 @@
 // Connections: options that they cannot have, and that would end them if the kernel had them, are
 // refused, where Linux takes them; what is under way; and what a reset is to who sends.
 
+#include <arpa/inet.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@ namespace xtreme::faces {
 namespace {
 
 constexpr uint16_t kPort = 8040;
+constexpr uint16_t kHalfOpenPort = 8039;
 
 using ConnectionTest = LinkedFacesTest;
 
@@ -56,6 +59,39 @@ TEST_F(ConnectionTest, OptionsOfTheKernelsOwnAreRefusedByAConnectionWhichGoesOn)
   EXPECT_EQ(got, 0);
   Close(fd);
   threads.Join();
+  Close(listener);
+}
+
+// A connection that a peer has begun with the kernel, whose last step would come to the ring: it is
+// the peer's, who has heard of it, and goes on where it began.
+TEST_F(ConnectionTest, AListenerThatHasOneHalfOpenIsTheKernels) {
+  const int listener = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(Bind(listener, kHalfOpenPort), 0);
+  ASSERT_EQ(Listen(listener), 0);
+  sock_filter no_acknowledgement[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x10, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, 0xFFFF),
+  };
+  const sock_fprog filter{.len = 4, .filter = no_acknowledgement};
+  ASSERT_EQ(setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
+  const int client = TheirSocket(SOCK_STREAM);
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kHalfOpenPort)};
+  ASSERT_EQ(inet_pton(AF_INET, kOurs, &to.sin_addr), 1);
+  ASSERT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  pollfd readable{.fd = listener, .events = POLLIN};
+  EXPECT_EQ(Poll(&readable, 1, 0), 0);
+  EXPECT_EQ(Behind(listener)->path(), sockets::Path::kKernel) << Behind(listener)->reason();
+  ASSERT_EQ(setsockopt(listener, SOL_SOCKET, SO_DETACH_FILTER, &filter, sizeof filter), 0);
+  ASSERT_EQ(send(client, "x", 1, 0), 1);
+  int fd = -EAGAIN;
+  EXPECT_TRUE(Eventually([&] { return (fd = Accept(listener, SOCK_NONBLOCK)) >= 0; }));
+  char byte = 0;
+  EXPECT_TRUE(Eventually([&] { return Receive(fd, &byte, 1) == 1; }));
+  EXPECT_EQ(byte, 'x');
+  Close(fd);
+  close(client);
   Close(listener);
 }
 
