@@ -283,7 +283,8 @@ class Pcb {
     NoteLeastWait();
     if (state_ != State::kClosed) ArmIdle(now);
     if (options_->quick_ack && ack_deadline_ != base::kNever) Set(kAckNow);
-    if (state_ == State::kEstablished || state_ == State::kCloseWait) Output(now);
+    const bool sends = state_ == State::kEstablished || state_ == State::kCloseWait;
+    sends ? Output(now) : ArmSender(now);
   }
   // Others from now on, which outlive it. What both ends agreed on stays.
   void UseOptions(const PcbOptions& options) {

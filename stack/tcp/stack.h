@@ -306,7 +306,7 @@ class Stack final : private Sink {
   // `options`, which outlive it, from now on; what the handshake settled stays.
   void UseOptions(Connection& connection, const PcbOptions& options, base::Nanoseconds now);
   // The same of children that TakeEvent has not told of.
-  void UseOptions(Listener& listener, const PcbOptions& options);
+  void UseOptions(Listener& listener, const PcbOptions& options, base::Nanoseconds now);
   // Its options were changed in place.
   void OnOptionsChanged(Connection& connection, base::Nanoseconds now);
   // The peer is reached by another way from now on.

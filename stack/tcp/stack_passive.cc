@@ -105,11 +105,11 @@ void Stack::CloseListener(Listener& listener) {
   });
 }
 
-void Stack::UseOptions(Listener& listener, const PcbOptions& options) {
+void Stack::UseOptions(Listener& listener, const PcbOptions& options, base::Nanoseconds now) {
   listener.listen.options = &options;
   for (Connection* const connection : tables_->InUse()) {
     const bool waits = (connection->news_ & Connection::kAccepted) != 0;
-    if (waits && connection->listener_ == &listener) connection->Pcb::UseOptions(options);
+    if (waits && connection->listener_ == &listener) UseOptions(*connection, options, now);
   }
 }
 

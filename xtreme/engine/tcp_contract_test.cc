@@ -485,17 +485,6 @@ TEST_F(TcpContractTest, OneDoorbellForMany) {
   EXPECT_EQ(b->Bytes(server), "xxxxx");
 }
 
-TEST_F(TcpContractTest, WhatWaitsForMoreLeavesWithTheCallThatWaitsNoMore) {
-  TcpSettings settings;
-  settings.cork = true;
-  OpenConnection(settings);
-  ASSERT_EQ(a->Send(client, "order"), SendResult::kQueued);
-  const uint32_t visible = a->queue().visible();
-  settings.cork = false;
-  ASSERT_TRUE(a->tcp().SetSettings(client, settings).ok());
-  EXPECT_EQ(a->queue().visible(), visible + 1);  // Without a poll.
-}
-
 TEST_F(TcpContractTest, AFullSendQueueRefusesAndWhatWaitsGoesOnWhenThereIsRoom) {
   OpenConnection();
   a->complete_sends = false;

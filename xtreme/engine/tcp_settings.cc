@@ -146,11 +146,10 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   if (now.settings.ttl != before->settings.ttl || now.settings.tos != before->settings.tos) {
     MarkPath(*socket);
   }
-  if (socket->listener != nullptr) stack_->UseOptions(*socket->listener, now.options);
-  if (socket->connection != nullptr) {
-    stack_->UseOptions(*socket->connection, now.options, core_->clock.Now());
-    EndCall(/*ring=*/true);  // What waited only by what they said before leaves.
-  }
+  const base::Nanoseconds time = core_->clock.Now();
+  if (socket->listener != nullptr) stack_->UseOptions(*socket->listener, now.options, time);
+  if (socket->connection != nullptr) stack_->UseOptions(*socket->connection, now.options, time);
+  if (stack_ != nullptr) EndCall(/*ring=*/true);  // What waited only by what they said leaves.
   return {};
 }
 
