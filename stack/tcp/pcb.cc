@@ -125,9 +125,18 @@ SendResult Pcb::WouldSend(uint32_t bytes) const {
   if (bytes + queue_.unsent_bytes() > CongestionRoom()) {
     return InRecovery() ? SendResult::kRecovery : SendResult::kCongestion;
   }
-  const uint32_t segments = (bytes + queue_.unsent_bytes() + smss_ - 1) / smss_;
+  const uint32_t segments = UnsentSegments() + (bytes + smss_ - 1) / smss_;
   if (context_->sink->Room(*this) < segments) return SendResult::kDevice;
   return SendResult::kSent;
+}
+
+// Which small ones leave by themselves.
+uint32_t Pcb::UnsentSegments() const {
+  uint32_t segments = 0;
+  for (const Segment* each = queue_.first_unsent(); each != nullptr; each = each->next) {
+    segments += (each->length + smss_ - 1) / smss_;
+  }
+  return segments;
 }
 
 // Most bytes that WouldSend lets go.
@@ -136,10 +145,13 @@ uint32_t Pcb::RoomToLeave() const {
   const uint32_t unsent = queue_.unsent_bytes();
   const uint32_t ahead = queue_.flight().outstanding + unsent;
   const uint32_t window = std::min(snd_wnd_, options_->send_queue);
-  const uint64_t frames = uint64_t{context_->sink->Room(*this)} * smss_;
-  const auto leaves = static_cast<uint32_t>(std::min<uint64_t>(CongestionRoom(), frames));
-  if (window <= ahead || leaves <= unsent) return 0;
-  return std::min(window - ahead, leaves - unsent);
+  const uint32_t congestion = CongestionRoom();
+  const uint32_t frames = context_->sink->Room(*this);
+  const uint32_t before = UnsentSegments();
+  if (window <= ahead || congestion <= unsent || frames <= before) return 0;
+  const uint64_t leaves = std::min<uint64_t>(congestion - unsent,
+                                             uint64_t{frames - before} * smss_);
+  return static_cast<uint32_t>(std::min<uint64_t>(window - ahead, leaves));
 }
 
 void Pcb::RestartIfSilent(base::Nanoseconds now) {

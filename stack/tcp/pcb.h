@@ -391,6 +391,7 @@ class Pcb {
   SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
   uint32_t BuffersForCopies() const;
   bool HasMemoryFor(uint32_t bytes) const;
+  uint32_t UnsentSegments() const;
   uint32_t RoomToLeave() const;
   uint32_t CopySize() const;
   bool CopyIn(std::span<const uint8_t> bytes, const SendOptions& options);

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/testing/tcp_pair.h"
 #include "xtreme/engine/udp.h"
@@ -58,6 +60,28 @@ TEST_F(TcpSpaceContractTest, OneThatWaitsForABufferAndThenForTheQueueComes) {
   Run();
   EXPECT_EQ(a->Of(Kind::kTxSpace).size(), 1u);
   EXPECT_EQ(a->Send(client, "x", {.flags = kNowOrFail}), SendResult::kSent);
+}
+
+// A small segment that waits takes a place in the queue of its own as what is sent lets it go.
+TEST_F(TcpSpaceContractTest, WhatWaitsIsCountedBySegmentsWhereTheQueueHasFewPlaces) {
+  options.tx_queue_frames = 64;
+  OpenConnection({.congestion = TcpCongestion::kNone}, {.receive_window_bytes = 1 << 20});
+  a->Send(client, "The answer tells of the whole window.");
+  Run();
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  ASSERT_EQ(a->Send(client, "small", {.flags = kMore | kSendWantDone}), SendResult::kQueued);
+  a->complete_sends = false;
+  const uint32_t room = a->ring->core().SendRoom();
+  ASSERT_LE(room, 64u);
+  const std::vector<uint8_t> bytes(size_t{100} * report.mss, 'x');
+  TcpSocket* const socket = a->tcp().Find(client);
+  EXPECT_EQ(a->tcp().WouldSend(socket, (room - 1) * report.mss), SendResult::kSent);
+  EXPECT_EQ(a->tcp().WouldSend(socket, (room - 1) * report.mss + 1), SendResult::kRefusedSqFull);
+  SendResult result;
+  EXPECT_EQ(a->tcp().SendSome(socket, bytes, {.flags = kNowOrFail | kSendWantDone}, &result),
+            (room - 1) * report.mss);
+  EXPECT_EQ(result, SendResult::kSent);
 }
 
 // Refused, with TX_SPACE waiting behind other completions, and refused again.
