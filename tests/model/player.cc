@@ -138,6 +138,10 @@ void Player::TakeOne(int ring, const xtreme_completion& completion) {
   if (completion.kind == XTREME_TIMER) {
     Check(completion.deadline_ns <= world_->now_ns(), "a timer is early");
   }
+  if (completion.kind == XTREME_FD_EVENT) {
+    const std::string wrong = watched_.Take(ring, completion);
+    return Check(wrong.empty(), "FD_EVENT of ring " + std::to_string(ring) + " " + wrong);
+  }
   model_.Take(ring, completion);
   if (completion.kind == XTREME_TX_DONE) Return(completion);
   if (completion.kind == XTREME_RING && completion.event == XTREME_MOVED) FollowMove(completion);
@@ -145,12 +149,23 @@ void Player::TakeOne(int ring, const xtreme_completion& completion) {
   held_.push_back({completion, completion.socket.value});
 }
 
-void Player::PollRing(int ring, int max, bool keep) {
+int Player::Take(xtreme_ring ring, std::vector<xtreme_completion>* to, How how) {
+  constexpr size_t kSize = sizeof(xtreme_completion);
+  const int max = static_cast<int>(to->size());
+  switch (how) {
+    case How::kPoll: break;
+    case How::kByFd: return xtreme_poll_fd(xtreme_ring_fd(ring), to->data(), max, kSize);
+    case How::kWait: return xtreme_ring_wait(ring, to->data(), max, kSize, 0);
+  }
+  return xtreme_ring_poll(ring, to->data(), max, kSize);
+}
+
+void Player::PollRing(int ring, int max, bool keep, How how) {
   std::vector<xtreme_completion> some(static_cast<size_t>(max));
   memset(static_cast<void*>(some.data()), 0xA5, some.size() * sizeof some[0]);
   const bool was_more = xtreme_ring_more(world_->ring(ring)) != 0;
   const bool readable = Readable(ring);
-  const int count = xtreme_ring_poll(world_->ring(ring), some.data(), max, sizeof some[0]);
+  const int count = Take(world_->ring(ring), &some, how);
   Check(count >= 0 && count <= max, "poll: " + std::to_string(count));
   if (model_.failed()) return;
   some.resize(static_cast<size_t>(count));
@@ -222,7 +237,9 @@ void Player::CheckOwed(Socket& socket) {
 
 void Player::Poll(const Numbers& numbers) {
   static constexpr std::array<int, 4> kMost = {1, 3, 16, 64};
-  PollRing(static_cast<int>(numbers[0] % kRings), kMost[numbers[1] / 2 % 4], numbers[2] % 2 == 0);
+  const uint32_t how = numbers[2] / 2 % 16;
+  PollRing(static_cast<int>(numbers[0] % kRings), kMost[numbers[1] / 2 % 4], numbers[2] % 2 == 0,
+           how == 0 ? How::kByFd : how == 1 ? How::kWait : How::kPoll);
 }
 
 void Player::Advance(const Numbers& numbers) {
@@ -294,8 +311,7 @@ bool Player::MayBeRefused(const Socket& socket, int result) const {
   }
 }
 
-bool Player::Play(const Call& call) {
-  using Method = void (Player::*)(const Numbers&);
+Player::Method Player::MethodOf(uint32_t kind) {
   struct Choice {
     Method method;
     uint32_t weight;
@@ -340,13 +356,19 @@ bool Player::Play(const Call& call) {
       {&Player::SetOptions, 1},
       {&Player::ChangeCable, 1},
       {&Player::ChangeRoutes, 1},
+      {&Player::Watch, 2},
+      {&Player::RingDoorbell, 2},
   });
   uint32_t total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
-  uint32_t at = call.kind % total;
+  uint32_t at = kind % total;
   const Choice* choice = kChoices.data();
   for (; at >= choice->weight; ++choice) at -= choice->weight;
-  (this->*choice->method)(call.numbers);
+  return choice->method;
+}
+
+bool Player::Play(const Call& call) {
+  (this->*MethodOf(call.kind))(call.numbers);
   world_->Settle();
   world_->Advance(0);
   LearnAddresses();

@@ -29,6 +29,38 @@ struct Call {
 };
 std::vector<Call> MakeCalls(uint64_t seed, size_t count);
 
+// A kernel's fd that rings watch, and what they owe of it.
+class WatchedFd {
+ public:
+  WatchedFd();
+  ~WatchedFd();
+  WatchedFd(const WatchedFd&) = delete;
+  WatchedFd& operator=(const WatchedFd&) = delete;
+
+  int fd() const { return fd_; }
+  void Signal();
+  void Drain();
+  void OnWatch(int ring);
+  void OnEnd(int ring) { of(ring).due = false; }
+  void OnClosed(int ring) { of(ring) = {}; }
+  // "", or what is wrong with an FD_EVENT.
+  std::string Take(int ring, const xtreme_completion& event);
+  // While it is readable.
+  bool AnyDue() const;
+
+ private:
+  struct Watch {
+    uint32_t calls = 0;  // Not answered.
+    bool due = false;
+    bool ready = false;  // At some time since.
+  };
+  Watch& of(int ring) { return watches_[static_cast<size_t>(ring)]; }
+
+  const int fd_;
+  bool readable_ = false;
+  std::array<Watch, 4> watches_{};
+};
+
 class Player {
  public:
   // `seed`: of the rings' sizes and the wire's faults.
@@ -66,6 +98,9 @@ class Player {
     int released = 0;
   };
   using Numbers = std::array<uint32_t, 3>;
+
+  using Method = void (Player::*)(const Numbers&);
+  static Method MethodOf(uint32_t kind);
 
   void OpenRing(int ring);
   Socket* Pick(uint32_t number, Type type, bool live = true);
@@ -111,7 +146,9 @@ class Player {
   void Reopen(const Numbers& numbers);
 
   void TookStream(Socket& socket, int result, size_t length, uint32_t flags, uint64_t cookie);
-  void PollRing(int ring, int max, bool keep);
+  enum class How { kPoll, kByFd, kWait };
+  int Take(xtreme_ring ring, std::vector<xtreme_completion>* to, How how);
+  void PollRing(int ring, int max, bool keep, How how = How::kPoll);
   void TakeAll(const std::vector<xtreme_completion>& some, bool keep, bool was_more);
   // -1: of a socket that nobody knows.
   int RingOf(const xtreme_completion& completion);
@@ -157,6 +194,7 @@ class Player {
   void CheckWoken(int ring, const std::vector<xtreme_completion>& some, bool readable);
   bool Readable(int ring) const;
   void SetOptions(const Numbers& numbers);
+  void RingDoorbell(const Numbers& numbers);
 
   // player_net.cc: cables, routes, neighbours, MTUs.
   void ChangeCable(const Numbers& numbers);
@@ -165,6 +203,9 @@ class Player {
   void Announce(int port);
   void MakeUnsure(int side);
   void HealNet();
+
+  // player_watch.cc
+  void Watch(const Numbers& numbers);
 
   // player_end.cc
   bool RunUntil(int rounds, const std::function<bool()>& done);
@@ -193,6 +234,7 @@ class Player {
   std::map<uint64_t, int> lane_rings_;  // Of those that were closed, too.
   std::array<bool, 4> armed_{};
   std::array<bool, 4> late_{};  // Moderated at some time: what comes by the wire may wake later.
+  WatchedFd watched_;
   bool try_again_ = true;   // What TX_SPACE allows is sent at once.
   bool has_backup_ = false;
   std::array<bool, 4> away_{};  // On the backup.

@@ -101,6 +101,7 @@ bool Player::IsServed(const Socket& socket) const {
 }
 
 bool Player::AllServed() {
+  if (watched_.AnyDue()) return false;
   for (const auto& [handle, socket] : model_.sockets()) {
     if (!IsServed(socket)) return false;
   }
@@ -129,8 +130,10 @@ void Player::Finish() {
   world_->Impair({});
   HealNet();
   Note("--- what is due comes");
+  watched_.Signal();
   if (!RunUntil(kRounds, [this] { return AllServed(); }) && !model_.failed()) {
     std::string what = "something does not come:";
+    if (watched_.AnyDue()) what += " FD_EVENT";
     for (const auto& [handle, socket] : model_.sockets()) {
       if (IsServed(socket)) continue;
       what += DescribeDue(socket) + " free " +

@@ -319,6 +319,11 @@ void Player::Arm(const Numbers& numbers) {
   Check(Readable(ring), "wake: not readable");
 }
 
+void Player::RingDoorbell(const Numbers& numbers) {
+  const int ring = static_cast<int>(numbers[0] % World::kRings);
+  Check(xtreme_ring_flush(world_->ring(ring)) == 0, "flush of ring " + std::to_string(ring));
+}
+
 // What came from elsewhere woke the ring.
 void Player::CheckWoken(int ring, const std::vector<xtreme_completion>& some, bool readable) {
   if (!std::exchange(armed_[static_cast<size_t>(ring)], false) || readable) return;

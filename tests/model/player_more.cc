@@ -340,6 +340,7 @@ void Player::Reopen(const Numbers& numbers) {
   if (!model_.moves.empty()) return;
   Note("reopen ring " + std::to_string(ring));
   CloseGroupOf(ring);
+  watched_.OnClosed(ring);
   for (Lane& lane : lanes_) lane.dead |= lane.ring == ring;
   for (auto& [lane, posted] : model_.posted) {
     if (lane_rings_[lane] == ring) posted.clear();
