@@ -156,6 +156,13 @@ int Player::Take(xtreme_ring ring, std::vector<xtreme_completion>* to, How how) 
     case How::kPoll: break;
     case How::kByFd: return xtreme_poll_fd(xtreme_ring_fd(ring), to->data(), max, kSize);
     case How::kWait: return xtreme_ring_wait(ring, to->data(), max, kSize, 0);
+    case How::kElsewhere: {
+      int count = -1;
+      std::thread([&] {
+        if (xtreme_ring_adopt(ring) == 0) count = xtreme_ring_poll(ring, to->data(), max, kSize);
+      }).join();
+      return xtreme_ring_adopt(ring) == 0 ? count : -1;
+    }
   }
   return xtreme_ring_poll(ring, to->data(), max, kSize);
 }
@@ -239,7 +246,7 @@ void Player::Poll(const Numbers& numbers) {
   static constexpr std::array<int, 4> kMost = {1, 3, 16, 64};
   const uint32_t how = numbers[2] / 2 % 16;
   PollRing(static_cast<int>(numbers[0] % kRings), kMost[numbers[1] / 2 % 4], numbers[2] % 2 == 0,
-           how == 0 ? How::kByFd : how == 1 ? How::kWait : How::kPoll);
+           how < 3 ? static_cast<How>(1 + how) : How::kPoll);
 }
 
 void Player::Advance(const Numbers& numbers) {

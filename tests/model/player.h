@@ -146,7 +146,7 @@ class Player {
   void Reopen(const Numbers& numbers);
 
   void TookStream(Socket& socket, int result, size_t length, uint32_t flags, uint64_t cookie);
-  enum class How { kPoll, kByFd, kWait };
+  enum class How { kPoll, kByFd, kWait, kElsewhere };
   int Take(xtreme_ring ring, std::vector<xtreme_completion>* to, How how);
   void PollRing(int ring, int max, bool keep, How how = How::kPoll);
   void TakeAll(const std::vector<xtreme_completion>& some, bool keep, bool was_more);
@@ -186,12 +186,14 @@ class Player {
   void UseGroup(const Numbers& numbers);
   void OpenGroup(uint32_t number);
   void PollGroup(const Group& group, bool keep);
+  void ArmGroup(const Group& group, uint32_t number);
   void CloseGroupOf(int ring);
   void SetRate(const Numbers& numbers);
   void Moderate(const Numbers& numbers);
   void TakeQueues(const Numbers& numbers);
   void Arm(const Numbers& numbers);
   void CheckWoken(int ring, const std::vector<xtreme_completion>& some, bool readable);
+  static bool IsReadable(int fd);
   bool Readable(int ring) const;
   void SetOptions(const Numbers& numbers);
   void RingDoorbell(const Numbers& numbers);

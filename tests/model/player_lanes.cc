@@ -197,7 +197,24 @@ void Player::UseGroup(const Numbers& numbers) {
   if (groups_.empty()) return;
   const Group& group = groups_[numbers[0] % groups_.size()];
   if (numbers[1] % 16 == 1) return CloseGroupOf(group.rings[0]);
+  if (numbers[1] % 8 == 2) return ArmGroup(group, numbers[2]);
   PollGroup(group, numbers[2] % 2 == 0);
+}
+
+// Any of its rings wakes it.
+void Player::ArmGroup(const Group& group, uint32_t number) {
+  constexpr int kEnough = 1'000;
+  int result = xtreme_group_arm(group.handle);
+  for (int i = 0; i < kEnough && result == 1; ++i) {
+    PollGroup(group, /*keep=*/false);
+    world_->Advance(0);
+    if (model_.failed()) return;
+    result = xtreme_group_arm(group.handle);
+  }
+  Check(result == 0, "group_arm: " + std::to_string(result) + " again and again");
+  const int ring = group.rings[number % group.rings.size()];
+  Check(xtreme_ring_wake(world_->ring(ring)) == 0, "wake");
+  Check(IsReadable(xtreme_group_fd(group.handle)), "wake: the group is not readable");
 }
 
 void Player::PollGroup(const Group& group, bool keep) {
@@ -294,10 +311,12 @@ void Player::SetOptions(const Numbers& numbers) {
 
 // --- Waking ---
 
-bool Player::Readable(int ring) const {
-  pollfd fd = {.fd = xtreme_ring_fd(world_->ring(ring)), .events = POLLIN, .revents = 0};
-  return poll(&fd, 1, 0) == 1;
+bool Player::IsReadable(int fd) {
+  pollfd one = {.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&one, 1, 0) == 1;
 }
+
+bool Player::Readable(int ring) const { return IsReadable(xtreme_ring_fd(world_->ring(ring))); }
 
 // What said that something waits has it handed out, or forgets it.
 void Player::Arm(const Numbers& numbers) {
