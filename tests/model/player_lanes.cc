@@ -206,6 +206,7 @@ void Player::ArmGroup(const Group& group, uint32_t number) {
   constexpr int kEnough = 1'000;
   int result = xtreme_group_arm(group.handle);
   for (int i = 0; i < kEnough && result == 1; ++i) {
+    LearnAddresses();
     PollGroup(group, /*keep=*/false);
     world_->Advance(0);
     if (model_.failed()) return;
