@@ -96,6 +96,10 @@ int InChild(Work work) {
 TEST_F(ProcessTest, AChildOpensRingsOfItsOwnAndHasNoneOfItsParent) {
   const xtreme_ring ring = OpenRing("xt0");
   const xtreme_socket socket = OpenSocket(ring, ":9000");
+  // Behind it the control thread, which is not the child's, holds nothing of the socket's opening.
+  const xtreme_address group = Address("239.1.1.1");
+  ASSERT_EQ(xtreme_join(socket, &group, nullptr, 0, 7), 0) << xtreme_error();
+  EXPECT_EQ(Await(ring, XTREME_OP_DONE).cookie, 7u);
   const xtreme_ring_options options = Options("xt1");
   EXPECT_EQ(InChild([&] {
               xtreme_ring own = {};
