@@ -101,13 +101,13 @@ class BufferPool {
   // is none (counted).
   Buffer* Acquire() {
     if (free_end_ == free_.get()) [[unlikely]] return AcquireExhausted();
-    Buffer* const buffer = *--free_end_;
-    if (free_end_ < free_low_) free_low_ = free_end_;
-    buffer->data = buffer->start;
-    buffer->length = 0;
-    buffer->next = nullptr;
-    buffer->owner_references = 1;
-    return buffer;
+    return AcquireLast();
+  }
+
+  // The same, so that as many as `level` are left free; null, and not counted, when they are not.
+  Buffer* AcquireAbove(Level level) {
+    if (free_end_ <= level) [[unlikely]] return nullptr;
+    return AcquireLast();
   }
 
   // The same, up to `most` of them, each handed to `take`, for a device: `data` and `length` are
@@ -245,6 +245,17 @@ class BufferPool {
   }
 
  private:
+  // One is free.
+  Buffer* AcquireLast() {
+    Buffer* const buffer = *--free_end_;
+    if (free_end_ < free_low_) free_low_ = free_end_;
+    buffer->data = buffer->start;
+    buffer->length = 0;
+    buffer->next = nullptr;
+    buffer->owner_references = 1;
+    return buffer;
+  }
+
   explicit BufferPool(const Options& options) : options_(options) {}
   ~BufferPool();
 

@@ -150,6 +150,7 @@ absl::Status BringUp(Engine* engine, RingCore* core, const std::shared_ptr<Mailb
   }
   device.nic = port->nic;
   device.pool = *std::move(pool);
+  device.short_copies_leave = device.pool->LevelOf(device.pool->capacity() / 4);
   device.mtu = port->nic->capabilities().mtu;
   AdoptQueues(*std::move(queue), &device);
   device.ifindex = device.home_ifindex = port->ifindex;
@@ -211,6 +212,7 @@ Ring::Ring(Engine* engine, std::unique_ptr<RingCore> core, std::shared_ptr<Mailb
       mailbox_(std::move(mailbox)),
       frames_(std::make_unique<nic::RxFrame[]>(core_->options.poll_batch)),
       timers_(std::make_unique<TimerTable>(core_->options.number, kMaxTimers)),
+      few_(core_->device.pool->LevelOf(core_->device.pool->capacity() / 4)),
       low_water_(core_->device.pool->LevelOf(core_->device.pool->capacity() / 8)),
       engine_(engine) {
   if (tcp_->stack() != nullptr) core_->tcp = tcp_.get();

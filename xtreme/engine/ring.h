@@ -248,6 +248,7 @@ class Ring {
   void RefillIfDue();
   void Refill();
   uint32_t RefillAfter(uint32_t taken);
+  void LimitShortCopies();
   void CheckPool();
   void CheckQueue();
   void SampleLowWater();
@@ -303,6 +304,7 @@ class Ring {
   NoticeList notices_;
   NoticeList spent_;
   // Losses seen so far.
+  packet::BufferPool::Level few_;        // Below it copies are looked at more closely.
   packet::BufferPool::Level low_water_;  // Below it the pool is low.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
   uint32_t mtu_seen_ = 0;      // Of the interface, as told.

@@ -78,6 +78,8 @@ enum Attention : uint32_t {
 struct RingDevice {
   nic::Nic* nic = nullptr;
   packet::BufferPool::Handle pool;
+  // What is copied on a short way leaves so many; with fewer the general way looks more closely.
+  packet::BufferPool::Level short_copies_leave = nullptr;
   std::shared_ptr<stats::FrameTap> tap;  // Null: frames are not shown. Outlives the queue.
   std::unique_ptr<nic::QueuePair> queue;
   std::unique_ptr<nic::QueuePair> taken;  // By the application: `queue` is then an absent one.

@@ -105,6 +105,14 @@ void Ring::Watch(int fd, uint32_t events) {
   }));
 }
 
+// What is posted counts as left: of it and what is free a quarter of the pool stays.
+void Ring::LimitShortCopies() {
+  RingDevice& device = core_->device;
+  const uint32_t quarter = device.pool->capacity() / 4;
+  const uint32_t left = quarter - std::min(quarter, device.queue->posted());
+  device.short_copies_leave = device.pool->LevelOf(left);
+}
+
 // POOL_LOW below an eighth of the pool, POOL_OK above a quarter: what can still be received into
 // counts, free or posted. What of it is less than an eighth is not for what TCP's peers send.
 void Ring::CheckPool() {

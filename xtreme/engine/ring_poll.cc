@@ -388,7 +388,9 @@ void Ring::Refill() {
   if (core.device.pool->HasReturns()) core.device.pool->DrainReturns();
   if (!core.device.started || core.device.broken) return taken;
   const uint32_t refilled = core.device.queue->Refill();
-  const bool low = core.device.pool->IsBelow(low_water_);
+  const bool few = core.device.pool->IsBelow(few_);
+  if (few) [[unlikely]] LimitShortCopies();
+  const bool low = few && core.device.pool->IsBelow(low_water_);
   if (low || (core.attention & kRefillOwed) != 0) [[unlikely]] CheckPool();
   // Only where nothing is posted but what was just now, the queue may have been seen empty: that is
   // more than a batch, or the pool is low.

@@ -24,7 +24,7 @@ class TcpPoolContractTest : public TcpPairTest {
   TcpPoolContractTest() { options.rx_queue_frames = 64; }
 
   // Between an end with `a_buffers` and one with few.
-  void OpenConnectionOf(uint32_t a_buffers) {
+  void OpenConnectionOf(uint32_t a_buffers, const TcpSettings& server_settings = {}) {
     options.rx_buffers = a_buffers;
     Open();
     options.rx_buffers = kFew;
@@ -32,7 +32,10 @@ class TcpPoolContractTest : public TcpPairTest {
                                                     wire::MacAddress({2, 0, 0, 0, 0, 1})},
                                  options, nic_options, &now);
     const TcpSettings settings{.send_queue_bytes = 1 << 20, .congestion = TcpCongestion::kNone};
-    OpenConnection(settings, settings);
+    TcpSettings of_server = server_settings;
+    of_server.send_queue_bytes = settings.send_queue_bytes;
+    of_server.congestion = settings.congestion;
+    OpenConnection(settings, of_server);
   }
 
   static std::string Text(size_t length) {
@@ -155,6 +158,29 @@ TEST_F(TcpPoolContractTest, SendsLeaveBuffersForWhatThePeerSends) {
   EXPECT_EQ(received[1], sent[0] * kPieceBytes);
   EXPECT_EQ(received[0], sent[1] * kPieceBytes);
 }
+
+// The same of what leaves at once, while nothing of it is acknowledged. By its length.
+class SendsAtOnceTest : public TcpPoolContractTest, public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(SendsAtOnceTest, LeaveBuffersToo) {
+  OpenConnectionOf(512, {.receive_window_bytes = 1 << 20});
+  a->Send(client, "The answer tells of the whole window.");
+  Run();
+  b->lose = [](const std::vector<uint8_t>&) { return true; };
+  const std::string piece(GetParam(), 'p');
+  size_t taken = 0;
+  SendResult result;
+  while ((result = a->Send(client, piece, {.flags = kNowOrFail})) == SendResult::kSent) {
+    Carry(*a, *b);
+    a->Poll();
+    ++taken;
+  }
+  EXPECT_EQ(result, SendResult::kRefusedBuffers);
+  EXPECT_EQ(taken, 384u);
+  EXPECT_GT(a->Counter("pool", "free"), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, SendsAtOnceTest, ::testing::Values(10, 1'000));
 
 }  // namespace
 }  // namespace xtreme::engine::testing

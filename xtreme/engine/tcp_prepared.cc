@@ -100,7 +100,9 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
        .flags = nic::kTxIpChecksum | nic::kTxL4Checksum},
       &prepared.frame);
   if (!built) return;
-  if (prepared.kept == nullptr) prepared.kept = device.pool->Acquire();
+  if (prepared.kept == nullptr) {
+    prepared.kept = device.pool->AcquireAbove(device.short_copies_leave);
+  }
   if (prepared.kept == nullptr) return;
   memcpy(prepared.kept->data, prepared.payload.data(), bytes);
   prepared.kept->length = bytes;

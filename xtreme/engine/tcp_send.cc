@@ -150,7 +150,8 @@ template <bool kReady>
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   if (!connection->MayLeave(length, send.now_or_fail)) [[unlikely]] return false;
-  packet::Buffer* const kept = core.device.pool->Acquire();
+  packet::Buffer* const kept =
+      core.device.pool->AcquireAbove(core.device.short_copies_leave);
   if (kept == nullptr) [[unlikely]] return false;
   // The WQE is written from what is kept, which is long enough to be read by half lines.
   base::CopyShort(kept->data, payload.data, length);
@@ -203,7 +204,8 @@ template <bool kReady>
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
   if (!stack_->MayFire(*connection, length, send, now, &outgoing)) return false;
-  packet::Buffer* const kept = core.device.pool->Acquire();
+  packet::Buffer* const kept =
+      core.device.pool->AcquireAbove(core.device.short_copies_leave);
   if (kept == nullptr) [[unlikely]] return false;
   const uint32_t more = (options.flags & kNoDoorbell) != 0 ? nic::kTxMore : 0;
   bool gathered = false;

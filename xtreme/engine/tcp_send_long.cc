@@ -46,7 +46,8 @@ SendResult Tcp::SendLong(TcpSocket* socket, const Payload& payload, const SendOp
   if (!connection->MayLeave(length, send.now_or_fail)) [[unlikely]] return false;
   nic::QueuePair& queue = *core.device.queue;
   if (!queue.TakesStreams() || core.sends.full()) [[unlikely]] return false;
-  packet::Buffer* const kept = core.device.pool->Acquire();
+  packet::Buffer* const kept =
+      core.device.pool->AcquireAbove(core.device.short_copies_leave);
   if (kept == nullptr) [[unlikely]] return false;
   base::CopyLong(kept->data, payload.data, length);
   const base::Nanoseconds now = core.clock.Now();
