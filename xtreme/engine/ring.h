@@ -303,9 +303,9 @@ class Ring {
   // Notices taken from the inbox that found no room, and those whose text may still be read.
   NoticeList notices_;
   NoticeList spent_;
-  // Losses seen so far.
   packet::BufferPool::Level few_;        // Below it copies are looked at more closely.
   packet::BufferPool::Level low_water_;  // Below it the pool is low.
+  // Losses seen so far.
   uint64_t empty_seen_ = 0;    // The queue's rx_empty, as reported.
   uint32_t mtu_seen_ = 0;      // Of the interface, as told.
   uint32_t barrier_ = 0;       // The frame after which TakeQueues() finds all sends done.

@@ -25,7 +25,7 @@ struct Search {
   uint32_t found = 0;
 };
 
-// What follows in a listener's family: an IPv6 socket's IPv4 peers come to an IPv4-mapped address.
+// The IPv4 peers of an IPv6 socket come to an IPv4-mapped address.
 bool IsAt(const inet_diag_msg& connection, const wire::Endpoint& local) {
   const bool mapped = connection.idiag_family == AF_INET6;
   const auto& address = connection.id.idiag_src;
