@@ -89,7 +89,9 @@ absl::StatusOr<std::unique_ptr<NetworkInterface>> NetworkInterface::Open(const O
 }
 
 NetworkInterface::NetworkInterface(const Options& options, size_t mtu_bytes)
-    : options_(options), mtu_bytes_(mtu_bytes) {}
+    : options_(options), mtu_bytes_(mtu_bytes) {
+  time_of_day_.Look(TimeOfDay::Read());
+}
 
 NetworkInterface::~NetworkInterface() = default;
 
@@ -134,10 +136,12 @@ bool NetworkInterface::Arm() { return ring_->Empty(); }
 
 int NetworkInterface::Receive(FrameSink& sink, int max, int64_t) {
   int delivered = 0;
+  if (ring_->Empty()) return delivered;
+  time_of_day_.Look(TimeOfDay::Read());
   while (delivered < max && !ring_->Empty()) {
     const PacketRing::Frame frame = ring_->Front();
     if (!frame.truncated && frame.bytes.size() <= LongestFrame(frame.bytes, mtu_bytes_)) {
-      sink.OnFrame(frame.bytes, frame.time_ns);
+      sink.OnFrame(frame.bytes, time_of_day_.Unset(frame.time_ns));
       Increase(rx_frames_);
       Increase(rx_bytes_, frame.bytes.size());
       ++delivered;

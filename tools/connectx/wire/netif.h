@@ -26,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/connectx/wire/time_of_day.h"
 #include "tools/connectx/wire/wire.h"
 
 namespace xtreme::connectx {
@@ -81,6 +82,7 @@ class NetworkInterface final : public Wire {
   std::unique_ptr<PacketSender> sender_;
   std::unique_ptr<Decider> decider_;
 
+  TimeOfDay time_of_day_;  // The receiving thread's.
   // Written by the receiving thread.
   std::atomic<uint64_t> rx_frames_{0};
   std::atomic<uint64_t> rx_bytes_{0};

@@ -100,8 +100,8 @@ class Wire {
   virtual void Flush() {}
 
   // Hands at most `max` waiting frames to `sink`, oldest first, and returns how many. `rx_time_ns`
-  // is the arrival's time where the wire knows it (CLOCK_REALTIME on a network interface), else
-  // `now_ns`.
+  // is the arrival's time where the wire knows it (on a network interface CLOCK_REALTIME, as if
+  // nobody had set it since), else `now_ns`.
   virtual int Receive(FrameSink& sink, int max, int64_t now_ns) = 0;
 
   // A descriptor that polls readable (POLLIN) when Receive may have something, so that an idle
