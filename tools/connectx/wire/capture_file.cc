@@ -134,6 +134,7 @@ CaptureFile::CaptureFile(std::string_view application) {
   block.Put(kUnknownSectionLength);
   block.PutOption(kUserApplication, application);
   block.End();
+  KeepDescription(0);
 }
 
 CaptureFile::~CaptureFile() {
@@ -143,6 +144,7 @@ CaptureFile::~CaptureFile() {
 
 uint32_t CaptureFile::AddInterface(std::string_view name, std::string_view description) {
   const std::lock_guard lock(mutex_);
+  const size_t begin = held_.size();
   Block block(held_, kInterfaceDescription);
   block.Put(kLinkTypeEthernet);
   block.Put(uint16_t{0});
@@ -151,7 +153,14 @@ uint32_t CaptureFile::AddInterface(std::string_view name, std::string_view descr
   block.PutOption(kInterfaceDescriptionText, description);
   block.PutOption(kTimeResolution, &kNanoseconds, sizeof(kNanoseconds));
   block.End();
+  KeepDescription(begin);
   return interfaces_++;
+}
+
+// The block of `held_` that begins there.
+void CaptureFile::KeepDescription(size_t begin) {
+  const auto block = held_.begin() + static_cast<ptrdiff_t>(begin);
+  held_descriptions_.insert(held_descriptions_.end(), block, held_.end());
 }
 
 void CaptureFile::Add(uint32_t interface, Direction direction, std::span<const uint8_t> frame,
@@ -195,8 +204,11 @@ void CaptureFile::FlushLocked() {
     dropped_ += held_frames_;
     // Back to the last whole block; a pipe has no way back, and no more to come.
     if (whole >= 0 && ftruncate(file_, whole) == 0) (void)lseek(file_, whole, SEEK_SET);
+    held_ = held_descriptions_;
+  } else {
+    held_.clear();
+    held_descriptions_.clear();
   }
-  held_.clear();
   held_frames_ = 0;
 }
 

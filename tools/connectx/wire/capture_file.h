@@ -61,10 +61,13 @@ class CaptureFile {
 
   explicit CaptureFile(std::string_view application);
   void FlushLocked();
+  void KeepDescription(size_t begin);
 
   mutable std::mutex mutex_;  // Guards what follows.
   int file_ = -1;
   std::vector<uint8_t> held_;
+  // The section and the interfaces of `held_`, without which nobody reads what comes later.
+  std::vector<uint8_t> held_descriptions_;
   uint64_t held_frames_ = 0;
   uint64_t dropped_ = 0;
   uint32_t interfaces_ = 0;

@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 #include <pcap/pcap.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -205,6 +207,25 @@ TEST_F(CapturedWireTest, FullDiskIsCountedAndTheFramesGoOn) {
   (*file)->Flush();
   EXPECT_EQ(CountOf(*captured.wire, "capture_dropped"), 1u);
   EXPECT_EQ(far_->Receive(received_, 8, kTimeNs), 1);
+}
+
+TEST_F(CapturedWireTest, FileThatTookNothingAtFirstIsReadableWhenThereIsRoomAgain) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  auto captured = Capture();
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  captured.wire->Transmit(NumberedFrame(1), kTimeNs);
+  EXPECT_TRUE(captured.wire->Arm());
+  EXPECT_EQ(CountOf(*captured.wire, "capture_dropped"), 1u);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  captured.wire->Transmit(NumberedFrame(2), kTimeNs);
+  EXPECT_TRUE(captured.wire->Arm());
+  const auto packets = ReadByLibpcap();
+  ASSERT_EQ(packets.size(), 1u);
+  EXPECT_EQ(packets[0].bytes, NumberedFrame(2));
+  EXPECT_EQ(ReadRemarks().size(), 1u);
 }
 
 TEST_F(CapturedWireTest, FileThatCannotBeMadeIsAnErrorThatNamesIt) {

@@ -233,14 +233,18 @@ ImpairedWire::~ImpairedWire() = default;
 
 bool ImpairedWire::Admit(WireDirection direction, std::span<const uint8_t>& frame,
                          int64_t& time_ns, int64_t now_ns, Bytes& spoilt) {
-  Lane::Verdict verdict = Lane::Verdict::kLost;
-  if (connected()) {
-    verdict = lane(direction).Admit(frame, time_ns, now_ns, spoilt);
-  } else {
-    unplugged_[static_cast<int>(direction)].fetch_add(1, std::memory_order_relaxed);
-  }
+  if (Unplugged(direction, frame, time_ns)) return false;
+  const Lane::Verdict verdict = lane(direction).Admit(frame, time_ns, now_ns, spoilt);
   if (verdict == Lane::Verdict::kLost && on_lost_ != nullptr) on_lost_(direction, frame, time_ns);
   return verdict == Lane::Verdict::kGoesOn;
+}
+
+bool ImpairedWire::Unplugged(WireDirection direction, std::span<const uint8_t> frame,
+                             int64_t time_ns) {
+  if (connected()) return false;
+  unplugged_[static_cast<int>(direction)].fetch_add(1, std::memory_order_relaxed);
+  if (on_lost_ != nullptr) on_lost_(direction, frame, time_ns);
+  return true;
 }
 
 bool ImpairedWire::Transmit(std::span<const uint8_t> frame, int64_t now_ns) {
@@ -257,6 +261,7 @@ bool ImpairedWire::Transmit(std::span<const uint8_t> frame, int64_t now_ns) {
 bool ImpairedWire::TransmitDue(int64_t now_ns) {
   bool any = false;
   while (const auto due = tx_->TakeDue(now_ns)) {
+    if (Unplugged(WireDirection::kTransmit, due->bytes, due->time_ns)) continue;
     inner_->Transmit(due->bytes, due->time_ns);
     any = true;
   }
@@ -301,6 +306,7 @@ void ImpairedWire::ReceiveDue(Counting& out, int max, int64_t now_ns) {
   while (out.delivered < max) {
     const auto due = rx_->TakeDue(now_ns);
     if (!due) return;
+    if (Unplugged(WireDirection::kReceive, due->bytes, due->time_ns)) continue;
     out.OnFrame(due->bytes, due->time_ns);
   }
 }

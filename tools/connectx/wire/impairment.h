@@ -97,6 +97,8 @@ class ImpairedWire final : public Wire {
   // True: the frame goes on at once, as Lane::Admit says; a lost one is told of.
   bool Admit(WireDirection direction, std::span<const uint8_t>& frame, int64_t& time_ns,
              int64_t now_ns, std::vector<uint8_t>& spoilt);
+  // True while the cable is pulled: the frame is lost, counted and told of.
+  bool Unplugged(WireDirection direction, std::span<const uint8_t> frame, int64_t time_ns);
   // Sends the held frames that are due, with transmit_mutex_ held; true if there were any.
   bool TransmitDue(int64_t now_ns);
   void ReceiveDue(Counting& out, int max, int64_t now_ns);

@@ -64,6 +64,21 @@ TEST_F(ImpairmentTest, WithoutRatesNothingChanges) {
   EXPECT_EQ(wire_->NextDeadline(), kNoDeadline);
 }
 
+TEST_F(ImpairmentTest, WhatIsOnItsWayWhenTheCableIsPulledIsLost) {
+  Impair({.transmit = {.delay_ns = 5'000}, .receive = {.delay_ns = 5'000}});
+  EXPECT_EQ(Numbers(WireDirection::kTransmit, 1), Counted(0));
+  EXPECT_EQ(Numbers(WireDirection::kReceive, 1), Counted(0));
+  wire_->SetConnected(false);
+  now_ns_ += 1'000'000;
+  FrameList list;
+  EXPECT_EQ(wire_->Receive(list, 10, now_ns_), 0);
+  EXPECT_EQ(far_->Receive(list, 10, now_ns_), 0);
+  EXPECT_EQ(CountOf(*wire_, "impaired_tx_unplugged"), 1u);
+  EXPECT_EQ(CountOf(*wire_, "impaired_rx_unplugged"), 1u);
+  wire_->SetConnected(true);
+  EXPECT_EQ(Numbers(WireDirection::kTransmit, 1, 5'000), Counted(1));
+}
+
 TEST_F(ImpairmentTest, LossFollowsItsRateAndIsCounted) {
   Impair({.seed = 7, .transmit = {.loss = 0.1}, .receive = {.loss = 0.5}});
   const size_t sent = Numbers(WireDirection::kTransmit, 2000).size();

@@ -141,8 +141,14 @@ class LockedFiles {
 };
 
 absl::StatusOr<int> OpenDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failure(path, "make a segment");
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  // Who leaves last removes it: in between, it is made again.
+  constexpr int kTries = 100;
+  int fd = -1;
+  for (int i = 0; fd < 0 && i < kTries; ++i) {
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failure(path, "make a segment");
+    fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) break;
+  }
   if (fd < 0) return Failure(path, "open a segment");
   struct stat status;
   const bool ours = fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
