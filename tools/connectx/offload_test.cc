@@ -193,6 +193,31 @@ TEST_F(OffloadVerbsTest, RateLimitHoldsFramesApartByExactlyTheirBits) {
   EXPECT_EQ(ibv_modify_qp_rate_limit(a.qp(), &rate), EINVAL);
 }
 
+TEST_F(OffloadVerbsTest, StateStaysWhenTheRateThatCameWithItIsRefused) {
+  Endpoint a("mlx5_0");
+  ibv_qp_init_attr_ex queues = Queues(a);
+  ibv_qp* qp = ibv_create_qp_ex(a.context(), &queues);
+  ASSERT_NE(qp, nullptr);
+  ibv_qp_attr attributes{.qp_state = IBV_QPS_INIT, .port_num = 1};
+  ASSERT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PORT), 0);
+  attributes.qp_state = IBV_QPS_RTR;
+  ASSERT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE), 0);
+  const auto state = [&] {
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(ibv_query_qp(qp, &attributes, IBV_QP_STATE, &init), 0);
+    return attributes.qp_state;
+  };
+  for (const uint32_t rate : {100'000'001u, 1'000'000u}) {
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.rate_limit = rate;
+    const bool offered = rate == 1'000'000;
+    EXPECT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_RATE_LIMIT),
+              offered ? 0 : EINVAL);
+    EXPECT_EQ(state(), offered ? IBV_QPS_RTS : IBV_QPS_RTR);
+  }
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+}
+
 // One step over all of them: each still leaves at its own time.
 TEST_F(OffloadVerbsTest, SendCompletionsCarryTheTimesAtWhichTheirFramesLeft) {
   constexpr int kFrames = 5;

@@ -105,7 +105,16 @@ void CompletionQueue::OnArmDoorbell() {
   }
   event_.solicited_only = (word & kCqArmSolicitedOnly) != 0;
   event_.armed = true;
+  due_ns_ = kNoDeadline;
   ConsiderEvent();
+}
+
+// Between the steps of a device every arm is whole: the record first, then the doorbell.
+void CompletionQueue::CheckArm(uint32_t rung) const {
+  const uint32_t record = LoadRecord(&record_[kCqArmWord]);
+  if (!environment_->options.step || rung == record) return;
+  environment_->violations.Report(Rule::kCqArm, absl::StrFormat("CQ %#x", cqn_),
+                                  absl::StrFormat("doorbell %#x, record %#x", rung, record));
 }
 
 void CompletionQueue::SetModeration(uint16_t count, uint16_t period_us) {

@@ -36,6 +36,8 @@ class CompletionQueue {
   // The arm slot of this CQ's UAR page was written: looks whether it was for this CQ, in the
   // record.
   void OnArmDoorbell();
+  // What was rung for this CQ: a card arms by it, not by the record.
+  void CheckArm(uint32_t rung) const;
 
   void SetModeration(uint16_t count, uint16_t period_us);
   // Fires what moderation held back until now. When it may next have to.

@@ -237,6 +237,24 @@ TEST_F(CompletionQueueTest, ModerationHoldsAnEventForCountOrPeriod) {
   EXPECT_EQ(program->device->NextDeadline(), kNoDeadline);
 }
 
+TEST_F(CompletionQueueTest, ModerationOfAnArmBeginsWithTheFirstBehindIt) {
+  ASSERT_EQ(program->device->ModerateCq(cq->cqn, 10, 100), 0);
+  cq->Arm();
+  Complete();
+  ASSERT_TRUE(cq->Poll().has_value());
+  cq->Arm();
+  program->Step();
+  EXPECT_EQ(program->device->NextDeadline(), kNoDeadline) << "nothing is unread";
+  program->clock.Advance(99'000);
+  Complete();
+  program->clock.Advance(99'999);
+  program->Step();
+  EXPECT_EQ(events(), 0u);
+  program->clock.Advance(1);
+  program->Step();
+  EXPECT_EQ(events(), 1u);
+}
+
 TEST_F(CompletionQueueTest, DestroyTellsHowManyEventsWereFired) {
   cq->Arm();
   Complete();

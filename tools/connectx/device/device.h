@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,7 +51,7 @@ class Device {
     uint32_t uars = 1024;
     uint32_t memory_regions = 65536;
     uint64_t device_memory_bytes = 131'072;  // 0: a device without.
-    uint32_t tso_bytes = 262'144;  // Headers and payload of one TSO WQE; 0: a device without.
+    uint32_t tso_bytes = 262'144;  // Payload of one TSO WQE (max_tso); 0: a device without.
     uint32_t indirection_entries = 2048;
     uint32_t rates = 127;  // Different ones at a time.
     uint32_t least_rate_kbps = 1;
@@ -155,10 +156,9 @@ class Device {
   int CreateQp(const QpRequest& request, uint32_t* qpn);
   // EINVAL when the transition is not one of RESET-INIT-RTR-RTS, INIT or RTS to itself, any to
   // RESET, or any but RESET to ERR. A queue that leaves RTS has no rate any more.
-  int ModifyQp(uint32_t qpn, ibv_qp_state state);
-  // `kbps` 0: not paced. EINVAL (unknown, not in RTS, outside the card's range), ENOSPC (too many
-  // different rates), EOPNOTSUPP.
-  int SetQpRate(uint32_t qpn, const Rate& rate);
+  // A rate (`kbps` 0: not paced) comes with RTS. EINVAL (another state, outside the card's range),
+  // ENOSPC (too many different rates), EOPNOTSUPP: neither state nor rate changed.
+  int ModifyQp(uint32_t qpn, ibv_qp_state state, const std::optional<Rate>& rate = std::nullopt);
   // The state is that of its queues: SQE when only the send queue is in error. EINVAL: unknown, or
   // only the receive queue is, which is no state of a QP.
   int QueryQp(uint32_t qpn, QpAttributes* attributes) const;
@@ -166,7 +166,7 @@ class Device {
   int QpState(uint32_t qpn, ibv_qp_state* state) const;
   int DestroyQp(uint32_t qpn);
 
-  // An entry of the card's rate table of one's own: 0 or as SetQpRate. Free: EINVAL.
+  // An entry of the card's rate table of one's own: 0 or as ModifyQp. Free: EINVAL.
   int AllocRate(const Rate& rate, bool dedicated, uint16_t* index);
   int FreeRate(uint16_t index);
 

@@ -61,20 +61,6 @@ int Device::CreateQp(const QpRequest& request, uint32_t* qpn) {
   return 0;
 }
 
-int Device::ModifyQp(uint32_t qpn, ibv_qp_state state) {
-  ControlLock lock(state_.get());
-  QueuePair* qp = state_->qps.Find(qpn);
-  if (qp == nullptr) return EINVAL;
-  const bool ends = qp->state() == IBV_QPS_RTS && state != IBV_QPS_RTS;
-  if (ends && qp->send() != nullptr) state_->pump.TakeRung(state_->uars->Find(qp->uar()));
-  const int error = qp->Modify(state);
-  if (qp->state() != IBV_QPS_RTS && qp->rate_index() != 0) {
-    state_->rates.Release(qp->rate_index());
-    qp->SetRate({}, 0);
-  }
-  return error;
-}
-
 namespace {
 
 int CheckRate(const Device::Features& features, const Rate& rate) {
@@ -85,19 +71,29 @@ int CheckRate(const Device::Features& features, const Rate& rate) {
 
 }  // namespace
 
-int Device::SetQpRate(uint32_t qpn, const Rate& rate) {
-  if (const int error = CheckRate(options().features, rate); error != 0) return error;
+int Device::ModifyQp(uint32_t qpn, ibv_qp_state state, const std::optional<Rate>& rate) {
+  if (rate.has_value()) {
+    if (const int error = CheckRate(options().features, *rate); error != 0) return error;
+  }
   ControlLock lock(state_.get());
   QueuePair* qp = state_->qps.Find(qpn);
-  if (qp == nullptr || qp->send() == nullptr || qp->state() != IBV_QPS_RTS) return EINVAL;
+  if (qp == nullptr) return EINVAL;
+  if (rate.has_value() && (qp->send() == nullptr || state != IBV_QPS_RTS)) return EINVAL;
   uint16_t index = 0;
-  if (rate.kbps != 0) {
-    const int error = state_->rates.Acquire(rate, /*dedicated=*/false, &index);
+  if (rate.has_value() && rate->kbps != 0) {
+    const int error = state_->rates.Acquire(*rate, /*dedicated=*/false, &index);
     if (error != 0) return error;
   }
-  state_->rates.Release(qp->rate_index());
-  qp->SetRate(rate, index);
-  return 0;
+  const bool ends = qp->state() == IBV_QPS_RTS && state != IBV_QPS_RTS;
+  if (ends && qp->send() != nullptr) state_->pump.TakeRung(state_->uars->Find(qp->uar()));
+  const int error = qp->Modify(state);
+  if (error != 0) state_->rates.Release(index);
+  const bool rated = error == 0 && rate.has_value();
+  if (rated || (qp->state() != IBV_QPS_RTS && qp->rate_index() != 0)) {
+    state_->rates.Release(qp->rate_index());
+    qp->SetRate(rate.value_or(Rate{}), index);
+  }
+  return error;
 }
 
 int Device::AllocRate(const Rate& rate, bool dedicated, uint16_t* index) {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 constexpr uint16_t kEtherTypeIpv6 = 0x86dd;
+constexpr size_t kEtherTypeOffset = 12;
 constexpr uint16_t kEtherTypeCustomerTag = 0x8100;
 constexpr uint16_t kEtherTypeServiceTag = 0x88a8;
 constexpr size_t kMinIpv4HeaderBytes = 20;
@@ -132,12 +133,16 @@ void StoreNative16(uint8_t* bytes, uint16_t value) { std::memcpy(bytes, &value, 
 
 }  // namespace
 
+bool Frame::StartsWithCustomerTag() const {
+  return vlan_tags != 0 && LoadBe16(bytes.data() + kEtherTypeOffset) == kEtherTypeCustomerTag;
+}
+
 Frame ParseFrame(std::span<const uint8_t> bytes) {
   Frame frame;
   frame.bytes = bytes;
   if (bytes.size() < kEthernetHeaderBytes) return frame;
   size_t at = kEthernetHeaderBytes;
-  frame.ether_type = LoadBe16(bytes.data() + 12);
+  frame.ether_type = LoadBe16(bytes.data() + kEtherTypeOffset);
   while ((frame.ether_type == kEtherTypeCustomerTag || frame.ether_type == kEtherTypeServiceTag) &&
          frame.vlan_tags < 2 && bytes.size() >= at + kVlanTagBytes) {
     if (frame.vlan_tags++ == 0) frame.vlan_tci = LoadBe16(bytes.data() + at);

@@ -46,6 +46,9 @@ struct Frame {
                           // frame's where the packet does not lie in it.
   uint16_t source_port = 0;
   uint16_t destination_port = 0;
+
+  // The tag that VLAN rules match and that is stripped: a service tag is neither.
+  bool StartsWithCustomerTag() const;
 };
 
 // Never fails: what cannot be read is absent.

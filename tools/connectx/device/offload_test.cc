@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "tools/connectx/device/test_program.h"
@@ -12,6 +13,7 @@
 namespace xtreme::connectx {
 namespace {
 
+constexpr uint8_t kNop = 0x00;
 constexpr uint8_t kTso = 0x0e;
 constexpr uint8_t kL3Checksum = 1 << 6;
 constexpr uint8_t kL4Checksum = 1 << 7;
@@ -61,6 +63,22 @@ class OffloadTest : public testing::Test {
     if (payload_bytes != 0) wqe.Data(program->keys.lkey, program->Address(0), payload_bytes);
     qp->PostAndRing(wqe);
     program->Step();
+  }
+
+  // At 1 Gbit/s, where a frame of 1,054 bytes takes 8,432 ns.
+  void SendFirstOfSegments(uint32_t payload_bytes) {
+    ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 1'000'000}), 0);
+    SendSegmented(Header({.tcp_flags = kAck}), payload_bytes, 1000);
+    ASSERT_EQ(program->wire.sent.size(), 1u);
+  }
+
+  // Whether the device has nothing left to do at some time.
+  bool ComesToRestAfter(int64_t ns) {
+    program->clock.Advance(ns);
+    for (int i = 0; i < 100; ++i) {
+      if (!program->device->Service()) return true;
+    }
+    return false;
   }
 
   uint16_t IpSum(const Bytes& frame) const {
@@ -185,6 +203,9 @@ TEST_F(OffloadTest, SegmentsAboveTheMtuAndWholesAboveTheLimitAreLengthErrors) {
   options.limits.tso_bytes = 4096;
   Make(options);
   SendSegmented(Header({.tcp_flags = kAck}), 4096, 1000);
+  EXPECT_EQ(program->wire.sent.size(), 5u) << "the limit is the payload's";
+  EXPECT_TRUE(cq->Poll().has_value());
+  SendSegmented(Header({.tcp_flags = kAck}), 4097, 1000);
   EXPECT_EQ(cq->Poll()->syndrome(), 1);
   EXPECT_EQ(program->Violations(), "frame_length");
 }
@@ -199,7 +220,7 @@ TEST_F(OffloadTest, DeviceWithoutSegmentationRefusesTheOpcode) {
 
 TEST_F(OffloadTest, PaceHoldsSegmentsApart) {
   // A frame of 1,054 bytes takes 8,432 ns.
-  ASSERT_EQ(program->device->SetQpRate(qp->qpn, {.kbps = 1'000'000}), 0);
+  ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 1'000'000}), 0);
   SendSegmented(Header({.tcp_flags = kAck}), 3000, 1000);
   EXPECT_EQ(program->wire.sent.size(), 1u);
   EXPECT_FALSE(cq->Poll().has_value());
@@ -213,6 +234,38 @@ TEST_F(OffloadTest, PaceHoldsSegmentsApart) {
   }
   EXPECT_TRUE(cq->Poll().has_value());
   EXPECT_EQ(Be32At(program->wire.sent[2], 38), 0xffffff00 + 2000);
+}
+
+TEST_F(OffloadTest, SegmentsWhoseMemoryIsGoneBetweenThemAreAProtectionError) {
+  SendFirstOfSegments(3000);
+  ASSERT_EQ(program->device->DeregisterMemory(program->keys.lkey), 0);
+  ASSERT_TRUE(ComesToRestAfter(8'432));
+  EXPECT_EQ(program->wire.sent.size(), 1u);
+  EXPECT_EQ(cq->Poll()->syndrome(), 4);
+  EXPECT_EQ(program->Violations(), "memory_key");
+}
+
+TEST_F(OffloadTest, SegmentsThatAreTakenAwayBetweenThemAreFound) {
+  for (const uint32_t payload : {500u, 1000u, 1001u}) {
+    Make(TestProgram::DefaultOptions());
+    SendFirstOfSegments(4000);
+    // Behind control segment, Ethernet segment and header, padded.
+    const uint32_t bytes = __builtin_bswap32(payload);
+    std::memcpy(qp->send_ring() + 16 + 80, &bytes, sizeof(bytes));
+    ASSERT_TRUE(ComesToRestAfter(8'432)) << payload;
+    EXPECT_EQ(program->wire.sent.size(), payload > 1000 ? 2u : 1u) << payload;
+    EXPECT_EQ(program->Violations(), payload > 1000 ? "" : "segmentation") << payload;
+    EXPECT_TRUE(cq->Poll().has_value()) << payload;
+  }
+}
+
+TEST_F(OffloadTest, WqeWrittenOverOneWhoseSegmentsAreOnTheirWayIsExecutedOnce) {
+  SendFirstOfSegments(4000);
+  qp->send_ring()[3] = kNop;
+  ASSERT_TRUE(ComesToRestAfter(8'432));
+  EXPECT_EQ(program->wire.sent.size(), 1u);
+  EXPECT_TRUE(cq->Poll().has_value());
+  EXPECT_FALSE(cq->Poll().has_value());
 }
 
 TEST_F(OffloadTest, TagIsInsertedBehindTheAddresses) {
@@ -259,8 +312,8 @@ class PaceTest : public OffloadTest {
 };
 
 TEST_F(PaceTest, BurstLeavesAtOnceAndTheRestAtTheRate) {
-  ASSERT_EQ(program->device->SetQpRate(qp->qpn,
-                                       {.kbps = 1'000'000, .burst_bytes = 3 * kFrameBytes}),
+  ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS,
+                                      Rate{.kbps = 1'000'000, .burst_bytes = 3 * kFrameBytes}),
             0);
   PostFrames(10);
   EXPECT_EQ(program->wire.sent.size(), 4u) << "one and a burst of three";
@@ -270,7 +323,7 @@ TEST_F(PaceTest, BurstLeavesAtOnceAndTheRestAtTheRate) {
 
 TEST_F(PaceTest, RateIsKeptToTheNanosecondWhereItDoesNotDivide) {
   // 1,250 bytes at 3 Mbit/s take 3,333,333 1/3 ns.
-  ASSERT_EQ(program->device->SetQpRate(qp->qpn, {.kbps = 3'000}), 0);
+  ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 3'000}), 0);
   PostFrames(4);
   const int64_t start_ns = program->clock.Now();
   for (int i = 1; i < 4; ++i) SentAfter(program->device->NextDeadline() - program->clock.Now());
@@ -279,7 +332,7 @@ TEST_F(PaceTest, RateIsKeptToTheNanosecondWhereItDoesNotDivide) {
 }
 
 TEST_F(PaceTest, LatePumpCatchesUpWithWhatWaitedAndNotWithIdleTime) {
-  ASSERT_EQ(program->device->SetQpRate(qp->qpn, {.kbps = 1'000'000}), 0);
+  ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 1'000'000}), 0);
   PostFrames(20);
   EXPECT_EQ(SentAfter(50'000), 6u) << "five of them late";
   SentAfter(1'000'000);
@@ -295,8 +348,8 @@ TEST_F(PaceTest, RatesOutsideTheRangeAndTooManyAreRefused) {
   options.limits.least_rate_kbps = 50;
   Make(options);
   Device& device = *program->device;
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 49}), EINVAL);
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100'000'001}), EINVAL);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 49}), EINVAL);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100'000'001}), EINVAL);
   uint16_t first;
   uint16_t second;
   uint16_t dedicated;
@@ -305,28 +358,29 @@ TEST_F(PaceTest, RatesOutsideTheRangeAndTooManyAreRefused) {
   EXPECT_EQ(first, second);
   ASSERT_EQ(device.AllocRate({.kbps = 100}, true, &dedicated), 0);
   EXPECT_NE(first, dedicated);
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 200}), ENOSPC);
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100}), 0) << "shares the entry there is";
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 200}), ENOSPC);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100}), 0)
+      << "shares the entry there is";
   EXPECT_EQ(device.FreeRate(dedicated), 0);
   EXPECT_EQ(device.FreeRate(dedicated), EINVAL);
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 200}), 0);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 200}), 0);
 }
 
 TEST_F(PaceTest, RateEndsWithTheQueuesReadinessAndNeedsIt) {
   Device& device = *program->device;
-  ASSERT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100}), 0);
+  ASSERT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100}), 0);
   qp->Reset();
   QpAttributes attributes;
   ASSERT_EQ(device.QueryQp(qp->qpn, &attributes), 0);
   EXPECT_EQ(attributes.rate, Rate{});
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100}), EINVAL);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100}), EINVAL);
 }
 
 TEST_F(PaceTest, DeviceWithoutPacingSaysSo) {
   Device::Options options = TestProgram::DefaultOptions();
   options.features.packet_pacing = false;
   Make(options);
-  EXPECT_EQ(program->device->SetQpRate(qp->qpn, {.kbps = 100}), EOPNOTSUPP);
+  EXPECT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100}), EOPNOTSUPP);
 }
 
 TEST_F(PaceTest, DeviceWithoutBurstsRefusesRatesThatSayOne) {
@@ -334,9 +388,10 @@ TEST_F(PaceTest, DeviceWithoutBurstsRefusesRatesThatSayOne) {
   options.features.pacing_bursts = false;
   Make(options);
   Device& device = *program->device;
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100}), 0);
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100, .burst_bytes = 1}), EINVAL);
-  EXPECT_EQ(device.SetQpRate(qp->qpn, {.kbps = 100, .typical_packet_bytes = 1}), EINVAL);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100}), 0);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100, .burst_bytes = 1}), EINVAL);
+  EXPECT_EQ(device.ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 100, .typical_packet_bytes = 1}),
+            EINVAL);
   uint16_t index = 0;
   EXPECT_EQ(device.AllocRate({.kbps = 100, .burst_bytes = 1}, /*dedicated=*/false, &index), EINVAL);
 }

@@ -100,7 +100,7 @@ void Pump::TakeRung(UarPage* page) {
 bool Pump::TakeArm(UarPage* page) {
   const uint64_t arm = TakeDoorbell(page->memory + kCqArmOffset);
   if (arm == 0) return false;
-  if (environment_->violations.enabled()) CheckArm(arm);
+  if (environment_->violations.enabled()) CheckArm(*page, arm);
   // All CQs of a program share this word: it says that one was armed, the records say which.
   for (CompletionQueue* cq : page->completion_queues) cq->OnArmDoorbell();
   return true;
@@ -135,13 +135,20 @@ void Pump::CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot) {
                       freed ? "which was destroyed" : "not on this page"));
 }
 
-void Pump::CheckArm(uint64_t rung) {
+void Pump::CheckArm(const UarPage& page, uint64_t rung) {
   uint8_t bytes[sizeof(rung)];
   std::memcpy(bytes, &rung, sizeof(rung));
   const uint32_t cqn = LoadBe32(bytes + 4) & 0xffffff;
-  if (!completion_queues->WasFreed(cqn)) return;
-  environment_->violations.Report(Rule::kFreedQueue, absl::StrFormat("CQ %#x", cqn),
-                                  "armed after it was destroyed");
+  for (const CompletionQueue* cq : page.completion_queues) {
+    if (cq->number() != cqn) continue;
+    cq->CheckArm(LoadBe32(bytes));
+    return;
+  }
+  const bool freed = completion_queues->WasFreed(cqn);
+  environment_->violations.Report(
+      freed ? Rule::kFreedQueue : Rule::kCqArm, absl::StrFormat("CQ %#x", cqn),
+      freed ? "armed after it was destroyed"
+            : absl::StrFormat("armed on UAR page %u, which is not its own", page.id));
 }
 
 void Pump::Send(std::span<const uint8_t> frame, ContextId from) {

@@ -59,7 +59,7 @@ class Pump final : public Egress, public FrameSink {
   bool TakeDoorbells(UarPage* page);
   bool TakeArm(UarPage* page);
   void CheckDoorbell(UarPage* page, uint64_t rung, const uint8_t* slot);
-  void CheckArm(uint64_t rung);
+  void CheckArm(const UarPage& page, uint64_t rung);
   // True when a queue trapped it. `from`: the context that sent it, for what the card loops back.
   bool Steer(std::span<const uint8_t> frame, int64_t time_ns, std::optional<ContextId> from);
   void DeliverTo(const Steering::Entry& entry, std::optional<ContextId> not_to, Arrival* arrival);

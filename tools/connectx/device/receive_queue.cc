@@ -77,9 +77,10 @@ void ReceiveQueue::Deliver(const Arrival& arrival) {
   Fail(CompleteInError(fault.syndrome, VendorSyndrome(fault.rule)));
 }
 
-// True when a WQE is there to use. The record is looked at when all that it told of is used up.
+// True when a WQE is there to use. The record's line is the program's: it is looked at when all
+// that it told of is used up, and in step mode always.
 bool ReceiveQueue::TakePosted() {
-  if (consumer_ != producer_) return true;
+  if (!environment_->options.step && consumer_ != producer_) return true;
   producer_ = static_cast<uint16_t>(LoadRecord(record_));
   const uint16_t posted = static_cast<uint16_t>(producer_ - consumer_);
   if (posted <= wqes_) return posted != 0;
@@ -92,8 +93,7 @@ bool ReceiveQueue::TakePosted() {
 }
 
 bool ReceiveQueue::Strips(const Frame& frame) const {
-  if (!strip_vlan_ || frame.vlan_tags == 0) return false;
-  return LoadBe16(frame.bytes.data() + kMacAddressesBytes) == kCustomerTagTpid;
+  return strip_vlan_ && frame.StartsWithCustomerTag();
 }
 
 ReceiveQueue::Fault ReceiveQueue::Scatter(std::span<const uint8_t> frame,

@@ -87,9 +87,10 @@ SendQueue::Fault SendQueue::Collect(const Wqe& wqe, const Ethernet& eth) {
         in_ring ? CollectInline(wqe, &segment) : CollectMemory(wqe, segment++);
     if (fault.syndrome != 0) return fault;
   }
-  const size_t limit = wqe.opcode == MLX5_OPCODE_TSO ? environment_->options.limits.tso_bytes
-                                                     : kMaxFrameBytes - kVlanTagBytes;
-  const size_t bytes = eth.header_bytes + environment_->gather.remaining();
+  const bool segmented = wqe.opcode == MLX5_OPCODE_TSO;
+  const size_t limit =
+      segmented ? environment_->options.limits.tso_bytes : kMaxFrameBytes - kVlanTagBytes;
+  const size_t bytes = (segmented ? 0 : eth.header_bytes) + environment_->gather.remaining();
   if (bytes <= limit) return {};
   return Refuse(Rule::kFrameLength, kLengthError, wqe,
                 absl::StrFormat("%u bytes, at most %u", bytes, limit));
@@ -184,7 +185,13 @@ SendQueue::Fault SendQueue::SendSegments(const Wqe& wqe, const Ethernet& eth, Eg
   GatherList& payload = environment_->gather;
   uint8_t* const frame = environment_->frame.data();
   uint32_t sent = segments_sent_;
-  payload.Skip(size_t{sent} * eth.mss);
+  const size_t sent_bytes = size_t{sent} * eth.mss;
+  if (sent != 0 && sent_bytes >= payload.remaining()) {
+    return Refuse(Rule::kSegmentation, kOpError, wqe,
+                  absl::StrFormat("of %u bytes, %u of which were sent already",
+                                  payload.remaining(), sent_bytes));
+  }
+  payload.Skip(sent_bytes);
   segments_sent_ = 0;
   do {
     if (segments_sent_ != 0 && MustWait()) return {};

@@ -162,12 +162,14 @@ void SendQueue::ExecuteNext(Egress& egress) {
   wqe.wqebbs = static_cast<uint16_t>(std::clamp<uint32_t>(wqebbs, 1, posted));
   Fault fault{.syndrome = MLX5_CQE_SYNDROME_WR_FLUSH_ERR};
   if (state_ == QueueState::kReady) {
+    // The program may have written another WQE over one that its pace interrupted.
+    if (wqe.opcode != MLX5_OPCODE_TSO) segments_sent_ = 0;
     fault = wqebbs > posted ? Refuse(Rule::kWqeSize, kOpError, wqe,
                                      absl::StrFormat("%u segments, the record covers %u WQEBBs",
                                                      wqe.segments, posted))
                             : Check(wqe, (opmod_idx_opcode >> 8) & 0xffff, qpn_ds >> 8);
     if (fault.syndrome == 0 && wqe.opcode != MLX5_OPCODE_NOP) fault = Send(wqe, egress);
-    if (segments_sent_ != 0) return;
+    if (fault.syndrome == 0 && segments_sent_ != 0) return;
   }
   consumer_ = static_cast<uint16_t>(consumer_ + wqe.wqebbs);
   if (fault.syndrome == 0) {

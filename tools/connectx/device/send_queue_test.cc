@@ -224,7 +224,7 @@ TEST_F(SendQueueTest, DropOfTheWireIsADiscardAndStillASend) {
 }
 
 TEST_F(SendQueueTest, PacedQueueSendsAtItsRate) {
-  ASSERT_EQ(program->device->SetQpRate(qp->qpn, {.kbps = 1000}), 0);  // 1 Mbit/s.
+  ASSERT_EQ(program->device->ModifyQp(qp->qpn, IBV_QPS_RTS, Rate{.kbps = 1000}), 0);  // 1 Mbit/s.
   qp->Post(Gathered(frame));
   qp->PostAndRing(Gathered(frame));
   program->Step();

@@ -94,7 +94,9 @@ FlowKey KeyOf(const Frame& frame) {
   const bool ipv4 = frame.l3 == Frame::L3::kIpv4;
   const bool ipv6 = frame.l3 == Frame::L3::kIpv6;
   const bool ports = frame.l4 != Frame::L4::kNone;
-  key.words[0] = MacWord(frame.bytes.data()) | (frame.vlan_tags != 0 ? kHasVlan : 0) |
+  // A rule's tag is a customer's (the kernel's cvlan_tag): a frame with a service tag has none.
+  const bool vlan = frame.StartsWithCustomerTag();
+  key.words[0] = MacWord(frame.bytes.data()) | (vlan ? kHasVlan : 0) |
                  (ipv4 ? kHasIpv4 : 0) | (ipv6 ? kHasIpv6 : 0) | (ports ? kHasPorts : 0);
   key.words[1] = MacWord(frame.bytes.data() + 6) | frame.ether_type;
   key.words[2] = uint64_t{frame.source_ip} << 32 | frame.destination_ip;

@@ -163,6 +163,7 @@ TEST_F(SteeringTest, EachFieldIsMatchedAndOnlyWhereItIs) {
       {"EtherType behind a tag", Match().Type(kIpv4), MakeFrame(tagged), true},
       {"VLAN whatever its priority", Match().Vlan(7), MakeFrame(tagged), true},
       {"another VLAN", Match().Vlan(8), MakeFrame(tagged), false},
+      {"VLAN of a service tag", Match().Vlan(7), MakeFrame({.vlan_tags = {0x88a80007}}), false},
       {"VLAN of an untagged frame", Match().Vlan(7), udp, false},
       {"VLAN 0 is no untagged frame", Match().Vlan(0), udp, false},
       {"destination address", Match().To(kOwnIp), udp, true},

@@ -258,6 +258,18 @@ TEST_F(StrictQueueTest, ReceiveRecordMoreThanARingAheadIsAnOverrun) {
   EXPECT_EQ(qp->sink.async.size(), 1u);
 }
 
+TEST_F(StrictQueueTest, ReceiveOverOneThatWasNotUsedYetIsAnOverrun) {
+  program.Steer(*qp);
+  for (int i = 0; i < 4; ++i) qp->PostReceive({{program.keys.lkey, program.Address(0), 2048}});
+  program.wire.Arrive(MakeFrame({}));
+  program.Step();
+  for (int i = 0; i < 2; ++i) qp->PostReceive({{program.keys.lkey, program.Address(0), 2048}});
+  EXPECT_EQ(program.Violations(), "");
+  program.wire.Arrive(MakeFrame({}));
+  program.Step();
+  EXPECT_EQ(program.Violations(), "receive_overrun");
+}
+
 TEST_F(StrictQueueTest, ReceiveWithoutLocalWriteIsAProtectionError) {
   MemoryKeys read_only;
   ASSERT_EQ(program.device->RegisterMemory(
@@ -394,6 +406,21 @@ TEST_F(StrictQueueTest, ArmOfADestroyedQueueIsFound) {
   gone->Arm();
   program.Step();
   EXPECT_EQ(program.Violations(), "freed_queue");
+}
+
+TEST_F(StrictQueueTest, ArmOfWhatIsNoQueueOfThePageIsFound) {
+  auto other = program.MakeCq();
+  other->cqn += 100;
+  other->Arm();
+  program.Step();
+  EXPECT_EQ(program.Violations(), "cq_arm");
+}
+
+TEST_F(StrictQueueTest, ArmThatTellsTheDeviceAnotherThingThanTheRecordIsFound) {
+  cq->Arm();
+  cq->record()[1] = __builtin_bswap32(1);  // The doorbell said 0, and a card goes by that.
+  program.Step();
+  EXPECT_EQ(program.Violations(), "cq_arm cq_consumer");
 }
 
 TEST_F(StrictQueueTest, EqualRuleWithAnotherTagIsRefusedAndSaid) {

@@ -33,7 +33,7 @@ enum class Rule : uint8_t {
   kReceiveLength,   // A received frame fits its scatter list.
   kCqOverrun,       // A CQ has room for every CQE.
   kCqConsumer,      // A consumer index is not ahead of what was produced.
-  kCqArm,           // An arm carries the sequence number of the last event.
+  kCqArm,           // An arm carries the last event's sequence number, and what the record says.
   kDoorbellRecord,  // The record is written before the doorbell.
   kDoorbellBytes,   // A doorbell, or BlueFlame, carries the bytes of the WQE in the ring.
   kQueueState,      // Doorbells are for queues that are ready to send.

@@ -92,8 +92,9 @@ bool TakesAttributes(ibv_qp_state from, ibv_qp_state to, uint32_t attributes) {
          (attributes & ~(IBV_QP_STATE | required | optional)) == 0;
 }
 
-// Applies the state of a modify command, as far as a RAW_PACKET QP has any.
-int ModifyState(Context& context, const ib_uverbs_modify_qp& request) {
+// Applies the state of a modify command, as far as a RAW_PACKET QP has any, and a rate with it.
+int ModifyState(Context& context, const ib_uverbs_modify_qp& request,
+                const std::optional<Rate>& rate) {
   QpObject* qp = context.qps.Find(request.qp_handle);
   if (qp == nullptr) return EINVAL;
   if (qp->spreads) return EOPNOTSUPP;
@@ -103,7 +104,7 @@ int ModifyState(Context& context, const ib_uverbs_modify_qp& request) {
   const bool moves = (request.attr_mask & IBV_QP_STATE) != 0;
   const auto to = moves ? static_cast<ibv_qp_state>(request.qp_state) : now;
   if (!TakesAttributes(now, to, request.attr_mask)) return EINVAL;
-  return context.device->ModifyQp(qp->qpn, to);
+  return context.device->ModifyQp(qp->qpn, to, rate);
 }
 
 }  // namespace
@@ -147,22 +148,21 @@ int CreateQp(Context& context, const VerbsCall& call) {
 
 int ModifyQp(Context& context, const VerbsCall& call) {
   ib_uverbs_modify_qp request;
-  return call.Read(UVERBS_ATTR_CORE_IN, &request) ? ModifyState(context, request) : EINVAL;
+  if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
+  return ModifyState(context, request, std::nullopt);
 }
 
 int ModifyQpExtended(Context& context, const VerbsCall& call) {
   ib_uverbs_ex_modify_qp request;
   if (!call.Read(UVERBS_ATTR_CORE_IN, &request)) return EINVAL;
   const auto driver = call.GetPrefix<mlx5_ib_modify_qp>(UVERBS_ATTR_UHW_IN);
-  if (const int error = ModifyState(context, request.base); error != 0) return error;
+  std::optional<Rate> rate;
   if ((request.base.attr_mask & IBV_QP_RATE_LIMIT) != 0) {
-    const QpObject* qp = context.qps.Find(request.base.qp_handle);
-    const int error = context.device->SetQpRate(
-        qp->qpn, {.kbps = request.rate_limit,
-                  .burst_bytes = driver.burst_info.max_burst_sz,
-                  .typical_packet_bytes = driver.burst_info.typical_pkt_sz});
-    if (error != 0) return error;
+    rate = {.kbps = request.rate_limit,
+            .burst_bytes = driver.burst_info.max_burst_sz,
+            .typical_packet_bytes = driver.burst_info.typical_pkt_sz};
   }
+  if (const int error = ModifyState(context, request.base, rate); error != 0) return error;
   call.Answer(UVERBS_ATTR_CORE_OUT,
               ib_uverbs_ex_modify_qp_resp{.response_length = sizeof(ib_uverbs_ex_modify_qp_resp)});
   call.Answer(UVERBS_ATTR_UHW_OUT,
