@@ -23,7 +23,7 @@ TcpBed::~TcpBed() {
   wire_.reset();
 }
 
-absl::Status TcpBed::Make(uint64_t seed, uint32_t flow_rules) {
+absl::Status TcpBed::Make(uint64_t seed, uint32_t flow_rules, uint64_t device_memory_bytes) {
   for (std::unique_ptr<net::Namespace>* space : {&kernel_, &ring_}) {
     auto made = net::Namespace::Create();
     if (!made.ok()) return made.status();
@@ -41,7 +41,10 @@ absl::Status TcpBed::Make(uint64_t seed, uint32_t flow_rules) {
   const auto mac = ring_->MacOf(kInterface);
   if (!mac.ok()) return mac.status();
   auto device = connectx::SoftwareConnectX::Create(
-      {.ports = {{.device = {.name = "mlx5_0", .mac = *mac, .limits = {.flow_rules = flow_rules}},
+      {.ports = {{.device = {.name = "mlx5_0",
+                             .mac = *mac,
+                             .limits = {.flow_rules = flow_rules,
+                                        .device_memory_bytes = device_memory_bytes}},
                   .interface = kInterface,
                   .wire = wire_.get()}}});
   if (!device.ok()) return device.status();

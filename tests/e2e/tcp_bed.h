@@ -36,9 +36,10 @@ class TcpBed {
   TcpBed(const TcpBed&) = delete;
   TcpBed& operator=(const TcpBed&) = delete;
 
-  // Both namespaces, the cable and the device; `seed` decides which frames faults hit, and the
-  // device's table has room for so many rules.
-  absl::Status Make(uint64_t seed, uint32_t flow_rules = 65'536);
+  // Both namespaces, the cable and the device; `seed` decides which frames faults hit, the device's
+  // table has room for so many rules, and it has so much on-device memory.
+  absl::Status Make(uint64_t seed, uint32_t flow_rules = 65'536,
+                    uint64_t device_memory_bytes = 131'072);
   // From now on, in both directions.
   void Impair(const connectx::Impairment& impairment);
 

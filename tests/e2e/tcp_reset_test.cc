@@ -24,11 +24,20 @@ constexpr int kPieces = 128;
 
 class TcpResetTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const absl::Status status = bed_.Make(/*seed=*/1);
+  // A ring with so much of the device's on-device memory.
+  void Open(uint64_t of_device, uint32_t of_ring) {
+    const absl::Status status = bed_.Make(/*seed=*/1, /*flow_rules=*/65'536, of_device);
     ASSERT_TRUE(status.ok()) << status;
-    ring_ = bed_.OpenRing();
+    ring_ = bed_.OpenRing(
+        TcpBed::Options().Set("device_memory", std::to_string(of_ring).c_str()));
     ASSERT_NE(ring_, nullptr);
+    ASSERT_EQ(DeviceMemory(), of_ring);
+  }
+  uint64_t DeviceMemory() {
+    for (const xtreme_counter& counter : ring_->Counters()) {
+      if (std::string(counter.name) == "device_memory_bytes") return counter.value;
+    }
+    return ~uint64_t{0};
   }
 
   // Sends, is told the end, and says what the end was.
@@ -62,6 +71,9 @@ class TcpResetTest : public testing::Test {
     }
   }
 
+  // All that the kernel sends is received, whatever is reset meanwhile.
+  void ExpectThatAConnectionSurvives();
+
   TcpBed bed_;
   std::unique_ptr<Ring> ring_;
   bool resetting_ = false;
@@ -70,7 +82,7 @@ class TcpResetTest : public testing::Test {
   uint64_t received_ = 0;
 };
 
-TEST_F(TcpResetTest, AConnectionSurvivesResetsUnderTraffic) {
+void TcpResetTest::ExpectThatAConnectionSurvives() {
   auto listener = ring_->ListenTcp({.local = ":" + std::to_string(kPort)});
   ASSERT_TRUE(listener.ok()) << listener.error().message;
   ASSERT_EQ(Await(ring_->handle(), XTREME_OP_DONE).status, 0);
@@ -82,6 +94,18 @@ TEST_F(TcpResetTest, AConnectionSurvivesResetsUnderTraffic) {
   EXPECT_EQ(peer.get(), "");
   EXPECT_EQ(received_, kPieceBytes * kPieces);
   EXPECT_GT(resets_, 1);
+}
+
+TEST_F(TcpResetTest, AConnectionSurvivesResetsUnderTraffic) {
+  Open(/*of_device=*/131'072, /*of_ring=*/0);
+  ExpectThatAConnectionSurvives();
+}
+
+// There is no room for the new queues beside the old ones: these go first.
+TEST_F(TcpResetTest, AConnectionSurvivesResetsWhereTheDeviceHasNoMemoryForBothQueues) {
+  Open(/*of_device=*/32'768, /*of_ring=*/32'768);
+  ExpectThatAConnectionSurvives();
+  EXPECT_EQ(DeviceMemory(), 32'768u);
 }
 
 }  // namespace

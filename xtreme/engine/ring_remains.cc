@@ -61,7 +61,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   ports.clear();
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
   // Of connections that were on their way here; rules that are still asked for stand on nothing.
-  side->rules.Suspend();
+  side->rules.Suspend(nullptr);
   side->rules.EndLeft();
   queues.clear();
   tap.reset();

@@ -27,7 +27,8 @@
 namespace xtreme::engine {
 namespace {
 
-// Of the queue that TCP's rules stay on at a port that was left: nothing is ever posted to it.
+// Of the queue that TCP's rules stay on at a port that was left, or while there is none: nothing is
+// ever posted to it.
 constexpr uint32_t kKeeperFrames = 64;
 
 // What resetting a ring asks of the control thread.
@@ -58,7 +59,8 @@ struct ResetWork {
     absl::Status status = elsewhere        ? ReplaceElsewhere(std::move(made))
                           : IsAsGood(made) ? ReplaceHere(*std::move(made))
                                            : ReplaceInTurn(std::move(made));
-    if (!elsewhere) side->rules.EndLeft();
+    // Without queues connections wait for the next reset.
+    if (!elsewhere && side->fresh_queue != nullptr) side->rules.EndLeft();
     side->rules_left = side->rules.HasLeft();
     if (side->fresh_queue != nullptr && side->moderation != nic::Moderation()) {
       // As the application asked; it was told what the device said of it then.
@@ -83,9 +85,9 @@ struct ResetWork {
   }
 
   absl::Status ReplaceInTurn(Made made) {
-    side->rules.Suspend();
-    if (!taken) TakeLeft();
     if (made.ok()) made->reset();
+    side->rules.Suspend(MakeKeeper());
+    if (!taken) TakeLeft();
     old.reset();
     made = Make();
     if (!made.ok()) return made.status();
@@ -104,17 +106,17 @@ struct ResetWork {
   }
 
   // Of the port that the ring was on, which may be as good as it was, or gone.
-  void Leave() {
-    std::unique_ptr<nic::QueuePair> keeper;
-    if (side->rules.HasTcp()) {
-      auto kept = side->nic->CreateQueuePair({.send_queue_frames = kKeeperFrames,
-                                              .receive_queue_frames = kKeeperFrames,
-                                              .blueflame = false,
-                                              .timestamps = false},
-                                             pool);
-      if (kept.ok()) keeper = *std::move(kept);
-    }
-    side->rules_not_left = side->rules.SuspendAndLeave(std::move(keeper));
+  void Leave() { side->rules_not_left = side->rules.SuspendAndLeave(MakeKeeper()); }
+
+  // For TCP's rules, at the port that the ring is on. Null: there are none, or no room.
+  std::unique_ptr<nic::QueuePair> MakeKeeper() {
+    if (!side->rules.HasTcp()) return nullptr;
+    auto kept = side->nic->CreateQueuePair({.send_queue_frames = kKeeperFrames,
+                                            .receive_queue_frames = kKeeperFrames,
+                                            .blueflame = false,
+                                            .timestamps = false},
+                                           pool);
+    return kept.ok() ? *std::move(kept) : nullptr;
   }
 
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> Make() {

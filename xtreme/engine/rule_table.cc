@@ -148,9 +148,12 @@ absl::Status RuleTable::Redirect(nic::QueuePair* queue_pair) {
   return first;
 }
 
-void RuleTable::Suspend() {
-  queue_pair_ = nullptr;
-  for (auto& [match, entry] : entries_) entry->installed.reset();
+// Without a keeper, what stays at the port already goes on doing so.
+size_t RuleTable::Suspend(std::unique_ptr<nic::QueuePair> keeper) {
+  if (keeper == nullptr) return TakeOff(nullptr);
+  before_.End();
+  before_.queue = std::move(keeper);
+  return TakeOff(&before_);
 }
 
 bool RuleTable::HasTcp() const {
@@ -163,11 +166,15 @@ size_t RuleTable::SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper) {
   before_.End();
   before_ = std::exchange(left_, {});
   left_.queue = std::move(keeper);
+  return TakeOff(&left_);
+}
+
+size_t RuleTable::TakeOff(Left* stay) {
   size_t lost = 0;
   for (const bool tcp : {false, true}) {  // The others first: they make room.
     for (auto& [match, entry] : entries_) {
       if ((match.protocol == wire::kIpProtocolTcp) != tcp || entry->installed == nullptr) continue;
-      if (tcp && !Leave(*entry)) ++lost;
+      if (tcp && !Leave(*entry, stay)) ++lost;
       entry->installed.reset();
     }
   }
@@ -175,16 +182,16 @@ size_t RuleTable::SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper) {
   return lost;
 }
 
-bool RuleTable::Leave(Entry& entry) {
-  if (left_.queue == nullptr) return false;
+bool RuleTable::Leave(Entry& entry, Left* stay) {
+  if (stay == nullptr || stay->queue == nullptr) return false;
   nic::FlowRule rule = entry.rule;
-  queue_pair_ = left_.queue.get();
+  queue_pair_ = stay->queue.get();
   auto added = Add(&rule);
   if (absl::IsResourceExhausted(added.status())) {
     entry.installed.reset();  // No room for both.
     added = Add(&rule);
   }
-  if (added.ok()) left_.rules[&entry] = *std::move(added);
+  if (added.ok()) stay->rules[&entry] = *std::move(added);
   return added.ok();
 }
 

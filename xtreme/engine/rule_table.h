@@ -59,13 +59,13 @@ class RuleTable {
   // Others stand on neither for a moment, and a datagram that comes then comes by the slow path: it
   // is not to come twice. The first error, and then without that rule.
   absl::Status Redirect(nic::QueuePair* queue_pair);
-  // Takes every rule off its queue pair, to be put on another one.
-  void Suspend();
-  // The same before MoveTo(). Those of TCP stay at the port that is left, on `keeper`, which has no
-  // receive buffers: what the network still sends there is lost on the way, and not the kernel's,
-  // which would reset the connection. Each until EndLeft(), until its last holder drops it, or
-  // until it is put on a queue of that port again. How many of them did not stay: the device had no
-  // room, or there is no `keeper` (null).
+  // Takes every rule off its queue pair, to be put on another one. Those of TCP stay on `keeper`,
+  // which has no receive buffers: what comes for them meanwhile is lost on the way, and not the
+  // kernel's, which would reset the connection. Each until EndLeft(), until its last holder drops
+  // it, or until it is put on a queue of that port again. How many of them did not stay: the device
+  // had no room, or there is no `keeper` (null).
+  size_t Suspend(std::unique_ptr<nic::QueuePair> keeper);
+  // The same before MoveTo(): they stay at the port that is left.
   size_t SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper);
   // Ends what stayed at ports that were left, and the keepers.
   void EndLeft();
@@ -112,8 +112,10 @@ class RuleTable {
   absl::Status Reinstall(Entry* entry);
   // The same where the rule may have been left: it goes once it is not needed, or for room.
   absl::Status PutOn(Entry* entry);
-  // Has it stay on the keeper. False: there is none, or no room for it.
-  bool Leave(Entry& entry);
+  // Suspend(), TCP's staying on the keeper of `stay`.
+  size_t TakeOff(Left* stay);
+  // Has it stay there. False: there is no keeper, or no room for it.
+  bool Leave(Entry& entry, Left* stay);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
   // Gives up one exact rule that `shared` covers; null when there is none.
   Entry* MakeRoomFor(const nic::FlowMatch& shared);
@@ -125,7 +127,7 @@ class RuleTable {
   std::unordered_map<nic::FlowMatch, std::unique_ptr<Entry>, HashMatch, SameMatch> entries_{
       kFirstBuckets, HashMatch(), SameMatch{&comparisons_}};
   Left left_;    // At the port that was left last.
-  Left before_;  // At the one that the table goes to: it left that before.
+  Left before_;  // At the one of the next queue pair: it was left before, or has none meanwhile.
 };
 
 }  // namespace xtreme::engine

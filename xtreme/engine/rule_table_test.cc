@@ -62,7 +62,7 @@ TEST_F(RuleTableTest, AMatchThatStandsWithAnotherTagIsJoinedWithoutOne) {
 
 TEST_F(RuleTableTest, WhatIsHeldWhileThereIsNoQueueStandsOnTheNextOne) {
   const auto before = table_.Hold(Rule(0));
-  table_.Suspend();
+  table_.Suspend(nullptr);
   EXPECT_TRUE(nic_.rules().empty());
   const auto meanwhile = table_.Hold(Rule(1));
   ASSERT_TRUE(before.ok() && meanwhile.ok());
@@ -190,6 +190,30 @@ TEST_F(LeftRulesTest, ARuleThatNobodyHoldsAnyMoreGoesThereToo) {
 TEST_F(LeftRulesTest, WithoutAQueueForThemNoneStays) {
   EXPECT_EQ(at_home_.SuspendAndLeave(nullptr), 2u);
   EXPECT_TRUE(home_.rules().empty());
+  EXPECT_FALSE(at_home_.HasLeft());
+}
+
+// The table has room for none twice.
+TEST_F(LeftRulesTest, ThoseOfTcpStayWhileTheQueueIsMadeAnew) {
+  home_.TakeExtremesOfRules();
+  EXPECT_EQ(at_home_.Suspend(Keeper()), 0u);
+  EXPECT_EQ(home_.rules().size(), 2u);
+  for (const nic::FlowRule& rule : home_.rules()) {
+    EXPECT_EQ(rule.match.protocol, wire::kIpProtocolTcp);
+  }
+  ASSERT_TRUE(at_home_.Resume(&queue_).ok());
+  EXPECT_EQ(home_.rules().size(), kRules);
+  EXPECT_FALSE(at_home_.HasLeft());
+  EXPECT_EQ(home_.TakeExtremesOfRules().first, 2u);
+}
+
+// There were no queues to go on with.
+TEST_F(LeftRulesTest, ThoseOfTcpStayUntilThereIsAQueueAgain) {
+  at_home_.Suspend(Keeper());
+  EXPECT_EQ(at_home_.Suspend(nullptr), 0u);
+  EXPECT_EQ(home_.rules().size(), 2u);
+  ASSERT_TRUE(at_home_.Resume(&queue_).ok());
+  EXPECT_EQ(home_.rules().size(), kRules);
   EXPECT_FALSE(at_home_.HasLeft());
 }
 
