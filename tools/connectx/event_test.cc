@@ -142,6 +142,12 @@ TEST_F(EventTest, PulledCardIsFatalToItsProgramsAndGone) {
   const auto event = NextEvent(context);
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->event_type, IBV_EVENT_DEVICE_FATAL);
+  pollfd waits{.fd = context->async_fd, .events = POLLIN};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(poll(&waits, 1, 0), 1) << "for ever, as the kernel has it";
+    EXPECT_NE(waits.revents & POLLHUP, 0);
+    EXPECT_FALSE(NextEvent(context).has_value());
+  }
   EXPECT_EQ(ibv_create_cq(context, 4, nullptr, nullptr, 0), nullptr);
   EXPECT_EQ(errno, EIO);
   ibv_port_attr port{};

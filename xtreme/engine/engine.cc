@@ -212,7 +212,11 @@ void Engine::PathErrorsCame(uint32_t ifindex, const std::shared_ptr<const PathEr
 
 void Engine::ServePortEvents(Device* device) {
   while (const auto event = device->nic->PollEvent()) {
-    device->removed |= *event == nic::PortEvent::kDeviceRemoved;
+    if (*event == nic::PortEvent::kDeviceRemoved) {
+      device->removed = true;
+      // The kernel closed its events, which are ready for ever: no wait would last.
+      control_->Unwatch(device->nic->event_fd());
+    }
     Tell(*device, [event = *event, nic = device->nic.get()](Ring& ring) {
       ring.OnPortEvent(event, nic);
     });

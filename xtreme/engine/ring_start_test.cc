@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/testing/ring_fixture.h"
@@ -152,6 +153,17 @@ TEST_F(RingStartTest, ARemovedDeviceIsOpenedAnewWhenNoRingIsLeftOnIt) {
   ASSERT_TRUE(again.ok()) << again.status();
   ring = *std::move(again);
   EXPECT_EQ(nic_opened, opened + 1);
+}
+
+TEST_F(RingStartTest, NobodyLooksForEventsOfADeviceThatIsGone) {
+  Open();
+  nic->PushEvent(nic::PortEvent::kDeviceRemoved);
+  while (Settle().empty()) continue;
+  engine->control().RunAndWait([] {});
+  const uint64_t polls = nic->event_polls();
+  // Each is a turn of the control thread's loop.
+  for (int i = 0; i < 10; ++i) engine->control().RunAndWait([] {});
+  EXPECT_EQ(nic->event_polls(), polls);
 }
 
 TEST_F(RingStartTest, ASecondStartIsRefused) {

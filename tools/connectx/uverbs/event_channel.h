@@ -36,7 +36,7 @@ class EventChannel {
   bool Send(std::span<const std::byte> record);
 
   // As the kernel closes a channel of a device that was pulled: the program's descriptor is ready
-  // for ever and gives nothing any more.
+  // for ever, and gives nothing but what is queued already.
   void HangUp();
 
   // Takes back the unread events about `element` and returns how many.

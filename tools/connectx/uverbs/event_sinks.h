@@ -44,12 +44,18 @@ class AsyncEvents : public EventSink {
     return channel_ == nullptr ? 0 : sent_ - channel_->Discard(user_handle);
   }
 
+ protected:
+  void HangUp() {
+    if (channel_ != nullptr) channel_->HangUp();
+  }
+
  private:
   const std::shared_ptr<EventChannel> channel_;
   std::atomic<uint32_t> sent_{0};
 };
 
-// Asynchronous events of a port and of the device, whose end closes the completion channels.
+// Asynchronous events of a port and of the device, whose end is the last of them and closes the
+// completion channels.
 class PortEvents final : public AsyncEvents {
  public:
   using AsyncEvents::AsyncEvents;
@@ -63,6 +69,7 @@ class PortEvents final : public AsyncEvents {
   void OnAsync(ibv_event_type type, uint64_t user_handle) override {
     AsyncEvents::OnAsync(type, user_handle);
     if (type != IBV_EVENT_DEVICE_FATAL) return;
+    HangUp();
     const std::lock_guard lock(mutex_);
     for (const auto& channel : channels_) {
       if (const auto open = channel.lock()) open->HangUp();

@@ -453,8 +453,7 @@ MemoryNic::MemoryNic(const Options& options)
   capabilities_.mtu = options.mtu;
   capabilities_.link_bits_per_second = 1'000'000'000;
   capabilities_.device = "memory_0 port 1";
-  clock_.multiplier = 1;
-  clock_.in_sync = true;
+  clock_ = {.multiplier = 1, .in_sync = true};
 }
 
 namespace {
@@ -527,6 +526,7 @@ void MemoryNic::SetCounters(const nic::PortCounters& counters) {
 void MemoryNic::PushEvent(nic::PortEvent event) {
   std::lock_guard lock(mutex_);
   events_.push_back(event);
+  removed_ |= event == nic::PortEvent::kDeviceRemoved;
   eventfd_write(event_fd_, 1);
 }
 
@@ -588,8 +588,9 @@ absl::StatusOr<nic::PortCounters> MemoryNic::ReadPortCounters() {
 
 std::optional<nic::PortEvent> MemoryNic::PollEvent() {
   std::lock_guard lock(mutex_);
+  ++event_polls_;
   eventfd_t value;
-  eventfd_read(event_fd_, &value);
+  if (!removed_) eventfd_read(event_fd_, &value);
   if (events_.empty()) return std::nullopt;
   const nic::PortEvent event = events_.front();
   events_.pop_front();

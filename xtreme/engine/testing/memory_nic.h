@@ -197,7 +197,10 @@ class MemoryNic final : public nic::Nic {
   // What CreateQueuePair() says from here on.
   void FailQueues(absl::Status status);
   void SetCounters(const nic::PortCounters& counters);
+  // After kDeviceRemoved event_fd() is ready for ever and gives nothing more, as the kernel has it.
   void PushEvent(nic::PortEvent event);
+  // How often PollEvent() was called.
+  uint64_t event_polls() const { return event_polls_; }
 
   // --- nic::Nic ---
 
@@ -234,6 +237,8 @@ class MemoryNic final : public nic::Nic {
   nic::ClockConversion clock_;
   nic::PortCounters counters_;
   std::deque<nic::PortEvent> events_;
+  bool removed_ = false;
+  std::atomic<uint64_t> event_polls_ = 0;
 };
 
 }  // namespace xtreme::engine::testing
