@@ -32,7 +32,7 @@ constexpr connectx::MacAddress kBackupMac = {2, 0, 0, 0, 0, 3};
 
 class FailoverTest : public ::testing::Test {
  protected:
-  void Open(bool backup_stays = false) {
+  void Open(bool backup_stays = false, bool carrier = true) {
     auto hub = connectx::MakeHub(4);
     ASSERT_TRUE(hub.ok()) << hub.status();
     ends = *std::move(hub);
@@ -43,6 +43,7 @@ class FailoverTest : public ::testing::Test {
                    {.device = {.name = "mlx5_2", .mac = kBackupMac}, .wire = ends[2].get()}}});
     ASSERT_TRUE(made.ok()) << made.status();
     card = *std::move(made);
+    ends[0]->SetPlugged(carrier);
     RingOptions options;
     options.interface_name = MemoryKernel::kInterface;
     options.rx_buffers = 2'048;
@@ -59,6 +60,7 @@ class FailoverTest : public ::testing::Test {
                            .own_mac = wire::MacAddress(kOwnMac),
                            .peer = kPeer,
                            .peer_mac = wire::MacAddress(kPeerMac),
+                           .carrier = carrier,
                            .backup = kBackup,
                            .backup_mac = wire::MacAddress(kBackupMac)},
         &now, options, base::Nanoseconds(), "mlx5_2");
@@ -189,6 +191,16 @@ TEST_F(FailoverTest, ByOptionItStaysUntilTheBackupGoesDown) {
   EXPECT_EQ(Events(Plug(0, true)), (News{{RingEvent::kLinkUp, kHome}}));
   EXPECT_EQ(Events(Plug(2, false)),
             (News{{RingEvent::kLinkDown, kAway}, {RingEvent::kMoved, kHome}}));
+}
+
+TEST_F(FailoverTest, OneThatStartsWhileItsPortIsDownSaysSoAndMoves) {
+  Open(/*backup_stays=*/false, /*carrier=*/false);
+  EXPECT_EQ(Events(Plug(0, false)),
+            (News{{RingEvent::kLinkDown, kHome}, {RingEvent::kMoved, kAway}}));
+  us->kernel->tables().interfaces[0].running = true;
+  us->kernel->Publish();
+  EXPECT_EQ(Events(Plug(0, true)),
+            (News{{RingEvent::kLinkUp, kHome}, {RingEvent::kMoved, kHome}}));
 }
 
 TEST_F(FailoverTest, WithBothPortsDownItMovesToTheFirstThatComesUp) {

@@ -15,10 +15,10 @@ namespace xtreme::engine {
 
 class LinkState {
  public:
-  // As the kernel had it when the ring was opened: that is not news.
-  explicit LinkState(bool kernel_up) : kernel_up_(kernel_up), told_up_(kernel_up) {}
+  // As the kernel had it when the ring was opened. Down, that is news.
+  explicit LinkState(bool kernel_up) : kernel_up_(kernel_up) {}
 
-  bool up() const { return told_up_ && !removed_; }
+  bool up() const { return device_up_ && kernel_up_ && !removed_; }
 
   // Each returns what is to be told: kLinkUp, kLinkDown, kRemoved or kNone.
   RingEvent Device(bool up) {
@@ -29,6 +29,7 @@ class LinkState {
     kernel_up_ = up;
     return Change();
   }
+  RingEvent Look() { return Change(); }
   RingEvent Remove() {
     if (removed_) return RingEvent::kNone;
     removed_ = true;
@@ -45,7 +46,7 @@ class LinkState {
 
   bool device_up_ = true;
   bool kernel_up_;
-  bool told_up_;
+  bool told_up_ = true;
   bool removed_ = false;
 };
 

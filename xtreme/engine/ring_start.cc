@@ -20,6 +20,7 @@
 #include "xtreme/engine/engine.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/timer_table.h"
 #include "xtreme/engine/udp.h"
@@ -56,6 +57,8 @@ absl::Status Ring::Start() {
   Flush();
   WatchOwner();
   Publish();
+  // One that was down before nobody tells of any more.
+  for (RingPort& port : core_->ports->all) TellLink(port, port.link.Look());
   return absl::OkStatus();
 }
 

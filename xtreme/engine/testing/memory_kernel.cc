@@ -56,7 +56,8 @@ MemoryKernel::MemoryKernel(const Link& link) {
   interface.name = kInterface;
   interface.mac = link.own_mac;
   interface.mtu = link.mtu;
-  interface.up = interface.running = interface.multicast = true;
+  interface.up = interface.multicast = true;
+  interface.running = link.carrier;
   tables_.interfaces = {interface};
   if (link.vlan_id != 0) {
     host::Interface& tagged = tables_.interfaces[0];

@@ -38,6 +38,7 @@ class MemoryKernel final : public Kernel {
     wire::MacAddress peer_mac{{2, 0, 0, 0, 0, 2}};
     uint32_t mtu = 1'500;
     uint16_t vlan_id = 0;  // Not 0: the addresses are those of a VLAN interface above xt0.
+    bool carrier = true;   // Of xt0, to begin with.
     // There is xt1 as well, in the same network, with this address.
     std::optional<wire::Ipv4Address> backup = std::nullopt;
     wire::MacAddress backup_mac{{2, 0, 0, 0, 0, 3}};
