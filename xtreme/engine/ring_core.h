@@ -134,14 +134,7 @@ struct RingCore {
         sends(options.tx_queue_frames),
         wheel(clock.Now()) {}
 
-  // A completion about the ring, all fields written; the caller asked Room().
-  Completion* EmitRing(RingEvent event) {
-    Completion* completion = Emit(Kind::kRing);
-    completion->event = event;
-    return completion;
-  }
-
-  // A cleared completion that is not about a socket.
+  // A cleared completion that is not about a socket; the caller asked Room().
   Completion* Emit(Kind kind) {
     Completion* completion = fifo.Emit();
     Clear(completion, kind);

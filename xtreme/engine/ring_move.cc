@@ -143,10 +143,12 @@ void Ring::OnMoved(const Outcome& outcome) {
   tcp_->OnRoutes();
   tcp_->OnMoved();
   if (core.device.started && !core.device.broken) udp_->neighbours().Announce();
-  Completion* moved = core.EmitRing(RingEvent::kMoved);
-  moved->status = outcome.error;
+  // What failed of that may have taken the room.
+  Completion moved = PortCompletion(core, RingEvent::kMoved, core.device.ifindex);
+  moved.status = outcome.error;
   // The notice that brought it lives until it was handed out.
-  moved->text = outcome.ok() ? nullptr : outcome.text.c_str();
+  moved.text = outcome.ok() ? nullptr : outcome.text.c_str();
+  core.Tell(moved);
   // The ports may have changed meanwhile.
   ConsiderMove();
 }

@@ -351,7 +351,7 @@ void Ring::TakeNotices() {
         [this](std::unique_ptr<Notice> notice) { notices_.Add(std::move(notice)); });
     core.attention |= kNoticesWait;
   }
-  // A notice causes two completions at most.
+  // A notice causes two completions at most, beside what it tells by Tell().
   while (!notices_.empty() && core.fifo.Room() >= 2) {
     std::unique_ptr<Notice> notice = notices_.TakeFirst();
     ++core.tally.counters.notices;

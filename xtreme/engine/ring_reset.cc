@@ -247,11 +247,16 @@ void Ring::TakeFreshQueues() {
 
 void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
   TakeFreshQueues();
-  Completion* done = core_->Emit(Kind::kOpDone);
-  done->status = outcome.error;
-  done->cookie = cookie;
+  // What waited for a neighbour in vain may have taken the room.
+  Completion done;
+  Clear(&done, Kind::kOpDone);
+  done.status = outcome.error;
+  done.user_data = core_->options.user_data;
+  done.interface_index = core_->device.ifindex;
+  done.cookie = cookie;
   // The notice that brought it lives until it was handed out.
-  done->text = outcome.ok() ? nullptr : outcome.text.c_str();
+  done.text = outcome.ok() ? nullptr : outcome.text.c_str();
+  core_->Tell(done);
   ConsiderMove();
 }
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <future>
 #include <map>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -245,6 +246,43 @@ TEST_F(RingResetTest, WhatTellsTheBreakLivesAsLongAsThereIsNoRoomForIt) {
     }
   }
   EXPECT_TRUE(seen);
+}
+
+// What waited for the neighbour takes all the room that there is.
+TEST_F(RingResetTest, ItsEndWaitsForRoomBehindSendsThatFailWithIt) {
+  options.completions = 64;
+  Open();
+  const Handle socket = OpenSocket(7000);
+  ASSERT_TRUE(ring->udp().Connect(socket, kStranger, 9).ok());
+  for (const uint64_t cookie : {1, 2}) {
+    ASSERT_EQ(Send(socket, "x", {.flags = kSendWantDone, .cookie = cookie}), SendResult::kQueued);
+  }
+  for (int i = 0; i < 29; ++i) {
+    now += 100'000'000;
+    ASSERT_TRUE(PollAll().empty());
+  }
+  const auto lane = ring->OpenLane();
+  constexpr uint64_t kPosted = 70;
+  for (uint64_t i = 0; i < kPosted; ++i) ASSERT_EQ(lane->Post(i), 0);
+  auto told = PollOnce(1);
+  now += 200'000'000;  // The next hop has not answered, and there was no room to say so.
+  ASSERT_TRUE(ring->Reset(77).ok());
+  engine->control().RunAndWait([] {});
+  for (const uint32_t max : {2, 64, 64}) {
+    for (const Completion& next : PollOnce(max)) told.push_back(next);
+  }
+  std::vector<uint64_t> posted;
+  std::map<uint64_t, int> done;
+  for (const Completion& completion : told) {
+    if (completion.kind == Kind::kPosted) posted.push_back(completion.value);
+    if (completion.kind == Kind::kOpDone) done[completion.cookie] = completion.status;
+    if (completion.kind == Kind::kTxDone) done[completion.cookie] = completion.status;
+  }
+  std::vector<uint64_t> all(kPosted);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(posted, all);
+  EXPECT_EQ(done, (std::map<uint64_t, int>{
+                      {1, ECANCELED}, {2, ECANCELED}, {9, EHOSTUNREACH}, {77, 0}}));
 }
 
 TEST_F(RingResetTest, SendsThatAreFlushedBehindAnErrorOfTheReceiveQueueAreCancelled) {
