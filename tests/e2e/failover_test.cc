@@ -109,6 +109,34 @@ class FailoverTest : public ::testing::Test {
     }
     return payloads;
   }
+  // Frames that were on the network since the last call.
+  std::vector<std::vector<uint8_t>> Overhear() {
+    struct Listener final : connectx::FrameSink {
+      void OnFrame(std::span<const uint8_t> frame, int64_t) override {
+        heard.emplace_back(frame.begin(), frame.end());
+      }
+      std::vector<std::vector<uint8_t>> heard;
+    };
+    card->Step();
+    Listener listener;
+    while (ends[3]->Receive(listener, 64, 0) > 0) continue;
+    return std::move(listener.heard);
+  }
+  // Whether they say, once, that our address is the backup's.
+  static void ExpectAnnounced(const std::vector<std::vector<uint8_t>>& frames) {
+    int announced = 0;
+    for (const std::vector<uint8_t>& frame : frames) {
+      const auto ethernet = wire::EthernetView::Parse(frame);
+      if (!ethernet.ok() || ethernet->ether_type() != wire::kEtherTypeArp) continue;
+      const auto arp = wire::ArpView::Parse(std::span(frame).subspan(14));
+      ASSERT_TRUE(arp.ok());
+      EXPECT_EQ(arp->sender(), kOwn);
+      EXPECT_EQ(arp->target(), kOwn);
+      EXPECT_EQ(arp->sender_mac(), wire::MacAddress(kBackupMac));
+      ++announced;
+    }
+    EXPECT_EQ(announced, 1);
+  }
   Handle Listen(uint16_t port) {
     const Handle socket = us->OpenSocket({.local = {{}, port}});
     EXPECT_TRUE(us->ring->udp().Join(socket, {kGroup, 0}, std::nullopt, 0, 1).ok());
@@ -342,6 +370,7 @@ TEST_F(FailoverTest, BetweenTheRulesOfTwoPortsTheDeviceDoesNothingElse) {
 
 TEST_F(FailoverTest, AMoveThatFailsSaysWhyAndAResetTriesAgain) {
   Open();
+  Overhear();
   Listen(7000);
   const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
   card->FailNext("CREATE_QP", ENOMEM);
@@ -354,11 +383,31 @@ TEST_F(FailoverTest, AMoveThatFailsSaysWhyAndAResetTriesAgain) {
   EXPECT_TRUE(told);
   ASSERT_TRUE(us->ring->Reset(1).ok());
   us->Settle();
+  ExpectAnnounced(Overhear());
   ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "again"), SendResult::kSent);
   card->Step();
   uint32_t ifindex = 0;
   EXPECT_EQ(Take(*us, &ifindex), std::vector<std::string>{"again"});
   EXPECT_EQ(ifindex, kAway);
+}
+
+TEST_F(FailoverTest, AMembershipThatDidNotMoveIsTriedAgainByAReset) {
+  Open();
+  Listen(7000);
+  us->kernel->FailJoins(absl::ResourceExhaustedError("join: no room"));
+  std::vector<int> told;
+  for (const Completion& completion : Plug(0, false)) {
+    if (completion.kind != Kind::kRing || completion.event != RingEvent::kMoved) continue;
+    told.push_back(completion.status);
+  }
+  EXPECT_EQ(told, std::vector<int>{ENOSPC});
+  EXPECT_EQ(us->kernel->joined_on(),
+            (std::multimap<wire::Ipv4Address, uint32_t>{{kGroup, kHome}}));
+  us->kernel->FailJoins(absl::OkStatus());
+  ASSERT_TRUE(us->ring->Reset(1).ok());
+  us->Settle();
+  EXPECT_EQ(us->kernel->joined_on(),
+            (std::multimap<wire::Ipv4Address, uint32_t>{{kGroup, kAway}}));
 }
 
 // The rings of a host hear each other's group sends where they are on one port.
@@ -421,25 +470,10 @@ TEST_F(FailoverTest, APacedSocketKeepsItsRateAtTheBackup) {
 }
 
 TEST_F(FailoverTest, TheNetworkIsToldWhereTheAddressIsNow) {
-  struct Listener final : connectx::FrameSink {
-    void OnFrame(std::span<const uint8_t> frame, int64_t) override {
-      const auto ethernet = wire::EthernetView::Parse(frame);
-      if (!ethernet.ok() || ethernet->ether_type() != wire::kEtherTypeArp) return;
-      announced.emplace_back(frame.begin(), frame.end());
-    }
-    std::vector<std::vector<uint8_t>> announced;
-  };
   Open();
+  Overhear();
   Plug(0, false);
-  card->Step();
-  Listener listener;
-  ends[3]->Receive(listener, 64, 0);
-  ASSERT_EQ(listener.announced.size(), 1u);
-  const auto arp = wire::ArpView::Parse(std::span(listener.announced[0]).subspan(14));
-  ASSERT_TRUE(arp.ok());
-  EXPECT_EQ(arp->sender(), kOwn);
-  EXPECT_EQ(arp->target(), kOwn);
-  EXPECT_EQ(arp->sender_mac(), wire::MacAddress(kBackupMac));
+  ExpectAnnounced(Overhear());
 }
 
 // A client at our ring and the peer's child, and what each side read.

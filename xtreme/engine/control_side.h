@@ -83,14 +83,15 @@ struct SocketHoldings {
   struct Group {
     RuleTable::Entry* rule = nullptr;
     Kernel::MembershipId membership = 0;
+    uint32_t ifindex = 0;  // Of the membership.
     uint64_t key = 0;  // In the directory of loopback.
     host::SourceFilter filter;
   };
 
   // Holds `wanted` instead of what is held; the first error, and then without that rule.
   absl::Status ReplaceRules(ControlSide& side, const std::vector<nic::FlowRule>& wanted);
-  // Has the kernel join on `side`'s interface instead of the one before; the first error, and then
-  // that group stays where it was.
+  // Has the kernel join on `side`'s interface what is joined elsewhere; the first error, and
+  // then that group stays where it was.
   absl::Status Rejoin(ControlSide& side);
   // Gives everything back. Once.
   void Release(ControlSide& side, ControlThread& control);

@@ -88,8 +88,11 @@ struct GroupWork {
     if (holdings->groups == nullptr) {
       holdings->groups = std::make_unique<SocketHoldings::Groups>();
     }
-    (*holdings->groups)[group] = {
-        .rule = held->entry, .membership = *membership, .key = key, .filter = filter};
+    (*holdings->groups)[group] = {.rule = held->entry,
+                                  .membership = *membership,
+                                  .ifindex = side->ifindex,
+                                  .key = key,
+                                  .filter = filter};
     side->directory->Join(side->loopback.get(), key);
     return absl::OkStatus();
   }
@@ -198,9 +201,12 @@ absl::Status SocketHoldings::Rejoin(ControlSide& side) {
   absl::Status first;
   if (groups == nullptr) return first;
   for (auto& [address, group] : *groups) {
+    if (group.ifindex == side.ifindex) continue;
     const auto joined = side.kernel->Join(side.ifindex, address, group.filter);
     first.Update(joined.status());
-    if (joined.ok()) side.kernel->Leave(std::exchange(group.membership, *joined));
+    if (!joined.ok()) continue;
+    side.kernel->Leave(std::exchange(group.membership, *joined));
+    group.ifindex = side.ifindex;
   }
   return first;
 }

@@ -142,7 +142,8 @@ void Ring::OnMoved(const Outcome& outcome) {
   udp_->AdoptRoutes();
   tcp_->OnRoutes();
   tcp_->OnMoved();
-  if (core.device.started && !core.device.broken) udp_->neighbours().Announce();
+  core.ports->unannounced = true;
+  AnnounceMove();
   // What failed of that may have taken the room.
   Completion moved = PortCompletion(core, RingEvent::kMoved, core.device.ifindex);
   moved.status = outcome.error;
@@ -151,6 +152,14 @@ void Ring::OnMoved(const Outcome& outcome) {
   core.Tell(moved);
   // The ports may have changed meanwhile.
   ConsiderMove();
+}
+
+// With the first queues that the ring has at the port.
+void Ring::AnnounceMove() {
+  const RingDevice& device = core_->device;
+  if (!core_->ports->unannounced || !device.started || device.broken) return;
+  core_->ports->unannounced = false;
+  udp_->neighbours().Announce();
 }
 
 // The control thread told what became of them with the move.

@@ -39,6 +39,7 @@ struct RingPorts {
 
   std::vector<RingPort> all;  // The ring's own, then its backup.
   uint32_t in_use = 0;
+  bool unannounced = false;  // The network is still to hear where the addresses are now.
   RingTimer left_rules{RingTimer::Use::kLeftRules};  // Armed while some stay at the other port.
 };
 

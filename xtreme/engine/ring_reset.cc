@@ -61,6 +61,7 @@ struct ResetWork {
                                            : ReplaceInTurn(std::move(made));
     // Without queues connections wait for the next reset.
     if (!elsewhere && side->fresh_queue != nullptr) side->rules.EndLeft();
+    if (!elsewhere) status.Update(Rejoin());
     side->rules_left = side->rules.HasLeft();
     if (side->fresh_queue != nullptr && side->moderation != nic::Moderation()) {
       // As the application asked; it was told what the device said of it then.
@@ -140,6 +141,11 @@ struct ResetWork {
     side->ifindex = ifindex;
     side->rules.MoveTo(nic);
     side->directory->Move(side->loopback.get(), ifindex);
+    return Rejoin();
+  }
+
+  // At the port of now, also those that a move before had failed to take along.
+  absl::Status Rejoin() {
     absl::Status first;
     for (const auto& held : holdings) first.Update(held->Rejoin(*side));
     return first;
@@ -247,6 +253,7 @@ void Ring::TakeFreshQueues() {
 
 void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
   TakeFreshQueues();
+  AnnounceMove();  // One that had failed.
   // What waited for a neighbour in vain may have taken the room.
   Completion done;
   Clear(&done, Kind::kOpDone);

@@ -54,6 +54,7 @@ absl::Status Ring::Start() {
   core_->device.queue->Refill();
   udp_->Warm();
   tcp_->OnStart();
+  AnnounceMove();
   Flush();
   WatchOwner();
   Publish();
