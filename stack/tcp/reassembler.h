@@ -82,6 +82,10 @@ class ReassemblyStore {
   ReassemblyStore& operator=(const ReassemblyStore&) = delete;
 
   const Options& options() const { return options_; }
+  // What is held by now is handed out with 0.
+  void ForgetStamps() {
+    for (uint32_t i = 0; i < options_.segments; ++i) segments_[i].run.stamp = 0;
+  }
   const ReassemblyCounters& counters() const { return counters_; }
   uint32_t held_segments() const { return held_segments_; }
   size_t memory_bytes() const {

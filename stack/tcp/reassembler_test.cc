@@ -101,6 +101,14 @@ TEST_F(ReassemblerTest, DeliversAcrossAFilledHoleEachWithItsOwnStamp) {
   EXPECT_TRUE(reassembler_.empty());
 }
 
+TEST_F(ReassemblerTest, StampsThatAreForgottenAreThoseOfWhatIsHeld) {
+  Insert(10, "cd", 12);
+  store_.ForgetStamps();
+  Insert(8, "ab", 11);
+  EXPECT_EQ(Fill(8), "abcd");
+  EXPECT_EQ(stamps_, (std::vector<uint64_t>{11, 0}));
+}
+
 TEST_F(ReassemblerTest, WhatLiesAcrossTheRightEdgeIsCutExactly) {
   EXPECT_EQ(Insert(kWindow - 2, "abcd").result, Result::kHeld);
   EXPECT_EQ(reassembler_.held_bytes(), 2u);

@@ -361,6 +361,8 @@ class Stack final : private Sink {
   Connection* FindPlain(const wire::PlainTcpView& frame) const;
   bool TakeIfExpected(Connection& connection, const auto& segment, uint32_t payload_bytes,
                       auto&& time);
+  // The stamps of what has come and was not taken by TakeEvent are 0 from now on. Slow path.
+  void ForgetStamps();
   // A WQE that refers to `segment` completed. The result is due to the user now; kTerminated may
   // follow.
   SegmentQueue::Due OnWqeCompleted(Connection& connection, Segment& segment);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The user's calls: RFC 9293 section 3.10.1 to 3.10.5.
+// The user's calls: RFC 9293 section 3.10.1 to 3.10.5, and what a move of the ring asks.
 
 #include <algorithm>
 #include <cerrno>
@@ -135,6 +135,11 @@ void Stack::Abort(Connection& connection, base::Nanoseconds now) {
 }
 
 void Stack::Fail(Connection& connection, int error) { connection.Pcb::Fail(error); }
+
+void Stack::ForgetStamps() {
+  tables_->reassembly.ForgetStamps();
+  tables_->deliveries.ForEach([](StackTables::Delivery& delivery) { delivery.stamp = 0; });
+}
 
 // What the application has not been told is of no interest to it any more.
 void Stack::Silence(Connection& connection) {

@@ -109,6 +109,19 @@ class FailoverTest : public ::testing::Test {
     }
     return payloads;
   }
+  // What our ring's next polls bring until no packet waits: whether each had the device's time.
+  std::vector<bool> TakeTimed() {
+    std::vector<bool> timed;
+    for (int round = 0; round < 8; ++round) NoteTimes(us->Poll(), &timed);
+    return timed;
+  }
+  static void NoteTimes(const std::vector<Completion>& completions, std::vector<bool>* timed) {
+    for (const Completion& completion : completions) {
+      if (completion.kind != Kind::kPacket) continue;
+      timed->push_back(completion.hw_clock != 0);
+      packet::BufferPool::ReleaseChain(completion.buffer);
+    }
+  }
   // Frames that were on the network since the last call.
   std::vector<std::vector<uint8_t>> Overhear() {
     struct Listener final : connectx::FrameSink {
@@ -276,11 +289,7 @@ TEST_F(FailoverTest, WhatTheOldPortHadHasNoTimeOfItsClock) {
   const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
   std::vector<bool> timed;
   const auto take = [&](const std::vector<Completion>& completions) {
-    for (const Completion& completion : completions) {
-      if (completion.kind != Kind::kPacket) continue;
-      timed.push_back(completion.hw_clock != 0);
-      packet::BufferPool::ReleaseChain(completion.buffer);
-    }
+    NoteTimes(completions, &timed);
   };
   const auto send = [&] {
     ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "when"), SendResult::kSent);
@@ -297,6 +306,24 @@ TEST_F(FailoverTest, WhatTheOldPortHadHasNoTimeOfItsClock) {
   EXPECT_TRUE(timed.front());
   EXPECT_FALSE(timed[100]);
   EXPECT_TRUE(timed.back());
+}
+
+// Such a frame comes from the queue of before the reset, by the same port.
+TEST_F(FailoverTest, WhatAResetKeptHasNoTimeOfAnotherClockAfterAMove) {
+  Open();
+  Listen(7000);
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  ASSERT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "when"), SendResult::kSent);
+  card->Step(/*advance_ns=*/1'000);
+  ASSERT_TRUE(us->ring->Reset(1).ok());
+  us->engine->control().RunAndWait([] {});
+  ends[0]->SetPlugged(false);
+  card->Step();
+  us->engine->control().RunAndWait([] {});
+  EXPECT_EQ(TakeTimed(), std::vector<bool>{false});
+  us->engine->control().RunAndWait([] {});
+  us->Poll();
+  EXPECT_EQ(Counter("ring", "moves"), 1u);
 }
 
 // While the rules go from port to port, what comes finds none: that is told where it happened, and
@@ -559,6 +586,30 @@ TEST_F(FailoverOfConnectionsTest, AConnectionGoesOnAtTheBackup) {
   Plug(0, false);
   TellPeer(kBackupMac);
   ExpectItGoesOn();
+}
+
+// What is behind a hole came by the other port's clock.
+TEST_F(FailoverOfConnectionsTest, WhatWaitedBehindAHoleHasNoTimeOfTheOldPort) {
+  Open();
+  Connect();
+  card->Step(/*advance_ns=*/1'000);
+  ends[1]->SetPlugged(false);
+  ASSERT_EQ(Send(*peer, child, "lost"), SendResult::kSent);
+  Run(1);
+  ends[1]->SetPlugged(true);
+  ASSERT_EQ(Send(*peer, child, "early"), SendResult::kSent);
+  Run(1);
+  ASSERT_EQ(Counter("tcp", "held"), 1u);
+  Plug(0, false);
+  TellPeer(kBackupMac);
+  std::vector<bool> timed;
+  for (int i = 0; i < 4'000; ++i) {
+    now += 1'000'000;
+    card->Step(/*advance_ns=*/1'000'000);
+    NoteTimes(us->Poll(), &timed);
+    peer->Poll();
+  }
+  EXPECT_EQ(timed, (std::vector<bool>{true, false}));
 }
 
 TEST_F(FailoverOfConnectionsTest, OneThatWasMadeThereComesBack) {

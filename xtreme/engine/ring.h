@@ -269,6 +269,7 @@ class Ring {
   void TellLink(const RingPort& port, RingEvent event);
   bool WouldMove() const;
   void Move(uint32_t port);
+  void ForgetTimes();
   void AnnounceMove();
   // Of TCP, at the port that was left.
   void KeepLeftRules();

@@ -8,6 +8,7 @@
 // Invariant: rules and memberships are on one port at a time, so no packet is counted twice: those
 // of TCP that stay at the port that was left take nothing for the ring.
 
+#include <span>
 #include <utility>
 
 #include "xtreme/engine/control_side.h"
@@ -128,7 +129,18 @@ void Ring::Move(uint32_t to) {
   core.SetDeviceClock(port.clock);
   core.known.Forget();  // Their interface was the other.
   SetTapClocks();
+  ForgetTimes();
   ReplaceQueues([](Ring& ring, const Outcome& outcome) { ring.OnMoved(outcome); });
+}
+
+// Of what has come and was not told: they are of the clock before.
+void Ring::ForgetTimes() {
+  const auto forget = [](std::span<nic::RxFrame> frames) {
+    for (nic::RxFrame& frame : frames) frame.flags &= static_cast<uint16_t>(~nic::kRxTimestamp);
+  };
+  forget({frames_.get() + frames_at_, frames_end_ - frames_at_});
+  forget(left_behind_);
+  tcp_->ForgetTimes();
 }
 
 void Ring::OnMoved(const Outcome& outcome) {

@@ -247,6 +247,8 @@ class Tcp {
   void OnRoutes();
   // The ring is on another port: what is sent from here on comes from there.
   void OnMoved();
+  // Device times of what has come and was not told are not those of the device of now.
+  void ForgetTimes();
   // The next hop of a connect is known; or `error`.
   void OnResolved(Handle handle, int error);
   // The port and rules of a socket stand, or why not.

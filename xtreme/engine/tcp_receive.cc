@@ -64,6 +64,10 @@ inline void Tcp::SetTime(uint64_t hw_clock, Completion* completion) const {
   completion->flags |= core_->clock.flags();
 }
 
+void Tcp::ForgetTimes() {
+  if (stack_ != nullptr) stack_->ForgetStamps();
+}
+
 [[gnu::always_inline]] inline void Tcp::TellData(TcpSocket& socket, const TcpEvent& event) {
   RingCore& core = *core_;
   uint32_t links = 0;
