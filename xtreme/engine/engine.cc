@@ -27,6 +27,12 @@ struct Engine::Device {
     uint32_t ifindex;
     std::weak_ptr<Mailbox> mailbox;
     PathErrorsWay path_errors;
+
+    // Whether nothing of its ring is left.
+    bool gone() const {
+      const auto held = mailbox.lock();
+      return held == nullptr || held->buried();
+    }
   };
   std::vector<Listener> listeners;
   nic::PortCounters counters;
@@ -37,13 +43,11 @@ struct Engine::Device {
   wire::MacAddress mac;
   bool removed = false;
 
-  // Whether to open it anew: it is not what it was, and nothing of a ring is on it. A mailbox lives
-  // until its ring is buried.
+  // Whether to open it anew: it is not what it was, and nothing of a ring is on it.
   bool IsStale(const host::Interface& now) const {
     const bool same = !removed && now.ifindex == ifindex && now.mtu == mtu && now.mac == mac;
-    return !same && std::all_of(listeners.begin(), listeners.end(), [](const Listener& listener) {
-      return listener.mailbox.expired();
-    });
+    return !same && std::all_of(listeners.begin(), listeners.end(),
+                                [](const Listener& listener) { return listener.gone(); });
   }
 };
 
@@ -174,9 +178,8 @@ void Engine::Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Ma
 // `act(Ring&)` runs on every ring of the device that is still there.
 template <typename Act>
 void Engine::Tell(Device& device, Act act) {
-  std::erase_if(device.listeners, [](const Device::Listener& listener) {
-    return listener.mailbox.expired();
-  });
+  std::erase_if(device.listeners,
+                [](const Device::Listener& listener) { return listener.gone(); });
   for (const Device::Listener& listener : device.listeners) {
     if (const auto mailbox = listener.mailbox.lock()) mailbox->Push(MakeNotice(act));
   }

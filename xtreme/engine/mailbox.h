@@ -75,6 +75,12 @@ class Mailbox {
   }
   // What is posted to a closed mailbox is never looked at.
   bool closed() const { return closed_.load(std::memory_order_acquire); }
+  // Nothing of its ring is left but the mailbox, which lanes may hold for long.
+  bool buried() const { return buried_.load(std::memory_order_acquire); }
+
+  // --- Control thread ---
+
+  void Bury() { buried_.store(true, std::memory_order_release); }
 
   // --- Owner ---
 
@@ -121,6 +127,7 @@ class Mailbox {
   alignas(64) Door door_;
   // Read by every sender, hardly ever written: not where knocks go to and fro.
   alignas(64) std::atomic<bool> closed_{false};
+  std::atomic<bool> buried_{false};
   const std::unique_ptr<Waiter> waiter_;
   alignas(64) Inbox inbox_;
 };

@@ -71,6 +71,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   side->registrations.clear();
   for (packet::Buffer* buffer : sending) packet::BufferPool::Release(buffer);
   packet::BufferPool::Release(guard);
+  mailbox->Bury();
 }
 
 }  // namespace xtreme::engine

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <span>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_lane.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 
@@ -164,6 +166,20 @@ TEST_F(RingStartTest, NobodyLooksForEventsOfADeviceThatIsGone) {
   // Each is a turn of the control thread's loop.
   for (int i = 0; i < 10; ++i) engine->control().RunAndWait([] {});
   EXPECT_EQ(nic->event_polls(), polls);
+}
+
+TEST_F(RingStartTest, ALaneOfAClosedRingKeepsNoDevice) {
+  Open();
+  const auto lane = ring->OpenLane();
+  const auto opened = nic_opened;
+  nic->PushEvent(nic::PortEvent::kDeviceRemoved);
+  while (Settle().empty()) continue;
+  ring.reset();
+  EXPECT_EQ(lane->Post(1), EPIPE);
+  auto again = Ring::Open(engine.get(), options);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ring = *std::move(again);
+  EXPECT_EQ(nic_opened, opened + 1);
 }
 
 TEST_F(RingStartTest, ASecondStartIsRefused) {
