@@ -475,6 +475,24 @@ TEST_F(FailoverTest, OwnGroupSendsAreHeardByTheRingsOfThePortItIsOnNow) {
   EXPECT_EQ(heard_by(1), 1);
 }
 
+TEST_F(FailoverTest, WhatWaitedForANeighbourLeavesFromTheAddressOfThePortOfNow) {
+  constexpr wire::Ipv4Address kSilent{10, 0, 0, 77};
+  constexpr wire::MacAddress kSilentMac({2, 0, 0, 0, 0, 0x77});
+  Open();
+  const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});
+  ASSERT_EQ(us->SendTo(ours, {kSilent, 6000}, "waits"), SendResult::kQueued);
+  Plug(0, false);
+  Overhear();
+  us->ring->udp().NeighbourSeen(kSilent, kSilentMac);
+  us->ring->Flush();
+  const auto heard = Overhear();
+  ASSERT_EQ(heard.size(), 1u);
+  const auto ethernet = wire::EthernetView::Parse(heard[0]);
+  ASSERT_TRUE(ethernet.ok());
+  EXPECT_EQ(ethernet->destination(), kSilentMac);
+  EXPECT_EQ(ethernet->source(), wire::MacAddress(kBackupMac));
+}
+
 TEST_F(FailoverTest, APacedSocketKeepsItsRateAtTheBackup) {
   Open();
   const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});

@@ -182,6 +182,8 @@ bool Neighbours::PostArp(const wire::ArpRepr& arp, wire::MacAddress to) {
 void Neighbours::Post(Waiting& waiting, wire::MacAddress mac) {
   WaitingFrame& frame = waiting.frame;
   mac.Store(frame.headers.data());
+  // The ring may have moved meanwhile: switches learn where an address is from what is sent there.
+  core_->device.nic->mac().Store(frame.headers.data() + wire::MacAddress::kBytes);
   nic::TxFrame tx{.header = frame.headers.data(),
                   .payload = frame.data,
                   .header_length = frame.header_bytes,
