@@ -103,8 +103,13 @@ Reassembler::Result Reassembler::Add(Buffer* frame, const wire::Ipv4View& ip, ui
   return Result::kWhole;
 }
 
-// Older datagrams go first; one that is alone and still too large goes itself.
+// Older datagrams go first; one that is alone and still too large goes itself, as does one of too
+// many fragments.
 Reassembler::Result Reassembler::KeepWithinLimits(Partial& newest) {
+  if (newest.buffers > options_.datagram_buffers) {
+    DropPartial(newest, counters_.too_large);
+    return Result::kDropped;
+  }
   while (held_buffers_ > options_.buffers || held_bytes_ > options_.bytes) {
     Partial& oldest = by_age_.front();
     const bool own = &oldest == &newest;
@@ -154,10 +159,17 @@ Reassembler::Placement Reassembler::Place(Buffer* frame, uint32_t end, bool more
                                           Partial& partial) {
   const uint32_t offset = OffsetOf(*frame);
   Buffer* before = nullptr;
-  Buffer* after = partial.head;
-  while (after != nullptr && OffsetOf(*after) < offset) {
-    before = after;
-    after = after->next;
+  Buffer* after = nullptr;
+  if (partial.tail != nullptr && OffsetOf(*partial.tail) < offset) {
+    before = partial.tail;  // As most come, without a walk.
+  } else if (partial.tail != nullptr && OffsetOf(*partial.tail) == offset) {
+    after = partial.tail;  // The same again, or an overlap: nothing is put before it.
+  } else {
+    after = partial.head;
+    while (after != nullptr && OffsetOf(*after) < offset) {
+      before = after;
+      after = after->next;
+    }
   }
   const bool same = after != nullptr && OffsetOf(*after) == offset && EndOf(*after) == end;
   if (same && HasMoreFragments(*after) == more) return Placement::kDuplicate;
@@ -168,6 +180,7 @@ Reassembler::Placement Reassembler::Place(Buffer* frame, uint32_t end, bool more
   if (partial.total_bytes != 0 && end > partial.total_bytes) return Placement::kOverlap;
   if (!more) partial.total_bytes = end;
   frame->next = after;
+  if (after == nullptr) partial.tail = frame;
   (before == nullptr ? partial.head : before->next) = frame;
   return Placement::kPlaced;
 }
@@ -199,6 +212,7 @@ void Reassembler::Free(Partial& partial) {
   held_bytes_ -= partial.bytes;
   ReleaseFrom(std::exchange(partial.head, nullptr));
   by_key_.Erase(partial.key);
+  partial.tail = nullptr;
   partial.hook.Unlink();
   partial.buffers = partial.bytes = partial.total_bytes = 0;
   free_.PushBack(partial);

@@ -69,6 +69,8 @@ class Reassembler {
     size_t datagrams = 64;   // under way at once
     size_t buffers = 512;    // held by all of them
     size_t bytes = 1 << 20;  // of payload held by all of them
+    // Held by one: 64 KB in packets of 576 bytes are 119. So few are walked for each fragment.
+    size_t datagram_buffers = 128;
     // From the first fragment. RFC 1122 section 3.3.2 asks for 60 to 120 s, in which the 16-bit
     // identification wraps many times at today's rates: a short time mixes fewer datagrams up
     // (RFC 4963).
@@ -113,6 +115,7 @@ class Reassembler {
   struct Partial {
     Key key;
     packet::Buffer* head = nullptr;  // by offset; data begins at each fragment's IP header
+    packet::Buffer* tail = nullptr;
     uint32_t buffers = 0;
     uint32_t bytes = 0;        // the sum of the fragments
     uint32_t total_bytes = 0;  // known from the last fragment; 0 before

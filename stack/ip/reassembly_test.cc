@@ -40,19 +40,20 @@ Bytes Datagram(size_t payload_bytes) {
 
 class ReassemblyTest : public ::testing::Test {
  protected:
-  ReassemblyTest() {
-    auto pool = BufferPool::Create({.buffers = kPoolBuffers,
+  ReassemblyTest() { UsePool(kPoolBuffers); }
+  ~ReassemblyTest() override {
+    if (whole_.head != nullptr) BufferPool::ReleaseChain(whole_.head);
+    reassembler_.reset();
+    EXPECT_EQ(pool_->free_count(), pool_->capacity()) << "a buffer was leaked";
+  }
+
+  void UsePool(uint32_t buffers) {
+    auto pool = BufferPool::Create({.buffers = buffers,
                                     .buffer_bytes = 2048,
                                     .hugepages = BufferPool::Hugepages::kNever});
     EXPECT_TRUE(pool.ok());
     pool_ = std::move(*pool);
   }
-  ~ReassemblyTest() override {
-    if (whole_.head != nullptr) BufferPool::ReleaseChain(whole_.head);
-    reassembler_.reset();
-    EXPECT_EQ(pool_->free_count(), kPoolBuffers) << "a buffer was leaked";
-  }
-
   void Use(const Reassembler::Options& options) { reassembler_.emplace(options); }
 
   // Receives bytes `begin` to `end` of `datagram`, as a frame with Ethernet header and padding.
@@ -82,7 +83,7 @@ class ReassemblyTest : public ::testing::Test {
     }
     return bytes;
   }
-  uint32_t Held() const { return static_cast<uint32_t>(kPoolBuffers) - pool_->free_count(); }
+  uint32_t Held() const { return pool_->capacity() - pool_->free_count(); }
   const ReassemblyCounters& counters() const { return reassembler_->counters(); }
 
   base::Nanoseconds now_ = Seconds(10);
@@ -220,6 +221,71 @@ TEST_F(ReassemblyTest, ADatagramThatAloneExceedsTheLimitsIsDropped) {
   EXPECT_EQ(Receive(datagram_, 16, 24), Result::kDropped);
   EXPECT_EQ(counters().too_large, 1u);
   EXPECT_EQ(Held(), 0u);
+}
+
+TEST_F(ReassemblyTest, ADatagramOfTinyFragmentsHoldsAndWalksFew) {
+  constexpr size_t kFragments = 8189;  // As many as the total length of 16 bits allows.
+  constexpr size_t kMost = Reassembler::Options{}.datagram_buffers;
+  UsePool(kFragments + 1);
+  Use({.buffers = kFragments + 1});
+  const Bytes tiny = Datagram(8 * kFragments - 8);
+  size_t most = 0;
+  for (size_t i = 0; i < kFragments; ++i) {
+    Receive(tiny, 8 * i, 8 * i + 8, 1, true);
+    most = std::max<size_t>(most, reassembler_->held_buffers());
+  }
+  EXPECT_EQ(most, kMost);
+  EXPECT_EQ(counters().too_large, kFragments / (kMost + 1));
+  const size_t last = 8 * (kFragments - 1);
+  const uint32_t held = Held();
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(Receive(tiny, last, last + 8, 1, true), Result::kDropped);
+  }
+  EXPECT_EQ(counters().duplicates, 1000u);
+  EXPECT_EQ(Held(), held);
+}
+
+TEST_F(ReassemblyTest, ADatagramOfTheMostFragmentsIsWholeInEitherOrder) {
+  constexpr size_t kMost = Reassembler::Options{}.datagram_buffers;
+  UsePool(kMost + 1);
+  const Bytes many = Datagram(8 * kMost - 8);
+  for (const bool ascending : {true, false}) {
+    SCOPED_TRACE(ascending ? "ascending" : "descending");
+    const uint64_t duplicates = counters().duplicates;
+    for (size_t i = 0; i < kMost; ++i) {
+      const size_t at = 8 * (ascending ? i : kMost - 1 - i);
+      const bool last = i + 1 == kMost;
+      ASSERT_EQ(Receive(many, at, at + 8), last ? Result::kWhole : Result::kHeld);
+      if (!last) {
+        ASSERT_EQ(Receive(many, at, at + 8), Result::kDropped) << "a repeat";
+      }
+    }
+    EXPECT_EQ(Whole(), many);
+    EXPECT_EQ(counters().duplicates, duplicates + kMost - 1);
+    BufferPool::ReleaseChain(std::exchange(whole_.head, nullptr));
+  }
+}
+
+TEST_F(ReassemblyTest, AnOverlapWithTheLastHeldDropsTheDatagram) {
+  struct Row {
+    const char* name;
+    size_t begin, end;
+    bool more;
+  };
+  for (const Row& row : {
+           Row{"same place, longer", 1480, 2000, true},
+           Row{"same place, but the last", 1480, 1600, false},
+           Row{"inside it", 1592, 1600, true},
+           Row{"over its end", 1592, 2000, true},
+       }) {
+    SCOPED_TRACE(row.name);
+    const uint64_t before = counters().overlaps;
+    ASSERT_EQ(Receive(datagram_, 0, 1480), Result::kHeld);
+    ASSERT_EQ(Receive(datagram_, 1480, 1600), Result::kHeld);
+    EXPECT_EQ(Receive(datagram_, row.begin, row.end, 1, row.more), Result::kDropped);
+    EXPECT_EQ(counters().overlaps, before + 1);
+    EXPECT_EQ(Held(), 0u);
+  }
 }
 
 TEST_F(ReassemblyTest, TheDatagramIsOpenedAtItsPayload) {
