@@ -102,13 +102,14 @@ void NeighbourCache::OnArp(const wire::ArpView& arp, Nanoseconds now) {
   has_work_ = true;
 }
 
-void NeighbourCache::Confirm(wire::Ipv4Address address, wire::MacAddress mac, Nanoseconds now) {
+bool NeighbourCache::Confirm(wire::Ipv4Address address, wire::MacAddress mac, Nanoseconds now) {
   Entry* entry = Find(address);
   if (entry == nullptr || mac.IsGroup() || mac.IsZero()) {
     ++counters_.ignored;
-    return;
+    return false;
   }
   Learn(*entry, mac, now);
+  return true;
 }
 
 bool NeighbourCache::Adopt(wire::Ipv4Address address, wire::MacAddress seed, Nanoseconds now) {

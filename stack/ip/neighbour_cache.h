@@ -141,8 +141,8 @@ class NeighbourCache {
   // An ARP packet from the wire.
   void OnArp(const wire::ArpView& arp, base::Nanoseconds now);
   // Somebody who knows (the kernel, a sighting of a reply) says that `address` is at `mac`. It
-  // updates an entry; it makes none.
-  void Confirm(wire::Ipv4Address address, wire::MacAddress mac, base::Nanoseconds now);
+  // updates an entry; it makes none. Whether there is one, and `mac` can be a host's.
+  bool Confirm(wire::Ipv4Address address, wire::MacAddress mac, base::Nanoseconds now);
   // Who knows, and may be wrong, says so: believed only when it is new. Whether it was.
   bool Adopt(wire::Ipv4Address address, wire::MacAddress seed, base::Nanoseconds now);
   // What is known about `address` is wrong: it is asked for again when it is in use, else

@@ -5,6 +5,8 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -21,12 +23,40 @@
 
 namespace xtreme::engine {
 
+namespace {
+
+// The way of sightings of neighbours to one ring.
+class SightingsWay {
+ public:
+  void HandOn(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac,
+              Mailbox& mailbox) {
+    if (waiting_->load(std::memory_order_relaxed) >= Engine::kMostSightings) {
+      ++lost_;
+      return;
+    }
+    waiting_->fetch_add(1, std::memory_order_relaxed);
+    mailbox.Push(MakeNotice([ifindex, address, mac, lost = std::exchange(lost_, 0),
+                             waiting = waiting_](Ring& ring) {
+      waiting->fetch_sub(1, std::memory_order_relaxed);
+      ring.core().tally.counters.sightings_lost += lost;
+      if (ring.core().device.ifindex == ifindex) ring.udp().NeighbourSeen(address, mac);
+    }));
+  }
+
+ private:
+  std::shared_ptr<std::atomic<uint32_t>> waiting_ = std::make_shared<std::atomic<uint32_t>>(0);
+  uint64_t lost_ = 0;  // Of those the ring was not told of yet.
+};
+
+}  // namespace
+
 struct Engine::Device {
   std::unique_ptr<nic::Nic> nic;
   struct Listener {
     uint32_t ifindex;
     std::weak_ptr<Mailbox> mailbox;
     PathErrorsWay path_errors;
+    SightingsWay sightings;
 
     // Whether nothing of its ring is left.
     bool gone() const {
@@ -193,12 +223,10 @@ void Engine::RoutesChanged() {
 
 void Engine::NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac) {
   for (auto& [interface, device] : devices_) {
-    for (const Device::Listener& listener : device->listeners) {
+    for (Device::Listener& listener : device->listeners) {
       const auto mailbox = listener.mailbox.lock();
       if (mailbox == nullptr || listener.ifindex != ifindex) continue;
-      mailbox->Push(MakeNotice([ifindex, address, mac](Ring& ring) {
-        if (ring.core().device.ifindex == ifindex) ring.udp().NeighbourSeen(address, mac);
-      }));
+      listener.sightings.HandOn(ifindex, address, mac, *mailbox);
     }
   }
 }

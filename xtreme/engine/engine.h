@@ -57,6 +57,9 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Options options);
   // No ring is open. Finishes what was started.
   ~Engine();
+  // Sightings of neighbours that wait for a ring: what is beyond that is counted by it and gone.
+  static constexpr uint32_t kMostSightings = 256;
+
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 

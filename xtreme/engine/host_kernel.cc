@@ -69,15 +69,13 @@ absl::Status HostKernel::WatchNeighbours(uint32_t ifindex) {
   return absl::OkStatus();
 }
 
+// One batch; the socket stays readable while there are more.
 void HostKernel::ServeProbe(host::NeighbourProbe* probe) {
   std::array<host::NeighbourSighting, 16> sightings;
-  size_t count = 0;
-  do {
-    count = probe->Poll(sightings);
-    for (size_t i = 0; i < count; ++i) {
-      events_.neighbour_seen(sightings[i].ifindex, sightings[i].address, sightings[i].mac);
-    }
-  } while (count == sightings.size());
+  const size_t count = probe->Poll(sightings);
+  for (size_t i = 0; i < count; ++i) {
+    events_.neighbour_seen(sightings[i].ifindex, sightings[i].address, sightings[i].mac);
+  }
 }
 
 absl::Status HostKernel::WatchPathErrors(uint32_t ifindex) {

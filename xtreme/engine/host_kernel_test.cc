@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "stack/base/byte_order.h"
+#include "stack/wire/arp.h"
 #include "stack/wire/checksum.h"
 #include "stack/wire/ethernet.h"
 #include "tests/net/kernel_state.h"
@@ -92,13 +93,30 @@ class HostKernelTest : public testing::TwoHostsTest {
     return TransmitAsIs(frame);
   }
   bool TransmitAsIs(const std::vector<uint8_t>& frame) {
+    return TransmitBy(*ours_->IndexOf("xt0"), frame);
+  }
+  static bool TransmitBy(uint32_t ifindex, const std::vector<uint8_t>& frame) {
     const int fd = socket(AF_PACKET, SOCK_RAW, 0);
-    sockaddr_ll to{.sll_family = AF_PACKET,
-                   .sll_ifindex = static_cast<int>(*ours_->IndexOf("xt0"))};
+    sockaddr_ll to{.sll_family = AF_PACKET, .sll_ifindex = static_cast<int>(ifindex)};
     const ssize_t sent = sendto(fd, frame.data(), frame.size(), 0,
                                 reinterpret_cast<sockaddr*>(&to), sizeof(to));
     close(fd);
     return sent == static_cast<ssize_t>(frame.size());
+  }
+
+  // The peer says so often where 10.0.0.77 is.
+  void Announce(uint32_t times) {
+    const Namespace::Inside theirs(*theirs_);
+    constexpr wire::MacAddress kMac{{2, 0, 0, 0, 0, 0x77}};
+    constexpr wire::Ipv4Address kAddress(10, 0, 0, 77);
+    std::vector<uint8_t> frame(64);
+    const size_t header = wire::EthernetRepr{.destination = wire::MacAddress::Broadcast(),
+                                             .source = kMac,
+                                             .ether_type = wire::kEtherTypeArp}
+                              .Emit(frame);
+    wire::ArpRepr{.sender_mac = kMac, .sender = kAddress, .target = kAddress}.Emit(
+        std::span(frame).subspan(header));
+    for (; times > 0; --times) ASSERT_TRUE(TransmitBy(*theirs_->IndexOf("peer"), frame));
   }
 
   MemoryNic* nic_ = nullptr;
@@ -346,6 +364,38 @@ TEST_F(ChangedRouteTest, ARouteByAnotherInterfaceRefusesSendsOfOpenSockets) {
 TEST_F(ChangedRouteTest, AChangedNeighbourTakesEffectOnOpenSockets) {
   ASSERT_TRUE(ours_->AddNeighbour("xt0", "10.0.0.161", {2, 0, 0, 0, 0, 0xA9}).ok());
   ExpectBoth(0xA9);
+}
+
+// Whoever is on the link may send as many as it likes: what else the control thread has to do goes
+// on between them.
+TEST_F(HostKernelTest, AFloodOfAnnouncementsLeavesTheControlThreadToOthers) {
+  constexpr uint32_t kAnnounced = 64;
+  auto control = ControlThread::Create();
+  ASSERT_TRUE(control.ok()) << control.status();
+  auto kernel = HostKernel::Create();
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  uint32_t seen = 0;
+  (*control)->RunAndWait([&] {
+    KernelEvents events{.routes_changed = [] {},
+                        .neighbour_seen = [&seen](auto...) { ++seen; },
+                        .path_errors = [](auto...) {}};
+    ASSERT_TRUE((*kernel)->Start(control->get(), std::move(events)).ok());
+    ASSERT_TRUE((*kernel)->WatchNeighbours(*ours_->IndexOf("xt0")).ok());
+  });
+  std::promise<void> may_go_on;
+  uint32_t seen_meanwhile = 0;
+  // The second one runs behind the first turn of the fds that the first one holds up.
+  (*control)->Start(MakeOperation([&] {
+    may_go_on.get_future().wait();
+    (*control)->StartNow(MakeOperation([&] { seen_meanwhile = seen; }));
+  }));
+  Announce(kAnnounced);
+  may_go_on.set_value();
+  for (uint32_t now = 0; now < kAnnounced;) {
+    (*control)->RunAndWait([&] { now = seen; });
+  }
+  EXPECT_LT(seen_meanwhile, kAnnounced);
+  (*control)->RunAndWait([&] { (*kernel)->Stop(); });
 }
 
 TEST_F(HostKernelTest, AnAnswerToOurOwnArpRequestIsSeen) {

@@ -86,7 +86,8 @@ int Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect) 
 }
 
 void Neighbours::Seen(wire::Ipv4Address address, wire::MacAddress mac) {
-  cache_.Confirm(address, mac, core_->clock.Now());
+  // Of others anybody on the link may say what it likes: no flow is resolved anew for it.
+  if (!cache_.Confirm(address, mac, core_->clock.Now())) return;
   // Flows look again, to say that they still use it: what nobody uses is not asked for again.
   ++core_->host.routes_version;
   Act();

@@ -122,6 +122,30 @@ TEST_F(NeighboursTest, ANeighbourThatMovedIsFollowed) {
   EXPECT_EQ(wire::EthernetView::Parse(queue().sent().at(0).bytes)->destination(), moved);
 }
 
+TEST_F(NeighboursTest, OneThatNobodyAskedForOutdatesNothing) {
+  Resolved();
+  const uint64_t version = ring->core().host.routes_version;
+  kernel->Answer({10, 0, 0, 99}, kMac);
+  PollAll();
+  EXPECT_EQ(ring->core().host.routes_version, version);
+  EXPECT_EQ(Counter("neighbour", "ignored"), 1u);
+  kernel->Answer(kStranger.address, kMac);
+  PollAll();
+  EXPECT_GT(ring->core().host.routes_version, version) << "who uses it says so again";
+}
+
+TEST_F(NeighboursTest, AFloodThatARingDoesNotTakeIsCountedAndGone) {
+  Resolved();
+  const uint64_t notices = Counter("ring", "notices");
+  for (uint32_t i = 0; i < 1'000; ++i) kernel->Answer(kStranger.address, kMac);
+  PollAll();
+  EXPECT_EQ(Counter("ring", "notices") - notices, Engine::kMostSightings);
+  kernel->Answer(kStranger.address, kMac);
+  PollAll();
+  EXPECT_EQ(Counter("ring", "notices") - notices, Engine::kMostSightings + 1);
+  EXPECT_EQ(Counter("ring", "sightings_lost"), 1'000 - Engine::kMostSightings);
+}
+
 TEST_F(NeighboursTest, AConnectWhoseNextHopNeverAnswersEndsWithEhostunreach) {
   Open();
   const Handle socket = OpenSocket(7000);

@@ -93,6 +93,7 @@ struct RingCounters {
   uint64_t moves = 0;
   uint64_t left_port_drops = 0;
   uint64_t rules_not_left = 0;
+  uint64_t sightings_lost = 0;
 
   static constexpr auto Table() {
     using C = RingCounters;
@@ -121,6 +122,8 @@ struct RingCounters {
          &C::left_port_drops},
         {"rules_not_left", "rules of TCP that could not stay at the port that it left",
          &C::rules_not_left},
+        {"sightings_lost", "sightings of neighbours that found too many waiting for the ring",
+         &C::sightings_lost},
     });
   }
 };

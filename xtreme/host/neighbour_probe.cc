@@ -88,7 +88,7 @@ absl::StatusOr<NeighbourProbe> NeighbourProbe::Open(uint32_t ifindex) {
 size_t NeighbourProbe::Poll(std::span<NeighbourSighting> sightings) {
   size_t count = 0;
   std::array<uint8_t, wire::kArpBytes> packet;
-  while (count < sightings.size()) {
+  for (size_t taken = 0; taken < sightings.size(); ++taken) {
     const ssize_t length = ::recv(fd(), packet.data(), packet.size(), 0);
     // EINTR, and ENETDOWN once after the interface went down, leave the next ones to be read.
     if (length < 0 && (errno == EINTR || errno == ENETDOWN)) continue;

@@ -62,9 +62,9 @@ class NeighbourProbe {
   // Readable when Poll has something.
   int fd() const { return fd_.get(); }
 
-  // Fills `sightings` from the front, in order of arrival, and returns how many; fewer than there
-  // is room for: nothing waits any more. An interface that is down or gone yields none. Never
-  // blocks.
+  // Fills `sightings` from the front, in order of arrival, and returns how many. Takes as many
+  // packets as there is room for, of use or not: the fd is readable while more wait. An interface
+  // that is down or gone yields none. Never blocks.
   size_t Poll(std::span<NeighbourSighting> sightings);
 
   const NeighbourProbeCounters& counters() const { return counters_; }
