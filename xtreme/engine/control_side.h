@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "stack/udp/source_filter.h"
 #include "xtreme/engine/kernel.h"
 #include "xtreme/engine/rule_table.h"
-#include "xtreme/host/membership.h"
 #include "xtreme/nic/queue_pair.h"
 
 namespace xtreme::engine {
@@ -85,7 +85,7 @@ struct SocketHoldings {
     Kernel::MembershipId membership = 0;
     uint32_t ifindex = 0;  // Of the membership.
     uint64_t key = 0;  // In the directory of loopback.
-    host::SourceFilter filter;
+    udp::SourceFilter filter;
   };
 
   // Holds `wanted` instead of what is held; the first error, and then without that rule.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Joining and leaving groups, connecting. What the sockets of this ring get changes at once; rule
-// and kernel membership are started, and if they fail the join is undone.
+// and kernel membership are started, and if they fail the join is undone. Others may have been
+// started behind it by then: each says only what it adds or takes off, on both threads.
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,23 +36,39 @@ host::SourceFilter ForKernel(const udp::SourceFilter& filter) {
           .sources = {filter.sources().begin(), filter.sources().end()}};
 }
 
+// `standing` (null: none) with one join more; nothing when wanted and unwanted sources would be
+// mixed.
+std::optional<udp::SourceFilter> Widened(const udp::SourceFilter* standing, Mode mode,
+                                         std::optional<wire::Ipv4Address> source) {
+  udp::SourceFilter filter = standing != nullptr ? *standing : udp::SourceFilter(mode, {});
+  if (filter.mode() != mode) return std::nullopt;
+  if (source) filter.Add(*source);
+  return filter;
+}
+
+bool Lists(const udp::SourceFilter& filter, wire::Ipv4Address source) {
+  return std::binary_search(filter.sources().begin(), filter.sources().end(), source);
+}
+
+bool AdmitsNobody(const udp::SourceFilter& filter) {
+  return filter.mode() == Mode::kInclude && filter.sources().empty();
+}
+
 // What joining or leaving a group asks of the control thread, and what came of it.
 struct GroupWork {
   enum class Kind : uint8_t { kJoin, kNarrow, kLeave };
 
   Kind kind = Kind::kJoin;
-  bool first = false;     // A join of a group that was not joined: undone where it fails;
+  Mode mode = Mode::kExclude;  // Of a join.
   bool fallback = false;
-  Handle handle = 0;
   uint64_t cookie = 0;
-  wire::Ipv4Address group;
+  GroupJoin join;  // Or what is taken off.
   uint64_t key = 0;
   nic::FlowRule rule;
-  host::SourceFilter filter;
-  udp::SourceFilter before;  // else the filter is this again.
   std::shared_ptr<ControlSide> side;
   std::shared_ptr<SocketHoldings> holdings;
   Outcome outcome;
+  std::optional<udp::SourceFilter> standing;  // Of the kernel's membership, after a failed join.
 
   void Run() {
     switch (kind) {
@@ -57,29 +76,37 @@ struct GroupWork {
       case Kind::kNarrow: outcome = OutcomeOf(Narrow()); break;
       case Kind::kLeave: Leave(); break;
     }
+    const SocketHoldings::Group* joined = holdings->Find(join.group);
+    if (!outcome.ok() && joined != nullptr) standing = joined->filter;
     holdings.reset();
     side.reset();
   }
 
   void Arrive(Ring& ring) {
     Udp& udp = ring.udp();
-    if (kind == Kind::kJoin && !outcome.ok()) {
-      first ? udp.Forget(handle, group) : udp.RestoreFilter(handle, group, before);
+    if (kind == Kind::kJoin) {
+      udp.JoinDone(join, outcome.ok(), standing ? &*standing : nullptr);
     }
-    udp.OpDone(handle, cookie, outcome, fallback);
+    udp.OpDone(join.handle, cookie, outcome, fallback);
   }
 
   absl::Status Join() {
-    if (SocketHoldings::Group* joined = holdings->Find(group)) {
+    const wire::Ipv4Address group = join.group;
+    SocketHoldings::Group* joined = holdings->Find(group);
+    if (joined != nullptr) {
       // For its answer: a match that is shared otherwise is refused.
       auto again = side->rules.Hold(rule);
       if (!again.ok()) return again.status();
       side->rules.Drop(again->entry);
-      return Change(joined);
+      auto widened = Widened(&joined->filter, mode, join.source);
+      // The kernel refused to let go of what the ring has left since.
+      if (!widened) widened = Widened(nullptr, mode, join.source);
+      return Change(joined, *std::move(widened));
     }
+    const udp::SourceFilter filter = *Widened(nullptr, mode, join.source);
     auto held = side->rules.Hold(rule);
     if (!held.ok()) return held.status();
-    auto membership = side->kernel->Join(side->ifindex, group, filter);
+    auto membership = side->kernel->Join(side->ifindex, group, ForKernel(filter));
     if (!membership.ok()) {
       side->rules.Drop(held->entry);
       return membership.status();
@@ -98,23 +125,29 @@ struct GroupWork {
   }
 
   absl::Status Narrow() {
-    SocketHoldings::Group* joined = holdings->Find(group);
-    return joined == nullptr ? absl::OkStatus() : Change(joined);
+    SocketHoldings::Group* joined = holdings->Find(join.group);
+    if (joined == nullptr) return absl::OkStatus();
+    udp::SourceFilter filter = joined->filter;
+    filter.Remove(*join.source);
+    if (!AdmitsNobody(filter)) return Change(joined, std::move(filter));
+    // The ring had others, of joins that have failed.
+    Leave();
+    return absl::OkStatus();
   }
 
-  absl::Status Change(SocketHoldings::Group* joined) {
-    absl::Status changed = side->kernel->Change(joined->membership, filter);
-    if (changed.ok()) joined->filter = filter;
+  absl::Status Change(SocketHoldings::Group* joined, udp::SourceFilter filter) {
+    absl::Status changed = side->kernel->Change(joined->membership, ForKernel(filter));
+    if (changed.ok()) joined->filter = std::move(filter);
     return changed;
   }
 
   void Leave() {
-    const SocketHoldings::Group* joined = holdings->Find(group);
+    const SocketHoldings::Group* joined = holdings->Find(join.group);
     if (joined == nullptr) return;
     side->directory->Part(side->loopback.get(), key);
     side->rules.Drop(joined->rule);
     side->kernel->Leave(joined->membership);
-    holdings->groups->erase(group);
+    holdings->groups->erase(join.group);
   }
 };
 
@@ -130,29 +163,19 @@ void TakeGroup(const RingCore& core, wire::Ipv4Address group, uint16_t port, nic
 
 // Written where it stays: there is much of it.
 std::unique_ptr<RoundTrip<GroupWork>> NewWork(const RingCore& core, const UdpSocket& socket,
-                                              wire::Ipv4Address group, uint64_t cookie) {
+                                              wire::Ipv4Address group,
+                                              std::optional<wire::Ipv4Address> source,
+                                              uint64_t cookie) {
   auto trip = std::make_unique<RoundTrip<GroupWork>>(core.host.mailbox);
   GroupWork& work = trip->work();
-  work.handle = socket.handle;
+  work.join = {.handle = socket.handle, .group = group, .source = source};
   work.cookie = cookie;
-  work.group = group;
   work.key = udp::BindingKey(group, core.device.vlan_id, socket.local().port);
   TakeGroup(core, group, socket.local().port, &work.rule);
   work.rule.tag = socket.settings.flow_tag;
   work.side = core.host.control_side;
   work.holdings = socket.holdings;
   return trip;
-}
-
-// `filter` with one join more; nothing when wanted and unwanted sources would be mixed.
-std::optional<udp::SourceFilter> Widened(const udp::Membership* joined,
-                                         std::optional<wire::Ipv4Address> source, bool exclude) {
-  const Mode mode = source && !exclude ? Mode::kInclude : Mode::kExclude;
-  udp::SourceFilter filter =
-      joined != nullptr ? joined->filter : udp::SourceFilter(mode, {});
-  if (filter.mode() != mode) return std::nullopt;
-  if (source) filter.Add(*source);
-  return filter;
 }
 
 }  // namespace
@@ -169,8 +192,10 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
   }
   const uint16_t vlan_id = core_->device.vlan_id;
   const udp::Membership* joined = socket->FindMembership(group.address, vlan_id);
+  const Mode mode =
+      source && (flags & kExcludeSource) == 0 ? Mode::kInclude : Mode::kExclude;
   std::optional<udp::SourceFilter> filter =
-      Widened(joined, source, (flags & kExcludeSource) != 0);
+      Widened(joined != nullptr ? &joined->filter : nullptr, mode, source);
   if (!filter) return {EINVAL, "join: wanted and unwanted sources of one group asked"};
   const uint64_t key = udp::BindingKey(group.address, vlan_id, socket->local().port);
   const bool first = joined == nullptr;
@@ -179,12 +204,11 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
     return {ENOBUFS, absl::StrCat("join: max_groups ", core_->options.max_groups,
                                   " are joined, or the fifo is too small for one more listener")};
   }
-  auto trip = NewWork(*core_, *socket, group.address, cookie);
+  auto trip = NewWork(*core_, *socket, group.address, source, cookie);
   GroupWork& work = trip->work();
   work.rule.share_with_kernel = (flags & kShareWithKernel) != 0;
-  work.filter = ForKernel(*filter);
-  work.first = first;
-  if (!first) work.before = joined->filter;
+  work.mode = mode;
+  joins_.push_back(work.join);
   if (first) {
     demux_->Join(*socket, group.address, vlan_id, *std::move(filter));
     core_->fanout = sockets_->CountListener(key, +1);
@@ -202,7 +226,7 @@ absl::Status SocketHoldings::Rejoin(ControlSide& side) {
   if (groups == nullptr) return first;
   for (auto& [address, group] : *groups) {
     if (group.ifindex == side.ifindex) continue;
-    const auto joined = side.kernel->Join(side.ifindex, address, group.filter);
+    const auto joined = side.kernel->Join(side.ifindex, address, ForKernel(group.filter));
     first.Update(joined.status());
     if (!joined.ok()) continue;
     side.kernel->Leave(std::exchange(group.membership, *joined));
@@ -222,10 +246,29 @@ void Udp::Forget(Handle handle, wire::Ipv4Address group) {
   ++core_->host.routes_version;
 }
 
-void Udp::RestoreFilter(Handle handle, wire::Ipv4Address group, udp::SourceFilter filter) {
-  UdpSocket* socket = Find(handle);
+void Udp::JoinDone(const GroupJoin& join, bool ok, const udp::SourceFilter* standing) {
+  // The control thread takes them in order.
+  joins_.erase(std::find(joins_.begin(), joins_.end(), join));
+  if (!ok) UndoJoin(join, standing);
+}
+
+// Takes off what it alone added: another that is under way may want the same.
+void Udp::UndoJoin(const GroupJoin& failed, const udp::SourceFilter* standing) {
+  UdpSocket* socket = Find(failed.handle);
   if (socket == nullptr) return;
-  demux_->SetFilter(*socket, group, core_->device.vlan_id, std::move(filter));
+  const uint16_t vlan_id = core_->device.vlan_id;
+  const udp::Membership* joined = socket->FindMembership(failed.group, vlan_id);
+  if (joined == nullptr) return;
+  const bool others = std::any_of(joins_.begin(), joins_.end(), [&failed](const GroupJoin& join) {
+    return join.handle == failed.handle && join.group == failed.group;
+  });
+  if (standing == nullptr && !others) return Forget(failed.handle, failed.group);
+  if (!failed.source || std::find(joins_.begin(), joins_.end(), failed) != joins_.end()) return;
+  const bool stands = standing != nullptr && Lists(*standing, *failed.source);
+  udp::SourceFilter filter = joined->filter;
+  if (stands || !filter.Remove(*failed.source)) return;
+  if (AdmitsNobody(filter)) return Forget(failed.handle, failed.group);
+  demux_->SetFilter(*socket, failed.group, vlan_id, std::move(filter));
 }
 
 Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
@@ -241,12 +284,11 @@ Outcome Udp::Leave(Handle handle, const wire::Endpoint& group,
     return {EADDRNOTAVAIL, absl::StrCat("leave: ", wire::ToString(group.address),
                                         " asked, not joined with these arguments")};
   }
-  auto trip = NewWork(*core_, *socket, group.address, cookie);
+  auto trip = NewWork(*core_, *socket, group.address, source, cookie);
   GroupWork& work = trip->work();
   // The last wanted source takes the membership with it; the last unwanted one leaves "all".
-  const bool last = whole || (filter.mode() == Mode::kInclude && filter.sources().empty());
+  const bool last = whole || AdmitsNobody(filter);
   work.kind = last ? GroupWork::Kind::kLeave : GroupWork::Kind::kNarrow;
-  work.filter = ForKernel(filter);
   if (last) {
     Forget(handle, group.address);
   } else {

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "xtreme/engine/testing/ring_fixture.h"
@@ -103,6 +106,115 @@ TEST_F(MembershipTest, ARefusedSecondJoinOfASocketLeavesTheFirstFilterStanding) 
             std::vector<Handle>{});
   EXPECT_EQ(Deliver({.source = {wanted, 5000}, .destination = {kGroup, 7000}}),
             std::vector<Handle>{socket});
+}
+
+// One socket has the group without sharing: of another's joins those that would share fail. The
+// others, and the leaves, were started before that was heard.
+class JoinsUnderWayTest : public MembershipTest {
+ protected:
+  static constexpr wire::Ipv4Address kS1{10, 0, 0, 11}, kS2{10, 0, 0, 12}, kS3{10, 0, 0, 13};
+  using Source = std::optional<wire::Ipv4Address>;
+  using Sources = std::vector<wire::Ipv4Address>;
+
+  void SetUp() override {
+    Open();
+    const Handle other = OpenSocket({.local = {{}, 7000}, .reuse = true});
+    EXPECT_EQ(JoinWith(other, kGroup, 0, kOwn), 0);
+    socket_ = OpenSocket({.local = {{}, 7000}, .reuse = true});
+  }
+  void StartJoin(Source source, uint32_t flags = 0) {
+    EXPECT_TRUE(ring->udp().Join(socket_, {kGroup, 0}, source, flags, 1).ok());
+  }
+  void StartLeave(Source source) {
+    EXPECT_TRUE(ring->udp().Leave(socket_, {kGroup, 0}, source, 1).ok());
+  }
+  // What came of all that was started, in order.
+  std::vector<int> Ends() {
+    std::vector<int> ends;
+    for (const Completion& done : Settle()) ends.push_back(done.status);
+    return ends;
+  }
+  // From which of the three it gets the group's datagrams.
+  Sources Heard() {
+    Sources heard;
+    for (const wire::Ipv4Address source : {kS1, kS2, kS3}) {
+      const auto got = Deliver({.source = {source, 5000}, .destination = {kGroup, 7000}});
+      if (got == std::vector<Handle>{socket_}) heard.push_back(source);
+    }
+    return heard;
+  }
+  // Which the kernel was asked for, for it; none: it has no membership there.
+  std::optional<Sources> Asked() {
+    if (kernel->joined_on().count(kGroup) == 1) return std::nullopt;
+    return kernel->memberships().at(kGroup).sources;
+  }
+
+  Handle socket_ = 0;
+};
+
+TEST_F(JoinsUnderWayTest, OneBehindTheFirstThatFailsStands) {
+  StartJoin(kS1, kShareWithKernel);
+  StartJoin(kS2);
+  EXPECT_EQ(Ends(), (std::vector<int>{EADDRINUSE, 0}));
+  EXPECT_EQ(Heard(), Sources{kS2});
+  EXPECT_EQ(Asked(), Sources{kS2});
+  StartLeave(kS2);
+  EXPECT_EQ(Ends(), std::vector<int>{0});
+  EXPECT_EQ(Heard(), Sources{});
+  EXPECT_EQ(Asked(), std::nullopt);
+}
+
+TEST_F(JoinsUnderWayTest, TwoThatFailBothLeaveNothing) {
+  StartJoin(kS1);
+  EXPECT_EQ(Ends(), std::vector<int>{0});
+  StartJoin(kS2, kShareWithKernel);
+  StartJoin(kS3, kShareWithKernel);
+  EXPECT_EQ(Ends(), (std::vector<int>{EADDRINUSE, EADDRINUSE}));
+  EXPECT_EQ(Heard(), Sources{kS1});
+  EXPECT_EQ(Asked(), Sources{kS1});
+}
+
+TEST_F(JoinsUnderWayTest, ALeaveBehindOneThatFailsStands) {
+  StartJoin(kS1);
+  EXPECT_EQ(Ends(), std::vector<int>{0});
+  StartJoin(kS2, kShareWithKernel);
+  StartLeave(kS1);
+  EXPECT_EQ(Ends(), (std::vector<int>{EADDRINUSE, 0}));
+  EXPECT_EQ(Heard(), Sources{});
+  EXPECT_EQ(Asked(), std::nullopt);
+  StartJoin(kS3);
+  EXPECT_EQ(Ends(), std::vector<int>{0});
+  EXPECT_EQ(Heard(), Sources{kS3});
+}
+
+TEST_F(JoinsUnderWayTest, TheSameSourceAgainBehindOneThatFailsStands) {
+  StartJoin(kS1, kShareWithKernel);
+  StartLeave(kS1);
+  StartJoin(kS1);
+  EXPECT_EQ(Ends(), (std::vector<int>{EADDRINUSE, 0, 0}));
+  EXPECT_EQ(Heard(), Sources{kS1});
+  EXPECT_EQ(Asked(), Sources{kS1});
+}
+
+TEST_F(JoinsUnderWayTest, ASourceThatWasJoinedStaysWhenItsSecondJoinFails) {
+  StartJoin(kS1);
+  StartJoin(kS1, kShareWithKernel);
+  EXPECT_EQ(Ends(), (std::vector<int>{0, EADDRINUSE}));
+  EXPECT_EQ(Heard(), Sources{kS1});
+  EXPECT_EQ(Asked(), Sources{kS1});
+}
+
+TEST_F(JoinsUnderWayTest, UnwantedSourcesOfJoinsThatFailAreNotLeftOut) {
+  StartJoin(kS1, kShareWithKernel | kExcludeSource);
+  StartJoin(kS2, kExcludeSource);
+  EXPECT_EQ(Ends(), (std::vector<int>{EADDRINUSE, 0}));
+  EXPECT_EQ(Heard(), (Sources{kS1, kS3}));
+  EXPECT_EQ(Asked(), Sources{kS2});
+  StartLeave(std::nullopt);
+  StartJoin(kS1, kShareWithKernel | kExcludeSource);
+  EXPECT_EQ(Ends(), (std::vector<int>{0, EADDRINUSE}));
+  EXPECT_EQ(Heard(), Sources{}) << "without a join, not all but nobody";
+  EXPECT_EQ(Asked(), std::nullopt);
 }
 
 TEST_F(MembershipTest, SocketsBoundToAnyAddressFollowTheInterfacesAddresses) {

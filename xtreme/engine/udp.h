@@ -70,6 +70,15 @@ enum JoinFlag : uint32_t {
   kExcludeSource = 1 << 1,
 };
 
+// A join of a group, or of one source of it.
+struct GroupJoin {
+  Handle handle = 0;
+  wire::Ipv4Address group;
+  std::optional<wire::Ipv4Address> source;  // Wanted or unwanted.
+
+  bool operator==(const GroupJoin&) const = default;
+};
+
 class Udp : public NeighbourWaiters {
  public:
   explicit Udp(RingCore* core);
@@ -153,10 +162,9 @@ class Udp : public NeighbourWaiters {
   // --- What the control thread brings: each emits at most one completion ---
 
   void OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fallback);
-  // Takes a group off a socket; emits nothing.
-  void Forget(Handle handle, wire::Ipv4Address group);
-  // Gives a membership its old filter back; emits nothing.
-  void RestoreFilter(Handle handle, wire::Ipv4Address group, udp::SourceFilter filter);
+  // One that was started is done, and undone if it failed; emits nothing. `standing`: the filter
+  // that the kernel has for the socket since; null: it is no member.
+  void JoinDone(const GroupJoin& join, bool ok, const udp::SourceFilter* standing);
   void Released(Handle handle);
   // `ifindex`: where the kernel got it; 0: not said.
   void SlowPath(Handle handle, packet::Buffer* buffer, uint32_t ifindex,
@@ -234,6 +242,10 @@ class Udp : public NeighbourWaiters {
   void LoopBack(const SendFlow& flow, const Payload& payload);
   void DeliverLooped(packet::Buffer* head, const wire::UdpFlow& flow, uint16_t flags);
 
+  // Groups (membership.cc).
+  void UndoJoin(const GroupJoin& failed, const udp::SourceFilter* standing);
+  void Forget(Handle handle, wire::Ipv4Address group);
+
   // Sockets (udp_open.cc, udp_close.cc).
   Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
   void StartOpen(UdpSocket& socket, int kernel_socket);
@@ -267,6 +279,7 @@ class Udp : public NeighbourWaiters {
   bool tcp_came_ = false;  // The last frame was TCP's.
   std::unique_ptr<PreparedOf<Udp>> prepared_;
   std::vector<WaitingFrame> frames_;  // Of the datagram being cut.
+  std::vector<GroupJoin> joins_;      // Under way, the oldest first.
   LoopbackPeers peers_;
   // Identification of datagrams in fragments, or that routers may cut. From a random one on: other
   // rings of the host count for themselves.
