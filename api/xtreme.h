@@ -445,7 +445,8 @@ XTREME_API int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* pe
                                   uint64_t cookie);
 
 enum xtreme_join_flag {
-  XTREME_SHARE_WITH_KERNEL = 1 << 0, /* The kernel's own listeners get the group too. */
+  XTREME_SHARE_WITH_KERNEL = 1 << 0, /* The kernel's own listeners get the group too. Where the
+                                        device does not share, OP_DONE's `text` says so. */
   XTREME_EXCLUDE_SOURCE = 1 << 1     /* `source` is the one not wanted. */
 };
 /* Joins a group (from `source` only, unless null). Started: OP_DONE with `cookie`. May be called

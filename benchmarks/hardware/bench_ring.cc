@@ -55,6 +55,7 @@ std::optional<std::string> BenchRing::AwaitOperations(int count) {
     for (const Completion& completion : ring_->Wait(kMs)) {
       if (completion.kind() != kOpDone) continue;
       if (completion.status != 0) return completion.text == nullptr ? "refused" : completion.text;
+      if (completion.text != nullptr) remark_ = completion.text;
       --count;
     }
   }
@@ -117,9 +118,9 @@ bool BenchRing::AwaitEvent(int event, int64_t patience_ms) {
   return false;
 }
 
-std::optional<std::string> BenchRing::JoinGroup(uint32_t flags) {
+std::optional<std::string> BenchRing::JoinGroup(uint32_t flags, uint32_t flow_tag) {
   const std::string local = fmt::format(":{}", kGroupPort);
-  auto socket = ring_->OpenUdp({.local = local, .reuse = true});
+  auto socket = ring_->OpenUdp({.local = local, .flow_tag = flow_tag, .reuse = true});
   if (!socket) return socket.error().message;
   group_ = *std::move(socket);
   auto group = ParseAddress(fmt::format("{}:0", kGroup));

@@ -56,7 +56,9 @@ class BenchRing {
   // Waits for an event of the ring; false: it did not come in time.
   bool AwaitEvent(int event, int64_t patience_ms);
   // Joins kGroup on a socket of its own; a text: what went wrong.
-  std::optional<std::string> JoinGroup(uint32_t flags);
+  std::optional<std::string> JoinGroup(uint32_t flags, uint32_t flow_tag = 0);
+  // What an operation that succeeded had to say; empty: nothing.
+  const std::string& remark() const { return remark_; }
 
   uint64_t Counter(const std::string& scope, const std::string& name) const;
   Ring& ring() { return *ring_; }
@@ -68,6 +70,7 @@ class BenchRing {
   std::optional<Ring> ring_;
   UdpSocket socket_;
   UdpSocket group_;
+  std::string remark_;
 };
 
 // Answers until `seconds` are over; 0: for ever. The exit code.

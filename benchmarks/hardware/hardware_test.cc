@@ -53,7 +53,7 @@ class HardwareTest : public ::testing::Test {
   nlohmann::json Run(const std::string& item) {
     const std::string path = directory_ + "/report.json";
     auto program = Start(*here_, "feed1",
-                         {"--interface=feed1", "--peer=10.9.0.1", "--asks=20", "--rings=4",
+                         {"--interface=feed1", "--peer=10.9.0.1", "--asks=20", "--rings=32",
                           "--pull=link", "--only=" + item, "--json=" + path});
     program->Wait();
     std::ifstream file(path);
@@ -61,11 +61,13 @@ class HardwareTest : public ::testing::Test {
     EXPECT_FALSE(report.is_discarded()) << program->output();
     return report;
   }
-  void ExpectOk(const std::string& item) {
+  // What the item found.
+  nlohmann::json ExpectOk(const std::string& item) {
     const auto report = Run(item);
-    ASSERT_EQ(report["items"].size(), 1u);
+    EXPECT_EQ(report["items"].size(), 1u);
     EXPECT_EQ(report["items"][0]["verdict"], "ok") << report.dump(2);
     EXPECT_EQ(report["software"], true);
+    return report["items"][0]["figures"];
   }
 
   std::string directory_;
@@ -75,12 +77,24 @@ class HardwareTest : public ::testing::Test {
 };
 
 TEST_F(HardwareTest, EchoesAtEverySize) { ExpectOk("echo_sizes"); }
-TEST_F(HardwareTest, ComparesBlueFlameWithDoorbells) { ExpectOk("blueflame"); }
-TEST_F(HardwareTest, ComparesOnDeviceMemoryWithGathering) { ExpectOk("device_memory"); }
+TEST_F(HardwareTest, ComparesBlueFlameWithDoorbells) {
+  auto figures = ExpectOk("blueflame");
+  EXPECT_GT(figures["on"]["blueflame_wqes"], 0) << figures.dump(2);
+  EXPECT_EQ(figures["off"]["blueflame_wqes"], 0) << figures.dump(2);
+}
+TEST_F(HardwareTest, ComparesOnDeviceMemoryWithGathering) {
+  auto figures = ExpectOk("device_memory");
+  EXPECT_GT(figures["on"]["device_memory_frames"], 0) << figures.dump(2);
+  EXPECT_EQ(figures["off"]["device_memory_frames"], 0) << figures.dump(2);
+}
 TEST_F(HardwareTest, SendsFragmentsBothWays) { ExpectOk("fragments"); }
-TEST_F(HardwareTest, StarvesAReceiveQueue) { ExpectOk("starvation"); }
+TEST_F(HardwareTest, StarvesAReceiveQueue) {
+  auto figures = ExpectOk("starvation");
+  EXPECT_LT(figures["received"], figures["sent"]) << figures.dump(2);
+  EXPECT_GT(figures["rx_empty"].get<int>() + figures["out_of_buffer"].get<int>(), 0);
+}
 TEST_F(HardwareTest, PullsTheCable) { ExpectOk("cable_pull"); }
-TEST_F(HardwareTest, RunsManyRings) { ExpectOk("rings"); }
+TEST_F(HardwareTest, RunsManyRings) { EXPECT_EQ(ExpectOk("rings")["rings"], 32); }
 TEST_F(HardwareTest, ComparesTimesWithTheHosts) {
   // A software device's clock stands still while its thread waits for a processor, which a busy
   // machine may let it do once; what is wrong is wrong three times.

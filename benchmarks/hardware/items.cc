@@ -63,12 +63,11 @@ Outcome EchoSizes(const Bench& bench) {
   BenchRing ring;
   if (auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring)) return Failed(*wrong);
   Outcome outcome;
-  std::vector<size_t> sizes = {18, kMostInlineBytes, kMostInlineBytes + 1, kGatheredBytes, 1'472};
-  // One more WQE segment each.
-  for (size_t bytes = 20; bytes < kMostInlineBytes; bytes += 16) sizes.push_back(bytes);
-  std::sort(sizes.begin(), sizes.end());
+  std::vector<size_t> sizes;
+  for (size_t bytes = 18; bytes <= kMostInlineBytes + 1; ++bytes) sizes.push_back(bytes);
+  sizes.insert(sizes.end(), {kGatheredBytes, 1'472});
   for (size_t bytes : sizes) {
-    const RoundTrips trips = ring.Ask(bench.asks / 4 + 1, bytes);
+    const RoundTrips trips = ring.Ask(bench.asks / 16 + 1, bytes);
     outcome.figures[fmt::format("{}", bytes)] = FiguresOf(trips);
     if (AllAnswered(trips)) continue;
     outcome.verdict = Verdict::kFailed;
@@ -101,7 +100,8 @@ Outcome DeviceMemory(const Bench& bench) {
   return outcome;
 }
 
-// Two processes on one group, each with a rule of its own: both get every datagram.
+// Two processes on one group, each with a rule of its own, of another tag, which a card refuses the
+// second: both get every datagram.
 Outcome TagConflict(const Bench& bench) {
   const std::string command = fmt::format("'{}' --count-group --interface={} --peer={}",
                                           bench.program, bench.interface, bench.peer);
@@ -112,7 +112,7 @@ Outcome TagConflict(const Bench& bench) {
                      std::string_view(line) == "ready\n";
   BenchRing ring;
   auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring);
-  if (!wrong) wrong = ring.JoinGroup(0);
+  if (!wrong) wrong = ring.JoinGroup(0, /*flow_tag=*/1);
   uint64_t ours = 0;
   if (ready && !wrong) {
     ring.Tell({.kind = Command::kGroupBurst, .count = kFewDatagrams});
@@ -158,6 +158,7 @@ Outcome ShareWithKernel(const Bench& bench) {
   BenchRing ring;
   if (auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring)) return Failed(*wrong);
   if (auto wrong = ring.JoinGroup(XTREME_SHARE_WITH_KERNEL)) return NotTried(*wrong);
+  if (!ring.remark().empty()) return NotTried(ring.remark());
   // 0.0.0.0: the interface that the route to groups leads to.
   const int fd = JoinInKernel("0.0.0.0");
   if (fd < 0) return NotTried("the kernel has no route to groups: ip route add 224.0.0.0/4 dev IF");
@@ -360,7 +361,7 @@ std::span<const Item> Items() { return kItems; }
 int CountGroup(const std::string& interface, const std::string& peer) {
   BenchRing ring;
   auto wrong = BenchRing::Open(interface, peer, {}, &ring);
-  if (!wrong) wrong = ring.JoinGroup(0);
+  if (!wrong) wrong = ring.JoinGroup(0, /*flow_tag=*/2);
   if (wrong) {
     std::fprintf(stderr, "hardware: %s\n", wrong->c_str());
     return 1;

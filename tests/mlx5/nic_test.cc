@@ -61,8 +61,8 @@ TEST_P(NicTest, ReceiveTimesConvertToTheClockOfTheSamples) {
   nic->SampleClock(now);
   connectx_->Step(/*advance_ns=*/1'000'000'000);
   const nic::DeviceClock sampled = nic->SampleClock(now);
-  ASSERT_TRUE(sampled.ptp.has_value());
-  for (const nic::ClockConversion& conversion : {sampled.host, *sampled.ptp}) {
+  ASSERT_EQ(sampled.ptp.has_value(), offered().clock_info);
+  for (const auto& conversion : {sampled.host, sampled.ptp.value_or(sampled.host)}) {
     EXPECT_TRUE(conversion.in_sync);
     EXPECT_LT(conversion.error_bound_ns, 250u);
   }
@@ -73,8 +73,45 @@ TEST_P(NicTest, ReceiveTimesConvertToTheClockOfTheSamples) {
     return static_cast<double>(conversion.error_bound_ns);
   };
   EXPECT_NEAR(sampled.host.ToNanoseconds(raw), then, bound(sampled.host));
+  if (!sampled.ptp.has_value()) return;
   EXPECT_NEAR(sampled.ptp->ToNanoseconds(raw), connectx_->device(0).PhcAt(then),
               bound(*sampled.ptp));
+}
+
+TEST_P(NicTest, InterruptsAreModeratedWhereTheDeviceCan) {
+  TestPort a("mlx5_0");
+  const absl::Status moderated =
+      a.nic->SetModeration(a.queues.get(), {.completions = 8, .microseconds = 10});
+  if (offered().cq_moderation) {
+    EXPECT_EQ(moderated, absl::OkStatus());
+  } else {
+    EXPECT_EQ(moderated.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(moderated.message()), HasSubstr("mlx5_0 cannot"));
+  }
+}
+
+TEST_P(NicTest, FramesAreSharedWithTheKernelWhereTheDeviceCan) {
+  TestPort b("mlx5_1");
+  nic::FlowRule rule = UdpRule(5000);
+  rule.share_with_kernel = true;
+  const auto shared = b.nic->AddRule(rule, b.queues.get());
+  if (offered().dont_trap) {
+    EXPECT_TRUE(shared.ok()) << shared.status();
+  } else {
+    EXPECT_EQ(shared.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(shared.status().message()),
+                HasSubstr("does not share frames with the kernel"));
+  }
+}
+
+TEST_P(NicTest, ADeviceThatIsPulledSaysSoAndRefusesWhatFollows) {
+  TestPort a("mlx5_0");
+  connectx_->device(0).Remove();
+  StepAll();
+  EXPECT_EQ(a.nic->PollEvent(), nic::PortEvent::kDeviceRemoved);
+  EXPECT_EQ(a.nic->PollEvent(), std::nullopt);
+  EXPECT_FALSE(a.nic->CreateQueuePair({}, a.pool.get()).ok());
+  EXPECT_FALSE(a.nic->AddRule(UdpRule(5000), a.queues.get()).ok());
 }
 
 TEST_P(NicTest, RegistrationRefusesNothingAndSaysTheLimit) {

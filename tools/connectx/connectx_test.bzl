@@ -36,11 +36,11 @@ def connectx_test(
       srcs: a GoogleTest's sources. It makes a xtreme::connectx::TestBed
         (tools/connectx/testing/test_bed.h), which has the devices named here.
       binary: in place of srcs, any program that uses libibverbs; it passes when it exits with 0.
-        Its devices are mlx5_0, mlx5_1 ... on one cable.
+        Its devices are mlx5_0, mlx5_1 ... on one cable, two at least.
       devices: one entry each: "mlx5_0" for verbs alone, "eth2=10.0.0.1/24" for one that is
         the port of an interface with that address, "eth2=10.0.0.1/24+10.0.0.9/24" for one with a
-        Linux host of the second address at the other end, for TCP: TestBed::HostSocket. A binary's
-        are counted only, two at least.
+        Linux host of the second address at the other end, for TCP: TestBed::HostSocket. A binary
+        has devices for verbs alone: "mlx5_0", "mlx5_1" and so on, in order.
       personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
       without: capabilities to take away; tools/connectx/run --help names them.
       faults: rates and times: {"loss": "0.01", "delay_us": "50"}.
@@ -74,6 +74,10 @@ def connectx_test(
         return
     if clock == "virtual":
         fail("connectx_test: a program that knows of no test bed has nobody to pump its devices")
+    for number, device in enumerate(devices):
+        wanted = "mlx5_%d" % number
+        if device != wanted:
+            fail("connectx_test: device %r of a binary: %r is wanted" % (device, wanted))
     launch = Label("//tools/connectx/preload:launch")
     settings["DEVICES"] = str(max(2, len(devices)))
     options = ["--%s=%s" % (key.lower().replace("_", "-"), settings[key]) for key in settings]

@@ -61,6 +61,7 @@ struct GroupWork {
   Kind kind = Kind::kJoin;
   Mode mode = Mode::kExclude;  // Of a join.
   bool fallback = false;
+  bool kernel_excluded = false;
   uint64_t cookie = 0;
   GroupJoin join;  // Or what is taken off.
   uint64_t key = 0;
@@ -72,7 +73,7 @@ struct GroupWork {
 
   void Run() {
     switch (kind) {
-      case Kind::kJoin: outcome = OutcomeOf(Join()); break;
+      case Kind::kJoin: outcome = OutcomeOf(Join()); SayWhoIsExcluded(); break;
       case Kind::kNarrow: outcome = OutcomeOf(Narrow()); break;
       case Kind::kLeave: Leave(); break;
     }
@@ -90,6 +91,12 @@ struct GroupWork {
     udp.OpDone(join.handle, cookie, outcome, fallback);
   }
 
+  void SayWhoIsExcluded() {
+    if (!outcome.ok() || !kernel_excluded) return;
+    outcome.text = "join: the device does not share frames: the kernel's listeners get none of "
+                   "the group's";
+  }
+
   absl::Status Join() {
     const wire::Ipv4Address group = join.group;
     SocketHoldings::Group* joined = holdings->Find(group);
@@ -97,6 +104,7 @@ struct GroupWork {
       // For its answer: a match that is shared otherwise is refused.
       auto again = side->rules.Hold(rule);
       if (!again.ok()) return again.status();
+      kernel_excluded = again->kernel_excluded;
       side->rules.Drop(again->entry);
       auto widened = Widened(&joined->filter, mode, join.source);
       // The kernel refused to let go of what the ring has left since.
@@ -112,6 +120,7 @@ struct GroupWork {
       return membership.status();
     }
     fallback = held->fallback;
+    kernel_excluded = held->kernel_excluded;
     if (holdings->groups == nullptr) {
       holdings->groups = std::make_unique<SocketHoldings::Groups>();
     }

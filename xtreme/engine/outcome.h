@@ -15,7 +15,7 @@ namespace xtreme::engine {
 
 struct Outcome {
   int error = 0;
-  std::string text;  // Action, asked, offered; empty when error is 0.
+  std::string text;  // Action, asked, offered. When error is 0 empty, or what to know of it.
 
   Outcome() = default;
   Outcome(int error, std::string text) : error(error), text(std::move(text)) {}

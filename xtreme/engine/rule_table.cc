@@ -61,6 +61,7 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
   if (Entry* standing = Find(rule.match)) {
     held.entry = standing;
     held.fallback = standing->fallback || standing->stand_in != nullptr;
+    held.kernel_excluded = standing->asked_to_share && !standing->rule.share_with_kernel;
     if (!held.fallback && standing->asked_to_share != rule.share_with_kernel) {
       return absl::AlreadyExistsError(absl::StrCat(
           "add rule: asked ", rule.share_with_kernel ? "with" : "without",

@@ -153,7 +153,7 @@ void Udp::OpDone(Handle handle, uint64_t cookie, const Outcome& outcome, bool fa
   completion->user_data = socket->user_data;
   completion->cookie = cookie;
   // The notice that brought it lives until it was handed out.
-  completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
+  completion->text = outcome.text.empty() ? nullptr : outcome.text.c_str();
 }
 
 void Udp::SocketError(Handle handle, const wire::Endpoint& destination, int error) {

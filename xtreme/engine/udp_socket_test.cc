@@ -269,6 +269,8 @@ TEST_F(UdpSocketTest, ShareWithKernelIsDroppedWhereTheDeviceRefusesIt) {
   const auto done = Settle();
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].status, 0);
+  ASSERT_NE(done[0].text, nullptr);
+  EXPECT_NE(std::string(done[0].text).find("the kernel's listeners get none"), std::string::npos);
   EXPECT_FALSE(nic->rules().back().share_with_kernel);
 }
 

@@ -163,6 +163,7 @@ int Device::DestroyCq(uint32_t cqn, uint32_t* events) {
 }
 
 int Device::ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us) {
+  if (!options().features.cq_moderation) return EOPNOTSUPP;
   ControlLock lock(state_.get());
   CompletionQueue* cq = state_->cqs.Find(cqn);
   if (cq == nullptr) return EINVAL;

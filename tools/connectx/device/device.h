@@ -72,6 +72,10 @@ class Device {
     // is set to real time and nothing else.
     bool free_running_clock = true;
     bool devx = true;              // A program may ask for it; of its commands there is one.
+    bool cq_moderation = true;     // Events may wait for a count or a time.
+    bool clock_info = true;        // Programs may map the kernel's page of the PHC.
+    // A rule may leave the kernel its copy (the card's nic_rx_multi_path_tirs).
+    bool dont_trap = true;
   };
 
   struct Options {
@@ -147,7 +151,7 @@ class Device {
   int CreateCq(const CqRequest& request, uint32_t* cqn);
   int DestroyCq(uint32_t cqn, uint32_t* events);
   // An armed CQ fires after `count` CQEs or `period_us` after the first, whichever is first. 0, 0:
-  // at once.
+  // at once. EINVAL, EOPNOTSUPP.
   int ModerateCq(uint32_t cqn, uint16_t count, uint16_t period_us);
 
   // EINVAL (shape, unknown PD, CQ or UAR), ENOMEM (limit), EOPNOTSUPP (a CQ that asks for times of

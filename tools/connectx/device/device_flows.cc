@@ -13,6 +13,7 @@
 namespace xtreme::connectx {
 
 int Device::CreateFlow(const FlowRequest& request, uint32_t* flow) {
+  if (request.dont_trap && !options().features.dont_trap) return EOPNOTSUPP;
   WireRule wire_rule;
   if (const int error = ToWireRule(request, &wire_rule); error != 0) return error;
   std::lock_guard flows(state_->flows_mutex);

@@ -99,6 +99,9 @@ constexpr std::array kCapabilities = {
     Capability{"free_running_clock",
                [](Device::Options& o) { o.features.free_running_clock = false; }},
     Capability{"devx", [](Device::Options& o) { o.features.devx = false; }},
+    Capability{"cq_moderation", [](Device::Options& o) { o.features.cq_moderation = false; }},
+    Capability{"clock_info", [](Device::Options& o) { o.features.clock_info = false; }},
+    Capability{"dont_trap", [](Device::Options& o) { o.features.dont_trap = false; }},
 };
 
 // The names of a table's rows.

@@ -167,7 +167,8 @@ int GetContext(Context& context, const VerbsCall& call) {
           .cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE,
           .eth_min_inline = static_cast<uint8_t>(inlines_nothing ? MLX5_USER_INLINE_MODE_NONE
                                                                  : MLX5_USER_INLINE_MODE_L2),
-          .clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
+          .clock_info_versions = static_cast<uint8_t>(
+              options.features.clock_info ? 1 << MLX5_IB_CLOCK_INFO_V1 : 0),
           .hca_core_clock_offset = 0,
           .log_uar_size = 12,
           .num_uars_per_page = 1,
@@ -199,6 +200,7 @@ int QueryDeviceExtended(Context& context, const VerbsCall& call) {
                              .max_cq_moderation_period = kMaxModerationPeriod},
       .max_dm_size = options.limits.device_memory_bytes,
   };
+  if (!features.cq_moderation) answer.cq_moderation_caps = {};
   if (features.receive_scaling) {
     answer.rss_caps = {.supported_qpts = kRawPacket,
                        .max_rwq_indirection_tables = options.limits.qps,

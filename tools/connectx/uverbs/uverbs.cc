@@ -122,6 +122,7 @@ int Uverbs::ResolveMapping(const Context& context, const Port& port, MmapOffset 
       return 0;
     case MLX5_IB_MMAP_CLOCK_INFO:
       if (offset.index != MLX5_IB_CLOCK_INFO_V1) return EINVAL;
+      if (!port.device->options().features.clock_info) return EOPNOTSUPP;
       *mapping = {.fd = port.clock_pages->fd(), .at = ClockPages::kParametersOffset};
       return 0;
     case MLX5_IB_MMAP_DEVICE_MEM:
