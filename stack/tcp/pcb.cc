@@ -185,7 +185,8 @@ SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
                             : state_ == State::kEstablished || state_ == State::kCloseWait;
   if (!open) return SendResult::kState;
   if (options.now_or_fail) return WouldSend(bytes);
-  return bytes > SendRoom() || UnsentRoom() == 0 ? SendResult::kWindow : SendResult::kSent;
+  if (bytes <= SendRoom() && UnsentRoom() != 0) return SendResult::kSent;
+  return options.promised ? SendResult::kSent : SendResult::kWindow;
 }
 
 SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& options) {

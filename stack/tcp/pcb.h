@@ -102,6 +102,7 @@ class Pcb {
   struct SendOptions {
     bool now_or_fail = false;  // never kQueued
     bool more = false;  // more follows at once: a segment that is not full may wait, up to 200 ms
+    bool promised = false;     // it was taken before: only memory may refuse it
     uint16_t flags = 0;        // Segment::kWantWire, kWantDone
     uint64_t cookie = 0;
   };

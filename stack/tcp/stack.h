@@ -258,6 +258,7 @@ class Stack final : private Sink {
     bool more = false;
     bool want_wire = false;
     bool want_done = false;
+    bool promised = false;
     uint64_t cookie = 0;
   };
   // All of `bytes` or nothing. Of no bytes: kSent, and no kDone follows.

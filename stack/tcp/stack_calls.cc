@@ -17,6 +17,7 @@ Pcb::SendOptions OptionsOf(const Stack::Send& send) {
       (send.want_wire ? Segment::kWantWire : 0) | (send.want_done ? Segment::kWantDone : 0);
   return {.now_or_fail = send.now_or_fail,
           .more = send.more,
+          .promised = send.promised,
           .flags = static_cast<uint16_t>(flags),
           .cookie = send.cookie};
 }

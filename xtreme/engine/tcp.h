@@ -334,9 +334,9 @@ class Tcp {
   SendResult SendOtherwise(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   bool SendAtOnce(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   tcp::SendResult HandForeign(tcp::Connection& connection, const Payload& payload,
-                              const SendOptions& options, base::Nanoseconds now);
+                              const SendOptions& options, base::Nanoseconds now, bool promised);
   tcp::SendResult Hand(tcp::Connection& connection, const Payload& payload,
-                       const SendOptions& options, base::Nanoseconds now);
+                       const SendOptions& options, base::Nanoseconds now, bool promised = false);
   SendResult Refuse(TcpSocket& socket, SendResult reason);
   SendResult SendWarm(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   void EndCall(bool ring);

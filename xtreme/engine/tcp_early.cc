@@ -44,7 +44,10 @@ void Tcp::HandOverEarly(TcpSocket& socket) {
   const base::Nanoseconds now = core_->clock.Now();
   while (!sends.empty()) {
     const EarlySend& send = sends.front();
-    if (tcp::IsRefused(Hand(*socket.connection, send.payload(), send.options, now))) break;
+    // Promised: the SYN takes a place in the queue, and limits may be lower by now.
+    const tcp::SendResult result =
+        Hand(*socket.connection, send.payload(), send.options, now, /*promised=*/true);
+    if (tcp::IsRefused(result)) break;
     sends.pop_front();
   }
   if (!sends.empty()) stack_->Fail(*socket.connection, ENOBUFS);

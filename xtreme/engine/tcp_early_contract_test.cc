@@ -92,6 +92,39 @@ TEST_F(TcpEarlyContractTest, BeforeTheSynWhatMayNotWaitOrDoesNotFitIsRefused) {
   EXPECT_EQ(result, SendResult::kQueued);
 }
 
+TEST_F(TcpEarlyContractTest, BeforeTheSynAQueueThatIsFullArrives) {
+  TcpSettings small;
+  small.send_queue_bytes = 10;
+  Open();
+  b->Listen(kPort);
+  client = StartConnect({kB, kPort}, small);
+  EXPECT_EQ(a->Send(client, "six so"), SendResult::kQueued);
+  EXPECT_EQ(a->Send(client, "four"), SendResult::kQueued);
+  a->Settle();
+  Run();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+  ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+  EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "six sofour");
+}
+
+TEST_F(TcpEarlyContractTest, BeforeTheSynWhatWasTakenArrivesThroughLowerLimits) {
+  TcpSettings lower;
+  lower.send_queue_bytes = 5;
+  lower.unsent_low_water_bytes = 1;
+  Open();
+  b->Listen(kPort);
+  client = StartConnect({kB, kPort});
+  EXPECT_EQ(a->Send(client, "six so"), SendResult::kQueued);
+  EXPECT_EQ(a->Send(client, "four"), SendResult::kQueued);
+  ASSERT_TRUE(a->tcp().SetSettings(client, lower).ok());
+  EXPECT_EQ(a->Send(client, "!"), SendResult::kRefusedState);
+  a->Settle();
+  Run();
+  ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
+  ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+  EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "six sofour");
+}
+
 TEST_F(TcpEarlyContractTest, AClosedRingGivesBackWhatWaitedForASyn) {
   Open();
   client = StartConnect({{10, 0, 0, 77}, kPort});

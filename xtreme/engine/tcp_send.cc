@@ -262,14 +262,15 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
 }
 
 tcp::SendResult Tcp::Hand(tcp::Connection& connection, const Payload& payload,
-                          const SendOptions& options, base::Nanoseconds now) {
-  const tcp::Stack::Send send = StackSend(options);
+                          const SendOptions& options, base::Nanoseconds now, bool promised) {
+  tcp::Stack::Send send = StackSend(options);
+  send.promised = promised;
   if (payload.buffer == nullptr) {
     return stack_->SendCopy(connection, {payload.data, payload.length}, send, now);
   }
   const uint32_t region = core_->registered->NumberOf(payload);
   if (region == 0 && payload.buffer->pool != core_->device.pool.get()) {
-    return HandForeign(connection, payload, options, now);
+    return HandForeign(connection, payload, options, now, promised);
   }
   return stack_->SendInPlace(connection,
                              {.bytes = payload.data,
@@ -281,9 +282,10 @@ tcp::SendResult Tcp::Hand(tcp::Connection& connection, const Payload& payload,
 
 // Of a buffer that the device cannot read: a copy is sent.
 tcp::SendResult Tcp::HandForeign(tcp::Connection& connection, const Payload& payload,
-                                 const SendOptions& options, base::Nanoseconds now) {
-  const tcp::SendResult result =
-      Hand(connection, {.data = payload.data, .length = payload.length}, options, now);
+                                 const SendOptions& options, base::Nanoseconds now,
+                                 bool promised) {
+  const Payload copied{.data = payload.data, .length = payload.length};
+  const tcp::SendResult result = Hand(connection, copied, options, now, promised);
   if (!tcp::IsRefused(result)) packet::BufferPool::Release(payload.buffer);
   return result;
 }
