@@ -54,7 +54,11 @@ Segment* Pcb::NextToSend() {
   const uint32_t length = std::min({segment->length, uint32_t{smss_}, usable});
   if (length == 0 || length > CongestionRoom()) return nullptr;
   if (length < smss_ && MayWait(*segment, length)) return nullptr;
-  return CutTo(*segment, length);
+  if (length == segment->length) return segment;
+  Segment* const front = CutTo(*segment, length);
+  // The window cut it, for once: it may grow by a byte with each acknowledgement.
+  if (front != nullptr && length < smss_) Clear(kSmallOverride);
+  return front;
 }
 
 // After a time-out one segment goes whatever is believed to be in flight.
@@ -88,9 +92,13 @@ bool Pcb::MayWait(const Segment& segment, uint32_t length) const {
   return options_->nagle && SmallIsUnderWay(queue_, smss_);
 }
 
-// The first `length` bytes of `segment`; null when that takes a segment and none is free.
+// The first `length` bytes of `segment`; null when that takes a segment and none is free. The
+// reserve is for what was sent: what was not takes one of it, and waits until that is acknowledged.
 Segment* Pcb::CutTo(Segment& segment, uint32_t length) {
-  return segment.length <= length ? &segment : queue_.Split(segment, length);
+  if (segment.length <= length) return &segment;
+  const bool waits = segment.transmissions == 0 && !queue_.all_acknowledged();
+  if (waits && !queue_.HasSpareSegment()) return nullptr;
+  return queue_.Split(segment, length);
 }
 
 // --- Emitting ---

@@ -35,16 +35,18 @@ Segment* Scoreboard::FirstEndingAfter(Seq from, const SegmentQueue& queue) {
   return segment;
 }
 
-// Cuts a long segment where the block begins and where it ends; the part that may be covered.
+// Cuts a long segment where the covered ones of its pieces begin and end; the part that may be
+// covered. Not where the block does: a peer that tells of a byte here and there would have each.
 Segment* Scoreboard::Cover(Segment* segment, Seq left, Seq right, uint32_t smss,
                            SegmentQueue& queue) {
-  const auto cut = [&](Seq at) -> Segment* {
-    const bool inside = segment->sequence < at && at < segment->sequence + segment->length;
-    if (!inside || segment->length <= smss || segment->Has(Segment::kSyn)) return nullptr;
-    return queue.Split(*segment, Distance(segment->sequence, at));
-  };
-  cut(left);
-  Segment* const front = cut(right);
+  if (segment->length <= smss || segment->Has(Segment::kSyn)) return segment;
+  const Seq first = segment->sequence, last = first + segment->length;
+  const uint32_t before = left > first ? (Distance(first, left) + smss - 1) / smss * smss : 0;
+  const Seq begin = first + before;
+  const Seq end = right < last ? first + Distance(first, right) / smss * smss : last;
+  if (begin >= end) return segment;
+  if (begin > first && queue.Split(*segment, before) == nullptr) return segment;
+  Segment* const front = end < last ? queue.Split(*segment, Distance(begin, end)) : nullptr;
   return front != nullptr ? front : segment;
 }
 

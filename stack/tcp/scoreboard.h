@@ -35,7 +35,8 @@ class Scoreboard {
 
   // `blocks` came with an acknowledgement of `ack`, which the queue knows already (Acknowledge came
   // first). Calls `sacked(const Segment&)` for each segment before it is marked. A segment longer
-  // than `smss` that is covered in part is split at the block's edge.
+  // than `smss` left in pieces of that many bytes: where only some of these are covered, it is
+  // split at the first's beginning and the last's end.
   template <typename Sacked>
   Outcome Process(std::span<const wire::SackBlock> blocks, Seq ack, uint32_t smss,
                   SegmentQueue& queue, Sacked&& sacked) {

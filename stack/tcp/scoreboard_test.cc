@@ -101,6 +101,25 @@ TEST_F(ScoreboardTest, ALongSegmentIsSplitWhereTheBlockBeginsAndEnds) {
   EXPECT_EQ(queue_.flight(), (Flight{.outstanding = 1000, .sacked = 500, .sacked_segments = 2}));
 }
 
+// It left in pieces of a segment each.
+TEST_F(ScoreboardTest, ALongSegmentIsSplitOnlyWherePiecesOfItBeginAndEnd) {
+  Send(1, 950);
+  EXPECT_EQ(Process({Block(150, 450)}).newly_sacked, 200u);
+  EXPECT_EQ(Marks(), ".s.");
+  EXPECT_EQ(queue_.first()->length, 200u);
+  EXPECT_EQ(queue_.last()->length, 550u);
+  EXPECT_EQ(Process({Block(850, 950)}).newly_sacked, 50u) << "the last one is shorter";
+  EXPECT_EQ(Marks(), ".s.s");
+}
+
+TEST_F(ScoreboardTest, BlocksOfAByteTakeNoSegments) {
+  Send(1, 1000);
+  const uint32_t free = segments_.free_count();
+  for (uint32_t at = 1; at < 999; at += 2) Process({Block(at, at + 1)});
+  EXPECT_EQ(segments_.free_count(), free);
+  EXPECT_EQ(Marks(), ".");
+}
+
 TEST_F(ScoreboardTest, WhatIsNotOutstandingIsInvalid) {
   Send(4);
   queue_.Acknowledge(kFirst + 100, [](const Segment&) {});

@@ -65,7 +65,7 @@ static_assert(sizeof(Segment) == 64);
 
 // A fixed number of segments, shared by the connections of one ring. Beside them stands a reserve,
 // one for each kPerReserved, that no send takes: what was sent can be cut, and a connection shut,
-// when sends hold all others.
+// when sends hold all others; and of a connection that has nothing outstanding one segment leaves.
 class SegmentPool {
  public:
   explicit SegmentPool(uint32_t segments);
