@@ -634,7 +634,8 @@ XTREME_API int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, 
 /* Sends `length` bytes at `data`, which lie in `buffer` (acquired, received or registered), without
  * a copy. Takes over one reference when SENT or QUEUED, none when refused. The bytes must not
  * change until TX_DONE. `peer` null: the default destination, the only one of a stream. What does
- * not lie in a buffer of the socket's ring, as what another ring received, is copied. */
+ * not lie in a buffer of the socket's ring, as what another ring received, is copied. Of a stream's
+ * no bytes SENT is all that is told. */
 XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer,
                                   xtreme_buffer* buffer, const void* data, size_t length,
                                   const xtreme_send_options* options);

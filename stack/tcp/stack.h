@@ -272,8 +272,8 @@ class Stack final : private Sink {
   void AwaitAmpleRoom(Connection& connection);
   // To be asked before a kSendSpace is told. False: it is not true any more, and another follows.
   bool KeepsSpace(Connection& connection, base::Nanoseconds now);
-  // At least one byte. Takes the reference of `payload.buffer` unless refused; its flags and cookie
-  // are `send`'s.
+  // As SendCopy, of bytes that are not copied. Takes the reference of `payload.buffer` unless
+  // refused; its flags and cookie are `send`'s.
   SendResult SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                          const Send& send, base::Nanoseconds now);
   // The same in steps, inlined (fire.h), for who posts the frame himself: whether `bytes` may leave

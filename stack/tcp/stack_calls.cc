@@ -94,6 +94,10 @@ bool Stack::KeepsSpace(Connection& connection, base::Nanoseconds now) {
 SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payload& payload,
                               const Send& send, base::Nanoseconds now) {
   now_ = now;
+  if (payload.length == 0) [[unlikely]] {
+    if (payload.buffer != nullptr) packet::BufferPool::Release(payload.buffer);
+    return SendResult::kSent;
+  }
   const Pcb::SendOptions options = OptionsOf(send);
   if (send.want_done && !HasRoomForDone()) {
     return connection.RefuseForDone(payload.length, options);

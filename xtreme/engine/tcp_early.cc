@@ -28,7 +28,10 @@ SendResult Tcp::SendEarly(TcpSocket& socket, const Payload& payload, const SendO
   if (cannot_wait || payload.length > EarlyRoom(socket)) {
     return Refuse(socket, SendResult::kRefusedState);
   }
-  if (payload.length == 0) return SendResult::kSent;
+  if (payload.length == 0) {
+    if (payload.buffer != nullptr) packet::BufferPool::Release(payload.buffer);
+    return SendResult::kSent;
+  }
   if (socket.early == nullptr) socket.early = std::make_shared<EarlySends>();
   socket.early->Add(payload, options);
   ++socket.counters.sends;

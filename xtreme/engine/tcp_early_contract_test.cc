@@ -125,6 +125,14 @@ TEST_F(TcpEarlyContractTest, BeforeTheSynWhatWasTakenArrivesThroughLowerLimits) 
   EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "six sofour");
 }
 
+TEST_F(TcpEarlyContractTest, BeforeTheSynASendOfNoBytesGivesItsBufferBack) {
+  Open();
+  const uint64_t free = a->Counter("pool", "free");
+  client = StartConnect({kB, kPort});
+  EXPECT_EQ(SendInPlace(client, InBuffer("")), SendResult::kSent);
+  EXPECT_EQ(a->Counter("pool", "free"), free);
+}
+
 TEST_F(TcpEarlyContractTest, AClosedRingGivesBackWhatWaitedForASyn) {
   Open();
   client = StartConnect({{10, 0, 0, 77}, kPort});

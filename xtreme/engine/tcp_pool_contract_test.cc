@@ -60,6 +60,21 @@ class TcpPoolContractTest : public TcpPairTest {
   static constexpr size_t kPieceBytes = 1'400;
 };
 
+TEST_F(TcpPoolContractTest, ASendOfNoBytesGivesItsBufferBackAndNothingWaitsForIt) {
+  OpenConnection(TcpSettings::Of(TcpPreset::kFailFast));
+  const uint64_t free = a->Counter("pool", "free");
+  packet::Buffer* const buffer = a->ring->AcquireBuffer();
+  EXPECT_EQ(a->tcp().Send(a->tcp().Find(client), {.data = buffer->data, .buffer = buffer},
+                          {.flags = kSendWantDone}),
+            SendResult::kSent);
+  EXPECT_EQ(a->Counter("pool", "free"), free);
+  Run(5'000'000'000, 10'000'000);
+  EXPECT_TRUE(a->got.empty());
+  EXPECT_EQ(a->Send(client, "order"), SendResult::kSent);
+  Run();
+  EXPECT_EQ(b->Bytes(server), "order");
+}
+
 // What comes after a hole takes no more than a quarter of the ring's buffers: were it all of them,
 // what fills the hole could not be received, ever.
 TEST_F(TcpPoolContractTest, AHoleLeavesBuffersForWhatFillsIt) {
