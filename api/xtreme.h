@@ -504,7 +504,8 @@ typedef struct xtreme_tcp_options {
   uint8_t congestion;            /* enum xtreme_tcp_congestion [cubic]. At opening only. */
   uint8_t nodelay;               /* enum xtreme_choice [on]: no Nagle, small sends leave at once. */
   uint8_t quick_ack;             /* enum xtreme_choice [off]: every segment is acknowledged. */
-  uint8_t manual_credit;         /* enum xtreme_choice [off]: only xtreme_credit() credits. */
+  uint8_t manual_credit;         /* enum xtreme_choice [off]: only xtreme_credit() credits. At
+                                    opening only, as what was handed out says who credits it. */
   uint8_t timestamps;            /* enum xtreme_choice [on]. At opening only. */
   uint8_t sack;                  /* enum xtreme_choice [on]. At opening only. */
   uint8_t ttl;                   /* [64] Of connections: a listener's SYN-ACK has 64. */

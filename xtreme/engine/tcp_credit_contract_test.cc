@@ -8,6 +8,8 @@
 #include <latch>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/control_thread.h"
@@ -78,6 +80,44 @@ TEST_F(TcpCreditContractTest, UnderManualCreditReleasingOpensNothing) {
   ASSERT_TRUE(b->tcp().Credit(server, 7'240).ok());
   Run();
   EXPECT_EQ(b->Bytes(server).size(), 7'240u);
+}
+
+// Else what was handed out before a change would be credited twice, or never.
+TEST_F(TcpCreditContractTest, WhatOpensTheWindowOfAConnectionIsSaidAsItOpens) {
+  for (const bool manual : {true, false}) {
+    SCOPED_TRACE(manual);
+    a.reset();
+    b.reset();
+    TcpSettings settings;
+    settings.receive_window_bytes = 7'240;
+    settings.manual_credit = manual;
+    OpenConnection({}, settings);
+    const auto owed = [this] {
+      TcpReport report;
+      EXPECT_TRUE(b->tcp().Report(server, &report));
+      return report.owed_credit;
+    };
+    a->Send(client, std::string(4'000, 'x'));
+    Run();
+    ASSERT_EQ(b->Bytes(server).size(), 4'000u);
+    settings.manual_credit = !manual;
+    ASSERT_TRUE(b->tcp().SetSettings(server, settings).ok());
+    TcpSettings standing;
+    ASSERT_TRUE(b->tcp().GetSettings(server, &standing));
+    EXPECT_EQ(standing.manual_credit, manual);
+    ASSERT_TRUE(b->tcp().Credit(server, 4'000).ok());
+    EXPECT_EQ(owed(), 0u);
+    const std::vector<Completion> first = std::exchange(b->got, {});
+    a->Send(client, std::string(4'000, 'y'));
+    Run();
+    ASSERT_EQ(b->Bytes(server).size(), 4'000u);
+    for (const Completion& packet : first) packet::BufferPool::ReleaseChain(packet.buffer);
+    Run();
+    EXPECT_EQ(owed(), 4'000u) << "these were credited already";
+    b->Clear();
+    Run();
+    EXPECT_EQ(owed(), manual ? 4'000u : 0u);
+  }
 }
 
 TEST_F(TcpCreditContractTest, AReleaseOnAnotherThreadCreditsWithTheNextPoll) {

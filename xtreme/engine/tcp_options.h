@@ -39,7 +39,6 @@ struct TcpSettings {
   bool nodelay = true;                 // No Nagle (RFC 9293 section 3.7.4).
   bool cork = false;                   // What fills no segment waits for more, up to 200 ms.
   bool quick_ack = false;              // Every segment is acknowledged at once.
-  bool manual_credit = false;          // Only Credit() opens the window: see tcp.h.
   uint8_t keepalive_probes = 9;        // 1 .. 255; unanswered ones end the connection.
   uint8_t retransmissions = 15;        // 1 .. 255, of one segment; R2 of RFC 9293 section 3.8.3.
   base::Nanoseconds keepalive_idle = base::kNever;
@@ -65,6 +64,7 @@ struct TcpSettings {
   uint8_t deferrals = 0;
 
   // As it is opened; later they change nothing.
+  bool manual_credit = false;          // Only Credit() opens the window: see tcp.h.
   bool timestamps = true;
   bool sack = true;
   TcpCongestion congestion = TcpCongestion::kCubic;

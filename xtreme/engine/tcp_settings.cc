@@ -141,6 +141,8 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.mss = before->settings.mss;
   standing.receive_window_bytes = before->settings.receive_window_bytes;
   socket->profile = sockets_->profiles.Hold(standing, before->options.mss);
+  // What was handed out before opens the window as was said then.
+  standing.manual_credit = before->settings.manual_credit;
   const TcpProfile& now = *socket->profile;
   socket->ahead = {};  // The window may be another.
   if (now.settings.ttl != before->settings.ttl || now.settings.tos != before->settings.tos) {
