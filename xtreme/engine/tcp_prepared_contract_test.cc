@@ -122,6 +122,19 @@ TEST_P(TcpPreparedContractTest, ItsHeaderIsOfTheMomentItIsFired) {
   EXPECT_EQ(base::LoadBe32(&LastFrame()[kTcp + 24]) - value, 100u) << "milliseconds later";
 }
 
+TEST_P(TcpPreparedContractTest, ItsTypeOfServiceAndTimeToLiveAreOfTheMomentItIsFired) {
+  constexpr size_t kTos = 14 + 1, kTtl = 14 + 8;
+  TcpSettings settings;
+  OpenConnection(settings);
+  const Handle order = Prepare("order");
+  settings.tos = 0x10;
+  settings.ttl = 7;
+  ASSERT_TRUE(a->tcp().SetSettings(client, settings).ok());
+  ASSERT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(LastFrame()[kTos], 0x10);
+  EXPECT_EQ(LastFrame()[kTtl], 7);
+}
+
 TEST_P(TcpPreparedContractTest, ItsWindowIsOfTheMomentItIsFired) {
   constexpr uint16_t kWindow = 7'240;
   TcpSettings manual;

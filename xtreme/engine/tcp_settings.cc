@@ -8,6 +8,7 @@
 #include "stack/tcp/stack.h"
 #include "stack/wire/ipv4.h"
 #include "stack/wire/tcp.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_options_of.h"
@@ -140,17 +141,21 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.congestion = before->settings.congestion;
   standing.mss = before->settings.mss;
   standing.receive_window_bytes = before->settings.receive_window_bytes;
-  socket->profile = sockets_->profiles.Hold(standing, before->options.mss);
   // What was handed out before opens the window as was said then.
   standing.manual_credit = before->settings.manual_credit;
+  socket->profile = sockets_->profiles.Hold(standing, before->options.mss);
   const TcpProfile& now = *socket->profile;
   socket->ahead = {};  // The window may be another.
-  if (now.settings.ttl != before->settings.ttl || now.settings.tos != before->settings.tos) {
-    MarkPath(*socket);
-  }
+  const bool marked =
+      now.settings.ttl != before->settings.ttl || now.settings.tos != before->settings.tos;
+  if (marked) MarkPath(*socket);
   const base::Nanoseconds time = core_->clock.Now();
   if (socket->listener != nullptr) stack_->UseOptions(*socket->listener, now.options, time);
   if (socket->connection != nullptr) stack_->UseOptions(*socket->connection, now.options, time);
+  if (marked && socket->prepares) {
+    core_->prepared->Outdate(handle);
+    core_->prepared->BuildOf(handle);
+  }
   if (stack_ != nullptr) EndCall(/*ring=*/true);  // What waited only by what they said leaves.
   return {};
 }
