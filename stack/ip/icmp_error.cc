@@ -62,6 +62,7 @@ std::optional<SocketError> InterpretIcmpError(const wire::IcmpErrorView& icmp, u
       .hard = meaning->hard,
       .mtu_bytes = meaning->error == EMSGSIZE ? icmp.next_hop_mtu() : uint16_t{0},
       .protocol = protocol,
+      .length = offending.total_bytes(),
       .source = {offending.source(), icmp.offending_source_port()},
       .destination = {offending.destination(), icmp.offending_destination_port()},
       .sequence = protocol == wire::kIpProtocolTcp ? icmp.offending_sequence() : 0,

@@ -22,6 +22,7 @@ struct SocketError {
   bool hard = false;           // no use to try again: RFC 1122 section 4.2.3.9
   uint16_t mtu_bytes = 0;      // with EMSGSIZE, the next hop's, or 0 where the router did not say
   uint8_t protocol = 0;        // of the offending datagram: UDP or TCP
+  uint16_t length = 0;         // its, as its IP header says
   wire::Endpoint source;       // of the offending datagram: our socket
   wire::Endpoint destination;  // where it was sent
   uint32_t sequence = 0;       // of an offending TCP segment; RFC 5927 section 4.1 says to check it

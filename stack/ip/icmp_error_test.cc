@@ -74,6 +74,10 @@ TEST(IcmpError, OnlyFragmentationNeededHasAnMtu) {
   EXPECT_EQ(Interpret(3, 3, 1400)->mtu_bytes, 0);
 }
 
+TEST(IcmpError, TellsTheLengthThatTheOffendingHeaderSays) {
+  EXPECT_EQ(Interpret(3, 4)->length, 32);
+}
+
 TEST(IcmpError, WhatConcernsNoSocketIsNone) {
   EXPECT_FALSE(Interpret(3, 16));
   EXPECT_FALSE(Interpret(3, 3, 0, 1)) << "ICMP has no ports";

@@ -31,7 +31,7 @@ base::CounterName DescribeReason(PathVerdict verdict) {
 PathVerdict Pcb::OnPathError(const PathError& error, base::Nanoseconds now) {
   const Seq sequence(error.sequence);
   if (sequence < queue_.una() || sequence >= queue_.nxt()) return PathVerdict::kNotOutstanding;
-  if (error.error == EMSGSIZE) return OnPathMtu(error.mtu, now);
+  if (error.error == EMSGSIZE) return OnPathMtu(error, now);
   soft_error_ = static_cast<int16_t>(error.error);
   soft_error_at_ = queue_.una();
   const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
@@ -45,12 +45,16 @@ uint32_t Pcb::HeaderBytes() const {
          (Has(kTimestamps) ? wire::kTcpTimestampsBytes : 0);
 }
 
-PathVerdict Pcb::OnPathMtu(uint32_t mtu, base::Nanoseconds now) {
+PathVerdict Pcb::OnPathMtu(const PathError& error, base::Nanoseconds now) {
   constexpr uint32_t kLeastMtu = 68;  // RFC 791: what every link carries
+  const uint32_t mtu = error.mtu;
   if (mtu != 0 && mtu < kLeastMtu) return PathVerdict::kMtuTooSmall;
   const uint32_t headers = HeaderBytes();
-  // A router that does not say: the next of RFC 1191 section 7.1's plateaus, near enough.
-  const uint32_t fits = mtu == 0 ? smss_ / 2 : mtu > headers ? mtu - headers : 0;
+  // A router that does not say: half of what it quotes, near enough to the next of RFC 1191 section
+  // 7.1's plateaus. Not half of smss_: it tells of each segment that was as long.
+  const uint32_t quoted = error.length > headers ? error.length - headers : 0;
+  const uint32_t sent = quoted != 0 && quoted <= agreed_smss_ ? quoted : smss_;
+  const uint32_t fits = mtu == 0 ? sent / 2 : mtu > headers ? mtu - headers : 0;
   const uint32_t payload = std::max<uint32_t>(fits, kLeastMss);
   if (payload >= smss_) return PathVerdict::kMtuKnown;
   smss_ = static_cast<uint16_t>(payload);

@@ -19,6 +19,7 @@ struct PathError {
   int error = 0;          // errno; EMSGSIZE: the segment was too long to go on
   bool hard = false;      // no use to try again: RFC 1122 section 4.2.3.9
   uint32_t mtu = 0;       // with EMSGSIZE, of IP; 0: the router did not say
+  uint32_t length = 0;    // of the IP datagram that it quotes, as its header says; 0: not known
 };
 
 enum class PathVerdict : uint8_t {

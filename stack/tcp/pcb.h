@@ -409,7 +409,7 @@ class Pcb {
 
   // path_error.cc
   uint32_t HeaderBytes() const;
-  PathVerdict OnPathMtu(uint32_t mtu, base::Nanoseconds now);
+  PathVerdict OnPathMtu(const PathError& error, base::Nanoseconds now);
   void ForgetPathMtu();
   int TimeoutStatus() const;
 

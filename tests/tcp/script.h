@@ -5,8 +5,8 @@
 //   set timestamps=0 nagle=1               options of the connection; segments and syn_queue, the
 //   +0    listen                              stack's. Calls: listen [BACKLOG], connect,
 //   +0    < S 0:0(0) win 65535 <mss 1460>     send N [now] [more] [-> RESULT], credit N, shutdown,
-//   +0    > S. 0:0(0) ack 1                   close [SECONDS], abort, detach, icmp SEQ ERROR [MTU],
-//                                             deaf, room
+//   +0    > S. 0:0(0) ack 1                   close [SECONDS], abort, detach, deaf, room,
+//                                             icmp SEQ ERROR [MTU [LENGTH]]
 //   +.01  < . 1:1(0) ack 1 win 65535       `<` arrives, `>` must have been sent at that time
 //   +0    > . 1:3001(3000) ack 1           several that touch, the last with these flags
 //   +.2~.3 > . 1:1001(1000) ack 1          at the time it was sent, between these two

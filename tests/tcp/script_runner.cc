@@ -410,7 +410,8 @@ class Runner : public Device {
                           {.sequence = isn_ + static_cast<uint32_t>(number(1)),
                            .error = error,
                            .hard = error == ECONNREFUSED,
-                           .mtu = static_cast<uint32_t>(number(3))},
+                           .mtu = static_cast<uint32_t>(number(3)),
+                           .length = static_cast<uint32_t>(number(4))},
                           now_);
     } else {
       return CallConnection(words, number(1));

@@ -134,7 +134,8 @@ class Exercise : public Device {
                         {.sequence = peers_[peer].next - Byte(),
                          .error = kind & 1 ? EMSGSIZE : EHOSTUNREACH,
                          .hard = (kind & 2) != 0,
-                         .mtu = Byte() * 8u},
+                         .mtu = Byte() * 8u,
+                         .length = kind * 8u},
                         now_);
   }
 

@@ -44,7 +44,8 @@ void Tcp::OnPathErrors(const PathErrors& batch, uint64_t lost) {
         {.sequence = error.sequence,
          .error = error.error,
          .hard = error.hard,
-         .mtu = error.mtu_bytes},
+         .mtu = error.mtu_bytes,
+         .length = error.length},
         core_->clock.ToTime(core_->poll_ticks));
   }
   EndCall(/*ring=*/false);

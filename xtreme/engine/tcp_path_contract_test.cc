@@ -56,6 +56,23 @@ class TcpPathContractTest : public TcpPairTest {
     a->kernel->Complain(std::move(batch));
   }
 
+  // A frame with what a router says that has to cut `frame` for a link of `mtu`; 0: it names none.
+  void InjectTooLong(const std::vector<uint8_t>& frame, uint16_t mtu) {
+    std::vector<uint8_t> message(kTcpAt + 8 + 28);
+    std::copy_n(frame.begin() + 6, 6, message.begin());  // Back to its sender.
+    base::StoreBe16(&message[12], 0x0800);
+    const wire::IcmpErrorRepr icmp{wire::IcmpType::kDestinationUnreachable,
+                                   wire::kIcmpFragmentationNeeded, mtu};
+    const auto quoted = std::span(frame).subspan(kIpAt, 28);
+    ASSERT_EQ(icmp.Emit(std::span(message).subspan(kTcpAt), quoted), 36u);
+    const wire::Ipv4Repr ip{.source = wire::Ipv4Address(10, 0, 0, 254),
+                            .destination = kA,
+                            .protocol = wire::kIpProtocolIcmp,
+                            .payload_bytes = 36};
+    ip.Emit(std::span(message).subspan(kIpAt));
+    a->queue().Inject(message);
+  }
+
   std::vector<uint8_t> lost_;
 };
 
@@ -85,22 +102,30 @@ TEST_F(TcpPathContractTest, ARouterOnAWireWithoutAKernelIsBelievedToo) {
   a->Send(client, bytes);
   Run(1'000'000);
   ASSERT_FALSE(lost_.empty());
-  std::vector<uint8_t> frame(kTcpAt + 8 + 28);
-  std::copy_n(lost_.begin() + 6, 6, frame.begin());  // Back to its sender.
-  base::StoreBe16(&frame[12], 0x0800);
-  const wire::IcmpErrorRepr icmp{wire::IcmpType::kDestinationUnreachable,
-                                 wire::kIcmpFragmentationNeeded, 900};
-  const auto quoted = std::span(lost_).subspan(kIpAt, 28);
-  ASSERT_EQ(icmp.Emit(std::span(frame).subspan(kTcpAt), quoted), 36u);
-  const wire::Ipv4Repr ip{.source = wire::Ipv4Address(10, 0, 0, 254),
-                          .destination = kA,
-                          .protocol = wire::kIpProtocolIcmp,
-                          .payload_bytes = 36};
-  ip.Emit(std::span(frame).subspan(kIpAt));
-  a->queue().Inject(frame);
+  InjectTooLong(lost_, 900);
   Run(2'000'000);
   EXPECT_EQ(b->Bytes(server), bytes);
   EXPECT_EQ(a->Counter("tcp", "icmp_believed"), 1u);
+}
+
+TEST_F(TcpPathContractTest, ARouterThatNamesNoMtuHalvesSegmentsOnceHoweverManyItDrops) {
+  OpenConnection();
+  std::vector<std::vector<uint8_t>> dropped;
+  a->lose = [&](const std::vector<uint8_t>& frame) {
+    const bool too_long = TcpPayloadOf(frame) >= kTooLong;
+    if (too_long) dropped.push_back(frame);
+    return too_long;
+  };
+  const std::string bytes(3 * 1'448, 'x');
+  a->Send(client, bytes);
+  Run(1'000'000);
+  ASSERT_GE(dropped.size(), 3u);
+  for (const std::vector<uint8_t>& frame : dropped) InjectTooLong(frame, 0);
+  Run(2'000'000);
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  EXPECT_EQ(report.mss, 724u);
+  EXPECT_EQ(b->Bytes(server), bytes);
 }
 
 TEST_F(TcpPathContractTest, WhatIsNotOutstandingIsNotBelieved) {
