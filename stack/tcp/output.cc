@@ -172,10 +172,13 @@ void Pcb::SendAck(base::Nanoseconds now) {
 }
 
 // A segment without payload: RST, or a probe. One that the sink has no room for is lost, as it
-// might be on the way.
+// might be on the way. The peer does not read what a probe acknowledges, as it is not acceptable:
+// an acknowledgement that is due leaves beside it.
 void Pcb::EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now) {
+  const bool ack_is_due = Has(kAckNow) || ack_deadline_ != base::kNever;
   Outgoing outgoing{.sequence = sequence, .flags = flags};
   Emit(outgoing, now);
+  if (ack_is_due) Set(kAckNow);
 }
 
 std::optional<Sink::Taken> Pcb::Emit(Outgoing& outgoing, base::Nanoseconds now) {
