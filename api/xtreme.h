@@ -582,7 +582,7 @@ typedef struct xtreme_tcp_info {
   uint32_t slow_start_threshold;
   uint32_t send_window;          /* The peer's. */
   uint32_t receive_window;       /* Ours, as offered. */
-  uint32_t in_flight;            /* Estimated to be in the network. */
+  uint32_t in_flight;            /* Sent and not acknowledged, sacked and lost ones too. */
   uint32_t unsent;
   uint32_t owed_credit;          /* Handed out, or waiting to be, and not credited. */
   uint32_t retransmits;          /* Segments. */
