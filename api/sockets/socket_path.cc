@@ -249,9 +249,7 @@ void Socket::TakeDown() {
   // The kernel's socket goes on with what was begun.
   if (parts_ != nullptr && path() == Path::kKernel) PartsToKernel(MSG_MORE | MSG_DONTWAIT);
   parts_.reset();
-  for (Received& packet : queue_) Release(&packet);
-  queue_.clear();
-  queued_bytes_ = 0;
+  DropQueue();
   for (packet::Buffer* held : held_) packet::BufferPool::ReleaseChain(held);
   held_.clear();
   // The port is the kernel socket's alone again when this returns. One that a connect took for

@@ -128,6 +128,12 @@ void Socket::DropFirst() {
   if (queue_.empty()) Mark();
 }
 
+void Socket::DropQueue() {
+  for (Received& packet : queue_) Release(&packet);
+  queue_.clear();
+  queued_bytes_ = 0;
+}
+
 // The mask from the state.
 void Socket::Mark() {
   SetPlain();

@@ -435,6 +435,7 @@ void Socket::CloseStream(RingDoor* ring) {
   for (const auto& child : stream_->accepted) {
     tcp.Abort(child->handle_);
     ring->Forget(child->handle_, child.get());
+    child->DropQueue();
     child->door_.store(nullptr);
   }
   stream_->accepted.clear();

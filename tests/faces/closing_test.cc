@@ -6,8 +6,12 @@
 // Apart from threads_test.cc because the thread sanitizer models descriptors.
 // Threads: many; a watchdog ends who does not go on.
 
+#include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -122,6 +126,36 @@ TEST_F(ClosingTest, AcceptOfAClosedListenerEnds) {
     Close(listener);
     acceptor.Join();
   }
+}
+
+// Nobody else would: what came for them is in the queues of sockets that no descriptor has.
+TEST_F(ClosingTest, ListenerGivesBackWhatCameForConnectionsThatNobodyAccepted) {
+  const int other = BoundDatagramSocket(8002);
+  const int listener = Listener(8003);
+  const uint32_t before = FreeBuffers(other);
+  const int theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
+  const int on = 1;
+  setsockopt(theirs, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(8003)};
+  inet_pton(AF_INET, kOurs, &to.sin_addr);
+  connect(theirs, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  for (int i = 0; i < 20; ++i) {
+    int unacknowledged = 1;
+    ASSERT_TRUE(Eventually([&] {
+      Poke(other);
+      return send(theirs, "x", 1, MSG_NOSIGNAL) == 1;
+    }));
+    ASSERT_TRUE(Eventually([&] {
+      Poke(other);
+      return ioctl(theirs, SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+    }));
+  }
+  EXPECT_LE(FreeBuffers(other) + 20, before);
+  Close(listener);
+  EXPECT_TRUE(Eventually([&] { return FreeBuffers(other) == before; }))
+      << FreeBuffers(other) << " of " << before;
+  close(theirs);
+  Close(other);
 }
 
 TEST_F(ClosingTest, WaitForAClosedSetEndsWithEbadfAndAClosedMemberIsNoMore) {

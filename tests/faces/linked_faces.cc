@@ -20,9 +20,12 @@
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/poll.h"
+#include "stack/packet/buffer_pool.h"
 #include "tests/net/namespace.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/wire/netif.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/ring_core.h"
 
 namespace xtreme::faces {
 namespace {
@@ -276,6 +279,15 @@ void Poke(int fd) {
   if (door == nullptr) return;
   const sockets::RingDoor::Entry entry(door);
   door->Progress();
+}
+
+uint32_t FreeBuffers(int fd) {
+  sockets::RingDoor* const door = Behind(fd)->door();
+  const sockets::RingDoor::Entry entry(door);
+  door->Progress();
+  const engine::RingDevice& device = door->ring().core().device;
+  device.pool->DrainReturns();
+  return device.pool->free_count() + device.queue->posted();
 }
 
 int TheirSocket(int type) {

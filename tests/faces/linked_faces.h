@@ -61,6 +61,8 @@ int Listener(uint16_t port, int type_flags = 0);
 void AskAboutAll(int fd);
 // Lets the ring of `fd` make progress.
 void Poke(int fd);
+// Buffers of the ring of `fd` that nobody has, those that the device is to fill among them.
+uint32_t FreeBuffers(int fd);
 // What stands behind it.
 std::shared_ptr<sockets::Socket> Behind(int fd);
 
