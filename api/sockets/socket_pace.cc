@@ -48,6 +48,12 @@ int Socket::SetPace(const void* value, socklen_t length) {
     memcpy(&rate, value, sizeof rate);
     if (rate != ~uint32_t{0}) asked.bytes_per_second = rate;
   }
+  // A child that inherits it, inside its listener's door, is nobody else's yet; who waited for the
+  // lock would step out of the door, and a close could take the listener away.
+  if (fd() < 0) {
+    pace_ = asked;
+    return 0;
+  }
   const std::lock_guard lock(faces_->setup());
   pace_ = asked;
   if (path() != Path::kOffloaded || listening()) return 0;

@@ -212,6 +212,7 @@ bool Socket::JoinOnRing(const Membership& membership) {
 }
 
 void Socket::LeaveToKernel(const std::string& reason) {
+  if (fd() < 0) return;  // A child that inherits: a connection of the ring.
   const std::lock_guard lock(faces_->setup());
   LeaveToKernelLocked(reason);
 }

@@ -5,17 +5,21 @@
 //
 // A time is a lower bound: it holds however slow the host is.
 
+#include <arpa/inet.h>
 #include <mellanox/vma_extra.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
+#include "api/sockets/faces.h"
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
 
@@ -111,6 +115,41 @@ TEST_F(PacingTest, UncorkedDatagramThatFindsNoRoomOvertakesByTheKernel) {
   }));
   close(theirs);
   Close(fd);
+}
+
+// Who accepts is inside the listener's door, of which a close may wait with the setup lock.
+TEST_F(PacingTest, ConnectionGetsItsListenersRateWhileAnotherThreadHasTheSetupLock) {
+  const int listener = Listener(kPort);
+  ASSERT_EQ(SetRate(listener, &kRate, sizeof kRate), 0);
+  const int theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort)};
+  inet_pton(AF_INET, kOurs, &to.sin_addr);
+  std::atomic<bool> held{false};
+  std::atomic<bool> accepted{false};
+  Threads holder;
+  holder.Start([&] {
+    const std::lock_guard lock(sockets::Faces::The().setup());
+    held = true;
+    EXPECT_TRUE(Eventually([&] { return accepted.load(); }));
+  });
+  ASSERT_TRUE(Eventually([&] { return held.load(); }));
+  connect(theirs, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  EXPECT_TRUE(Eventually([&] {
+    Poke(listener);
+    return (Behind(listener)->mask() & EPOLLIN) != 0;
+  }));
+  accepted = true;
+  holder.Join();
+  const int fd = Accept(listener, 0);
+  ASSERT_GE(fd, 0);
+  vma_rate_limit_t told{};
+  socklen_t length = sizeof told;
+  int result = -1;
+  EXPECT_TRUE(Behind(fd)->GetOption(SOL_SOCKET, SO_MAX_PACING_RATE, &told, &length, &result));
+  EXPECT_EQ(told.rate, kRate / 125);
+  close(theirs);
+  Close(fd);
+  Close(listener);
 }
 
 TEST_F(PacingTest, RateThatNoDeviceHasIsRefusedOrTheKernels) {
