@@ -140,10 +140,15 @@ int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockad
     if (waited != 0) return waited;
     // What the kernel has; if it has nothing, the ring has.
     pollfd kernels{.fd = fd, .events = POLLIN};
-    if (waits && listener->listening() && Kernel().poll(&kernels, 1, 0) != 1) continue;
+    const bool on_both = waits && listener->listening();
+    if (on_both && Kernel().poll(&kernels, 1, 0) != 1) continue;
     if (listener->Ended()) return -EBADF;
-    const int accepted = Kernel().accept4(fd, address, length, flags);
-    return accepted >= 0 ? accepted : -errno;
+    if (!on_both) {
+      const int accepted = Kernel().accept4(fd, address, length, flags);
+      return accepted >= 0 ? accepted : -errno;
+    }
+    const int accepted = listener->AcceptInKernel(fd, address, length, flags);
+    if (accepted != -EAGAIN) return accepted;
   }
 }
 

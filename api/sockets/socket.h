@@ -134,6 +134,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // A connection that was accepted, not in the table of descriptors yet; null: `error`, of which
   // kAskKernel says that the kernel has one or is to be asked. `flags`: of accept4(2).
   std::shared_ptr<Socket> Accept(int flags, int* error);
+  // A connection of the kernel's side of a listener, by its descriptor `fd`, as accept4(2), or
+  // -errno; -EAGAIN: there is none, however the descriptor blocks.
+  int AcceptInKernel(int fd, sockaddr* address, socklen_t* length, int flags);
   bool listening() const;
   // A connection of a ring, however far it is.
   bool HasConnected() const;

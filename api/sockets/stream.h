@@ -53,6 +53,7 @@ struct Stream {
   std::string AskedText(int level, int name);
   int claim = -1;                                // Of a listener: as ClaimListener().
   std::deque<std::shared_ptr<Socket>> accepted;  // Of a listener, not handed out yet.
+  std::mutex kernel_accept_mutex;                // Taken last: Socket::AcceptInKernel().
 };
 
 }  // namespace xtreme::sockets

@@ -244,6 +244,21 @@ std::shared_ptr<Socket> Socket::Accept(int flags, int* error) {
   return child;
 }
 
+// What a poll saw another thread may have taken, or another process: who slept for the next would
+// not see the ring's. Other threads come one at a time, for the descriptor's flags.
+int Socket::AcceptInKernel(int fd, sockaddr* address, socklen_t* length, int flags) {
+  const Uncancelled whole;
+  const std::lock_guard lock(stream_->kernel_accept_mutex);
+  const int before = Kernel().fcntl(fd, F_GETFL);
+  if (before < 0) return -errno;
+  const bool blocks = (before & O_NONBLOCK) == 0;
+  if (blocks) Kernel().fcntl(fd, F_SETFL, before | O_NONBLOCK);
+  const int made = Kernel().accept4(fd, address, length, flags);
+  const int result = made >= 0 ? made : -errno;
+  if (blocks) Kernel().fcntl(fd, F_SETFL, before);
+  return result;
+}
+
 // --- Connecting ---
 
 int Socket::ConnectStream(const sockaddr_in& peer) {

@@ -4,6 +4,7 @@
 // refused, where Linux takes them; what is under way; and what a reset is to who sends.
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -11,9 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string>
+#include <utility>
 
+#include "api/sockets/kernel_calls.h"
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
 
@@ -92,6 +96,46 @@ TEST_F(ConnectionTest, AListenerThatHasOneHalfOpenIsTheKernels) {
   EXPECT_EQ(byte, 'x');
   Close(fd);
   close(client);
+  Close(listener);
+}
+
+std::atomic<int> faster{0};
+decltype(sockets::KernelCalls::accept4) accept_of_kernel = nullptr;
+
+// As a thread, or a process, that has the listener too.
+int AcceptAfterAnother(int fd, sockaddr* address, socklen_t* length, int flags) {
+  if (faster == 0) {
+    close(accept_of_kernel(fd, nullptr, nullptr, 0));
+    ++faster;
+  }
+  return accept_of_kernel(fd, address, length, flags);
+}
+
+TEST_F(ConnectionTest, WhoWaitsForOneThatAnotherAcceptsFirstWaitsForTheWireToo) {
+  const int listener = Listener(kPort);
+  auto& kernel = const_cast<sockets::KernelCalls&>(sockets::Kernel());
+  accept_of_kernel = std::exchange(kernel.accept4, &AcceptAfterAnother);
+  std::atomic<int> accepted{-1};
+  Threads acceptor;
+  acceptor.Start([&] { accepted = Accept(listener, 0); });
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort)};
+  inet_pton(AF_INET, kOurs, &to.sin_addr);
+  const auto* const address = reinterpret_cast<const sockaddr*>(&to);
+  const int beside = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(beside, address, sizeof to), 0);
+  EXPECT_TRUE(Eventually([] { return faster == 1; }));
+  const int theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
+  connect(theirs, address, sizeof to);
+  EXPECT_TRUE(Eventually([&] { return accepted >= 0; }));
+  // Else it sleeps in the kernel, until there is one.
+  const int release = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (accepted < 0) connect(release, address, sizeof to);
+  acceptor.Join();
+  kernel.accept4 = accept_of_kernel;
+  EXPECT_NE(Behind(accepted), nullptr);
+  EXPECT_EQ(fcntl(listener, F_GETFL) & O_NONBLOCK, 0);
+  Close(accepted);
+  for (const int fd : {beside, release, theirs}) close(fd);
   Close(listener);
 }
 
