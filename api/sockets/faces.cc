@@ -51,6 +51,10 @@ Faces& Faces::Make() {
 Faces::Faces() {
   // Even a library below us may read files by calls that are ours.
   const Passage passage;
+  // Whatever the settings say: there are descriptors to keep and to forget until off().
+  pid_ = getpid();
+  pthread_atfork([] { Faces::The().BeforeFork(); }, [] { Faces::The().AfterFork(); },
+                 [] { Faces::The().Forked(); });
   std::vector<std::string> remarks;
   wrong_ = ReadSettings(environ, &settings_, &remarks);
   StartLog(static_cast<LogLevel>(settings_.log_level), settings_.log_file);
@@ -61,9 +65,6 @@ Faces::Faces() {
   }
   wrong_ = ReadRules();
   if (!wrong_.empty()) Log(LogLevel::kError, "{}; nothing is offloaded", wrong_);
-  pid_ = getpid();
-  pthread_atfork([] { Faces::The().BeforeFork(); }, [] { Faces::The().AfterFork(); },
-                 [] { Faces::The().Forked(); });
 }
 
 // "" or what is wrong. Without the file that nobody named there are no rules.

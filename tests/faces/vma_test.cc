@@ -172,6 +172,29 @@ TEST_F(VmaFunctionTest, SettingThatIsWrongIsNamedAndNothingIsOffloaded) {
       << program->Output();
 }
 
+// What it closes is gone from its sets, as if the library were not there.
+TEST_F(VmaFunctionTest, ProgramWithAWrongSettingClosesWhatItWatches) {
+  const std::string script = std::string(std::getenv("TEST_TMPDIR")) + "/watches.py";
+  std::ofstream(script) << R"(
+import select, socket
+watcher = select.epoll()
+numbers = []
+for i in range(3):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(('10.9.0.2', 7000))
+    watcher.register(s, select.EPOLLIN)
+    numbers.append(s.fileno())
+    s.send(b'question')
+    assert watcher.poll(10) == [(s.fileno(), select.EPOLLIN)]
+    s.close()
+assert len(set(numbers)) == 1, numbers
+print('done')
+)";
+  const std::string said =
+      Done(StartWithoutDevice("env VMA_RX_POLL=many /usr/bin/python3 " + script).get());
+  EXPECT_NE(said.find("; nothing is offloaded"), std::string::npos) << said;
+}
+
 TEST_F(VmaFunctionTest, RuleThatIsWrongIsNamedWithLineAndColumn) {
   const std::string rules = std::string(std::getenv("TEST_TMPDIR")) + "/wrong_rules";
   std::ofstream(rules) << "application-id * *\nuse os udp_reciever *:7000\n";
