@@ -47,7 +47,7 @@ base::Nanoseconds SpanOf(const timeval& time) {
 }
 
 bool CallsAreRestarted() {
-  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     struct sigaction action{};
     if (sigaction(signal, nullptr, &action) != 0) continue;
     const bool handled = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
@@ -91,10 +91,10 @@ Waiting::Waiting(base::Nanoseconds limit, int64_t polls)
 
 int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
   pthread_testcancel();
-  constexpr int64_t kBetweenLooks = 64;
+  constexpr uint32_t kBetweenLooks = 64;
   if (polls_left_ != 0) {
     if (polls_left_ > 0) --polls_left_;
-    const bool looks = until_ != base::kNever && polls_left_ % kBetweenLooks == 0;
+    const bool looks = until_ != base::kNever && ++polls_ % kBetweenLooks == 0;
     return looks && SteadyNow() >= until_ ? -EAGAIN : 0;
   }
   if (until_ != base::kNever && SteadyNow() >= until_) return -EAGAIN;

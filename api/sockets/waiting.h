@@ -13,6 +13,7 @@
 #include <sys/time.h>
 
 #include <csignal>
+#include <cstdint>
 #include <ctime>
 #include <span>
 #include <vector>
@@ -52,6 +53,7 @@ class Waiting {
  private:
   const base::Nanoseconds until_;
   int64_t polls_left_;
+  uint32_t polls_ = 0;  // That were made, of which one in so many looks at the clock.
 };
 
 }  // namespace xtreme::sockets

@@ -87,24 +87,30 @@ void AskError(int fd) {
   Say("SO_ERROR", result, error == 0 ? "none" : strerrorname_np(error));
 }
 
-// SIGALRM every 50 ms until SayAlarms(), whose handler is installed with `flags`: on a busy machine
+// `by` every 50 ms until SayAlarms(), whose handler is installed with `flags`: on a busy machine
 // the first may come before the call waits.
-void Alarm(int flags) {
+timer_t alarm_timer;
+int alarm_signal = 0;
+void Alarm(int flags, int by = SIGALRM) {
   struct sigaction action{};
   action.sa_handler = [](int) { alarms = alarms + 1; };
   action.sa_flags = flags;
-  sigaction(SIGALRM, &action, nullptr);
-  const timeval soon{.tv_sec = 0, .tv_usec = 50'000};
-  const itimerval often{.it_interval = soon, .it_value = soon};
-  setitimer(ITIMER_REAL, &often, nullptr);
+  sigaction(by, &action, nullptr);
+  alarm_signal = by;
+  sigevent tells{};
+  tells.sigev_notify = SIGEV_SIGNAL;
+  tells.sigev_signo = by;
+  timer_create(CLOCK_MONOTONIC, &tells, &alarm_timer);
+  const timespec soon{.tv_sec = 0, .tv_nsec = 50'000'000};
+  const itimerspec often{.it_interval = soon, .it_value = soon};
+  timer_settime(alarm_timer, 0, &often, nullptr);
 }
 
 void SayAlarms() {
-  const itimerval never{};
-  setitimer(ITIMER_REAL, &never, nullptr);
+  timer_delete(alarm_timer);
   Say("alarms", alarms > 0);
   alarms = 0;
-  signal(SIGALRM, SIG_IGN);
+  signal(alarm_signal, SIG_IGN);
 }
 
 // --- epoll ---
@@ -429,6 +435,11 @@ void InterruptedForGood(Run& run) {
   Alarm(0), Read(run.fd, "recv", 0), SayAlarms();
 }
 
+void InterruptedByARealTimeSignal(Run& run) {
+  Blocks(run.fd, true);
+  for (const int by : {SIGRTMIN, SIGRTMAX}) Alarm(0, by), Read(run.fd, "recv", 0), SayAlarms();
+}
+
 void InterruptedAndBegunAnew(Run& run) {
   Interrupted(run, SA_RESTART);
   SetReceiveTimeout(run.fd, 0);
@@ -671,6 +682,7 @@ constexpr Case kCases[] = {
     {"select by sets of other sizes", false, SelectBySetsOfOtherSizes},
     {"masks of signals", false, MasksOfSignals},
     {"interrupted for good", false, InterruptedForGood},
+    {"interrupted by a real-time signal", false, InterruptedByARealTimeSignal},
     {"interrupted and begun anew", false, InterruptedAndBegunAnew},
     {"accept is interrupted", false, AcceptIsInterrupted},
     {"copies of one", kConnection, CopiesOfOne},

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "api/sockets/waiting.h"
+
+#include <cerrno>
+#include <csignal>
+
+#include "gtest/gtest.h"
+
+namespace xtreme::sockets {
+namespace {
+
+TEST(WaitingTest, PollForEverEndsWhenTheTimeIsOver) {
+  constexpr base::Nanoseconds kLimit = base::Milliseconds(50);
+  const base::Nanoseconds begin = SteadyNow();
+  Waiting waiting(kLimit, /*polls=*/-1);
+  int result = 0;
+  while (result == 0 && SteadyNow() - begin < base::Seconds(10)) {
+    result = waiting.Once(nullptr, nullptr, 0);
+  }
+  EXPECT_EQ(result, -EAGAIN);
+  EXPECT_GE(SteadyNow() - begin, kLimit);
+}
+
+TEST(WaitingTest, HandlerWithoutRestartInterruptsWhateverItsSignalIs) {
+  for (const int signal : {SIGUSR1, SIGSYS, SIGRTMIN, SIGRTMIN + 5, SIGRTMAX}) {
+    struct sigaction action{};
+    struct sigaction before{};
+    action.sa_handler = [](int) {};
+    ASSERT_EQ(sigaction(signal, &action, &before), 0);
+    EXPECT_FALSE(CallsAreRestarted()) << signal;
+    action.sa_flags = SA_RESTART;
+    ASSERT_EQ(sigaction(signal, &action, nullptr), 0);
+    EXPECT_TRUE(CallsAreRestarted()) << signal;
+    ASSERT_EQ(sigaction(signal, &before, nullptr), 0);
+  }
+}
+
+}  // namespace
+}  // namespace xtreme::sockets
