@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "api/sockets/faces.h"
@@ -57,6 +58,15 @@ int KernelInt(int fd, int name, int otherwise) {
   socklen_t length = sizeof value;
   if (Kernel().getsockopt(fd, IPPROTO_IP, name, &value, &length) != 0) return otherwise;
   return length == 1 ? *reinterpret_cast<uint8_t*>(&value) : value;
+}
+
+// As Linux doubles it, but for net.core.rmem_max: what is negative is the most, or by force the
+// least.
+uint32_t RoomFor(int name, int asked) {
+  constexpr uint32_t kMost = std::numeric_limits<int>::max() / 2;
+  constexpr uint32_t kLeast = 2'304;
+  if (name == SO_RCVBUFFORCE) asked = std::max(asked, 0);
+  return std::max(2 * std::min(static_cast<uint32_t>(asked), kMost), kLeast);
 }
 
 // Whether an open connection, or a listener, is told of it: what changes nothing then is not.
@@ -141,9 +151,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
       }
       break;
     case SO_RCVBUF:
-    case SO_RCVBUFFORCE:
-      queue_limit_ = static_cast<uint32_t>(std::max(2 * IntOf(value, length), 2304));
-      break;
+    case SO_RCVBUFFORCE: queue_limit_ = RoomFor(name, IntOf(value, length)); break;
     case SO_MAX_PACING_RATE: return SetPace(value, length);
     case SO_BINDTODEVICE:
     case SO_BINDTOIFINDEX: return FollowDevice();

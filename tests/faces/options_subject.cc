@@ -456,6 +456,20 @@ void Overflow(Run& run) {
   Say("recvmsg", got, std::to_string(told));
 }
 
+// What is more than there is, or less than nothing, is as much as there may be.
+void RoomForAll(Run& run) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  for (const int room : {kMost, 1 << 30, -1}) {
+    Set(run.fd, "SO_RCVBUF", SOL_SOCKET, SO_RCVBUF, room);
+    for (int i = 0; i < 50; ++i) Tell(run, "datagram 1000", /*quietly=*/true);
+    Settle(run);
+    char bytes[1000];
+    int came = 0;
+    while (recv(run.fd, bytes, sizeof bytes, 0) > 0) ++came;
+    Say("came", came);
+  }
+}
+
 // --- Low water ---
 
 void LowWater(Run& run) {
@@ -638,6 +652,7 @@ constexpr Case kCases[] = {
     {"left to the kernel", false, LeftToTheKernel},
     {"peek offset", false, PeekOffset},
     {"overflow", false, Overflow},
+    {"room for all", false, RoomForAll},
     {"low water", kConnection, LowWater},
     {"edge of low water", kConnection, EdgeOfLowWater},
     {"flags of receiving", kConnection, FlagsOfReceiving},
