@@ -521,6 +521,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool GetIpOption(int name, void* value, socklen_t* length);
   int GetPeerOption(void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
+  void GiveUpMembership(const Membership& change, bool all_sources);
   int SetGroupInterface(const void* value, socklen_t length);
   int FollowDevice();
   void SetLowWater(int bytes);

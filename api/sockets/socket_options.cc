@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
@@ -304,8 +305,9 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
     change.interface = InterfaceNamed(index);
   } else if (!AddressOf(interface).IsAny()) {
     change.interface = InterfaceOf(AddressOf(interface));
-  } else if (const auto departure = DepartureTo(-1, {change.group, 9})) {
-    change.interface = departure->interface;
+  } else if (name != IP_DROP_MEMBERSHIP) {
+    const auto departure = DepartureTo(-1, {change.group, 9});
+    if (departure) change.interface = departure->interface;
   }
   const std::lock_guard lock(faces_->setup());
   const bool joins = name == IP_ADD_MEMBERSHIP || name == IP_ADD_SOURCE_MEMBERSHIP ||
@@ -316,15 +318,32 @@ int Socket::ChangeMembership(int name, const void* value, socklen_t length) {
     else if (path() == Path::kOffloaded) JoinOnRing(change);
     return 0;
   }
-  memberships_.erase(change);
-  if (path() != Path::kOffloaded) return 0;
-  const RingDoor::Entry entry(door());
-  const auto source = change.source.IsAny() ? std::nullopt : std::optional(change.source);
-  const uint64_t cookie = 1 + change.group.value();
-  const engine::Outcome outcome =
-      door()->ring().udp().Leave(handle_, {change.group, 0}, source, cookie);
-  if (outcome.ok()) door()->Await(handle_, cookie);
+  GiveUpMembership(change, /*all_sources=*/name == IP_DROP_MEMBERSHIP);
   return 0;
+}
+
+// `all_sources`: as Linux leaves a group, with whatever sources of it were joined or blocked; of no
+// interface, wherever it is.
+void Socket::GiveUpMembership(const Membership& change, bool all_sources) {
+  std::vector<Membership> left;
+  if (!all_sources) left.push_back(change);
+  std::erase_if(memberships_, [&](const Membership& each) {
+    if (!all_sources) return each == change;
+    const bool same = each.group == change.group &&
+                      (change.interface.empty() || each.interface == change.interface);
+    // Those that are blocked go with the rest.
+    if (same && !each.exclude) left.push_back(each);
+    return same;
+  });
+  if (path() != Path::kOffloaded) return;
+  const RingDoor::Entry entry(door());
+  const uint64_t cookie = 1 + change.group.value();
+  for (const Membership& each : left) {
+    const auto source = each.source.IsAny() ? std::nullopt : std::optional(each.source);
+    const engine::Outcome outcome =
+        door()->ring().udp().Leave(handle_, {each.group, 0}, source, cookie);
+    if (outcome.ok()) door()->Await(handle_, cookie);
+  }
 }
 
 // Of what the kernel's socket does not know, or is asked for by the ring itself.

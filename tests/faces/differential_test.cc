@@ -209,6 +209,8 @@ TEST_F(DifferentialTest, RingsHeedEveryOptionAsTheKernelDoes) {
   const std::string kernel = TranscriptOf(false, "options_subject", kOursToo);
   ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
   EXPECT_EQ(Differences(kernel, TranscriptOf(true, "options_subject", kOursToo)), "") << kernel;
+  const std::string told = Log();
+  EXPECT_EQ(told.find("left to the kernel: join: "), std::string::npos) << told;
 }
 
 TEST_F(SequencesTest, RingsDoAllOfSeveralDescriptorsAsTheKernelDoes) {

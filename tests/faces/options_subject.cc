@@ -211,6 +211,37 @@ void DatagramsOfADevice(Run& run) {
   }
 }
 
+// --- Groups that are joined ---
+
+// Of a group that is left, every source is.
+void SourcesOfAGroup(Run& run) {
+  close(run.fd);
+  run.fd = AnyAddress(run, SOCK_DGRAM, kSubjectUdpPort);
+  const auto hear = [&run] {
+    Tell(run, "group 7 " + std::to_string(kSubjectUdpPort)), Settle(run);
+    char bytes[10];
+    Say("recv", recv(run.fd, bytes, sizeof bytes, 0));
+  };
+  ip_mreq group{.imr_interface = run.own.sin_addr};
+  inet_pton(AF_INET, kDifferentialGroup, &group.imr_multiaddr);
+  ip_mreq_source source{.imr_multiaddr = group.imr_multiaddr,
+                        .imr_interface = group.imr_interface,
+                        .imr_sourceaddr = run.peer.sin_addr};
+  const auto change = [&run](const char* what, int name, const auto& value) {
+    Set(run.fd, what, IPPROTO_IP, name, value);
+  };
+  change("add source", IP_ADD_SOURCE_MEMBERSHIP, source), hear();
+  source.imr_sourceaddr = run.own.sin_addr;
+  change("add another", IP_ADD_SOURCE_MEMBERSHIP, source), hear();
+  change("drop", IP_DROP_MEMBERSHIP, group), hear();
+  change("add", IP_ADD_MEMBERSHIP, group), hear();
+  source.imr_sourceaddr = run.peer.sin_addr;
+  change("block", IP_BLOCK_SOURCE, source), hear();
+  change("drop", IP_DROP_MEMBERSHIP, group), hear();
+  change("add", IP_ADD_MEMBERSHIP, group), hear();
+  change("drop", IP_DROP_MEMBERSHIP, group), hear();
+}
+
 // --- Times ---
 
 // As long as there are seconds for: what comes later is waited for.
@@ -642,6 +673,7 @@ constexpr Case kCases[] = {
     {"accepted after a reset", false, AcceptedAfterAReset},
     {"listener of a device", false, ListenerOfADevice},
     {"datagrams of a device", false, DatagramsOfADevice},
+    {"sources of a group", false, SourcesOfAGroup},
     {"long times", false, LongTimes},
     {"segments", false, Segments},
     {"long datagrams", false, LongDatagrams},
