@@ -108,8 +108,10 @@ void Udp::ReceiveFragment(const nic::RxFrame& rx, const wire::UdpFrame& frame) {
   const uint16_t vlan_id = frame.tagged() ? frame.vlan().id : 0;
   const auto result = reassembly_->reassembler.Add(rx.buffer, *ip, vlan_id, now, &whole);
   if (result == ip::Reassembler::Result::kWhole) return DeliverWhole(whole);
-  if (!reassembly_->timer.armed()) {
-    core_->ArmTimer(&reassembly_->timer, reassembly_->reassembler.NextDeadline());
+  // Nothing may be held: a timer armed for never would count as armed ever after.
+  const base::Nanoseconds deadline = reassembly_->reassembler.NextDeadline();
+  if (deadline != base::kNever && !reassembly_->timer.armed()) {
+    core_->ArmTimer(&reassembly_->timer, deadline);
   }
 }
 
