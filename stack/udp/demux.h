@@ -103,13 +103,17 @@ class Demux {
     return Find(flow, key);
   }
 
-  // Whether First gives `binding` for the same flow, counting nothing, until changes() moves on.
-  // First gave it.
+  // Whether First gives `binding` for the same flow, and Next nothing after it, counting nothing,
+  // until changes() moves on. They did.
   bool IsLasting(const Binding* binding) const {
-    return binding->kind == Binding::Kind::kConnected || bindings_.Find({binding->key}) == binding;
+    if (binding->kind == Binding::Kind::kConnected) return true;
+    // Members after it are those whose filters refuse the flow, which count each datagram.
+    const bool alone = binding->kind != Binding::Kind::kGroup || binding->next == nullptr;
+    return alone && bindings_.Find({binding->key}) == binding;
   }
 
   // The one after `binding`, which First or Next returned for the same flow; null after the last.
+  // To be asked once a binding: whose filter refuses is counted.
   const Binding* Next(const Binding* binding, const wire::UdpFlow& flow) {
     if (binding->kind <= Binding::Kind::kConnected) return nullptr;
     if (binding->kind == Binding::Kind::kGroup && binding->next == nullptr) return nullptr;

@@ -197,7 +197,7 @@ class Udp : public NeighbourWaiters {
   void ReceiveOther(const nic::RxFrame& rx, const wire::UdpFrame& frame,
                     wire::FrameVerdict verdict);
   void ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
-                     const udp::Binding* binding);
+                     const udp::Binding* binding, const udp::Binding* next);
   // kMulticast, kBroadcast or neither.
   uint16_t CastOf(wire::Ipv4Address destination) const;
   bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);

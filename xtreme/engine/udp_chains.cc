@@ -126,14 +126,15 @@ void Udp::DeliverWhole(ip::ReassembledDatagram& whole) {
   }
   if (binding == nullptr) return packet::BufferPool::ReleaseChain(whole.head);
   NumberChain(whole.head);
-  const uint16_t flags = demux_->Next(binding, flow) == nullptr ? 0 : kShared;
+  const udp::Binding* next = demux_->Next(binding, flow);
+  const uint16_t flags = next == nullptr ? 0 : kShared;
   while (binding != nullptr) {
-    const udp::Binding* next = demux_->Next(binding, flow);
     for (packet::Buffer* link = whole.head; next != nullptr && link != nullptr; link = link->next) {
       packet::BufferPool::AddReferenceByOwner(link);
     }
     EmitChain(*static_cast<UdpSocket*>(binding->endpoint), whole.head, flow, flags);
     binding = next;
+    if (next != nullptr) next = demux_->Next(next, flow);
   }
 }
 

@@ -81,13 +81,14 @@ void Udp::DeliverLooped(packet::Buffer* head, const wire::UdpFlow& flow, uint16_
     return packet::BufferPool::ReleaseChain(head);
   }
   NumberChain(head);
-  if (demux_->Next(binding, flow) != nullptr) flags |= kShared;
+  const udp::Binding* next = demux_->Next(binding, flow);
+  if (next != nullptr) flags |= kShared;
   while (binding != nullptr) {
-    const udp::Binding* next = demux_->Next(binding, flow);
     if (next != nullptr) AddReferences(head);
     ++core_->tally.counters.loopback;
     EmitChain(*static_cast<UdpSocket*>(binding->endpoint), head, flow, flags | kLoopback);
     binding = next;
+    if (next != nullptr) next = demux_->Next(next, flow);
   }
 }
 

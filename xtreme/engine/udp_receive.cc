@@ -103,8 +103,8 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   buffer->data += frame.payload_offset;
   buffer->length = frame.payload_bytes;
   if (sockets_->serials != nullptr) [[unlikely]] sockets_->serials->Received(buffer);
-  if (demux_->Next(binding, frame.flow) != nullptr) [[unlikely]] {
-    return ReceiveShared(rx, frame, binding);
+  if (const udp::Binding* next = demux_->Next(binding, frame.flow)) [[unlikely]] {
+    return ReceiveShared(rx, frame, binding, next);
   }
   const Completion* completion =
       EmitPacket(*static_cast<UdpSocket*>(binding->endpoint), rx, frame, 0);
@@ -161,15 +161,15 @@ uint32_t Udp::Receive(std::span<const nic::RxFrame> frames) {
   return static_cast<uint32_t>(all - frames.size());
 }
 
-// The same buffer for each of several sockets, a reference each.
+// The same buffer for each of several sockets, a reference each. Next() counts: it is asked once.
 void Udp::ReceiveShared(const nic::RxFrame& rx, const wire::UdpFrame& frame,
-                        const udp::Binding* binding) {
+                        const udp::Binding* binding, const udp::Binding* next) {
   ++core_->tally.counters.shared;
   while (binding != nullptr) {
-    const udp::Binding* next = demux_->Next(binding, frame.flow);
     if (next != nullptr) packet::BufferPool::AddReferenceByOwner(rx.buffer);
     EmitPacket(*static_cast<UdpSocket*>(binding->endpoint), rx, frame, kShared);
     binding = next;
+    if (next != nullptr) next = demux_->Next(next, frame.flow);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/slow_path.h"
 #include "xtreme/engine/testing/ring_fixture.h"
+#include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -54,6 +56,13 @@ class UdpReceiveTest : public RingTest {
     frame.insert(frame.end(), bytes.begin(), bytes.end());
     return frame;
   }
+  Handle OpenMember(std::optional<wire::Ipv4Address> source) {
+    const Handle socket = OpenSocket({.local = {{}, 7000}, .reuse = true});
+    EXPECT_TRUE(ring->udp().Join(socket, {kGroup, 0}, source, 0, 1).ok());
+    Settle();
+    return socket;
+  }
+  uint64_t Filtered(Handle socket) { return ring->udp().Find(socket)->counters().source_filtered; }
 };
 
 TEST_F(UdpReceiveTest, ADatagramIsOneCompletionWithEveryFieldWritten) {
@@ -316,6 +325,34 @@ TEST_F(UdpReceiveTest, SourceFiltersWorkInSoftware) {
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(Text(got[0]), "yes");
   Release(got);
+}
+
+// However it came: as a known flow, as a copy of our own, or from its fragments.
+TEST_F(UdpReceiveTest, WhatAFilterRefusesCountsOnceADatagram) {
+  for (const bool third : {false, true}) {
+    SCOPED_TRACE(third ? "between two that admit" : "beside one that admits");
+    ring.reset();
+    engine.reset();
+    options.fragments = Fragments::kOwn;
+    Open();
+    if (third) OpenMember(kPeer.address);
+    const Handle refuses = OpenMember(kStranger.address);
+    OpenMember(kPeer.address);
+    const FrameFields fields{.destination = {kGroup, 7000}, .payload = std::string(100, 'f')};
+    const size_t copies = third ? 2 : 1;
+    for (uint64_t datagrams = 1; datagrams <= 3; ++datagrams) {
+      EXPECT_TRUE(Inject(fields));
+      const auto got = PollAll();
+      EXPECT_EQ(got.size(), copies);
+      Release(got);
+      EXPECT_EQ(Filtered(refuses), datagrams);
+    }
+    for (const auto& fragment : Fragments(fields, 64)) EXPECT_TRUE(queue().Inject(fragment));
+    const auto got = PollAll();
+    EXPECT_EQ(got.size(), copies);
+    Release(got);
+    EXPECT_EQ(Filtered(refuses), 4u);
+  }
 }
 
 TEST_F(UdpReceiveTest, UserDataIsReadWhenHandedOut) {
