@@ -41,11 +41,11 @@ def _time(figures):
 
 def _shown(figures):
     """Figures in a cell: round trips as p50 / p99, the rest as they are."""
-    nested = {name: value for name, value in figures.items() if isinstance(value, dict)}
-    if nested:
-        return "; ".join(f"{name}: {_time(value)}" for name, value in nested.items())
-    return _time(figures) or "; ".join(f"{name}: {json.dumps(value)}"
-                                       for name, value in figures.items())
+    nested = {name: _time(value) for name, value in figures.items() if isinstance(value, dict)}
+    if not nested and _time(figures):
+        return _time(figures)
+    return "; ".join(f"{name}: {nested.get(name) or json.dumps(value)}"
+                     for name, value in figures.items())
 
 
 def Section(report):

@@ -22,6 +22,9 @@ REPORT = {
          "figures": {"p50_ns": 5, "p99_ns": 6}},
         {"name": "rings", "what": "many", "verdict": "ok", "finding": "",
          "figures": {"rings": 32}},
+        {"name": "timestamps", "what": "of frames", "verdict": "ok", "finding": "",
+         "figures": {"resolution_ns": 4, "phc": {"offset_ns": 7},
+                     "reading": {"p50_ns": 1, "p99_ns": 2}}},
     ],
 }
 
@@ -47,6 +50,8 @@ class DocumentTest(unittest.TestCase):
         self.assertIn("| blueflame | both | ok | on: 900 / 1000 ns; off: 1200 / 1300 ns |\n", page)
         self.assertIn("| fragments | long ones | failed: lost | 5 / 6 ns |\n", page)
         self.assertIn("| rings | many | ok | rings: 32 |\n", page)
+        self.assertIn('| timestamps | of frames | ok | resolution_ns: 4; phc: {"offset_ns": 7}; '
+                      "reading: 1 / 2 ns |\n", page)
 
 
 if __name__ == "__main__":

@@ -92,8 +92,13 @@ std::vector<Segment> Select(const Selection& selection, std::vector<Segment> rin
 }
 
 bool IsLevel(std::string_view scope, std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kLevels = {
-      {{"pool", "buffers"}, {"pool", "free"}, {"pool", "low_water"}, {"queue", "rx_low_water"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kLevels = {
+      {{"pool", "buffers"},
+       {"pool", "free"},
+       {"pool", "low_water"},
+       {"queue", "device_memory_bytes"},
+       {"queue", "paced_queues"},
+       {"queue", "rx_low_water"}}};
   return std::find(kLevels.begin(), kLevels.end(), std::pair(scope, name)) != kLevels.end() ||
          (scope.ends_with("_ns") && name == kMaxName);
 }

@@ -73,7 +73,9 @@ std::string Counters(const Segment& ring) {
 // By layer, as completions of kind RING name it.
 std::string_view LayerOf(const Counter& counter) {
   if (counter.scope == "port") return "port";
-  if (counter.scope == "drop" || counter.scope == "reassembly") return "library";
+  const bool of_reassembly = counter.scope == "reassembly" && counter.name != "fragments" &&
+                             counter.name != "reassembled";
+  if (counter.scope == "drop" || of_reassembly) return "library";
   const bool of_queue = counter.name == "rx_empty" || counter.name == "tx_full" ||
                         counter.name.ends_with("_errors") || counter.name.ends_with("_malformed");
   if (counter.scope == "queue" && of_queue) return "queue";

@@ -94,6 +94,8 @@ TEST(Views, DropsAreOfTheLayerThatCountsThem) {
   Segment ring = MakeRing();
   ring.counters = {{"queue", "tx_full", "", 1},
                    {"reassembly", "expired", "", 2},
+                   {"reassembly", "fragments", "", 5},
+                   {"reassembly", "reassembled", "", 6},
                    {"ring", "refused_route", "", 3},
                    {"ring", "packets", "", 4}};
   const std::string text = ToText({ring}, View::kDrops, 0);
@@ -101,6 +103,8 @@ TEST(Views, DropsAreOfTheLayerThatCountsThem) {
   EXPECT_THAT(text, HasSubstr("  library                 2 expired"));
   EXPECT_THAT(text, HasSubstr("  refused                 3 refused_route"));
   EXPECT_THAT(text, Not(HasSubstr("packets")));
+  EXPECT_THAT(text, Not(HasSubstr("fragments")));
+  EXPECT_THAT(text, Not(HasSubstr("reassembled")));
 }
 
 TEST(Views, SocketsShowTheirProtocolsCountersOnly) {
@@ -177,6 +181,9 @@ TEST(Rings, RisesAreOfCountsAndNotOfLevels) {
   std::vector<Segment> after = {MakeRing(), MakeRing(78)};
   after[0].counters[0].value = 13;
   after[0].sockets[0].values[0] = 9;
+  for (const char* level : {"paced_queues", "device_memory_bytes"}) {
+    EXPECT_TRUE(IsLevel("queue", level)) << level;
+  }
   const auto rises = RisesSince(before, after);
   EXPECT_EQ(ValueOf(rises[0], "ring", "packets"), 3u);
   EXPECT_EQ(ValueOf(rises[0], "pool", "free"), 60u);
