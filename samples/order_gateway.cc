@@ -71,7 +71,7 @@ class Gateway {
       : options_(options),
         feed_(feed),
         handler_({.arbiter = {.hold_by_reference = kHoldByReference},
-                  .requester = {},
+                  .requester = Asking(options),
                   .symbols = {options_.stock}}),
         taker_(options.taker),
         line_({.server = server, .terms = Terms(options)}, &feed->ring()) {}
@@ -105,6 +105,11 @@ class Gateway {
     terms.shares = options.shares;
     terms.time_in_force = trading::ouch::kImmediateOrCancel;
     return terms;
+  }
+  static feed::Requester::Options Asking(const Options& options) {
+    feed::Requester::Options asking;
+    if (options.feed.request_to.empty()) asking.tries = 0;
+    return asking;
   }
   static Handler::Times Now() { return {.now_ns = receiver::MonotonicNs()}; }
 

@@ -510,5 +510,32 @@ TEST(HandlerTest, AnotherSessionBeginsWithEmptyBooks) {
   EXPECT_EQ(handler.counters().missing, 2u);
 }
 
+// With nobody to ask (no tries) as well as where nobody answers.
+TEST(HandlerTest, AGapIsGivenUpAsAWhole) {
+  constexpr uint64_t kAfter = 100;  // More is missing than one request asks for.
+  for (const int tries : {0, 2}) {
+    SCOPED_TRACE(tries);
+    const Requester::Options requester{.tries = tries};
+    Handler<Reference> handler({.arbiter = {}, .requester = requester, .symbols = {}});
+    for (const uint64_t sequence : {uint64_t{1}, kAfter}) {
+      const auto datagram = std::make_shared<Bytes>(Datagram(sequence, {Bytes(3)}));
+      handler.OnDatagram(0, *datagram, {}, [&datagram] { return Reference(datagram); });
+    }
+    int asked = 0;
+    int64_t now_ns = 0;
+    for (; handler.counters().missing == 0 && now_ns < 1'000'000'000; now_ns += 1'000'000) {
+      const auto request = handler.NextRequest({.now_ns = now_ns});
+      if (!request) continue;
+      ++asked;
+      EXPECT_EQ(request->count, requester.most_messages);
+    }
+    EXPECT_EQ(asked, tries);
+    EXPECT_EQ(now_ns, requester.wait_ns + tries * requester.retry_ns + 1'000'000);
+    EXPECT_EQ(handler.counters().missing, kAfter - 2);
+    EXPECT_EQ(handler.arbiter().next(), kAfter + 1);
+    EXPECT_FALSE(handler.NextRequest({.now_ns = now_ns}));
+  }
+}
+
 }  // namespace
 }  // namespace feed

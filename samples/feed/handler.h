@@ -78,7 +78,7 @@ class Handler {
     switch (requester_.Next(gap.first, gap.end, times.now_ns)) {
       case Requester::Action::kNothing: return std::nullopt;
       case Requester::Action::kGiveUp:
-        counters_.missing += arbiter_.SkipTo(gap.first + requester_.range().count);
+        counters_.missing += arbiter_.SkipTo(gap.end);
         DeliverHeld(times);
         return std::nullopt;
       case Requester::Action::kAsk: break;

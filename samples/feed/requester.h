@@ -3,8 +3,8 @@
 // Requester: when to ask for what all lines lost, how often, and when to give up.
 //
 // A gap is asked for when it has been open for a while (another line may fill it), in requests of
-// limited length, at a limited rate, again after a time-out, and given up after some tries. Time is
-// an argument. Invariant: at most one request is outstanding.
+// limited length, at a limited rate, again after a time-out, and given up, all of it, after some
+// tries. Time is an argument. Invariant: at most one request is outstanding.
 // Units: nanoseconds, messages. Threads: one.
 
 #ifndef XTREME_SAMPLES_FEED_REQUESTER_H_
@@ -23,7 +23,7 @@ class Requester {
     int64_t retry_ns = 50'000'000;      // Before it is asked for again.
     int64_t interval_ns = 500'000;      // Between any two requests.
     uint16_t most_messages = 30;        // Of one request: what one datagram can answer.
-    int tries = 20;
+    int tries = 20;                     // 0: nobody is there to ask.
   };
   struct Counters {
     uint64_t requests = 0;
@@ -39,7 +39,7 @@ class Requester {
   explicit Requester(const Options& options) : options_(options) {}
 
   // What to do now about the first gap, [first, end); none when they are equal. kAsk: send a
-  // request for range(). kGiveUp: range() will not come.
+  // request for range(). kGiveUp: the gap will not be filled.
   Action Next(uint64_t first, uint64_t end, int64_t now_ns) {
     if (first == end) {
       gap_ = 0;

@@ -59,10 +59,9 @@ class Run {
     costs_.handling_allocations += ThreadAllocations() - before;
   }
 
-  // The request to send now. To be called after each batch and at least every millisecond while
-  // something is missing.
+  // The request to send now; with nobody to ask, what is lost is given up here. To be called after
+  // each batch and at least every millisecond while something is missing.
   std::optional<feed::mold::Request> NextRequest() {
-    if (options_.request_to.empty()) return std::nullopt;
     const uint64_t before = ThreadAllocations();
     const auto request = handler_.NextRequest(Now(0));
     costs_.handling_allocations += ThreadAllocations() - before;
@@ -106,6 +105,7 @@ class Run {
                                                                    size_t hold_by_reference) {
     typename feed::Handler<Reference>::Options made;
     made.arbiter.hold_by_reference = hold_by_reference;
+    if (options.request_to.empty()) made.requester.tries = 0;
     made.symbols.assign(options.symbols.begin(), options.symbols.end());
     return made;
   }

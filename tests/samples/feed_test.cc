@@ -126,6 +126,18 @@ TEST_F(FeedTest, EveryMessageArrivesThoughEachLineLosesSome) {
   EXPECT_EQ(handled["lost"][1], Named(outcome.published, "lost_b"));
 }
 
+TEST_F(FeedTest, WithNobodyToAskWhatBothLinesLostIsMissing) {
+  const Outcome outcome = Publish(
+      {"--messages=5000", "--rate=5000", "--pack=1", "--loss=4", "--seed=5", "--linger=1"}, {});
+  ASSERT_EQ(outcome.publisher_exit, 0);
+  EXPECT_EQ(outcome.handler_exit, 0);
+  EXPECT_GT(outcome.handled["missing"], 0);
+  EXPECT_EQ(outcome.handled["requests"], 0);
+  EXPECT_EQ(outcome.handled["messages"].get<uint64_t>() +
+                outcome.handled["missing"].get<uint64_t>(),
+            Named(outcome.published, "published"));
+}
+
 TEST_F(FeedTest, SeedDecidesWhatIsLost) {
   const Command handler = {"--request-to", "10.9.0.1:26400"};
   std::array<std::array<uint64_t, 2>, 3> lost;
