@@ -13,13 +13,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -291,6 +295,34 @@ TEST_F(MissedTest, FramesAreNotedOnceEachAndThoseOfAllRingsAddedUp) {
                                            "-- 1 frames were overwritten before they were read",
                                            "-- 4 frames were overwritten before they were read",
                                            "xtreme_dump: 601 frames, 7 missed"));
+}
+
+// A turn that brings nothing but missed ones is not the end.
+TEST_F(MissedTest, WhatFollowsManyMissedFramesIsShown) {
+  Write(tap_.get(), 1'200, kUnknown);
+  Write(tap_.get(), 3);
+  EXPECT_THAT(Tell(), HasSubstr("xtreme_dump: 3 frames, 1200 missed"));
+}
+
+TEST_F(MissedTest, OnceEndsThoughFramesGoOnComing) {
+  constexpr uint32_t kKept = stats::FrameTap::Options{}.frames;
+  Write(tap_.get(), 1);
+  std::atomic<bool> over = false;
+  // One every other turn of the tool or so, and not so many that it finds all overwritten.
+  std::thread writer([&] {
+    using Clock = std::chrono::steady_clock;
+    for (auto next = Clock::now(); !over; next = Clock::now() + std::chrono::nanoseconds(500)) {
+      while (Clock::now() < next) continue;
+      Write(tap_.get(), 1);
+    }
+  });
+  const std::string told = Tell("--count=50000 2>&1 > /dev/null");
+  over = true;
+  writer.join();
+  uint64_t frames = 0, missed = 0;
+  ASSERT_EQ(std::sscanf(told.c_str(), "xtreme_dump: %lu frames, %lu missed", &frames, &missed), 2)
+      << told;
+  EXPECT_LE(frames, kKept) << "which is all that can have been there";
 }
 
 using OutputTest = MissedTest;

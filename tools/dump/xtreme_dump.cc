@@ -90,6 +90,7 @@ class Dump {
 
   bool Add(Chosen chosen) {
     if (command_.from_now && !chosen.reader->SkipToNewest().ok()) return false;
+    if (command_.once && !chosen.reader->StopAtNewest().ok()) return false;
     const uint32_t number = output_->AddRing(*chosen.reader);
     sources_.push_back(
         {.reader = std::move(chosen.reader), .number = number, .socket = chosen.socket});
@@ -126,7 +127,8 @@ class Dump {
     return interrupted != 0 || (command_.count != 0 && written_ >= command_.count);
   }
 
-  // Shows what came a turn before, with the times that came since.
+  // Shows what came a turn before, with the times that came since. How many frames that concerned,
+  // missed ones included.
   size_t Take(Source* source) {
     auto frames = source->reader->Take(kFramesATurn);
     if (!frames.ok()) source->ended = true;
@@ -139,15 +141,16 @@ class Dump {
     const size_t shown = stats::ApplySendTimes(&held, before);
     for (size_t i = 0; i < shown; ++i) Show(*source, held[i]);
     held.erase(held.begin(), held.begin() + static_cast<ptrdiff_t>(shown));
-    NoteMissed(source);
-    return taken + shown;
+    return taken + shown + NoteMissed(source);
   }
 
-  void NoteMissed(Source* source) {
+  size_t NoteMissed(Source* source) {
     const uint64_t missed = source->reader->missed();
-    if (const uint64_t more = missed - std::exchange(source->missed, missed); more != 0) {
+    const uint64_t more = missed - std::exchange(source->missed, missed);
+    if (more != 0) {
       output_->Note(fmt::format("{} frames were overwritten before they were read", more));
     }
+    return more;
   }
 
   void Show(const Source& source, const TappedFrame& frame) {

@@ -171,12 +171,13 @@ absl::StatusOr<FramesHeader> FrameReader::ReadHeader() {
 absl::StatusOr<std::vector<TappedFrame>> FrameReader::Take(size_t most) {
   const auto header = ReadHeader();
   if (!header.ok()) return header.status();
-  const uint64_t oldest = OldestAt(header->produced);
+  const uint64_t produced = std::min(header->produced, end_);
+  const uint64_t oldest = std::min(OldestAt(header->produced), end_);
   if (next_ < oldest) {
     missed_ += oldest - next_;
     next_ = oldest;
   }
-  const uint64_t waiting = header->produced > next_ ? header->produced - next_ : 0;
+  const uint64_t waiting = produced > next_ ? produced - next_ : 0;
   const uint64_t place = next_ & (shape_.slots - 1);
   // As far as the end of the file.
   const size_t count = std::min({most, kSlotsARead, size_t{waiting}, size_t{shape_.slots - place}});
@@ -209,6 +210,13 @@ absl::Status FrameReader::SkipToNewest() {
   const auto header = ReadHeader();
   if (!header.ok()) return header.status();
   next_ = header->produced;
+  return absl::OkStatus();
+}
+
+absl::Status FrameReader::StopAtNewest() {
+  const auto header = ReadHeader();
+  if (!header.ok()) return header.status();
+  end_ = header->produced;
   return absl::OkStatus();
 }
 

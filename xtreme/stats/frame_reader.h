@@ -67,6 +67,8 @@ class FrameReader {
   absl::StatusOr<std::vector<TappedFrame>> Take(size_t most);
   // Passes over what is there: only what comes from here on.
   absl::Status SkipToNewest();
+  // Ends with what is there: nothing that comes from here on.
+  absl::Status StopAtNewest();
 
   // Overwritten before they were read, or not understood.
   uint64_t missed() const { return missed_; }
@@ -91,6 +93,7 @@ class FrameReader {
   const std::string interface_;
   const std::string program_;
   uint64_t next_;
+  uint64_t end_ = UINT64_MAX;
   uint64_t missed_ = 0;
   TickScale device_;  // As last seen whole.
   TickScale host_;

@@ -217,6 +217,22 @@ TEST_F(FrameTapTest, FromNowOnMeansNothingOlder) {
   EXPECT_EQ(reader->missed(), 0u);
 }
 
+TEST_F(FrameTapTest, WhatWasThereEndsThoughMoreComes) {
+  const auto tap = Open();
+  for (uint64_t i = 0; i < 150; ++i) Write(tap.get(), i);
+  const auto reader = Read(tap->path());
+  const auto lapped = Read(tap->path());
+  ASSERT_TRUE(reader->StopAtNewest().ok());
+  ASSERT_TRUE(lapped->StopAtNewest().ok());
+  Write(tap.get(), 150);
+  const auto frames = TakeAll(reader.get());
+  ASSERT_EQ(frames.size(), 150u);
+  EXPECT_EQ(frames.back().number, 149u);
+  for (uint64_t i = 0; i < 2 * kLeastSlots; ++i) Write(tap.get(), i);
+  EXPECT_TRUE(TakeAll(lapped.get()).empty());
+  EXPECT_EQ(lapped->missed(), 150u) << "of those that it is to read";
+}
+
 // Slots are long, and little is written of each: it laps while a reader copies some.
 TEST_F(FrameTapTest, NoFrameIsTornUnderAWriterThatLaps) {
   const auto tap = Open(kLeastSlots, kMostSnapBytes);
