@@ -49,6 +49,7 @@ struct Row {
   Files files = {};
   std::optional<int> cpu = {};
   DeviceFacts device = GoodDevice();
+  std::string interface = "eth2";
 };
 
 template <typename Change>
@@ -224,6 +225,39 @@ std::vector<Row> OfferRows() {
   };
 }
 
+// A VLAN has no device of its own: what is looked at is that of the interface below.
+std::vector<Row> VlanRows() {
+  const std::string net = "/sys/class/net/eth2.100/";
+  const auto row = [&net](std::string_view check, Verdict verdict, std::string finding,
+                          Files files) {
+    files[net + "uevent"] = "DEVTYPE=vlan\nINTERFACE=eth2.100\nIFINDEX=7\n";
+    files[net + "lower_eth2/"];
+    return Row{check, verdict, std::move(finding), std::move(files), 3, GoodDevice(), "eth2.100"};
+  };
+  return {
+      row("numa", kWarn, "the NIC is on node 1, CPU 3 on node 0",
+          {{kNet + "device/numa_node", "1"}, {kCpu3 + "node0/", ""}}),
+      row("hugepages", kPass, "60 of 64 hugepages are free on node 0",
+          {{kNet + "device/numa_node", "0"},
+           {kNode0 + "nr_hugepages", "64"},
+           {kNode0 + "free_hugepages", "60"}}),
+      row("port", kPass, "up, 100 Gbit/s, MTU 1500",
+          {{net + "operstate", "up\n"}, {net + "mtu", "1500\n"}, {kNet + "mtu", "9000\n"}}),
+      row("bond", kFail, "eth2 is a bond", {{kNet + "bonding/", ""}}),
+      row("bond", kWarn, "eth2 is a port of a bond", {{kNet + "master/bonding/", ""}}),
+      row("bond", kWarn, "eth2.100 is a port of a bond", {{net + "master/bonding/", ""}}),
+      row("function", kWarn, "a virtual function", {{kNet + "device/physfn/", ""}}),
+      row("pcie", kWarn, "PCIe x8",
+          {{kNet + "device/current_link_speed", "16.0 GT/s PCIe"},
+           {kNet + "device/max_link_speed", "16.0 GT/s PCIe"},
+           {kNet + "device/current_link_width", "8"},
+           {kNet + "device/max_link_width", "16"}}),
+      row("irq_affinity", kWarn, "1 of the NIC's interrupts come to CPU 3",
+          {{kNet + "device/msi_irqs/40", ""}, {"/proc/irq/40/effective_affinity_list", "2-3"}}),
+      row("device_clock", kPass, "ptp; /dev/ptp1", {{kNet + "device/ptp/ptp1/", ""}}),
+  };
+}
+
 class ChecksTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -245,7 +279,7 @@ class ChecksTest : public ::testing::Test {
   void Expect(const std::vector<Row>& rows) {
     for (const Row& row : rows) {
       Write(row.files);
-      const Target target = {.interface = "eth2", .cpu = row.cpu, .device = row.device};
+      const Target target = {.interface = row.interface, .cpu = row.cpu, .device = row.device};
       for (const auto& [name, result] : RunChecks(System(root_), target)) {
         if (name != row.check) continue;
         EXPECT_EQ(result.verdict, row.verdict) << name << ": " << result.finding;
@@ -266,6 +300,20 @@ TEST_F(ChecksTest, EachOfTheNicGivesEachVerdictWithAFix) {
   Expect(NicRows());
   Expect(FunctionRows());
   Expect(OfferRows());
+}
+
+TEST_F(ChecksTest, OfAVlanTheDeviceBelowIsLookedAt) { Expect(VlanRows()); }
+
+TEST_F(ChecksTest, TheInterfaceOfTheDeviceIsTheOneBelowAVlanOnly) {
+  const std::string net = "/sys/class/net/";
+  Write({{net + "eth2.100/uevent", "DEVTYPE=vlan\n"},
+         {net + "eth2.100/lower_eth2/", ""},
+         {net + "bond0/uevent", "DEVTYPE=bond\n"},
+         {net + "bond0/lower_eth2/", ""},
+         {net + "eth2/uevent", "INTERFACE=eth2\n"}});
+  const System system(root_);
+  EXPECT_EQ(DeviceInterface(system, "eth2.100"), "eth2");
+  for (const char* own : {"bond0", "eth2", "absent"}) EXPECT_EQ(DeviceInterface(system, own), own);
 }
 
 TEST_F(ChecksTest, EveryCheckHasRows) {

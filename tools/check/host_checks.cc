@@ -96,8 +96,8 @@ Result CheckMemlock(const System& system, const Target& target) {
 
 // The node of the NIC, or of the CPU, or nothing on a machine that has one only.
 std::optional<int64_t> NicNode(const System& system, const Target& target) {
-  const auto node =
-      system.ReadNumber(fmt::format("/sys/class/net/{}/device/numa_node", target.interface));
+  const auto node = system.ReadNumber(fmt::format("/sys/class/net/{}/device/numa_node",
+                                                  DeviceInterface(system, target.interface)));
   return node && *node >= 0 ? node : std::nullopt;
 }
 

@@ -18,6 +18,11 @@ std::string NetPath(const Target& target, std::string_view rest) {
   return fmt::format("/sys/class/net/{}/{}", target.interface, rest);
 }
 
+std::string DevicePath(const System& system, const Target& target, std::string_view rest) {
+  return fmt::format("/sys/class/net/{}/device/{}", DeviceInterface(system, target.interface),
+                     rest);
+}
+
 Result CheckDevice(const System&, const Target& target) {
   const DeviceFacts& device = target.device;
   if (!device.problem.empty()) {
@@ -98,19 +103,23 @@ Result CheckPort(const System& system, const Target& target) {
 }
 
 Result CheckBond(const System& system, const Target& target) {
-  if (system.Exists(NetPath(target, "bonding"))) {
-    return Fail(target.interface + " is a bond: it has no queues of its own",
-                "open a ring on each of its ports and put them in a group");
-  }
-  if (system.Exists(NetPath(target, "master/bonding"))) {
-    return Warn(target.interface + " is a port of a bond: frames may come by another",
-                "open a ring on each port and put them in a group");
+  // A VLAN may lie above one, or be a port of one.
+  for (const std::string& name : {DeviceInterface(system, target.interface), target.interface}) {
+    const std::string at = "/sys/class/net/" + name;
+    if (system.Exists(at + "/bonding")) {
+      return Fail(name + " is a bond: it has no queues of its own",
+                  "open a ring on each of its ports and put them in a group");
+    }
+    if (system.Exists(at + "/master/bonding")) {
+      return Warn(name + " is a port of a bond: frames may come by another",
+                  "open a ring on each port and put them in a group");
+    }
   }
   return Pass("no bond");
 }
 
 Result CheckFunction(const System& system, const Target& target) {
-  if (!system.Exists(NetPath(target, "device/physfn"))) return Pass("a function of its own");
+  if (!system.Exists(DevicePath(system, target, "physfn"))) return Pass("a function of its own");
   return Warn("a virtual function: the host decides on multicast and spoofing",
               "on the host: ip link set PF vf N trust on spoofchk off");
 }
@@ -118,7 +127,7 @@ Result CheckFunction(const System& system, const Target& target) {
 Result CheckBus(const System& system, const Target& target) {
   if (target.device.software) return Pass("a software ConnectX is on no bus");
   const auto read = [&](std::string_view name) {
-    return system.Read(NetPath(target, fmt::format("device/{}", name))).value_or("");
+    return system.Read(DevicePath(system, target, name)).value_or("");
   };
   const std::string speed = read("current_link_speed");
   const std::string width = read("current_link_width");
@@ -133,7 +142,7 @@ Result CheckBus(const System& system, const Target& target) {
 Result CheckInterrupts(const System& system, const Target& target) {
   if (!target.cpu) return Pass("--cpu=N looks whether interrupts come there");
   std::set<std::string> there;
-  for (const std::string& irq : system.List(NetPath(target, "device/msi_irqs"))) {
+  for (const std::string& irq : system.List(DevicePath(system, target, "msi_irqs"))) {
     const auto cpus = system.ReadCpus(fmt::format("/proc/irq/{}/effective_affinity_list", irq));
     if (cpus && cpus->count(*target.cpu) != 0) there.insert(irq);
   }
@@ -197,7 +206,7 @@ Result CheckTimestamps(const System&, const Target& target) {
 
 Result CheckDeviceClock(const System& system, const Target& target) {
   const DeviceFacts& device = target.device;
-  const std::vector<std::string> clocks = system.List(NetPath(target, "device/ptp"));
+  const std::vector<std::string> clocks = system.List(DevicePath(system, target, "ptp"));
   const std::string name = clocks.empty() ? "" : "; /dev/" + clocks.front();
   if (device.clock_published) {
     return Pass("the kernel tells how the device's PTP clock runs, for hw_time = ptp" + name);

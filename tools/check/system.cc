@@ -77,6 +77,17 @@ bool System::MayUse(std::string_view path) const {
   return access(At(path).c_str(), R_OK | W_OK) == 0;
 }
 
+std::string DeviceInterface(const System& system, const std::string& interface) {
+  constexpr std::string_view kLower = "lower_";
+  const std::string at = "/sys/class/net/" + interface + "/";
+  const std::string event = "\n" + system.Read(at + "uevent").value_or("") + "\n";
+  if (event.find("\nDEVTYPE=vlan\n") == event.npos) return interface;
+  for (const std::string& name : system.List(at)) {
+    if (name.starts_with(kLower)) return name.substr(kLower.size());
+  }
+  return interface;
+}
+
 std::optional<std::set<int>> ParseCpus(std::string_view text) {
   std::set<int> cpus;
   while (!text.empty()) {

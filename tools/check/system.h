@@ -42,6 +42,9 @@ class System {
   const std::string root_;
 };
 
+// Whose device a ring on `interface` uses: that of the interface below a VLAN, else its own.
+std::string DeviceInterface(const System& system, const std::string& interface);
+
 // "0-3,8"; nothing for anything else.
 std::optional<std::set<int>> ParseCpus(std::string_view text);
 

@@ -57,8 +57,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0, 8191));
   app.add_flag("--json", json, "for programs");
   CLI11_PARSE(app, argc, argv);
-  target.device = ProbeDevice(target.interface);
-  const std::vector<NamedResult> results = RunChecks(System(), target);
+  const System system;
+  target.device = ProbeDevice(DeviceInterface(system, target.interface));
+  const std::vector<NamedResult> results = RunChecks(system, target);
   json ? PrintJson(target, results) : PrintText(results);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::fprintf(stderr, "xtreme_check: the report cannot be written\n");

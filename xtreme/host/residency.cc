@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <system_error>
 
@@ -71,8 +72,17 @@ int MoveTo(int node, std::span<std::byte> pages) {
 
 }  // namespace
 
-std::optional<int> NumaNodeOf(const std::string& interface) {
-  std::ifstream file(absl::StrCat("/sys/class/net/", interface, "/device/numa_node"));
+std::optional<int> NumaNodeOf(const std::string& interface, const std::string& sysfs) {
+  const std::filesystem::path own = absl::StrCat(sysfs, "/class/net/", interface);
+  std::filesystem::path device = own / "device";
+  std::error_code error;
+  if (!std::filesystem::exists(device, error)) {
+    // A VLAN has none: the interface below it does, to which it has a link.
+    for (const auto& entry : std::filesystem::directory_iterator(own, error)) {
+      if (entry.path().filename().string().starts_with("lower_")) device = entry.path() / "device";
+    }
+  }
+  std::ifstream file(device / "numa_node");
   int node = -1;
   if (!(file >> node) || node < 0) return std::nullopt;
   return node;

@@ -17,9 +17,9 @@
 
 namespace xtreme::host {
 
-// The NUMA node of the device behind `interface`. nullopt: the system does not say, as for
-// interfaces of software and on machines with one node.
-std::optional<int> NumaNodeOf(const std::string& interface);
+// The NUMA node of the device behind `interface`, of a VLAN the one below. nullopt: the system does
+// not say, as for interfaces of software and on machines with one node. `sysfs`: where that is.
+std::optional<int> NumaNodeOf(const std::string& interface, const std::string& sysfs = "/sys");
 
 // Touches the calling thread's stack below here, at most `bytes` and never below its limit; what
 // was touched.

@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -120,6 +122,19 @@ TEST(ResidencyTest, ObjectsAreLockedByTheirPagesAndKeepTheirContents) {
 
 TEST(ResidencyTest, AnInterfaceWithoutADeviceHasNoKnownNode) {
   EXPECT_EQ(NumaNodeOf("lo"), std::nullopt);
+}
+
+TEST(ResidencyTest, OfAVlanTheNodeIsThatOfTheDeviceBelow) {
+  const auto sysfs = std::filesystem::path(testing::TempDir()) / "residency_test_sys";
+  const auto net = sysfs / "class/net";
+  std::filesystem::create_directories(net / "eth2/device");
+  std::ofstream(net / "eth2/device/numa_node") << "1\n";
+  std::filesystem::create_directories(net / "eth2.100");
+  std::filesystem::create_directory_symlink("../eth2", net / "eth2.100/lower_eth2");
+  EXPECT_EQ(NumaNodeOf("eth2", sysfs), 1);
+  EXPECT_EQ(NumaNodeOf("eth2.100", sysfs), 1);
+  EXPECT_EQ(NumaNodeOf("absent", sysfs), std::nullopt);
+  std::filesystem::remove_all(sysfs);
 }
 
 TEST(ResidencyTest, ATouchedStackFaultsNoMoreAndItsFaultsAreSeenByAnotherThread) {
