@@ -18,6 +18,7 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
                                  std::unique_ptr<QueuePairObjects> objects)
     : QueuePair(memory, send_options, receive_options, capabilities, pool, std::move(objects)),
       tap_(tap),
+      queue_(tap->AddQueue()),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
   front_ = stream_front_ = NoFront();  // Every post is seen here.
 }
@@ -36,7 +37,7 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   const nic::TxStatus status = QueuePair::Post(frame);
   if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
   tap_->WriteParts(FrameKind::kSent, frame.header, frame.header_length, frame.payload,
-                   frame.payload_length, FrameTap::Now(), send().posted_frames());
+                   frame.payload_length, FrameTap::Now(), send().posted_frames(), queue_);
   tap_->Publish(1);
   return status;
 }
@@ -51,7 +52,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
   send().PostDirectly(flow.frame);
   tap_->WriteLeast(FrameKind::kSent, flow.frame.image.data() + kInlineOffset,
-                   flow.frame.frame_bytes, FrameTap::Now(), send().posted_frames());
+                   flow.frame.frame_bytes, FrameTap::Now(), send().posted_frames(), queue_);
   tap_->Publish(1);
   return nic::TxStatus::kPosted;
 }
@@ -63,7 +64,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
   if (status != nic::TxStatus::kPosted) return status;
   tap_->Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
-              FrameTap::Now(), send().posted_frames());
+              FrameTap::Now(), send().posted_frames(), queue_);
   tap_->Publish(1);
   return status;
 }
@@ -86,7 +87,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
   tap_->Write(FrameKind::kSent, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
-              FrameTap::Now(), send().posted_frames());
+              FrameTap::Now(), send().posted_frames(), queue_);
   tap_->Publish(1);
   return status;
 }
@@ -96,7 +97,7 @@ nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
   if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
   tap_->WriteParts(FrameKind::kSent, segments.header, segments.header_length, first.data,
-                   first.length, FrameTap::Now(), send().posted_frames());
+                   first.length, FrameTap::Now(), send().posted_frames(), queue_);
   tap_->Publish(1);
   return status;
 }
@@ -107,7 +108,7 @@ uint32_t TappedQueuePair::PollSend(std::span<nic::TxCompletion> out) {
   uint32_t timed = 0;
   for (const nic::TxCompletion& done : out.first(taken)) {
     if (done.hw_clock == 0) continue;
-    tap_->WriteSendTime(done.frames, done.hw_clock);
+    tap_->WriteSendTime(done.frames, done.hw_clock, queue_);
     ++timed;
   }
   tap_->Publish(timed);

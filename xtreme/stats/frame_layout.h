@@ -22,7 +22,7 @@
 namespace xtreme::stats {
 
 inline constexpr std::array<char, 8> kFramesMagic = {'X', 'T', 'F', 'R', 'A', 'M', 'E', 'S'};
-inline constexpr uint32_t kFramesVersion = 2;
+inline constexpr uint32_t kFramesVersion = 3;
 
 inline constexpr uint32_t kLeastSlots = 1'024;
 inline constexpr uint32_t kMostSlots = 1u << 20;
@@ -48,19 +48,21 @@ struct TickScale {
 };
 static_assert(sizeof(TickScale) == 32);
 
-enum class FrameKind : uint16_t {
+enum class FrameKind : uint8_t {
   kReceived = 1,         // `ticks` is the device's time of reception.
   kReceivedUntimed = 2,  // The device gave none.
   kSent = 3,             // `ticks` is the TSC when it was posted.
   kNote = 4,             // No frame, a text; `ticks` is the TSC.
-  kSendTime = 5,         // No frame: `ticks` is the device's time of one sent before, by `order`.
+  kSendTime = 5,         // No frame: `ticks` is the device's time of one sent before, by
+                         // `queue` and `order`.
 };
 
 struct FrameSlot {
   uint64_t ticks;
   uint32_t frame_bytes;  // On the wire, without FCS; of which snap_bytes at most follow.
   FrameKind kind;
-  uint16_t order;        // Of a sent frame: its number in the send queue, the lower bits of it.
+  uint8_t queue;         // Of a sent frame: which send queue of the ring;
+  uint16_t order;        // its number there, the lower bits of it.
 };
 static_assert(sizeof(FrameSlot) == 16);
 

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -86,6 +87,7 @@ std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number
   TappedFrame frame{.kind = head.kind,
                     .number = number,
                     .order = head.order,
+                    .queue = head.queue,
                     .frame_bytes = head.frame_bytes};
   const bool by_device =
       head.kind == FrameKind::kReceived || head.kind == FrameKind::kSendTime;
@@ -99,11 +101,13 @@ std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number
 }
 
 size_t ApplySendTimes(std::vector<TappedFrame>* frames, size_t first) {
-  std::map<uint16_t, TappedFrame*> sent;  // The last of each order, up to where we are.
+  // The last of each queue and order, up to where we are.
+  std::map<std::pair<uint8_t, uint16_t>, TappedFrame*> sent;
   for (TappedFrame& frame : *frames) {
-    if (frame.kind == FrameKind::kSent) sent[frame.order] = &frame;
+    const std::pair whose(frame.queue, frame.order);
+    if (frame.kind == FrameKind::kSent) sent[whose] = &frame;
     if (frame.kind != FrameKind::kSendTime || !frame.time_ns) continue;
-    const auto found = sent.find(frame.order);
+    const auto found = sent.find(whose);
     if (found == sent.end()) continue;
     found->second->time_ns = frame.time_ns;
     found->second->timed_by_device = true;

@@ -177,6 +177,25 @@ TEST_F(FrameTapTest, ASentFrameGetsTheTimeOfTheDeviceThatCameAfterIt) {
   EXPECT_EQ(ApplySendTimes(&frames, 9), 4u);
 }
 
+TEST_F(FrameTapTest, QueuesOfARingHaveNumbersOfTheirOwn) {
+  const auto tap = Open();
+  const TickScale clock{.base_ticks = 0, .base_ns = 0, .ns_per_tick_q32 = int64_t{1} << 32};
+  tap->SetClocks(clock, clock);
+  const uint8_t first = tap->AddQueue();
+  const uint8_t second = tap->AddQueue();
+  const Bytes frame = MakeFrame(1, 64);
+  tap->Write(FrameKind::kSent, frame.data(), 64, 10, 1, first);
+  tap->WriteParts(FrameKind::kSent, frame.data(), 42, frame.data(), 2, 11, 1, second);
+  tap->WriteSendTime(1, 20, first);
+  tap->WriteSendTime(1, 30, second);
+  tap->Publish(4);
+  auto frames = TakeAll(Read(tap->path()).get());
+  ApplySendTimes(&frames, 4);
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(frames[0].time_ns, 20);
+  EXPECT_EQ(frames[1].time_ns, 30);
+}
+
 TEST_F(FrameTapTest, WhatIsNotPublishedIsNotRead) {
   const auto tap = Open();
   Write(tap.get(), 1);
@@ -308,7 +327,7 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
   };
   const Row rows[] = {
       {0, 0, "read frames: this is not a frame tap"},
-      {offsetof(FramesHeader, version), 3, "read frames: layout 3, 2 is known"},
+      {offsetof(FramesHeader, version), 4, "read frames: layout 4, 3 is known"},
       {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 112 bytes for 96"},
       {offsetof(FramesHeader, snap_bytes), 97, "read frames: 1024 slots of 112 bytes for 97"},
       {offsetof(FramesHeader, slots), 2'048,
