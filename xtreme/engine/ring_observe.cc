@@ -82,9 +82,10 @@ void Ring::SetTapClocks() {
        .ns_per_tick_q32 = tells_tsc ? (clock.ToTime(ticks + kOne) - now).count() : 0});
 }
 
-// What was lost since the last time, at its place among the frames.
+// What was lost since the last time, at its place among the frames. The tap is one thread's at a
+// time: of the control thread's during a reset, which takes what the old queue still has.
 void Ring::NoteLosses() {
-  if (core_->device.tap == nullptr) return;
+  if (core_->device.tap == nullptr || resetting_) return;
   stats::FrameTap& tap = *core_->device.tap;
   size_t place = 0;
   VisitCounters([&](std::string_view scope, std::string_view name, std::string_view meaning,

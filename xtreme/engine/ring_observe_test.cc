@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <future>
 #include <optional>
 #include <string>
 #include <utility>
@@ -165,6 +166,25 @@ TEST_F(RingObserveTest, LossesAreNotedByNameAmongTheFrames) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0].find("2 drop held_limit: "), 0u) << notes[0];
   Release(held);
+  ring.reset();
+  engine->control().RunAndWait([] {});
+}
+
+// The control thread writes what the old queue still has.
+TEST_F(RingObserveTest, WhatIsLostDuringAResetIsNotedBehindIt) {
+  KeepFrames();
+  Open();
+  std::promise<void> gate;
+  engine->control().StartNow(MakeOperation([&gate] { gate.get_future().wait(); }));
+  ASSERT_TRUE(ring->Reset(77).ok());
+  ring->OnPortCounters({.out_of_buffer = 3});
+  PollAll();
+  EXPECT_TRUE(Notes().empty());
+  gate.set_value();
+  Settle();
+  const auto notes = Notes();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0].find("3 port "), 0u) << notes[0];
   ring.reset();
   engine->control().RunAndWait([] {});
 }

@@ -3,7 +3,8 @@
 // Reset: a ring whose queues stopped gets new ones, with its sockets, rules and memberships. The
 // owner gives the old ones away and holds none meanwhile; the control thread ends them, makes the
 // new ones (those of another port before) and steers to them; the owner takes them with OP_DONE.
-// Invariant: at any time one thread holds the queues, and rules steer to queues that exist.
+// Invariant: at any time one thread holds the queues, and the tap with them; rules steer to queues
+// that exist.
 
 #include <array>
 #include <functional>
@@ -237,6 +238,7 @@ void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
 void Ring::TakeFreshQueues() {
   RingCore& core = *core_;
   resetting_ = false;
+  NoteLosses();  // Those meanwhile.
   // The device is done with them, sent or not.
   core.sends.Abandon();
   core.attention |= kSendsWanted;

@@ -6,7 +6,8 @@
 // Invariant: after Create() nothing enters the kernel or waits: the oldest frame gives way, and a
 // reader who comes too late counts what it missed. The file goes with the tap; a killed process
 // leaves it, without its lock, until the next tap of that directory is made.
-// Threads: Create and the destructor any; the rest one at a time, but for what says otherwise.
+// Threads: Create and the destructor any; SetClocks one, which need not be that of the rest; the
+// rest one at a time, but for what says otherwise.
 
 #ifndef XTREME_XTREME_STATS_FRAME_TAP_H_
 #define XTREME_XTREME_STATS_FRAME_TAP_H_
