@@ -285,7 +285,8 @@ XTREME_API int xtreme_ring_start(xtreme_ring ring);
  * Of rings that are open when the process ends by exit(), or by returning from main(), the peers of
  * connections are reset: at once where the thread that exits owns the ring, else by the owner's
  * next poll or wait, for which 50 ms are waited in all. A child's exit after fork() is its own; it
- * may open rings, not call its parent's: from its first one on those are -EBADF there.
+ * may open rings, whatever its parent's threads were doing, not call its parent's: those are -EBADF
+ * there.
  * _exit() and signals send nothing: the kernel resets a peer when it sends next. */
 XTREME_API int xtreme_ring_close(xtreme_ring ring);
 /*

@@ -2,10 +2,13 @@
 
 #include "api/native/process.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -43,12 +46,40 @@ absl::StatusOr<std::unique_ptr<nic::Nic>> OpenNic(const host::Snapshot& kernel,
   return std::unique_ptr<nic::Nic>(*std::move(opened));
 }
 
+std::atomic<Process*> the{nullptr};  // Null: nobody has asked for it.
+const Process* parents_own = nullptr;
+
+// Nothing of the parent's is locked, changed or destroyed: it may be half done, its queues are the
+// parent's, and its thread would be waited for.
+void BecomeChild() {
+  if (const Process* const process = the.exchange(nullptr)) parents_own = process;
+}
+
 }  // namespace
 
-// In zeroed memory of its own and never destroyed: a thread may poll while the process exits.
 Process& Process::The() {
-  static Process* const process = new Process();
-  return *process;
+  Process* const process = the.load(std::memory_order_acquire);
+  return process != nullptr ? *process : Make();
+}
+
+// Numbers go on where they were: handles of the parent's meet an empty place.
+Process::Process(const Process* parents) : parents_(parents) {
+  if (parents_ == nullptr) {
+    pthread_atfork(nullptr, nullptr, BecomeChild);
+    return;
+  }
+  last_ring_ = parents_->last_ring_;
+  last_group_ = parents_->last_group_;
+  last_lane_ = parents_->last_lane_;
+  pid_ = parents_->pid_;
+}
+
+// In memory of its own and never destroyed: a thread may poll while the process exits.
+Process& Process::Make() {
+  auto made = std::unique_ptr<Process>(new Process(parents_own));
+  Process* there = nullptr;
+  if (!the.compare_exchange_strong(there, made.get())) return *there;
+  return *made.release();
 }
 
 // The ring counts as open already, so that the engine stays.
@@ -69,14 +100,12 @@ absl::StatusOr<std::shared_ptr<engine::Engine>> Process::AcquireEngine() {
   if (!made.ok()) return made.status();
   const std::lock_guard<std::mutex> lock(mutex_);
   engine_ = std::move(*made);
-  engine_pid_ = getpid();
   return engine_;
 }
 
 void Process::UseEngine(std::shared_ptr<engine::Engine> engine) {
   const std::lock_guard<std::mutex> lock(mutex_);
   engine_ = std::move(engine);
-  engine_pid_ = getpid();
 }
 
 template <typename T>
@@ -88,32 +117,9 @@ uint16_t Process::NextFree(const std::array<std::atomic<T*>, kPlaces>& places, u
   return 0;
 }
 
-// Nothing of it is destroyed: its queues are the parent's, and its thread would be waited for.
-void Process::ForgetParents() {
-  if (engine_ == nullptr || engine_pid_ == getpid()) return;
-  static auto* const engines = new std::vector<std::shared_ptr<engine::Engine>>();
-  static auto* const others = new std::vector<const void*>();
-  engines->push_back(std::move(engine_));
-  const std::lock_guard<std::mutex> ways_lock(ways_mutex_);
-  for (const auto& [number, way] : ways_) others->push_back(rings_[number].exchange(nullptr));
-  for (const auto& [number, of] : rings_of_group_) {
-    others->push_back(groups_[number].exchange(nullptr));
-  }
-  for (const auto& [number, lane] : lane_owners_) {
-    others->push_back(lanes_[number].exchange(nullptr));
-  }
-  ways_.clear();
-  rings_of_group_.clear();
-  grouped_rings_.clear();
-  lane_owners_.clear();
-  reset_at_exit_.clear();
-  open_rings_ = 0;
-}
-
 // 0: no place is left.
 uint16_t Process::ReserveRing() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ForgetParents();
   const uint16_t number = NextFree(rings_, &last_ring_);
   if (number != 0) ++open_rings_;
   return number;
@@ -191,13 +197,17 @@ void Process::ResetAtExit(uint64_t handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
   // Handlers run before those that were registered earlier: what the program makes from here on,
   // its own rings among it, is gone by then.
-  if (pid_ == 0) std::atexit([] { The().AtExit(); });
+  if (pid_ == 0) {
+    std::atexit([] {
+      if (Process* const process = the.load(std::memory_order_acquire)) process->AtExit();
+    });
+  }
   pid_ = getpid();
   reset_at_exit_.insert(NumberOf(handle));
 }
 
 void Process::AtExit() {
-  if (getpid() != pid_) return;
+  if (getpid() != pid_) return;  // Of a child that has not asked for it.
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // A thread that opens or closes one is not waited for.
   const base::Nanoseconds patience(std::chrono::nanoseconds(kExitPatience).count());

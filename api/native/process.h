@@ -6,7 +6,8 @@
 // timers carry the same number (xtreme/engine/handle.h). Numbers are given out in turn, so an old
 // handle meets an empty place, not another ring, until 65,535 rings have been opened since.
 // Invariant: the engine lives as long as there are rings. Finding is one load. Rings are brought up
-// one after the other, and nobody who opens none waits for that.
+// one after the other, and nobody who opens none waits for that. A child after fork() has a table
+// of its own: its parent's is of threads that are not there, and whoever held its locks may be one.
 // Threads: Find any; Add and Remove under a lock of its own.
 
 #ifndef XTREME_API_NATIVE_PROCESS_H_
@@ -49,9 +50,7 @@ class Process {
   // Rings are opened on `engine` from here on, until the last of them closes, instead of on the
   // host's kernel and devices: for who measures over devices of its own. No ring is open.
   void UseEngine(std::shared_ptr<engine::Engine> engine);
-  // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open. In a child
-  // after fork() the parent's are none of its rings from here on: the thread that serves them is
-  // not there.
+  // Opens a ring; its number is filled into the options. Errors as engine::Ring::Open.
   absl::StatusOr<uint64_t> OpenRing(engine::RingOptions options);
   // If the process ends by exit() while the ring is open, its peers are reset (ring_exit.h): at
   // once where the thread that exits owns it, else by its owner, for which kExitPatience is waited.
@@ -103,6 +102,10 @@ class Process {
   // In by_fd_: a group's number, not a ring's.
   static constexpr uint32_t kGroupBit = 1u << 16;
 
+  // `parents`: that of the process which forked this one; null: there is none.
+  explicit Process(const Process* parents);
+  static Process& Make();
+
   template <typename T>
   uint16_t NextFree(const std::array<std::atomic<T*>, kPlaces>& places, uint16_t* last);
   // What others may do with a ring that is closing under them.
@@ -113,7 +116,6 @@ class Process {
 
   uint16_t ReserveRing();
   void GiveUpRing();
-  void ForgetParents();
   absl::StatusOr<std::shared_ptr<engine::Engine>> AcquireEngine();
   absl::StatusOr<uint64_t> Bring(uint16_t number, engine::RingOptions options);
   void SetFd(int fd, uint32_t value);
@@ -137,10 +139,11 @@ class Process {
   std::map<uint16_t, std::vector<uint16_t>> rings_of_group_;
   std::set<uint16_t> grouped_rings_;
   std::set<uint16_t> reset_at_exit_;
-  pid_t pid_ = 0;  // Of the process that asked for that: a child's exit is its own.
+  // Of the process that asked for that: a child's exit is its own, by the handler of its parent.
+  pid_t pid_ = 0;
   uint32_t open_rings_ = 0;  // Those that are being brought up included.
   std::shared_ptr<engine::Engine> engine_;
-  pid_t engine_pid_ = 0;  // Whose control thread it has.
+  const Process* const parents_;  // What leak checkers find its parts by.
 };
 
 }  // namespace xtreme::api

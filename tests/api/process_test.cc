@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -19,19 +21,33 @@ namespace {
 
 using ProcessTest = ApiTest;
 
-// Memory that a ring which is being opened gets only when `go` is set, or after a while.
+// Memory that a ring which is being opened gets, or one that is being closed is rid of, only when
+// `go` is set, or after a while.
 struct LateMemory {
   static void* Allocate(void* context, size_t bytes) {
     auto* const self = static_cast<LateMemory*>(context);
-    self->asked = true;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (!self->go && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-    self->in_time = self->go.load();
+    if (self->late_to_come) self->Wait();
     self->memory.resize(bytes);
     return self->memory.data();
   }
-  static void Release(void*, void*) {}
+  static void Release(void* context, void*) {
+    auto* const self = static_cast<LateMemory*>(context);
+    if (!self->late_to_come) self->Wait();
+  }
+  void Wait() {
+    asked = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!go && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    in_time = go.load();
+  }
+  xtreme_ring_options For(xtreme_ring_options options) {
+    options.memory_allocate = Allocate;
+    options.memory_release = Release;
+    options.memory_context = this;
+    return options;
+  }
 
+  bool late_to_come = true;
   std::atomic<bool> asked{false}, go{false};
   bool in_time = false;
   std::vector<uint8_t> memory;
@@ -40,10 +56,7 @@ struct LateMemory {
 TEST_F(ProcessTest, NobodyElseWaitsWhileARingIsOpened) {
   const xtreme_ring ring = OpenRing("xt0"), another = OpenRing("xt0");
   LateMemory late;
-  xtreme_ring_options options = Options("xt1");
-  options.memory_allocate = LateMemory::Allocate;
-  options.memory_release = LateMemory::Release;
-  options.memory_context = &late;
+  const xtreme_ring_options options = late.For(Options("xt1"));
   xtreme_ring opened = {};
   std::thread opener([&] { EXPECT_EQ(xtreme_ring_open(&options, &opened), 0) << xtreme_error(); });
   while (!late.asked) std::this_thread::yield();
@@ -102,6 +115,7 @@ TEST_F(ProcessTest, AChildOpensRingsOfItsOwnAndHasNoneOfItsParent) {
   EXPECT_EQ(Await(ring, XTREME_OP_DONE).cookie, 7u);
   const xtreme_ring_options options = Options("xt1");
   EXPECT_EQ(InChild([&] {
+              if (xtreme_ring_wake(ring) != -EBADF) return 7;
               xtreme_ring own = {};
               if (xtreme_ring_open(&options, &own) != 0) return 1;
               if (xtreme_ring_start(own) != 0) return 2;
@@ -117,6 +131,50 @@ TEST_F(ProcessTest, AChildOpensRingsOfItsOwnAndHasNoneOfItsParent) {
   xtreme_completion packet = Await(ring, XTREME_PACKET);
   EXPECT_EQ(Text(packet), "still the parent's");
   xtreme_release(&packet, 1, sizeof packet);
+}
+
+// How a child ends that opens a ring and closes it; 0: it did, and has no thread more than before.
+int OpenInChild(const xtreme_ring_options& options) {
+  return InChild([&options] {
+    xtreme_ring own = {};
+    if (xtreme_ring_open(&options, &own) != 0) _exit(1);
+    if (xtreme_ring_start(own) != 0) _exit(2);
+    if (xtreme_ring_close(own) != 0) _exit(3);
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    if (std::distance(begin(threads), end(threads)) != 1) _exit(4);
+    _exit(0);  // Sanitizers would ask for what the parent's other thread was making.
+    return 0;
+  });
+}
+
+TEST_F(ProcessTest, AChildOpensRingsAlsoIfAThreadOfItsParentIsOpeningOne) {
+  LateMemory late;
+  const xtreme_ring_options options = late.For(Options("xt1"));
+  xtreme_ring opened = {};
+  std::thread opener([&] { EXPECT_EQ(xtreme_ring_open(&options, &opened), 0) << xtreme_error(); });
+  while (!late.asked) std::this_thread::yield();
+  EXPECT_EQ(OpenInChild(Options("xt0")), 0);
+  late.go = true;
+  opener.join();
+  EXPECT_TRUE(late.in_time);
+  ASSERT_EQ(xtreme_ring_adopt(opened), 0);
+  EXPECT_EQ(xtreme_ring_close(opened), 0);
+}
+
+TEST_F(ProcessTest, AChildOpensRingsAlsoIfAThreadOfItsParentIsClosingOne) {
+  LateMemory late;
+  late.late_to_come = false;
+  const xtreme_ring_options options = late.For(Options("xt1"));
+  std::thread closer([&] {
+    xtreme_ring ring = {};
+    ASSERT_EQ(xtreme_ring_open(&options, &ring), 0) << xtreme_error();
+    EXPECT_EQ(xtreme_ring_close(ring), 0);
+  });
+  while (!late.asked) std::this_thread::yield();
+  EXPECT_EQ(OpenInChild(Options("xt0")), 0);
+  late.go = true;
+  closer.join();
+  EXPECT_TRUE(late.in_time);
 }
 
 // As the destructor of a static object does whose ring is closed already.
