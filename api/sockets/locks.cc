@@ -35,12 +35,8 @@ void SetupLock::AfterFork() {
 
 void SetupLock::LockMutex() {
   if (mutex_.try_lock()) return;
-  RingDoor* door = newest_->load(std::memory_order_acquire);
-  while (door != nullptr && !door->IsInside()) door = door->older();
-  if (door == nullptr) return mutex_.lock();
-  const uint32_t depth = door->StepOut();
+  const RingDoor::OutsideAll outside(newest_->load(std::memory_order_acquire));
   mutex_.lock();
-  door->StepIn(depth);
 }
 
 }  // namespace xtreme::sockets

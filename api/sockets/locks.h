@@ -3,9 +3,9 @@
 // SetupLock: of deciding sockets' paths, of rings and rules; taken before any ring's door.
 // DoorLock: of a ring's door, which every send and receive takes. ThreadToken: who is inside it.
 //
-// Invariant: nobody waits for the SetupLock inside a door. Who calls from inside one (a receive
-// callback that binds or closes) steps out while they wait: whoever has the lock may be waiting for
-// that door. Threads: any.
+// Invariant: nobody waits for the SetupLock inside a door, nor for a door inside another. Who calls
+// from inside some (a receive callback that binds, closes, or sends by another ring) steps out of
+// them while they wait: whoever has the lock may be waiting for those doors. Threads: any.
 
 #ifndef XTREME_API_SOCKETS_LOCKS_H_
 #define XTREME_API_SOCKETS_LOCKS_H_

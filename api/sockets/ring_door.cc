@@ -13,6 +13,7 @@
 #include "api/native/engine_options.h"
 #include "api/native/process.h"
 #include "api/native/settings.h"
+#include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/log.h"
 #include "api/sockets/progress.h"
@@ -65,7 +66,50 @@ RingDoor::~RingDoor() {
 void RingDoor::WaitForLock() {
   const ErrnoKept kept;
   counters_.contended.fetch_add(1, std::memory_order_relaxed);
-  lock_.lock();
+  OutsideAll others(Faces::The().doors());
+  // Whoever is inside this one may be waiting for one of them.
+  others.empty() ? lock_.lock() : others.StepIn(this);
+}
+
+void RingDoor::Arrive(uintptr_t self, uint32_t depth) {
+  inside_.store(self, std::memory_order_relaxed);
+  depth_ = depth;
+  if (owner_ != self) Adopt(self);
+}
+
+RingDoor::OutsideAll::OutsideAll(RingDoor* newest) {
+  for (RingDoor* door = newest; door != nullptr; door = door->older()) {
+    // Without a handle its ring is closed, and nobody is to come in.
+    if (!door->IsInside() || door->handle_ == 0) continue;
+    left_.push_back({door, door->StepOut()});
+  }
+}
+
+// Sleeps for one at a time, and then has no other.
+void RingDoor::OutsideAll::StepIn(RingDoor* wanted) {
+  if (wanted != nullptr) left_.push_back({wanted, 1});
+  RingDoor* next = left_.empty() ? nullptr : left_.back().door;
+  while (next != nullptr) {
+    RingDoor* const locked = next;
+    locked->lock_.lock();
+    next = LockOthers(locked);
+    if (next != nullptr) locked->lock_.unlock();
+  }
+  for (const Left& each : left_) each.door->Arrive(ThreadToken(), each.depth);
+  left_.clear();
+}
+
+// All, and null; or none, and one that another thread has.
+RingDoor* RingDoor::OutsideAll::LockOthers(const RingDoor* locked) {
+  for (size_t i = 0; i < left_.size(); ++i) {
+    RingDoor* const door = left_[i].door;
+    if (door == locked || door->lock_.try_lock()) continue;
+    while (i-- > 0) {
+      if (left_[i].door != locked) left_[i].door->lock_.unlock();
+    }
+    return door;
+  }
+  return nullptr;
 }
 
 void RingDoor::Adopt(uintptr_t self) {

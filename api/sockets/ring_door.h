@@ -6,6 +6,8 @@
 // references of its buffers) is touched inside an Entry only. Entries nest on one thread, so that a
 // receive callback may send. What comes while such a callback awaits an operation is given when it
 // has returned, in order.
+// Nobody sleeps for a door inside another: who has to wait for one steps out of the others, so
+// callbacks of several rings may use each other's.
 // Buffers are counted by the owner inside, so every count of references is exact.
 // Threads: any.
 
@@ -112,6 +114,30 @@ class RingDoor {
    private:
     RingDoor* const door_;
     const uint32_t depth_;
+  };
+
+  // The same of every door that the thread is inside, but those that are shut for good.
+  class OutsideAll {
+   public:
+    // `newest`: where the list of all doors begins.
+    explicit OutsideAll(RingDoor* newest);
+    ~OutsideAll() { StepIn(nullptr); }
+    OutsideAll(const OutsideAll&) = delete;
+    OutsideAll& operator=(const OutsideAll&) = delete;
+
+    // Whether it was inside none.
+    bool empty() const { return left_.empty(); }
+    // Back inside them, and inside `wanted` unless that is null.
+    void StepIn(RingDoor* wanted);
+
+   private:
+    struct Left {
+      RingDoor* door;
+      uint32_t depth;
+    };
+    RingDoor* LockOthers(const RingDoor* locked);
+
+    std::vector<Left> left_;
   };
 
   struct Options {
@@ -284,6 +310,8 @@ class RingDoor {
     lock_.unlock();
   }
   void WaitForLock();
+  // By who has the lock.
+  void Arrive(uintptr_t self, uint32_t depth);
   void Adopt(uintptr_t self);
   void SetAlone(uintptr_t alone);
   void GiveFrom(uint32_t first);
