@@ -204,13 +204,13 @@ std::shared_ptr<Socket> Ours(int fd) {
   return static_cast<ssize_t>(bytes);
 }
 
-// Of what leaves ample room. While what was polled is given, a connection may have ended that is
-// not known to yet.
+// Of what leaves ample room. While what was polled is not given, a connection may have ended that
+// is not known to yet.
 [[gnu::always_inline]] inline ssize_t Socket::SendStreamShort(RingDoor* door,
                                                               std::span<const uint8_t> from) {
   // Of none, or of more than there ever is room for.
   const bool odd = from.size() - 1 >= std::numeric_limits<int32_t>::max();
-  if ((plain_ & kSendsBytes) == 0 || odd || door->polling()) return kLongWay;
+  if ((plain_ & kSendsBytes) == 0 || odd || door->behind()) return kLongWay;
   engine::TcpSocket* const socket = stream_->tcp_socket;
   const tcp::Connection* const connection = socket->connection;
   if (connection == nullptr) return kLongWay;
@@ -235,7 +235,7 @@ void Socket::ReleaseRead(RingDoor* door, packet::Buffer* buffer) {
   if ((flags & ~kUsualFlags) != 0) [[unlikely]] return kLongWay;
   if (about != nullptr && stream_ != nullptr) [[unlikely]] return kLongWay;
   if ((plain_ & kTakesNext) == 0) return ReceiveQueued(to, about);
-  if (door->polling()) [[unlikely]] return kLongWay;
+  if (door->behind()) [[unlikely]] return kLongWay;
   const ssize_t got = TakeArriving(door, to, about);
   return got == -EAGAIN && Waits(flags) ? kLongWay : got;
 }

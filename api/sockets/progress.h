@@ -28,7 +28,7 @@ inline RingDoor* RingDoor::Of(const packet::Buffer& buffer) {
 
 template <typename Ring>
 std::span<const engine::Completion> RingDoor::BeginProgress(uint32_t most) {
-  polling_ = true;
+  behind_ = Behind::kPolling;
   polled_count_ = static_cast<Ring*>(ring_)->Poll(polled_.data(), most, sizeof(engine::Completion));
   return {polled_.data(), polled_count_};
 }
@@ -44,7 +44,7 @@ inline void RingDoor::EndProgress(uint32_t first) {
 }
 
 inline void RingDoor::FinishProgress() {
-  polling_ = false;
+  behind_ = Behind::kNo;
   progressed_.store(true, std::memory_order_relaxed);
   if (!claims_.empty()) [[unlikely]] EndClaimsOfNobody();
 }
@@ -52,7 +52,7 @@ inline void RingDoor::FinishProgress() {
 template <typename Ring>
 RingDoor::Linked RingDoor::PollLinks(uint32_t most, completion::LinkCompletion* out) {
   // Behind what waits they would be out of order.
-  if (polling_ || !happenings_.empty()) [[unlikely]] return {0, true};
+  if (behind() || !happenings_.empty()) [[unlikely]] return {0, true};
   const auto linked = static_cast<Ring*>(ring_)->PollLinks(out, most);
   FinishProgress();
   return {linked.count, linked.rest};
@@ -60,7 +60,11 @@ RingDoor::Linked RingDoor::PollLinks(uint32_t most, completion::LinkCompletion* 
 
 template <typename Sink>
 uint32_t RingDoor::PollPackets(uint32_t most, Sink sink) {
-  if (polling_ || !happenings_.empty()) return 0;
+  if (behind()) [[unlikely]] {
+    if (polling()) return 0;
+    GiveKept();
+  }
+  if (!happenings_.empty()) return 0;
   const std::span<const engine::Completion> polled = BeginProgress(std::min(most, kBatch));
   if (!polled.empty() && !real_clock_->IsFresh(polled.front().poll_tsc)) FollowRealTime();
   uint32_t taken = 0;

@@ -140,9 +140,56 @@ void RingDoor::StepIn(uint32_t depth) {
 }
 
 void RingDoor::Progress() {
-  if (polling_) return;
+  if (behind()) [[unlikely]] {
+    if (polling()) return;
+    GiveKept();
+  }
   BeginProgress();
   EndProgress(0);
+}
+
+// What is polled meanwhile is newer.
+void RingDoor::GiveKept() {
+  behind_ = Behind::kPolling;
+  while (!kept_.empty()) {
+    const engine::Completion next = kept_.front();
+    kept_.pop_front();
+    Give(next);
+  }
+  kept_charges_.clear();
+  GiveLater();
+  behind_ = Behind::kNo;
+}
+
+// For nobody of the program's threads.
+void RingDoor::ProgressBelow() {
+  if (polling()) return;
+  do {
+    for (const engine::Completion& each : BeginProgress()) GiveOrKeep(each);
+    while (!later_.empty()) {
+      const engine::Completion next = later_.front();
+      later_.pop_front();
+      GiveOrKeep(next);
+    }
+  } while (polled_count_ == kBatch);
+  FinishProgress();
+  if (!kept_.empty()) behind_ = Behind::kKept;
+}
+
+void RingDoor::GiveOrKeep(const engine::Completion& completion) {
+  const bool of_socket =
+      completion.kind != engine::Kind::kOpDone && completion.kind != engine::Kind::kRing;
+  Socket* const socket = of_socket ? Find(completion.socket) : nullptr;
+  const bool packet = completion.kind == engine::Kind::kPacket;
+  const bool keeps = socket != nullptr && (kept_charges_.contains(completion.socket) ||
+                                           (packet && socket->HasCallback()));
+  if (!keeps) return Give(completion);
+  uint32_t& charge = kept_charges_[completion.socket];
+  if (packet && !socket->HasRoomFor(completion, &charge)) {
+    if (kept_.empty()) kept_charges_.clear();
+    return packet::BufferPool::ReleaseChain(completion.buffer);
+  }
+  kept_.push_back(completion);
 }
 
 void RingDoor::GiveFrom(uint32_t first) {
@@ -221,7 +268,7 @@ bool RingDoor::TryProgress() {
   depth_ = 1;
   owner_ = ThreadToken();
   ring_->AdoptForATurn();
-  Progress();
+  ProgressBelow();
   progressed_.store(false, std::memory_order_relaxed);
   Leave();
   return true;
@@ -245,7 +292,7 @@ void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
   ring_->AdoptForATurn();
   inside_first();
   for (int tries = 0; tries < kExitTries && !ring_->tcp().Quiescent(); ++tries) {
-    Progress();
+    ProgressBelow();
     nanosleep(&kPause, nullptr);
   }
   device_.reset();
@@ -253,6 +300,7 @@ void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
 }
 
 bool RingDoor::Arm() {
+  if (behind_ == Behind::kKept) return false;
   const Passage passage;
   return ring_->Arm();
 }
@@ -264,7 +312,7 @@ engine::Outcome RingDoor::Await(engine::Handle handle, uint64_t cookie) {
       const Passage passage;
       ring_->core().host.control->RunAndWait([] {});
     }
-    polling_ ? PollForLater() : Progress();
+    polling() ? PollForLater() : Progress();
     const auto found = std::find_if(done_.begin(), done_.end(), [&](const Done& done) {
       return done.handle == handle && done.cookie == cookie;
     });

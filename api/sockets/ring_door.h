@@ -156,9 +156,12 @@ class RingDoor {
   RingDevice& device() { return *device_; }
   // Polls, and gives each socket what came for it. Nothing inside itself.
   void Progress();
-  // Whether somebody gives what they polled, further out on this thread.
-  bool polling() const { return polling_; }
-  // The same in two steps, for who can use what came at once, while not polling(): polls for at
+  // Whether something that was polled is not given yet: somebody gives it, further out on this
+  // thread, or Progress() is to.
+  bool behind() const { return behind_ != Behind::kNo; }
+  // Whether it is the former.
+  bool polling() const { return behind_ == Behind::kPolling; }
+  // The same in two steps, for who can use what came at once, while not behind(): polls for at
   // most `most`, at most kBatch; and gives what came from the `first` on, which may close any
   // socket. Nothing is called in between.
   template <typename Ring = engine::Ring>
@@ -172,7 +175,8 @@ class RingDoor {
   packet::Buffer* PollDatagram(const engine::UdpSocket& socket, size_t most);
   // Instead of EndProgress(), of who used the one that came, or found none.
   void FinishProgress();
-  // As engine::Ring::Arm, after what is known to wait was taken.
+  // As engine::Ring::Arm, after what is known to wait was taken; false, too, if Progress() has
+  // something to give.
   bool Arm();
   // Makes an operation that was started for `handle` end: how.
   engine::Outcome Await(engine::Handle handle, uint64_t cookie);
@@ -258,7 +262,10 @@ class RingDoor {
   // The door that was made before this one.
   RingDoor* older() const { return older_; }
   void SetOlder(RingDoor* older) { older_ = older; }
-  // Inside, if nobody else is; then leaves. False: somebody is.
+  // Progress() of a thread that is not the program's, if nobody else is inside. What comes for
+  // receive callbacks, which are called by the program's threads alone, and what follows it on the
+  // same socket, waits for the next Progress(), as far as the socket has room. False: somebody is
+  // inside.
   bool TryProgress();
   // The process ends: what was sent leaves, after `inside_first`, which is called inside. Nobody
   // enters any more; who tries waits until the end.
@@ -316,6 +323,9 @@ class RingDoor {
   void SetAlone(uintptr_t alone);
   void GiveFrom(uint32_t first);
   void GiveLater();
+  void GiveKept();
+  void ProgressBelow();
+  void GiveOrKeep(const engine::Completion& completion);
   void BeginCompletions();
   static bool AdmitLinks(void* door, const engine::Completion& form,
                          completion::LinkCompletion* link);
@@ -344,10 +354,15 @@ class RingDoor {
   uintptr_t alone_ = kNobody;
   Counters counters_;
 
-  bool polling_ = false;
-  std::array<engine::Completion, kBatch> polled_;  // Of who is `polling_`,
+  // kPolling: somebody gives what they polled; kKept: nobody does, and `kept_` is not empty.
+  enum class Behind : uint8_t { kNo, kPolling, kKept };
+  Behind behind_ = Behind::kNo;
+  std::array<engine::Completion, kBatch> polled_;  // Of who is polling(),
   uint32_t polled_count_ = 0;                      // and how many.
   std::deque<engine::Completion> later_;  // Polled while others were given.
+  // For receive callbacks, and behind it; and how much of what each socket has room for.
+  std::deque<engine::Completion> kept_;
+  std::unordered_map<engine::Handle, uint32_t> kept_charges_;
   bool completions_ = false;  // TakeByCompletions() was called.
   std::atomic<bool> progressed_{false};
   std::unordered_map<engine::Handle, Socket*> sockets_;

@@ -280,6 +280,10 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     callback_ = std::move(callback);
     SetPlain();
   }
+  bool HasCallback() const { return static_cast<bool>(callback_); }
+  // Whether a packet may wait for the callback, beside what is queued and `*charge` of those that
+  // wait already, to which it is added; else it is counted as dropped.
+  bool HasRoomFor(const engine::Completion& packet, uint32_t* charge);
   Taker taker() const { return taker_; }
   void TakeByCompletions();
   // Keeps a packet until Free.
@@ -366,7 +370,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     int flags = 0;
   };
   void WatchedChanged() override;
-  // Lets the ring make progress, while nobody is polling(): the first packet that comes goes to the
+  // Lets the ring make progress, while it is not behind(): the first packet that comes goes to the
   // caller without having been queued, if it is for this socket, as much of it as `to` has room
   // for. `about` as above. kGiveFirst: nothing was taken.
   ssize_t TakeArriving(RingDoor* door, std::span<uint8_t> to, Arrived* about);

@@ -84,6 +84,16 @@ void Socket::OnPacket(const engine::Completion& completion) {
   Queue(packet);
 }
 
+bool Socket::HasRoomFor(const engine::Completion& packet, uint32_t* charge) {
+  const uint32_t more = packet.length + kQueuedOverhead;
+  if (stream_ == nullptr && queued_bytes_ + *charge + more > queue_limit_) {
+    ++counters_.dropped;
+    return false;
+  }
+  *charge += more;
+  return true;
+}
+
 void Socket::Queue(const Received& packet) {
   const uint32_t charge = packet.length + kQueuedOverhead;
   // A stream's window is its limit.
@@ -260,7 +270,7 @@ int Socket::AwaitDecision() {
 
 ssize_t Socket::TakeAfterProgress(RingDoor* door, ReceiveRequest* request) {
   const bool one = request->to.size() == 1 && request->took == nullptr && !wanted().any();
-  const bool plain = one && (plain_ & kTakesNext) != 0 && !door->polling() &&
+  const bool plain = one && (plain_ & kTakesNext) != 0 && !door->behind() &&
                      (request->flags & ~kUsualFlags) == 0;
   if (plain) {
     const iovec& to = request->to[0];

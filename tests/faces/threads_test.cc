@@ -10,7 +10,9 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <string>
 
+#include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
 
@@ -202,11 +204,48 @@ TEST_F(ThreadsTest, BytesKeepTheirOrderWhileACallbackBinds) {
   }
   EXPECT_EQ(got, 0);
   Close(connection);
-  EXPECT_TRUE(Eventually([&] { return calls > 3; }));
+  EXPECT_TRUE(Eventually([&] {
+    Poke(fd);
+    return calls > 3;
+  }));
   over = true;
   threads.Join();
   EXPECT_TRUE(equal);
   Close(listener);
+  Close(fd);
+}
+
+// As the library's own thread polls, by which no callback is called.
+TEST_F(ThreadsTest, WhatComesForACallbackWhileTheProgramIsAwayWaitsAsFarAsThereIsRoom) {
+  const auto echo = TheirUdpEcho(7001);
+  const int fd = BoundDatagramSocket(8006);
+  const int other = BoundDatagramSocket(8007);
+  sockets::RingDoor* const door = Behind(other)->door();
+  const int least = 1;  // Room for four.
+  ASSERT_EQ(Behind(fd)->SetOption(SOL_SOCKET, SO_RCVBUF, &least, sizeof least), 0);
+  std::string seen;
+  Behind(fd)->SetCallback([&](Socket&, const Received& packet) {
+    seen += static_cast<char>(packet.data[0]);
+    return Verdict::kDrop;
+  });
+  for (const char* each : {"1", "2", "3", "4", "5", "6"}) {
+    EXPECT_EQ(SendTo(fd, each, kTheirs, 7001), 1);
+  }
+  EXPECT_EQ(SendTo(other, "x", kTheirs, 7001), 1);
+  EXPECT_TRUE(Eventually([&] {
+    door->TryProgress();
+    const sockets::RingDoor::Entry entry(door);
+    return Behind(other)->queued() == 1;
+  }));
+  EXPECT_EQ(seen, "");
+  {
+    const sockets::RingDoor::Entry entry(door);
+    EXPECT_FALSE(door->Arm()) << "who waits is to look";
+    EXPECT_EQ(Behind(fd)->counters().dropped, 2u);
+  }
+  Poke(other);
+  EXPECT_EQ(seen, "1234");
+  Close(other);
   Close(fd);
 }
 

@@ -4,6 +4,7 @@
  *
  *   vma_calls FUNCTION
  */
+#define _GNU_SOURCE  /* gettid() */
 #include <linux/net_tstamp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -508,6 +509,38 @@ static void CallbackOfAStream(void) {
   CHECK(recv(stream, bytes, sizeof bytes, 0) == 4);
 }
 
+static struct {
+  int tid, calls, answers, closes;
+} of_thread;
+static vma_recv_callback_retval_t Answer(int fd, size_t parts, struct iovec iov[],
+                                         struct vma_info_t* about, void* context) {
+  (void)fd, (void)parts, (void)iov, (void)about, (void)context;
+  of_thread.tid = gettid();
+  CHECK(send(of_thread.answers, "answer", 6, MSG_NOSIGNAL) == 6);
+  CHECK(close(of_thread.closes) == 0);
+  ++of_thread.calls;
+  return VMA_PACKET_RECV;
+}
+
+/* The library's own thread polls meanwhile, whose calls are the kernel's. */
+static void CallbackIsCalledByTheProgramsThread(void) {
+  const int asking = Asking(5000);
+  of_thread.answers = Connected(socket(AF_INET, SOCK_STREAM, 0), kTcpEcho);
+  of_thread.closes = Asking(5001);
+  CHECK(vma->register_recv_callback(asking, Answer, NULL) == 0);
+  Say(asking, "question");
+  const struct timespec pause = {.tv_nsec = 1000000};
+  for (int i = 0; i < kQuietMs && of_thread.calls == 0; ++i) nanosleep(&pause, NULL);
+  CHECK(of_thread.calls == 0);
+  char bytes[16];
+  CHECK(recv(asking, bytes, sizeof bytes, 0) == 8);
+  CHECK(of_thread.calls == 1 && of_thread.tid == gettid());
+  CHECK(recv(of_thread.answers, bytes, sizeof bytes, 0) == 6);
+  CHECK(memcmp(bytes, "answer", 6) == 0);
+  /* Its number, and its port, are nobody's any more. */
+  CHECK(Asking(5001) == of_thread.closes);
+}
+
 /* ---- Clients of SocketXtreme, as the manual has the server ----------------------------------- */
 
 static void UdpClient(void) {
@@ -563,6 +596,7 @@ static const struct {
     {"zcopy_without_room", ZcopyWithoutRoom},
     {"recv_callback", CallbackOfAStream},
     {"recv_callback_ready", CallbackKnowsWhatIsReady},
+    {"recv_callback_thread", CallbackIsCalledByTheProgramsThread},
     {"udp_client", UdpClient},
     {"tcp_client", TcpClient},
 };
