@@ -308,6 +308,25 @@ TEST_F(FailoverTest, WhatTheOldPortHadHasNoTimeOfItsClock) {
   EXPECT_TRUE(timed.back());
 }
 
+TEST_F(FailoverTest, WhatHadLeftByTheOldPortIsToldWithoutATimeOfItsClock) {
+  Open();
+  const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});
+  ASSERT_EQ(us->SendTo(ours, {kPeer, 6000}, "x", {.flags = kSendWantWire, .cookie = 5}),
+            SendResult::kSent);
+  card->Step(/*advance_ns=*/1'000);
+  // Before a poll that would have seen it.
+  us->ring->OnPortEvent(nic::PortEvent::kLinkDown, us->ring->core().device.nic);
+  std::vector<Completion> wires;
+  for (const Completion& completion : Plug(0, false)) {
+    if (completion.kind == Kind::kTxWire) wires.push_back(completion);
+  }
+  EXPECT_EQ(Counter("ring", "moves"), 1u);
+  ASSERT_EQ(wires.size(), 1u);
+  EXPECT_EQ(wires[0].cookie, 5u);
+  EXPECT_EQ(wires[0].hw_clock, 0u);
+  EXPECT_EQ(wires[0].hw_time_ns, 0);
+}
+
 // Such a frame comes from the queue of before the reset, by the same port.
 TEST_F(FailoverTest, WhatAResetKeptHasNoTimeOfAnotherClockAfterAMove) {
   Open();

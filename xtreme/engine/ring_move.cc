@@ -129,17 +129,22 @@ void Ring::Move(uint32_t to) {
   core.SetDeviceClock(port.clock);
   core.known.Forget();  // Their interface was the other.
   SetTapClocks();
-  ForgetTimes();
   ReplaceQueues([](Ring& ring, const Outcome& outcome) { ring.OnMoved(outcome); });
+  ForgetTimes();
 }
 
-// Of what has come and was not told: they are of the clock before.
+// Of what has come, or left, and was not told: they are of the clock before.
 void Ring::ForgetTimes() {
   const auto forget = [](std::span<nic::RxFrame> frames) {
     for (nic::RxFrame& frame : frames) frame.flags &= static_cast<uint16_t>(~nic::kRxTimestamp);
   };
   forget({frames_.get() + frames_at_, frames_end_ - frames_at_});
   forget(left_behind_);
+  core_->sends.ForgetTimes();
+  paced_->ForEachLog([](SendLog& log) {
+    log.ForgetTimes();
+    return true;
+  });
   tcp_->ForgetTimes();
 }
 

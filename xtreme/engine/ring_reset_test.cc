@@ -13,6 +13,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "xtreme/engine/control_thread.h"
@@ -168,6 +169,38 @@ TEST_F(RingResetTest, OfAWorkingRingCancelsWhatMayNotHaveLeftOnce) {
   ASSERT_EQ(Kinds(later), std::vector<Kind>{Kind::kTxDone});
   EXPECT_EQ(later[0].cookie, 3u);
   EXPECT_EQ(later[0].status, 0);
+}
+
+// Of the ring's own queue, and of one with a rate.
+TEST_F(RingResetTest, WhatHadLeftAndWasNotPolledForIsToldAsThat) {
+  nic_options.rate_limit = true;
+  Open();
+  const nic::ClockConversion clock{.base_raw = 1'000, .base_ns = 50'000, .multiplier = 2,
+                                   .in_sync = true};
+  ring->OnClock({.host = clock, .ptp = {}}, {});
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  const Handle paced = OpenSocket(7001);
+  Connect(paced, kPeer);
+  ASSERT_TRUE(ring->udp().SetRate(paced, {.bytes_per_second = 1'000'000}, 9).ok());
+  ASSERT_EQ(Kinds(Settle()), std::vector<Kind>{Kind::kOpDone});
+  for (const Handle sender : {socket, paced}) {
+    EXPECT_EQ(Send(sender, "x", {.flags = kSendWantDone | kSendWantWire, .cookie = sender}),
+              SendResult::kSent);
+  }
+  for (const size_t index : {0u, 1u}) nic->queue(index)->CompleteSends(/*hw_clock=*/1'500);
+  ASSERT_TRUE(ring->Reset(5).ok());
+  std::map<std::pair<Handle, Kind>, int> told;
+  for (const Completion& completion : Settle()) {
+    if (completion.socket == 0) continue;
+    told[{completion.socket, completion.kind}] = completion.status;
+    if (completion.kind != Kind::kTxWire) continue;
+    EXPECT_EQ(completion.hw_time_ns, 51'000);
+  }
+  EXPECT_EQ(told, (std::map<std::pair<Handle, Kind>, int>{{{socket, Kind::kTxWire}, 0},
+                                                          {{socket, Kind::kTxDone}, 0},
+                                                          {{paced, Kind::kTxWire}, 0},
+                                                          {{paced, Kind::kTxDone}, 0}}));
 }
 
 TEST_F(RingResetTest, PreparedSendsAreBuiltForTheNewQueues) {

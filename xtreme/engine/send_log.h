@@ -102,6 +102,13 @@ class SendLog {
     }
   }
 
+  // The clock is another: what is settled has no time.
+  void ForgetTimes() {
+    for (uint32_t i = indices_.consumer(); i != settled_; ++i) {
+      records_[indices_.size().Slot(i)].hw_clock = 0;
+    }
+  }
+
   // The queue has stopped: whatever is not settled may not have left.
   void Abandon() {
     for (; settled_ != indices_.producer(); ++settled_) {

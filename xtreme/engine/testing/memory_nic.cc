@@ -451,6 +451,7 @@ MemoryNic::MemoryNic(const Options& options)
   capabilities_.transmit_timestamp = true;
   capabilities_.receive_time = capabilities_.transmit_time = options.time;
   capabilities_.mtu = options.mtu;
+  capabilities_.rate_limit = options.rate_limit;
   capabilities_.link_bits_per_second = 1'000'000'000;
   capabilities_.device = "memory_0 port 1";
   clock_ = {.multiplier = 1, .in_sync = true};
@@ -546,10 +547,6 @@ absl::StatusOr<std::unique_ptr<nic::QueuePair>> MemoryNic::CreateQueuePair(
   auto queue = std::make_unique<MemoryQueuePair>(got, options, pool);
   queues_.push_back(queue.get());
   return queue;
-}
-
-absl::Status MemoryNic::SetRate(nic::QueuePair*, const nic::RateLimit&) {
-  return absl::UnimplementedError("limit sends: memory has no rates");
 }
 
 absl::StatusOr<std::unique_ptr<nic::Rule>> MemoryNic::AddRule(const nic::FlowRule& rule,

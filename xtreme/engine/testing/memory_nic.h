@@ -176,6 +176,7 @@ class MemoryNic final : public nic::Nic {
     bool transmit_checksum = true;
     nic::TimeSource time = nic::TimeSource::kCompletion;
     bool share_with_kernel = true;
+    bool rate_limit = false;
     wire::MacAddress mac{{2, 0, 0, 0, 0, 1}};
   };
 
@@ -209,7 +210,10 @@ class MemoryNic final : public nic::Nic {
   absl::StatusOr<std::unique_ptr<nic::Registration>> Register(void*, size_t) override;
   absl::StatusOr<std::unique_ptr<nic::QueuePair>> CreateQueuePair(
       const nic::QueuePairOptions& options, packet::BufferPool* pool) override;
-  absl::Status SetRate(nic::QueuePair* queue_pair, const nic::RateLimit& rate) override;
+  absl::Status SetRate(nic::QueuePair*, const nic::RateLimit&) override {
+    if (options_.rate_limit) return absl::OkStatus();
+    return absl::UnimplementedError("limit sends: memory has no rates");
+  }
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
   nic::DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) override;
