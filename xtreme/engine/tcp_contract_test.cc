@@ -509,12 +509,23 @@ TEST_F(TcpContractTest, AFullSendQueueRefusesAndWhatWaitsGoesOnWhenThereIsRoom) 
 TEST_F(TcpContractTest, AWarmSendReachesNoWireAndChangesNothing) {
   OpenConnection();
   const size_t posted = a->queue().sent().size();
+  const packet::BufferPool& pool = *a->ring->core().device.pool;
+  const uint32_t free = pool.free_count();
   EXPECT_EQ(a->Send(client, "warm", {.flags = kWarm}), SendResult::kSent);
-  ASSERT_EQ(a->queue().sent().size(), posted + 1);
-  EXPECT_NE(a->queue().sent()[posted].flags & nic::kTxWarm, 0);
+  packet::Buffer* const buffer = a->ring->AcquireBuffer();
+  EXPECT_EQ(a->tcp().Send(a->tcp().Find(client),
+                          {.data = buffer->data, .length = 4, .buffer = buffer},
+                          {.flags = kWarm | kSendWantDone}),
+            SendResult::kSent);
+  EXPECT_EQ(pool.free_count(), free) << "its reference was taken over";
+  ASSERT_EQ(a->queue().sent().size(), posted + 2);
+  for (const size_t warm : {posted, posted + 1}) {
+    EXPECT_NE(a->queue().sent()[warm].flags & nic::kTxWarm, 0);
+  }
   EXPECT_EQ(a->Send(client, "real"), SendResult::kSent);
   Run();
   EXPECT_EQ(b->Bytes(server), "real");
+  EXPECT_TRUE(a->got.empty()) << "nothing is told of it";
 }
 
 TEST_F(TcpContractTest, ASendInPlaceKeepsItsBufferUntilItIsDone) {

@@ -338,9 +338,12 @@ SendResult Tcp::SendWarm(TcpSocket& socket, const Payload& payload, const SendOp
                      .key = 0,
                      .flags = nic::kTxWarm};
   if ((options.flags & kNoDoorbell) != 0) frame.flags |= nic::kTxMore;
-  const nic::TxStatus status = core_->Post(frame, nullptr);
-  return status == nic::TxStatus::kPosted ? SendResult::kSent
-                                          : Refuse(socket, SendResult::kRefusedSqFull);
+  if (core_->Post(frame, nullptr) != nic::TxStatus::kPosted) {
+    return Refuse(socket, SendResult::kRefusedSqFull);
+  }
+  // The WQE has the bytes.
+  if (payload.buffer != nullptr) packet::BufferPool::Release(payload.buffer);
+  return SendResult::kSent;
 }
 
 }  // namespace xtreme::engine
