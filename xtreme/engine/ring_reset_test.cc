@@ -133,6 +133,24 @@ TEST_F(RingResetTest, BringsBackReceivingSendingRulesAndMemberships) {
   Release(told);
 }
 
+TEST_F(RingResetTest, WhatHadComeBeforeItComesBeforeTimers) {
+  for (const uint32_t max : {64, 1}) {
+    ring.reset();
+    engine.reset();
+    Open();
+    OpenSocket(7000);
+    ASSERT_NE(ring->StartTimer(base::Nanoseconds(now + 1'000'000), 3), 0u);
+    for (const char* payload : {"1", "2", "3"}) ASSERT_TRUE(Inject({.payload = payload}));
+    ASSERT_TRUE(ring->Reset(5).ok());
+    engine->control().RunAndWait([] {});
+    now += 2'000'000;
+    const auto told = PollAll(max);
+    EXPECT_EQ(Kinds(told), (std::vector<Kind>{Kind::kOpDone, Kind::kPacket, Kind::kPacket,
+                                              Kind::kPacket, Kind::kTimer}));
+    Release(told);
+  }
+}
+
 TEST_F(RingResetTest, CountersGoOnWhereTheyWere) {
   Open();
   const Handle socket = OpenSocket(7000);

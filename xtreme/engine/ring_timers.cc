@@ -49,7 +49,8 @@ void Ring::FireTimers() {
   // The clock first, the queue after it: what is not in the queue now came later than `now`.
   const base::Nanoseconds now = core.clock.Now();
   if (deadline > now) return;
-  const bool empty = !core.device.queue->ReceiveReady() && frames_at_ == frames_end_;
+  const bool empty = !core.device.queue->ReceiveReady() && frames_at_ == frames_end_ &&
+                     left_behind_.empty();
   bool forced = false;
   const base::Nanoseconds barrier =
       timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
