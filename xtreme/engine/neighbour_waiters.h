@@ -20,7 +20,8 @@ class NeighbourWaiters {
   virtual PacedQueue* PaceOf(const WaitingFrame& frame) const = 0;
   // The frame is in the send queue.
   virtual void OnPosted(const WaitingFrame& frame) = 0;
-  // It never will be, because of `error`. The callee releases its buffer.
+  // It never will be, because of `error`. The callee releases its buffer, and tells it once: with
+  // the last frame of a datagram, which fails if one before it did.
   virtual void OnFailed(const WaitingFrame& frame, int error) = 0;
   // `error` 0: the next hop is known.
   virtual void OnConnected(const WaitingConnect& connect, int error) = 0;

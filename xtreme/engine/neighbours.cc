@@ -132,7 +132,7 @@ void Neighbours::Perform(const Action& action) {
     case Action::Kind::kTransmit:
       return Post(*static_cast<Waiting*>(action.packet), action.mac);
     case Action::Kind::kUnreachable:
-      return Fail(*static_cast<Waiting*>(action.packet));
+      return Fail(*static_cast<Waiting*>(action.packet), Drop::kNeighbour, EHOSTUNREACH);
     case Action::Kind::kResolved:
       ++core_->host.routes_version;
       return Settle(action.address, 0);
@@ -192,18 +192,20 @@ void Neighbours::Post(Waiting& waiting, wire::MacAddress mac) {
                   .key = core_->KeyOf(frame.buffer),
                   .flags = frame.tx_flags};
   frame.record.buffer = frame.buffer;
-  if (core_->Post(tx, &frame.record, waiters_->PaceOf(frame)) == nic::TxStatus::kPosted) {
-    waiters_->OnPosted(frame);
-  } else {
-    core_->CountLoss(Drop::kSendFailed);
-    waiters_->OnFailed(frame, ENOBUFS);
+  // What nobody could put together again is not sent.
+  if (failing_ ||
+      core_->Post(tx, &frame.record, waiters_->PaceOf(frame)) != nic::TxStatus::kPosted) {
+    return Fail(waiting, Drop::kSendFailed, ENOBUFS);
   }
+  waiters_->OnPosted(frame);
   Free(waiting);
 }
 
-void Neighbours::Fail(Waiting& waiting) {
-  core_->CountLoss(Drop::kNeighbour);
-  waiters_->OnFailed(waiting.frame, EHOSTUNREACH);
+// Of a datagram in several frames the last tells it: those behind one that failed fail, too.
+void Neighbours::Fail(Waiting& waiting, Drop reason, int error) {
+  failing_ = !waiting.frame.last;
+  if (!failing_) core_->CountLoss(reason);
+  waiters_->OnFailed(waiting.frame, error);
   Free(waiting);
 }
 

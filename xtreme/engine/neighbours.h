@@ -5,8 +5,9 @@
 // What the kernel knows is believed; but it does not see what the ring sends, so that it never asks
 // again: a neighbour in use is asked for here in time. Our ARP request leaves by the ring; the
 // reply goes to the kernel, a packet socket sees it, and the control thread tells us. Invariant: a
-// waiting send is posted once, in order, or reported as failed once. Nothing is allocated after
-// construction but room for connects beyond kConnects.
+// waiting send is posted once, in order, or reported as failed once; the frames of a datagram wait
+// and leave, or fail, one behind the other. Nothing is allocated after construction but room for
+// connects beyond kConnects.
 // Units: nanoseconds. Threads: the ring's owner. Spec: RFC 826, RFC 1122 section 2.3.2.
 
 #ifndef XTREME_XTREME_ENGINE_NEIGHBOURS_H_
@@ -21,6 +22,7 @@
 #include "stack/ip/neighbour_cache.h"
 #include "stack/wire/address.h"
 #include "xtreme/engine/neighbour_waiters.h"
+#include "xtreme/engine/ring_counters.h"
 #include "xtreme/engine/ring_timer.h"
 #include "xtreme/engine/send_log.h"
 
@@ -109,7 +111,7 @@ class Neighbours {
   void SendArp(const Action& action);
   bool PostArp(const wire::ArpRepr& arp, wire::MacAddress to);
   void Post(Waiting& waiting, wire::MacAddress mac);
-  void Fail(Waiting& waiting);
+  void Fail(Waiting& waiting, Drop reason, int error);
   void Settle(wire::Ipv4Address next_hop, int error);
   void Free(Waiting& waiting);
 
@@ -122,6 +124,7 @@ class Neighbours {
   std::vector<Waiting*> free_;
   std::vector<Connecting> connecting_;
   uint64_t forgotten_ = 0;  // By the cache, as seen.
+  bool failing_ = false;    // The frame before was of the same datagram as the next, and failed.
 };
 
 }  // namespace xtreme::engine

@@ -142,6 +142,7 @@ void Udp::OnFailed(const WaitingFrame& frame, int error) {
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;
   EndWaiting(*socket->flows, frame);
+  if (!frame.last) return;
   Completion completion;
   Clear(&completion, Kind::kError);
   completion.status = error;

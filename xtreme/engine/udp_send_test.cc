@@ -340,6 +340,55 @@ TEST_F(UdpSendTest, ANeighbourThatNeverAnswersFailsWhatWaitedForIt) {
   EXPECT_EQ(Counter("drop", "neighbour"), 1u);
 }
 
+TEST_F(UdpSendTest, ADatagramInFragmentsThatNobodyAnsweredForFailsOnce) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  EXPECT_EQ(SendTo(socket, kStranger, std::string(4'000, 'f'),
+                   {.flags = kSendWantDone, .cookie = 5}),
+            SendResult::kQueued);
+  std::vector<Completion> got;
+  for (int i = 0; i < 10 && got.empty(); ++i) {
+    now += 2'000'000'000;
+    got = PollAll();
+  }
+  ASSERT_EQ(Kinds(got), (std::vector<Kind>{Kind::kError, Kind::kTxDone, Kind::kRing}));
+  EXPECT_EQ(got[0].status, EHOSTUNREACH);
+  EXPECT_EQ(got[1].status, ECANCELED);
+  EXPECT_EQ(got[2].event, RingEvent::kDropped);
+  EXPECT_EQ(got[2].count, 1u);
+  EXPECT_EQ(Counter("drop", "neighbour"), 1u);
+}
+
+TEST_F(UdpSendTest, WhatFollowsAFragmentThatFoundNoRoomIsNotPosted) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  EXPECT_EQ(SendTo(socket, kStranger, std::string(4'000, 'f'),
+                   {.flags = kSendWantDone, .cookie = 5}),
+            SendResult::kQueued);
+  while (queue().posted_frames() < options.tx_queue_frames) {
+    ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  }
+  // The first is tried twice; then there is room for the others.
+  int tries = 0;
+  queue().on_full = [&] {
+    if (++tries == 2) queue().CompleteSends();
+  };
+  kernel->Answer(kStranger.address, wire::MacAddress({2, 0, 0, 0, 0, 0x77}));
+  auto got = PollAll();
+  EXPECT_EQ(queue().sent().size(), options.tx_queue_frames);
+  queue().CompleteSends();
+  for (const Completion& next : PollAll()) got.push_back(next);
+  ASSERT_EQ(Kinds(got), (std::vector<Kind>{Kind::kError, Kind::kTxDone, Kind::kRing}));
+  EXPECT_EQ(got[0].status, ENOBUFS);
+  EXPECT_EQ(got[1].status, ECANCELED);
+  EXPECT_EQ(got[2].count, 1u);
+  const SendFlows& flows = *ring->udp().Find(socket)->flows;
+  EXPECT_EQ(flows.waiting, 0u);
+  EXPECT_EQ(flows.waiting_bytes, 0u);
+  EXPECT_EQ(SendTo(socket, kStranger, "whole"), SendResult::kSent);
+}
+
 TEST_F(UdpSendTest, TheNeighboursQueueIsBounded) {
   options.neighbour_queue = 2;
   Open();

@@ -262,6 +262,7 @@ nic::TxStatus MemoryQueuePair::Post(const nic::TxFrame& frame) {
   if (error_) return nic::TxStatus::kBroken;
   if (send_completions_due_ == options_.send_queue_frames) {
     ++counters_.tx_full;
+    if (on_full != nullptr) on_full();
     return nic::TxStatus::kFull;
   }
   const bool in_wqe =

@@ -76,6 +76,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   }
   // Called with each frame as it is posted, for who cannot look at sent() later.
   std::function<void(const SentFrame& frame)> on_post;
+  // Called with each try to post that finds no room.
+  std::function<void()> on_full;
   // Frames that were rung for.
   uint32_t visible() {
     TakeDirect();
