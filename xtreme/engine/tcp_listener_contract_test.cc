@@ -56,6 +56,36 @@ TEST_F(TcpListenerContractTest, AClosedListenerIsTerminatedAtOnceAndItsChildrenG
   EXPECT_EQ(a->Bytes(client), "still here");
 }
 
+// Neither a connect nor a listener gets a port of the block; the ring goes on answering there.
+TEST_F(TcpListenerContractTest, APortOfTheBlockStaysTheRingsWhateverFailedOnIt) {
+  OpenConnection();
+  TcpReport report;
+  ASSERT_TRUE(a->tcp().Report(client, &report));
+  const uint16_t port = report.local.port;
+  a->kernel->TakePort(port);  // As the kernel has it, by the block.
+  Handle connects = 0, listens = 0;
+  ASSERT_TRUE(a->tcp().Connect({.peer = {kB, kPort + 1}, .local = {kA, port}}, &connects).ok());
+  ASSERT_TRUE(a->tcp().OpenListener({.local = {{}, port}}, &listens).ok());
+  a->Settle();
+  ASSERT_TRUE(a->tcp().Close(listens).ok());
+  a->Settle();
+  ASSERT_EQ(a->Kinds().size(), 3u);
+  EXPECT_EQ(a->Of(Kind::kOpDone)[0].status, EADDRINUSE);
+  EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, EADDRINUSE);
+  a->Clear();
+  // The last acknowledgement is lost, and the peer repeats its FIN.
+  ASSERT_TRUE(a->tcp().Close(client).ok());
+  Run();
+  a->lose = [](const auto&) { return true; };
+  ASSERT_TRUE(b->tcp().Close(server).ok());
+  Run();
+  a->lose = nullptr;
+  Run(kUntilItComesAgain, kCoarse);
+  ASSERT_EQ(b->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(b->Of(Kind::kTerminated)[0].status, 0);
+  EXPECT_EQ(a->Counter("drop", "tcp_port"), 0u);
+}
+
 // As a connection is accepted its next hop is looked at; others, which wait for theirs, may end by
 // that, and more than ACCEPTED is told.
 TEST_F(TcpListenerContractTest, ItIsAcceptedBeforeItReceivesThoughOthersEndByThat) {

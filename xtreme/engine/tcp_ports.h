@@ -46,6 +46,10 @@ struct TcpPorts {
     for (uint32_t i = 0; i < count; ++i) ours.set(first + i);
   }
 
+  bool IsOfBlock(uint16_t port) const {
+    return state == State::kReady && static_cast<uint16_t>(port - first) < count;
+  }
+
   // Allocates.
   TcpPort* Add(const wire::Endpoint& local) {
     ours.set(local.port);
@@ -65,8 +69,9 @@ struct TcpPorts {
   void Remove(const TcpPort& port) {
     single.remove_if([&port](const TcpPort& one) { return &one == &port; });
   }
-  // What a lease of `port` held is given back.
+  // What a lease of `port` held, or would have, is given back. One of the block stays.
   void OnReleased(uint16_t port) {
+    if (IsOfBlock(port)) return;
     for (const TcpPort& other : single) {
       if (other.local.port == port) return;
     }
