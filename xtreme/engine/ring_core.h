@@ -159,6 +159,16 @@ struct RingCore {
 
   // How the device's clock relates to ours from now on.
   void SetDeviceClock(const nic::DeviceClock& device);
+  // The time of a send that has left, at `hw_clock`, and what it is worth; 0: it has none.
+  void SetSendTime(uint64_t hw_clock, Completion* completion) const {
+    if (hw_clock == 0) return;
+    const nic::ClockConversion& by = clock.device();
+    completion->hw_clock = hw_clock;
+    completion->hw_time_ns = by.ToNanoseconds(hw_clock);
+    completion->error_ns = by.error_bound_ns;
+    completion->flags |= clock.flags();
+    if (device.sends_timed_at_port) completion->flags |= kPortTime;
+  }
   // Has packets of flows that `flows` admits written as links by Ring::PollLinks(); it outlives the
   // ring.
   void SetLinks(completion::LinkFlows* flows);

@@ -266,6 +266,19 @@ TEST_P(TcpPreparedContractTest, TxWireComesAtItsFirstCopy) {
   EXPECT_EQ(a->got[1].status, 0);
 }
 
+TEST_P(TcpPreparedContractTest, TxWireSaysHowFarItsTimeMayBeOffAndThatItIsThePorts) {
+  nic_options.time = nic::TimeSource::kPort;
+  OpenConnection();
+  a->ring->OnClock({.host = {.multiplier = 1, .error_bound_ns = 30, .in_sync = true}, .ptp = {}},
+                   {});
+  EXPECT_EQ(Fire(Prepare("order"), {.flags = kSendWantWire}), SendResult::kSent);
+  Run(kMillisecond);
+  const std::vector<Completion> wires = a->Of(Kind::kTxWire);
+  ASSERT_EQ(wires.size(), 1u);
+  EXPECT_EQ(wires[0].error_ns, 30u);
+  EXPECT_EQ(wires[0].flags, kPortTime | kClockSynced);
+}
+
 TEST_P(TcpPreparedContractTest, TxDoneWaitsForTheAcknowledgementAndForThePostedWqe) {
   OpenConnection();
   a->complete_sends = false;

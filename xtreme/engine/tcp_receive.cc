@@ -225,7 +225,7 @@ void Tcp::Settle(const SendRecord& record) {
   if (stack_->HasEvents()) core_->attention |= kTcpNews;
   if (socket == nullptr || socket->detached) return;
   if (due.wire && (!socket->closed || socket->departing) && record.error == 0) {
-    SetTime(record.hw_clock, TellKind(*socket, Kind::kTxWire, 0, due.cookie));
+    core_->SetSendTime(record.hw_clock, TellKind(*socket, Kind::kTxWire, 0, due.cookie));
   }
   if (due.done) TellKind(*socket, Kind::kTxDone, due.cancelled ? ECANCELED : 0, due.cookie);
 }

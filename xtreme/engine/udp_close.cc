@@ -129,13 +129,7 @@ void Udp::Settle(const SendRecord& record) {
     completion->socket = socket->handle;
     completion->user_data = socket->user_data;
     completion->cookie = record.cookie;
-    if (record.hw_clock == 0 || record.error != 0) return;
-    const nic::ClockConversion& clock = core_->clock.device();
-    completion->hw_clock = record.hw_clock;
-    completion->hw_time_ns = clock.ToNanoseconds(record.hw_clock);
-    completion->error_ns = clock.error_bound_ns;
-    completion->flags |= core_->clock.flags();
-    if (core_->device.sends_timed_at_port) completion->flags |= kPortTime;
+    if (record.error == 0) core_->SetSendTime(record.hw_clock, completion);
   };
   if ((record.wants & kWantWire) != 0 && open && record.error == 0) tell(Kind::kTxWire);
   const bool told = open || socket->state == UdpSocket::State::kClosing;
