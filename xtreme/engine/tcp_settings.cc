@@ -130,9 +130,6 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   core_->CheckOwner();
   TcpSocket* socket = Find(handle);
   if (socket == nullptr) return {EBADF, "set settings: no such socket"};
-  if (const char* wrong = WrongIn(settings); wrong != nullptr) {
-    return {EINVAL, std::string("set settings: ") + wrong + " is out of range"};
-  }
   const TcpProfileUse before = socket->profile;
   TcpSettings standing = settings;
   // Those of its opening stay.
@@ -143,6 +140,9 @@ Outcome Tcp::SetSettings(Handle handle, const TcpSettings& settings) {
   standing.receive_window_bytes = before->settings.receive_window_bytes;
   // What was handed out before opens the window as was said then.
   standing.manual_credit = before->settings.manual_credit;
+  if (const char* wrong = WrongIn(standing); wrong != nullptr) {
+    return {EINVAL, std::string("set settings: ") + wrong + " is out of range"};
+  }
   socket->profile = sockets_->profiles.Hold(standing, before->options.mss);
   const TcpProfile& now = *socket->profile;
   socket->ahead = {};  // The window may be another.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,19 @@ TEST_F(TcpSettingsContractTest, WhatWaitsForMoreLeavesWithTheCallThatWaitsNoMore
   settings.cork = false;
   ASSERT_TRUE(a->tcp().SetSettings(client, settings).ok());
   EXPECT_EQ(a->queue().visible(), visible + 1);  // Without a poll.
+}
+
+TEST_F(TcpSettingsContractTest, ThoseOfOpeningAreNotLookedAtAfterIt) {
+  OpenConnection();
+  TcpSettings before, now;
+  ASSERT_TRUE(a->tcp().GetSettings(client, &before));
+  TcpSettings settings = before;
+  settings.receive_window_bytes = kLeastReceiveWindow - 1;
+  EXPECT_TRUE(a->tcp().SetSettings(client, settings).ok());
+  ASSERT_TRUE(a->tcp().GetSettings(client, &now));
+  EXPECT_EQ(now.receive_window_bytes, before.receive_window_bytes);
+  settings.keepalive_probes = 0;
+  EXPECT_EQ(a->tcp().SetSettings(client, settings).error, EINVAL);
 }
 
 // Before and after the end of the stream was sent behind it.
