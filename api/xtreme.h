@@ -168,7 +168,7 @@ typedef struct xtreme_completion {
   union {
     uint64_t hw_clock;   /* PACKET, TX_WIRE: the device's raw clock. */
     int64_t deadline_ns; /* TIMER: as asked for, CLOCK_MONOTONIC. */
-    const char* text;    /* OP_DONE, RING, TERMINATED: one sentence or null; until the next poll. */
+    const char* text;    /* OP_DONE, RING: one sentence or null; until the next poll. */
     uint64_t events;     /* FD_EVENT. */
   };
   union {
@@ -467,7 +467,7 @@ XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
  * A listener tells of each connection by ACCEPTED, a connect ends in exactly one of ESTABLISHED and
  * TERMINATED. Then in-order bytes come as PACKETs, PEER_CLOSED after the last of them, TERMINATED
  * last: 0 when both ends closed in order, else ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH,
- * ENETUNREACH, ECONNABORTED (xtreme_abort()) or what the operation said, with a sentence.
+ * ENETUNREACH, ECONNABORTED (xtreme_abort()) or what opening its port said (EADDRINUSE, ENOSPC).
  * What routers say by ICMP counts only if it quotes a byte that is outstanding: an MTU makes the
  * segments shorter, a hard error ends a connect, any other is why a connection that times out says
  * EHOSTUNREACH or so instead of ETIMEDOUT.
