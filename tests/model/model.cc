@@ -300,6 +300,9 @@ bool Model::TakeFired(const xtreme_completion& told) {
   const Socket* const socket = Find(told.socket.value);
   if (told.socket.value != 0 && socket == nullptr) Fail("of no socket: " + Describe(told));
   if (socket != nullptr && socket->ended) Fail("after the last: " + Describe(told));
+  if (socket != nullptr && told.user_data != socket->user_data) {
+    Fail("user data: " + Describe(told));
+  }
   if (told.kind == XTREME_ERROR) {
     if (fire.error != 0 || told.status == 0) Fail("again, or without an error: " + Describe(told));
     fire.error = told.status;

@@ -28,6 +28,7 @@ class PreparedOf final : public PreparedOwner {
   SendResult RefusePrepared(PreparedSend& prepared, SendResult reason) override {
     return protocol_->Refuse(*protocol_->Find(prepared.socket), reason);
   }
+  bool Resolve(Completion* completion) override { return protocol_->Resolve(completion); }
 
  private:
   Protocol* const protocol_;

@@ -25,6 +25,8 @@ class PreparedOwner {
   virtual SendResult FirePrepared(PreparedSend& prepared) = 0;
   // Counts a refusal.
   virtual SendResult RefusePrepared(PreparedSend& prepared, SendResult reason) = 0;
+  // Fills in the user data of its socket, as at hand-out. False: it is not to be handed out.
+  virtual bool Resolve(Completion* completion) = 0;
 
  protected:
   ~PreparedOwner() = default;

@@ -125,14 +125,18 @@ void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
   Clear(&completion, Kind::kError);
   completion.status = prepared == nullptr ? EBADF : ErrnoOf(result);
   completion.socket = prepared == nullptr ? 0 : prepared->socket;
-  completion.user_data = core_->options.user_data;  // A socket's is filled in at hand-out.
+  completion.user_data = core_->options.user_data;
   completion.interface_index = core_->device.ifindex;
   completion.cookie = options.cookie;
-  core_->Tell(completion);
+  // It may be written where it is read: then nothing looks at it as it is handed out.
+  const auto tell = [&] {
+    if (prepared == nullptr || prepared->owner->Resolve(&completion)) core_->Tell(completion);
+  };
+  tell();
   if ((options.flags & kSendWantDone) == 0) return;
   completion.kind = Kind::kTxDone;
   completion.status = ECANCELED;
-  core_->Tell(completion);
+  tell();
 }
 
 Outcome PreparedSends::Cancel(Handle handle) {

@@ -233,6 +233,23 @@ TEST_F(PreparedSendsTest, RefusedFireOfAnotherThreadIsToldWithItsCookie) {
   EXPECT_TRUE(queue().sent().empty());
 }
 
+// What waits is filled in as it is handed out; this is written where it is read.
+TEST_F(PreparedSendsTest, RefusedFireOfAnotherThreadHasItsSocketsUserData) {
+  Open();
+  const Handle socket = OpenSocket({.local = {{}, 7000}, .user_data = 42});
+  Connect(socket, kPeer);
+  PollAll();
+  const Handle order = Prepare(socket, "order");
+  const auto lane = ring->OpenLane();
+  ring->prepared().Cancel(order);
+  ASSERT_EQ(lane->Post(1), 0);
+  ASSERT_EQ(lane->Fire(order, 7, kSendWantDone), 0);
+  const auto told = PollAll();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kPosted, Kind::kError, Kind::kTxDone}));
+  EXPECT_EQ(told[1].user_data, 42u);
+  EXPECT_EQ(told[2].user_data, 42u);
+}
+
 TEST_F(PreparedSendsTest, FiresThatTellMoreThanThereIsRoomForLoseNothing) {
   options.completions = 64;
   const Handle socket = OpenConnected();
