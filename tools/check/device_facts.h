@@ -27,6 +27,8 @@ struct DeviceFacts {
   bool checksums = false;
   uint64_t timestamp_mask = 0;  // 0: no timestamps.
   uint64_t clock_khz = 0;
+  // Whether queues get free-running times, which rings ask for; nullopt: no queue could be made.
+  std::optional<bool> free_running_times;
   bool clock_published = false;  // The kernel shows how the device's clock runs.
   std::optional<bool> host_clock_synchronised;
   uint32_t doorbell_registers = 0;  // Tried for, up to 33, and given back.

@@ -155,7 +155,7 @@ Result CheckInterrupts(const System& system, const Target& target) {
 // enough for older ones.
 Result CheckInline(const System&, const Target& target) {
   if (!target.device.problem.empty()) return Warn(kNoDevice, "see device");
-  return Pass("18 bytes of header go inline, as much as any mode asks for");
+  return Pass("18 bytes of header go inline, as much as any mode asks for; the mode is not read");
 }
 
 Result CheckBlueFlame(const System&, const Target& target) {
@@ -201,7 +201,16 @@ Result CheckTimestamps(const System&, const Target& target) {
   if (device.timestamp_mask == 0) {
     return Warn("the device gives none", "update the firmware; in a VM, pass them through");
   }
-  return Pass(fmt::format("free running at {} kHz", device.clock_khz));
+  if (!device.free_running_times) {
+    return Warn(fmt::format("a clock of {} kHz; no queue was to be had that says more",
+                            device.clock_khz),
+                "see cap_net_raw and memlock");
+  }
+  if (*device.free_running_times) {
+    return Pass(fmt::format("free running at {} kHz", device.clock_khz));
+  }
+  return Warn("completions carry the PHC's time alone, which a ring does not use: it has none",
+              "mlxconfig -d DEVICE set REAL_TIME_CLOCK_ENABLE=0, and reset the card");
 }
 
 Result CheckDeviceClock(const System& system, const Target& target) {

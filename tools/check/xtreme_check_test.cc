@@ -62,6 +62,16 @@ TEST_F(XtremeCheckTest, SaysThatADeviceIsSoftwareAndWhatItOffers) {
   EXPECT_GE(report["checks"].size(), 26u);
 }
 
+TEST_F(XtremeCheckTest, ACardThatIsSetToRealTimeIsToldByItsQueues) {
+  int code = 0;
+  const std::string output = Run({"tools/connectx/preload/launch", "--interface=feed1",
+                                  "--without=free_running_clock", "--",
+                                  "tools/check/xtreme_check", "feed1"},
+                                 &code);
+  EXPECT_THAT(output, HasSubstr("WARN timestamps"));
+  EXPECT_THAT(output, HasSubstr("the PHC's time alone"));
+}
+
 TEST_F(XtremeCheckTest, AnInterfaceWithoutADeviceFails) {
   int code = 0;
   const std::string output = Run({"tools/check/xtreme_check", "feed1"}, &code);
