@@ -185,6 +185,8 @@ int EpollSet::Modify(Item* item, const epoll_event& event) {
   bool ready = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    // Gone since it was found: its number may be another's.
+    if (item->target == nullptr) return -ENOENT;
     if ((item->event.events & EPOLLEXCLUSIVE) != 0) return -EINVAL;
     item->event = event;
     item->disabled = false;

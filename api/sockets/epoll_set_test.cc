@@ -3,12 +3,20 @@
 #include "api/sockets/epoll_set.h"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <new>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -66,6 +74,83 @@ TEST_P(RefusedTest, IsNoMemberAndNotReadyThoughItIsToldOf) {
 
 INSTANTIATE_TEST_SUITE_P(EpollSetTest, RefusedTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Ended" : "ByTheKernel"; });
+
+// --- What happens in the middle of a call ---
+
+// A socket on a ring.
+class OnRing : public Pollable {
+ public:
+  RingDoor* door() const override { return ring_; }
+  void End() { SayGone(); }
+
+ private:
+  // Nobody goes in.
+  RingDoor* const ring_ = reinterpret_cast<RingDoor*>(alignof(std::max_align_t));
+};
+
+// An event that something happens before: as another thread might, between the call's look for the
+// item and its change of it, which is where the event is first read. One at a time.
+class InterruptingEvent {
+ public:
+  explicit InterruptingEvent(std::function<void()> happens) : happens_(std::move(happens)) {
+    the_ = this;
+    memory_ = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    new (memory_) epoll_event{.events = EPOLLIN, .data = {}};
+    mprotect(memory_, kBytes, PROT_NONE);
+    struct sigaction action {};
+    action.sa_handler = [](int) { the_->Read(); };
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  ~InterruptingEvent() {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(memory_, kBytes);
+  }
+  InterruptingEvent(const InterruptingEvent&) = delete;
+  InterruptingEvent& operator=(const InterruptingEvent&) = delete;
+
+  const epoll_event* event() const { return static_cast<const epoll_event*>(memory_); }
+  bool happened() const { return happened_; }
+
+ private:
+  static constexpr size_t kBytes = 4096;
+
+  void Read() {
+    mprotect(memory_, kBytes, PROT_READ);
+    happened_ = true;
+    happens_();
+  }
+
+  static inline InterruptingEvent* the_ = nullptr;
+  const std::function<void()> happens_;
+  void* memory_ = nullptr;
+  struct sigaction before_ {};
+  bool happened_ = false;
+};
+
+class OvertakenTest : public testing::TestWithParam<bool> {};
+
+// The number is somebody else's by then.
+TEST_P(OvertakenTest, ChangeOfAnItemThatIsGonePutsNothingIntoTheKernelsSet) {
+  const int kernels = epoll_create1(EPOLL_CLOEXEC);
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  const auto set = std::make_shared<EpollSet>(nullptr, kernels);
+  const auto socket = std::make_shared<OnRing>();
+  const epoll_event added{.events = EPOLLIN, .data = {}};
+  ASSERT_EQ(set->Control(EPOLL_CTL_ADD, fd, &added, socket), 0);
+  const InterruptingEvent changed([&] {
+    if (GetParam()) return socket->End();
+    EXPECT_EQ(set->Control(EPOLL_CTL_DEL, fd, nullptr, socket), 0);
+  });
+  EXPECT_EQ(set->Control(EPOLL_CTL_MOD, fd, changed.event(), socket), -ENOENT);
+  EXPECT_TRUE(changed.happened());
+  EXPECT_EQ(epoll_ctl(kernels, EPOLL_CTL_DEL, fd, nullptr), -1);
+  EXPECT_EQ(errno, ENOENT);
+  close(fd);
+  close(kernels);
+}
+
+INSTANTIATE_TEST_SUITE_P(EpollSetTest, OvertakenTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "ByClose" : "ByRemoval"; });
 
 }  // namespace
 }  // namespace xtreme::sockets
