@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "api/native/settings.h"
@@ -40,6 +41,21 @@ int ReadFile(const std::string& path, std::string* text) {
   return error;
 }
 
+// As the library is loaded, before the program registers handlers of its own, which may use sockets
+// or wait for who does: so ours lock after its have run, and unlock before its run.
+[[gnu::constructor(101)]] void HandleForks() {
+  pthread_atfork(
+      [] {
+        if (Faces* const faces = Faces::IfMade()) faces->BeforeFork();
+      },
+      [] {
+        if (Faces* const faces = Faces::IfMade()) faces->AfterFork();
+      },
+      [] {
+        if (Faces* const faces = Faces::IfMade()) faces->Forked();
+      });
+}
+
 }  // namespace
 
 Faces& Faces::Make() {
@@ -53,8 +69,6 @@ Faces::Faces() {
   const Passage passage;
   // Whatever the settings say: there are descriptors to keep and to forget until off().
   pid_ = getpid();
-  pthread_atfork([] { Faces::The().BeforeFork(); }, [] { Faces::The().AfterFork(); },
-                 [] { Faces::The().Forked(); });
   std::vector<std::string> remarks;
   wrong_ = ReadSettings(environ, &settings_, &remarks);
   StartLog(static_cast<LogLevel>(settings_.log_level), settings_.log_file);
@@ -298,19 +312,28 @@ void Faces::BeforeFork() {
   setup_.lock();
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->BeforeFork();
   descriptors_.LockAll();
+  forking_.store(ThreadToken(), std::memory_order_relaxed);
 }
 
 void Faces::AfterFork() {
+  if (forking_.load(std::memory_order_relaxed) != ThreadToken()) return;
+  forking_.store(0, std::memory_order_relaxed);
   descriptors_.UnlockAll();
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->AfterFork();
   setup_.unlock();
 }
 
 void Faces::Forked() {
+  const bool locked = forking_.exchange(0, std::memory_order_relaxed) == ThreadToken();
+  if (!locked && OwnsDescriptors()) return;  // Made in the child, by a handler before ours.
   descriptors_.UnlockAll();
   pid_ = getpid();
   Sleeper::AfterFork();
-  setup_.AfterFork();
+  if (locked) {
+    setup_.AfterFork();
+  } else {  // Made by a thread that is not here, as this one forked.
+    std::construct_at(&setup_, &newest_door_);
+  }
   newest_door_.store(nullptr, std::memory_order_relaxed);
   bool had_rings = false;
   for (auto& [key, place] : places_) {

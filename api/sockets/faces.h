@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -88,7 +89,8 @@ class Faces {
   void EndByProgress();
 
   // Around fork(), in the parent: no other thread is in the middle of anything that the child has
-  // a copy of.
+  // a copy of. After handlers that the program registered for before it, and before those for after
+  // it. What was made in between was not locked.
   void BeforeFork();
   void AfterFork();
   // In the child, instead of AfterFork(): a parent's rings stay its own, and so do the connections
@@ -129,6 +131,7 @@ class Faces {
 
   std::atomic<RingDoor*> newest_door_{nullptr};
   SetupLock setup_{&newest_door_};
+  std::atomic<uintptr_t> forking_{0};  // Token of the thread that locked all for it; 0: none.
   std::map<RingKey, Place> places_;
   std::vector<RingProfile> profiles_;
   Allocator allocator_;  // Of the program; none: the engine's.
