@@ -132,6 +132,10 @@ int Device::DestroyQp(uint32_t qpn) {
   if (qp->send() != nullptr) {
     UarPage* const page = state_->uars->Find(qp->uar());
     state_->pump.TakeRung(page);
+    // A card has sent what was rung for before it comes to the command; a thread may not have.
+    if (!options().step) {
+      while (state_->pump.Finish(qp->send())) state_->BeginPass();
+    }
     std::erase(page->send_queues, qp->send());
   }
   // An RSS QP has no PD of its own here.

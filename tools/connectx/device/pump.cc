@@ -97,6 +97,12 @@ void Pump::TakeRung(UarPage* page) {
   page->busy = true;
 }
 
+bool Pump::Finish(SendQueue* queue) {
+  const bool ran = queue->Run(*this, kSendBudget);
+  if (std::exchange(sent_, false)) wire_->Flush();
+  return ran;
+}
+
 bool Pump::TakeArm(UarPage* page) {
   const uint64_t arm = TakeDoorbell(page->memory + kCqArmOffset);
   if (arm == 0) return false;

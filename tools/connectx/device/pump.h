@@ -38,6 +38,10 @@ class Pump final : public Egress, public FrameSink {
   // in time, and is served with the next pass. Null: nothing.
   void TakeRung(UarPage* page);
 
+  // What of such a queue goes before it does: all that its pace allows at environment.pass. True
+  // when some did.
+  bool Finish(SendQueue* queue);
+
   // The administrator's word. Tells subscribers at once what it changes.
   void SetPortUp(bool up);
   bool port_up() const { return port_up_; }
