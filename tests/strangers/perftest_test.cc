@@ -163,7 +163,7 @@ class PerftestPairTest : public testing::Test {
 
 const std::pair<std::string, std::string> kVeth = {"--interface=client0", "--interface=server0"};
 
-// perftest 4.5 makes a software rate where none is named, and refuses that: so a rate of the device.
+// perftest 4.5 makes a software rate where none is named, and refuses that: so one of the device.
 // It reads 16 completions into room for a burst, asks for no completion of a send unless told to,
 // and its server answers nothing while its send queue is full: fewer asks than that holds.
 const Command kBursts = {"--rate_limit_type=PP", "--rate_limit=10000", "--rate_units=M",
