@@ -18,7 +18,7 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
                                  std::unique_ptr<QueuePairObjects> objects)
     : QueuePair(memory, send_options, receive_options, capabilities, pool, std::move(objects)),
       tap_(tap),
-      queue_(tap->AddQueue()),
+      sent_(stats::OfQueue(FrameKind::kSent, tap->AddQueue())),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
   front_ = stream_front_ = NoFront();  // Every post is seen here.
 }
@@ -36,8 +36,8 @@ uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
 nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   const nic::TxStatus status = QueuePair::Post(frame);
   if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
-  tap_->WriteParts(FrameKind::kSent, frame.header, frame.header_length, frame.payload,
-                   frame.payload_length, FrameTap::Now(), send().posted_frames(), queue_);
+  tap_->WriteParts(sent_, frame.header, frame.header_length, frame.payload,
+                   frame.payload_length, FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
 }
@@ -51,8 +51,8 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   }
   CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
   send().PostDirectly(flow.frame);
-  tap_->WriteLeast(FrameKind::kSent, flow.frame.image.data() + kInlineOffset,
-                   flow.frame.frame_bytes, FrameTap::Now(), send().posted_frames(), queue_);
+  tap_->WriteLeast(sent_, flow.frame.image.data() + kInlineOffset,
+                   flow.frame.frame_bytes, FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return nic::TxStatus::kPosted;
 }
@@ -63,8 +63,8 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
                                                                uint32_t flags) {
   const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
   if (status != nic::TxStatus::kPosted) return status;
-  tap_->Write(FrameKind::kSent, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
-              FrameTap::Now(), send().posted_frames(), queue_);
+  tap_->Write(sent_, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
+              FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
 }
@@ -86,8 +86,8 @@ nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
 nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
-  tap_->Write(FrameKind::kSent, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
-              FrameTap::Now(), send().posted_frames(), queue_);
+  tap_->Write(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
+              FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
 }
@@ -96,8 +96,8 @@ nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
   const nic::TxStatus status = QueuePair::PostSegments(segments);
   if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
-  tap_->WriteParts(FrameKind::kSent, segments.header, segments.header_length, first.data,
-                   first.length, FrameTap::Now(), send().posted_frames(), queue_);
+  tap_->WriteParts(sent_, segments.header, segments.header_length, first.data,
+                   first.length, FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
 }
@@ -108,7 +108,7 @@ uint32_t TappedQueuePair::PollSend(std::span<nic::TxCompletion> out) {
   uint32_t timed = 0;
   for (const nic::TxCompletion& done : out.first(taken)) {
     if (done.hw_clock == 0) continue;
-    tap_->WriteSendTime(done.frames, done.hw_clock, queue_);
+    tap_->WriteSendTime(done.frames, done.hw_clock, stats::QueueOf(sent_));
     ++timed;
   }
   tap_->Publish(timed);

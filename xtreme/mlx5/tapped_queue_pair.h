@@ -67,7 +67,7 @@ class TappedQueuePair final : public QueuePair {
                               uint32_t payload_length, uint32_t flags);
 
   stats::FrameTap* const tap_;
-  const uint8_t queue_;  // Its number there.
+  const stats::FrameKind sent_;  // Of this queue.
   const stats::FrameKind received_;
 };
 

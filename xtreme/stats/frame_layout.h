@@ -48,21 +48,29 @@ struct TickScale {
 };
 static_assert(sizeof(TickScale) == 32);
 
-enum class FrameKind : uint8_t {
+enum class FrameKind : uint16_t {
   kReceived = 1,         // `ticks` is the device's time of reception.
   kReceivedUntimed = 2,  // The device gave none.
   kSent = 3,             // `ticks` is the TSC when it was posted.
   kNote = 4,             // No frame, a text; `ticks` is the TSC.
-  kSendTime = 5,         // No frame: `ticks` is the device's time of one sent before, by
-                         // `queue` and `order`.
+  kSendTime = 5,         // No frame: `ticks` is the device's time of one sent before, by queue
+                         // and `order`.
 };
+
+// Of a sent frame and of a send time the upper byte says which send queue of the ring it was.
+constexpr FrameKind OfQueue(FrameKind kind, uint8_t queue) {
+  return static_cast<FrameKind>(static_cast<uint32_t>(kind) | uint32_t{queue} << 8);
+}
+constexpr uint8_t QueueOf(FrameKind kind) { return static_cast<uint16_t>(kind) >> 8; }
+constexpr FrameKind WithoutQueue(FrameKind kind) {
+  return static_cast<FrameKind>(static_cast<uint16_t>(kind) & 0xFF);
+}
 
 struct FrameSlot {
   uint64_t ticks;
   uint32_t frame_bytes;  // On the wire, without FCS; of which snap_bytes at most follow.
-  FrameKind kind;
-  uint8_t queue;         // Of a sent frame: which send queue of the ring;
-  uint16_t order;        // its number there, the lower bits of it.
+  FrameKind kind;        // OfQueue().
+  uint16_t order;        // Of a sent frame: its number in the send queue, the lower bits of it.
 };
 static_assert(sizeof(FrameSlot) == 16);
 

@@ -83,16 +83,16 @@ std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number
   FrameSlot head;
   if (slot.size() < sizeof head + header.snap_bytes) return std::nullopt;
   memcpy(&head, slot.data(), sizeof head);
-  if (!IsKind(head.kind)) return std::nullopt;
-  TappedFrame frame{.kind = head.kind,
+  const FrameKind kind = WithoutQueue(head.kind);
+  if (!IsKind(kind)) return std::nullopt;
+  TappedFrame frame{.kind = kind,
                     .number = number,
                     .order = head.order,
-                    .queue = head.queue,
+                    .queue = QueueOf(head.kind),
                     .frame_bytes = head.frame_bytes};
-  const bool by_device =
-      head.kind == FrameKind::kReceived || head.kind == FrameKind::kSendTime;
+  const bool by_device = kind == FrameKind::kReceived || kind == FrameKind::kSendTime;
   const TickScale& clock = by_device ? header.device : header.host;
-  if (clock.ns_per_tick_q32 > 0 && head.kind != FrameKind::kReceivedUntimed) {
+  if (clock.ns_per_tick_q32 > 0 && kind != FrameKind::kReceivedUntimed) {
     frame.time_ns = clock.ToNanoseconds(head.ticks);
   }
   const auto bytes = slot.subspan(sizeof head, std::min(head.frame_bytes, header.snap_bytes));

@@ -81,9 +81,9 @@ void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {
 
 void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
                           const uint8_t* payload, uint32_t payload_length, uint64_t ticks,
-                          uint32_t order, uint8_t queue) {
+                          uint32_t order) {
   uint8_t* const slot = TakeSlot();
-  WriteHead(slot, kind, header_length + payload_length, ticks, order, queue);
+  WriteHead(slot, kind, header_length + payload_length, ticks, order);
   uint8_t* const to = slot + sizeof(FrameSlot);
   const uint32_t header_kept = std::min(header_length, snap_bytes_);
   memcpy(to, header, header_kept);
@@ -94,7 +94,7 @@ void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header
 void FrameTap::Note(std::string_view text) {
   const auto length = static_cast<uint32_t>(std::min<size_t>(text.size(), snap_bytes_));
   uint8_t* const slot = TakeSlot();
-  WriteHead(slot, FrameKind::kNote, length, Now(), 0, 0);
+  WriteHead(slot, FrameKind::kNote, length, Now(), 0);
   memcpy(slot + sizeof(FrameSlot), text.data(), length);
   Publish(1);
 }

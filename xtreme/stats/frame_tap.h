@@ -48,29 +48,29 @@ class FrameTap {
   // come again.
   uint8_t AddQueue() { return queues_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Copies one frame. kLeastSnapBytes are readable at `frame`, however short it is. `order` and
-  // `queue`: of a sent one, by which WriteSendTime() names it.
+  // Copies one frame. kLeastSnapBytes are readable at `frame`, however short it is. `kind`: of a
+  // sent one, OfQueue(). `order`: of a sent one, by which WriteSendTime() names it.
   [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                    uint64_t ticks, uint32_t order = 0, uint8_t queue = 0) {
-    uint8_t* const slot = WriteLeast(kind, frame, length, ticks, order, queue);
+                                    uint64_t ticks, uint32_t order = 0) {
+    uint8_t* const slot = WriteLeast(kind, frame, length, ticks, order);
     if (!KeepsLeast()) [[unlikely]] CopyRest(slot, frame, length);
   }
   // Whether no more than kLeastSnapBytes of a frame are kept: then this is all that Write() does.
   bool KeepsLeast() const { return snap_bytes_ == kLeastSnapBytes; }
   [[gnu::always_inline]] uint8_t* WriteLeast(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                             uint64_t ticks, uint32_t order, uint8_t queue) {
+                                             uint64_t ticks, uint32_t order) {
     uint8_t* const slot = TakeSlot();
-    WriteHead(slot, kind, length, ticks, order, queue);
+    WriteHead(slot, kind, length, ticks, order);
     CopyFirst(slot + sizeof(FrameSlot), frame);
     return slot;
   }
   // The same in two parts, as long as they are; a few more instructions.
   void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
                   const uint8_t* payload, uint32_t payload_length, uint64_t ticks,
-                  uint32_t order = 0, uint8_t queue = 0);
-  // The device's time of the last frame that was written with this `order` of that queue.
+                  uint32_t order = 0);
+  // The device's time of the last frame of the send queue that was written with this `order`.
   void WriteSendTime(uint32_t order, uint64_t ticks, uint8_t queue = 0) {
-    WriteHead(TakeSlot(), FrameKind::kSendTime, 0, ticks, order, queue);
+    WriteHead(TakeSlot(), OfQueue(FrameKind::kSendTime, queue), 0, ticks, order);
   }
   // Shows readers the last `frames` that were written, all there are that they do not know of. One
   // instruction, so that none of it is seen half; stores stay in order (Intel SDM volume 3, 9.2.2).
@@ -99,12 +99,11 @@ class FrameTap {
     return slot;
   }
   static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length, uint64_t ticks,
-                        uint32_t order, uint8_t queue) {
+                        uint32_t order) {
     auto* const head = reinterpret_cast<FrameSlot*>(slot);
     head->ticks = ticks;
     head->frame_bytes = length;
     head->kind = kind;
-    head->queue = queue;
     head->order = static_cast<uint16_t>(order);
   }
   static void CopyFirst(uint8_t* to, const uint8_t* from) {

@@ -184,8 +184,8 @@ TEST_F(FrameTapTest, QueuesOfARingHaveNumbersOfTheirOwn) {
   const uint8_t first = tap->AddQueue();
   const uint8_t second = tap->AddQueue();
   const Bytes frame = MakeFrame(1, 64);
-  tap->Write(FrameKind::kSent, frame.data(), 64, 10, 1, first);
-  tap->WriteParts(FrameKind::kSent, frame.data(), 42, frame.data(), 2, 11, 1, second);
+  tap->Write(OfQueue(FrameKind::kSent, first), frame.data(), 64, 10, 1);
+  tap->WriteParts(OfQueue(FrameKind::kSent, second), frame.data(), 42, frame.data(), 2, 11, 1);
   tap->WriteSendTime(1, 20, first);
   tap->WriteSendTime(1, 30, second);
   tap->Publish(4);
