@@ -304,6 +304,30 @@ uint32_t BufferPool::DrainReturns() {
   return freed;
 }
 
+// Merged and zero: whoever dropped the last one returns it, or has.
+bool BufferPool::AddReferenceIfHeld(Buffer* buffer) {
+  if (buffer->owner_references != 0) {
+    ++buffer->owner_references;
+    return true;
+  }
+  int32_t word = buffer->foreign.load(std::memory_order_relaxed);
+  do {
+    if ((word & kForeignMerged) && ForeignCount(word) == 0) return false;
+  } while (!buffer->foreign.compare_exchange_weak(word, word + kForeignOne,
+                                                  std::memory_order_relaxed));
+  return true;
+}
+
+Buffer* BufferPool::Hold() {
+  for (;;) {
+    DrainReturns();
+    if (free_count() != 0) return AcquireLast();
+    for (uint32_t i = 0; i < options_.buffers; ++i) {
+      if (AddReferenceIfHeld(&buffers_[i])) return &buffers_[i];
+    }
+  }
+}
+
 // What was received mostly is one link, by the owner, of its only holder: decided before anything
 // is saved.
 void BufferPool::ReleaseChain(Buffer* head) {

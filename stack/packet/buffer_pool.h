@@ -195,6 +195,10 @@ class BufferPool {
   // Takes back what other threads returned; the number of buffers that became free.
   uint32_t DrainReturns();
 
+  // A reference of some buffer, which the caller needs to hold none of: a free one, else one that
+  // somebody holds. While all are on their way back from other threads it waits for one.
+  Buffer* Hold();
+
   // --- Any thread -------------------------------------------------------------------------------
 
   static void AddReferenceByForeign(Buffer* buffer) {
@@ -284,6 +288,8 @@ class BufferPool {
   static bool ReleaseByOwnerSlow(Buffer* buffer);
   static void ReleaseLinks(Buffer* head);
   bool SettleReturn(Buffer* buffer);
+  // One reference more of a buffer that is not free, unless the last of it has gone.
+  static bool AddReferenceIfHeld(Buffer* buffer);
   // Returns false when the stack is closed (the pool retired).
   bool PushReturn(Buffer* buffer);
 

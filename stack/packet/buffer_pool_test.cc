@@ -359,6 +359,47 @@ TEST(BufferPoolTest, OutlivesItsOwnerUntilTheLastForeignRelease) {
   EXPECT_TRUE(BufferPool::Release(held));  // Frees the pool: address sanitizer would see a leak.
 }
 
+// One that was returned is free first; one that others hold is held by one more.
+TEST(BufferPoolTest, WhatHoldGivesStaysWhenEverybodyElseHasReleasedIt) {
+  auto pool = MakePool(2);
+  Buffer* const lent = pool->Acquire();
+  Buffer* const shared = pool->Acquire();
+  BufferPool::AddReferenceByForeign(lent);
+  BufferPool::AddReferenceByForeign(shared);
+  BufferPool::ReleaseByOwner(lent);
+  BufferPool::ReleaseByOwner(shared);
+  EXPECT_TRUE(BufferPool::ReleaseByForeign(lent));
+  EXPECT_EQ(pool->Hold(), lent);
+  EXPECT_EQ(pool->Hold(), lent) << "the caller's counts, too";
+  EXPECT_FALSE(BufferPool::ReleaseByOwner(lent));
+  BufferPool::AddReferenceByForeign(lent);
+  EXPECT_FALSE(BufferPool::ReleaseByOwner(lent));
+  EXPECT_EQ(pool->Hold(), lent) << "others hold it";
+  EXPECT_FALSE(BufferPool::ReleaseByForeign(lent));
+  pool.reset();
+  EXPECT_TRUE(BufferPool::ReleaseByForeign(lent));
+  EXPECT_TRUE(BufferPool::ReleaseByForeign(shared));
+}
+
+TEST(BufferPoolTest, HoldRacesWithTheLastReleases) {
+  for (int round = 0; round < 200; ++round) {
+    auto pool = MakePool(1);
+    Buffer* const buffer = pool->Acquire();
+    BufferPool::AddReferenceByForeign(buffer);
+    BufferPool::ReleaseByOwner(buffer);
+    std::atomic<bool> go{false};
+    std::thread worker([&] {
+      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
+      BufferPool::ReleaseByForeign(buffer);
+    });
+    go.store(true, std::memory_order_release);
+    ASSERT_EQ(pool->Hold(), buffer);
+    pool.reset();
+    worker.join();
+    EXPECT_TRUE(BufferPool::ReleaseByForeign(buffer));
+  }
+}
+
 // Buffers travel owner -> worker with extra references taken and dropped on both sides; at the end
 // every one is free again, whatever the interleaving.
 TEST(BufferPoolTest, NothingIsLostOrFreedTwiceUnderContention) {

@@ -163,8 +163,7 @@ void RegisteredMemory::Bury(RingRemains* remains) {
   for (Region& region : regions_) {
     if (region.pool == nullptr) continue;
     region.pool->OnReturn(nullptr, nullptr);
-    if (region.pool->Acquire() == nullptr) packet::BufferPool::AddReference(region.pool->at(0));
-    remains->sending.push_back(region.pool->at(0));
+    remains->sending.push_back(region.pool->Hold());
   }
 }
 

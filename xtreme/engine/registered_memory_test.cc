@@ -94,5 +94,31 @@ TEST_F(RegisteredMemoryTest, WhatIsHeldOutlivesTheRing) {
   EXPECT_EQ(released_, 1);
 }
 
+// The owner has not looked yet at what another thread returned.
+TEST_F(RegisteredMemoryTest, AsTheRingClosesTheNicLetsGoBeforeWhatWasJustReleasedIsTold) {
+  Open();
+  struct End {
+    const MemoryNic* nic;
+    int times = 0, known = -1;
+  } end{nic};
+  MemoryRequest request = Request();
+  request.context = &end;
+  request.released = [](void* context, void*) {
+    End& told = *static_cast<End*>(context);
+    ++told.times;
+    told.known = told.nic->registered();
+  };
+  packet::Buffer* buffer = nullptr;
+  ASSERT_TRUE(ring->RegisterMemory(request, &buffer).ok());
+  Settle();
+  BufferPool::AddReferenceByForeign(buffer);
+  BufferPool::Release(buffer);
+  BufferPool::ReleaseByForeign(buffer);
+  ring.reset();
+  engine->control().RunAndWait([] {});
+  EXPECT_EQ(end.times, 1);
+  EXPECT_EQ(end.known, 0);
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing

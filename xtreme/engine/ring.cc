@@ -278,25 +278,13 @@ Ring::~Ring() {
   Bury();
 }
 
-// A reference that keeps the pool's memory; when no buffer is free, every one is in use. What only
-// other threads hold they may be giving back now.
-packet::Buffer* Ring::HoldPool() {
-  packet::BufferPool& pool = *core_->device.pool;
-  if (pool.HasReturns()) pool.DrainReturns();
-  if (packet::Buffer* buffer = pool.Acquire()) return buffer;
-  uint32_t index = 0;
-  while (index + 1 < pool.capacity() && pool.at(index)->owner_references == 0) ++index;
-  packet::BufferPool::AddReference(pool.at(index));
-  return pool.at(index);
-}
-
 // The pool goes with this thread: one buffer that is held keeps its memory until the queue is gone.
 // The control thread gets to the rest after all that this ring started before.
 void Ring::Bury() {
   auto remains = std::make_shared<RingRemains>();
   registered_->Bury(remains.get());
   tcp_->Bury(remains.get());
-  remains->guard = HoldPool();
+  remains->guard = core_->device.pool->Hold();
   udp_->sockets().ForEach([&](UdpSocket& socket) {
     if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
   });

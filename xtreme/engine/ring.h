@@ -283,7 +283,6 @@ class Ring {
   void VisitPollTimes(const CounterVisitor& visit) const;
   void SetTapClocks();
   void NoteLosses();
-  packet::Buffer* HoldPool();
   void Bury();
 
   // Data path.
