@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<nic::Nic>> OpenNic(const host::Snapshot& kernel,
 }
 
 std::atomic<Process*> the{nullptr};  // Null: nobody has asked for it.
+std::atomic<pid_t> made_in{0};       // The process that asked first.
 const Process* parents_own = nullptr;
 
 // Nothing of the parent's is locked, changed or destroyed: it may be half done, its queues are the
@@ -77,6 +78,7 @@ Process::Process(const Process* parents) : parents_(parents) {
 // In memory of its own and never destroyed: a thread may poll while the process exits.
 Process& Process::Make() {
   auto made = std::unique_ptr<Process>(new Process(parents_own));
+  made_in.store(getpid(), std::memory_order_relaxed);
   Process* there = nullptr;
   if (!the.compare_exchange_strong(there, made.get())) return *there;
   return *made.release();
@@ -131,6 +133,11 @@ void Process::GiveUpRing() {
 }
 
 absl::StatusOr<uint64_t> Process::OpenRing(engine::RingOptions options) {
+  // A child that was made by the system call itself: no handler has run.
+  if (made_in.load(std::memory_order_relaxed) != getpid()) {
+    BecomeChild();
+    return The().OpenRing(std::move(options));
+  }
   const std::lock_guard<std::mutex> opening(opening_);
   const uint16_t number = ReserveRing();
   if (number == 0) return absl::ResourceExhaustedError("open ring: 65535 rings are open");

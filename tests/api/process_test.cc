@@ -2,6 +2,7 @@
 //
 // xtreme.h: what the rings of a process have in common, and its end: other threads, fork, exit.
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +132,22 @@ TEST_F(ProcessTest, AChildOpensRingsOfItsOwnAndHasNoneOfItsParent) {
   xtreme_completion packet = Await(ring, XTREME_PACKET);
   EXPECT_EQ(Text(packet), "still the parent's");
   xtreme_release(&packet, 1, sizeof packet);
+}
+
+// As vsftpd makes its children: no handler of fork() runs.
+TEST_F(ProcessTest, AChildMadeByTheSystemCallHasNoRingOfItsParentOnceItOpensOne) {
+  const xtreme_ring ring = OpenRing("xt0");
+  const xtreme_ring_options options = Options("xt9");
+  const auto child = static_cast<pid_t>(syscall(SYS_fork));
+  if (child == 0) {
+    alarm(10);
+    xtreme_ring none = {};
+    const bool opened = xtreme_ring_open(&options, &none) == 0;
+    _exit(!opened && xtreme_ring_wake(ring) == -EBADF ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // How a child ends that opens a ring and closes it; 0: it did, and has no thread more than before.
