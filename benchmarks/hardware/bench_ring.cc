@@ -120,7 +120,7 @@ bool BenchRing::AwaitEvent(int event, int64_t patience_ms) {
 
 std::optional<std::string> BenchRing::JoinGroup(uint32_t flags, uint32_t flow_tag) {
   const std::string local = fmt::format(":{}", kGroupPort);
-  auto socket = ring_->OpenUdp({.local = local, .flow_tag = flow_tag, .reuse = true});
+  auto socket = ring_->OpenUdp({.local = local, .reuse = true, .flow_tag = flow_tag});
   if (!socket) return socket.error().message;
   group_ = *std::move(socket);
   auto group = ParseAddress(fmt::format("{}:0", kGroup));
