@@ -2,6 +2,7 @@
 
 #include "api/sockets/epoll_set.h"
 
+#include <semaphore.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -88,12 +89,19 @@ class OnRing : public Pollable {
   RingDoor* const ring_ = reinterpret_cast<RingDoor*>(alignof(std::max_align_t));
 };
 
-// An event that something happens before: as another thread might, between the call's look for the
-// item and its change of it, which is where the event is first read. One at a time.
+// An event that something happens before: on another thread, between the call's look for the item
+// and its change of it, which is where the event is first read. One at a time.
 class InterruptingEvent {
  public:
   explicit InterruptingEvent(std::function<void()> happens) : happens_(std::move(happens)) {
     the_ = this;
+    sem_init(&read_, 0, 0);
+    sem_init(&done_, 0, 0);
+    other_ = std::thread([this] {
+      sem_wait(&read_);
+      if (happened_) happens_();
+      sem_post(&done_);
+    });
     memory_ = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     new (memory_) epoll_event{.events = EPOLLIN, .data = {}};
     mprotect(memory_, kBytes, PROT_NONE);
@@ -102,6 +110,8 @@ class InterruptingEvent {
     sigaction(SIGSEGV, &action, &before_);
   }
   ~InterruptingEvent() {
+    if (!happened_) sem_post(&read_);
+    other_.join();
     sigaction(SIGSEGV, &before_, nullptr);
     munmap(memory_, kBytes);
   }
@@ -117,11 +127,15 @@ class InterruptingEvent {
   void Read() {
     mprotect(memory_, kBytes, PROT_READ);
     happened_ = true;
-    happens_();
+    sem_post(&read_);
+    sem_wait(&done_);
   }
 
   static inline InterruptingEvent* the_ = nullptr;
   const std::function<void()> happens_;
+  std::thread other_;
+  sem_t read_;
+  sem_t done_;
   void* memory_ = nullptr;
   struct sigaction before_ {};
   bool happened_ = false;
