@@ -305,7 +305,7 @@ TEST_F(MissedTest, WhatFollowsManyMissedFramesIsShown) {
 }
 
 TEST_F(MissedTest, OnceEndsThoughFramesGoOnComing) {
-  constexpr uint32_t kKept = stats::FrameTap::Options{}.frames;
+  const uint32_t kKept = stats::FrameTap::Options{}.frames;
   Write(tap_.get(), 1);
   std::atomic<bool> over = false;
   // One every other turn of the tool or so, and not so many that it finds all overwritten.
