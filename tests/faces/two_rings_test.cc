@@ -64,6 +64,18 @@ class TwoRingsTest : public LinkedFacesTest {
     }));
   }
 
+  // A thread at each ring, whose callback something comes for.
+  void ExpectBothDone() {
+    const auto echo = TheirUdpEcho(7001);
+    Threads threads;
+    for (int i = 0; i < 2; ++i) {
+      SendFrom(i);
+      threads.Start([this, i] { PokeUntil(i, done_, 2); });
+    }
+    threads.Join();
+    EXPECT_EQ(done_, 2);
+  }
+
   int fds_[2] = {-1, -1};
   std::atomic<bool> called_[2]{};
   std::atomic<int> met_{0};
@@ -78,14 +90,7 @@ TEST_F(TwoRingsTest, CallbacksSendByEachOthersRing) {
       ++done_;
     });
   }
-  const auto echo = TheirUdpEcho(7001);
-  Threads threads;
-  for (int i = 0; i < 2; ++i) {
-    SendFrom(i);
-    threads.Start([this, i] { PokeUntil(i, done_, 2); });
-  }
-  threads.Join();
-  EXPECT_EQ(done_, 2);
+  ExpectBothDone();
 }
 
 // One decides a path, which takes the setup lock and each ring's door.
@@ -100,14 +105,7 @@ TEST_F(TwoRingsTest, CallbackListensWhileAnotherRingsSends) {
     SendFrom(0);
     ++done_;
   });
-  const auto echo = TheirUdpEcho(7001);
-  Threads threads;
-  for (int i = 0; i < 2; ++i) {
-    SendFrom(i);
-    threads.Start([this, i] { PokeUntil(i, done_, 2); });
-  }
-  threads.Join();
-  EXPECT_EQ(done_, 2);
+  ExpectBothDone();
 }
 
 // Who waits for the setup lock may be inside several doors.
