@@ -263,6 +263,8 @@ bool Pcb::ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, 
   if (!receiving) return false;
   const Seq sequence = SequenceOf(segment);
   if (Has(kReceiveClosed)) {
+    // What was taken before may come again, with the FIN that follows it.
+    if (sequence + segment.payload_bytes <= rcv_nxt_) return false;
     ++context_->counters.after_close;
     Reset(queue_.nxt(), ECONNRESET, now);
     return false;
