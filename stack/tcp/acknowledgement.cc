@@ -36,8 +36,9 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
     return OnOursAcknowledged(now);
   }
   Progress progress = TakeAcknowledged(segment, now);
-  progress.duplicate = progress.acked == 0 && progress.outstanding_before != 0 &&
-                       segment.SequenceLength() == 0 && snd_wnd_ == window_before;
+  progress.duplicate = Seq(segment.acknowledgement) == queue_.una() && progress.acked == 0 &&
+                       progress.outstanding_before != 0 && segment.SequenceLength() == 0 &&
+                       snd_wnd_ == window_before;
   if (progress.acked != 0) {
     progress_at_ = rto_base_ = now;
     retries_ = 0;
