@@ -172,6 +172,7 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
       }
       Segment* const first = CutTo(*queue_.first(), smss_);
       queue_.MarkLost(first != nullptr ? *first : *queue_.first());
+      Set(kSendOne);  // What is in flight may be more than the window is now.
       congestion_.SetDuringRecovery(
           verdict.entered ? NewRenoRecovery::WindowAtEntry(congestion_.ssthresh(), smss_)
                           : NewRenoRecovery::Deflated(congestion_.cwnd(), progress.acked, smss_));
