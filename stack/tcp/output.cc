@@ -247,7 +247,8 @@ bool Pcb::HasWantedSpace() {
   }
   const bool done = !Has(kWantsDone) || context_->sink->HasRoomForDone();
   const uint32_t copied = Has(kWantsAmple) ? 1 : refused_bytes_;
-  if (done && HasMemoryFor(copied)) return true;
+  const bool memory = Has(kWantsInPlace) ? queue_.HasSpareSegment() : HasMemoryFor(copied);
+  if (done && memory) return true;
   context_->sink->OnShortOfMemory(*this);
   return false;
 }

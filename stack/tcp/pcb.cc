@@ -195,6 +195,7 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
     Clear(kWantsAmple);
     options.now_or_fail ? Set(kWantsNow) : Clear(kWantsNow);
     (options.flags & Segment::kWantDone) != 0 ? Set(kWantsDone) : Clear(kWantsDone);
+    options.in_place ? Set(kWantsInPlace) : Clear(kWantsInPlace);
     refused_bytes_ = bytes;
     if (reason == SendResult::kBuffers) context_->sink->OnShortOfMemory(*this);
     if (reason == SendResult::kDevice) context_->sink->OnShortOfRoom(*this);
@@ -205,7 +206,7 @@ SendResult Pcb::Refuse(SendResult reason, uint32_t bytes, const SendOptions& opt
 
 void Pcb::AwaitAmpleRoom() {
   Set(kWantsSpace | kWantsAmple);
-  Clear(kWantsNow | kWantsDone);
+  Clear(kWantsNow | kWantsDone | kWantsInPlace);
   refused_bytes_ = AmpleRoom();
   plain_ = Plainness();
 }
@@ -284,12 +285,17 @@ SendResult Pcb::Send(const SegmentQueue::Payload& payload, const SendOptions& op
                      base::Nanoseconds now) {
   if (options.now_or_fail) RestartIfSilent(now);
   const SendResult admitted = Admit(payload.length, options);
-  if (IsRefused(admitted)) return Refuse(admitted, payload.length, options);
+  const auto refuse = [&](SendResult reason) {
+    SendOptions of = options;
+    of.in_place = true;
+    return Refuse(reason, payload.length, of);
+  };
+  if (IsRefused(admitted)) return refuse(admitted);
   SegmentQueue::Payload taken = payload;
   taken.flags = static_cast<uint16_t>(options.flags | Segment::kPush);
   taken.cookie = options.cookie;
   if (!context_->segments->HasSpare() || queue_.Append(taken) == nullptr) {
-    return Refuse(SendResult::kBuffers, payload.length, options);
+    return refuse(SendResult::kBuffers);
   }
   return SendQueued(options, now);
 }

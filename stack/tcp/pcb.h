@@ -103,6 +103,7 @@ class Pcb {
     bool now_or_fail = false;  // never kQueued
     bool more = false;  // more follows at once: a segment that is not full may wait, up to 200 ms
     bool promised = false;     // it was taken before: only memory may refuse it
+    bool in_place = false;     // refused, it waits for no buffers: Send of a Payload says so itself
     uint16_t flags = 0;        // Segment::kWantWire, kWantDone
     uint64_t cookie = 0;
   };
@@ -332,6 +333,7 @@ class Pcb {
     kFinQueued = 1 << 17,  // in SYN-RECEIVED: it leaves when the handshake is done
     kWantsDone = 1 << 18,  // the refused send was one with kWantDone
     kWantsAmple = 1 << 19,  // none was refused: refused_bytes_ of room, and memory for a segment
+    kWantsInPlace = 1 << 20,  // the refused send was one that is not copied
   };
   // What the one deadline for the sender is about. RFC 8985 section 7.2: one runs at a time.
   // kOutstanding: one of the first three, not before retransmit_deadline_; which, and when, is

@@ -82,6 +82,7 @@ class End : public Sink {
   }
 
   Pcb& pcb() { return *pcb_; }
+  packet::BufferPool& pool() { return *pool_; }
   const PcbCounters& counters() const { return context_.counters; }
 
   std::deque<Flying> emitted;
@@ -341,6 +342,28 @@ TEST_F(PcbTest, SpaceThatWasTakenBeforeItIsToldIsRaisedAgain) {
   a_->pcb().OnRoom(now_);
   EXPECT_TRUE(a_->events & Pcb::kSendSpace);
   EXPECT_TRUE(a_->pcb().KeepsSpace());
+}
+
+TEST_F(PcbTest, SpaceForWhatIsNotCopiedWaitsForNoBuffers) {
+  Make({.send_queue = 10'000});
+  Open();
+  const std::vector<uint8_t> memory(10'000);
+  const SegmentQueue::Payload payload{.bytes = memory.data(), .length = 10'000, .memory_key = 1};
+  EXPECT_FALSE(IsRefused(a_->pcb().Send(payload, {}, now_)));
+  std::vector<packet::Buffer*> all;
+  while (packet::Buffer* const each = a_->pool().Acquire()) all.push_back(each);
+  EXPECT_EQ(a_->pcb().Send(payload, {}, now_), SendResult::kWindow);
+  RunUntil([&] { return a_->pcb().SendRoom() == 10'000; });
+  EXPECT_TRUE(a_->events & Pcb::kSendSpace);
+  EXPECT_FALSE(IsRefused(a_->pcb().Send(payload, {}, now_)));
+  // But what is copied does.
+  a_->events = 0;
+  EXPECT_EQ(a_->pcb().Send(std::span(memory), {}, now_), SendResult::kWindow);
+  RunUntil([&] { return a_->pcb().SendRoom() == 10'000; });
+  EXPECT_FALSE(a_->events & Pcb::kSendSpace);
+  for (packet::Buffer* const each : all) packet::BufferPool::Release(each);
+  a_->pcb().OnRoom(now_);
+  EXPECT_TRUE(a_->events & Pcb::kSendSpace);
 }
 
 TEST_F(PcbTest, AmpleRoomIsToldOfWhenAThirdOfTheQueueIsFreeAndNotBefore) {

@@ -98,7 +98,8 @@ SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payloa
     if (payload.buffer != nullptr) packet::BufferPool::Release(payload.buffer);
     return SendResult::kSent;
   }
-  const Pcb::SendOptions options = OptionsOf(send);
+  Pcb::SendOptions options = OptionsOf(send);
+  options.in_place = true;
   if (send.want_done && !HasRoomForDone()) {
     return connection.RefuseForDone(payload.length, options);
   }
