@@ -398,9 +398,10 @@ XTREME_API int xtreme_group_close(xtreme_group group);
 enum xtreme_group_order {
   XTREME_GROUP_FAIR = 0,         /* Ring by ring, each its share, another one first each time. */
   /* The packets of one poll by hw_time_ns, for the lines of a feed; what has none stays behind what
-   * came before it on its ring. Of a ring that used its share older ones may be left for the next
-   * poll: let `max` be more than comes at once. Two devices need clocks that agree
-   * (XTREME_CLOCK_SYNCED), and rings with the same hw_time. */
+   * came before it on its ring. Nobody waits for what is late: it is of the next poll. Of a ring
+   * that used its share, or its poll_batch, older ones may be left for that too: let both be more
+   * than comes at once. Two devices need clocks that agree (XTREME_CLOCK_SYNCED), and rings with
+   * the same hw_time. */
   XTREME_GROUP_HARDWARE_TIME = 1
 };
 /* -EINVAL: another order. May allocate, polls of up to 1,024 completions then do not. */

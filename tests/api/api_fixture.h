@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/xtreme.h"
@@ -56,7 +57,10 @@ class ApiTest : public ::testing::Test {
       auto link = connectx::MakeLink();
       ASSERT_TRUE(link.ok()) << link.status();
       ends_[i] = *std::move(link);
-      options.ports.push_back({.device = {.name = "mlx5_" + std::to_string(i), .mac = mac},
+      connectx::Device::Options device = DeviceOf(i);
+      device.name = "mlx5_" + std::to_string(i);
+      device.mac = mac;
+      options.ports.push_back({.device = std::move(device),
                                .interface = name,
                                .wire = ends_[i][0].get()});
     }
@@ -64,6 +68,12 @@ class ApiTest : public ::testing::Test {
     auto connectx = connectx::SoftwareConnectX::Create(std::move(options));
     ASSERT_TRUE(connectx.ok()) << connectx.status();
     connectx_ = *std::move(connectx);
+  }
+
+  // What kind of device is behind interface `at`; its name and address are the fixture's.
+  virtual connectx::Device::Options DeviceOf(int at) const {
+    static_cast<void>(at);
+    return {};
   }
 
   void TearDown() override {
@@ -134,8 +144,8 @@ class ApiTest : public ::testing::Test {
     return {};
   }
 
-  // A datagram for port `port` from the other end of cable `at`.
-  void Inject(uint16_t port, std::string_view payload, int at = 0) {
+  // A datagram for port `port` from the other end of cable `at`, which arrives at that time.
+  void Inject(uint16_t port, std::string_view payload, int at = 0, int64_t time_ns = 0) {
     engine::testing::FrameFields fields;
     const auto ip = [at](uint8_t host) {
       return wire::Ipv4Address(10, static_cast<uint8_t>(1 + at), 0, host);
@@ -143,7 +153,7 @@ class ApiTest : public ::testing::Test {
     fields.source = {ip(2), 5000};
     fields.destination = {ip(1), port};
     fields.payload = std::string(payload);
-    ends_[at][1]->Transmit(engine::testing::MakeFrame(fields), 0);
+    ends_[at][1]->Transmit(engine::testing::MakeFrame(fields), time_ns);
     connectx_->Step();
   }
   // The payloads of the UDP datagrams that left device 0.

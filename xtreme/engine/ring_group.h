@@ -27,7 +27,8 @@ class RingGroup {
   enum class Order : uint8_t {
     kFair,          // Ring by ring.
     // The packets of one poll by their hardware time; what has none stays behind what came before
-    // it on its ring. A ring that used its whole share may have older ones for the next poll.
+    // it on its ring. A ring that used its whole share, or its poll_batch, may have older ones for
+    // the next poll; so may one to which they came late.
     kHardwareTime,
   };
 
