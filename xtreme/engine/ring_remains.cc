@@ -61,8 +61,7 @@ void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   ports.clear();
   if (patience > base::Nanoseconds{}) AwaitSends(patience);
   // Of connections that were on their way here; rules that are still asked for stand on nothing.
-  side->rules.Suspend(nullptr);
-  side->rules.EndLeft();
+  side->rules.End();
   queues.clear();
   tap.reset();
   side->fresh_queue.reset();

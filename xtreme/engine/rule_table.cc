@@ -149,12 +149,8 @@ absl::Status RuleTable::Redirect(nic::QueuePair* queue_pair) {
   return first;
 }
 
-// Without a keeper, what stays at the port already goes on doing so.
 size_t RuleTable::Suspend(std::unique_ptr<nic::QueuePair> keeper) {
-  if (keeper == nullptr) return TakeOff(nullptr);
-  before_.End();
-  before_.queue = std::move(keeper);
-  return TakeOff(&before_);
+  return TakeOff(std::move(keeper), before_);
 }
 
 bool RuleTable::HasTcp() const {
@@ -164,13 +160,13 @@ bool RuleTable::HasTcp() const {
 }
 
 size_t RuleTable::SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper) {
-  before_.End();
-  before_ = std::exchange(left_, {});
-  left_.queue = std::move(keeper);
-  return TakeOff(&left_);
+  std::swap(left_, before_);
+  return TakeOff(std::move(keeper), left_);
 }
 
-size_t RuleTable::TakeOff(Left* stay) {
+// What stays at the port already, for want of a queue, goes on doing so.
+size_t RuleTable::TakeOff(std::unique_ptr<nic::QueuePair> keeper, Left& stay) {
+  if (stay.queue == nullptr) stay.queue = std::move(keeper);
   size_t lost = 0;
   for (const bool tcp : {false, true}) {  // The others first: they make room.
     for (auto& [match, entry] : entries_) {
@@ -183,22 +179,23 @@ size_t RuleTable::TakeOff(Left* stay) {
   return lost;
 }
 
-bool RuleTable::Leave(Entry& entry, Left* stay) {
-  if (stay == nullptr || stay->queue == nullptr) return false;
+bool RuleTable::Leave(Entry& entry, Left& stay) {
+  if (stay.queue == nullptr) return false;
   nic::FlowRule rule = entry.rule;
-  queue_pair_ = stay->queue.get();
+  queue_pair_ = stay.queue.get();
   auto added = Add(&rule);
   if (absl::IsResourceExhausted(added.status())) {
     entry.installed.reset();  // No room for both.
     added = Add(&rule);
   }
-  if (added.ok()) stay->rules[&entry] = *std::move(added);
+  if (added.ok()) stay.rules[&entry] = *std::move(added);
   return added.ok();
 }
 
-void RuleTable::EndLeft() {
+void RuleTable::End() {
   left_.End();
   before_.End();
+  TakeOff(nullptr, before_);
 }
 
 void RuleTable::MoveTo(nic::Nic* nic) {

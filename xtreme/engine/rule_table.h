@@ -61,14 +61,18 @@ class RuleTable {
   absl::Status Redirect(nic::QueuePair* queue_pair);
   // Takes every rule off its queue pair, to be put on another one. Those of TCP stay on `keeper`,
   // which has no receive buffers: what comes for them meanwhile is lost on the way, and not the
-  // kernel's, which would reset the connection. Each until EndLeft(), until its last holder drops
-  // it, or until it is put on a queue of that port again. How many of them did not stay: the device
-  // had no room, or there is no `keeper` (null).
+  // kernel's, which would reset the connection. Each until its last holder drops it, or until it is
+  // put on a queue of that port again. How many of them did not stay: the device had no room, or
+  // there is no `keeper` (null).
   size_t Suspend(std::unique_ptr<nic::QueuePair> keeper);
-  // The same before MoveTo(): they stay at the port that is left.
+  // The same before MoveTo(): they stay at the port that is left, also those that had no queue
+  // there, until EndLeft() at the latest.
   size_t SuspendAndLeave(std::unique_ptr<nic::QueuePair> keeper);
-  // Ends what stayed at ports that were left, and the keepers.
-  void EndLeft();
+  // Ends what stayed at the port that was left last, and its keeper. What has no queue at the port
+  // of now goes on staying there.
+  void EndLeft() { left_.End(); }
+  // Takes every rule off for good, wherever it stands. Those that are held stand on nothing.
+  void End();
   bool HasLeft() const { return !left_.rules.empty() || !before_.rules.empty(); }
   // Whether rules of TCP stand.
   bool HasTcp() const;
@@ -112,10 +116,10 @@ class RuleTable {
   absl::Status Reinstall(Entry* entry);
   // The same where the rule may have been left: it goes once it is not needed, or for room.
   absl::Status PutOn(Entry* entry);
-  // Suspend(), TCP's staying on the keeper of `stay`.
-  size_t TakeOff(Left* stay);
+  // Suspend(), TCP's staying on the keeper of `stay`, which becomes `keeper` if it has none.
+  size_t TakeOff(std::unique_ptr<nic::QueuePair> keeper, Left& stay);
   // Has it stay there. False: there is no keeper, or no room for it.
-  bool Leave(Entry& entry, Left* stay);
+  bool Leave(Entry& entry, Left& stay);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
   // Gives up one exact rule that `shared` covers; null when there is none.
   Entry* MakeRoomFor(const nic::FlowMatch& shared);

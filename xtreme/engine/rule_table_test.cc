@@ -217,6 +217,30 @@ TEST_F(LeftRulesTest, ThoseOfTcpStayUntilThereIsAQueueAgain) {
   EXPECT_FALSE(at_home_.HasLeft());
 }
 
+// As when the time is over for which they stay at a port that was left before.
+TEST_F(LeftRulesTest, ThoseThatHaveNoQueueOutliveTheOthers) {
+  size_t lost = 0;
+  ASSERT_TRUE(MoveTo(away_, &lost).ok());
+  EXPECT_EQ(at_home_.Suspend(Keeper()), 0u);
+  at_home_.EndLeft();
+  EXPECT_TRUE(home_.rules().empty());
+  EXPECT_EQ(away_.rules().size(), 2u);
+  EXPECT_TRUE(at_home_.HasLeft());
+  at_home_.End();
+  EXPECT_TRUE(away_.rules().empty());
+}
+
+TEST_F(LeftRulesTest, ThoseThatHaveNoQueueStayAtAPortThatIsLeftThen) {
+  at_home_.Suspend(Keeper());
+  EXPECT_EQ(at_home_.SuspendAndLeave(nullptr), 0u);
+  at_home_.MoveTo(&away_);
+  ASSERT_TRUE(at_home_.Resume(&queue_).ok());
+  EXPECT_EQ(away_.rules().size(), kRules);
+  EXPECT_EQ(home_.rules().size(), 2u);
+  at_home_.EndLeft();
+  EXPECT_TRUE(home_.rules().empty());
+}
+
 TEST_F(LeftRulesTest, AMoveThatDidNotEndIsFollowedByAnother) {
   size_t lost = 0;
   ASSERT_TRUE(MoveTo(away_, &lost).ok());
@@ -228,7 +252,7 @@ TEST_F(LeftRulesTest, AMoveThatDidNotEndIsFollowedByAnother) {
   at_home_.MoveTo(&away_);
   ASSERT_TRUE(at_home_.Resume(&queue_).ok());
   EXPECT_EQ(away_.rules().size(), kRules);
-  EXPECT_TRUE(home_.rules().empty());
+  EXPECT_EQ(home_.rules().size(), 2u);
 }
 
 TEST_F(RuleTableTest, TheWorkOfARuleDoesNotGrowWithTheirNumber) {
