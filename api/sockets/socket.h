@@ -161,6 +161,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void EndStream(RingDoor* inside);
   // The descriptor it was known by is being closed, `fd` is another one.
   void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
+  void AfterFork() override;
   // In a child after fork(), of a socket on a ring, which is the parent's: datagrams are the
   // kernel's from here on; every call on a connection but close() fails with EOPNOTSUPP.
   void BecomeParents();

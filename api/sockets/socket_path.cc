@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "api/sockets/faces.h"
@@ -355,6 +357,14 @@ void Socket::Close() {
   // A sleeper looks, and finds it gone.
   Change(POLLNVAL, ~uint32_t{0}, EPOLLHUP);
   SayGone();
+}
+
+void Socket::AfterFork() {
+  Pollable::AfterFork();
+  if (stream_ == nullptr) return;
+  for (std::mutex* each : {&stream_->options_mutex, &stream_->kernel_accept_mutex}) {
+    std::construct_at(each);
+  }
 }
 
 void Socket::BecomeParents() {

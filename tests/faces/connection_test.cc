@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -136,6 +137,46 @@ TEST_F(ConnectionTest, WhoWaitsForOneThatAnotherAcceptsFirstWaitsForTheWireToo) 
   EXPECT_EQ(fcntl(listener, F_GETFL) & O_NONBLOCK, 0);
   Close(accepted);
   for (const int fd : {beside, release, theirs}) close(fd);
+  Close(listener);
+}
+
+std::atomic<bool> in_kernel{false};
+std::atomic<bool> may_accept{false};
+
+// As a thread that was put off the processor before it asked.
+int AcceptLate(int fd, sockaddr* address, socklen_t* length, int flags) {
+  in_kernel = true;
+  EXPECT_TRUE(Eventually([] { return may_accept.load(); }));
+  return accept_of_kernel(fd, address, length, flags);
+}
+
+TEST_F(ConnectionTest, AChildAcceptsThoughAThreadOfItsParentWasAboutTo) {
+  const int listener = Listener(kPort);
+  auto& kernel = const_cast<sockets::KernelCalls&>(sockets::Kernel());
+  accept_of_kernel = std::exchange(kernel.accept4, &AcceptLate);
+  Threads acceptor;
+  acceptor.Start([&] { EXPECT_GE(Accept(listener, 0), 0); });
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort)};
+  inet_pton(AF_INET, kOurs, &to.sin_addr);
+  const int beside[2] = {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                         socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  for (const int each : beside) {
+    EXPECT_EQ(connect(each, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  }
+  EXPECT_TRUE(Eventually([] { return in_kernel.load(); }));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    kernel.accept4 = accept_of_kernel;
+    _exit(Accept(listener, 0) >= 0 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  may_accept = true;
+  acceptor.Join();
+  kernel.accept4 = accept_of_kernel;
+  for (const int each : beside) close(each);
   Close(listener);
 }
 
