@@ -69,6 +69,15 @@ int CheckRate(const Device::Features& features, const Rate& rate) {
   return shaped && !features.pacing_bursts ? EINVAL : 0;
 }
 
+// Before a command that stops or ends the send queue: a card has sent what was rung for when it
+// comes to the command, the thread that stands for it may not have.
+void FinishSends(DeviceState& state, QueuePair& qp) {
+  if (qp.send() == nullptr) return;
+  state.pump.TakeRung(state.uars->Find(qp.uar()));
+  if (state.environment.options.step) return;
+  while (state.pump.Finish(qp.send())) state.BeginPass();
+}
+
 }  // namespace
 
 int Device::ModifyQp(uint32_t qpn, ibv_qp_state state, const std::optional<Rate>& rate) {
@@ -84,8 +93,7 @@ int Device::ModifyQp(uint32_t qpn, ibv_qp_state state, const std::optional<Rate>
     const int error = state_->rates.Acquire(*rate, /*dedicated=*/false, &index);
     if (error != 0) return error;
   }
-  const bool ends = qp->state() == IBV_QPS_RTS && state != IBV_QPS_RTS;
-  if (ends && qp->send() != nullptr) state_->pump.TakeRung(state_->uars->Find(qp->uar()));
+  if (qp->state() == IBV_QPS_RTS && state != IBV_QPS_RTS) FinishSends(*state_, *qp);
   const int error = qp->Modify(state);
   if (error != 0) state_->rates.Release(index);
   const bool rated = error == 0 && rate.has_value();
@@ -129,15 +137,8 @@ int Device::DestroyQp(uint32_t qpn) {
   QueuePair* qp = state_->qps.Find(qpn);
   if (qp == nullptr) return EINVAL;
   if (qp->target() != nullptr && qp->target()->rules != 0) return EBUSY;
-  if (qp->send() != nullptr) {
-    UarPage* const page = state_->uars->Find(qp->uar());
-    state_->pump.TakeRung(page);
-    // A card has sent what was rung for before it comes to the command; a thread may not have.
-    if (!options().step) {
-      while (state_->pump.Finish(qp->send())) state_->BeginPass();
-    }
-    std::erase(page->send_queues, qp->send());
-  }
+  FinishSends(*state_, *qp);
+  if (qp->send() != nullptr) std::erase(state_->uars->Find(qp->uar())->send_queues, qp->send());
   // An RSS QP has no PD of its own here.
   if (ProtectionDomain* pd = state_->pds.Find(qp->pd()); pd != nullptr) --pd->queues;
   state_->rates.Release(qp->rate_index());

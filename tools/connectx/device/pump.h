@@ -38,7 +38,7 @@ class Pump final : public Egress, public FrameSink {
   // in time, and is served with the next pass. Null: nothing.
   void TakeRung(UarPage* page);
 
-  // What of such a queue goes before it does: all that its pace allows at environment.pass. True
+  // What of such a queue leaves before it stops: all that its pace allows at environment.pass. True
   // when some did.
   bool Finish(SendQueue* queue);
 

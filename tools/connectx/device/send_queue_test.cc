@@ -56,6 +56,23 @@ TEST_F(SendQueueTest, WithoutADoorbellNothingIsSent) {
   EXPECT_FALSE(cq->Poll().has_value());
 }
 
+// A thread that stands for a card has not come to it.
+TEST_F(SendQueueTest, WhatWasRungForLeavesBeforeItsQueueStops) {
+  Device::Options options = TestProgram::DefaultOptions();
+  options.step = false;
+  for (const auto stops : {IBV_QPS_RESET, IBV_QPS_ERR, IBV_QPS_UNKNOWN}) {
+    SCOPED_TRACE(stops);
+    Make(options);
+    qp->Post(Gathered(frame));
+    qp->PostAndRing(Gathered(frame));
+    const bool ends = stops == IBV_QPS_UNKNOWN;
+    EXPECT_EQ(ends ? program->device->DestroyQp(qp->qpn)
+                   : program->device->ModifyQp(qp->qpn, stops),
+              0);
+    EXPECT_EQ(program->wire.sent.size(), 2u);
+  }
+}
+
 TEST_F(SendQueueTest, OneDoorbellRunsEverythingUpToTheRecord) {
   for (int i = 0; i < 3; ++i) qp->Post(Gathered(frame));
   qp->Ring();
