@@ -190,7 +190,7 @@ void Pcb::RecoverByDuplicates(const Progress& progress, base::Nanoseconds now) {
 
 // The window is about to be reduced: whether rightly, acknowledgements will tell.
 void Pcb::JudgeReduction() {
-  spurious_.Begin(queue_.una());
+  spurious_.Begin(queue_.una(), queue_.nxt());
   const Segment* const probed = tail_probe_.outstanding() ? queue_.last_sent() : nullptr;
   if (probed == nullptr || !probed->WasRetransmitted()) return;
   spurious_.OnRetransmit(*probed, options_->timestamp_clock.At(probed->sent_at), queue_.nxt());

@@ -20,10 +20,11 @@ namespace xtreme::tcp {
 
 class SpuriousLoss {
  public:
-  // The window was reduced; `una` is SND.UNA. Where one that is judged already goes on, as a
-  // time-out follows, all that was sent again since the first counts.
-  void Begin(Seq una) {
-    if (judging_ && una < until_) return;
+  // The window was reduced, at SND.UNA `una` and SND.NXT `nxt`. Where one that is judged already
+  // goes on, as a time-out follows, all that was sent again since the first counts.
+  void Begin(Seq una, Seq nxt) {
+    // One of 2 GB ago would seem to lie ahead.
+    if (judging_ && una < until_ && until_ <= nxt) return;
     judging_ = true;
     stamped_ = false;
     from_ = una;

@@ -24,7 +24,7 @@ wire::SackBlock Block(uint32_t from, uint32_t to) {
 class SpuriousLossTest : public testing::Test {
  protected:
   SpuriousLossTest() {
-    loss_.Begin(kFirst);
+    loss_.Begin(kFirst, kFirst + 1000);
     loss_.OnRetransmit(first_, 70, kFirst + 1000);
     loss_.OnRetransmit(second_, 80, kFirst + 1000);
   }
@@ -59,11 +59,20 @@ TEST_F(SpuriousLossTest, ADsackAfterWhatFollowedTheCopiesIsOfSomethingElse) {
 }
 
 TEST_F(SpuriousLossTest, ATimeoutThatFollowsGoesOn) {
-  loss_.Begin(kFirst + 100);
+  loss_.Begin(kFirst + 100, kFirst + 1000);
   loss_.OnRetransmit(second_, 300, kFirst + 1000);
   EXPECT_FALSE(loss_.IsOfFirstCopy(second_, 200));
   EXPECT_FALSE(loss_.OnDsack(Block(0, 200), kFirst + 1000));
   EXPECT_TRUE(loss_.OnDsack(Block(100, 200), kFirst + 1000));
+}
+
+TEST_F(SpuriousLossTest, OneAfterGigabytesWithoutALossDoesNotGoOnWithTheLast) {
+  constexpr uint32_t kLater = 3u << 30;
+  loss_.Begin(kFirst + kLater, kFirst + kLater + 1000);
+  const Segment segment = SegmentAt(kLater, 100);
+  loss_.OnRetransmit(segment, 300, kFirst + kLater + 1000);
+  EXPECT_TRUE(loss_.IsOfFirstCopy(segment, 299));
+  EXPECT_TRUE(loss_.OnDsack(Block(kLater, kLater + 100), kFirst + kLater));
 }
 
 TEST_F(SpuriousLossTest, ItIsToldOnce) {
@@ -74,7 +83,7 @@ TEST_F(SpuriousLossTest, ItIsToldOnce) {
 
 TEST(SpuriousLoss, NothingWasSentAgain) {
   SpuriousLoss loss;
-  loss.Begin(kFirst);
+  loss.Begin(kFirst, kFirst + 1000);
   EXPECT_FALSE(loss.IsOfFirstCopy(SegmentAt(0, 100), 1));
   EXPECT_FALSE(loss.OnDsack(Block(0, 100), kFirst));
 }
