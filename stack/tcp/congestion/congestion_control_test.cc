@@ -252,6 +252,17 @@ TEST_P(SlowStartRounds, WithFewSamplesAreNotJudged) {
   EXPECT_EQ(control_.cwnd(), before + 8 * kSmss + kSmss / 4);
 }
 
+// What did not need the window was not looked at.
+TEST_P(SlowStartRounds, AfterGigabytesThatWereSentInBetweenAreRoundsStill) {
+  Rounds(2, kRtt);
+  una_ += 3u << 30;
+  sent_ = una_ + control_.cwnd();
+  Rounds(2, kRtt);
+  EXPECT_TRUE(control_.InSlowStart());
+  Rounds(5, kRtt + Milliseconds(4));
+  EXPECT_FALSE(control_.InSlowStart());
+}
+
 // Section 4.3: the first slow start only.
 TEST_P(SlowStartRounds, AfterALossAreNotWatched) {
   control_.OnTimeout({.flight = 400 * kSmss, .now = Seconds(1)}, false);

@@ -29,7 +29,8 @@ class HyStart {
     const uint32_t left = window.SlowStart(ack.acked, InCss() ? kCssGrowthDivisor : 1);
     if (ack.rtt >= base::Nanoseconds(0)) TakeSample(ack.rtt);
     if (samples_ >= kRttSamples) Judge();
-    if (ack.una >= window_end_) EndRound(ack.nxt, window);
+    // One that ends beyond SND.NXT began gigabytes ago.
+    if (ack.una >= window_end_ || ack.nxt < window_end_) EndRound(ack.nxt, window);
     return left;
   }
 
