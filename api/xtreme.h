@@ -603,7 +603,7 @@ enum xtreme_send_flag {
   XTREME_WARM = 1 << 4         /* Runs the path, reaches no wire. Of a stream's nothing is told. */
 };
 typedef struct xtreme_send_options {
-  uint32_t flags; /* enum xtreme_send_flag. */
+  uint32_t flags; /* enum xtreme_send_flag; other bits are not looked at. */
   uint32_t reserved; /* 0. */
   uint64_t cookie;
 } xtreme_send_options;

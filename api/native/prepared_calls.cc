@@ -24,11 +24,6 @@ std::span<const uint8_t> Bytes(const void* data, size_t length) {
   return {static_cast<const uint8_t*>(data), length};
 }
 
-engine::SendOptions ToEngine(const xtreme_send_options* options) {
-  if (options == nullptr) return {};
-  return {.flags = options->flags, .cookie = options->cookie};
-}
-
 // What `act` makes of the prepared sends of a handle's ring; -EBADF, -EBUSY: as Reach().
 template <typename Act>
 int OnPrepared(xtreme_prepared prepared, Act act) {

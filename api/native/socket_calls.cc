@@ -55,11 +55,6 @@ engine::Payload ToPayload(const void* data, size_t length, xtreme_buffer* buffer
   return {static_cast<const uint8_t*>(data), length, reinterpret_cast<packet::Buffer*>(buffer)};
 }
 
-engine::SendOptions ToEngine(const xtreme_send_options* options) {
-  if (options == nullptr) return {};
-  return {.flags = options->flags, .cookie = options->cookie};
-}
-
 static_assert(static_cast<int>(engine::kNowOrFail) == XTREME_NOW_OR_FAIL);
 static_assert(static_cast<int>(engine::kNoDoorbell) == XTREME_NO_DOORBELL);
 static_assert(static_cast<int>(engine::kSendWantDone) == XTREME_WANT_DONE);

@@ -71,6 +71,26 @@ TEST_F(PreparedTest, AnotherThreadFiresByItsLane) {
   EXPECT_EQ(xtreme_lane_close(lane), 0);
 }
 
+// A lane has its own use for some of them: behind such a fire nothing of it would be looked at.
+TEST_F(PreparedTest, FlagsThatAreNoneDoNotStopALane) {
+  const xtreme_prepared order = Prepare("order");
+  xtreme_lane lane;
+  ASSERT_EQ(xtreme_lane_open(ring_, &lane), 0);
+  // Once round.
+  for (const uint64_t posts : {4'096, 2}) {
+    for (uint64_t i = 0; i < posts; ++i) ASSERT_EQ(xtreme_lane_post(lane, i), 0);
+    for (uint64_t i = 0; i < posts; ++i) ASSERT_EQ(Await(ring_, XTREME_POSTED).value, i);
+  }
+  ASSERT_EQ(xtreme_lane_post(lane, 1), 0);
+  const xtreme_send_options none = {1u << 15, 0, 0};
+  ASSERT_EQ(xtreme_lane_fire(lane, order, &none), 0);
+  ASSERT_EQ(xtreme_lane_post(lane, 2), 0);
+  EXPECT_EQ(Await(ring_, XTREME_POSTED).value, 1u);
+  EXPECT_EQ(Await(ring_, XTREME_POSTED).value, 2u);
+  EXPECT_EQ(Sent(), Strings{"order"});
+  EXPECT_EQ(xtreme_lane_close(lane), 0);
+}
+
 // An order that nobody asked for would leave: places and generations of two rings are alike.
 TEST_F(PreparedTest, ALaneFiresForItsOwnRingOnly) {
   const xtreme_prepared order = Prepare("the ring's own");

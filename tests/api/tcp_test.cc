@@ -327,6 +327,16 @@ TEST_F(TcpTest, SendBeforeTheHandshakeIsQueuedOrRefusedWhenItMustBeNow) {
   EXPECT_EQ(peer.Receive(5), "early");
 }
 
+// One of them is the library's own word for "more follows".
+TEST_F(TcpTest, FlagsThatAreNoneAreNotLookedAt) {
+  KernelTcp peer;
+  const xtreme_socket socket = Establish(&peer);
+  for (uint32_t flag = XTREME_WARM << 1; flag != 0; flag <<= 1) {
+    EXPECT_EQ(Send(socket, "x", flag), XTREME_SENT) << flag;
+    EXPECT_EQ(peer.Receive(1), "x") << flag;
+  }
+}
+
 TEST_F(TcpTest, WatchedSendTellsWhenItLeftAndThatThePeerHasIt) {
   KernelTcp peer;
   const xtreme_socket socket = Establish(&peer);
