@@ -628,7 +628,8 @@ enum xtreme_send_result {
 };
 
 /* Sends a datagram to the default destination, or bytes of a stream. `data` may be reused at once.
- * `options` may be null. */
+ * `options` may be null. No bytes of a stream are SENT, or refused (STATE) where none are taken any
+ * more, and nothing is told of them. */
 XTREME_API int xtreme_send(xtreme_socket socket, const void* data, size_t length,
                            const xtreme_send_options* options);
 /* Sends a datagram to `peer`. The last few destinations of a socket are remembered. */
@@ -637,8 +638,7 @@ XTREME_API int xtreme_send_to(xtreme_socket socket, const xtreme_address* peer, 
 /* Sends `length` bytes at `data`, which lie in `buffer` (acquired, received or registered), without
  * a copy. Takes over one reference when SENT or QUEUED, none when refused. The bytes must not
  * change until TX_DONE. `peer` null: the default destination, the only one of a stream. What does
- * not lie in a buffer of the socket's ring, as what another ring received, is copied. Of a stream's
- * no bytes SENT is all that is told. */
+ * not lie in a buffer of the socket's ring, as what another ring received, is copied. */
 XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* peer,
                                   xtreme_buffer* buffer, const void* data, size_t length,
                                   const xtreme_send_options* options);

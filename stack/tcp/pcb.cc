@@ -224,6 +224,14 @@ uint32_t Pcb::BuffersForCopies() const {
                            above(most, waiting)));
 }
 
+SendResult Pcb::RefuseForDone(uint32_t bytes, const SendOptions& options) {
+  return Refuse(SendResult::kBuffers, bytes, options);
+}
+
+SendResult Pcb::SendNothing() const {
+  return Admit(0, {}) == SendResult::kState ? SendResult::kState : SendResult::kSent;
+}
+
 // To copy `bytes` into.
 bool Pcb::HasMemoryFor(uint32_t bytes) const {
   const uint32_t size = CopySize();

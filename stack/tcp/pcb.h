@@ -115,9 +115,9 @@ class Pcb {
   SendResult Send(const SegmentQueue::Payload& payload, const SendOptions& options,
                   base::Nanoseconds now);
   // In place of a Send of `bytes` whose OnDone has no place: kBuffers.
-  SendResult RefuseForDone(uint32_t bytes, const SendOptions& options) {
-    return Refuse(SendResult::kBuffers, bytes, options);
-  }
+  SendResult RefuseForDone(uint32_t bytes, const SendOptions& options);
+  // Of no bytes: kState where none are taken whatever room there is, else kSent.
+  SendResult SendNothing() const;
   // What Send of `bytes` with now_or_fail would say.
   SendResult WouldSend(uint32_t bytes) const;
   // kSendSpace is to be told. False: it is not true now, and is raised again when it is.

@@ -261,7 +261,7 @@ class Stack final : private Sink {
     bool promised = false;
     uint64_t cookie = 0;
   };
-  // All of `bytes` or nothing. Of no bytes: kSent, and no kDone follows.
+  // All of `bytes` or nothing. Of no bytes: kSent, and no kDone follows, or kState.
   SendResult SendCopy(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                       base::Nanoseconds now);
   // As many of `bytes` as fit; 0 is a refusal.

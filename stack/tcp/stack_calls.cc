@@ -60,7 +60,7 @@ SendResult Stack::After(Connection& connection, const Send& send, SendResult res
 SendResult Stack::SendCopy(Connection& connection, std::span<const uint8_t> bytes, const Send& send,
                            base::Nanoseconds now) {
   now_ = now;
-  if (bytes.empty()) return SendResult::kSent;
+  if (bytes.empty()) return connection.SendNothing();
   const uint32_t length = AskedBytes(bytes.size());
   const Pcb::SendOptions options = OptionsOf(send);
   if (send.want_done && !HasRoomForDone()) return connection.RefuseForDone(length, options);
@@ -95,8 +95,10 @@ SendResult Stack::SendInPlace(Connection& connection, const SegmentQueue::Payloa
                               const Send& send, base::Nanoseconds now) {
   now_ = now;
   if (payload.length == 0) [[unlikely]] {
-    if (payload.buffer != nullptr) packet::BufferPool::Release(payload.buffer);
-    return SendResult::kSent;
+    const SendResult nothing = connection.SendNothing();
+    const bool taken = !IsRefused(nothing) && payload.buffer != nullptr;
+    if (taken) packet::BufferPool::Release(payload.buffer);
+    return nothing;
   }
   Pcb::SendOptions options = OptionsOf(send);
   options.in_place = true;

@@ -118,7 +118,8 @@ class Tcp {
   // --- Sending (tcp_send.cc); `socket` is a connection ---
 
   // All of it or nothing. With `payload.buffer` in place, and its reference goes over to the ring
-  // unless refused; else the bytes are copied. Of no bytes: kSent, and no completion follows.
+  // unless refused; else the bytes are copied. Of no bytes: kSent where some would be taken, else
+  // kRefusedState, and no completion follows.
   // `options.flags`: SendFlag. Refused, and not for kRefusedState: one TX_SPACE follows when as
   // much would be taken. kWarm: the same path without an effect but on caches.
   SendResult Send(TcpSocket* socket, const Payload& payload, const SendOptions& options);

@@ -75,6 +75,20 @@ TEST_F(TcpPoolContractTest, ASendOfNoBytesGivesItsBufferBackAndNothingWaitsForIt
   EXPECT_EQ(b->Bytes(server), "order");
 }
 
+TEST_F(TcpPoolContractTest, ASendOfNoBytesIsRefusedWhereNoneIsTaken) {
+  OpenConnection();
+  ASSERT_TRUE(a->tcp().Shutdown(client).ok());
+  packet::Buffer* const buffer = a->ring->AcquireBuffer();
+  const uint64_t free = a->Counter("pool", "free");
+  EXPECT_EQ(a->tcp().Send(a->tcp().Find(client), {.data = buffer->data, .buffer = buffer}, {}),
+            SendResult::kRefusedState);
+  EXPECT_EQ(a->Counter("pool", "free"), free) << "the reference is the caller's";
+  packet::BufferPool::Release(buffer);
+  EXPECT_EQ(a->Send(client, ""), SendResult::kRefusedState);
+  EXPECT_EQ(a->Counter("ring", "refused_state"), 2u);
+  EXPECT_EQ(b->Send(server, ""), SendResult::kSent) << "the other way is open";
+}
+
 // What comes after a hole takes no more than a quarter of the ring's buffers: were it all of them,
 // what fills the hole could not be received, ever.
 TEST_F(TcpPoolContractTest, AHoleLeavesBuffersForWhatFillsIt) {
