@@ -41,6 +41,7 @@ struct WaitingFrame {
   packet::Buffer* buffer = nullptr;  // The payload, and one reference; null: no payload.
   const uint8_t* data = nullptr;
   uint32_t length = 0;
+  uint32_t length_before = 0;        // Of the payload in the datagram's frames before it.
   uint16_t tx_flags = 0;
   bool last = true;                  // Of its datagram.
   wire::Endpoint peer;

@@ -16,6 +16,7 @@
 #include "xtreme/engine/socket_table.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_send.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/nic/nic.h"
 
@@ -133,8 +134,8 @@ void Udp::OnPosted(const WaitingFrame& frame) {
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;
   EndWaiting(*socket->flows, frame);
-  if (frame.last) ++socket->flows->counters.sent;
-  socket->flows->counters.sent_bytes += frame.length;
+  // Those before it were not a datagram yet: one behind them may have failed.
+  if (frame.last) CountSent(*socket->flows, frame.length_before + frame.length);
 }
 
 void Udp::OnFailed(const WaitingFrame& frame, int error) {

@@ -51,6 +51,7 @@ bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Paylo
     WaitingFrame frame{.headers = headers, .peer = flow.peer};
     frame.header_bytes = flow.header_bytes - (cut.first ? 0 : wire::kUdpHeaderBytes);
     frame.length = static_cast<uint32_t>(cut.payload_bytes);
+    frame.length_before = static_cast<uint32_t>(cut.payload_offset_bytes);
     frame.last = !cut.more;
     frame.tx_flags = software ? flow.tx_flags & nic::kTxWarm : flow.tx_flags;
     if ((options.flags & kWarm) != 0) frame.tx_flags |= nic::kTxWarm;

@@ -389,6 +389,26 @@ TEST_F(UdpSendTest, WhatFollowsAFragmentThatFoundNoRoomIsNotPosted) {
   EXPECT_EQ(SendTo(socket, kStranger, "whole"), SendResult::kSent);
 }
 
+TEST_F(UdpSendTest, AFragmentBeforeOneThatFoundNoRoomIsNoPayloadThatWasSent) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  EXPECT_EQ(SendTo(socket, kStranger, std::string(4'000, 'f')), SendResult::kQueued);
+  const SendCounters& counters = ring->udp().Find(socket)->flows->counters;
+  while (queue().posted_frames() + 1 < options.tx_queue_frames) {
+    ASSERT_EQ(Send(socket, "x"), SendResult::kSent);
+  }
+  const uint64_t sent = counters.sent, bytes = counters.sent_bytes;
+  kernel->Answer(kStranger.address, wire::MacAddress({2, 0, 0, 0, 0, 0x77}));
+  PollAll();
+  ASSERT_EQ(queue().sent().size(), options.tx_queue_frames) << "the first fragment left";
+  EXPECT_EQ(counters.sent, sent);
+  EXPECT_EQ(counters.sent_bytes, bytes);
+  queue().CompleteSends();
+  EXPECT_EQ(SendTo(socket, kStranger, std::string(4'000, 'f')), SendResult::kSent);
+  EXPECT_EQ(counters.sent_bytes, bytes + 4'000);
+}
+
 TEST_F(UdpSendTest, TheNeighboursQueueIsBounded) {
   options.neighbour_queue = 2;
   Open();
