@@ -129,9 +129,11 @@ void Udp::Settle(const SendRecord& record) {
     completion->socket = socket->handle;
     completion->user_data = socket->user_data;
     completion->cookie = record.cookie;
-    if (record.error == 0) core_->SetSendTime(record.hw_clock, completion);
+    return completion;
   };
-  if ((record.wants & kWantWire) != 0 && open && record.error == 0) tell(Kind::kTxWire);
+  if ((record.wants & kWantWire) != 0 && open && record.error == 0) {
+    core_->SetSendTime(record.hw_clock, tell(Kind::kTxWire));
+  }
   const bool told = open || socket->state == UdpSocket::State::kClosing;
   if ((record.wants & kWantDone) != 0 && told) tell(Kind::kTxDone);
   if (--socket->sends_wanted == 0) AddNews(*socket);

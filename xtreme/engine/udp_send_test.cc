@@ -164,6 +164,12 @@ TEST_F(UdpSendTest, TxWireAndTxDoneComeInTheOrderOfTheSends) {
   EXPECT_EQ(got[2].cookie, 2u);
   EXPECT_EQ(got[2].status, 0);
   EXPECT_EQ(got[2].socket, socket);
+  for (const Completion* done : {&got[0], &got[2]}) {
+    EXPECT_EQ(done->hw_time_ns, 0) << "what a kind does not use is 0";
+    EXPECT_EQ(done->hw_clock, 0u);
+    EXPECT_EQ(done->flags, 0);
+  }
+  queue().CompleteSends(888);  EXPECT_EQ(got[2].socket, socket);
   queue().CompleteSends(888);
   EXPECT_TRUE(PollAll().empty());
 }
