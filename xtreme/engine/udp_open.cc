@@ -2,6 +2,7 @@
 //
 // Opening a socket: what can be known at once is refused at once; port and rules are started.
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -173,7 +174,9 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
     if (sockets_->serials == nullptr) {
       sockets_->serials = std::make_unique<BufferSerials>(core_->device.pool->capacity());
     }
-    opened.held = std::make_unique<HeldBuffers>(options.max_held, sockets_->serials.get());
+    // More than there are cannot be held.
+    const uint32_t limit = std::min(options.max_held, core_->device.pool->capacity());
+    opened.held = std::make_unique<HeldBuffers>(limit, sockets_->serials.get());
   }
   opened.holdings = std::make_shared<PortHoldings>();
   opened.holdings->port = std::move(port);

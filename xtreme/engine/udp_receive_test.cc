@@ -408,6 +408,22 @@ TEST_F(UdpReceiveTest, AfterCloseNoPacketComesThatWaited) {
   EXPECT_TRUE(packet::BufferPool::ReleaseByOwner(first[0].buffer));
 }
 
+TEST_F(UdpReceiveTest, MaxHeldMayBeMoreThanThereIs) {
+  Open();
+  OpenSocket({.local = {{}, 7000}, .max_held = UINT32_MAX});
+  std::vector<Completion> held;
+  for (uint32_t i = 0; i < 3 * options.rx_buffers; ++i) {
+    now += 1'000;
+    Inject({});
+    const auto got = PollAll();
+    ASSERT_EQ(Kinds(got), std::vector<Kind>{Kind::kPacket}) << i;
+    // A quarter of the pool is held.
+    i < options.rx_buffers / 4 ? held.push_back(got[0]) : Release(got);
+  }
+  EXPECT_EQ(Counter("drop", "held_limit"), 0u);
+  Release(held);
+}
+
 TEST_F(UdpReceiveTest, MaxHeldDropsAboveTheLimitAndRecoversWithReleases) {
   Open();
   const Handle socket = OpenSocket({.local = {{}, 7000}, .max_held = 3});
