@@ -347,7 +347,8 @@ typedef struct xtreme_queues {
  * again, or none. What the program posts must lie in acquired buffers, or inline. The ring neither
  * counts nor shows what is sent and received by hand.
  * -EAGAIN: sends are under way: poll, then call again. -EALREADY: taken, or a reset is under way.
- * -EOPNOTSUPP: no device is behind the ring. -EINVAL: a size that never was.
+ * -ENETDOWN: they have stopped, or a reset could not make them. -EOPNOTSUPP: no device is behind
+ * the ring. -EINVAL: a size that never was.
  */
 XTREME_API int xtreme_ring_take_queues(xtreme_ring ring, xtreme_queues* queues);
 /* Makes the calling thread the owner. The old owner must have made its last call before. */

@@ -250,6 +250,29 @@ TEST_F(DeviceTest, QueuesMayBeTakenAfterAsManySendsAsStoodBeforeTheLastTaking) {
   }
 }
 
+// Nothing that was posted ever leaves them: who polls until it has waits for ever.
+TEST_F(DeviceTest, QueuesThatStoppedAreNotTaken) {
+  const xtreme_ring ring = OpenRing();
+  const xtreme_socket socket = OpenSocket(ring, ":9000");
+  Connect(ring, socket, "10.1.0.2:5000");
+  xtreme_buffer* buffer;
+  uint8_t* data;
+  uint32_t capacity;
+  ASSERT_EQ(xtreme_buffer_acquire(ring, &buffer, &data, &capacity), 0);
+  // No memory of the buffer's: the device may not read it.
+  static uint8_t elsewhere[1'000];
+  ASSERT_EQ(xtreme_send_buffer(socket, nullptr, buffer, elsewhere, sizeof elsewhere, nullptr),
+            XTREME_SENT);
+  EXPECT_EQ(Await(ring, XTREME_RING).event, XTREME_BROKEN);
+  xtreme_queues queues = {};
+  queues.size = sizeof queues;
+  EXPECT_EQ(xtreme_ring_take_queues(ring, &queues), -ENETDOWN);
+  EXPECT_STREQ(xtreme_error(), "take queues: they have stopped, and a reset makes new ones");
+  ASSERT_EQ(xtreme_ring_reset(ring, 9), 0) << xtreme_error();
+  EXPECT_EQ(Await(ring, XTREME_OP_DONE).status, 0);
+  EXPECT_NE(Take(ring).sq, nullptr);
+}
+
 TEST_F(DeviceTest, ABackupIsLookedAtWhenTheRingIsOpened) {
   xtreme_ring_options options = Options("xt0");
   ASSERT_EQ(xtreme_ring_options_set(&options, "backup_interface", "xt1"), 0) << xtreme_error();

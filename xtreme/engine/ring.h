@@ -108,7 +108,8 @@ class Ring {
   // Hands the queues over to the caller, who from here on posts and polls them by himself: the ring
   // sends and receives nothing until Reset() has made it new ones. The buffers that are posted are
   // the queue's until then. EAGAIN: sends are under way, to be polled for. EALREADY: they were
-  // taken, or a reset is under way. EOPNOTSUPP: there is no device behind them.
+  // taken, or a reset is under way. ENETDOWN: they have stopped, or could not be made.
+  // EOPNOTSUPP: there is no device behind them.
   Outcome TakeQueues(nic::QueueAddresses* addresses);
 
   // --- Polling (ring_poll.cc) ---

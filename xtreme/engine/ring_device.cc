@@ -46,9 +46,12 @@ Outcome Ring::TakeQueues(nic::QueueAddresses* addresses) {
   RingDevice& device = core.device;
   if (resetting_) return {EALREADY, "take queues: a reset is under way"};
   if (device.taken != nullptr) return {EALREADY, "take queues: they were taken"};
+  const Outcome stopped{ENETDOWN, "take queues: they have stopped, and a reset makes new ones"};
+  if (device.broken) return stopped;
   if (!device.queue->Addresses()) return {EOPNOTSUPP, "take queues: no device is behind them"};
   Flush();
   core.Reap();
+  if (core.BrokenQueue() != nullptr) return stopped;
   if (core.sends.completed() != device.queue->posted_frames()) {
     // Frames complete with the next one that is signalled: one that reaches no wire, once.
     if (barrier_ != device.queue->posted_frames()) PostBarrier();
