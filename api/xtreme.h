@@ -601,7 +601,8 @@ enum xtreme_send_flag {
   XTREME_NO_DOORBELL = 1 << 1, /* xtreme_ring_flush() or the next poll rings. */
   XTREME_WANT_DONE = 1 << 2,   /* A TX_DONE with the cookie. */
   XTREME_WANT_WIRE = 1 << 3,   /* A TX_WIRE with the cookie. */
-  XTREME_WARM = 1 << 4         /* Runs the path, reaches no wire. Of a stream's nothing is told. */
+  XTREME_WARM = 1 << 4         /* Runs the path, reaches no wire: no TX_WIRE, and not counted as
+                                  sent. Of a stream's nothing is told. */
 };
 typedef struct xtreme_send_options {
   uint32_t flags; /* enum xtreme_send_flag; other bits are not looked at. */

@@ -12,10 +12,11 @@
 
 namespace xtreme::engine {
 
-// What is to be told of a send, and what its frames ask of the device.
+// What is to be told of a send, and what its frames ask of the device. A warm one never leaves.
 inline uint8_t WantsOf(const SendOptions& options) {
+  const bool wire = (options.flags & (kSendWantWire | kWarm)) == kSendWantWire;
   return static_cast<uint8_t>(((options.flags & kSendWantDone) != 0 ? kWantDone : 0) |
-                              ((options.flags & kSendWantWire) != 0 ? kWantWire : 0));
+                              (wire ? kWantWire : 0));
 }
 inline uint16_t TxFlagsOf(const SendOptions& options) {
   return static_cast<uint16_t>(((options.flags & kNoDoorbell) != 0 ? nic::kTxMore : 0) |

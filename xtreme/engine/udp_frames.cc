@@ -14,6 +14,7 @@
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_send.h"
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
@@ -122,11 +123,11 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
       return ResultOf(socket, status);
     }
   }
-  core_->tally.counters.fragments_sent += count;
   if (frames_.back().record.wants != kWantNothing) ++socket.sends_wanted;
-  ++socket.flows->counters.sent;
-  socket.flows->counters.sent_bytes += payload.length;
-  if (flow.loopback && (options.flags & kWarm) == 0) LoopBack(flow, payload);
+  if ((options.flags & kWarm) != 0) return SendResult::kSent;
+  core_->tally.counters.fragments_sent += count;
+  CountSent(*socket.flows, payload.length);
+  if (flow.loopback) LoopBack(flow, payload);
   return SendResult::kSent;
 }
 

@@ -14,6 +14,7 @@
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/send_wants.h"
 #include "xtreme/engine/udp.h"
+#include "xtreme/engine/udp_send.h"
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
@@ -65,8 +66,7 @@ SendResult Udp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
       core_->PostPrepared(prepared.frame, TxFlagsOf(options), noted ? &record : nullptr);
   if (status != nic::TxStatus::kPosted) return ResultOf(socket, status);
   if (noted) ++socket.sends_wanted;
-  ++socket.flows->counters.sent;
-  socket.flows->counters.sent_bytes += prepared.payload.size();
+  if ((options.flags & kWarm) == 0) CountSent(*socket.flows, prepared.payload.size());
   return SendResult::kSent;
 }
 

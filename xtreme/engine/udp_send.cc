@@ -202,9 +202,9 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
     return ResultOf(socket, status);
   }
   if (record.wants != kWantNothing) ++socket.sends_wanted;
-  ++socket.flows->counters.sent;
-  socket.flows->counters.sent_bytes += payload.length;
-  if (flow.loopback && (options.flags & kWarm) == 0) [[unlikely]] LoopBack(flow, payload);
+  if ((options.flags & kWarm) != 0) return SendResult::kSent;
+  CountSent(*socket.flows, payload.length);
+  if (flow.loopback) [[unlikely]] LoopBack(flow, payload);
   return SendResult::kSent;
 }
 
@@ -240,9 +240,7 @@ void Udp::Warm() {
         PostDatagram(socket, flow, {.data = kNothing, .length = sizeof(kNothing)},
                      {.flags = kWarm | kNoDoorbell});
     // More sockets than the queue is long: it is warm.
-    if (warmed != SendResult::kSent) return Uncount(socket, warmed);
-    --socket.flows->counters.sent;
-    socket.flows->counters.sent_bytes -= sizeof(kNothing);
+    if (warmed != SendResult::kSent) Uncount(socket, warmed);
   });
 }
 

@@ -585,6 +585,23 @@ TEST_F(UdpSendTest, AWarmSendReachesNoWire) {
   EXPECT_NE(queue().sent()[0].flags & nic::kTxWarm, 0);
 }
 
+TEST_F(UdpSendTest, AWarmSendTellsNoWireAndIsNoneThatWasSent) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  for (const size_t length : {4, 1'000, 4'000}) {
+    EXPECT_EQ(Send(socket, std::string(length, 'w'),
+                   {.flags = kWarm | kSendWantWire | kSendWantDone, .cookie = length}),
+              SendResult::kSent);
+    queue().CompleteSends(777);
+    const auto told = PollAll();
+    ASSERT_EQ(Kinds(told), std::vector<Kind>{Kind::kTxDone}) << length;
+    EXPECT_EQ(told[0].cookie, length);
+  }
+  EXPECT_EQ(ring->udp().Find(socket)->flows->counters.sent, 0u);
+  EXPECT_EQ(ring->udp().Find(socket)->flows->counters.sent_bytes, 0u);
+}
+
 TEST_F(UdpSendTest, BeforeStartNothingIsSent) {
   Open(/*start=*/false);
   const Handle socket = OpenSocket(7000);
