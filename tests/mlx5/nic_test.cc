@@ -294,6 +294,45 @@ TEST_P(NicTest, EmptyReceiveQueueShowsInLowWaterCountersAndThePortsCounter) {
   EXPECT_EQ(counters->out_of_buffer, 3u);
 }
 
+// A port lets through what another function of the card asked it to, whatever the interface's MTU.
+TEST(FrameLongerThanTheBuffers, IsLostAndTheQueueGoesOn) {
+  connectx::ConnectXRig rig(SoftwareConnectX::Mode::kStep, {}, {.mtu = 9'000});
+  const auto longer = UdpFrame(5000, std::string(1'900, 'x'));
+  const auto frame = UdpFrame(5000, "as long as the MTU allows");
+  {
+    connectx::Endpoint a("mlx5_0");
+    const auto pool = MakePool(/*buffers=*/64, /*buffer_bytes=*/1'728);
+    const auto b = OpenPort(PortOptions("mlx5_1"));
+    const auto made = b->CreateQueuePair({.receive_queue_frames = 8}, pool.get());
+    ASSERT_TRUE(made.ok()) << made.status();
+    nic::QueuePair& queues = **made;
+    const auto rule = b->AddRule(UdpRule(5000), &queues);
+    ASSERT_TRUE(rule.ok()) << rule.status();
+    for (int lap = 0; lap < 4; ++lap) {
+      queues.Refill();
+      for (const auto& sent : {longer, frame, longer, frame}) {
+        ASSERT_EQ(a.Send(0, sent, 0), 0);
+        while (rig->Step()) {
+        }
+        connectx::Endpoint::Poll(a.send_cq());
+      }
+      uint32_t received = 0;
+      std::array<nic::RxFrame, 8> frames;
+      for (int polls = 0; polls < 4; ++polls) {
+        const uint32_t count = queues.PollReceive(frames);
+        for (uint32_t i = 0; i < count; ++i) packet::BufferPool::Release(frames[i].buffer);
+        received += count;
+      }
+      EXPECT_EQ(received, 2u) << lap;
+    }
+    EXPECT_FALSE(queues.error().has_value()) << queues.error()->text;
+    EXPECT_EQ(queues.counters().rx_too_long, 8u);
+    EXPECT_EQ(b->PollEvent(), std::nullopt);
+  }
+  for (int i = 0; i < 8; ++i) rig.ExpectViolation("receive_length");
+  rig.ExpectClean();
+}
+
 TEST_P(NicTest, ErrorCompletionBreaksTheSendQueueInWordsAndCountsItsFramesOff) {
   TestPort a("mlx5_0");
   const auto good = UdpFrame(5000, "good");

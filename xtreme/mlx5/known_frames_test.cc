@@ -292,7 +292,7 @@ TEST_F(LongQueueTest, CountersAreExactBetweenRefills) {
     EXPECT_EQ(long_->counters().rx_frames, i + 1) << "Reading it changes nothing.";
     EXPECT_EQ(long_->posted(), kCount - i - 1);
   }
-  long_device_->CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  long_device_->CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
   EXPECT_EQ(PollLong(1), kRest);
   std::array<nic::RxFrame, 2> none;
   EXPECT_EQ(long_->PollReceive(none), 0u);
@@ -363,7 +363,7 @@ TEST_F(KnownFlowsTest, FramesNotVerifiedOrTooShortAndErrorsAreLeft) {
   EXPECT_EQ(Poll(kFrames), 0u);
   EXPECT_EQ(Receive(), 1u);
   device_.CompleteFrame(known_, 1);
-  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
   EXPECT_EQ(Poll(kFrames), 1u);
   EXPECT_EQ(Poll(kFrames), 0u);
   EXPECT_FALSE(queues_->error().has_value());

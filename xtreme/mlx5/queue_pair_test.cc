@@ -312,7 +312,7 @@ TEST_F(QueuePairTest, FlushedReceivesReturnTheirBuffersAndTheCauseIsKept) {
   queues_->Refill();
   const uint32_t free = pool_->free_count();
   device_.CompleteReceive(60);
-  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
   for (int i = 0; i < 6; ++i) {
     device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
   }
@@ -324,7 +324,7 @@ TEST_F(QueuePairTest, FlushedReceivesReturnTheirBuffersAndTheCauseIsKept) {
   EXPECT_EQ(queues_->counters().rx_errors, 7u);
   ASSERT_TRUE(queues_->error().has_value());
   EXPECT_TRUE(queues_->error()->receive);
-  EXPECT_THAT(queues_->error()->text, HasSubstr("receive queue: local length error"));
+  EXPECT_THAT(queues_->error()->text, HasSubstr("receive queue: local protection error"));
   EXPECT_EQ(queues_->Refill(), 0u);
 }
 
@@ -357,6 +357,7 @@ TEST_F(QueuePairTest, EverySyndromeOfEitherQueueBecomesItsErrorInWords) {
     for (const uint8_t syndrome : kSyndromes) {
       PlainDevice device;
       QueuePair queues(device.memory(), {.signal_every = 2}, {}, {}, pool_.get(), nullptr);
+      if (receive && syndrome == MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR) continue;  // Ends nothing.
       queues.Refill();
       queues.Post({.header = header_.data(), .payload = payload_.data(), .header_length = 42,
                    .payload_length = 22, .key = 0, .flags = 0});
@@ -388,6 +389,26 @@ TEST_F(QueuePairTest, FrameLongerThanItsBufferIsDroppedAndCounted) {
   EXPECT_EQ(queues_->counters().rx_frames, 2u);
   EXPECT_EQ(pool_->free_count(), free + 4);
   EXPECT_FALSE(queues_->error().has_value());
+}
+
+// The kernel's driver and DPDK recover nothing from it either: the card's queue is ready as before.
+TEST_F(QueuePairTest, FrameThatTheDeviceFoundTooLongCostsItsBufferAlone) {
+  queues_->Refill();
+  const uint32_t free = pool_->free_count();
+  device_.CompleteReceive(60);
+  device_.CompleteReceive(0, MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+  device_.CompleteReceive(60);
+  EXPECT_EQ(Receive(), 1u);
+  EXPECT_EQ(Receive(), 0u) << "the one that is too long";
+  EXPECT_EQ(Receive(), 1u);
+  EXPECT_FALSE(queues_->error().has_value());
+  EXPECT_EQ(queues_->counters().rx_too_long, 1u);
+  EXPECT_EQ(queues_->counters().rx_errors, 0u);
+  EXPECT_EQ(queues_->counters().rx_frames, 2u);
+  EXPECT_EQ(pool_->free_count(), free + 3);
+  for (uint32_t i = 3; i < kFrames; ++i) device_.CompleteReceive(60);
+  EXPECT_EQ(Receive() + Receive(), kFrames - 3);
+  EXPECT_EQ(queues_->Refill(), kFrames) << "and others are posted";
 }
 
 TEST_F(QueuePairTest, CompletionOfNoPostedBufferEndsTheReceiveQueue) {

@@ -21,6 +21,13 @@ constexpr size_t kWqeBytes = sizeof(mlx5_wqe_data_seg);
 constexpr uint32_t kRefillBatch = 8;
 constexpr uint32_t kRefillFraction = 64;
 
+// A frame that the device found too long for its buffer: that costs the buffer's WQE, and the queue
+// stays ready.
+bool IsTooLong(const mlx5_cqe64& cqe, const CqeError& cause) {
+  return cqe.op_own >> 4 == MLX5_CQE_RESP_ERR &&
+         cause.syndrome == MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR;
+}
+
 }  // namespace
 
 ReceiveQueue::ReceiveQueue(const ReceiveQueueMemory& memory, const Options& options,
@@ -141,9 +148,14 @@ uint32_t ReceiveQueue::TakeErrors(uint32_t index, std::optional<nic::QueueError>
       ++counters_->rx_malformed;
       continue;
     }
+    const CqeError cause = ParseError(cqe);
+    if (IsTooLong(cqe, cause)) {
+      ++counters_->rx_too_long;
+      continue;
+    }
     broken_ = true;
     ++counters_->rx_errors;
-    NoteError(ParseError(cqe), /*receive=*/true, error);
+    NoteError(cause, /*receive=*/true, error);
   }
   return index;
 }

@@ -50,7 +50,8 @@ class ReceiveQueue {
   ~ReceiveQueue();
 
   // See nic::QueuePair. Error CQEs return their buffers and end the queue; `error` gets the cause.
-  // CQEs of no posted buffer, or of more bytes than one has, are counted and give nothing.
+  // Those of frames too long for a buffer, CQEs of no posted buffer and of more bytes than one has
+  // are counted and give nothing.
   uint32_t Poll(std::span<nic::RxFrame> out, std::optional<nic::QueueError>* error);
   // `data` stands here too: it is prefetched without a look at the buffer.
   struct Posted {

@@ -249,6 +249,7 @@ struct QueueCounters {
   uint64_t rx_empty = 0;        // Times the receive queue was seen with no buffer posted.
   uint64_t rx_refill_short = 0; // Refills that the pool could not fill.
   uint64_t rx_errors = 0;       // Error CQEs of the receive queue.
+  uint64_t rx_too_long = 0;     // Frames that the device had no room for in their buffer.
   uint64_t rx_malformed = 0;    // CQEs of what cannot be: of no buffer, or beyond its end.
   uint64_t tx_frames = 0;
   uint64_t tx_bytes = 0;
@@ -272,6 +273,8 @@ struct QueueCounters {
         {"rx_empty", "times no receive buffer was posted: frames may be lost", &Q::rx_empty},
         {"rx_refill_short", "refills that found the pool empty", &Q::rx_refill_short},
         {"rx_errors", "error completions of the receive queue", &Q::rx_errors},
+        {"rx_too_long", "frames longer than a receive buffer, which the port let through: dropped",
+         &Q::rx_too_long},
         {"rx_malformed", "completions of no posted buffer, or longer than it: dropped",
          &Q::rx_malformed},
         {"tx_frames", "frames posted to the send queue", &Q::tx_frames},
@@ -340,7 +343,8 @@ class QueuePair {
   }
 
   // Takes up to out.size() frames in completion order; the number taken. Error CQEs are counted and
-  // end the queue (see error()): frames that came before are taken first, by a call of their own.
+  // end the queue (see error()), but for those of a frame longer than its buffer; frames that came
+  // before are taken first, by a call of their own.
   virtual uint32_t PollReceive(std::span<RxFrame> out) = 0;
 
   // Takes up to `most` frames, in completion order and up to the first that `flows` does not know

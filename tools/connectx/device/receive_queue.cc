@@ -74,7 +74,10 @@ void ReceiveQueue::Deliver(const Arrival& arrival) {
     return;
   }
   environment_->counters.response_cqe_error.Add(1);
-  Fail(CompleteInError(fault.syndrome, VendorSyndrome(fault.rule)));
+  const bool completed = CompleteInError(fault.syndrome, VendorSyndrome(fault.rule));
+  // A frame that is too long costs its WQE and nothing else: cards stay ready then, of which the
+  // kernel's mlx5e says "not actually in ERR state" and recovers nothing.
+  if (fault.rule != Rule::kReceiveLength || !completed) Fail(completed);
 }
 
 // True when a WQE is there to use. The record's line is the program's: it is looked at when all

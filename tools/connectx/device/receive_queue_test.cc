@@ -210,8 +210,9 @@ TEST_F(ReceiveQueueTest, FrameAboveTheMtuIsDiscardedByThePort) {
   EXPECT_EQ(program->CounterValue("port_rcv_errors"), 1u);
 }
 
-TEST_F(ReceiveQueueTest, FrameLongerThanTheListIsALocalLengthError) {
+TEST_F(ReceiveQueueTest, FrameLongerThanTheListIsALocalLengthErrorAndTheQueueGoesOn) {
   PostReceive(0, 40);
+  PostReceive(2048);
   program->wire.Arrive(frame);
   program->Step();
   const Cqe cqe = *cq->Poll();
@@ -219,6 +220,10 @@ TEST_F(ReceiveQueueTest, FrameLongerThanTheListIsALocalLengthError) {
   EXPECT_EQ(cqe.syndrome(), 1);
   EXPECT_EQ(cqe.wqe_counter(), 0);
   EXPECT_EQ(cqe.uidx(), 0xabcdeu);
+  EXPECT_FALSE(cq->Poll().has_value()) << "nothing is flushed";
+  program->wire.Arrive(frame);
+  program->Step();
+  EXPECT_EQ(cq->Poll()->wqe_counter(), 1);
   EXPECT_EQ(program->Violations(), "receive_length");
 }
 

@@ -208,10 +208,10 @@ TEST_F(StrictQueueTest, AReceiveQueueOutlivesItsSendQueue) {
 
 TEST_F(StrictQueueTest, ASendQueueOutlivesItsReceiveQueueInNoStateOfAQp) {
   program.Steer(*qp);
-  qp->PostReceive({{program.keys.lkey, program.Address(0), 20}});
+  qp->PostReceive({{program.keys.lkey + 0x100, program.Address(0), 2048}});
   program.wire.Arrive(MakeFrame({}));
   program.Step();
-  EXPECT_EQ(cq->Poll()->syndrome(), 1) << "the list is too short";
+  EXPECT_EQ(cq->Poll()->syndrome(), 4) << "no such key";
   EXPECT_TRUE(qp->sink.async.empty());
   qp->PostAndRing(Wqe(kNop));
   program.Step();
