@@ -17,7 +17,6 @@
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/outcome.h"
 #include "xtreme/engine/ring.h"
-#include "xtreme/engine/send_flow.h"
 
 namespace xtreme::api {
 
@@ -47,14 +46,6 @@ inline int NotIpv4(const char* action) {
 
 inline int ToResult(const engine::Outcome& outcome) {
   return outcome.ok() ? 0 : Fail(outcome.error, outcome.text);
-}
-
-// Of a send or fire; null: plain. Other bits are the engine's own, or a lane's.
-inline engine::SendOptions ToEngine(const xtreme_send_options* options) {
-  constexpr uint32_t kKnown = XTREME_NOW_OR_FAIL | XTREME_NO_DOORBELL | XTREME_WANT_DONE |
-                              XTREME_WANT_WIRE | XTREME_WARM;
-  if (options == nullptr) return {};
-  return {.flags = options->flags & kKnown, .cookie = options->cookie};
 }
 
 // The ring of any handle that carries its number; null, with the failure noted, when there is none.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "api/native/calls.h"
+#include "api/native/send_options.h"
 #include "fmt/format.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"

@@ -8,6 +8,7 @@
 
 #include "api/native/address.h"
 #include "api/native/calls.h"
+#include "api/native/send_options.h"
 #include "fmt/format.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/send_flow.h"

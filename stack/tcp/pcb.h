@@ -35,6 +35,7 @@
 #include "stack/tcp/rtt.h"
 #include "stack/tcp/scoreboard.h"
 #include "stack/tcp/segment_queue.h"
+#include "stack/tcp/send_result.h"
 #include "stack/tcp/sequence.h"
 #include "stack/tcp/spurious_loss.h"
 #include "stack/tcp/tail_loss_probe.h"
@@ -45,19 +46,6 @@
 namespace xtreme::tcp {
 
 class Departure;
-
-enum class SendResult : uint8_t {
-  kSent,
-  kQueued,      // waits for the window, the congestion window, or the handshake
-  kWindow,      // refused: the peer's window, or the send queue, is full
-  kCongestion,  // refused: the congestion window is full
-  kRecovery,    // refused: losses are being repaired
-  kDevice,      // refused: the device's send queue is full
-  kBuffers,     // refused: no buffer or segment is free
-  kState,       // refused: not established yet, or closed
-};
-
-constexpr bool IsRefused(SendResult result) { return result > SendResult::kQueued; }
 
 // What both ends agreed on with their SYNs.
 struct Handshake {
@@ -114,7 +102,7 @@ class Pcb {
   // buffer unless refused.
   SendResult Send(const SegmentQueue::Payload& payload, const SendOptions& options,
                   base::Nanoseconds now);
-  // In place of a Send of `bytes` whose OnDone has no place: kBuffers.
+  // In place of a Send whose OnDone has no place: kBuffers.
   SendResult RefuseForDone(uint32_t bytes, const SendOptions& options);
   // Of no bytes: kState where none are taken whatever room there is, else kSent.
   SendResult SendNothing() const;
