@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 using Files = std::map<std::string, std::string>;  // One that ends with '/' is a directory.
 
 DeviceFacts GoodDevice() {
-  return {.name = "mlx5_0",
+  return {.has_interface = true,
+          .name = "mlx5_0",
           .uverbs = "uverbs0",
           .firmware = "22.35.1012",
           .port_active = true,
@@ -88,6 +89,11 @@ std::vector<Row> MemoryRows() {
        {{limits, "Max locked memory         8388608              8388608              bytes\n"},
         {"/proc/self/status", "CapEff:\t0000000000004000\n"},
         {"/proc/self/uid_map", "         0       1000          1\n"}}},
+      {"memlock", kWarn, "8192 KiB may be locked; what a ring takes, the link says",
+       {{limits, "Max locked memory         8388608              8388608              bytes\n"}},
+       {}, Device([](DeviceFacts& d) { d.link_bits_per_second = 0; })},
+      {"hugepages", kWarn, "0 of 0 hugepages are free; what a ring takes, the link says", {}, {},
+       Device([](DeviceFacts& d) { d.link_bits_per_second = 0; })},
       {"hugepages", kPass, "60 of 64 hugepages are free on node 0; a ring of profile feed takes",
        {{kNet + "device/numa_node", "0"},
         {kNode0 + "nr_hugepages", "64"},
@@ -153,7 +159,8 @@ std::vector<Row> NicRows() {
       {"firmware", kPass, "firmware 22.35.1012"},
       {"firmware", kWarn, "is old", {}, {},
        Device([](DeviceFacts& d) { d.firmware = "14.20.1010"; })},
-      {"firmware", kWarn, "not told", {}, {}, none},
+      {"firmware", kWarn, "not told", {}, {},
+       Device([](DeviceFacts& d) { d.firmware.clear(); })},
       {"uverbs", kPass, "/dev/infiniband/uverbs0 may be opened",
        {{"/dev/infiniband/uverbs0", ""}}},
       {"uverbs", kPass, "needs no device file", {}, {}, software},
@@ -161,6 +168,8 @@ std::vector<Row> NicRows() {
       {"port", kPass, "up, 100 Gbit/s, MTU 9000", up},
       {"port", kFail, "eth2 is down", {{kNet + "operstate", "down\n"}}},
       {"port", kFail, "eth2 is absent", {}, {}, none},
+      {"port", kWarn, "another network namespace's and has no eth2", {}, {},
+       Device([](DeviceFacts& d) { d = {.problem = "no device", .has_interface = true}; })},
       {"port", kWarn, "another network namespace's and has no eth2"},
       {"port", kFail, "not active", up, {}, Device([](DeviceFacts& d) { d.port_active = false; })},
   };
@@ -193,10 +202,8 @@ std::vector<Row> FunctionRows() {
 }
 
 std::vector<Row> OfferRows() {
-  const auto none = Device([](DeviceFacts& d) { d = {.problem = "there are none"}; });
   return {
       {"inline_mode", kPass, "18 bytes"},
-      {"inline_mode", kWarn, "no device", {}, {}, none},
       {"blueflame", kPass, "written to the NIC"},
       {"blueflame", kWarn, "no BlueFlame", {}, {},
        Device([](DeviceFacts& d) { d.blueflame = false; })},
@@ -228,6 +235,20 @@ std::vector<Row> OfferRows() {
       {"device_clock", kWarn, "does not tell", {}, {},
        Device([](DeviceFacts& d) { d.clock_published = false; })},
   };
+}
+
+// What nobody could ask is not said to be missing, or to be there.
+std::vector<Row> NoDeviceRows() {
+  std::vector<Row> rows;
+  for (const std::string_view of_device : {"firmware", "inline_mode", "blueflame", "uars",
+                                           "device_memory", "rules", "checksums", "timestamps",
+                                           "device_clock"}) {
+    rows.push_back({.check = of_device,
+                    .verdict = kWarn,
+                    .finding = "no device to ask",
+                    .device = {.problem = "there are none"}});
+  }
+  return rows;
 }
 
 // A VLAN has no device of its own: what is looked at is that of the interface below.
@@ -305,6 +326,7 @@ TEST_F(ChecksTest, EachOfTheNicGivesEachVerdictWithAFix) {
   Expect(NicRows());
   Expect(FunctionRows());
   Expect(OfferRows());
+  Expect(NoDeviceRows());
 }
 
 TEST_F(ChecksTest, OfAVlanTheDeviceBelowIsLookedAt) { Expect(VlanRows()); }

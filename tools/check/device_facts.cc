@@ -110,6 +110,7 @@ DeviceFacts ProbeDevice(const std::string& interface) {
     facts.problem = "there is no interface " + interface;
     return facts;
   }
+  facts.has_interface = true;
   const auto port = mlx5::FindDevice(interface, static_cast<int>(index));
   if (!port.ok()) {
     facts.problem = std::string(port.status().message());

@@ -16,6 +16,7 @@ namespace xtreme::check {
 
 struct DeviceFacts {
   std::string problem;  // Why there is no device; empty: there is one.
+  bool has_interface = false;  // There is an interface of that name.
   std::string name;
   uint8_t port = 1;
   std::string uverbs;   // "uverbs0"

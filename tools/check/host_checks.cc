@@ -20,6 +20,7 @@ constexpr uint64_t kHugepageBytes = uint64_t{2} << 20;
 // a buffer of 1,536 bytes for every 512 bytes, and queues.
 constexpr uint64_t kLatencyBurstUs = 500;
 constexpr uint64_t kFeedBurstUs = 10'000;
+constexpr char kNoLink[] = "see device and port";
 uint64_t RingBytes(const Target& target, uint64_t burst_us) {
   const uint64_t bytes_per_us = target.device.link_bits_per_second / 8 / 1'000'000;
   return (uint64_t{8} << 20) + bytes_per_us * burst_us * 3;
@@ -83,6 +84,10 @@ Result CheckMemlock(const System& system, const Target& target) {
   if (soft == "unlimited") return Pass("locked memory is not limited");
   uint64_t bytes = 0;
   std::from_chars(soft.data(), soft.data() + soft.size(), bytes);
+  if (target.device.link_bits_per_second == 0) {
+    return Warn(fmt::format("{} KiB may be locked; what a ring takes, the link says", bytes >> 10),
+                kNoLink);
+  }
   const uint64_t latency = RingBytes(target, kLatencyBurstUs);
   const uint64_t feed = RingBytes(target, kFeedBurstUs);
   const std::string finding = fmt::format(
@@ -125,6 +130,9 @@ Result CheckHugepages(const System& system, const Target& target) {
     return static_cast<int64_t>(RingBytes(target, burst_us) / kHugepageBytes + 1);
   };
   const std::string finding = fmt::format("{} of {} hugepages are free{}", free, all, where);
+  if (target.device.link_bits_per_second == 0) {
+    return Warn(finding + "; what a ring takes, the link says", kNoLink);
+  }
   if (free >= pages(kFeedBurstUs)) return Pass(finding);
   const std::string fix = fmt::format("echo {} > {}nr_hugepages", pages(kFeedBurstUs), at);
   if (free < pages(kLatencyBurstUs)) return Warn(finding + "; pools use ordinary pages", fix);

@@ -14,6 +14,10 @@ namespace {
 constexpr uint32_t kRings = 32;
 constexpr char kNoDevice[] = "there is no device to ask";
 
+// Of what the device is to tell, when there is none.
+Result Unknown() { return Warn(kNoDevice, "see device"); }
+bool IsAbsent(const Target& target) { return !target.device.problem.empty(); }
+
 std::string NetPath(const Target& target, std::string_view rest) {
   return fmt::format("/sys/class/net/{}/{}", target.interface, rest);
 }
@@ -25,7 +29,7 @@ std::string DevicePath(const System& system, const Target& target, std::string_v
 
 Result CheckDevice(const System&, const Target& target) {
   const DeviceFacts& device = target.device;
-  if (!device.problem.empty()) {
+  if (IsAbsent(target)) {
     return Fail(device.problem,
                 "load mlx5_ib, and name an interface of a ConnectX-4 Lx or newer (rdma link)");
   }
@@ -62,7 +66,8 @@ Result CheckRdmaCore(const System& system, const Target&) {
 Result CheckFirmware(const System&, const Target& target) {
   constexpr int kLeast = 28;
   const std::string& firmware = target.device.firmware;
-  if (firmware.empty()) return Warn("the firmware's version is not told", kNoDevice);
+  if (IsAbsent(target)) return Unknown();
+  if (firmware.empty()) return Warn("the firmware's version is not told", "see device");
   const size_t dot = firmware.find('.');
   int release = 0;
   if (dot != firmware.npos) {
@@ -84,7 +89,7 @@ Result CheckUverbs(const System& system, const Target& target) {
 
 Result CheckPort(const System& system, const Target& target) {
   const auto read = system.Read(NetPath(target, "operstate"));
-  if (!read && target.device.problem.empty()) {
+  if (!read && target.device.has_interface) {
     return Warn(fmt::format("/sys is another network namespace's and has no {}", target.interface),
                 "mount -t sysfs sysfs /sys, in a mount namespace of your own");
   }
@@ -94,7 +99,7 @@ Result CheckPort(const System& system, const Target& target) {
     return Fail(fmt::format("{} is {}", target.interface, state),
                 fmt::format("ip link set {} up, and look at the cable", target.interface));
   }
-  if (target.device.problem.empty() && !target.device.port_active) {
+  if (!IsAbsent(target) && !target.device.port_active) {
     return Fail("the device's port is not active", "look at the cable and the switch");
   }
   const int64_t mtu = system.ReadNumber(NetPath(target, "mtu")).value_or(0);
@@ -154,17 +159,19 @@ Result CheckInterrupts(const System& system, const Target& target) {
 // Cards from ConnectX-5 on need no header inline; the driver always gives the 18 bytes that are
 // enough for older ones.
 Result CheckInline(const System&, const Target& target) {
-  if (!target.device.problem.empty()) return Warn(kNoDevice, "see device");
+  if (IsAbsent(target)) return Unknown();
   return Pass("18 bytes of header go inline, as much as any mode asks for; the mode is not read");
 }
 
 Result CheckBlueFlame(const System&, const Target& target) {
+  if (IsAbsent(target)) return Unknown();
   if (target.device.blueflame) return Pass("frames of up to 226 bytes are written to the NIC");
   return Warn("no BlueFlame: every send is rung for and fetched, some 300 ns more",
               "in a VM: write combining has to be passed through");
 }
 
 Result CheckRegisters(const System&, const Target& target) {
+  if (IsAbsent(target)) return Unknown();
   const uint32_t registers = target.device.doorbell_registers;
   if (registers > kRings) return Pass(fmt::format("{} rings and more have their own", kRings));
   if (registers == 0) {
@@ -176,12 +183,14 @@ Result CheckRegisters(const System&, const Target& target) {
 }
 
 Result CheckDeviceMemory(const System&, const Target& target) {
+  if (IsAbsent(target)) return Unknown();
   const uint64_t bytes = target.device.device_memory_bytes;
   if (bytes != 0) return Pass(fmt::format("{} KiB in the NIC", bytes >> 10));
   return Warn("the NIC has none: long frames are gathered", "ConnectX-5 and newer have it");
 }
 
 Result CheckRules(const System&, const Target& target) {
+  if (IsAbsent(target)) return Unknown();
   if (!target.device.flow_table_rules) {
     return Pass("the device does not tell; a ring that finds the table full says so");
   }
@@ -192,12 +201,14 @@ Result CheckRules(const System&, const Target& target) {
 }
 
 Result CheckChecksums(const System&, const Target& target) {
+  if (IsAbsent(target)) return Unknown();
   if (target.device.checksums) return Pass("computed and verified by the NIC");
   return Warn("in software, of every byte", "not a ConnectX-4 Lx or newer, or a broken VM");
 }
 
 Result CheckTimestamps(const System&, const Target& target) {
   const DeviceFacts& device = target.device;
+  if (IsAbsent(target)) return Unknown();
   if (device.timestamp_mask == 0) {
     return Warn("the device gives none", "update the firmware; in a VM, pass them through");
   }
@@ -215,6 +226,7 @@ Result CheckTimestamps(const System&, const Target& target) {
 
 Result CheckDeviceClock(const System& system, const Target& target) {
   const DeviceFacts& device = target.device;
+  if (IsAbsent(target)) return Unknown();
   const std::vector<std::string> clocks = system.List(DevicePath(system, target, "ptp"));
   const std::string name = clocks.empty() ? "" : "; /dev/" + clocks.front();
   if (device.clock_published) {
