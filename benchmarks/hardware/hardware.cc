@@ -6,11 +6,14 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "benchmarks/hardware/bench_ring.h"
@@ -73,6 +76,17 @@ ordered_json Surroundings(const std::string& interface) {
           {"clock_khz", device.clock_khz}};
 }
 
+// Whether the report is there, which took a quarter of an hour.
+bool WriteReport(const std::string& path, const ordered_json& report) {
+  std::ofstream file(path);
+  file << report.dump(2) << "\n";
+  file.close();
+  if (file) return true;
+  std::fprintf(stderr, "hardware: %s cannot be written; the report:\n", path.c_str());
+  std::puts(report.dump(2).c_str());
+  return false;
+}
+
 int RunList(const Bench& bench, const std::string& only, const std::string& json) {
   ordered_json report = Surroundings(bench.interface);
   report["items"] = ordered_json::array();
@@ -81,8 +95,8 @@ int RunList(const Bench& bench, const std::string& only, const std::string& json
     if (!only.empty() && only != item.name) continue;
     const Outcome outcome = item.run(bench);
     failed |= outcome.verdict == Outcome::Verdict::kFailed;
-    fmt::print("{:<14} {:<10} {} {}\n", item.name, NameOf(outcome.verdict), outcome.finding,
-               outcome.figures.dump());
+    std::puts(fmt::format("{:<14} {:<10} {} {}", item.name, NameOf(outcome.verdict),
+                          outcome.finding, outcome.figures.dump()).c_str());
     std::fflush(stdout);
     report["items"].push_back({{"name", item.name},
                                {"what", item.what},
@@ -90,8 +104,8 @@ int RunList(const Bench& bench, const std::string& only, const std::string& json
                                {"finding", outcome.finding},
                                {"figures", outcome.figures}});
   }
-  if (!json.empty()) std::ofstream(json) << report.dump(2) << "\n";
-  return failed ? 1 : 0;
+  const bool lost = !json.empty() && !WriteReport(json, report);
+  return failed || lost ? 1 : 0;
 }
 
 int Main(int argc, char** argv) {
@@ -110,7 +124,9 @@ int Main(int argc, char** argv) {
   app.add_option("--rings", bench.rings, "rings of the item of that name")->capture_default_str();
   app.add_option("--pull", bench.pull, "the cable: prompt a person, set the link down, or skip")
       ->transform(CLI::CheckedTransformer(kPulls));
-  app.add_option("--only", only, "one item");
+  std::vector<std::string> names;
+  for (const Item& item : Items()) names.emplace_back(item.name);
+  app.add_option("--only", only, "one item")->check(CLI::IsMember(names));
   app.add_option("--json", json, "write the report there");
   app.add_flag("--count-group", count_group)->group("");
   CLI11_PARSE(app, argc, argv);
@@ -118,6 +134,12 @@ int Main(int argc, char** argv) {
   if (count_group) return CountGroup(bench.interface, bench.peer);
   if (bench.peer.empty()) {
     std::fprintf(stderr, "hardware: --peer=ADDRESS is missing\n");
+    return 2;
+  }
+  // Said now rather than at the end of the list.
+  if (!json.empty() && !std::ofstream(json, std::ios::app)) {
+    std::fprintf(stderr, "hardware: %s cannot be written: %s\n", json.c_str(),
+                 std::strerror(errno));
     return 2;
   }
   bench.program = std::filesystem::read_symlink("/proc/self/exe").string();

@@ -61,6 +61,16 @@ class HardwareTest : public ::testing::Test {
     EXPECT_FALSE(report.is_discarded()) << program->output();
     return report;
   }
+  // The exit code of a run that is refused for `argument`, before any device is asked; what it
+  // said.
+  static int Refused(const std::string& argument, std::string* said) {
+    Program program({"/bin/sh", "-c",
+                     "exec benchmarks/hardware/hardware --interface=feed1 --peer=10.9.0.1 " +
+                         argument + " 2>&1"});
+    const int code = program.Wait();
+    *said = program.output();
+    return code;
+  }
   // What the item found.
   nlohmann::json ExpectOk(const std::string& item) {
     const auto report = Run(item);
@@ -108,6 +118,19 @@ TEST_F(HardwareTest, ComparesTimesWithTheHosts) {
 }
 TEST_F(HardwareTest, SharesAGroupWithAnotherProcess) { ExpectOk("tag_conflict"); }
 TEST_F(HardwareTest, SharesAGroupWithTheKernel) { ExpectOk("dont_trap"); }
+
+TEST_F(HardwareTest, ItemThatThereIsNotIsAnErrorThatNamesThoseThatThereAre) {
+  std::string said;
+  EXPECT_NE(Refused("--only=blueflames", &said), 0);
+  EXPECT_NE(said.find("cable_pull"), std::string::npos) << said;
+}
+
+TEST_F(HardwareTest, ReportThatCannotBeWrittenIsToldBeforeTheListIsRun) {
+  std::string said;
+  EXPECT_EQ(Refused("--json=" + directory_ + "/absent/report.json", &said), 2);
+  EXPECT_NE(said.find("report.json cannot be written: No such file"), std::string::npos) << said;
+  EXPECT_EQ(said.find("echo_sizes"), std::string::npos) << said;
+}
 
 }  // namespace
 }  // namespace xtreme::hardware
