@@ -2,6 +2,7 @@
 //
 // Rings for programs: JSON and Prometheus.
 
+#include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
@@ -13,6 +14,11 @@ namespace xtreme::stats {
 namespace {
 
 using nlohmann::ordered_json;
+
+// A ring that runs publishes once a second.
+int64_t AgeNs(const Segment& ring, int64_t now_ns) {
+  return std::max<int64_t>(now_ns - ring.published_ns, 0);
+}
 
 ordered_json SocketToJson(const Segment& ring, const SocketCounters& socket) {
   ordered_json counters = ordered_json::object();
@@ -36,7 +42,7 @@ ordered_json DistributionToJson(const Distribution& distribution) {
           {"buckets", buckets}};
 }
 
-ordered_json RingToJson(const Segment& ring) {
+ordered_json RingToJson(const Segment& ring, int64_t now_ns) {
   ordered_json object = {{"program", ring.program},
                          {"pid", ring.pid},
                          {"ring", ring.ring},
@@ -45,6 +51,7 @@ ordered_json RingToJson(const Segment& ring) {
                          {"closed", ring.closed},
                          {"torn", ring.torn},
                          {"published_ns", ring.published_ns},
+                         {"age_ns", AgeNs(ring, now_ns)},
                          {"description", ring.description},
                          {"counters", ordered_json::object()},
                          {"histograms", ordered_json::object()},
@@ -142,8 +149,12 @@ void AddDistribution(const Distribution& distribution, const std::string& labels
   families->Add(name, "histogram", "nanoseconds", lines);
 }
 
-void AddRing(const Segment& ring, Families* families) {
+void AddRing(const Segment& ring, int64_t now_ns, Families* families) {
   const std::string labels = LabelsOf(ring);
+  const std::string age = "xtreme_ring_age_seconds";
+  families->Add(age, "gauge", "since its counters were published, once a second while it runs",
+                fmt::format("{}{{{}}} {:.3f}\n", age, labels,
+                            static_cast<double>(AgeNs(ring, now_ns)) / 1e9));
   families->AddValue("xtreme_ring_alive", true, "whether the ring's process is there", labels,
                      ring.alive);
   families->AddValue("xtreme_sockets", true, "sockets that are open", labels,
@@ -173,15 +184,18 @@ void AddRing(const Segment& ring, Families* families) {
 
 }  // namespace
 
-std::string ToJson(const std::vector<Segment>& rings) {
+std::string ToJson(const std::vector<Segment>& rings, int64_t now_ns) {
   ordered_json all = ordered_json::array();
-  for (const Segment& ring : rings) all.push_back(RingToJson(ring));
+  for (const Segment& ring : rings) all.push_back(RingToJson(ring, now_ns));
   return all.dump(2) + "\n";
 }
 
-std::string ToPrometheus(const std::vector<Segment>& rings) {
+std::string ToPrometheus(const std::vector<Segment>& rings, int64_t now_ns) {
   Families families;
-  for (const Segment& ring : rings) AddRing(ring, &families);
+  const std::string count = "xtreme_rings";
+  families.Add(count, "gauge", "rings that are published",
+               fmt::format("{} {}\n", count, rings.size()));
+  for (const Segment& ring : rings) AddRing(ring, now_ns, &families);
   return families.Text();
 }
 

@@ -33,11 +33,12 @@ const std::map<std::string, View>& ViewNames();
 // `now_ns`: CLOCK_MONOTONIC, for how old the values are.
 std::string ToText(const std::vector<Segment>& rings, View view, int64_t now_ns);
 
-// An array with an object for each ring; every counter, 0 or not.
-std::string ToJson(const std::vector<Segment>& rings);
+// An array with an object for each ring; every counter, 0 or not. `now_ns`: as above.
+std::string ToJson(const std::vector<Segment>& rings, int64_t now_ns);
 
 // The text format, version 0.0.4: families with help and type, histograms with cumulative buckets.
-std::string ToPrometheus(const std::vector<Segment>& rings);
+// How many rings there are stands in it also when there are none.
+std::string ToPrometheus(const std::vector<Segment>& rings, int64_t now_ns);
 
 }  // namespace xtreme::stats
 

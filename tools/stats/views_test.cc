@@ -129,7 +129,7 @@ TEST(Views, HistogramsHaveABarForEachBucket) {
 }
 
 TEST(Views, JsonHasEverything) {
-  const auto rings = nlohmann::json::parse(ToJson({MakeRing()}));
+  const auto rings = nlohmann::json::parse(ToJson({MakeRing()}, 3'500'000'000));
   ASSERT_EQ(rings.size(), 1u);
   const auto& ring = rings[0];
   EXPECT_EQ(ring["program"], "handler");
@@ -141,10 +141,11 @@ TEST(Views, JsonHasEverything) {
   EXPECT_EQ(ring["sockets"][0]["local"], "10.0.0.1:7000");
   EXPECT_EQ(ring["sockets"][0]["counters"]["sent"], 5);
   EXPECT_EQ(ring["groups"][0]["group"], "239.1.2.3:7000");
+  EXPECT_EQ(ring["age_ns"], 2'500'000'000);
 }
 
 TEST(Views, PrometheusFamiliesStandTogetherAndHistogramsAreCumulative) {
-  const std::string text = ToPrometheus({MakeRing(77), MakeRing(78)});
+  const std::string text = ToPrometheus({MakeRing(77), MakeRing(78)}, 3'500'000'000);
   EXPECT_THAT(
       text,
       HasSubstr("# HELP xtreme_ring_packets_total packets handed out\n"
@@ -163,13 +164,25 @@ TEST(Views, PrometheusFamiliesStandTogetherAndHistogramsAreCumulative) {
   EXPECT_THAT(text, Not(HasSubstr("tcp_segments")));
 }
 
+// A program that stands still is alive, and nothing else of it changes.
+TEST(Views, PrometheusSaysHowOldValuesAreAndHowManyRingsThereAre) {
+  const std::string text = ToPrometheus({MakeRing(77), MakeRing(78)}, 3'500'000'000);
+  EXPECT_THAT(text, HasSubstr("# TYPE xtreme_ring_age_seconds gauge\n"
+                              "xtreme_ring_age_seconds{program=\"handler\",pid=\"77\","
+                              "ring=\"2\",interface=\"eth2\"} 2.500\n"));
+  EXPECT_THAT(text, HasSubstr("\nxtreme_rings 2\n"));
+  EXPECT_EQ(ToPrometheus({}, 0),
+            "# HELP xtreme_rings rings that are published\n# TYPE xtreme_rings gauge\n"
+            "xtreme_rings 0\n");
+}
+
 TEST(Views, PrometheusTakesNoNameThatEndsItsLine) {
   Segment ring = MakeRing();
   ring.program = "a\"b\\";
   ring.counters = {{"ri ng", "x{a=\"b\"} 1", "back\\slash", 3}, {"e\"l_ns", "sum", "", 1}};
   ring.socket_names = {{"udp", "s#t", "", 0}};
   ring.sockets[0].values = {5};
-  const std::string text = ToPrometheus({ring});
+  const std::string text = ToPrometheus({ring}, 0);
   EXPECT_THAT(text, HasSubstr("# HELP xtreme_ri_ng_x_a__b___1_total back\\\\slash\n"));
   EXPECT_THAT(text, HasSubstr("xtreme_ri_ng_x_a__b___1_total{program=\"a\\\"b\\\\\",pid"));
   EXPECT_THAT(text, HasSubstr("\nxtreme_e_l_ns_sum{"));

@@ -65,8 +65,8 @@ std::vector<Segment> CollectAndComplain(const Selection& selection) {
 }
 
 std::string Format(const Command& command, const std::vector<Segment>& rings) {
-  if (command.json) return ToJson(rings);
-  if (command.prometheus) return ToPrometheus(rings);
+  if (command.json) return ToJson(rings, NowNs());
+  if (command.prometheus) return ToPrometheus(rings, NowNs());
   return ToText(rings, command.view, NowNs());
 }
 
@@ -93,8 +93,10 @@ int Run(const Command& command) {
   }
   for (uint64_t report = 1;; ++report) {
     std::vector<Segment> rings = CollectAndComplain(command.selection);
-    if (rings.empty() && once) {
-      std::fprintf(stderr, "xtreme_stats: no such ring in %s\n",
+    // For programs none is an answer: who keeps the last one would go on with rings long gone.
+    if (rings.empty() && once && !command.json && !command.prometheus) {
+      const bool of_socket = !command.selection.socket.empty();
+      std::fprintf(stderr, "xtreme_stats: no such %s in %s\n", of_socket ? "socket" : "ring",
                    command.selection.directory.c_str());
       return 1;
     }
@@ -134,8 +136,11 @@ int Main(int argc, char** argv) {
          "what to show; without it: summary")
       ->check(CLI::IsMember(views));
   auto* json = app.add_flag("--json", command.json, "everything, as JSON");
-  app.add_flag("--prometheus", command.prometheus, "everything, for Prometheus")->excludes(json);
-  app.add_flag("-d,--delta", command.delta, "what counters rose by in an interval");
+  auto* prometheus = app.add_flag("--prometheus", command.prometheus, "everything, for Prometheus");
+  prometheus->excludes(json);
+  // It subtracts by itself, and takes a count that falls for one that began anew.
+  app.add_flag("-d,--delta", command.delta, "what counters rose by in an interval")
+      ->excludes(prometheus);
   app.add_flag("-w,--watch", command.watch, "again after each interval, until interrupted");
   app.add_option("-i,--interval", command.interval_s, "seconds between reports")
       ->check(CLI::Range(0.05, 86'400.0))->check(&IsNumber)->capture_default_str();

@@ -194,5 +194,20 @@ TEST_F(XtremeStatsTest, SaysThatADirectoryIsNotThere) {
   }
 }
 
+TEST_F(XtremeStatsTest, NoRingIsAnAnswerForProgramsAndAFailureForPeople) {
+  EXPECT_EQ(Run({"--json"}), "[]\n");
+  EXPECT_THAT(Run({"--prometheus"}), HasSubstr("xtreme_rings 0\n"));
+  Program tool({"/bin/sh", "-c", "exec tools/stats/xtreme_stats --socket=:9 --directory=" +
+                                     directory_ + " 2>&1"});
+  EXPECT_EQ(tool.Wait(), 1);
+  EXPECT_THAT(tool.output(), HasSubstr("no such socket"));
+}
+
+TEST_F(XtremeStatsTest, CountersForPrometheusAreNoDifferences) {
+  int code = 0;
+  Run({"--prometheus", "--delta"}, &code);
+  EXPECT_GT(code, 1);
+}
+
 }  // namespace
 }  // namespace xtreme::stats
