@@ -14,6 +14,21 @@ def _settings(personality, without, faults, seed):
         settings[name.upper()] = str(value)
     return settings
 
+def _binary_devices(devices, host):
+    """What run_binary and the launcher are told of a binary's devices."""
+    if len([device for device in devices if "=" in device]) > 0:
+        if len(devices) != 1:
+            fail("connectx_test: a binary has one device on an interface, or several without")
+        return ["--device=" + devices[0]], {"INTERFACE": devices[0].split("=")[0]}
+    if host != None:
+        fail("connectx_test: host: a binary's host is at the other end of an interface: " +
+             "devices = [\"eth2=10.0.0.1/24+10.0.0.9/24\"]")
+    for number, device in enumerate(devices):
+        wanted = "mlx5_%d" % number
+        if device != wanted:
+            fail("connectx_test: device %r of a binary: %r is wanted" % (device, wanted))
+    return [], {"DEVICES": str(max(2, len(devices)))}
+
 def connectx_test(
         name,
         srcs = None,
@@ -24,28 +39,40 @@ def connectx_test(
         faults = {},
         seed = None,
         clock = "real",
+        host = None,
+        host_args = [],
+        preload = [],
         deps = [],
         args = [],
         data = [],
         env = {},
         **kwargs):
-    """A GoogleTest or a program on software ConnectX devices.
+    """A GoogleTest or a program on software ConnectX devices, in a network of its own.
+
+    The network has its loopback interface, which is up, and the interfaces named in `devices`.
+    Tests that run at the same time do not meet, and none reaches the machine's network.
 
     Args:
       name: of the test.
       srcs: a GoogleTest's sources. It makes a xtreme::connectx::TestBed
         (tools/connectx/testing/test_bed.h), which has the devices named here.
-      binary: in place of srcs, any program that uses libibverbs; it passes when it exits with 0.
-        Its devices are mlx5_0, mlx5_1 ... on one cable, two at least.
+      binary: in place of srcs, any program that uses libibverbs, a script that starts some, or with
+        `preload` one that uses sockets; it passes when it exits with 0.
       devices: one entry each: "mlx5_0" for verbs alone, "eth2=10.0.0.1/24" for one that is
         the port of an interface with that address, "eth2=10.0.0.1/24+10.0.0.9/24" for one with a
-        Linux host of the second address at the other end, for TCP: TestBed::HostSocket. A binary
-        has devices for verbs alone: "mlx5_0", "mlx5_1" and so on, in order.
+        Linux host of the second address at the other end, for TCP: TestBed::HostSocket, or `host`.
+        A binary has either one that is the port of an interface, as rings need it, or those for
+        verbs alone: "mlx5_0", "mlx5_1" and so on, in order, on one cable, two at least.
       personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
       without: capabilities to take away; tools/connectx/run --help names them.
       faults: rates and times: {"loss": "0.01", "delay_us": "50"}.
       seed: decides which frames the faults hit.
       clock: "real", or "virtual": then nothing happens but in TestBed::Pump. Not for a binary.
+      host: of a binary: a program that runs on the Linux host at the other end meanwhile, on the
+        kernel's sockets. If it fails, the test does; it is killed when the binary has ended.
+      host_args: its arguments.
+      preload: of a binary: libraries, as "@xtreme//api:libxtreme.so", by which its sockets are on
+        rings.
       deps: of srcs.
       args: of the test or the program.
       data: as of any test.
@@ -57,6 +84,8 @@ def connectx_test(
     if clock not in ("real", "virtual"):
         fail("connectx_test: clock is \"real\" or \"virtual\"")
     settings = _settings(personality, without, faults, seed)
+    if srcs != None and (host != None or host_args or preload):
+        fail("connectx_test: host, host_args and preload are for a binary")
     if srcs != None:
         variables = {"XTREME_CONNECTX_" + key: value for key, value in settings.items()}
         variables["XTREME_TESTBED_DEVICES"] = ",".join(devices)
@@ -74,18 +103,23 @@ def connectx_test(
         return
     if clock == "virtual":
         fail("connectx_test: a program that knows of no test bed has nobody to pump its devices")
-    for number, device in enumerate(devices):
-        wanted = "mlx5_%d" % number
-        if device != wanted:
-            fail("connectx_test: device %r of a binary: %r is wanted" % (device, wanted))
+    started, of_devices = _binary_devices(devices, host)
+    settings.update(of_devices)
     launch = Label("//tools/connectx/preload:launch")
-    settings["DEVICES"] = str(max(2, len(devices)))
+    run_binary = Label("//tools/connectx/testing:run_binary")
+    started += ["--preload=$(rootpath %s)" % library for library in preload]
+    if host != None:
+        started.append("--host=$(rootpath %s)" % host)
+        started += ["--host-arg=" + argument for argument in host_args]
+    files = data + preload + [binary] + ([host] if host != None else [])
     options = ["--%s=%s" % (key.lower().replace("_", "-"), settings[key]) for key in settings]
     native.sh_test(
         name = name,
         srcs = [Label("//tools/connectx/testing:run_binary.sh")],
-        args = ["$(rootpath %s)" % launch] + options + ["--", "$(rootpath %s)" % binary] + args,
-        data = data + [launch, binary],
+        args = ["$(rootpath %s)" % run_binary] + started +
+               ["--", "$(rootpath %s)" % launch] + options +
+               ["--", "$(rootpath %s)" % binary] + args,
+        data = {label: None for label in files}.keys() + [run_binary, launch],
         env = env,
         **kwargs
     )

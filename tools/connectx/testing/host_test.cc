@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -82,6 +84,29 @@ TEST(Host, ItsKernelAnswersARingThroughTheFaultsOfTheWire) {
   ::close(listener);
   EXPECT_GT(bed.Counter(0, "impaired_rx_lost") + bed.Counter(0, "impaired_tx_lost"), 0u);
   EXPECT_TRUE(bed.Violations().empty());
+}
+
+// By the route of groups, as a publisher that names no interface.
+TEST(Host, ItPublishesToGroupsThatARingHears) {
+  TestBed bed;
+  const int publisher = bed.HostSocket(0, SOCK_DGRAM);
+  sockaddr_in group = {.sin_family = AF_INET, .sin_port = htons(kPort)};
+  inet_pton(AF_INET, "239.1.1.1", &group.sin_addr);
+  auto ring = Ring::Open(RingOptions::Dev("eth2"));
+  ASSERT_TRUE(ring.ok()) << ring.error().message;
+  auto feed = ring->OpenUdp({.local = "239.1.1.1:7001"});
+  ASSERT_TRUE(feed.ok()) << feed.error().message;
+  ASSERT_TRUE(feed->Join(*ParseAddress("239.1.1.1:0")).ok());
+  ASSERT_TRUE(ring->Start().ok());
+  for (bool heard = false; !heard;) {
+    ASSERT_EQ(::sendto(publisher, "tick", 4, 0, reinterpret_cast<const sockaddr*>(&group),
+                       sizeof group), 4) << std::strerror(errno);
+    for (const Completion& each : ring->Wait(10'000'000)) {
+      ASSERT_EQ(each.status, 0) << each.text;
+      heard = heard || each.kind() == kPacket;
+    }
+  }
+  ::close(publisher);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/device/clock.h"
 #include "tools/connectx/preload/settings.h"
+#include "tools/connectx/testing/port_text.h"
 #include "tools/connectx/wire/captured_wire.h"
 #include "tools/connectx/wire/link.h"
 #include "tools/connectx/wire/netif.h"
@@ -27,6 +28,7 @@ constexpr int kMaxOverrunFrames = 100'000;
 constexpr int kLookMs = 1;
 
 constexpr char kHostInterface[] = "host";
+constexpr char kGroups[] = "224.0.0.0/4";
 
 [[noreturn]] void Die(const std::string& why) {
   std::fprintf(stderr, "test bed: %s\n", why.c_str());
@@ -111,6 +113,7 @@ struct TestBed::State {
     MakeInterface(port, number, *cable->host, kHostInterface);
     const std::string name = kHostInterface + std::to_string(number);
     Must(cable->host->AddAddress(name, port.host));
+    Must(cable->host->AddRoute(kGroups, name));
     return Must(NetworkInterface::Open({.interface = port.interface}));
   }
 
@@ -120,7 +123,7 @@ struct TestBed::State {
     Must(space->SetMac(port.interface, DeviceMac(number)));
     if (!port.address.empty()) Must(space->AddAddress(port.interface, port.address));
     // One way for what names no interface; who joins and sends by another one names it.
-    if (!groups_routed) Must(space->AddRoute("224.0.0.0/4", port.interface));
+    if (!groups_routed) Must(space->AddRoute(kGroups, port.interface));
     groups_routed = true;
   }
 
@@ -141,14 +144,8 @@ TestBed::Options TestBed::Options::FromRule() {
   const char* const devices = std::getenv("XTREME_TESTBED_DEVICES");
   std::istringstream list(devices == nullptr ? "" : devices);
   for (std::string device; std::getline(list, device, ',');) {
-    const size_t equals = std::min(device.find('='), device.size());
-    Port port;
-    if (equals < device.size()) {
-      const size_t plus = std::min(device.find('+'), device.size());
-      port = {device.substr(0, equals), device.substr(equals + 1, plus - equals - 1),
-              plus < device.size() ? device.substr(plus + 1) : ""};
-    }
-    options.ports.push_back(std::move(port));
+    const PortText port = ParsePort(device);
+    options.ports.push_back({port.interface, port.address, port.host});
   }
   return options;
 }

@@ -35,8 +35,8 @@ class TestBed {
   struct Port {
     std::string interface;  // "eth2"; empty: none, for programs that speak verbs only.
     std::string address;    // Of the interface: "10.0.0.1/24".
-    // Of a Linux host at the other end of the wire, in the same network: "10.0.0.9/24". Empty:
-    // there is none, the wire is the test's. Not under the virtual clock.
+    // Of a Linux host at the other end of the wire, in the same network: "10.0.0.9/24"; its groups
+    // go there too. Empty: there is none, the wire is the test's. Not under the virtual clock.
     std::string host;
   };
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/connectx/testing/own_network.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace xtreme::connectx {
+namespace {
+
+bool Write(const char* path, const std::string& text) {
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) ==
+                                      static_cast<ssize_t>(text.size());
+  if (fd >= 0) ::close(fd);
+  return written;
+}
+
+absl::Status BecomeRootOfOwnUsers() {
+  const std::string user = std::to_string(::geteuid());
+  const std::string group = std::to_string(::getegid());
+  if (::unshare(CLONE_NEWUSER) == 0 &&
+      Write("/proc/self/setgroups", "deny") &&  // What the kernel asks before the next line.
+      Write("/proc/self/gid_map", "0 " + group + " 1") &&
+      Write("/proc/self/uid_map", "0 " + user + " 1")) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(absl::StrCat(
+      "make a user namespace: ", std::strerror(errno),
+      ". What may forbid it: the settings user.max_user_namespaces, "
+      "kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns, a "
+      "container, Bazel's sandbox (test --strategy=TestRunner=local). Root needs none."));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<net::Namespace>> MakeOwnNetwork() {
+  auto network = net::Namespace::Create();
+  if (!absl::IsPermissionDenied(network.status())) return network;
+  if (absl::Status root = BecomeRootOfOwnUsers(); !root.ok()) return root;
+  return net::Namespace::Create();
+}
+
+}  // namespace xtreme::connectx

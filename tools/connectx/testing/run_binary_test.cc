@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <sys/types.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace {
+
+struct Outcome {
+  int status = -1;  // As a shell has it: 128 and the number of a signal.
+  std::string output;
+};
+
+Outcome Execute(const std::string& arguments) {
+  const std::string command = "tools/connectx/testing/run_binary " + arguments + " 2>&1";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string output;
+  char part[4096];
+  while (size_t length = std::fread(part, 1, sizeof(part), pipe)) output.append(part, length);
+  const int status = ::pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), output};
+}
+
+std::string OwnNetwork() { return std::filesystem::read_symlink("/proc/self/ns/net").string(); }
+
+constexpr char kNetwork[] = "-- readlink /proc/self/ns/net";
+const std::string kDevice = "--device=eth2=10.0.0.1/24+10.0.0.9/24 ";
+// Any that does nothing by itself.
+const std::string kLibrary = "tools/connectx/preload/libconnectx.so";
+
+TEST(RunBinaryTest, NetworkIsNeitherTheMachinesNorThatOfAnotherRun) {
+  const std::string one = Execute(kNetwork).output;
+  const std::string other = Execute("-- sh -c 'readlink /proc/self/ns/net; " +
+                                std::string("exec tools/connectx/testing/run_binary ") +
+                                kNetwork + "'").output;
+  EXPECT_EQ(one.find(OwnNetwork()), std::string::npos) << one;
+  EXPECT_EQ(one.substr(0, 5), "net:[");
+  const size_t second = other.find("net:[", 1);
+  ASSERT_NE(second, std::string::npos) << other;
+  EXPECT_NE(other.substr(0, second), other.substr(second));
+}
+
+TEST(RunBinaryTest, LoopbackAloneIsThereAndUp) {
+  const Outcome outcome = Execute("-- sh -c 'tail -n +3 /proc/net/dev | cut -d : -f 1; "
+                              "ip -brief address show up'");
+  EXPECT_EQ(outcome.output.substr(0, outcome.output.find('\n')), "    lo") << outcome.output;
+  EXPECT_NE(outcome.output.find("127.0.0.1/8"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("eth"), std::string::npos) << outcome.output;
+}
+
+TEST(RunBinaryTest, EndsAsTheProgramDoes) {
+  EXPECT_EQ(Execute("-- sh -c 'exit 23'").status, 23);
+  EXPECT_EQ(Execute("-- sh -c 'kill -TERM $$'").status, 128 + SIGTERM);
+  const Outcome absent = Execute("-- ./no-such-program");
+  EXPECT_NE(absent.status, 0);
+  EXPECT_NE(absent.output.find("no-such-program"), std::string::npos) << absent.output;
+}
+
+TEST(RunBinaryTest, InterfaceHasItsAddressAndTheGroups) {
+  const Outcome outcome =
+      Execute(kDevice + "-- sh -c 'ip -brief -4 address show eth2; ip route'");
+  for (const char* each : {"10.0.0.1/24", "224.0.0.0/4 dev eth2"}) {
+    EXPECT_NE(outcome.output.find(each), std::string::npos) << each << "\n" << outcome.output;
+  }
+}
+
+// It is on the other network meanwhile, and has none of what is preloaded into the program.
+TEST(RunBinaryTest, HostsProgramIsGoneWhenTheProgramHasEnded) {
+  const std::string told = std::string(std::getenv("TEST_TMPDIR")) + "/told";
+  const std::string library = "--preload=" + kLibrary + " ";
+  const Outcome outcome = Execute(
+      kDevice + library + "--host=sh --host-arg=-c --host-arg='(echo $$; ip -brief -4 address; "
+      "echo \"[$LD_PRELOAD]\") > " + told + ".new; mv " + told + ".new " + told +
+      "; exec sleep 600' -- sh -c 'until test -e " + told + "; do :; done; echo $LD_PRELOAD'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, std::filesystem::absolute(kLibrary).string() + ":\n");
+  std::ifstream file(told);
+  pid_t host = 0;
+  file >> host;
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const char* each : {"10.0.0.9/24", "[]"}) {
+    EXPECT_NE(text.find(each), std::string::npos) << each << "\n" << text;
+  }
+  EXPECT_EQ(::kill(host, 0), -1);
+}
+
+TEST(RunBinaryTest, HostsProgramThatFailsFailsTheTest) {
+  const Outcome outcome = Execute(
+      kDevice + "--host=sh --host-arg=-c --host-arg='exit 3' -- sleep 600");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.output.find("the host's program ended with status 3"), std::string::npos)
+      << outcome.output;
+}
+
+TEST(RunBinaryTest, WrongDeviceIsAnErrorThatNamesIt) {
+  const Outcome outcome = Execute("--device=eth2=10.0.0.300/24 -- true");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.output.find("10.0.0.300/24"), std::string::npos) << outcome.output;
+}
+
+TEST(RunBinaryTest, OptionThatIsNoneIsAUsageError) {
+  for (const char* wrong : {"--colour=red -- true", "true", "--device -- true", "--"}) {
+    EXPECT_EQ(Execute(wrong).status, 2) << wrong;
+  }
+}
+
+}  // namespace
