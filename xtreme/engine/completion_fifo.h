@@ -127,10 +127,10 @@ class CompletionFifo {
     for (; head_ != tail_; ++head_) drop(&slots_[head_ & (capacity_ - 1)]);
   }
 
-  // Calls `visit(Completion*)` on all that waits, oldest first.
+  // Calls `visit(Completion*)` on all that waits but the `oldest` ones, oldest first.
   template <typename Visit>
-  void ForEachWaiting(Visit&& visit) {
-    for (uint32_t i = head_; i != tail_; ++i) visit(&slots_[i & (capacity_ - 1)]);
+  void ForEachWaiting(Visit&& visit, uint32_t oldest = 0) {
+    for (uint32_t i = head_ + oldest; i != tail_; ++i) visit(&slots_[i & (capacity_ - 1)]);
   }
 
  private:

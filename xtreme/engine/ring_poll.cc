@@ -173,10 +173,18 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
   return buffer;
 }
 
-// An order that another thread fires waits for nothing of the poll, not even its time.
+// An order that another thread fires waits for nothing of the poll, not even its time: what is told
+// of it, or was posted, gets that afterwards.
 [[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
-  if (mailbox_->HasEntry()) TakeEntry();
-  core_->poll_ticks = core_->clock.Ticks();
+  RingCore& core = *core_;
+  if (!mailbox_->HasEntry()) [[likely]] {
+    core.poll_ticks = core.clock.Ticks();
+    return PollOn(out, max, stride, 0);
+  }
+  const uint32_t waited = core.fifo.waiting();
+  TakeEntry();
+  const uint64_t ticks = core.poll_ticks = core.clock.Ticks();
+  core.fifo.ForEachWaiting([ticks](Completion* told) { told->poll_tsc = ticks; }, waited);
   return PollOn(out, max, stride, 0);
 }
 

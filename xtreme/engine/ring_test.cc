@@ -139,6 +139,21 @@ TEST_F(RingContractTest, TimersFireInTheOrderOfTheirDeadlines) {
   for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(got[i].cookie, 4 - i);
 }
 
+TEST_F(RingContractTest, WhatWasPostedHasTheTimeOfThePollThatSawIt) {
+  Open();
+  const auto lane = ring->OpenLane();
+  for (int i = 0; i < 3; ++i) {
+    now += 1'000'000;
+    // One stands before the lane, one in it.
+    ASSERT_EQ(lane->Post(1), 0);
+    ASSERT_EQ(lane->Post(2), 0);
+    const auto told = PollOnce();
+    ASSERT_EQ(told.size(), 2u);
+    EXPECT_EQ(told[0].poll_tsc, now.load());
+    EXPECT_EQ(told[1].poll_tsc, now.load());
+  }
+}
+
 TEST_F(RingContractTest, PostedValuesAreFifoPerSender) {
   Open();
   const auto lane = ring->OpenLane();
