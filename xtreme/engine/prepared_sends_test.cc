@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <map>
 #include <string>
@@ -267,6 +268,30 @@ TEST_F(PreparedSendsTest, FiresThatTellMoreThanThereIsRoomForLoseNothing) {
   }
   EXPECT_EQ(told, (std::map<Kind, uint64_t>{
                       {Kind::kError, kFires}, {Kind::kTxDone, kFires}, {Kind::kPosted, kPosts}}));
+}
+
+// What found no room is told before what its lane left behind it, also where the poll made room.
+TEST_F(PreparedSendsTest, WhatAFireTellsLaterComesBeforeWhatFollowsIt) {
+  options.completions = 64;
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  const auto lane = ring->OpenLane();
+  ring->prepared().Cancel(order);
+  // The first stands before the lane, and is told before there is less room.
+  ASSERT_EQ(lane->Fire(order, 0, kSendWantDone), 0);
+  ASSERT_EQ(lane->Post(1), 0);
+  for (uint64_t i = 1; i <= 32; ++i) ASSERT_EQ(lane->Fire(order, i, kSendWantDone), 0);
+  // In short elements, which nothing is written to directly.
+  constexpr size_t kShort = 64;
+  alignas(Completion) std::array<uint8_t, 128 * kShort> out;
+  const auto kind_at = [&out](uint32_t i) { return static_cast<Kind>(out[i * kShort]); };
+  ASSERT_EQ(ring->Poll(out.data(), 128, kShort), 66u);
+  EXPECT_EQ(kind_at(65), Kind::kError);
+  ASSERT_EQ(lane->Post(2), 0);
+  for (const Kind expected : {Kind::kTxDone, Kind::kPosted}) {
+    ASSERT_EQ(ring->Poll(out.data(), 128, kShort), 1u);
+    EXPECT_EQ(kind_at(0), expected);
+  }
 }
 
 TEST_F(PreparedSendsTest, ALaneFiresNothingOfAnotherRing) {

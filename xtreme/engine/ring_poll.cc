@@ -342,11 +342,11 @@ bool Ring::SettleLog(SendLog& log) {
   return true;
 }
 
-// Behind the notices that its thread left before it, and what is to be told before: as long as that
-// waits there is no room.
+// Behind the notices that its thread left before it, and what is to be told before.
 void Ring::TakeEntry() {
   const RingCore& core = *core_;
-  if (!notices_.empty() || core.fifo.Room() == 0) return;
+  const bool before = !notices_.empty() || (core.attention & kToldLater) != 0;
+  if (before || core.fifo.Room() == 0) return;
   core.device.queue->FetchAhead();
   TakePosted(mailbox_->TakeEntry());
 }
