@@ -233,7 +233,7 @@ void Tcp::Settle(const SendRecord& record) {
 void Tcp::OnRoom() {
   stack_->OnRoom(core_->PollTime());
   if (!stack_->WaitsForRoom()) core_->attention &= ~kRoomWanted;
-  if (stack_->HasEvents()) core_->attention |= kTcpNews;
+  EndCall(/*ring=*/false);
 }
 
 void Tcp::SetShortOfBuffers(bool is) {

@@ -62,6 +62,33 @@ TEST_F(TcpSpaceContractTest, OneThatWaitsForABufferAndThenForTheQueueComes) {
   EXPECT_EQ(a->Send(client, "x", {.flags = kNowOrFail}), SendResult::kSent);
 }
 
+// Of a connection that had no timer before.
+TEST_F(TcpSpaceContractTest, WhatWaitedForTheQueueIsSentAgainIfItIsLost) {
+  options.tx_queue_frames = 64;
+  OpenConnection();
+  Handle udp = 0;
+  ASSERT_TRUE(a->ring->udp().Open({.local = {kA, 9001}}, &udp).ok());
+  Run(1'000'000'000, 10'000'000);
+  a->complete_sends = false;
+  const uint8_t byte = 0;
+  const auto send = [&] {
+    return a->ring->udp().SendTo(a->ring->udp().Find(udp), {kB, 9000},
+                                 {.data = &byte, .length = 1}, {});
+  };
+  while (send() == SendResult::kSent) {
+  }
+  ASSERT_EQ(a->Send(client, "order"), SendResult::kQueued);
+  Run(1'000'000'000, 10'000'000);
+  int lost = 0;
+  a->lose = [&lost](const std::vector<uint8_t>& frame) {
+    return TcpPayloadOf(frame) == 5 && lost++ == 0;
+  };
+  a->complete_sends = true;
+  Run(1'000'000'000, 10'000'000);
+  EXPECT_GT(lost, 0);
+  EXPECT_EQ(b->Bytes(server), "order");
+}
+
 // A small segment that waits takes a place in the queue of its own as what is sent lets it go.
 TEST_F(TcpSpaceContractTest, WhatWaitsIsCountedBySegmentsWhereTheQueueHasFewPlaces) {
   options.tx_queue_frames = 64;
