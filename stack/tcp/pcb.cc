@@ -322,9 +322,12 @@ void Pcb::Credit(uint32_t bytes, base::Nanoseconds now) {
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
   if (!receiving || !WindowGrewEnough(credited_)) return;
-  // A field without a scale, or with a small one, may say all that it can already.
+  // A field without a scale, or with a small one, may say all that it can already; and with a large
+  // one so little may be less than it counts.
+  const uint32_t offered = Distance(rcv_nxt_, rcv_edge_);
   const uint32_t most = uint32_t{UINT16_MAX} << rcv_scale_;
-  if (most >= uint64_t{Distance(rcv_nxt_, rcv_edge_)} + WindowStep()) SendAck(now);
+  const uint32_t says = uint32_t{WindowToOffer(/*is_syn=*/false)} << rcv_scale_;
+  if (most >= uint64_t{offered} + WindowStep() && says > offered) SendAck(now);
 }
 
 void Pcb::Shutdown(base::Nanoseconds now) {
