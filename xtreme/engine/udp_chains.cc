@@ -82,6 +82,7 @@ void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFl
   completion->vlan = flow.vlan_id;
   core_->after_drop = 0;
   socket.CountReceived(completion->length);
+  core_->tally.counters.packets += (flags & (kSlowPath | kLoopback)) == 0;
 }
 
 void Udp::SlowPath(Handle handle, packet::Buffer* buffer, uint32_t ifindex,
@@ -128,6 +129,7 @@ void Udp::DeliverWhole(ip::ReassembledDatagram& whole) {
   NumberChain(whole.head);
   const udp::Binding* next = demux_->Next(binding, flow);
   const uint16_t flags = next == nullptr ? 0 : kShared;
+  core_->tally.counters.shared += next != nullptr;
   while (binding != nullptr) {
     for (packet::Buffer* link = whole.head; next != nullptr && link != nullptr; link = link->next) {
       packet::BufferPool::AddReferenceByOwner(link);

@@ -131,6 +131,7 @@ void EndWaiting(SendFlows& flows, const WaitingFrame& frame) {
 }  // namespace
 
 void Udp::OnPosted(const WaitingFrame& frame) {
+  core_->tally.counters.fragments_sent += !frame.last || frame.length_before != 0;
   UdpSocket* socket = sockets_->Find(frame.record.socket);
   if (socket == nullptr) return;
   EndWaiting(*socket->flows, frame);

@@ -83,6 +83,7 @@ void Udp::DeliverLooped(packet::Buffer* head, const wire::UdpFlow& flow, uint16_
   NumberChain(head);
   const udp::Binding* next = demux_->Next(binding, flow);
   if (next != nullptr) flags |= kShared;
+  core_->tally.counters.shared += next != nullptr;
   while (binding != nullptr) {
     if (next != nullptr) AddReferences(head);
     ++core_->tally.counters.loopback;

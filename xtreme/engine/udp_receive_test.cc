@@ -489,6 +489,19 @@ TEST_F(UdpReceiveTest, OwnFragmentsAreReassembledInTheBuffersTheyCameIn) {
   Release(got);
 }
 
+TEST_F(UdpReceiveTest, AReassembledDatagramCountsAsAnyOther) {
+  options.fragments = Fragments::kOwn;
+  Open();
+  for (int i = 0; i < 2; ++i) Join(OpenSocket({.local = {{}, 7000}, .reuse = true}), kGroup);
+  const FrameFields fields{.destination = {kGroup, 7000}, .payload = std::string(100, 'f')};
+  for (const auto& fragment : Fragments(fields, 64)) EXPECT_TRUE(queue().Inject(fragment));
+  const auto got = PollAll();
+  EXPECT_EQ(got.size(), 2u);
+  EXPECT_EQ(Counter("ring", "packets"), 2u);
+  EXPECT_EQ(Counter("ring", "shared"), 1u);
+  Release(got);
+}
+
 TEST_F(UdpReceiveTest, AFragmentWithoutTheOthersIsForgottenAndItsBufferComesBack) {
   options.fragments = Fragments::kOwn;
   Open();

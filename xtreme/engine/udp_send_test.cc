@@ -408,11 +408,13 @@ TEST_F(UdpSendTest, AFragmentBeforeOneThatFoundNoRoomIsNoPayloadThatWasSent) {
   kernel->Answer(kStranger.address, wire::MacAddress({2, 0, 0, 0, 0, 0x77}));
   PollAll();
   ASSERT_EQ(queue().sent().size(), options.tx_queue_frames) << "the first fragment left";
+  EXPECT_EQ(Counter("ring", "fragments_sent"), 1u);
   EXPECT_EQ(counters.sent, sent);
   EXPECT_EQ(counters.sent_bytes, bytes);
   queue().CompleteSends();
   EXPECT_EQ(SendTo(socket, kStranger, std::string(4'000, 'f')), SendResult::kSent);
   EXPECT_EQ(counters.sent_bytes, bytes + 4'000);
+  EXPECT_EQ(Counter("ring", "fragments_sent"), 4u);
 }
 
 TEST_F(UdpSendTest, TheNeighboursQueueIsBounded) {
