@@ -42,6 +42,15 @@ TEST_F(ThreadsTest, ACancelledTimerDoesNotFire) {
   EXPECT_EQ(Await(ring, XTREME_TIMER).cookie, 2u);
 }
 
+TEST_F(ThreadsTest, ADeadlineOfLongAgoIsLateByAsMuch) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_timer timer;
+  ASSERT_EQ(xtreme_timer_start(ring, INT64_MIN, 1, &timer), 0);
+  const xtreme_completion fired = Await(ring, XTREME_TIMER);
+  EXPECT_EQ(fired.deadline_ns, INT64_MIN);
+  EXPECT_GT(fired.late_ns, uint64_t{1} << 63);
+}
+
 TEST_F(ThreadsTest, ATimerIsCancelledOnItsOwnRingOnly) {
   const xtreme_ring ring = OpenRing("xt0"), other = OpenRing("xt1");
   xtreme_timer timer, others;

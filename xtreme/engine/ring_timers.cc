@@ -73,8 +73,10 @@ void Ring::Fire(RingTimer* timer) {
   Completion* completion = core.Emit(Kind::kTimer);
   completion->deadline_ns = fired->deadline.count();
   completion->cookie = fired->cookie;
-  const base::Nanoseconds late = core.clock.Now() - fired->deadline;
-  completion->late_ns = static_cast<uint64_t>(base::Later(late, base::Nanoseconds(0)).count());
+  // Any deadline may have been asked for: their difference has 64 bits, without a sign.
+  const base::Nanoseconds now = base::Later(core.clock.Now(), fired->deadline);
+  completion->late_ns = static_cast<uint64_t>(now.count()) -
+                        static_cast<uint64_t>(fired->deadline.count());
   timers_->Put(fired);
 }
 
