@@ -165,8 +165,10 @@ TEST_F(TcpTest, ConnectToAHostThatIsNotThereEndsInTerminated) {
   const xtreme_address nobody = Address("10.9.0.77:7000");
   xtreme_socket socket;
   ASSERT_EQ(xtreme_tcp_connect(ring_, &nobody, &options, &socket), 0);
-  const int status = Await(XTREME_TERMINATED).status;
-  EXPECT_TRUE(status == EHOSTUNREACH || status == ETIMEDOUT) << status;
+  const xtreme_completion end = Await(XTREME_TERMINATED);
+  EXPECT_TRUE(end.status == EHOSTUNREACH || end.status == ETIMEDOUT) << end.status;
+  EXPECT_EQ(memcmp(end.source_ip, nobody.ip, sizeof nobody.ip), 0) << "no segment had left";
+  EXPECT_EQ(end.source_port, 7000);
 }
 
 TEST_F(TcpTest, APreparedSendOfAStreamIsPatchedFiredAndArmedAgain) {

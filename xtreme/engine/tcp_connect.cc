@@ -128,6 +128,8 @@ Outcome Tcp::Connect(const TcpConnectOptions& options, Handle* handle) {
   const bool any = options.local.address.IsAny();
   socket.local = {any ? SourceOf(route) : route.source, options.local.port};
   socket.peer = peer;
+  StoreIp(socket.local.address, &socket.local_ip);
+  StoreIp(socket.peer.address, &socket.peer_ip);
   *handle = socket.handle;
   if (socket.local.port != 0) {
     StartOpen(socket, options.kernel_socket);
@@ -187,8 +189,6 @@ void Tcp::SendSyn(TcpSocket& socket, const tcp::LinkPath& path) {
   if (opened.connection == nullptr) return End(socket, opened.error);
   socket.connection = opened.connection;
   socket.state = TcpSocket::State::kOpen;
-  StoreIp(socket.local.address, &socket.local_ip);
-  StoreIp(socket.peer.address, &socket.peer_ip);
   HandOverEarly(socket);
   EndCall(/*ring=*/true);
 }
