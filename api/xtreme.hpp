@@ -671,16 +671,20 @@ class Ring {
     return ToStatus(xtreme_ring_watch(handle(), fd, events));
   }
 
+  // Both are empty where the C call fails.
   std::string Describe() const {
-    std::string text(static_cast<size_t>(xtreme_ring_describe(handle(), nullptr, 0)) + 1, 0);
+    const int length = xtreme_ring_describe(handle(), nullptr, 0);
+    if (length < 0) return {};
+    std::string text(static_cast<size_t>(length) + 1, 0);
     xtreme_ring_describe(handle(), text.data(), text.size());
     text.pop_back();
     return text;
   }
   std::vector<xtreme_counter> Counters() const {
-    std::vector<xtreme_counter> counters(
-        static_cast<size_t>(xtreme_ring_counters(handle(), nullptr, 0)));
-    xtreme_ring_counters(handle(), counters.data(), static_cast<int>(counters.size()));
+    const int count = xtreme_ring_counters(handle(), nullptr, 0);
+    if (count < 0) return {};
+    std::vector<xtreme_counter> counters(static_cast<size_t>(count));
+    xtreme_ring_counters(handle(), counters.data(), count);
     return counters;
   }
   xtreme_ring handle() const { return state_->handle; }

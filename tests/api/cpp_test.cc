@@ -173,6 +173,13 @@ TEST_F(CppTest, AMovedRingKeepsItsHandleAndClosesItOnce) {
   EXPECT_EQ(xtreme_ring_fd(handle), -EBADF);
 }
 
+TEST_F(CppTest, OfARingThatIsGoneNothingIsTold) {
+  Ring ring = Open();
+  ASSERT_EQ(xtreme_ring_close(ring.handle()), 0);
+  EXPECT_EQ(ring.Describe(), "");
+  EXPECT_TRUE(ring.Counters().empty());
+}
+
 TEST_F(CppTest, ASocketIsClosedByItsDestructor) {
   Ring ring = Open();
   uint64_t handle = 0;
