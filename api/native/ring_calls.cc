@@ -190,8 +190,9 @@ int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
 }
 
 int xtreme_ring_fd(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  return found == nullptr ? -EBADF : found->fd();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  return found->fd();
 }
 
 int xtreme_poll_fd(int fd, xtreme_completion* completions, int max, size_t completion_size) {
@@ -225,18 +226,20 @@ int xtreme_ring_quiescent(xtreme_ring ring) {
 }
 
 int64_t xtreme_ring_now(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  return found == nullptr ? -EBADF : found->Now().count();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  return found->Now().count();
 }
 
 int64_t xtreme_ring_clock_error(xtreme_ring ring) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  return found == nullptr ? -EBADF : found->ClockError().count();
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
+  return found->ClockError().count();
 }
 
 int xtreme_ring_describe(xtreme_ring ring, char* text, size_t size) {
-  xtreme::engine::Ring* found = FindRing(ring.value);
-  if (found == nullptr) return -EBADF;
+  xtreme::engine::Ring* found;
+  if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
   return xtreme::api::CopyText(found->description(), text, size);
 }
 
@@ -266,6 +269,8 @@ int xtreme_group_open(const xtreme_ring* rings, int count, xtreme_group* group) 
 }
 
 int xtreme_group_close(xtreme_group group) {
+  const xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
+  if (found != nullptr && !MayTouch(*found)) return xtreme::api::NotOwner();
   return Process::The().CloseGroup(group.value) ? 0 : xtreme::api::NoSuch("group");
 }
 
@@ -301,5 +306,6 @@ int xtreme_group_arm(xtreme_group group) {
 
 int xtreme_group_fd(xtreme_group group) {
   xtreme::engine::RingGroup* found = Process::The().FindGroup(group.value);
-  return found == nullptr ? xtreme::api::NoSuch("group") : found->fd();
+  if (found == nullptr) return xtreme::api::NoSuch("group");
+  return MayTouch(*found) ? found->fd() : xtreme::api::NotOwner();
 }

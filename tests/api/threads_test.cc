@@ -220,8 +220,7 @@ TEST_F(ThreadsTest, AWaitEndsWithItsTime) {
 TEST_F(ThreadsTest, CallsOfAnotherThreadAreBusyInACheckedBuild) {
   const xtreme_ring ring = OpenRing();
   const xtreme_socket socket = OpenSocket(ring, ":9000");
-  xtreme_group group;
-  ASSERT_EQ(xtreme_group_open(&ring, 1, &group), 0);
+  const int ring_fd = xtreme_ring_fd(ring);
   std::thread([&] {
     xtreme_completion got;
     xtreme_group other;
@@ -234,7 +233,6 @@ TEST_F(ThreadsTest, CallsOfAnotherThreadAreBusyInACheckedBuild) {
     const xtreme_udp_options udp = UdpOptions(":9001");
     const xtreme_address address = Address("239.1.2.3:9000");
     xtreme_address local;
-    const int group_fd = xtreme_group_fd(group);
     const int codes[] = {
         xtreme_ring_start(ring),
         xtreme_ring_close(ring),
@@ -242,12 +240,14 @@ TEST_F(ThreadsTest, CallsOfAnotherThreadAreBusyInACheckedBuild) {
         xtreme_ring_more(ring),
         xtreme_ring_arm(ring),
         xtreme_ring_wait(ring, &got, 1, sizeof got, 0),
-        xtreme_poll_fd(xtreme_ring_fd(ring), &got, 1, sizeof got),
-        xtreme_poll_fd(group_fd, &got, 1, sizeof got),
+        xtreme_ring_reset(ring, 0),
+        xtreme_ring_fd(ring),
+        static_cast<int>(xtreme_ring_now(ring)),
+        static_cast<int>(xtreme_ring_clock_error(ring)),
+        xtreme_ring_describe(ring, nullptr, 0),
+        xtreme_poll_fd(ring_fd, &got, 1, sizeof got),
         xtreme_ring_flush(ring),
         xtreme_group_open(&ring, 1, &other),
-        xtreme_group_poll(group, &got, 1, sizeof got),
-        xtreme_group_arm(group),
         xtreme_udp_open(ring, &udp, &opened),
         xtreme_udp_connect(socket, &address, 0),
         xtreme_join(socket, &address, nullptr, 0, 0),
@@ -269,6 +269,25 @@ TEST_F(ThreadsTest, CallsOfAnotherThreadAreBusyInACheckedBuild) {
     EXPECT_EQ(xtreme_send_to(socket, &address, "x", 1, nullptr), XTREME_REFUSED_STATE);
     EXPECT_EQ(xtreme_would_send(socket, 1), XTREME_REFUSED_STATE);
     EXPECT_EQ(xtreme_ring_wake(ring), 0);
+  }).join();
+}
+
+TEST_F(ThreadsTest, CallsOfAnotherThreadOnAGroupAreBusyInACheckedBuild) {
+  const xtreme_ring ring = OpenRing();
+  xtreme_group group;
+  ASSERT_EQ(xtreme_group_open(&ring, 1, &group), 0);
+  const int fd = xtreme_group_fd(group);
+  std::thread([&] {
+    xtreme_completion got;
+    const int codes[] = {
+        xtreme_group_poll(group, &got, 1, sizeof got),
+        xtreme_poll_fd(fd, &got, 1, sizeof got),
+        xtreme_group_arm(group),
+        xtreme_group_fd(group),
+        xtreme_group_set_order(group, XTREME_GROUP_FAIR),
+        xtreme_group_close(group),
+    };
+    for (const int& code : codes) EXPECT_EQ(code, -EBUSY) << "call " << &code - codes;
   }).join();
   EXPECT_EQ(xtreme_group_close(group), 0);
 }
