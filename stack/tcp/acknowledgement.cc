@@ -54,6 +54,18 @@ void Pcb::ProcessAck(const wire::TcpSegment& segment, base::Nanoseconds now) {
     RecoverByDuplicates(progress, now);
   }
   if (progress.acked != 0 && queue_.empty()) OnOursAcknowledged(now);
+  if (progress.acked == 0 && window_before == 0 && snd_wnd_ != 0) OnWindowOpened(now);
+}
+
+// What was sent again into a closed window was not taken, and backed off for that alone: of the
+// path, as after probes, nothing is known.
+void Pcb::OnWindowOpened(base::Nanoseconds now) {
+  const bool asked = Has(kTimeoutRecovery) && rtt_.backoff() != 0 && !queue_.all_acknowledged();
+  if (!asked || queue_.first()->Has(Segment::kSacked)) return;
+  progress_at_ = rto_base_ = now;
+  rtt_.ClearBackOff();
+  queue_.MarkLost(*queue_.first());
+  Set(kSendOne);
 }
 
 Pcb::Progress Pcb::TakeAcknowledged(const wire::TcpSegment& segment, base::Nanoseconds now) {

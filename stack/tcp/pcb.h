@@ -450,6 +450,7 @@ class Pcb {
   void EnterFastRecovery(const Progress& progress, base::Nanoseconds now);
   void ReduceWindow(const Progress& progress, bool safe);
   void OnOursAcknowledged(base::Nanoseconds now);
+  void OnWindowOpened(base::Nanoseconds now);
   uint32_t ExpectedSamples() const;
 
   // output.cc
