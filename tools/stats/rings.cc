@@ -69,7 +69,8 @@ std::vector<Segment> Collect(const Selection& selection, std::vector<std::string
     if (segment.ok()) {
       rings.push_back(*std::move(segment));
     } else if (!absl::IsNotFound(segment.status())) {  // Closed since it was listed.
-      problems->emplace_back(fmt::format("{}: {}", path, std::string(segment.status().message())));
+      const std::string why(segment.status().message());
+      problems->push_back(why.find(path) == why.npos ? path + ": " + why : why);
     }
   }
   return Select(selection, std::move(rings));

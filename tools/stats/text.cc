@@ -162,6 +162,10 @@ std::string Netstat(const std::vector<Segment>& rings) {
                           AddressText(socket.remote_ip, socket.remote_port), socket.state,
                           ring.ring, ring.pid, ring.program);
     }
+    if (ring.sockets_left_out != 0) {
+      text += fmt::format("and {} more of ring {} of {}/{}\n", ring.sockets_left_out, ring.ring,
+                          ring.pid, ring.program);
+    }
   }
   return text;
 }

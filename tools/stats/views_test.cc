@@ -121,6 +121,14 @@ TEST(Views, GroupsNetstatAndConfiguration) {
               HasSubstr("  mlx5_0 port 1\n  pool of 64\n"));
 }
 
+TEST(Views, SocketsThatAreNotPublishedAreCounted) {
+  Segment ring = MakeRing();
+  ring.sockets_left_out = 1'976;
+  EXPECT_THAT(ToText({ring}, View::kSockets, 0), HasSubstr("  and 1976 more\n"));
+  EXPECT_THAT(ToText({ring}, View::kNetstat, 0),
+              HasSubstr("and 1976 more of ring 2 of 77/handler\n"));
+}
+
 TEST(Views, HistogramsHaveABarForEachBucket) {
   const std::string text = ToText({MakeRing()}, View::kHistograms, 0);
   EXPECT_THAT(text, HasSubstr("poll_gap_ns: 100 values, 8000000000 ns in all"));

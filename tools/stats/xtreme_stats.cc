@@ -55,12 +55,14 @@ int64_t NowNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-std::vector<Segment> CollectAndComplain(const Selection& selection) {
+// `unread`, if anybody asks: whether a file could not be read.
+std::vector<Segment> CollectAndComplain(const Selection& selection, bool* unread = nullptr) {
   std::vector<std::string> problems;
   std::vector<Segment> rings = Collect(selection, &problems);
   for (const std::string& problem : problems) {
     std::fprintf(stderr, "xtreme_stats: %s\n", problem.c_str());
   }
+  if (unread != nullptr) *unread = !problems.empty();
   return rings;
 }
 
@@ -72,6 +74,17 @@ std::string Format(const Command& command, const std::vector<Segment>& rings) {
 
 void Sleep(const Command& command) {
   std::this_thread::sleep_for(std::chrono::duration<double>(command.interval_s));
+}
+
+int SayThatThereIsNone(const Selection& selection) {
+  const char* const directory = selection.directory.c_str();
+  if (selection.socket.empty()) {
+    std::fprintf(stderr, "xtreme_stats: no such ring in %s\n", directory);
+  } else {
+    std::fprintf(stderr, "xtreme_stats: no such socket in %s, of those that rings publish\n",
+                 directory);
+  }
+  return 1;
 }
 
 int Run(const Command& command) {
@@ -92,14 +105,11 @@ int Run(const Command& command) {
     Sleep(command);
   }
   for (uint64_t report = 1;; ++report) {
-    std::vector<Segment> rings = CollectAndComplain(command.selection);
+    bool unread = false;
+    std::vector<Segment> rings = CollectAndComplain(command.selection, &unread);
     // For programs none is an answer: who keeps the last one would go on with rings long gone.
-    if (rings.empty() && once && !command.json && !command.prometheus) {
-      const bool of_socket = !command.selection.socket.empty();
-      std::fprintf(stderr, "xtreme_stats: no such %s in %s\n", of_socket ? "socket" : "ring",
-                   command.selection.directory.c_str());
-      return 1;
-    }
+    const bool may_be_none = (command.json || command.prometheus) && !unread;
+    if (rings.empty() && once && !may_be_none) return SayThatThereIsNone(command.selection);
     if (clear) std::fputs("\033[H\033[2J", stdout);
     std::fputs(Format(command, command.delta ? RisesSince(before, rings) : rings).c_str(), stdout);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

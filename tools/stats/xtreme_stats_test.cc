@@ -203,6 +203,16 @@ TEST_F(XtremeStatsTest, NoRingIsAnAnswerForProgramsAndAFailureForPeople) {
   EXPECT_THAT(tool.output(), HasSubstr("no such socket"));
 }
 
+// As another user's, which is no answer.
+TEST_F(XtremeStatsTest, AFileThatCannotBeReadIsNamedOnceAndIsAFailure) {
+  std::filesystem::create_directory(directory_ + "/xtreme.7.1");
+  Program tool({"/bin/sh", "-c", "exec tools/stats/xtreme_stats --json --directory=" +
+                                     directory_ + " 2>&1"});
+  EXPECT_EQ(tool.Wait(), 1);
+  EXPECT_THAT(tool.output(), HasSubstr("xtreme_stats: read counters: " + directory_ +
+                                       "/xtreme.7.1: not a file\n"));
+}
+
 TEST_F(XtremeStatsTest, CountersForPrometheusAreNoDifferences) {
   int code = 0;
   Run({"--prometheus", "--delta"}, &code);
