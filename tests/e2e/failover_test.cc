@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/tcp.h"
+#include "xtreme/stats/frame_reader.h"
+#include "xtreme/stats/frame_tap.h"
 
 namespace xtreme::engine::testing {
 namespace {
@@ -54,6 +57,8 @@ class FailoverTest : public ::testing::Test {
         &now, options, base::Nanoseconds());
     options.backup_interface = MemoryKernel::kBackupInterface;
     options.backup_stays = backup_stays;
+    options.counters_directory = frames_in;
+    options.dump_frames = frames_in.empty() ? 0 : 1'024;
     us = std::make_unique<RingEnd>(
         "mlx5_0",
         MemoryKernel::Link{.own = kOwn,
@@ -122,6 +127,17 @@ class FailoverTest : public ::testing::Test {
       packet::BufferPool::ReleaseChain(completion.buffer);
     }
   }
+  // Of frames that our ring received and keeps for xtreme_dump.
+  std::vector<int64_t> KeptTimes() {
+    std::vector<int64_t> times;
+    const stats::FrameTap& tap = *us->ring->core().device.tap;
+    const auto reader = stats::FrameReader::Open(tap.path());
+    const auto frames = (*reader)->Take(100);
+    for (const stats::TappedFrame& frame : *frames) {
+      if (frame.kind == stats::FrameKind::kReceived) times.push_back(frame.time_ns.value_or(0));
+    }
+    return times;
+  }
   // Frames that were on the network since the last call.
   std::vector<std::vector<uint8_t>> Overhear() {
     struct Listener final : connectx::FrameSink {
@@ -178,6 +194,7 @@ class FailoverTest : public ::testing::Test {
   std::atomic<uint64_t> now{1'000'000'000};
   std::vector<std::unique_ptr<connectx::LinkEnd>> ends;  // The last one: for who listens in.
   std::unique_ptr<connectx::SoftwareConnectX> card;
+  std::string frames_in;  // Where ours keeps its frames; empty: it does not.
   std::unique_ptr<RingEnd> us;
   std::unique_ptr<RingEnd> peer;
 };
@@ -343,6 +360,33 @@ TEST_F(FailoverTest, WhatAResetKeptHasNoTimeOfAnotherClockAfterAMove) {
   us->engine->control().RunAndWait([] {});
   us->Poll();
   EXPECT_EQ(Counter("ring", "moves"), 1u);
+}
+
+// Each port's clock began at another time.
+TEST_F(FailoverTest, FramesThatAreKeptHaveTheTimeOfThePortThatTheyCameBy) {
+  frames_in = ::testing::TempDir() + "failover_test_frames";
+  std::filesystem::create_directory(frames_in);
+  Open();
+  int64_t begin_ns = 0;
+  for (const RingPort& port : us->ring->core().ports->all) {
+    begin_ns += 1'000'000'000'000;
+    const nic::ClockConversion clock{.base_ns = begin_ns, .multiplier = 1, .in_sync = true};
+    us->ring->OnClock({.host = clock, .ptp = {}}, {}, port.nic);
+  }
+  us->Poll();
+  Listen(7000);
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  const auto last_time = [&] {
+    EXPECT_EQ(peer->SendTo(theirs, {kGroup, 7000}, "when"), SendResult::kSent);
+    card->Step(/*advance_ns=*/1'000);
+    EXPECT_EQ(Take(*us).size(), 1u);
+    return KeptTimes().back();
+  };
+  const int64_t at_home = last_time();
+  EXPECT_EQ(at_home / 1'000'000'000'000, 1);
+  Plug(0, false);
+  EXPECT_EQ(KeptTimes().back(), at_home);
+  EXPECT_EQ(last_time() / 1'000'000'000'000, 2);
 }
 
 // While the rules go from port to port, what comes finds none: that is told where it happened, and

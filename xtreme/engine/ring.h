@@ -282,7 +282,8 @@ class Ring {
   void TimePoll();
   void ForgetLastPoll();
   void VisitPollTimes(const CounterVisitor& visit) const;
-  void SetTapClocks();
+  bool HasTap() const;
+  void SetTapClocks(bool other_device = false);
   void NoteLosses();
   void Bury();
 

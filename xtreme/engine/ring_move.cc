@@ -128,7 +128,6 @@ void Ring::Move(uint32_t to) {
   core.device.mtu = port.nic->capabilities().mtu;
   core.SetDeviceClock(port.clock);
   core.known.Forget();  // Their interface was the other.
-  SetTapClocks();
   ReplaceQueues([](Ring& ring, const Outcome& outcome) { ring.OnMoved(outcome); });
   ForgetTimes();
 }
@@ -151,6 +150,7 @@ void Ring::ForgetTimes() {
 void Ring::OnMoved(const Outcome& outcome) {
   RingCore& core = *core_;
   TakeFreshQueues();
+  SetTapClocks(/*other_device=*/true);
   if (const host::Interface* interface = core.host.routes->FindInterface(core.device.ifindex)) {
     mtu_seen_ = interface->mtu;
   }

@@ -64,8 +64,12 @@ void Ring::VisitPollTimes(const CounterVisitor& visit) const {
   poll_times_->wire_to_poll.Visit(in("wire_to_poll_ns"));
 }
 
-void Ring::SetTapClocks() {
-  if (core_->device.tap == nullptr) return;
+// The tap is one thread's at a time: of the control thread's during a reset, which takes what the
+// old queue still has.
+bool Ring::HasTap() const { return core_->device.tap != nullptr && !resetting_; }
+
+void Ring::SetTapClocks(bool other_device) {
+  if (!HasTap()) return;
   constexpr uint64_t kOne = uint64_t{1} << 32;
   const RingClock& clock = core_->clock;
   const DeviceScale device = DeviceScale::Of(clock.host());
@@ -79,13 +83,13 @@ void Ring::SetTapClocks() {
        .unused_bits = static_cast<uint32_t>(device.unused_bits)},
       {.base_ticks = ticks,
        .base_ns = now.count(),
-       .ns_per_tick_q32 = tells_tsc ? (clock.ToTime(ticks + kOne) - now).count() : 0});
+       .ns_per_tick_q32 = tells_tsc ? (clock.ToTime(ticks + kOne) - now).count() : 0},
+      other_device);
 }
 
-// What was lost since the last time, at its place among the frames. The tap is one thread's at a
-// time: of the control thread's during a reset, which takes what the old queue still has.
+// What was lost since the last time, at its place among the frames.
 void Ring::NoteLosses() {
-  if (core_->device.tap == nullptr || resetting_) return;
+  if (!HasTap()) return;
   stats::FrameTap& tap = *core_->device.tap;
   size_t place = 0;
   VisitCounters([&](std::string_view scope, std::string_view name, std::string_view meaning,

@@ -22,7 +22,7 @@
 namespace xtreme::stats {
 
 inline constexpr std::array<char, 8> kFramesMagic = {'X', 'T', 'F', 'R', 'A', 'M', 'E', 'S'};
-inline constexpr uint32_t kFramesVersion = 3;
+inline constexpr uint32_t kFramesVersion = 4;
 
 inline constexpr uint32_t kLeastSlots = 1'024;
 inline constexpr uint32_t kMostSlots = 1u << 20;
@@ -47,6 +47,16 @@ struct TickScale {
   }
 };
 static_assert(sizeof(TickScale) == 32);
+
+// How ticks become time. Those of a device are of the frames from `device_from` on; of those before
+// it, back to `before_from`, another device told the time; of older ones there is none.
+struct FrameClocks {
+  TickScale device;
+  TickScale host;
+  TickScale device_before;
+  uint64_t device_from = 0;
+  uint64_t before_from = 0;
+};
 
 enum class FrameKind : uint16_t {
   kReceived = 1,         // `ticks` is the device's time of reception.
@@ -90,8 +100,7 @@ struct FramesHeader {
 
   // Written about once a second.
   alignas(64) uint64_t sequence;  // Odd while they are written.
-  TickScale device;
-  TickScale host;
+  FrameClocks clocks;
 };
 static_assert(sizeof(FramesHeader) == 320);
 

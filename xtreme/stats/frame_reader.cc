@@ -45,7 +45,17 @@ bool ReadAt(int fd, uint64_t place, void* to, size_t bytes) {
 
 bool IsKind(FrameKind kind) { return kind >= FrameKind::kReceived && kind <= FrameKind::kSendTime; }
 
-bool IsScale(const TickScale& scale) { return scale.unused_bits < 64; }
+bool AreScales(const FrameClocks& clocks) {
+  constexpr uint32_t kBits = 64;
+  return clocks.device.unused_bits < kBits && clocks.host.unused_bits < kBits &&
+         clocks.device_before.unused_bits < kBits;
+}
+
+// Of frame `number`; null: none.
+const TickScale* DeviceClockOf(const FrameClocks& clocks, uint64_t number) {
+  if (number >= clocks.device_from) return &clocks.device;
+  return number >= clocks.before_from ? &clocks.device_before : nullptr;
+}
 
 }  // namespace
 
@@ -65,7 +75,7 @@ absl::Status CheckFramesHeader(const FramesHeader& header, uint64_t bytes) {
   }
   const uint64_t wanted = sizeof header + uint64_t{header.slots} * header.slot_bytes;
   if (wanted != bytes) return Malformed(absl::StrCat(bytes, " bytes, its header says ", wanted));
-  if (!IsScale(header.device) || !IsScale(header.host)) return Malformed("a clock without bits");
+  if (!AreScales(header.clocks)) return Malformed("a clock without bits");
   return absl::OkStatus();
 }
 
@@ -91,9 +101,11 @@ std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number
                     .queue = QueueOf(head.kind),
                     .frame_bytes = head.frame_bytes};
   const bool by_device = kind == FrameKind::kReceived || kind == FrameKind::kSendTime;
-  const TickScale& clock = by_device ? header.device : header.host;
-  if (clock.ns_per_tick_q32 > 0 && kind != FrameKind::kReceivedUntimed) {
-    frame.time_ns = clock.ToNanoseconds(head.ticks);
+  const TickScale* const clock =
+      by_device ? DeviceClockOf(header.clocks, number) : &header.clocks.host;
+  const bool tells = clock != nullptr && clock->ns_per_tick_q32 > 0;
+  if (tells && kind != FrameKind::kReceivedUntimed) {
+    frame.time_ns = clock->ToNanoseconds(head.ticks);
   }
   const auto bytes = slot.subspan(sizeof head, std::min(head.frame_bytes, header.snap_bytes));
   frame.bytes.assign(bytes.begin(), bytes.end());
@@ -163,12 +175,10 @@ absl::StatusOr<FramesHeader> FrameReader::ReadHeader() {
       [this](FramesHeader* to) { return ReadAt(fd_, 0, to, sizeof *to); }, &header);
   if (absl::IsInvalidArgument(read)) return read;
   if (read.ok()) {
-    if (!IsScale(header.device) || !IsScale(header.host)) return Malformed("a clock without bits");
-    device_ = header.device;
-    host_ = header.host;
+    if (!AreScales(header.clocks)) return Malformed("a clock without bits");
+    clocks_ = header.clocks;
   }
-  header.device = device_;
-  header.host = host_;
+  header.clocks = clocks_;
   return header;
 }
 
@@ -195,12 +205,11 @@ absl::StatusOr<std::vector<TappedFrame>> FrameReader::Take(size_t most) {
   const auto after = ReadHeader();
   if (!after.ok()) return after.status();
   const uint64_t still_whole = OldestAt(after->produced);
+  FramesHeader whole = shape_;
+  whole.clocks = header->clocks;
   for (size_t i = 0; i < count; ++i, ++next_) {
     const std::span slot(slots.data() + i * shape_.slot_bytes, shape_.slot_bytes);
-    FramesHeader clocks = shape_;
-    clocks.device = header->device;
-    clocks.host = header->host;
-    auto frame = next_ < still_whole ? std::nullopt : ParseSlot(clocks, next_, slot);
+    auto frame = next_ < still_whole ? std::nullopt : ParseSlot(whole, next_, slot);
     if (frame) {
       frames.push_back(*std::move(frame));
     } else {

@@ -96,8 +96,7 @@ class FrameReader {
   uint64_t next_;
   uint64_t end_ = UINT64_MAX;
   uint64_t missed_ = 0;
-  TickScale device_;  // As last seen whole.
-  TickScale host_;
+  FrameClocks clocks_;  // As last seen whole.
 };
 
 // The paths of all taps of a directory, sorted.

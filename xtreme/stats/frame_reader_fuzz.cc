@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t length) {
   // A right header, and the slot from the input.
   header = {};
   header.snap_bytes = xtreme::stats::kLeastSnapBytes;
-  header.host.ns_per_tick_q32 = header.device.ns_per_tick_q32 = int64_t{1} << 32;
+  header.clocks.host.ns_per_tick_q32 = header.clocks.device.ns_per_tick_q32 = int64_t{1} << 32;
   xtreme::stats::CheckSlot(header, {bytes, length});
   return 0;
 }

@@ -100,12 +100,17 @@ void FrameTap::Note(std::string_view text) {
 }
 
 // Stores in order: x86-64 keeps them so (Intel SDM volume 3, 9.2.2), release the compiler.
-void FrameTap::SetClocks(const TickScale& device, const TickScale& host) {
+void FrameTap::SetClocks(const TickScale& device, const TickScale& host, bool other_device) {
   std::atomic_ref<uint64_t> sequence(header_->sequence);
   sequence.store(sequence.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_release);
-  header_->device = device;
-  header_->host = host;
+  FrameClocks& clocks = header_->clocks;
+  if (other_device) {
+    clocks.device_before = clocks.device;
+    clocks.before_from = std::exchange(clocks.device_from, header_->produced);
+  }
+  clocks.device = device;
+  clocks.host = host;
   sequence.store(sequence.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 

@@ -6,8 +6,7 @@
 // Invariant: after Create() nothing enters the kernel or waits: the oldest frame gives way, and a
 // reader who comes too late counts what it missed. The file goes with the tap; a killed process
 // leaves it, without its lock, until the next tap of that directory is made.
-// Threads: Create and the destructor any; SetClocks one, which need not be that of the rest; the
-// rest one at a time, but for what says otherwise.
+// Threads: Create and the destructor any; the rest one at a time, but for what says otherwise.
 
 #ifndef XTREME_XTREME_STATS_FRAME_TAP_H_
 #define XTREME_XTREME_STATS_FRAME_TAP_H_
@@ -83,7 +82,8 @@ class FrameTap {
 
   static uint64_t Now() { return __rdtsc(); }
   // How ticks become time from here on; a `host` without a rate: the TSC does not tell time.
-  void SetClocks(const TickScale& device, const TickScale& host);
+  // `other_device`: those of the device are another one's from the next frame on.
+  void SetClocks(const TickScale& device, const TickScale& host, bool other_device = false);
 
   const std::string& path() const { return path_; }
 

@@ -177,6 +177,28 @@ TEST_F(FrameTapTest, ASentFrameGetsTheTimeOfTheDeviceThatCameAfterIt) {
   EXPECT_EQ(ApplySendTimes(&frames, 9), 4u);
 }
 
+TEST_F(FrameTapTest, AFrameHasTheTimeOfTheDeviceThatItCameBy) {
+  const auto tap = Open();
+  const auto clock = [](int64_t base_ns) {
+    return TickScale{.base_ns = base_ns, .ns_per_tick_q32 = int64_t{1} << 32};
+  };
+  std::vector<std::optional<int64_t>> times;
+  for (const int64_t device : {1'000, 2'000, 3'000}) {
+    tap->SetClocks(clock(device - 500), clock(0), /*other_device=*/device != 1'000);
+    Write(tap.get(), 1);
+    tap->SetClocks(clock(device), clock(0));  // The same as it runs.
+    Write(tap.get(), 2);
+    const auto frames = TakeAll(Read(tap->path()).get());
+    times.clear();
+    for (const TappedFrame& frame : frames) times.push_back(frame.time_ns);
+    if (device == 2'000) {
+      EXPECT_EQ(times, (std::vector<std::optional<int64_t>>{1'001, 1'002, 2'001, 2'002}));
+    }
+  }
+  EXPECT_EQ(times, (std::vector<std::optional<int64_t>>{std::nullopt, std::nullopt, 2'001, 2'002,
+                                                        3'001, 3'002}));
+}
+
 TEST_F(FrameTapTest, QueuesOfARingHaveNumbersOfTheirOwn) {
   const auto tap = Open();
   const TickScale clock{.base_ticks = 0, .base_ns = 0, .ns_per_tick_q32 = int64_t{1} << 32};
@@ -327,12 +349,12 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
   };
   const Row rows[] = {
       {0, 0, "read frames: this is not a frame tap"},
-      {offsetof(FramesHeader, version), 4, "read frames: layout 4, 3 is known"},
+      {offsetof(FramesHeader, version), 5, "read frames: layout 5, 4 is known"},
       {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 112 bytes for 96"},
       {offsetof(FramesHeader, snap_bytes), 97, "read frames: 1024 slots of 112 bytes for 97"},
       {offsetof(FramesHeader, slots), 2'048,
        "read frames: 115008 bytes, its header says 229696"},
-      {offsetof(FramesHeader, host) + offsetof(TickScale, unused_bits), 64,
+      {offsetof(FramesHeader, clocks.host.unused_bits), 64,
        "read frames: a clock without bits"},
   };
   for (const Row& row : rows) {
@@ -353,7 +375,7 @@ absl::Status ReadAsWritten(const std::vector<uint64_t>& sequence, size_t* looks,
   return ReadWhole(
       [&](FramesHeader* to) {
         to->sequence = sequence[*looks % sequence.size()];
-        to->device.base_ns = static_cast<int64_t>((*looks)++);
+        to->clocks.device.base_ns = static_cast<int64_t>((*looks)++);
         return true;
       },
       header);
@@ -378,7 +400,7 @@ TEST(ReadWhole, ClocksThatWereWrittenMeanwhileAreReadAgain) {
     size_t looks = 0;
     EXPECT_TRUE(ReadAsWritten(row.sequence, &looks, &header).ok()) << row.name;
     EXPECT_EQ(looks, row.looks) << row.name;
-    EXPECT_EQ(header.device.base_ns, static_cast<int64_t>(row.looks) - 2) << row.name;
+    EXPECT_EQ(header.clocks.device.base_ns, static_cast<int64_t>(row.looks) - 2) << row.name;
   }
 }
 
@@ -418,7 +440,7 @@ TEST_F(FrameTapTest, OfClocksThatAreBeingWrittenTheLastWholeOnesTellTime) {
     TickScale device;
     TickScale host;
   } const half{3, clock(2'000), clock(6'000)};
-  static_assert(sizeof half == offsetof(FramesHeader, host) + sizeof(TickScale) -
+  static_assert(sizeof half == offsetof(FramesHeader, clocks.device_before) -
                                    offsetof(FramesHeader, sequence));
   const int fd = open(tap->path().c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(pwrite(fd, &half, sizeof half, offsetof(FramesHeader, sequence)),
