@@ -147,6 +147,38 @@ TEST_F(UdpOverMlx5Test, SeveralSocketsOnOneGroupEachGetTheDatagram) {
   Release(got);
 }
 
+class WholeAddressTest : public TwoRingsTest {
+ protected:
+  WholeAddressTest() : TwoRingsTest({.fragments = Fragments::kOwn}) {}
+};
+
+// Of rules of one priority the one that came first would take everything.
+TEST_F(WholeAddressTest, OtherRingsHaveTheirPortsOfAnAddressThatOneTakesWhole) {
+  const Handle client = a->OpenSocket({.local = {kA, 6000}});
+  const Handle whole = b->OpenSocket({.local = {kB, 7000}});
+  const wire::MacAddress mac_a(connectx::kMacA);
+  const wire::MacAddress mac_b(connectx::kMacB);
+  RingOptions options;
+  options.interface_name = MemoryKernel::kInterface;
+  options.rx_buffers = 2048;
+  options.hugepages = Hugepages::kNever;
+  RingEnd other("mlx5_1", {kB, mac_b, kA, mac_a}, &now, options, base::Nanoseconds{});
+  ASSERT_TRUE(other.ring->Start().ok());
+  const Handle port = other.OpenSocket({.local = {kB, 8000}});
+  ASSERT_EQ(a->SendTo(client, {kB, 8000}, "by its port"), SendResult::kSent);
+  ASSERT_EQ(a->SendTo(client, {kB, 7000}, "by its address"), SendResult::kSent);
+  rig->Step();
+  const auto by_port = other.Poll();
+  ASSERT_EQ(by_port.size(), 1u);
+  EXPECT_EQ(by_port[0].socket, port);
+  EXPECT_EQ(Text(by_port[0]), "by its port");
+  const auto by_address = b->Poll();
+  ASSERT_EQ(by_address.size(), 1u);
+  EXPECT_EQ(by_address[0].socket, whole);
+  Release(by_port);
+  Release(by_address);
+}
+
 TEST_F(UdpOverMlx5Test, AFeedOfManyPollsLosesNothing) {
   const Handle sender = a->OpenSocket({.local = {{}, 6000}});
   const Handle listener = b->OpenSocket({.local = {{}, 7000}});

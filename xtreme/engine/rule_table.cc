@@ -13,9 +13,11 @@ namespace xtreme::engine {
 namespace {
 
 // Lower wins: those of connections that moved stand before the exact rules of the rings that they
-// moved from, and these before the shared one.
+// moved from, and these before those of whole addresses and the shared one. Of two rules of one
+// priority whose masks differ a card takes the one whose mask it had first, and never the narrower.
 constexpr uint16_t kMovedPriority = 0;
 constexpr uint16_t kExactPriority = 1;
+constexpr uint16_t kWholePriority = 2;
 constexpr uint16_t kFallbackPriority = 2;
 
 nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
@@ -69,7 +71,8 @@ absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
           rule.share_with_kernel ? "without" : "with", " it"));
     }
   } else {
-    absl::StatusOr<Held> installed = Install(rule, kExactPriority);
+    const bool exact = rule.match.destination_port.has_value();
+    absl::StatusOr<Held> installed = Install(rule, exact ? kExactPriority : kWholePriority);
     if (absl::IsResourceExhausted(installed.status()) && MayShare(rule)) {
       installed = FallBack(rule, installed.status());
     }

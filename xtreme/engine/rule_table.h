@@ -4,7 +4,8 @@
 //
 // Canonical shapes, the same in every process, so that equal matches join on the card: a group and
 // a shared port are matched without a tag; a port that is ours alone carries its socket's place as
-// a hint. A tag of the program's own stands in any of them, unless an equal match has another. When
+// a hint. A tag of the program's own stands in any of them, unless an equal match has another.
+// Whole addresses come behind the ports of any ring, but whole groups, which have no priorities. If
 // the device's table is full, one rule without ports for the whole address stands in for those of
 // UDP (the kernel gets a copy), and software sorts it out; those of TCP are refused. Those of TCP
 // also stay for a while at a port that the ring left, and what they take there is dropped.

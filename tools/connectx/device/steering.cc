@@ -80,12 +80,6 @@ bool IsMulticast(const FlowRequest& request) {
   return request.mask.destination_ip >> 28 == 0xf && request.value.destination_ip >> 28 == 0xe;
 }
 
-uint32_t Specificity(const FlowKey& mask) {
-  int bits = 0;
-  for (uint64_t word : mask.words) bits += std::popcount(word);
-  return static_cast<uint32_t>(bits);
-}
-
 }  // namespace
 
 FlowKey KeyOf(const Frame& frame) {
@@ -203,12 +197,13 @@ Steering::Group* Steering::GetGroup(const Match& match) {
   if (Group* group = FindGroup(match); group != nullptr) return group;
   auto made = std::make_unique<Group>();
   made->order = match.order;
-  made->specificity = Specificity(match.mask);
   made->mask = match.mask;
   made->traps = match.traps;
   const auto after = std::find_if(groups_.begin(), groups_.end(), [&made](const auto& other) {
-    return other->order > made->order ||
-           (other->order == made->order && other->specificity < made->specificity);
+    if (other->order != made->order) return other->order > made->order;
+    if (other->place != made->place) return true;
+    ++made->place;
+    return false;
   });
   return groups_.insert(after, std::move(made))->get();
 }

@@ -2,13 +2,14 @@
 //
 // Flow steering as a ConnectX and its kernel driver do it: rules with an equal match are one entry
 // with one tag and a list of holders; entries of equal priority and mask are one group, a hash
-// table.
+// table. Of two groups of one priority the one that took its place first goes first, however little
+// it matches.
 //
 // Invariant: a frame goes once to every holder of the first entry that matches, and on to later
 // groups only from entries that do not trap. An entry's tag is the one it was made with.
 // Units: none; FlowKey words are packed by this file alone. Thread: the device's lock.
-// Spec: ibv_create_flow(3); Linux drivers/infiniband/hw/mlx5/fs.c for what
-// becomes of priorities, of multicast rules, of defaults and of equal matches.
+// Spec: ibv_create_flow(3); Linux drivers/infiniband/hw/mlx5/fs.c for what becomes of priorities,
+// multicast rules, defaults and equal matches; fs_core.c, alloc_auto_flow_group, for places.
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_STEERING_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_STEERING_H_
@@ -87,8 +88,8 @@ class Steering {
 
   // Entries with one mask at one place in the order, in an open-addressed table.
   struct Group {
-    uint32_t order;        // Of the flow tables; lower goes first.
-    uint32_t specificity;  // Bits in the mask; more goes first.
+    uint32_t order;      // Of the flow tables; lower goes first.
+    uint32_t place = 0;  // In its table, the first that was free; lower goes first.
     FlowKey mask;
     bool traps = true;
     size_t size = 0;
