@@ -27,6 +27,7 @@
 #include "stack/tcp/congestion/congestion_control.h"
 #include "stack/tcp/connection_report.h"
 #include "stack/tcp/context.h"
+#include "stack/tcp/handshake.h"
 #include "stack/tcp/new_reno_recovery.h"
 #include "stack/tcp/path_error.h"
 #include "stack/tcp/prr.h"
@@ -46,20 +47,6 @@
 namespace xtreme::tcp {
 
 class Departure;
-
-// What both ends agreed on with their SYNs.
-struct Handshake {
-  Seq iss;                   // ours
-  Seq irs;                   // the peer's
-  uint32_t peer_window = 0;  // as the last segment of the handshake said, scaled
-  uint16_t peer_mss = 536;   // RFC 9293 section 3.7.1: without the option
-  std::optional<uint8_t> peer_window_scale;  // none: neither end scales
-  bool sack = false;
-  std::optional<uint32_t> peer_timestamp;  // TSval last seen; none: not in use
-  // From our SYN-ACK to its acknowledgement; none: it was sent again, or nobody remembers.
-  std::optional<base::Nanoseconds> rtt;
-  bool timed_out = false;  // the timer of our SYN-ACK expired
-};
 
 class Pcb {
  public:

@@ -7,6 +7,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/handshake.h"
 #include "stack/tcp/stack.h"
 #include "stack/tcp/stack_tables.h"
 #include "stack/wire/tcp_frame.h"
