@@ -34,8 +34,8 @@ constexpr Setting kSettings[] = {
      offsetof(Options, rx_burst_us), 4, 1, 1'000'000, {500, 10'000, 2'000, 100}},
     {"rx_frame_bytes", "Typical frame of such a burst; with it the burst sizes the pool.",
      offsetof(Options, rx_frame_bytes), 4, 64, 9'018, {512, 512, 1'500, 512}},
-    {"rx_buffers", "Buffers of the pool, 64 or more; 0: computed from the burst.",
-     offsetof(Options, rx_buffers), 4, 0, 1u << 24, {0, 0, 0, 0}},
+    {"rx_buffers", "Buffers of the pool; 0: computed from the burst.",
+     offsetof(Options, rx_buffers), 4, 64, 1u << 24, {0, 0, 0, 0}, false, {}, true},
     {"rx_queue_frames", "Length of the receive queue.", offsetof(Options, rx_queue_frames), 4, 64,
      32'768, {1'024, 4'096, 4'096, 512}, true},
     {"tx_queue_frames", "Length of the send queue.", offsetof(Options, tx_queue_frames), 4, 64,
@@ -69,10 +69,9 @@ constexpr Setting kSettings[] = {
      offsetof(Options, hw_time), 1, 0, 1, {0, 0, 0, 0}, false, kHwTimes},
     {"blueflame", "Write small WQEs straight to the NIC, where the device has it.",
      offsetof(Options, blueflame), 1, 0, 1, {1, 1, 1, 1}, false, kSwitch},
-    {"device_memory", "Bytes of on-device memory, 4096 or more, that frames too long for a WQE "
-     "are sent from, where the device has it and BlueFlame; 0: they are gathered.",
-     offsetof(Options, device_memory), 4,
-     0, 1 << 20, {32'768, 0, 0, 0}, true},
+    {"device_memory", "Bytes of on-device memory that frames too long for a WQE are sent from, "
+     "where the device has it and BlueFlame; 0: they are gathered.",
+     offsetof(Options, device_memory), 4, 4'096, 1 << 20, {32'768, 0, 0, 0}, true, {}, true},
     {"spin_us", "Hybrid wait: microseconds to spin before sleeping.", offsetof(Options, spin_us), 4,
      0, 1'000'000, {50, 50, 50, 20}},
     {"link_bits_per_second", "Rate that the burst arrives at; 0: what the port says.",
@@ -88,7 +87,7 @@ constexpr Setting kSettings[] = {
      "1024 at least, for xtreme_dump; 0: none.",
      offsetof(Options, dump_frames), 4, 0, 1u << 20, {0, 0, 0, 0}, true},
     {"dump_snap_bytes", "Bytes kept of each of them; 0: 96.", offsetof(Options, dump_snap_bytes), 2,
-     0, 9'120, {96, 96, 96, 96}},
+     96, 9'120, {96, 96, 96, 96}, false, {}, true},
     {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process,"
      " but those that owners of rings are bound to.",
      offsetof(Options, control_cpus), Setting::kText, 0, 0, {}},
@@ -145,11 +144,12 @@ bool Has(size_t options_bytes, const Setting& setting) {
 std::string AllowedValues(const Setting& setting) {
   if (setting.width == Setting::kText) return "a name";
   if (!setting.choices.empty()) return fmt::format("{}", fmt::join(setting.choices, ", "));
-  return fmt::format("{}{} to {}", setting.power_of_two ? "a power of two, " : "", setting.least,
-                     setting.most);
+  return fmt::format("{}{}{} to {}", setting.or_none ? "0, or " : "",
+                     setting.power_of_two ? "a power of two, " : "", setting.least, setting.most);
 }
 
 bool InRange(const Setting& setting, uint64_t value) {
+  if (value == 0 && setting.or_none) return true;
   if (value < setting.least || value > setting.most) return false;
   return !setting.power_of_two || (value & (value - 1)) == 0;
 }

@@ -36,6 +36,7 @@ struct Setting {
   std::array<uint64_t, kProfiles.size()> defaults;  // In the order of kProfiles.
   bool power_of_two = false;
   std::span<const std::string_view> choices = {};  // Names of 0, 1, ...; empty: a number.
+  bool or_none = false;     // 0 is possible, too, and means something else than a number.
 
   static constexpr size_t kText = 0;
 };

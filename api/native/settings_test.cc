@@ -69,6 +69,23 @@ TEST(SettingsTest, WrongNameFormOrRangeIsNamedAndChangesNothing) {
   EXPECT_EQ(memcmp(&before, &options, sizeof options), 0);
 }
 
+// What is too little is told where it is set, not when the ring is opened.
+TEST(SettingsTest, WhereNoneIsPossibleAFewNeedNotBe) {
+  xtreme_ring_options options = Profile("dev");
+  EXPECT_EQ(Set("rx_buffers", "0", &options), "");
+  EXPECT_EQ(Set("rx_buffers", "64", &options), "");
+  EXPECT_EQ(Set("rx_buffers", "63", &options),
+            "setting 'rx_buffers': '63' asked, 0, or 64 to 16777216 possible");
+  EXPECT_EQ(Set("device_memory", "0", &options), "");
+  EXPECT_EQ(Set("device_memory", "2048", &options),
+            "setting 'device_memory': '2048' asked, 0, or a power of two, 4096 to 1048576 "
+            "possible");
+  EXPECT_EQ(Set("dump_snap_bytes", "0", &options), "");
+  EXPECT_NE(Set("dump_snap_bytes", "95", &options), "");
+  options.rx_buffers = 1;
+  EXPECT_THAT(Check(options), HasSubstr("'rx_buffers': 1 asked"));
+}
+
 TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
   xtreme_ring_options options = Profile("dev");
   std::vector<std::string> variables = {"PATH=/bin", "XTREME_POLL_BATCH=7", "XTREME_PROFILE=feed",
