@@ -46,7 +46,8 @@ XTREME_API const char* xtreme_error(void);
 
 /* ---- Handles and addresses ------------------------------------------------------------------- */
 
-/* Handles carry a generation: one whose object is gone is -EBADF, never somebody else's object. */
+/* Handles carry a generation: one whose object is gone is -EBADF, not somebody else's object, until
+ * 16 million others have stood in its place, or 65,535 rings, groups or lanes been opened since. */
 typedef struct xtreme_ring { uint64_t value; } xtreme_ring;
 typedef struct xtreme_socket { uint64_t value; } xtreme_socket;
 typedef struct xtreme_group { uint64_t value; } xtreme_group;
@@ -158,13 +159,15 @@ typedef struct xtreme_completion {
   uint32_t length;       /* PACKET: payload bytes over all links. */
   uint32_t count;        /* PACKET: links. RING: how many. */
   int64_t hw_time_ns;    /* PACKET, TX_WIRE: hardware time; 0 when there is none. */
-  uint64_t poll_tsc;     /* The TSC when the poll saw it. */
+  uint64_t poll_tsc;     /* The TSC when the poll saw it; of what a call told, that before. */
 
+  /* PACKET: as in the packet. Of streams, the peer and our end, also of their other kinds. ERROR:
+   * the offending destination. NEIGHBOUR_LOST: the next hop is the destination. */
   uint8_t source_ip[16];
-  uint8_t destination_ip[16]; /* PACKET: as in the packet. ERROR: the offending destination. */
+  uint8_t destination_ip[16];
   uint16_t source_port;
   uint16_t destination_port;
-  uint32_t interface_index;
+  uint32_t interface_index; /* The ring's, also of what came by others; RING: what it is about. */
   union {
     uint64_t hw_clock;   /* PACKET, TX_WIRE: the device's raw clock. */
     int64_t deadline_ns; /* TIMER: as asked for, CLOCK_MONOTONIC. */
@@ -172,7 +175,7 @@ typedef struct xtreme_completion {
     uint64_t events;     /* FD_EVENT. */
   };
   union {
-    uint64_t cookie;     /* TX_*, OP_DONE, TIMER, ARRIVED. */
+    uint64_t cookie;     /* TX_*, OP_DONE, TIMER, ACCEPTED, ARRIVED, ERROR of a lane's fire. */
     uint64_t value;      /* POSTED. */
     int64_t fd;          /* FD_EVENT. */
   };
@@ -273,6 +276,7 @@ XTREME_API int xtreme_ring_options_print(const xtreme_ring_options* options, cha
  * it.
  * -EINVAL, -E2BIG: options. -ENODEV: no such interface, no ConnectX behind it, or it is unusable.
  * -EPERM: CAP_NET_RAW is missing. -ENOMEM, -ENOSPC: memory or a table of the device is exhausted.
+ * -EIO, -EAGAIN, -EOPNOTSUPP: what else the device or the kernel say, which is in xtreme_error().
  */
 XTREME_API int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring);
 /* Posts buffers, touches and warms everything the first packet needs. To be called once, after the
@@ -416,8 +420,8 @@ XTREME_API int xtreme_group_fd(xtreme_group group);
 
 typedef struct xtreme_udp_options {
   size_t size;             /* sizeof(xtreme_udp_options). */
-  xtreme_address local;    /* Any address: the interface's. A group: only that group's datagrams.
-                              Port 0: one is leased. */
+  xtreme_address local;    /* Any address: the interface's. A group: only datagrams of groups that
+                              it joins, that one too. Port 0: one is leased. */
   uint64_t user_data;
   uint8_t reuse;           /* Others, here or in other processes, may bind the same. */
   uint8_t multicast_loop;  /* Own multicast is given to this process's listeners. */
@@ -452,13 +456,16 @@ enum xtreme_join_flag {
                                         device does not share, OP_DONE's `text` says so. */
   XTREME_EXCLUDE_SOURCE = 1 << 1     /* `source` is the one not wanted. */
 };
-/* Joins a group (from `source` only, unless null). Started: OP_DONE with `cookie`. May be called
- * for several sources of one group. -EINVAL: not a group, not the group or port that the socket is
- * bound to, wanted and unwanted sources of one group, an unknown flag. -ENOBUFS: max_groups.
- * -EAFNOSUPPORT. */
+/* Joins a group (from `source` only, unless null). May be called for several sources of one group.
+ * A socket that is bound to an address of a host, or connected, gets that address's datagrams only.
+ * Started: OP_DONE with `cookie`: EADDRINUSE, the ring has the group's datagrams already, with
+ * XTREME_SHARE_WITH_KERNEL otherwise; ENOSPC, the card or the kernel takes no more; else what they
+ * say. -EINVAL: not a group, not the port that the socket is bound to, wanted and unwanted sources
+ * of one group, an unknown flag. -ENOBUFS: max_groups. -EAFNOSUPPORT. */
 XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
                            const xtreme_address* source, uint32_t flags, uint64_t cookie);
-/* Leaves what was joined with the same arguments. Started: OP_DONE. -EADDRNOTAVAIL: not joined.
+/* Leaves what was joined with the same arguments; of an unwanted source: it is wanted again, and
+ * without one the group is left. Started: OP_DONE with `cookie`. -EADDRNOTAVAIL: not joined.
  * -EAFNOSUPPORT. */
 XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
                             const xtreme_address* source, uint64_t cookie);
@@ -469,7 +476,9 @@ XTREME_API int xtreme_leave(xtreme_socket socket, const xtreme_address* group,
  * A listener tells of each connection by ACCEPTED, a connect ends in exactly one of ESTABLISHED and
  * TERMINATED. Then in-order bytes come as PACKETs, PEER_CLOSED after the last of them, TERMINATED
  * last: 0 when both ends closed in order, else ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH,
- * ENETUNREACH, ECONNABORTED (xtreme_abort()) or what opening its port said (EADDRINUSE, ENOSPC).
+ * ENETUNREACH, ECONNABORTED (xtreme_abort()), ECANCELED (closed before it was established),
+ * ENETDOWN (the ring's queues stopped, or its device is gone), ENOBUFS (no memory for its SYN, or
+ * for what was to follow it), what opening its port said (EADDRINUSE, ENOSPC), or a router.
  * What routers say by ICMP counts only if it quotes a byte that is outstanding: an MTU makes the
  * segments shorter, a hard error ends a connect, any other is why a connection that times out says
  * EHOSTUNREACH or so instead of ETIMEDOUT.
@@ -659,7 +668,8 @@ typedef struct xtreme_bytes {
 } xtreme_bytes;
 /* Sends `count` datagrams to the default destination, in order, with one doorbell; stops at the
  * first that is refused, whose result is put into `last` (else that of the last one). Returns how
- * many were sent. `flags`: XTREME_NOW_OR_FAIL, XTREME_NO_DOORBELL. -EINVAL: another flag. */
+ * many were sent or queued. `flags`: XTREME_NOW_OR_FAIL, XTREME_NO_DOORBELL. -EINVAL: another flag,
+ * and `last` is not written. */
 XTREME_API int xtreme_send_many(xtreme_socket socket, const xtreme_bytes* datagrams, int count,
                                 uint32_t flags, int* last);
 

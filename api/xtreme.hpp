@@ -480,7 +480,8 @@ class UdpSocket : public Socket {
     const xtreme_send_options c = options.ToC();
     return ToSendResult(xtreme_send_to(handle(), &peer, bytes.data(), bytes.size(), &c));
   }
-  // One doorbell for all; how many were sent. `last` gets the result of the last one tried.
+  // One doorbell for all; how many were sent, or -EINVAL: other flags than XTREME_NOW_OR_FAIL and
+  // XTREME_NO_DOORBELL. `last` gets the result of the last one tried.
   int SendMany(std::span<const xtreme_bytes> datagrams, xtreme_send_result* last,
                uint32_t flags = 0) {
     int result = XTREME_SENT;
@@ -588,6 +589,7 @@ class Ring {
     return Ring(handle, max_batch);
   }
 
+  // Its port and rules are started: they end as OP_DONE with cookie 0.
   Result<UdpSocket> OpenUdp(const UdpOptions& options) {
     xtreme_udp_options c = {};
     c.size = sizeof c;
