@@ -113,6 +113,7 @@ struct TwoRingsSetup {
   std::string without;
   uint32_t tx_queue_frames = 512;
   uint32_t device_memory = 0;  // Bytes of a ring's send queue.
+  uint32_t flow_rules = 0;     // That a device has room for; 0: many.
 };
 
 class TwoRingsTest : public ::testing::Test {
@@ -152,6 +153,7 @@ class TwoRingsTest : public ::testing::Test {
 
   static connectx::Device::Options DeviceOf(const TwoRingsSetup& setup) {
     connectx::Device::Options device{.mtu = setup.mtu};
+    if (setup.flow_rules != 0) device.limits.flow_rules = setup.flow_rules;
     if (!setup.without.empty()) {
       EXPECT_TRUE(connectx::TakeCapability(setup.without, &device)) << setup.without;
     }

@@ -179,6 +179,35 @@ TEST_F(WholeAddressTest, OtherRingsHaveTheirPortsOfAnAddressThatOneTakesWhole) {
   Release(by_address);
 }
 
+class FewRulesTest : public TwoRingsTest {
+ protected:
+  FewRulesTest() : TwoRingsTest({.flow_rules = 4}) {}
+
+  Handle Join(uint16_t port) {
+    Handle listener = 0;
+    EXPECT_TRUE(b->ring->udp().Open({.local = {{}, port}}, &listener).ok());
+    EXPECT_TRUE(b->ring->udp().Join(listener, {kGroup, 0}, std::nullopt, 0, 1).ok());
+    b->engine->control().RunAndWait([] {});
+    for (const Completion& completion : b->Poll()) EXPECT_EQ(completion.status, 0);
+    return listener;
+  }
+};
+
+// The shared rule gives copies, and stands before the rules of the group's ports, whatever theirs.
+TEST_F(FewRulesTest, WhereOneRuleStandsInForAGroupItsDatagramsComeOnce) {
+  const Handle sender = a->OpenSocket({.local = {{}, 6000}});
+  std::vector<Handle> listeners;
+  for (uint16_t port = 7000; port < 7006; ++port) listeners.push_back(Join(port));
+  for (uint16_t port = 7000; port < 7006; ++port) {
+    ASSERT_EQ(a->SendTo(sender, {kGroup, port}, "once"), SendResult::kSent);
+    rig->Step();
+    const auto got = b->Poll();
+    ASSERT_EQ(got.size(), 1u) << port;
+    EXPECT_EQ(got[0].socket, listeners[port - 7000]);
+    Release(got);
+  }
+}
+
 TEST_F(UdpOverMlx5Test, AFeedOfManyPollsLosesNothing) {
   const Handle sender = a->OpenSocket({.local = {{}, 6000}});
   const Handle listener = b->OpenSocket({.local = {{}, 7000}});

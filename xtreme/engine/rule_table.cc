@@ -28,6 +28,9 @@ nic::FlowMatch WithoutPorts(nic::FlowMatch match) {
   return match;
 }
 
+// The rules of groups and broadcast are all of one table, which is behind those that share.
+bool IsOfGroup(const nic::FlowMatch& match) { return match.destination_mac.IsGroup(); }
+
 // Of a segment the kernel may have no copy: it knows no such connection, and resets it.
 bool MayShare(const nic::FlowRule& rule) {
   return rule.match.protocol != wire::kIpProtocolTcp;
@@ -60,7 +63,12 @@ RuleTable::Entry* RuleTable::Keep(const nic::FlowRule& rule, std::unique_ptr<nic
 
 absl::StatusOr<RuleTable::Held> RuleTable::Hold(const nic::FlowRule& rule) {
   Held held;
-  if (Entry* standing = Find(rule.match)) {
+  Entry* standing = Find(rule.match);
+  if (standing == nullptr && IsOfGroup(rule.match)) {
+    Entry* const shared = Find(WithoutPorts(rule.match));
+    if (shared != nullptr && shared->fallback) standing = shared;
+  }
+  if (standing != nullptr) {
     held.entry = standing;
     held.fallback = standing->fallback || standing->stand_in != nullptr;
     held.kernel_excluded = standing->asked_to_share && !standing->rule.share_with_kernel;
@@ -232,29 +240,35 @@ absl::StatusOr<RuleTable::Held> RuleTable::FallBack(const nic::FlowRule& rule,
   held.fallback = true;
   held.entry = Find(shared.match);
   if (held.entry != nullptr) return held;
+  // Behind the shared one, those of a group's ports would give its datagrams a second time.
+  std::vector<Entry*> given_up;
+  if (IsOfGroup(shared.match)) given_up = GiveUp(shared.match, entries_.size());
   auto installed = nic_->AddRule(shared, queue_pair_);
-  Entry* given_up = installed.ok() ? nullptr : MakeRoomFor(shared.match);
-  if (given_up != nullptr) installed = nic_->AddRule(shared, queue_pair_);
+  if (absl::IsResourceExhausted(installed.status()) && given_up.empty()) {
+    given_up = GiveUp(shared.match, 1);
+    if (!given_up.empty()) installed = nic_->AddRule(shared, queue_pair_);
+  }
   if (!installed.ok()) {
+    for (Entry* entry : given_up) (void)Reinstall(entry);  // There was room.
     return absl::ResourceExhaustedError(absl::StrCat(full.message(), "; nor a shared rule: ",
                                                      installed.status().message()));
   }
   held.entry = Keep(shared, *std::move(installed), /*fallback=*/true);
-  if (given_up != nullptr) {
-    given_up->stand_in = held.entry;
-    ++held.entry->holders;
-  }
+  for (Entry* entry : given_up) entry->stand_in = held.entry;
+  held.entry->holders += static_cast<uint32_t>(given_up.size());
   return held;
 }
 
-RuleTable::Entry* RuleTable::MakeRoomFor(const nic::FlowMatch& shared) {
+std::vector<RuleTable::Entry*> RuleTable::GiveUp(const nic::FlowMatch& shared, size_t most) {
+  std::vector<Entry*> given_up;
   for (const auto& [match, entry] : entries_) {
+    if (given_up.size() == most) break;
     if (entry->stand_in != nullptr || entry->fallback) continue;
     if (WithoutPorts(match) != shared) continue;
     entry->installed.reset();
-    return entry.get();
+    given_up.push_back(entry.get());
   }
-  return nullptr;
+  return given_up;
 }
 
 void RuleTable::Drop(Entry* entry) {

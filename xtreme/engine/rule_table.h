@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "xtreme/nic/nic.h"
@@ -122,8 +123,8 @@ class RuleTable {
   // Has it stay there. False: there is no keeper, or no room for it.
   bool Leave(Entry& entry, Left& stay);
   absl::StatusOr<Held> FallBack(const nic::FlowRule& rule, const absl::Status& full);
-  // Gives up one exact rule that `shared` covers; null when there is none.
-  Entry* MakeRoomFor(const nic::FlowMatch& shared);
+  // Takes up to `most` exact rules that `shared` covers off the device.
+  std::vector<Entry*> GiveUp(const nic::FlowMatch& shared, size_t most);
   Entry* Keep(const nic::FlowRule& rule, std::unique_ptr<nic::Rule> installed, bool fallback);
 
   nic::Nic* nic_;

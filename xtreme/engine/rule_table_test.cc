@@ -60,6 +60,42 @@ TEST_F(RuleTableTest, AMatchThatStandsWithAnotherTagIsJoinedWithoutOne) {
   table_.Drop(held->entry);
 }
 
+TEST_F(RuleTableTest, WhereNoSharedRuleCanStandInWhatStoodGoesOn) {
+  MemoryNic full({.max_rules = 1, .share_with_kernel = false});
+  RuleTable table(&full, &queue_);
+  const auto held = table.Hold(Rule(0));
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(table.Hold(Rule(1)).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(full.rules().size(), 1u);
+  EXPECT_EQ(full.rules()[0].match, Rule(0).match);
+  table.Drop(held->entry);
+}
+
+// A group's rules have no priorities: the shared one takes them all, or they come twice.
+TEST_F(RuleTableTest, OfAGroupTheSharedRuleStandsAloneUntilItsLastHolderDropsIt) {
+  MemoryNic full({.max_rules = 2});
+  RuleTable table(&full, &queue_);
+  const auto of_group = [](uint32_t number) {
+    nic::FlowRule rule = Rule(number);
+    rule.match.destination_mac = wire::MacAddress({1, 0, 0x5e, 1, 2, 3});
+    return rule;
+  };
+  std::vector<RuleTable::Held> held;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const auto next = table.Hold(of_group(i));
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->fallback, i >= 2);
+    held.push_back(*next);
+  }
+  ASSERT_EQ(full.rules().size(), 1u);
+  EXPECT_TRUE(full.rules()[0].share_with_kernel);
+  EXPECT_FALSE(full.rules()[0].match.destination_port.has_value());
+  for (size_t i : {2, 0, 3}) table.Drop(held[i].entry);
+  EXPECT_EQ(full.rules().size(), 1u);
+  table.Drop(held[1].entry);
+  EXPECT_TRUE(full.rules().empty());
+}
+
 TEST_F(RuleTableTest, WhatIsHeldWhileThereIsNoQueueStandsOnTheNextOne) {
   const auto before = table_.Hold(Rule(0));
   table_.Suspend(nullptr);
