@@ -160,7 +160,10 @@ int Main(char** argv) {
   }
   const pid_t program = Start(*networks->own, arguments->program, arguments->preload);
   const int status = WaitForEnd(program, host);
-  if (host > 0) ::kill(host, SIGKILL);
+  if (host > 0) {
+    ::kill(host, SIGKILL);
+    ::waitpid(host, nullptr, 0);
+  }
   return EndAs(status);
 }
 

@@ -20,8 +20,9 @@ struct Outcome {
   std::string output;
 };
 
-Outcome Execute(const std::string& arguments) {
-  const std::string command = "tools/connectx/testing/run_binary " + arguments + " 2>&1";
+Outcome Execute(const std::string& arguments, const std::string& starter = "") {
+  const std::string command =
+      starter + " tools/connectx/testing/run_binary " + arguments + " 2>&1";
   FILE* const pipe = ::popen(command.c_str(), "r");
   std::string output;
   char part[4096];
@@ -47,6 +48,18 @@ TEST(RunBinaryTest, NetworkIsNeitherTheMachinesNorThatOfAnotherRun) {
   const size_t second = other.find("net:[", 1);
   ASSERT_NE(second, std::string::npos) << other;
   EXPECT_NE(other.substr(0, second), other.substr(second));
+}
+
+TEST(RunBinaryTest, NeedsNoPrivilege) {
+  for (const char* starter : {
+           // Root may be mapped by who may set capabilities of files, and nothing else.
+           "setpriv --bounding-set=-all,+setfcap --inh-caps=-all",
+           // Root of users that do not own the network.
+           "unshare --user --map-root-user"}) {
+    const Outcome outcome = Execute(kDevice + "-- ip -brief -4 address show eth2", starter);
+    EXPECT_EQ(outcome.status, 0) << starter << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find("10.0.0.1/24"), std::string::npos) << outcome.output;
+  }
 }
 
 TEST(RunBinaryTest, LoopbackAloneIsThereAndUp) {
