@@ -15,9 +15,9 @@
 
 namespace xtreme::connectx {
 
-// Takes the process out of the machine's network, and makes a network namespace with loopback alone,
-// which is up. The caller enters it (net::Namespace::Inside). A process that may not do so becomes
-// root of a user namespace first.
+// Takes the process out of the machine's network, and makes a network namespace with loopback
+// alone, which is up. The caller enters it (net::Namespace::Inside). A process that may not do so
+// becomes root of a user namespace first.
 // Error: PermissionDenied, which says what forbids it; what net::Namespace::Create says.
 absl::StatusOr<std::unique_ptr<net::Namespace>> MakeOwnNetwork();
 
