@@ -62,7 +62,7 @@ int xtreme_fire(xtreme_prepared prepared, const xtreme_send_options* options) {
   xtreme::engine::Ring* ring = Process::The().FindRing(prepared.value);
   if (ring == nullptr || !xtreme::api::MayTouch(*ring)) [[unlikely]] return XTREME_REFUSED_STATE;
   xtreme::engine::PreparedSend* found = ring->prepared().Find(prepared.value);
-  if (found == nullptr) [[unlikely]] return XTREME_REFUSED_STATE;
+  if (found == nullptr) [[unlikely]] return static_cast<int>(ring->udp().RefuseStale());
   return static_cast<int>(
       xtreme::engine::Fire(ring->core(), *found, xtreme::api::ToEngine(options)));
 }

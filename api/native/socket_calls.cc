@@ -116,7 +116,7 @@ int xtreme_would_send(xtreme_socket socket, size_t length) {
   xtreme::engine::UdpSocket* found = FindSocket(socket, &ring);
   if (found != nullptr) return static_cast<int>(ring->udp().WouldSend(found, length));
   const xtreme::engine::TcpSocket* stream = FindStream(socket, ring);
-  if (stream == nullptr) return xtreme::api::Refuse(ring);
+  if (stream == nullptr) return XTREME_REFUSED_STATE;  // Nothing was to be sent: not counted.
   return static_cast<int>(ring->tcp().WouldSend(stream, length));
 }
 

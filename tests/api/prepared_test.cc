@@ -54,6 +54,7 @@ TEST_F(PreparedTest, IsFiredOncePatchedArmedAndDiscarded) {
   EXPECT_EQ(xtreme_discard(order), -EBADF);
   EXPECT_EQ(xtreme_patch(order, 0, "x", 1), -EBADF);
   EXPECT_EQ(xtreme_fire(order, nullptr), XTREME_REFUSED_STATE);
+  EXPECT_EQ(Counter(ring_, "ring", "refused_state"), 3u);
 }
 
 TEST_F(PreparedTest, AnotherThreadFiresByItsLane) {
@@ -119,6 +120,7 @@ TEST_F(PreparedTest, OfOneThatIsGoneALaneIsToldAllTheSame) {
   ASSERT_EQ(xtreme_lane_fire(lane, order, &done), 0);
   ASSERT_EQ(xtreme_discard(order), 0);
   EXPECT_EQ(Await(ring_, XTREME_ERROR).status, EBADF);
+  EXPECT_EQ(Counter(ring_, "ring", "refused_state"), 1u);
   const xtreme_completion end = Await(ring_, XTREME_TX_DONE);
   EXPECT_EQ(end.status, ECANCELED);
   EXPECT_EQ(end.cookie, 4u);

@@ -205,7 +205,7 @@ TEST_F(SendsTest, TheWrongStateIsRefused) {
   EXPECT_EQ(SendTo(socket, "10.1.0.2:5000", "closed"), XTREME_REFUSED_STATE);
   EXPECT_EQ(xtreme_would_send(socket, 1), XTREME_REFUSED_STATE);
   EXPECT_EQ(xtreme_send_buffer(socket, nullptr, nullptr, "x", 1, nullptr), XTREME_REFUSED_STATE);
-  EXPECT_EQ(Counter(ring, "ring", "refused_state"), 6u);
+  EXPECT_EQ(Counter(ring, "ring", "refused_state"), 5u) << "who only asks is not refused";
 }
 
 TEST_F(SendsTest, ABufferIsTakenOverWhenSentAndNotWhenRefused) {

@@ -117,7 +117,11 @@ bool PreparedSends::EndIsTold(Handle socket) const {
 void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
   PreparedSend* prepared = Find(handle);
   SendResult result = SendResult::kRefusedState;
-  if (prepared != nullptr) result = Fire(*core_, *prepared, options);
+  if (prepared != nullptr) {
+    result = Fire(*core_, *prepared, options);
+  } else {
+    core_->tally.refusals.Count(RefusalOf(result));
+  }
   if (result == SendResult::kSent) return;
   // Behind its socket's last completion nothing of that is handed out.
   if (prepared != nullptr && EndIsTold(prepared->socket)) prepared = nullptr;
