@@ -123,24 +123,24 @@ void Tcp::TakePort(TcpSocket& socket, TcpMove& move) {
 
 // The sends that it had promised to tell of are told here too.
 void Tcp::RefuseArrival(const TcpMove& move, int error) {
-  Completion completion;
-  move.departure->ForEachPromised([&](uint64_t cookie) {
-    Clear(&completion, Kind::kTxDone);
-    completion.status = ECANCELED;
-    completion.user_data = move.user_data;
-    completion.cookie = cookie;
-    core_->Tell(completion);
-  });
-  Clear(&completion, Kind::kTerminated);
-  completion.status = error;
-  completion.user_data = move.user_data;
-  completion.cookie = move.cookie;
   const tcp::FlowKey& key = move.departure->flow_key();
+  Completion completion;
+  Clear(&completion, Kind::kTxDone);
+  completion.user_data = move.user_data;
+  completion.interface_index = core_->device.ifindex;
   StoreIp(key.remote().address, &completion.source_ip);
   StoreIp(key.local().address, &completion.destination_ip);
   completion.source_port = key.remote().port;
   completion.destination_port = key.local().port;
-  core_->Tell(completion);
+  const auto tell = [&](Kind kind, int status, uint64_t cookie) {
+    completion.kind = kind;
+    completion.status = status;
+    completion.cookie = cookie;
+    core_->Tell(completion);
+  };
+  move.departure->ForEachPromised(
+      [&](uint64_t cookie) { tell(Kind::kTxDone, ECANCELED, cookie); });
+  tell(Kind::kTerminated, error, move.cookie);
   stack_->Refuse(*move.departure, core_->clock.Now());
   TellGone(move.trail, door_.get(), key, nullptr);
   OnGone(key, nullptr);

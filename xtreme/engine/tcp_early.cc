@@ -69,6 +69,11 @@ void Tcp::CancelEarly(TcpSocket& socket) {
     completion.status = ECANCELED;
     completion.socket = socket.handle;
     completion.user_data = socket.user_data;
+    completion.interface_index = core_->device.ifindex;
+    completion.source_ip = socket.peer_ip;
+    completion.destination_ip = socket.local_ip;
+    completion.source_port = socket.peer.port;
+    completion.destination_port = socket.local.port;
     completion.cookie = send.options.cookie;
     core_->Tell(completion);
   }

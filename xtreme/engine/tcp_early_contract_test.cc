@@ -70,6 +70,7 @@ TEST_F(TcpEarlyContractTest, WhatNoSynCameForIsCancelledBeforeTerminated) {
   Run(10'000 * kMillisecond, 10 * kMillisecond);
   ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTxDone, Kind::kTerminated}));
   EXPECT_EQ(a->got[0].status, ECANCELED);
+  EXPECT_EQ(a->got[0].interface_index, MemoryKernel::kIfindex);
   EXPECT_EQ(a->got[0].cookie, 1u);
   EXPECT_EQ(a->got[1].status, EHOSTUNREACH);
   EXPECT_EQ(a->Counter("pool", "free"), free);

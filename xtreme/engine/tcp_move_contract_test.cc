@@ -587,6 +587,7 @@ TEST_F(TcpMoveContractTest, ARingWithoutBuffersForWhatIsNotAcknowledgedTellsTerm
   }
   EXPECT_EQ(kinds, (std::vector<Kind>{Kind::kTxDone, Kind::kTerminated}));
   EXPECT_EQ(c->Of(Kind::kTxDone)[0].status, ECANCELED);
+  EXPECT_EQ(c->Of(Kind::kTxDone)[0].interface_index, MemoryKernel::kIfindex);
   EXPECT_EQ(c->Of(Kind::kTxDone)[0].cookie, 8u);
   EXPECT_EQ(c->Of(Kind::kTerminated)[0].status, ENOBUFS);
 }
