@@ -656,8 +656,9 @@ XTREME_API int xtreme_send_buffer(xtreme_socket socket, const xtreme_address* pe
 /* What a send of `length` bytes to the default destination, with NOW_OR_FAIL on a stream, would
  * return now. */
 XTREME_API int xtreme_would_send(xtreme_socket socket, size_t length);
-/* Sends as many bytes of a stream as are taken, and says in `taken` how many. The result is that of
- * these, a refusal (and then a TX_SPACE) when there are none. What was asked for is of the last. */
+/* Sends as many bytes of a stream as are taken, and says in `taken` how many: 0 of a warm one. The
+ * result is that of these, a refusal (and then a TX_SPACE) when there are none. What was asked for
+ * is of the last. */
 XTREME_API int xtreme_send_some(xtreme_socket socket, const void* data, size_t length,
                                 const xtreme_send_options* options, size_t* taken);
 

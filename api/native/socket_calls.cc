@@ -126,9 +126,11 @@ int xtreme_send_some(xtreme_socket socket, const void* data, size_t length,
   xtreme::engine::Ring* ring = xtreme::api::RingOf(socket);
   xtreme::engine::TcpSocket* stream = FindStream(socket, ring);
   if (stream == nullptr) return xtreme::api::Refuse(ring);
+  const auto asked = ToEngine(options);
   auto result = xtreme::engine::SendResult::kSent;
-  *taken = ring->tcp().SendSome(stream, {static_cast<const uint8_t*>(data), length},
-                                ToEngine(options), &result);
+  const size_t some = ring->tcp().SendSome(stream, {static_cast<const uint8_t*>(data), length},
+                                           asked, &result);
+  if ((asked.flags & xtreme::engine::kWarm) == 0) *taken = some;
   return static_cast<int>(result);
 }
 

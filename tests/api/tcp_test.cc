@@ -398,6 +398,9 @@ TEST_F(TcpTest, SendSomeTakesWhatFits) {
   EXPECT_GT(taken, 0u);
   EXPECT_LE(taken, 5'000u);
   EXPECT_EQ(peer.Receive(taken), bytes.substr(0, taken));
+  const xtreme_send_options warm = {XTREME_WARM, 0, 0};
+  EXPECT_EQ(xtreme_send_some(socket, "w", 1, &warm, &taken), XTREME_SENT);
+  EXPECT_EQ(taken, 0u) << "it is still to be sent";
   EXPECT_EQ(xtreme_send_some({}, bytes.data(), 1, nullptr, &taken), XTREME_REFUSED_STATE);
   EXPECT_EQ(taken, 0u);
 }
