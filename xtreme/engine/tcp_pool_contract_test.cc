@@ -89,6 +89,21 @@ TEST_F(TcpPoolContractTest, ASendOfNoBytesIsRefusedWhereNoneIsTaken) {
   EXPECT_EQ(b->Send(server, ""), SendResult::kSent) << "the other way is open";
 }
 
+TEST_F(TcpPoolContractTest, WhatWouldBeRefusedForWantOfABufferIsSaid) {
+  OpenConnection();
+  const auto would = [this](size_t length) {
+    return a->tcp().WouldSend(a->tcp().Find(client), length);
+  };
+  EXPECT_EQ(would(3'000), SendResult::kSent);
+  std::vector<packet::Buffer*> held;
+  while (packet::Buffer* const buffer = a->ring->AcquireBuffer()) held.push_back(buffer);
+  EXPECT_EQ(would(3'000), SendResult::kRefusedBuffers);
+  EXPECT_EQ(a->Send(client, Text(3'000), {.flags = kNowOrFail}), SendResult::kRefusedBuffers);
+  for (packet::Buffer* const buffer : held) packet::BufferPool::Release(buffer);
+  EXPECT_EQ(would(3'000), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, Text(3'000), {.flags = kNowOrFail}), SendResult::kSent);
+}
+
 // What comes after a hole takes no more than a quarter of the ring's buffers: were it all of them,
 // what fills the hole could not be received, ever.
 TEST_F(TcpPoolContractTest, AHoleLeavesBuffersForWhatFillsIt) {

@@ -315,8 +315,13 @@ bool Tcp::HasAmpleRoom(TcpSocket* socket) {
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
   if (!CanSend(*socket)) return SendResult::kRefusedState;
-  socket->connection->RestartIfSilent(core_->clock.Now());
-  return ResultOf(socket->connection->WouldSend(tcp::AskedBytes(length)));
+  const base::Nanoseconds now = core_->clock.Now();
+  socket->connection->RestartIfSilent(now);
+  const SendResult would = ResultOf(socket->connection->WouldSend(tcp::AskedBytes(length)));
+  if (would != SendResult::kSent) return would;
+  // The windows have room, and the queue; what is left to look at is memory for a copy.
+  const bool fits = length <= socket->connection->CopyRoom(/*now_or_fail=*/true, now);
+  return fits ? would : SendResult::kRefusedBuffers;
 }
 
 // What a send of one segment touches, up to a WQE that reaches no wire.
