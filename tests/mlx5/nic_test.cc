@@ -122,6 +122,18 @@ TEST_P(NicTest, ADeviceThatIsPulledSaysSoAndRefusesWhatFollows) {
   EXPECT_FALSE(a.nic->AddRule(UdpRule(5000), a.queues.get()).ok());
 }
 
+TEST_P(NicTest, EventsOfOtherPortsOfTheDeviceAreNotOurs) {
+  TestPort a("mlx5_0");
+  connectx_->device(0).TellOfOtherPort(2, /*up=*/false);
+  connectx_->device(0).TellOfOtherPort(2, /*up=*/true);
+  EXPECT_EQ(a.nic->PollEvent(), std::nullopt);
+  connectx_->device(0).TellOfOtherPort(2, /*up=*/true);
+  connectx_->device(0).SetPortUp(false);
+  StepAll();
+  EXPECT_EQ(a.nic->PollEvent(), nic::PortEvent::kLinkDown);
+  EXPECT_EQ(a.nic->PollEvent(), std::nullopt);
+}
+
 TEST_P(NicTest, RegistrationRefusesNothingAndSaysTheLimit) {
   const auto nic = OpenPort(PortOptions("mlx5_0"));
   std::vector<uint8_t> memory(4096);

@@ -203,8 +203,12 @@ std::optional<nic::PortEvent> Nic::PollEvent() {
   ibv_async_event event{};
   while (ibv_get_async_event(device_.context.get(), &event) == 0) {
     const std::optional<nic::PortEvent> told = Translate(event.event_type);
+    const bool of_port = event.event_type == IBV_EVENT_PORT_ACTIVE ||
+                         event.event_type == IBV_EVENT_PORT_ERR;
+    // A device of several ports tells of them all.
+    const bool ours = !of_port || event.element.port_num == device_.port;
     ibv_ack_async_event(&event);
-    if (told.has_value()) return told;
+    if (ours && told.has_value()) return told;
   }
   return std::nullopt;
 }

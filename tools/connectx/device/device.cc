@@ -213,6 +213,11 @@ void Device::SetPortUp(bool up) {
   state_->pump.SetPortUp(up);
 }
 
+void Device::TellOfOtherPort(uint8_t port, bool up) {
+  ControlLock lock(state_.get());
+  state_->pump.Announce(up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, port);
+}
+
 void Device::Remove() {
   ControlLock lock(state_.get());
   if (state_->removed.exchange(true)) return;

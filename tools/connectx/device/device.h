@@ -211,6 +211,9 @@ class Device {
   // What an administrator does to the port (`ip link set`). Down, nothing passes in either
   // direction. The port is up when this and the wire are.
   void SetPortUp(bool up);
+  // Programs are told that `port` went up or down, one that this device has not: as by a card whose
+  // ports are of one device, which tells of all of them to whoever uses one.
+  void TellOfOtherPort(uint8_t port, bool up);
   // Pulls the card, for good: the data path stands still, subscribers get IBV_EVENT_DEVICE_FATAL.
   // Control calls still release what there is; the boundary refuses programs' calls with EIO.
   void Remove();
