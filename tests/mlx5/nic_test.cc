@@ -57,6 +57,22 @@ TEST(FindDevice, KnowsAnInterfaceBySysfsAndByTheGidTable) {
   EXPECT_EQ((*device)->live_objects(), connectx::LiveObjects{});
 }
 
+// 9,216 is what many networks have, 9,978 what mlx5's interfaces have at most.
+TEST_P(NicTest, EveryMtuOfACardsInterfaceIsTaken) {
+  for (const uint32_t mtu : {576u, 9'216u, 9'978u}) {
+    const auto nic = Nic::Open(PortOptions("mlx5_0", mtu));
+    ASSERT_TRUE(nic.ok()) << nic.status();
+    const auto pool = MakePool(/*buffers=*/64, /*buffer_bytes=*/10'240);
+    const auto queues = (*nic)->CreateQueuePair({.receive_queue_frames = 8}, pool.get());
+    ASSERT_TRUE(queues.ok()) << queues.status();
+    EXPECT_EQ((*queues)->capabilities().mtu, mtu);
+  }
+  for (const uint32_t mtu : {575u, 9'979u}) {
+    EXPECT_EQ(Nic::Open(PortOptions("mlx5_0", mtu)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST_P(NicTest, ReceiveTimesConvertToTheClockOfTheSamples) {
   const auto nic = OpenPort(PortOptions("mlx5_0"));
   // The host's clock is the device's virtual one: no reading is interrupted.

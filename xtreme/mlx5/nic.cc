@@ -17,6 +17,11 @@
 namespace xtreme::mlx5 {
 namespace {
 
+// The most is what the kernel's mlx5 gives an interface: a card's frames have 10,000 bytes, of which
+// Ethernet's header, a tag and the check sequence are 22.
+constexpr uint32_t kMinMtu = 576;
+constexpr uint32_t kMaxMtu = 9978;
+
 class VerbsRegistration final : public nic::Registration {
  public:
   explicit VerbsRegistration(VerbsHandle<ibv_mr> region) : region_(std::move(region)) {}
@@ -72,9 +77,10 @@ Nic::Nic(const Options& options, Device device)
              device_.limits.timestamp_mask == 0 ? ~uint64_t{0} : device_.limits.timestamp_mask) {}
 
 absl::StatusOr<std::unique_ptr<Nic>> Nic::Open(const Options& options) {
-  if (options.mtu < 576 || options.mtu > 9000) {
+  if (options.mtu < kMinMtu || options.mtu > kMaxMtu) {
     return absl::InvalidArgumentError(absl::StrCat("open ", options.port.device, ": MTU ",
-                                                   options.mtu, " asked, 576 to 9000 possible"));
+                                                   options.mtu, " asked, ", kMinMtu, " to ",
+                                                   kMaxMtu, " possible"));
   }
   absl::StatusOr<Device> device = OpenDevice(options.port);
   if (!device.ok()) return device.status();

@@ -26,7 +26,7 @@ class Nic final : public nic::Nic {
   struct Options {
     DevicePort port;       // From FindDevice().
     wire::MacAddress mac;  // Of the interface.
-    uint32_t mtu = 1500;   // Of the interface: 576 .. 9000.
+    uint32_t mtu = 1500;   // Of the interface: 576 .. 9978.
   };
 
   // Errors of OpenDevice(); InvalidArgument: an MTU out of range.
