@@ -5,17 +5,18 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "xtreme/engine/bounded_way.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/loopback_queue.h"
 #include "xtreme/engine/path_errors.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/udp.h"
 #include "xtreme/host/snapshot.h"
 #include "xtreme/host/tsc_clock.h"
@@ -23,40 +24,13 @@
 
 namespace xtreme::engine {
 
-namespace {
-
-// The way of sightings of neighbours to one ring.
-class SightingsWay {
- public:
-  void HandOn(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac,
-              Mailbox& mailbox) {
-    if (waiting_->load(std::memory_order_relaxed) >= Engine::kMostSightings) {
-      ++lost_;
-      return;
-    }
-    waiting_->fetch_add(1, std::memory_order_relaxed);
-    mailbox.Push(MakeNotice([ifindex, address, mac, lost = std::exchange(lost_, 0),
-                             waiting = waiting_](Ring& ring) {
-      waiting->fetch_sub(1, std::memory_order_relaxed);
-      ring.core().tally.counters.sightings_lost += lost;
-      if (ring.core().device.ifindex == ifindex) ring.udp().NeighbourSeen(address, mac);
-    }));
-  }
-
- private:
-  std::shared_ptr<std::atomic<uint32_t>> waiting_ = std::make_shared<std::atomic<uint32_t>>(0);
-  uint64_t lost_ = 0;  // Of those the ring was not told of yet.
-};
-
-}  // namespace
-
 struct Engine::Device {
   std::unique_ptr<nic::Nic> nic;
   struct Listener {
     uint32_t ifindex;
     std::weak_ptr<Mailbox> mailbox;
-    PathErrorsWay path_errors;
-    SightingsWay sightings;
+    BoundedWay path_errors{PathErrors::kMostWaiting};
+    BoundedWay sightings{kMostSightings};
 
     // Whether nothing of its ring is left.
     bool gone() const {
@@ -201,7 +175,8 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
 
 void Engine::Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox) {
   for (auto& [interface, device] : devices_) {
-    if (device->nic.get() == nic) device->listeners.push_back({ifindex, mailbox, {}});
+    if (device->nic.get() != nic) continue;
+    device->listeners.push_back({.ifindex = ifindex, .mailbox = mailbox});
   }
 }
 
@@ -221,24 +196,32 @@ void Engine::RoutesChanged() {
   }
 }
 
-void Engine::NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac) {
+// `hand_on(Device::Listener&, Mailbox&)` for every ring that listens on that interface.
+template <typename HandOn>
+void Engine::ForEachAt(uint32_t ifindex, HandOn hand_on) {
   for (auto& [interface, device] : devices_) {
     for (Device::Listener& listener : device->listeners) {
       const auto mailbox = listener.mailbox.lock();
-      if (mailbox == nullptr || listener.ifindex != ifindex) continue;
-      listener.sightings.HandOn(ifindex, address, mac, *mailbox);
+      if (mailbox != nullptr && listener.ifindex == ifindex) hand_on(listener, *mailbox);
     }
   }
 }
 
+void Engine::NeighbourSeen(uint32_t ifindex, wire::Ipv4Address address, wire::MacAddress mac) {
+  ForEachAt(ifindex, [&](Device::Listener& listener, Mailbox& mailbox) {
+    listener.sightings.HandOn(mailbox, 1, [ifindex, address, mac](Ring& ring, uint64_t lost) {
+      ring.core().tally.counters.sightings_lost += lost;
+      if (ring.core().device.ifindex == ifindex) ring.udp().NeighbourSeen(address, mac);
+    });
+  });
+}
+
 void Engine::PathErrorsCame(uint32_t ifindex, const std::shared_ptr<const PathErrors>& batch) {
-  for (auto& [interface, device] : devices_) {
-    for (Device::Listener& listener : device->listeners) {
-      const auto mailbox = listener.mailbox.lock();
-      if (mailbox == nullptr || listener.ifindex != ifindex) continue;
-      listener.path_errors.HandOn(batch, *mailbox);
-    }
-  }
+  ForEachAt(ifindex, [&](Device::Listener& listener, Mailbox& mailbox) {
+    listener.path_errors.HandOn(mailbox, batch->errors.size(), [batch](Ring& ring, uint64_t lost) {
+      ring.tcp().OnPathErrors(*batch, lost);
+    });
+  });
 }
 
 void Engine::ServePortEvents(Device* device) {

@@ -43,6 +43,9 @@ using NicFactory =
 
 class Engine {
  public:
+  // Sightings of neighbours that wait for a ring: what is beyond that is counted by it and gone.
+  static constexpr uint32_t kMostSightings = 256;
+
   struct Options {
     NicFactory open_nic;
     std::unique_ptr<Kernel> kernel;  // host_kernel.h, unless it is a test.
@@ -57,9 +60,6 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Options options);
   // No ring is open. Finishes what was started.
   ~Engine();
-  // Sightings of neighbours that wait for a ring: what is beyond that is counted by it and gone.
-  static constexpr uint32_t kMostSightings = 256;
-
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -104,6 +104,8 @@ class Engine {
   void SampleCounters();
   template <typename Act>
   void Tell(Device& device, Act act);
+  template <typename HandOn>
+  void ForEachAt(uint32_t ifindex, HandOn hand_on);
 
   const NicFactory open_nic_;
   const TickSource ticks_;

@@ -6,31 +6,15 @@
 #include "xtreme/engine/path_errors.h"
 
 #include <span>
-#include <utility>
 
 #include "stack/tcp/flow_key.h"
 #include "stack/tcp/stack.h"
 #include "stack/wire/ipv4.h"
 #include "stack/wire/tcp_frame.h"
-#include "xtreme/engine/mailbox.h"
-#include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
 
 namespace xtreme::engine {
-
-void PathErrorsWay::HandOn(const std::shared_ptr<const PathErrors>& batch, Mailbox& mailbox) {
-  if (waiting_->load(std::memory_order_relaxed) >= kMostWaiting) {
-    lost_ += batch->errors.size();
-    return;
-  }
-  waiting_->fetch_add(1, std::memory_order_relaxed);
-  mailbox.Push(MakeNotice(
-      [batch, lost = std::exchange(lost_, 0), waiting = waiting_](Ring& ring) {
-        waiting->fetch_sub(1, std::memory_order_relaxed);
-        ring.tcp().OnPathErrors(*batch, lost);
-      }));
-}
 
 void Tcp::OnPathErrors(const PathErrors& batch, uint64_t lost) {
   if (stack_ == nullptr) return;

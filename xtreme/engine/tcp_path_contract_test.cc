@@ -238,13 +238,13 @@ TEST_F(TcpPathContractTest, AFloodThatARingDoesNotTakeIsCountedAndGone) {
   auto batch = std::make_shared<PathErrors>();
   batch->errors.resize(10);
   batch->refusals.checksum = 3;
-  for (uint32_t i = 0; i < PathErrorsWay::kMostWaiting + 5; ++i) a->kernel->Complain(batch);
+  for (uint32_t i = 0; i < PathErrors::kMostWaiting + 5; ++i) a->kernel->Complain(batch);
   Run(1'000'000);
   a->kernel->Complain(batch);
   Run(1'000'000);
-  EXPECT_EQ(a->Counter("tcp", "icmp_no_connection"), (PathErrorsWay::kMostWaiting + 1) * 10u);
+  EXPECT_EQ(a->Counter("tcp", "icmp_no_connection"), (PathErrors::kMostWaiting + 1) * 10u);
   EXPECT_EQ(a->Counter("tcp", "icmp_lost"), 50u);
-  EXPECT_EQ(a->Counter("tcp", "icmp_checksum"), (PathErrorsWay::kMostWaiting + 1) * 3u);
+  EXPECT_EQ(a->Counter("tcp", "icmp_checksum"), (PathErrors::kMostWaiting + 1) * 3u);
 }
 
 }  // namespace
