@@ -203,6 +203,9 @@ class Udp : public NeighbourWaiters {
   bool AdmitHeld(UdpSocket& socket, packet::Buffer* buffer);
   bool AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links);
   void NumberChain(packet::Buffer* head);
+  static void AddReferences(packet::Buffer* head);
+  uint32_t DeliverChain(packet::Buffer* head, const wire::UdpFlow& flow,
+                        const udp::Binding* binding, uint16_t flags);
   // Datagrams in several buffers (udp_chains.cc).
   void ReceiveFragment(const nic::RxFrame& rx, const wire::UdpFrame& frame);
   void DeliverWhole(ip::ReassembledDatagram& whole);

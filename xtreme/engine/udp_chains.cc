@@ -46,6 +46,30 @@ void Udp::NumberChain(packet::Buffer* head) {
   }
 }
 
+// One reference more of each link.
+void Udp::AddReferences(packet::Buffer* head) {
+  for (packet::Buffer* link = head; link != nullptr; link = link->next) {
+    packet::BufferPool::AddReferenceByOwner(link);
+  }
+}
+
+// To each of the sockets that the flow goes to, the first of which `binding` is: how many.
+uint32_t Udp::DeliverChain(packet::Buffer* head, const wire::UdpFlow& flow,
+                           const udp::Binding* binding, uint16_t flags) {
+  NumberChain(head);
+  const udp::Binding* next = demux_->Next(binding, flow);
+  if (next != nullptr) flags |= kShared;
+  core_->tally.counters.shared += next != nullptr;
+  uint32_t sockets = 0;
+  for (; binding != nullptr; ++sockets) {
+    if (next != nullptr) AddReferences(head);
+    EmitChain(*static_cast<UdpSocket*>(binding->endpoint), head, flow, flags);
+    binding = next;
+    if (next != nullptr) next = demux_->Next(next, flow);
+  }
+  return sockets;
+}
+
 // Whether a socket with a limit may have all of a chain; if not, it is released.
 bool Udp::AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links) {
   if (!socket.held->HasRoom(links, core_->poll_ticks)) {
@@ -126,18 +150,7 @@ void Udp::DeliverWhole(ip::ReassembledDatagram& whole) {
     ledger_->verdicts.Count(verdict);
   }
   if (binding == nullptr) return packet::BufferPool::ReleaseChain(whole.head);
-  NumberChain(whole.head);
-  const udp::Binding* next = demux_->Next(binding, flow);
-  const uint16_t flags = next == nullptr ? 0 : kShared;
-  core_->tally.counters.shared += next != nullptr;
-  while (binding != nullptr) {
-    for (packet::Buffer* link = whole.head; next != nullptr && link != nullptr; link = link->next) {
-      packet::BufferPool::AddReferenceByOwner(link);
-    }
-    EmitChain(*static_cast<UdpSocket*>(binding->endpoint), whole.head, flow, flags);
-    binding = next;
-    if (next != nullptr) next = demux_->Next(next, flow);
-  }
+  DeliverChain(whole.head, flow, binding, 0);
 }
 
 void Udp::Expire(RingTimer* timer) {

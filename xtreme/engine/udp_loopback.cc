@@ -19,13 +19,6 @@
 namespace xtreme::engine {
 namespace {
 
-// One reference more of each link.
-void AddReferences(packet::Buffer* head) {
-  for (packet::Buffer* link = head; link != nullptr; link = link->next) {
-    packet::BufferPool::AddReferenceByOwner(link);
-  }
-}
-
 // A chain of another ring in buffers of `pool`; null when there are too few.
 packet::Buffer* CopyChain(packet::BufferPool* pool, const packet::Buffer* from) {
   packet::Buffer* head = nullptr;
@@ -80,17 +73,7 @@ void Udp::DeliverLooped(packet::Buffer* head, const wire::UdpFlow& flow, uint16_
     core_->CountLoss(Drop::kLoopbackRoom);
     return packet::BufferPool::ReleaseChain(head);
   }
-  NumberChain(head);
-  const udp::Binding* next = demux_->Next(binding, flow);
-  if (next != nullptr) flags |= kShared;
-  core_->tally.counters.shared += next != nullptr;
-  while (binding != nullptr) {
-    if (next != nullptr) AddReferences(head);
-    ++core_->tally.counters.loopback;
-    EmitChain(*static_cast<UdpSocket*>(binding->endpoint), head, flow, flags | kLoopback);
-    binding = next;
-    if (next != nullptr) next = demux_->Next(next, flow);
-  }
+  core_->tally.counters.loopback += DeliverChain(head, flow, binding, flags | kLoopback);
 }
 
 bool Udp::TakeLooped() {
