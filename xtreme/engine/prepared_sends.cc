@@ -125,12 +125,9 @@ void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
   if (result == SendResult::kSent) return;
   // Behind its socket's last completion nothing of that is handed out.
   if (prepared != nullptr && EndIsTold(prepared->socket)) prepared = nullptr;
-  Completion completion;
-  Clear(&completion, Kind::kError);
+  Completion completion = core_->Draft(Kind::kError);
   completion.status = prepared == nullptr ? EBADF : ErrnoOf(result);
   completion.socket = prepared == nullptr ? 0 : prepared->socket;
-  completion.user_data = core_->options.user_data;
-  completion.interface_index = core_->device.ifindex;
   completion.cookie = options.cookie;
   // It may be written where it is read: then nothing looks at it as it is handed out.
   const auto tell = [&] {

@@ -194,6 +194,20 @@ void RingCore::SetLinks(completion::LinkFlows* flows) {
   known.Forget();
 }
 
+Completion RingCore::Draft(Kind kind) const {
+  Completion draft;
+  Clear(&draft, kind);
+  draft.user_data = options.user_data;
+  draft.interface_index = device.ifindex;
+  return draft;
+}
+
+Completion RingCore::Draft(RingEvent event) const {
+  Completion draft = Draft(Kind::kRing);
+  draft.event = event;
+  return draft;
+}
+
 void RingCore::Tell(const Completion& completion) {
   if (kept.empty() && fifo.Room() > 0) {
     Completion* told = Emit(completion.kind);
@@ -207,11 +221,7 @@ void RingCore::Tell(const Completion& completion) {
 
 void RingCore::TellFallback() {
   ++tally.counters.fallback_rules;
-  Completion news;
-  Clear(&news, Kind::kRing);
-  news.event = RingEvent::kRuleFallback;
-  news.user_data = options.user_data;
-  news.interface_index = device.ifindex;
+  Completion news = Draft(RingEvent::kRuleFallback);
   news.text = "the device's table of rules is full: a shared rule stands in";
   Tell(news);
 }

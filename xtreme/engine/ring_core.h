@@ -145,6 +145,9 @@ struct RingCore {
     return completion;
   }
 
+  // One for Tell(), not about a socket either.
+  Completion Draft(Kind kind) const;
+  Completion Draft(RingEvent event) const;
   // Tells something rare from outside the receive path: now if there is room, else by a later
   // poll, in order. Null `buffer`. May allocate.
   void Tell(const Completion& completion);

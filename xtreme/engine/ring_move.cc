@@ -25,20 +25,6 @@
 #include "xtreme/nic/nic.h"
 
 namespace xtreme::engine {
-namespace {
-
-Completion PortCompletion(const RingCore& core, RingEvent event, uint32_t ifindex) {
-  Completion completion;
-  Clear(&completion, Kind::kRing);
-  completion.event = event;
-  completion.user_data = core.options.user_data;
-  completion.interface_index = ifindex;
-  completion.poll_tsc = core.poll_ticks;
-  return completion;
-}
-
-}  // namespace
-
 RingPort& Ring::PortOf(const nic::Nic* nic) {
   for (RingPort& port : core_->ports->all) {
     if (port.nic == nic) return port;
@@ -63,7 +49,7 @@ void Ring::FollowMtu() {
       core_->host.routes->FindInterface(core_->device.ifindex);
   if (interface == nullptr || interface->mtu == mtu_seen_) return;
   mtu_seen_ = interface->mtu;
-  Completion news = PortCompletion(*core_, RingEvent::kMtuChanged, core_->device.ifindex);
+  Completion news = core_->Draft(RingEvent::kMtuChanged);
   news.count = interface->mtu;
   // What the ring was brought up with stays the most it can take.
   if (interface->mtu > core_->device.mtu) news.text = "above the MTU that the ring was opened with";
@@ -72,7 +58,9 @@ void Ring::FollowMtu() {
 
 void Ring::TellLink(const RingPort& port, RingEvent event) {
   if (event == RingEvent::kNone) return;
-  core_->Tell(PortCompletion(*core_, event, port.ifindex));
+  Completion news = core_->Draft(event);
+  news.interface_index = port.ifindex;
+  core_->Tell(news);
   ConsiderMove();
 }
 
@@ -162,7 +150,7 @@ void Ring::OnMoved(const Outcome& outcome) {
   core.ports->unannounced = true;
   AnnounceMove();
   // What failed of that may have taken the room.
-  Completion moved = PortCompletion(core, RingEvent::kMoved, core.device.ifindex);
+  Completion moved = core.Draft(RingEvent::kMoved);
   moved.status = outcome.error;
   // The notice that brought it lives until it was handed out.
   moved.text = outcome.ok() ? nullptr : outcome.text.c_str();

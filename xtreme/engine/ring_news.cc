@@ -22,16 +22,6 @@
 namespace xtreme::engine {
 namespace {
 
-Completion RingCompletion(const RingCore& core, RingEvent event) {
-  Completion completion;
-  Clear(&completion, Kind::kRing);
-  completion.event = event;
-  completion.user_data = core.options.user_data;
-  completion.interface_index = core.device.ifindex;
-  completion.poll_tsc = core.poll_ticks;
-  return completion;
-}
-
 // The cause, until it was handed out: a reset may end the queue that has it before.
 struct BrokenTold final : Notice {
   explicit BrokenTold(const nic::QueueError& error) : error(error) {}
@@ -39,7 +29,7 @@ struct BrokenTold final : Notice {
 };
 
 Completion Dropped(const RingCore& core, Layer layer, uint64_t count) {
-  Completion completion = RingCompletion(core, RingEvent::kDropped);
+  Completion completion = core.Draft(RingEvent::kDropped);
   completion.layer = static_cast<uint64_t>(layer);
   completion.count = static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
   return completion;
@@ -68,8 +58,7 @@ void Ring::OnClock(const nic::DeviceClock& device, const host::TscConversion& ts
   core_->LookForErrors();
   const bool is_in_sync = core_->clock.device().in_sync;
   if (is_in_sync == was_in_sync) return;
-  core_->Tell(RingCompletion(
-      *core_, is_in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
+  core_->Tell(core_->Draft(is_in_sync ? RingEvent::kClockSynced : RingEvent::kClockLost));
 }
 
 void Ring::OnPortCounters(const nic::PortCounters& rise, const nic::Nic* of) {
@@ -123,12 +112,12 @@ void Ring::CheckPool() {
   if (!low && left < pool.capacity() / 8) {
     core.attention |= kRefillOwed;
     ++core.tally.counters.pool_low;
-    Completion completion = RingCompletion(core, RingEvent::kPoolLow);
+    Completion completion = core.Draft(RingEvent::kPoolLow);
     completion.count = pool.free_count();
     core.Tell(completion);
   } else if (low && left > pool.capacity() / 4) {
     core.attention &= ~kRefillOwed;
-    Completion completion = RingCompletion(core, RingEvent::kPoolOk);
+    Completion completion = core.Draft(RingEvent::kPoolOk);
     completion.count = pool.free_count();
     core.Tell(completion);
   }
@@ -168,7 +157,7 @@ void Ring::OnBroken() {
   paced_->AbandonBroken();
   core.attention |= kSendsWanted;
   StopSending();
-  Completion completion = RingCompletion(core, RingEvent::kBroken);
+  Completion completion = core.Draft(RingEvent::kBroken);
   auto told = std::make_unique<BrokenTold>(*core.BrokenQueue()->error());
   completion.status = told->error.syndrome;
   completion.text = told->error.text.c_str();

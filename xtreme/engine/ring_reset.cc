@@ -259,11 +259,8 @@ void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
   TakeFreshQueues();
   AnnounceMove();  // One that had failed.
   // What waited for a neighbour in vain may have taken the room.
-  Completion done;
-  Clear(&done, Kind::kOpDone);
+  Completion done = core_->Draft(Kind::kOpDone);
   done.status = outcome.error;
-  done.user_data = core_->options.user_data;
-  done.interface_index = core_->device.ifindex;
   done.cookie = cookie;
   // The notice that brought it lives until it was handed out.
   done.text = outcome.ok() ? nullptr : outcome.text.c_str();

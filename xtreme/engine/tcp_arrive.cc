@@ -174,11 +174,7 @@ void Tcp::OnStray(const StrayNotice& stray) {
 void Tcp::OnUnsteered(const Outcome& why) {
   const bool full = why.error == ENOSPC;
   ++core_->tally.counters.fallback_rules;
-  Completion news;
-  Clear(&news, Kind::kRing);
-  news.event = RingEvent::kRuleFallback;
-  news.user_data = core_->options.user_data;
-  news.interface_index = core_->device.ifindex;
+  Completion news = core_->Draft(RingEvent::kRuleFallback);
   news.status = full ? 0 : why.error;
   news.text = full ? "the device's table of rules is full: a connection that moved here gets its "
                      "segments through its old ring"

@@ -184,11 +184,7 @@ void Udp::OnConnected(const WaitingConnect& connect, int error) {
 }
 
 void Udp::OnLost(wire::Ipv4Address next_hop) {
-  Completion completion;
-  Clear(&completion, Kind::kRing);
-  completion.event = RingEvent::kNeighbourLost;
-  completion.user_data = core_->options.user_data;
-  completion.interface_index = core_->device.ifindex;
+  Completion completion = core_->Draft(RingEvent::kNeighbourLost);
   StoreIp(next_hop, &completion.destination_ip);
   core_->Tell(completion);
 }
