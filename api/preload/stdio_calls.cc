@@ -31,14 +31,17 @@ struct Streams {
   std::set<FILE*> open;
 };
 
-// Never destroyed: streams are closed by whatever ends later. Not locked in a child of fork().
+// Never destroyed: streams are closed by whatever ends later.
 Streams& OpenStreams() {
-  static auto* const streams = [] {
-    pthread_atfork([] { OpenStreams().mutex.lock(); }, [] { OpenStreams().mutex.unlock(); },
-                   [] { OpenStreams().mutex.unlock(); });
-    return new Streams();
-  }();
+  static auto* const streams = new Streams();
   return *streams;
+}
+
+// Not locked in a child of fork(). Right behind those of the faces, before the program registers
+// its own, which may use streams; who writes one locks it before anything of theirs.
+[[gnu::constructor(102)]] void HandleForks() {
+  pthread_atfork([] { OpenStreams().mutex.lock(); }, [] { OpenStreams().mutex.unlock(); },
+                 [] { OpenStreams().mutex.unlock(); });
 }
 
 bool Erase(FILE* stream) {

@@ -109,5 +109,17 @@ TEST_F(EndingTest, ChildrenOfAProgramWhoseThreadsUseSocketsEnd) {
   EXPECT_NE(program->Output().find(kOffloaded), std::string::npos) << program->Output();
 }
 
+// Streams of the C library have a lock of their own, which is theirs whoever first opened one.
+TEST_F(EndingTest, HandlersOfForkMayOpenAndCloseStreams) {
+  const std::string command = PathOf("tests/faces/fork_program ") + kTheirs + " 20 streams";
+  const auto with = StartOnXtreme(command, kDebug);
+  const auto without = StartWithoutDevice(command);
+  for (const auto* program : {&with, &without}) {
+    EXPECT_EQ((*program)->Wait(), 0) << (*program)->Output();
+    EXPECT_NE((*program)->Output().find("20 children ended"), std::string::npos);
+  }
+  EXPECT_NE(with->Output().find(kOffloaded), std::string::npos) << with->Output();
+}
+
 }  // namespace
 }  // namespace xtreme::faces

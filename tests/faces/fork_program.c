@@ -2,7 +2,10 @@
 //
 // Forks while other threads ask for sockets and copy and close them; says how many children ended.
 //
-//   fork_program PEER-ADDRESS FORKS
+//   fork_program PEER-ADDRESS FORKS [streams]
+//
+// With "streams", handlers of fork() that it registers first open and close streams of the C
+// library on sockets; an alarm ends it if they do not go on.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -29,22 +32,38 @@ static void* Ask(void* unused) {
   return unused;
 }
 
-// Whether it ended within 20 seconds.
+// Whether it ended within 20 seconds, and well.
 static int Ends(pid_t child) {
   for (int tries = 0; tries < 20000; ++tries) {
-    if (waitpid(child, NULL, WNOHANG) == child) return 1;
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) return status == 0;
     usleep(1000);
   }
   kill(child, SIGKILL);
   return 0;
 }
 
+static void UseStream(void) {
+  FILE* const stream = fdopen(dup(fd), "w");
+  if (stream == NULL || fclose(stream) != 0) _exit(3);
+}
+
+static void UseStreamInChild(void) {
+  alarm(20);
+  UseStream();
+}
+
 int main(int count, char** arguments) {
-  if (count != 3) return 2;
+  if (count < 3) return 2;
+  if (count > 3) pthread_atfork(&UseStream, &UseStream, &UseStreamInChild);
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9000)};
   inet_pton(AF_INET, arguments[1], &to.sin_addr);
   fd = socket(AF_INET, SOCK_DGRAM, 0);
   if (connect(fd, (const struct sockaddr*)&to, sizeof to) != 0) return 2;
+  if (count > 3) {
+    alarm(60);
+    UseStream();
+  }
   for (int i = 0; i < 3; ++i) {
     pthread_t thread;
     pthread_create(&thread, NULL, &Ask, NULL);
