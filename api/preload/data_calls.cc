@@ -11,6 +11,7 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <iterator>
 
 #include "api/preload/preload.h"
 #include "api/sockets/data_calls.h"
@@ -39,15 +40,16 @@ class Control {
     message_->msg_controllen = 0;
   }
 
+  // Linux: what has no room is cut, if its header has.
   void Add(int level, int type, const void* value, size_t length) {
-    if (message_->msg_control == nullptr || room_ < CMSG_LEN(length)) {
-      message_->msg_flags |= MSG_CTRUNC;
-      return;
-    }
-    cmsghdr header{.cmsg_len = CMSG_LEN(length), .cmsg_level = level, .cmsg_type = type};
+    if (message_->msg_control == nullptr) room_ = 0;
+    if (room_ < CMSG_LEN(length)) message_->msg_flags |= MSG_CTRUNC;
+    if (room_ < sizeof(cmsghdr)) return;
+    const size_t given = std::min(CMSG_LEN(length), room_);
+    const cmsghdr header{.cmsg_len = given, .cmsg_level = level, .cmsg_type = type};
     auto* const at = static_cast<uint8_t*>(message_->msg_control) + message_->msg_controllen;
     memcpy(at, &header, sizeof header);
-    memcpy(at + CMSG_LEN(0), value, length);
+    memcpy(at + CMSG_LEN(0), value, given - CMSG_LEN(0));
     const size_t taken = std::min(CMSG_SPACE(length), room_);
     room_ -= taken;
     message_->msg_controllen += taken;
@@ -68,13 +70,16 @@ void AddControl(Socket& socket, const Received& about, msghdr* message) {
     control.Add(SOL_SOCKET, SCM_TIMESTAMP, &time, sizeof time);
   }
   if (wanted.timestamping != 0) {
-    // Software, unused, hardware; each if it was asked for.
+    // Software, unused, hardware; each if it was asked for. Of none there is no message.
     timespec times[3] = {};
     if ((wanted.timestamping & SOF_TIMESTAMPING_SOFTWARE) != 0) times[0] = about.arrival;
     if ((wanted.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE) != 0) {
       times[2] = sockets::RealTime(about.hw_time_ns, about.on_ptp);
     }
-    control.Add(SOL_SOCKET, SCM_TIMESTAMPING, times, sizeof times);
+    const bool any = std::any_of(std::begin(times), std::end(times), [](const timespec& each) {
+      return each.tv_sec != 0 || each.tv_nsec != 0;
+    });
+    if (any) control.Add(SOL_SOCKET, SCM_TIMESTAMPING, times, sizeof times);
   }
   if (wanted.overflow && about.dropped != 0) {
     control.Add(SOL_SOCKET, SO_RXQ_OVFL, &about.dropped, sizeof about.dropped);
@@ -101,9 +106,7 @@ ssize_t ReceiveMessage(Socket& socket, msghdr* message, int flags) {
   const ssize_t got = socket.Receive(&request);
   if (got < 0) return got;
   message->msg_flags = request.message_flags;
-  const bool tells = message->msg_name != nullptr && socket.type() == SOCK_DGRAM;
-  if (tells) sockets::GiveAddress(request.about.source, message->msg_name, &message->msg_namelen);
-  if (!tells) message->msg_namelen = 0;
+  sockets::GiveSource(socket, request.about.source, message->msg_name, &message->msg_namelen);
   AddControl(socket, request.about, message);
   return got;
 }

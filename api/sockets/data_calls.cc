@@ -335,17 +335,17 @@ void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length) {
   *length = sizeof address;
 }
 
+void GiveSource(const Socket& socket, const wire::Endpoint& source, void* to, socklen_t* length) {
+  if (socket.type() == SOCK_DGRAM) return GiveAddress(source, to, length);
+  if (to != nullptr && length != nullptr) *length = 0;
+}
+
 ssize_t ReceiveInto(Socket& socket, std::span<const iovec> parts, int flags, sockaddr* from,
                     socklen_t* from_length) {
   ReceiveRequest request{.to = parts, .flags = flags};
   const ssize_t got = socket.Receive(&request);
   if (got < 0) return got;
-  // Connections have no source to tell (recv(2)).
-  if (socket.type() == SOCK_DGRAM) {
-    GiveAddress(request.about.source, from, from_length);
-  } else if (from_length != nullptr) {
-    *from_length = 0;
-  }
+  GiveSource(socket, request.about.source, from, from_length);
   return got;
 }
 

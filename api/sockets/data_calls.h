@@ -39,6 +39,8 @@ ssize_t SendFrom(Socket& socket, std::span<const iovec> parts, int flags, const 
 
 // Writes `endpoint` as a source; cut where there is no room, as the kernel does.
 void GiveAddress(const wire::Endpoint& endpoint, void* to, socklen_t* length);
+// The same of what came for `socket`: connections have no source to tell (recv(2)).
+void GiveSource(const Socket& socket, const wire::Endpoint& source, void* to, socklen_t* length);
 
 }  // namespace xtreme::sockets
 

@@ -70,6 +70,12 @@ uint32_t RoomFor(int name, int asked) {
   return std::max(2 * std::min(static_cast<uint32_t>(asked), kMost), kLeast);
 }
 
+// As Linux: either takes the other back.
+void SetTimestamp(int name, bool on, Socket::Wanted* wanted) {
+  wanted->timestamp_us = on && name == SO_TIMESTAMP;
+  wanted->timestamp_ns = on && name == SO_TIMESTAMPNS;
+}
+
 // Whether an open connection, or a listener, is told of it: what changes nothing then is not.
 bool IsOfOpenStream(int level, int name) {
   if (level == IPPROTO_IP) return name == IP_TOS || name == IP_TTL;
@@ -138,8 +144,8 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_SNDTIMEO: send_timeout_ = TimeOf(value, length); break;
     case SO_REUSEPORT: reuse_port_ = on; break;
     case SO_BROADCAST: CopySettings(); break;
-    case SO_TIMESTAMP: asked.timestamp_us = on; break;
-    case SO_TIMESTAMPNS: asked.timestamp_ns = on; break;
+    case SO_TIMESTAMP:
+    case SO_TIMESTAMPNS: SetTimestamp(name, on, &asked); break;
     case SO_RXQ_OVFL: asked.overflow = on; break;
     case SO_PEEK_OFF:
       if (stream_ == nullptr && IntOf(value, length) >= 0) LeaveToKernel("SO_PEEK_OFF");

@@ -180,6 +180,15 @@ TEST_F(DifferentialTest, RingsLetWaitCopyCloseAndFailAsTheKernelDoes) {
   EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
 }
 
+TEST_F(DifferentialTest, RingsSayBesideWhatComesWhatTheKernelSays) {
+  const std::string kernel = TranscriptOf(false, "messages_subject");
+  ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;
+  EXPECT_EQ(Differences(kernel, TranscriptOf(true, "messages_subject")), "");
+  const std::string told = Log();
+  EXPECT_NE(told.find("offloaded on ours, connects to"), std::string::npos) << told;
+  EXPECT_EQ(told.find("left to the kernel"), std::string::npos) << told;
+}
+
 TEST_F(DifferentialTest, RingsHeedWhatServersSetOfStreamsAsTheKernelDoes) {
   const std::string kernel = TranscriptOf(false, "stream_options_subject");
   ASSERT_TRUE(kernel.ends_with("done\n")) << kernel;

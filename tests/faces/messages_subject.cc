@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that receives messages with control data and writes down what came beside the bytes:
+// run by the kernel and by rings, its transcripts are to be the same.
+//
+//   messages_subject SOCKET OWN-ADDRESS PEER-ADDRESS
+//
+// A case is a line of kCases. Threads: one.
+
+#include <arpa/inet.h>
+#include <linux/net_tstamp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tests/faces/transcript.h"
+
+namespace xtreme::faces {
+namespace {
+
+template <typename Value>
+void Set(Run& run, const char* what, int level, int name, const Value& value) {
+  Say(what, setsockopt(run.fd, level, name, &value, sizeof value));
+}
+
+// --- What comes beside the bytes ---
+
+// Into `room` bytes for control data: how many of them were taken, and of which kinds. There is no
+// room for a name, whatever its length says.
+void Message(Run& run, const char* what, size_t room = 200) {
+  Datagram(run);
+  alignas(cmsghdr) char control[200] = {};
+  char bytes[100];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  msghdr message{.msg_namelen = 7,
+                 .msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = room};
+  const ssize_t got = recvmsg(run.fd, &message, MSG_DONTWAIT);
+  std::string all = "flags " + std::to_string(message.msg_flags) + ", name of " +
+                    std::to_string(message.msg_namelen) + ", " +
+                    std::to_string(message.msg_controllen) + " bytes:";
+  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
+       each = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(each))) {
+    all += " " + std::to_string(each->cmsg_type) + " of " + std::to_string(each->cmsg_len);
+  }
+  Say(what, got, all);
+}
+
+// The last that was asked for is given, and none after either was taken back.
+void TimesOfArrival(Run& run) {
+  const auto set = [&run](const char* what, int name, int value) {
+    Set(run, what, SOL_SOCKET, name, value);
+    Message(run, "recvmsg");
+  };
+  Message(run, "recvmsg");
+  set("SO_TIMESTAMPNS", SO_TIMESTAMPNS, 1), set("SO_TIMESTAMP", SO_TIMESTAMP, 1);
+  set("SO_TIMESTAMPNS", SO_TIMESTAMPNS, 1), set("SO_TIMESTAMP", SO_TIMESTAMP, 0);
+  set("SO_TIMESTAMP", SO_TIMESTAMP, 1), set("SO_TIMESTAMPNS", SO_TIMESTAMPNS, 0);
+  // Of times that nobody is told of there is no message, nor of none.
+  set("SO_TIMESTAMPING", SO_TIMESTAMPING, SOF_TIMESTAMPING_RX_SOFTWARE);
+  set("SO_TIMESTAMPING", SO_TIMESTAMPING, SOF_TIMESTAMPING_OPT_CMSG);
+  set("SO_TIMESTAMPING", SO_TIMESTAMPING, 0);
+}
+
+// What has no room is cut.
+void LittleRoom(Run& run) {
+  Set(run, "SO_TIMESTAMP", SOL_SOCKET, SO_TIMESTAMP, 1);
+  for (const size_t room : {0, 15, 16, 20, 31, 32, 33}) Message(run, "recvmsg", room);
+  Set(run, "IP_PKTINFO", IPPROTO_IP, IP_PKTINFO, 1);
+  for (const size_t room : {20, 31, 32, 47, 48, 59, 60, 63, 64}) Message(run, "recvmsg", room);
+}
+
+void NoRoomForAName(Run& run) {
+  run.stream ? Bytes(run) : Datagram(run);
+  char bytes[100];
+  socklen_t length = 7;
+  const ssize_t got = recvfrom(run.fd, bytes, sizeof bytes, MSG_DONTWAIT, nullptr, &length);
+  Say("recvfrom", got, std::to_string(length));
+}
+
+// --- The table ---
+
+constexpr Case kCases[] = {
+    {"times of arrival", false, TimesOfArrival},
+    {"little room", false, LittleRoom},
+    {"no room for a name", false, NoRoomForAName},
+    {"no room for a connection's name", kConnection, NoRoomForAName},
+};
+
+}  // namespace
+}  // namespace xtreme::faces
+
+int main(int argc, char** argv) {
+  xtreme::faces::Run run;
+  if (argc != 4 || !xtreme::faces::Begin(argv, &run)) return 2;
+  xtreme::faces::RunCases(xtreme::faces::kCases, run);
+}
