@@ -210,6 +210,29 @@ ssize_t WriteParts(int fd, const iovec* parts, int count, int flags) {
   return sockets::SendFrom(*ours, {parts, number}, flags, nullptr, 0);
 }
 
+// Of recvmmsg(): looked at after each message, and what is left of it is left in `timeout`.
+class TimeOfMany {
+ public:
+  explicit TimeOfMany(timespec* timeout) : timeout_(timeout) {
+    if (timeout == nullptr) return;
+    start_ = sockets::SteadyNow();
+    limit_ = sockets::SpanOf(*timeout);
+  }
+
+  bool IsOver() {
+    if (timeout_ == nullptr) return false;
+    const base::Nanoseconds passed = sockets::SteadyNow() - start_;
+    const base::Nanoseconds left = base::Later(limit_ - passed, base::Nanoseconds(0));
+    *timeout_ = sockets::ToTimespec(left);
+    return left == base::Nanoseconds(0);
+  }
+
+ private:
+  timespec* const timeout_;
+  base::Nanoseconds start_{0};
+  base::Nanoseconds limit_{0};
+};
+
 // Whether preadv2() and pwritev2() are as readv() and writev(): elsewhere than at the offset of the
 // file there is nothing of a socket.
 bool IsOfStreams(off_t offset, int flags) {
@@ -272,9 +295,10 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
   if (ours == nullptr || ours->path() == xtreme::sockets::Path::kKernel) {
     return Kernel().recvmmsg(fd, messages, count, flags, timeout);
   }
+  if (!xtreme::preload::IsValid(timeout)) return Result(-EINVAL);
   // As Linux: an error that waits comes before anything else, and one that comes later waits.
   if (const int error = ours->TakePendingError(); error != 0) return Result(-error);
-  const auto start = xtreme::sockets::SteadyNow();
+  xtreme::preload::TimeOfMany time(timeout);
   for (unsigned i = 0; i < count; ++i) {
     // As Linux: the first may block, with MSG_WAITFORONE no other; the time is looked at between.
     const int later = i > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
@@ -287,9 +311,7 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
     if (got < 0 && got != -EAGAIN && got != kAskKernel) ours->KeepError(static_cast<int>(-got));
     if (got < 0) return static_cast<int>(i);
     messages[i].msg_len = static_cast<unsigned>(got);
-    const bool over = timeout != nullptr && xtreme::sockets::SteadyNow() - start >=
-                                                xtreme::sockets::SpanOf(*timeout);
-    if (over) return static_cast<int>(i + 1);
+    if (time.IsOver()) return static_cast<int>(i + 1);
   }
   return static_cast<int>(count);
 }

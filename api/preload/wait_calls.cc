@@ -41,11 +41,6 @@ void LeaveIn(timeval* timeout, Nanoseconds left) {
   timeout->tv_usec = microseconds % 1'000'000;
 }
 
-bool IsValid(const timespec* time) {
-  return time == nullptr || (time->tv_sec >= 0 && time->tv_nsec >= 0 &&
-                             time->tv_nsec < 1'000'000'000);
-}
-
 bool OursAmong(std::span<const pollfd> fds) {
   return fds.data() != nullptr && !Passage::Inside() && sockets::AnyOurs(Faces(), fds);
 }

@@ -12,14 +12,6 @@
 #include "xtreme/engine/ring.h"
 
 namespace xtreme::sockets {
-namespace {
-
-timespec ToTimespec(base::Nanoseconds time) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  return {.tv_sec = time.count() / kSecond, .tv_nsec = time.count() % kSecond};
-}
-
-}  // namespace
 
 base::Nanoseconds SteadyNow() {
   timespec now{};
@@ -44,6 +36,11 @@ base::Nanoseconds SpanOf(const timeval& time) {
     return base::kNever;
   }
   return SpanOf(split);
+}
+
+timespec ToTimespec(base::Nanoseconds span) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  return {.tv_sec = span.count() / kSecond, .tv_nsec = span.count() % kSecond};
 }
 
 bool CallsAreRestarted() {

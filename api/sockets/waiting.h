@@ -30,6 +30,7 @@ base::Nanoseconds SteadyNow();
 // what is negative is -1.
 base::Nanoseconds SpanOf(const timeval& time);
 base::Nanoseconds SpanOf(const timespec& time);
+timespec ToTimespec(base::Nanoseconds span);
 
 // Whether every handler the program has installed asks for interrupted calls to go on
 // (SA_RESTART), so that one that was interrupted does.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that receives messages with control data and writes down what came beside the bytes:
-// run by the kernel and by rings, its transcripts are to be the same.
+// A program that receives messages with control data, and several at a time, and writes down what
+// came beside the bytes: run by the kernel and by rings, its transcripts are to be the same.
 //
 //   messages_subject SOCKET OWN-ADDRESS PEER-ADDRESS
 //
-// A case is a line of kCases. Threads: one.
+// A case is a line of kCases. Threads: one, but for Later().
 
 #include <arpa/inet.h>
 #include <linux/net_tstamp.h>
@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "tests/faces/transcript.h"
 
@@ -83,6 +84,37 @@ void NoRoomForAName(Run& run) {
   Say("recvfrom", got, std::to_string(length));
 }
 
+// --- Several at a time ---
+
+void Several(Run& run, const char* what, int flags, timespec time, bool waited = false) {
+  char bytes[3][100];
+  iovec parts[3] = {{bytes[0], 100}, {bytes[1], 100}, {bytes[2], 100}};
+  mmsghdr messages[3] = {};
+  for (int i = 0; i < 3; ++i) messages[i].msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1};
+  const timespec before = time;
+  const int got = recvmmsg(run.fd, messages, 3, flags, &time);
+  const bool whole = time.tv_sec == before.tv_sec && time.tv_nsec == before.tv_nsec;
+  // In seconds that were begun.
+  const auto left = time.tv_sec + (time.tv_nsec > 0 ? 1 : 0);
+  Say(what, got, (whole ? "all is left" : "left ") + std::to_string(waited ? 0 : left));
+}
+
+void SeveralInTime(Run& run) {
+  Datagram(run), Datagram(run);
+  Several(run, "wrong time", MSG_DONTWAIT, {.tv_sec = 0, .tv_nsec = 1'000'000'000});
+  Several(run, "time before", MSG_DONTWAIT, {.tv_sec = -1});
+  Several(run, "no time", MSG_DONTWAIT, {});
+  Several(run, "two minutes", MSG_DONTWAIT, {.tv_sec = 120});
+  Several(run, "none", MSG_DONTWAIT, {.tv_sec = 120});
+  Blocks(run.fd, true);
+  Datagram(run);
+  std::thread later = Later(run, "datagram 7");
+  Several(run, "time that passes", 0, {.tv_sec = 0, .tv_nsec = 10'000'000});
+  later.join();
+  Datagram(run), Datagram(run);
+  Several(run, "for one", MSG_WAITFORONE, {.tv_sec = 120});
+}
+
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -90,6 +122,7 @@ constexpr Case kCases[] = {
     {"little room", false, LittleRoom},
     {"no room for a name", false, NoRoomForAName},
     {"no room for a connection's name", kConnection, NoRoomForAName},
+    {"several in time", false, SeveralInTime},
 };
 
 }  // namespace
