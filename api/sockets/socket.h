@@ -294,9 +294,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   uint64_t user_data = 0;
 
   int fd() const { return fd_.load(std::memory_order_relaxed); }
-  bool bound() const { return bound_; }
-  // Of the socket() call: SOCK_DGRAM or SOCK_STREAM.
-  int type() const { return type_; }
+  int type() const { return type_; }  // SOCK_DGRAM or SOCK_STREAM.
   // Inside the door, if it is on a ring.
   SocketCounters counters() const;
   size_t queued() const { return queue_.size(); }
@@ -452,6 +450,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   uint32_t StreamMask() const;
   ssize_t ReceiveBytes(ReceiveRequest* request);
   ssize_t TakeBytes(ReceiveRequest* request);
+  ssize_t PeekBytes(ReceiveRequest* request, size_t enough);
   ssize_t SendStream(const SendRequest& request);
   ssize_t WarmStream(const SendRequest& request);
   int ConnectAsItSends();

@@ -207,15 +207,15 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   if ((request->flags & MSG_OOB) != 0) return listening() ? -ENOTCONN : -EINVAL;
   request->about.source = peer_;
   // As Linux: with MSG_WAITALL as many as are asked for, else as SO_RCVLOWAT says.
-  const bool peek = (request->flags & MSG_PEEK) != 0;
-  const bool all = (request->flags & MSG_WAITALL) != 0 && !peek;
+  const bool all = (request->flags & MSG_WAITALL) != 0;
   const size_t enough = all ? std::numeric_limits<size_t>::max() : low_water_.load();
   // What is handed over is one packet, however many bytes it has.
-  if (enough == 1 || peek || request->took != nullptr) {
+  if (enough == 1 || request->took != nullptr) {
     return Blocking(
         request->flags, receive_timeout_, EPOLLIN, [&] { return TakeBytes(request); },
         [&](RingDoor* door) { return TakeAfterProgress(door, request); });
   }
+  if ((request->flags & MSG_PEEK) != 0) return PeekBytes(request, enough);
   Left left(request->to);
   ssize_t done = 0;
   constexpr uint32_t kEvents = EPOLLIN | kBelowLowWater;
@@ -230,6 +230,41 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
     return left.empty() || static_cast<size_t>(done) >= enough ? done : -EAGAIN;
   });
   return done > 0 ? done : result;
+}
+
+// Nothing is taken before there is enough: that more has come is seen by a look alone.
+ssize_t Socket::PeekBytes(ReceiveRequest* request, size_t enough) {
+  size_t room = 0;
+  for (const iovec& part : request->to) room += part.iov_len;
+  enough = std::min(enough, std::max<size_t>(room, 1));
+  const base::Nanoseconds until = Waits(request->flags)
+                                      ? base::DeadlineAfter(SteadyNow(), receive_timeout_)
+                                      : base::Nanoseconds(0);
+  bool interrupted = false;
+  for (;;) {
+    RingDoor* const ring = door();
+    if (ring == nullptr) return Overtaken();
+    Sleeper::OfThread().Rest();
+    const Attachment attachment(this, &Sleeper::OfThread());
+    {
+      const RingDoor::Entry entry(ring);
+      ring->Progress();
+      const bool ends = stream_->peer_closed || read_shut_ ||
+                        stream_->state == Stream::State::kEnded ||
+                        error_.load(std::memory_order_relaxed) != 0;
+      const bool over = interrupted || SteadyNow() >= until;
+      const bool takes = queue_.empty() || ends || over || queued_payload() >= enough;
+      const ssize_t got = takes ? TakeBytes(request) : -EAGAIN;
+      if (got == -EAGAIN && interrupted) return -EINTR;
+      if (got != -EAGAIN || over) return got;
+    }
+    if (door() != ring) continue;
+    RingDoor* const doors[] = {ring};
+    const bool signalled = SleepOnRings(doors, {}, until, nullptr) == -EINTR;
+    // Linux: who has some bytes is not begun anew.
+    const bool has_some = (mask() & (EPOLLIN | kBelowLowWater)) != 0;
+    interrupted = signalled && (until != base::kNever || has_some || !CallsAreRestarted());
+  }
 }
 
 // --- Sending ---

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that receives messages with control data, and several at a time, and writes down what
-// came beside the bytes: run by the kernel and by rings, its transcripts are to be the same.
+// A program that receives messages with control data, several at a time, and by looking ahead, and
+// writes down what came beside the bytes: run by the kernel and by rings, its transcripts are to be
+// the same.
 //
 //   messages_subject SOCKET OWN-ADDRESS PEER-ADDRESS
 //
@@ -115,6 +116,45 @@ void SeveralInTime(Run& run) {
   Several(run, "for one", MSG_WAITFORONE, {.tv_sec = 120});
 }
 
+// --- Looking ahead ---
+
+// As many as are asked for, and they stay.
+void PeekAtAll(Run& run) {
+  Blocks(run.fd, true);
+  Bytes(run, 13);
+  std::thread later = Later(run, "send 13");
+  Read(run.fd, "peek", MSG_WAITALL | MSG_PEEK, 26);
+  later.join();
+  Read(run.fd);
+  Bytes(run, 13);
+  SetReceiveTimeout(run.fd, 100);
+  Read(run.fd, "peek, and the time is over", MSG_WAITALL | MSG_PEEK, 26);
+  Read(run.fd, "peek at once", MSG_WAITALL | MSG_PEEK | MSG_DONTWAIT, 26);
+  Read(run.fd);
+  Read(run.fd, "peek at nothing", MSG_WAITALL | MSG_PEEK, 26);
+  SetReceiveTimeout(run.fd, 0);
+  Bytes(run, 13);
+  later = Later(run, "shutdown");
+  Read(run.fd, "peek, and the end", MSG_WAITALL | MSG_PEEK, 26);
+  later.join();
+  Read(run.fd), Read(run.fd, "peek at the end", MSG_WAITALL | MSG_PEEK, 26);
+}
+
+void PeekAboveLowWater(Run& run) {
+  Blocks(run.fd, true);
+  Set(run, "SO_RCVLOWAT", SOL_SOCKET, SO_RCVLOWAT, 20);
+  Bytes(run, 13);
+  Read(run.fd, "peek at once", MSG_DONTWAIT | MSG_PEEK);
+  Read(run.fd, "peek at fewer", MSG_PEEK, 10);
+  std::thread later = Later(run, "send 13");
+  Read(run.fd, "peek", MSG_PEEK);
+  later.join();
+  Read(run.fd);
+  later = Later(run, "reset");
+  Read(run.fd, "peek", MSG_PEEK);
+  later.join();
+}
+
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -123,6 +163,8 @@ constexpr Case kCases[] = {
     {"no room for a name", false, NoRoomForAName},
     {"no room for a connection's name", kConnection, NoRoomForAName},
     {"several in time", false, SeveralInTime},
+    {"peek at all", kConnection, PeekAtAll},
+    {"peek above low water", kConnection, PeekAboveLowWater},
 };
 
 }  // namespace
