@@ -362,6 +362,7 @@ XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
                        ours->path() == xtreme::sockets::Path::kOffloaded;
   if (kernels) {
     if (const int error = ours->TakePendingError(); error != 0) return Result(ssize_t{-error});
+    return Result(ours->SendByKernel(*message, flags));
   }
   if (ours != nullptr && xtreme::preload::IsPlain(*ours, *message)) {
     // Linux: an address of no length is none here, and a wrong one of sendto().

@@ -172,6 +172,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   ssize_t Receive(ReceiveRequest* request);
   ssize_t Send(const SendRequest& request);
+  // Of a datagram socket on a ring: by the kernel's, as sendmsg(2).
+  ssize_t SendByKernel(const msghdr& message, int flags) const;
 
   // What came, if it was not put into the queue.
   struct Arrived {

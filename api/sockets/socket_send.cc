@@ -56,8 +56,16 @@ int ErrnoOf(engine::SendResult result) {
 
 }  // namespace
 
-ssize_t Socket::SendByKernel(const SendRequest& request) const {
+ssize_t Socket::SendByKernel(const msghdr& message, int flags) const {
   const ErrnoKept kept;
+  ssize_t sent = Kernel().sendmsg(fd(), &message, flags);
+  // An error of before, which the ring is to hear of (SetForRing()): Linux tells none of it to who
+  // has no peer.
+  if (sent < 0 && peer_.port == 0) sent = Kernel().sendmsg(fd(), &message, flags);
+  return sent < 0 ? -errno : sent;
+}
+
+ssize_t Socket::SendByKernel(const SendRequest& request) const {
   sockaddr_in to{};
   msghdr message{.msg_iov = const_cast<iovec*>(request.from.data()),
                  .msg_iovlen = request.from.size()};
@@ -66,8 +74,7 @@ ssize_t Socket::SendByKernel(const SendRequest& request) const {
     message.msg_name = &to;
     message.msg_namelen = sizeof to;
   }
-  const ssize_t sent = Kernel().sendmsg(fd(), &message, request.flags);
-  return sent < 0 ? -errno : sent;
+  return SendByKernel(message, request.flags);
 }
 
 bool Socket::IsKernelsToSend(const wire::Endpoint* to) const {

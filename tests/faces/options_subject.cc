@@ -131,6 +131,31 @@ void OneShotListener(Run& run) {
   }
 }
 
+// Linux tells who has no peer of no error, whoever listens for them beside it.
+void NobodyInThisHost(Run& run) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec part{.iov_base = const_cast<char*>(Pattern(20)), .iov_len = 20};
+  sockaddr_in nobody = run.own;
+  nobody.sin_port = htons(9);
+  msghdr message{.msg_name = &nobody,
+                 .msg_namelen = sizeof nobody,
+                 .msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  *header = {.cmsg_len = CMSG_LEN(4), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_TTL};
+  const int hops = 9;
+  memcpy(CMSG_DATA(header), &hops, sizeof hops);
+  for (int i = 0; i < 30; ++i) {
+    Anew(run, SOCK_DGRAM, kSubjectUdpPort);
+    for (int j = 0; j < 3; ++j) {
+      Say("sendto", sendto(run.fd, "1", 1, 0, Generic(&nobody), sizeof nobody));
+      Say("sendmsg", sendmsg(run.fd, &message, 0));
+    }
+  }
+}
+
 void SayReadable(int fd) {
   pollfd one{.fd = fd, .events = POLLIN};
   Say("poll", poll(&one, 1, 0));
@@ -668,6 +693,7 @@ constexpr Case kCases[] = {
     {"groups by the route", false, GroupsByRoute},
     {"groups by an interface's address", false, GroupsByAddress},
     {"groups by an interface's index", false, GroupsByIndex},
+    {"nobody in this host", false, NobodyInThisHost},
     {"one-shot listener", false, OneShotListener},
     {"listener shut for sending", false, ListenerShutForSending},
     {"accepted after a reset", false, AcceptedAfterAReset},
