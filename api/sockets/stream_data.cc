@@ -146,6 +146,9 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
 void Socket::EndStream(int status) {
   if (stream_->state == Stream::State::kEnded) return;
   const bool orderly = status == 0;
+  // Linux: between two names there is one connection.
+  const bool opens = stream_->state == Stream::State::kConnecting;
+  if (opens && status == EADDRINUSE) status = EADDRNOTAVAIL;
   // Linux: a reset in CLOSE-WAIT is what becomes of bytes that were sent too late.
   const bool close_wait = stream_->peer_closed && !write_shut_;
   if (status == ECONNRESET && close_wait) status = EPIPE;

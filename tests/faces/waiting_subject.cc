@@ -584,6 +584,20 @@ void RefusedConnection(Run& run) {
   Read(run.fd);
 }
 
+// Between two names there is one connection.
+void SecondOfTheSameNames(Run& run) {
+  Tell(run, "reset"), close(run.fd);
+  run.fd = NewSocket(run, SOCK_STREAM, 7102);
+  Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+  WaitUntil(run.fd, POLLOUT), Settle(run), Tell(run, "accept");
+  const int other = NewSocket(run, SOCK_STREAM, 7102);
+  Blocks(other, true);
+  Say("connect", connect(other, Generic(&run.peer), sizeof run.peer));
+  Say("close", close(other));
+  Say("send", send(run.fd, "12345", 5, MSG_NOSIGNAL));
+  Settle(run), Tell(run, "receive");
+}
+
 // Who watches it goes on watching when the socket is as new, and one that blocked is so at once.
 void RefusedAndTriedAgain(Run& run) {
   sockaddr_in nobody = run.peer;
@@ -691,6 +705,7 @@ constexpr Case kCases[] = {
     {"first send of another thread", false, FirstSend},
     {"dissolved while it is waited for", false, DissolvedWhileItIsWaitedFor},
     {"refused connection", kConnection, RefusedConnection},
+    {"second of the same names", kConnection, SecondOfTheSameNames},
     {"refused and tried again", kConnection, RefusedAndTriedAgain},
     {"dissolved", false, Dissolved},
     {"refused datagram", false, RefusedDatagram},
