@@ -136,7 +136,9 @@ TEST_F(VmaFunctionTest, RingForEachSocketByTheEnvironmentAndNoMoreThanTheLimit) 
   const auto rings = [this](const std::string& environment) {
     const std::string said = Run("vma_calls three_sockets", environment);
     size_t count = 0;
-    for (size_t at = 0; (at = said.find("ring on ours: ", at)) != std::string::npos; ++at) ++count;
+    // Not what happens to one.
+    constexpr const char* kOne = "ring on ours: mlx5_0 port";
+    for (size_t at = 0; (at = said.find(kOne, at)) != std::string::npos; ++at) ++count;
     return count;
   };
   EXPECT_EQ(rings("VMA_TRACELEVEL=4"), 1u);
