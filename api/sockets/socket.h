@@ -436,6 +436,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void EndClaim();
   void OpenListener(RingDoor* door);
   void OnAccepted(const engine::Completion& completion);
+  void TellAccepted();
   // Of an accepted connection: what its listener was told, and its kernel's socket, or -errno.
   void Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options);
   int MakeDescriptor(int flags);
@@ -449,6 +450,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // stream_data.cc; inside the door.
   void OnStreamEvent(const engine::Completion& completion);
   void EndStream(int status);
+  void TellOfEnd();
   uint32_t StreamMask() const;
   ssize_t ReceiveBytes(ReceiveRequest* request);
   ssize_t TakeBytes(ReceiveRequest* request);

@@ -381,15 +381,24 @@ void Socket::TakeByCalls() {
   if (taker_ == Taker::kUndecided) taker_ = Taker::kCalls;
 }
 
+// What came before belongs to the same stream of completions, and what happened before to that.
 void Socket::TakeByCompletions() {
   if (taker_ == Taker::kCompletions) return;
   taker_ = Taker::kCompletions;
-  // What came before belongs to the same stream of completions.
+  const auto tell = [this](uint64_t events) { door()->Tell({.socket = this, .events = events}); };
+  if (stream_ != nullptr && stream_->connects && stream_->established) tell(EPOLLOUT);
   for (const Received& packet : queue_) {
     door()->Tell({.socket = this, .events = kPacketHappened, .packet = packet});
   }
   queue_.clear();
   queued_bytes_ = 0;
+  if (stream_ != nullptr) {
+    if (stream_->peer_closed) tell(EPOLLIN | EPOLLRDHUP);
+    if (stream_->state == Stream::State::kEnded) TellOfEnd();
+    TellAccepted();
+  } else if (error_.load(std::memory_order_relaxed) != 0) {
+    tell(EPOLLERR);
+  }
   Mark();
 }
 

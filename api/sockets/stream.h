@@ -33,6 +33,7 @@ struct Stream {
 
   std::atomic<State> state{State::kIdle};
   std::atomic<bool> established{false};  // It was, at some time.
+  bool connects = false;     // It is one that the program connected, or tries to.
   // The ring's, of the connection; kept, because it is until the ring's poll says that it ended, or
   // the socket has closed it.
   engine::TcpSocket* tcp_socket = nullptr;

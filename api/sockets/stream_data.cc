@@ -154,12 +154,16 @@ void Socket::EndStream(int status) {
   if (status == ECONNRESET && close_wait) status = EPIPE;
   stream_->state = Stream::State::kEnded;
   if (!orderly) error_.store(status, std::memory_order_relaxed);
-  if (taker_ == Taker::kCompletions && !(orderly && stream_->peer_closed)) {
-    const uint32_t error = orderly ? 0 : uint32_t{EPOLLERR};
-    const uint64_t events = EPOLLIN | EPOLLHUP | EPOLLRDHUP | error;
-    door()->Tell({.socket = this, .events = events});
-  }
+  if (taker_ == Taker::kCompletions) TellOfEnd();
   Mark();
+}
+
+// Not where both have said FIN, of which the peer's was told.
+void Socket::TellOfEnd() {
+  const bool orderly = error_.load(std::memory_order_relaxed) == 0;
+  if (orderly && stream_->peer_closed) return;
+  const uint32_t error = orderly ? 0 : uint32_t{EPOLLERR};
+  door()->Tell({.socket = this, .events = EPOLLIN | EPOLLHUP | EPOLLRDHUP | error});
 }
 
 // --- Receiving ---

@@ -160,7 +160,7 @@ void Socket::OpenListener(RingDoor* ring) {
 }
 
 // A connection has no descriptor until it is accepted, as with the kernel: until there is one, it
-// waits. Who takes completions is told of it by its descriptor.
+// waits.
 void Socket::OnAccepted(const engine::Completion& completion) {
   RingDoor* const ring = door();
   auto child = std::make_shared<Socket>(faces_, -1, SOCK_STREAM, false, offload_wanted_);
@@ -182,22 +182,31 @@ void Socket::OnAccepted(const engine::Completion& completion) {
   ring->Register(child->handle_, child.get());
   if (child->pace_.bytes_per_second != 0) child->StartPace(/*waits=*/false);
   child->Mark();
-  if (taker_ == Taker::kCompletions) {
+  stream_->accepted.push_back(std::move(child));
+  if (taker_ == Taker::kCompletions) return TellAccepted();
+  Mark();
+  Change(0, 0, EPOLLIN);
+}
+
+// Who takes completions is told of each that waits by its descriptor, and then what came for it.
+void Socket::TellAccepted() {
+  RingDoor* const ring = door();
+  for (; !stream_->accepted.empty(); stream_->accepted.pop_front()) {
+    const std::shared_ptr<Socket> child = stream_->accepted.front();
     if (child->MakeDescriptor(0) != 0) {
       Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", fd());
       ring->ring().tcp().Abort(child->handle_);
-      return ring->Forget(child->handle_, child.get());
+      child->DropQueue();
+      ring->Forget(child->handle_, child.get());
+      continue;
     }
-    Socket* const told = child.get();
-    faces_->descriptors().Put(told->fd(), {.socket = std::move(child)});
-    return ring->Tell({.socket = told,
-                       .events = kAcceptedHappened,
-                       .packet = {.source = ends.source, .destination = ends.destination},
-                       .listen_fd = fd()});
+    faces_->descriptors().Put(child->fd(), {.socket = child});
+    ring->Tell({.socket = child.get(),
+                .events = kAcceptedHappened,
+                .packet = {.source = child->peer_, .destination = child->local_},
+                .listen_fd = fd()});
+    child->TakeByCompletions();
   }
-  stream_->accepted.push_back(std::move(child));
-  Mark();
-  Change(0, 0, EPOLLIN);
 }
 
 void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options) {
@@ -305,6 +314,7 @@ int Socket::BeginToConnect(const sockaddr_in& peer) {
     return kAskKernel;
   }
   stream_->state = Stream::State::kConnecting;
+  stream_->connects = true;
   // Its address is known from the route; its port, if not chosen, when it is open.
   stream_->tcp_socket = ring->ring().tcp().Find(handle_);
   local_.address = stream_->tcp_socket->local.address;

@@ -571,6 +571,34 @@ static void TcpClient(void) {
   CHECK(close(stream) == 0);
 }
 
+/* What happened before its ring was asked for is told, as it came. */
+static void TcpClientIsLate(void) {
+  const struct timespec pause = {.tv_nsec = kQuietMs * 1000000};
+  const int stream = Bound(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), OURS, 0);
+  const struct sockaddr_in peer = Address(THEIRS, kTcpEcho);
+  CHECK_FAILS(connect(stream, (const struct sockaddr*)&peer, sizeof peer), EINPROGRESS);
+  nanosleep(&pause, NULL);
+  Say(stream, "question");
+  CHECK(shutdown(stream, SHUT_WR) == 0);
+  nanosleep(&pause, NULL);
+  const int ring = RingOf(stream);
+  struct vma_completion_t c = Next(ring, 5000);
+  CHECK(c.events == EPOLLOUT && c.user_data == (uint64_t)stream);
+  ExpectPacket(ring, "question");
+  c = Next(ring, 5000);
+  CHECK((c.events & (EPOLLIN | EPOLLRDHUP)) == (EPOLLIN | EPOLLRDHUP));
+  CHECK(close(stream) == 0);
+  /* Nobody is there. */
+  const struct sockaddr_in nobody = Address(THEIRS, 9);
+  const int refused = Bound(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), OURS, 0);
+  CHECK_FAILS(connect(refused, (const struct sockaddr*)&nobody, sizeof nobody), EINPROGRESS);
+  nanosleep(&pause, NULL);
+  CHECK(RingOf(refused) == ring);
+  c = Next(ring, 5000);
+  CHECK((c.events & (EPOLLERR | EPOLLHUP)) == (EPOLLERR | EPOLLHUP));
+  CHECK(c.user_data == (uint64_t)refused);
+}
+
 static const struct {
   const char* name;
   void (*run)(void);
@@ -599,6 +627,7 @@ static const struct {
     {"recv_callback_thread", CallbackIsCalledByTheProgramsThread},
     {"udp_client", UdpClient},
     {"tcp_client", TcpClient},
+    {"tcp_client_late", TcpClientIsLate},
 };
 
 int main(int argc, char** argv) {

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
                                            "shutdown_rx", "timestamps", "add_conf_rule",
                                            "thread_offload", "recvfrom_zcopy", "zcopy_without_room",
                                            "recv_callback", "recv_callback_ready",
-                                           "recv_callback_thread", "udp_client", "tcp_client"),
+                                           "recv_callback_thread", "udp_client", "tcp_client",
+                                           "tcp_client_late"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(VmaFunctionTest, HardwareTimesAreOfThePtpClockForWhoAsks) {

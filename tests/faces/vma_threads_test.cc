@@ -200,5 +200,35 @@ TEST_F(VmaThreadsTest, SocketThatIsBoundWhilePacketsComeHasThem) {
   close(theirs);
 }
 
+// They came while it was used by calls, or by nobody.
+TEST_F(VmaThreadsTest, ConnectionsThatWaitWhenItsRingIsAskedForAreTold) {
+  const int listener = Listener(kPort);
+  Threads client;
+  client.Start([] { EXPECT_TRUE(TheirEcho(kPort, 1'000)); });
+  pollfd one{.fd = listener, .events = POLLIN};
+  ASSERT_EQ(faces::Poll(&one, 1, 20'000), 1);
+  ASSERT_EQ(vma_.get_socket_rings_fds(listener, &ring_, 1), 1);
+  int child = -1;
+  uint32_t echoed = 0;
+  EXPECT_TRUE(Eventually([&] {
+    vma_completion_t completion;
+    if (vma_.socketxtreme_poll(ring_, &completion, 1, 0) != 1) return false;
+    if ((completion.events & VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED) != 0) {
+      EXPECT_EQ(completion.listen_fd, listener);
+      child = static_cast<int>(completion.user_data);
+    }
+    if ((completion.events & VMA_SOCKETXTREME_PACKET) == 0) return false;
+    EXPECT_EQ(completion.user_data, static_cast<uint64_t>(child));
+    const auto* const bytes = static_cast<const char*>(completion.packet.buff_lst->payload);
+    EXPECT_EQ(Send(child, bytes, completion.packet.total_len), completion.packet.total_len);
+    echoed += completion.packet.total_len;
+    EXPECT_EQ(vma_.socketxtreme_free_vma_packets(&completion.packet, 1), 0);
+    return echoed == 1'000;
+  }));
+  Close(child);
+  client.Join();
+  Close(listener);
+}
+
 }  // namespace
 }  // namespace xtreme::faces
