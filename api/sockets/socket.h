@@ -147,8 +147,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void Decide();
   // For good; `reason` is kept and logged. What waited in the ring's queue is lost to it.
   void LeaveToKernel(const std::string& reason);
-  // O_ASYNC was set: SIGIO is the kernel's to send. What is a stream on a ring stays there, and the
-  // log says that it never comes.
+  // O_ASYNC was set: SIGIO is the kernel's to send; of a stream on a ring it never comes (the log).
   void WantSignals();
   Path path() const { return path_.load(std::memory_order_acquire); }
   const std::string& reason() const { return reason_; }
@@ -156,8 +155,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void LingerBeforeClose();
   // The last descriptor is being closed.
   void Close();
-  // The process ends below its threads: what was sent goes on to its peer, and FIN after it, if it
-  // is a stream of `inside`. Nothing else changes.
+  // The process ends below its threads: of a stream of `inside` what was sent goes on, and FIN.
   void EndStream(RingDoor* inside);
   // The descriptor it was known by is being closed, `fd` is another one.
   void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
@@ -266,7 +264,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // The ring it is on or, bound to an address or a device, will be on; null: none.
   RingDoor* RingToBe();
   uint32_t Look() override;
-  // Whoever offers the fd to select, poll or epoll is told when the path changes.
+  // It receives, accepts, or is offered to select, poll or epoll.
   void TakeByCalls();
 
   // Of sockets that have no ring yet. -EBUSY: it has one.

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "api/sockets/faces.h"
@@ -293,7 +294,7 @@ ssize_t Socket::Overtaken() {
 }
 
 void Socket::SetPlain() {
-  const bool completions = taker_.load(std::memory_order_relaxed) == Taker::kCompletions;
+  const Taker taker = taker_.load(std::memory_order_relaxed);
   const bool hears = !callback_ && !deaf_;
   const bool connected =
       stream_ == nullptr ? peer_.port != 0 : stream_->state == Stream::State::kConnected;
@@ -301,9 +302,11 @@ void Socket::SetPlain() {
   const bool open = path() == Path::kOffloaded && error_.load(std::memory_order_relaxed) == 0;
   const bool sends = open && !write_shut_ && !in_parts_.load(std::memory_order_relaxed) &&
                      sender_rules_ == nullptr;
-  const bool receives = open && hears && !completions && goes_on && !read_shut_ &&
+  // The first that receives decides, the long way.
+  const bool receives = open && hears && taker == Taker::kCalls && goes_on && !read_shut_ &&
                         low_water_.load(std::memory_order_relaxed) == 1;
-  const bool hands_on = hears && completions && !(read_shut_ && write_shut_);
+  const bool hands_on =
+      hears && taker == Taker::kCompletions && !(read_shut_ && write_shut_);
   const bool datagrams = stream_ == nullptr;
   const uint8_t before = plain_;
   const bool sends_bytes = !datagrams && connected && !stream_->bounds_unsent;
@@ -378,7 +381,12 @@ void Socket::BecomeParents() {
 }
 
 void Socket::TakeByCalls() {
-  if (taker_ == Taker::kUndecided) taker_ = Taker::kCalls;
+  if (taker_ != Taker::kUndecided) return;
+  std::optional<RingDoor::Entry> entry;
+  if (door() != nullptr) entry.emplace(door());
+  if (taker_ != Taker::kUndecided) return;
+  taker_ = Taker::kCalls;
+  if (entry) SetPlain();
 }
 
 // What came before belongs to the same stream of completions, and what happened before to that.

@@ -225,6 +225,7 @@ ssize_t Socket::TakeDatagram(ReceiveRequest* request) {
 }
 
 ssize_t Socket::Receive(ReceiveRequest* request) {
+  TakeByCalls();
   if (stream_ != nullptr) {
     return path() == Path::kOffloaded ? ReceiveBytes(request) : Elsewhere();
   }

@@ -232,6 +232,7 @@ int Socket::MakeDescriptor(int flags) {
 
 std::shared_ptr<Socket> Socket::Accept(int flags, int* error) {
   *error = kAskKernel;
+  TakeByCalls();
   RingDoor* const ring = door();
   if (path() == Path::kClosed) *error = -EBADF;
   if (ring == nullptr || !listening()) return nullptr;

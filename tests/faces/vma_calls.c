@@ -599,6 +599,21 @@ static void TcpClientIsLate(void) {
   CHECK(c.user_data == (uint64_t)refused);
 }
 
+/* The first use of a socket decides, of whichever kind. */
+static void ReceivesByCalls(void) {
+  const int calls = Asking(5000);
+  char bytes[16];
+  Say(calls, "by calls");
+  CHECK(recv(calls, bytes, sizeof bytes, 0) == 8);
+  const int other = Asking(5001);
+  const int ring = RingOf(other);
+  Say(other, "completion");
+  ExpectPacket(ring, "completion");
+  Say(calls, "by calls");
+  CHECK(recv(calls, bytes, sizeof bytes, 0) == 8);
+  CHECK(Next(ring, kQuietMs).events == 0);
+}
+
 static const struct {
   const char* name;
   void (*run)(void);
@@ -628,6 +643,7 @@ static const struct {
     {"udp_client", UdpClient},
     {"tcp_client", TcpClient},
     {"tcp_client_late", TcpClientIsLate},
+    {"receives_by_calls", ReceivesByCalls},
 };
 
 int main(int argc, char** argv) {

@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
                                            "thread_offload", "recvfrom_zcopy", "zcopy_without_room",
                                            "recv_callback", "recv_callback_ready",
                                            "recv_callback_thread", "udp_client", "tcp_client",
-                                           "tcp_client_late"),
+                                           "tcp_client_late", "receives_by_calls"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(VmaFunctionTest, HardwareTimesAreOfThePtpClockForWhoAsks) {

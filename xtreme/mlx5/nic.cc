@@ -17,8 +17,8 @@
 namespace xtreme::mlx5 {
 namespace {
 
-// The most is what the kernel's mlx5 gives an interface: a card's frames have 10,000 bytes, of which
-// Ethernet's header, a tag and the check sequence are 22.
+// The most is what the kernel's mlx5 gives an interface: a card's frames have 10,000 bytes, 22 of
+// them Ethernet's header, a tag and the check sequence.
 constexpr uint32_t kMinMtu = 576;
 constexpr uint32_t kMaxMtu = 9978;
 
