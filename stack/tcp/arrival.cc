@@ -266,7 +266,7 @@ bool Pcb::ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, 
     // What was taken before may come again, with the FIN that follows it.
     if (sequence + segment.payload_bytes <= rcv_nxt_) return false;
     ++context_->counters.after_close;
-    Reset(queue_.nxt(), ECONNRESET, now);
+    Reset(ECONNRESET, now);
     return false;
   }
   if (context_->short_of_buffers) [[unlikely]] {

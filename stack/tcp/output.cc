@@ -159,13 +159,17 @@ uint8_t Pcb::FlagsOf(const Segment& segment) const {
 }
 
 // SND.NXT; but if the peer took window back (RFC 9293 section 3.8.6), the end of what it left: what
-// lies beyond that it drops, and would not learn what is acknowledged. That its window is told in
-// units, and a FIN, which no window keeps back, are less than that.
-void Pcb::SendAck(base::Nanoseconds now) {
+// lies beyond that it drops, and would not learn what is acknowledged, or that it is reset. That
+// its window is told in units, and a FIN, which no window keeps back, are less than that.
+Seq Pcb::NextWithinWindow() const {
   const Seq next = queue_.nxt();
   const Seq edge = queue_.una() + snd_wnd_;
   const bool taken_back = edge < next && Distance(edge, next) > 1u << snd_scale_;
-  Outgoing outgoing{.sequence = taken_back ? edge : next, .flags = wire::kTcpAck};
+  return taken_back ? edge : next;
+}
+
+void Pcb::SendAck(base::Nanoseconds now) {
+  Outgoing outgoing{.sequence = NextWithinWindow(), .flags = wire::kTcpAck};
   if (!Emit(outgoing, now)) {
     Set(kAckNow | kSinkFull);
   }

@@ -365,7 +365,7 @@ void Pcb::Close(base::Nanoseconds timeout, base::Nanoseconds now) {
 // Closed, and in FIN-WAIT-2: tcp(7), TCP_LINGER2.
 void Pcb::AwaitFinAlone(base::Nanoseconds now) {
   const base::Nanoseconds timeout = options_->fin_wait_timeout;
-  if (timeout < base::Nanoseconds(0)) return Reset(queue_.nxt(), ECONNABORTED, now);
+  if (timeout < base::Nanoseconds(0)) return Reset(ECONNABORTED, now);
   if (timeout != base::kNever) close_deadline_ = base::DeadlineAfter(now, timeout);
   ArmIdle(now);
 }
@@ -373,12 +373,12 @@ void Pcb::AwaitFinAlone(base::Nanoseconds now) {
 void Pcb::Abort(base::Nanoseconds now) {
   const bool known_to_peer = state_ != State::kClosed && state_ != State::kSynSent;
   if (!known_to_peer) return Terminate(ECONNABORTED);
-  Reset(queue_.nxt(), ECONNABORTED, now);
+  Reset(ECONNABORTED, now);
 }
 
-void Pcb::Reset(Seq sequence, int status, base::Nanoseconds now) {
+void Pcb::Reset(int status, base::Nanoseconds now) {
   ++context_->counters.resets_out;
-  EmitControl(wire::kTcpRst | wire::kTcpAck, sequence, now);
+  EmitControl(wire::kTcpRst | wire::kTcpAck, NextWithinWindow(), now);
   Terminate(status);
 }
 

@@ -376,7 +376,7 @@ class Pcb {
   void CopyOne(std::span<const uint8_t> bytes, uint16_t flags, uint64_t cookie);
   SendResult SendQueued(const SendOptions& options, base::Nanoseconds now);
   void Terminate(int status);
-  void Reset(Seq sequence, int status, base::Nanoseconds now);
+  void Reset(int status, base::Nanoseconds now);
 
   // departure.cc
   bool TakeQueue(const Pcb& from);
@@ -452,6 +452,7 @@ class Pcb {
   bool SendAlone(uint16_t flag, base::Nanoseconds now);
   void FillHeader(Outgoing& outgoing, base::Nanoseconds now) const;
   uint8_t FlagsOf(const Segment& segment) const;
+  Seq NextWithinWindow() const;
   void SendAck(base::Nanoseconds now);
   void EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now);
   std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);

@@ -229,11 +229,11 @@ void Pcb::OnIdleTimer(base::Nanoseconds now) {
   if (close_deadline_ <= now) {
     // Everything of ours arrived; the peer's FIN is its own affair.
     if (state_ == State::kFinWait2) return Terminate(0);
-    return Reset(queue_.nxt(), ETIMEDOUT, now);
+    return Reset(ETIMEDOUT, now);
   }
   const bool silent = now >= base::DeadlineAfter(heard_at_, options_->keepalive_idle);
   if (silent && queue_.all_acknowledged()) {
-    if (probes_ >= options_->keepalive_probes) return Reset(queue_.nxt(), ETIMEDOUT, now);
+    if (probes_ >= options_->keepalive_probes) return Reset(ETIMEDOUT, now);
     ++probes_;
     EmitControl(wire::kTcpAck, queue_.una() - 1, now);
   }
