@@ -22,6 +22,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -185,6 +186,7 @@ TEST_F(PcapngTest, ASentFrameWithTheDevicesTimeSaysSo) {
   TappedFrame frame = UdpFrame(FrameKind::kSent);
   Open()->Add(0, frame, 0);
   EXPECT_EQ(Bytes().find(comment), std::string::npos) << "the time of posting";
+  frame.time_ns = 0;
   frame.timed_by_device = true;
   Open()->Add(0, frame, 0);
   EXPECT_THAT(Bytes(), HasSubstr(comment));
@@ -323,6 +325,24 @@ TEST_F(MissedTest, OnceEndsThoughFramesGoOnComing) {
   ASSERT_EQ(std::sscanf(told.c_str(), "xtreme_dump: %lu frames, %lu missed", &frames, &missed), 2)
       << told;
   EXPECT_LE(frames, kKept) << "which is all that can have been there";
+}
+
+// A device's clock may be lost: its frames then came before the next one that has a time, and those
+// behind the last one not when somebody looks.
+TEST_F(MissedTest, FramesWithoutATimeHaveThatOfTheirNeighboursAndSaySo) {
+  tap_->SetClocks({}, {.base_ns = 5'000'000'000, .ns_per_tick_q32 = int64_t{1} << 32});
+  Write(tap_.get(), 1);
+  Write(tap_.get(), 1, FrameKind::kSent);
+  Write(tap_.get(), 1, FrameKind::kReceivedUntimed);
+  std::istringstream told(Tell());
+  std::vector<std::string> lines(3);
+  for (std::string& line : lines) std::getline(told, line);
+  constexpr size_t kTime = 18;  // "03:04:16.130428163"
+  for (const size_t untimed : {0, 2}) {
+    EXPECT_EQ(lines[untimed].substr(0, kTime), lines[1].substr(0, kTime));
+    EXPECT_THAT(lines[untimed], HasSubstr(", without a time of its own"));
+  }
+  EXPECT_THAT(lines[1], ::testing::Not(HasSubstr("without a time")));
 }
 
 using OutputTest = MissedTest;

@@ -19,6 +19,12 @@ namespace {
 using connectx::CaptureFile;
 using stats::FrameKind;
 
+// What is unusual about a frame's time.
+std::string_view AboutTime(const stats::TappedFrame& frame) {
+  if (!frame.time_ns) return "without a time of its own";
+  return frame.timed_by_device ? "sent then by the device" : "";
+}
+
 class TextOutput final : public Output {
  public:
   uint32_t AddRing(const stats::FrameReader& ring) override {
@@ -27,8 +33,9 @@ class TextOutput final : public Output {
   }
   void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) override {
     const char* way = frame.kind == FrameKind::kSent ? "out" : "in";
-    const char* by = frame.timed_by_device ? ", sent then by the device" : "";
-    Line(time_ns, fmt::format("{} {} {}{}", names_[ring], way, Describe(frame), by));
+    const std::string_view about = AboutTime(frame);
+    Line(time_ns, fmt::format("{} {} {}{}{}", names_[ring], way, Describe(frame),
+                              about.empty() ? "" : ", ", about));
   }
   void Note(std::string_view text) override { Put(fmt::format("-- {}\n", text)); }
   bool Flush() override { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
@@ -63,7 +70,7 @@ class PcapngOutput final : public Output {
   void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) override {
     const auto direction = frame.kind == FrameKind::kSent ? CaptureFile::Direction::kOut
                                                           : CaptureFile::Direction::kIn;
-    if (frame.timed_by_device) Note("sent then by the device");
+    if (const std::string_view about = AboutTime(frame); !about.empty()) Note(about);
     Write(ring, direction, frame.bytes, frame.frame_bytes, time_ns);
   }
   void Note(std::string_view text) override {

@@ -24,7 +24,7 @@ class Output {
   virtual ~Output() = default;
   // One ring; `number` of its frames. What the times are is said where the format has a place.
   virtual uint32_t AddRing(const stats::FrameReader& ring) = 0;
-  // `time_ns` since 1970.
+  // `time_ns` since 1970; of a frame that has no time of its own, one near it, which is said.
   virtual void Add(uint32_t ring, const stats::TappedFrame& frame, int64_t time_ns) = 0;
   // Says something before the next frame.
   virtual void Note(std::string_view text) = 0;

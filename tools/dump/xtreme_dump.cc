@@ -82,7 +82,18 @@ struct Source {
   std::optional<LocalEnd> socket;  // Whose frames; nothing: all.
   // For a turn: the device's times of those that were sent may follow.
   std::vector<TappedFrame> held;
+  std::optional<int64_t> last_ns;  // Of the last frame that had a time.
 };
+
+// For each frame its time, or that of the first behind it that has one: it was there before that.
+std::vector<std::optional<int64_t>> LatestTimes(const std::vector<TappedFrame>& frames) {
+  std::vector<std::optional<int64_t>> latest(frames.size());
+  std::optional<int64_t> behind;
+  for (size_t i = frames.size(); i-- > 0; latest[i] = behind) {
+    if (frames[i].time_ns) behind = frames[i].time_ns;
+  }
+  return latest;
+}
 
 class Dump {
  public:
@@ -139,7 +150,11 @@ class Dump {
       std::move(frames->begin(), frames->end(), std::back_inserter(held));
     }
     const size_t shown = stats::ApplySendTimes(&held, before);
-    for (size_t i = 0; i < shown; ++i) Show(*source, held[i]);
+    const auto latest = LatestTimes(held);
+    for (size_t i = 0; i < shown; ++i) {
+      Show(*source, held[i], latest[i]);
+      if (held[i].time_ns) source->last_ns = held[i].time_ns;
+    }
     held.erase(held.begin(), held.begin() + static_cast<ptrdiff_t>(shown));
     return taken + shown + NoteMissed(source);
   }
@@ -153,11 +168,13 @@ class Dump {
     return more;
   }
 
-  void Show(const Source& source, const TappedFrame& frame) {
+  // `latest`: what it is not later than, if that is known. Without it, of a program that may go on,
+  // it has just come; else it is as old as the last one that is known.
+  void Show(const Source& source, const TappedFrame& frame, std::optional<int64_t> latest) {
     if (frame.kind == FrameKind::kNote) return output_->Note(frame.text());
     if (Enough() || (source.socket && !source.socket->Has(frame))) return;
-    // Without a clock of its own: no later than now.
-    const int64_t monotonic_ns = frame.time_ns.value_or(Now(CLOCK_MONOTONIC));
+    if (!latest && (command_.once || !source.reader->alive())) latest = source.last_ns;
+    const int64_t monotonic_ns = latest.value_or(Now(CLOCK_MONOTONIC));
     output_->Add(source.number, frame, monotonic_ns + to_realtime_ns_);
     ++written_;
   }

@@ -117,8 +117,8 @@ class XtremeDumpTest : public ::testing::Test {
 TEST_F(XtremeDumpTest, ShowsBothDirectionsOfARunningProgram) {
   StartEcho("1024");
   const std::string text = Run({"--once"});
-  EXPECT_THAT(text, HasSubstr(" feed1 in 10.9.0.1:5000 > 10.9.0.2:7 udp 642 bytes\n"));
-  EXPECT_THAT(text, HasSubstr(" feed1 out 10.9.0.2:7 > 10.9.0.1:5000 udp 642 bytes\n"));
+  EXPECT_THAT(text, HasSubstr(" feed1 in 10.9.0.1:5000 > 10.9.0.2:7 udp 642 bytes"));
+  EXPECT_THAT(text, HasSubstr(" feed1 out 10.9.0.2:7 > 10.9.0.1:5000 udp 642 bytes"));
 }
 
 TEST_F(XtremeDumpTest, WritesWholeFramesForWireshark) {
