@@ -29,6 +29,12 @@ int Usage(FILE* to) {
   return to == stdout ? 0 : kUsageError;
 }
 
+// One line: the table of settings would push it off the screen.
+int Wrong(const std::string& why) {
+  std::fprintf(stderr, "run: %s (--help has the settings)\n", why.c_str());
+  return kUsageError;
+}
+
 // "--min-inline=none" as XTREME_CONNECTX_MIN_INLINE=none. False: not an option.
 bool SetFromOption(std::string_view option) {
   const size_t equals = option.find('=');
@@ -59,12 +65,15 @@ int Main(int argc, char** argv) {
     if (argument == "--" && i + 1 < argc) {
       const auto settings = ReadSettings(environ);
       if (settings.ok()) return Launch(argv + i + 1);
-      std::fprintf(stderr, "run: %s\n", settings.status().ToString().c_str());
-      return kUsageError;
+      return Wrong(std::string(settings.status().message()));
     }
-    if (!SetFromOption(argument)) return Usage(stderr);
+    if (argument == "--") return Wrong("no program behind --");
+    if (!SetFromOption(argument)) {
+      return Wrong(std::string(argument) + ": an option is --SETTING=VALUE, and -- stands before "
+                                           "the program");
+    }
   }
-  return Usage(stderr);
+  return argc > 1 ? Wrong("no program: it stands behind --") : Usage(stderr);
 }
 
 }  // namespace

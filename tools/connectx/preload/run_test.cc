@@ -88,6 +88,24 @@ TEST(RunTest, UnknownOrMalformedSettingsAreErrorsThatNameThem) {
       << malformed.output;
 }
 
+TEST(RunTest, WhatIsWrongOnTheCommandLineIsSaidInOneLine) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"--colour -- true", "run: --colour: an option is --SETTING=VALUE"},
+      {"true", "run: true: an option is --SETTING=VALUE, and -- stands before the program"},
+      {"--loss=0.1", "run: no program: it stands behind --"},
+      {"--loss=0.1 --", "run: no program behind --"},
+      {"--delay-us=-1 -- true", "run: XTREME_CONNECTX_DELAY_US=-1: not one of US, how long each"},
+      {"--without=nothing -- true", "timestamps, blueflame, checksums"},
+      {"--interface=lo --mtu=9000 -- true", "an interface has its own; set it with ip link set lo"},
+  };
+  for (const auto& [arguments, said] : rows) {
+    const Outcome outcome = Execute(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    EXPECT_NE(outcome.output.find(said), std::string::npos) << arguments << "\n" << outcome.output;
+    EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
+  }
+}
+
 TEST(RunTest, CountersOfEachWireAreWrittenAtExit) {
   const std::string file = std::string(std::getenv("TEST_TMPDIR")) + "/counters";
   EXPECT_EQ(Execute("--counters=" + file + " -- ibv_devinfo").exit_code, 0);
@@ -265,7 +283,6 @@ TEST(SettingsTest, EachIsParsed) {
   const char* const environment[] = {"HOME=/root",
                                      "XTREME_CONNECTX_INTERFACE=eth7",
                                      "XTREME_CONNECTX_MODE=spin",
-                                     "XTREME_CONNECTX_MTU=9000",
                                      "XTREME_CONNECTX_MIN_INLINE=none",
                                      "XTREME_CONNECTX_BLUEFLAME=0",
                                      "XTREME_CONNECTX_COUNTERS=/tmp/counters",
@@ -281,7 +298,8 @@ TEST(SettingsTest, EachIsParsed) {
   EXPECT_EQ(settings->interface, "eth7");
   EXPECT_EQ(settings->counters, "/tmp/counters");
   EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
-  EXPECT_EQ(settings->mtu, 9000u);
+  const char* const mtu[] = {"XTREME_CONNECTX_MTU=9000", nullptr};
+  EXPECT_EQ(ReadSettings(mtu)->mtu, 9000u);
   EXPECT_EQ(settings->device.eth_min_inline, Device::MinInline::kNone);
   EXPECT_FALSE(settings->device.features.blueflame);
   EXPECT_TRUE(settings->report);

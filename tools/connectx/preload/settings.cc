@@ -31,6 +31,7 @@ struct Wishes {
   std::optional<Device::MinInline> min_inline;
   std::optional<bool> blueflame;
   int64_t ptp_offset_ns = 0;
+  bool mtu_set = false;
 };
 
 struct Setting {
@@ -99,6 +100,7 @@ bool ParseMode(absl::string_view text, Wishes& wishes) {
 
 bool ParseMtu(absl::string_view text, Wishes& wishes) {
   uint32_t& mtu = wishes.settings.mtu;
+  wishes.mtu_set = true;
   return absl::SimpleAtoi(text, &mtu) && mtu >= 576 && mtu <= 9000;
 }
 
@@ -173,7 +175,9 @@ constexpr std::array kSettings = {
             &ParseCapture},
     Setting{"MODE", "adaptive|spin", "let the device's thread sleep when it is idle, or never",
             &ParseMode},
-    Setting{"MTU", "576..9000", "MTU of the devices on the cable (1500)", &ParseMtu},
+    Setting{"MTU", "576..9000",
+            "MTU of the devices on the cable or the switch (1500); an interface has its own",
+            &ParseMtu},
     Setting{"PERSONALITY", "cx4lx|cx5|cx6dx|cx7|vf",
             "the card that the devices are (a ConnectX-5 that needs the L2 header inline)",
             &ParsePersonality},
@@ -198,7 +202,8 @@ absl::Status ApplySetting(absl::string_view name, absl::string_view value, Wishe
     if (setting.name != name) continue;
     if (setting.parse(value, wishes)) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(kSettingPrefix, name, "=", value,
-                                                   ": not one of ", setting.values));
+                                                   ": not one of ", setting.values, ", ",
+                                                   setting.help));
   }
   return absl::InvalidArgumentError(absl::StrCat(kSettingPrefix, name, ": no such setting"));
 }
@@ -226,6 +231,11 @@ absl::StatusOr<Settings> ReadSettings(const char* const* environment) {
     return absl::InvalidArgumentError(
         absl::StrCat(kSettingPrefix, "INTERFACE=", settings.interface,
                      ": one device on its interface; not with SHARED or DEVICES"));
+  }
+  if (!settings.interface.empty() && wishes.mtu_set) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kSettingPrefix, "MTU=", settings.mtu, ": an interface has its own; set it ",
+                     "with ip link set ", settings.interface, " mtu ", settings.mtu));
   }
   if (settings.shared.empty() && settings.devices == 1) {
     return absl::InvalidArgumentError(
