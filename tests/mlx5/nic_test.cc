@@ -8,6 +8,7 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -55,6 +56,16 @@ TEST(FindDevice, KnowsAnInterfaceBySysfsAndByTheGidTable) {
   }
   EXPECT_EQ(FindDevice("lo", index + 4711).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ((*device)->live_objects(), connectx::LiveObjects{});
+
+  // In switchdev mode the functions' representors stand beside the port that is the uplink.
+  const std::string name_file =
+      (*device)->sysfs_path() + "/class/infiniband/mlx5_1/device/net/lo/phys_port_name";
+  std::ofstream(name_file) << "p1\n";
+  EXPECT_TRUE(FindDevice("lo", index).ok());
+  std::ofstream(name_file) << "pf0vf3\n";
+  const auto representor = FindDevice("lo", index);
+  EXPECT_EQ(representor.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(representor.status().message()), HasSubstr("representor (pf0vf3)"));
 }
 
 // 9,216 is what many networks have, 9,978 what mlx5's interfaces have at most.

@@ -53,14 +53,26 @@ std::optional<int> ReadNumber(const std::string& path) {
   return number;
 }
 
+std::string DirectoryOf(const ibv_device& device, std::string_view interface) {
+  return absl::StrCat(device.ibdev_path, "/device/net/", std::string(interface), "/");
+}
+
 // The device's port that is this interface according to sysfs.
 std::optional<uint8_t> PortInSysfs(const ibv_device& device, std::string_view interface,
                                    int interface_index) {
-  const std::string path =
-      absl::StrCat(device.ibdev_path, "/device/net/", std::string(interface), "/");
+  const std::string path = DirectoryOf(device, interface);
   if (ReadNumber(path + "ifindex") != interface_index) return std::nullopt;
   // Counted from 0, and of one RDMA port where a port is a PCI function of its own.
   return static_cast<uint8_t>(ReadNumber(path + "dev_port").value_or(0) + 1);
+}
+
+// What the interface represents: "pf0vf3", where the port itself is "p0" or has no name; empty: it
+// is the port. In switchdev mode the device has both in its directory, and they look the same else.
+std::string RepresentedBy(const ibv_device& device, std::string_view interface) {
+  std::ifstream file(DirectoryOf(device, interface) + "phys_port_name");
+  std::string name;
+  file >> name;
+  return name.find("pf") == std::string::npos ? "" : name;
 }
 
 std::optional<uint8_t> PortInGids(ibv_device* device, int interface_index) {
@@ -147,9 +159,13 @@ absl::Status VerbsError(int error, std::string_view action) {
 absl::StatusOr<DevicePort> FindDevice(std::string_view interface, int interface_index) {
   const DeviceList list;
   for (ibv_device* device : list.devices()) {
-    if (const auto port = PortInSysfs(*device, interface, interface_index)) {
-      return DevicePort{device->name, *port};
-    }
+    const auto port = PortInSysfs(*device, interface, interface_index);
+    if (!port.has_value()) continue;
+    const std::string represented = RepresentedBy(*device, interface);
+    if (represented.empty()) return DevicePort{device->name, *port};
+    return absl::NotFoundError(absl::StrCat(
+        "find the RDMA device of ", std::string(interface), ": it is a representor (",
+        represented, ") on ", device->name, ", whose frames are another function's"));
   }
   for (ibv_device* device : list.devices()) {
     if (const auto port = PortInGids(device, interface_index)) {

@@ -25,7 +25,8 @@ struct DevicePort {
 
 // The device whose port the interface is. Looks for the interface under the device in sysfs, which
 // needs no privilege and no open; and where sysfs does not show it (another network namespace's
-// view) for its index in the GID tables. NotFound: the message lists the devices there are.
+// view) for its index in the GID tables. NotFound: the message lists the devices there are, or says
+// that the interface is a function's representor.
 absl::StatusOr<DevicePort> FindDevice(std::string_view interface, int interface_index);
 
 // What the device offers; see ibv_query_device_ex.
