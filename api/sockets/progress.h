@@ -60,11 +60,7 @@ RingDoor::Linked RingDoor::PollLinks(uint32_t most, completion::LinkCompletion* 
 
 template <typename Sink>
 uint32_t RingDoor::PollPackets(uint32_t most, Sink sink) {
-  if (behind()) [[unlikely]] {
-    if (polling()) return 0;
-    GiveKept();
-  }
-  if (!happenings_.empty()) return 0;
+  if (!CatchUp() || !happenings_.empty()) return 0;
   const std::span<const engine::Completion> polled = BeginProgress(std::min(most, kBatch));
   if (!polled.empty() && !real_clock_->IsFresh(polled.front().poll_tsc)) FollowRealTime();
   uint32_t taken = 0;

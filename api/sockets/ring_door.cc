@@ -31,6 +31,19 @@
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::sockets {
+namespace {
+
+// One by one: `take` may put more behind them.
+template <typename Take>
+void TakeAll(std::deque<engine::Completion>& waiting, Take take) {
+  while (!waiting.empty()) {
+    const engine::Completion next = waiting.front();
+    waiting.pop_front();
+    take(next);
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const std::string& interface,
                                                          const Options& options) {
@@ -140,10 +153,7 @@ void RingDoor::StepIn(uint32_t depth) {
 }
 
 void RingDoor::Progress() {
-  if (behind()) [[unlikely]] {
-    if (polling()) return;
-    GiveKept();
-  }
+  if (!CatchUp()) return;
   BeginProgress();
   EndProgress(0);
 }
@@ -151,11 +161,7 @@ void RingDoor::Progress() {
 // What is polled meanwhile is newer.
 void RingDoor::GiveKept() {
   behind_ = Behind::kPolling;
-  while (!kept_.empty()) {
-    const engine::Completion next = kept_.front();
-    kept_.pop_front();
-    Give(next);
-  }
+  TakeAll(kept_, [this](const engine::Completion& each) { Give(each); });
   kept_charges_.clear();
   GiveLater();
   behind_ = Behind::kNo;
@@ -164,14 +170,8 @@ void RingDoor::GiveKept() {
 // For nobody of the program's threads.
 void RingDoor::ProgressBelow() {
   if (polling()) return;
-  do {
-    for (const engine::Completion& each : BeginProgress()) GiveOrKeep(each);
-    while (!later_.empty()) {
-      const engine::Completion next = later_.front();
-      later_.pop_front();
-      GiveOrKeep(next);
-    }
-  } while (polled_count_ == kBatch);
+  BeginProgress();
+  GiveAll(0, [this](const engine::Completion& each) { GiveOrKeep(each); });
   FinishProgress();
   if (!kept_.empty()) behind_ = Behind::kKept;
 }
@@ -192,22 +192,24 @@ void RingDoor::GiveOrKeep(const engine::Completion& completion) {
   kept_.push_back(completion);
 }
 
-void RingDoor::GiveFrom(uint32_t first) {
+// By `give`: what was polled, from the `first` on, and all that there is behind it.
+template <typename Act>
+void RingDoor::GiveAll(uint32_t first, Act give) {
   for (;;) {
-    for (uint32_t i = first; i < polled_count_; ++i) Give(polled_[i]);
-    if (!later_.empty()) GiveLater();
+    for (uint32_t i = first; i < polled_count_; ++i) give(polled_[i]);
+    TakeAll(later_, give);
     if (polled_count_ < kBatch) return;
     BeginProgress();
     first = 0;
   }
 }
 
+void RingDoor::GiveFrom(uint32_t first) {
+  GiveAll(first, [this](const engine::Completion& each) { Give(each); });
+}
+
 void RingDoor::GiveLater() {
-  while (!later_.empty()) {
-    const engine::Completion next = later_.front();
-    later_.pop_front();
-    Give(next);
-  }
+  TakeAll(later_, [this](const engine::Completion& each) { Give(each); });
 }
 
 void RingDoor::FollowRealTime() {

@@ -321,6 +321,15 @@ class RingDoor {
   void Arrive(uintptr_t self, uint32_t depth);
   void Adopt(uintptr_t self);
   void SetAlone(uintptr_t alone);
+  // Gives what waits for a poll of the program's. False: somebody gives what they polled.
+  bool CatchUp() {
+    if (!behind()) [[likely]] return true;
+    if (polling()) return false;
+    GiveKept();
+    return true;
+  }
+  template <typename Act>
+  void GiveAll(uint32_t first, Act give);
   void GiveFrom(uint32_t first);
   void GiveLater();
   void GiveKept();
