@@ -385,6 +385,7 @@ int Socket::GetPeerOption(void* value, socklen_t* length) {
 }
 
 bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
+  if (static_cast<int>(*length) < 0) return false;  // EINVAL.
   if (level == IPPROTO_TCP && name == TCP_INFO && FillTcpInfo(value, length)) {
     *result = 0;
     return true;

@@ -482,6 +482,17 @@ void LeftToTheKernel(Run& run) {
   asks();
 }
 
+// A length that is less than nothing is none.
+void LessThanNoRoom(Run& run) {
+  const auto ask = [&run](const char* what, int level, int name) {
+    char value[300];
+    socklen_t length = static_cast<socklen_t>(-1);
+    Say(what, getsockopt(run.fd, level, name, value, &length));
+  };
+  ask("TCP_INFO", IPPROTO_TCP, TCP_INFO), ask("SO_ERROR", SOL_SOCKET, SO_ERROR);
+  ask("IP_PKTINFO", IPPROTO_IP, IP_PKTINFO), ask("IP_MTU", IPPROTO_IP, IP_MTU);
+}
+
 void PeekOffset(Run& run) {
   Set(run.fd, "SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, 0);
   Tell(run, "datagram 13"), Settle(run);
@@ -708,6 +719,8 @@ constexpr Case kCases[] = {
     {"marks of datagrams", false, MarksOfDatagrams},
     {"times of sending", false, TimesOfSending},
     {"left to the kernel", false, LeftToTheKernel},
+    {"less than no room", false, LessThanNoRoom},
+    {"less than no room for a connection's", kConnection, LessThanNoRoom},
     {"peek offset", false, PeekOffset},
     {"overflow", false, Overflow},
     {"room for all", false, RoomForAll},
