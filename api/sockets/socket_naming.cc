@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,8 @@
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
 #include "xtreme/engine/ring.h"
+#include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_socket.h"
 #include "xtreme/engine/udp.h"
 
 namespace xtreme::sockets {
@@ -180,8 +183,39 @@ std::optional<Socket::Ends> Socket::EndsOnRing() const {
   return Ends{local_, peer_};
 }
 
+namespace {
+
+// Of what connects from a port of the ring's, which chooses it as SYN leaves: the first waits for
+// ports, and any for a neighbour that is asked for. 0: it waits for longer than this.
+uint16_t PortOfAttempt(const Socket& socket) {
+  constexpr int kTries = 20;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  const Uncancelled whole;
+  for (int tries = 0; tries < kTries; ++tries) {
+    RingDoor* const ring = socket.door();
+    if (ring == nullptr) return 0;
+    {
+      const RingDoor::Entry entry(ring);
+      ring->Progress();
+      const engine::TcpSocket* const attempt = ring->ring().tcp().Find(socket.handle());
+      if (attempt == nullptr) return socket.local().port;
+      if (attempt->local.port != 0) return attempt->local.port;
+    }
+    nanosleep(&kPause, nullptr);
+  }
+  return 0;
+}
+
+}  // namespace
+
 int Socket::Name(sockaddr* to, socklen_t* length) const {
-  if (const auto ends = EndsOnRing()) return Give(ends->local, to, length);
+  auto ends = EndsOnRing();
+  if (ends && ends->local.port == 0) {
+    const uint16_t port = PortOfAttempt(*this);
+    ends = EndsOnRing();  // It may be the kernel's by now.
+    if (ends && ends->local.port == 0) ends->local.port = port;
+  }
+  if (ends) return Give(ends->local, to, length);
   return Kernel().getsockname(fd(), to, length) == 0 ? 0 : -errno;
 }
 

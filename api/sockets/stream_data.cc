@@ -134,6 +134,8 @@ void Socket::OnStreamEvent(const engine::Completion& completion) {
       if (const char* const why = WhyNotOpened(completion.status); why != nullptr && !completions) {
         return ConnectInKernel(why);
       }
+      // Linux: it keeps its name.
+      if (local_.port == 0) local_.port = completion.destination_port;
       return EndStream(completion.status);
     case engine::Kind::kOpDone:
       if (completion.status == 0 || completion.cookie != kPaceCookie) return;

@@ -16,7 +16,6 @@
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -338,7 +337,8 @@ int Dissolve(Run& run) {
 int NameOf(Run& run, int (*call)(int, sockaddr*, socklen_t*), socklen_t length) {
   sockaddr_in name{};
   const int result = call(run.fd, Generic(&name), &length);
-  if (result == 0) printf("%s in %u ", inet_ntoa(name.sin_addr), length);
+  const char* const port = name.sin_port != 0 ? " and a port" : "";
+  if (result == 0) printf("%s%s in %u ", inet_ntoa(name.sin_addr), port, length);
   return result;
 }
 int Poll(Run& run, int16_t events) {

@@ -101,6 +101,27 @@ except ConnectionRefusedError:
   EXPECT_NE(client->Output().find(kOffloaded), std::string::npos) << client->Output();
 }
 
+// That of the first connection of a program, which has no ports yet, too.
+TEST_F(TcpTest, PortOfWhatStillConnectsIsTheOneThatItConnectsFrom) {
+  const auto server = StartOnKernel(EchoServer(kTheirs));
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartOnXtreme(Script("connects", R"(
+import select, socket
+for i in range(2):
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex(('10.9.0.2', 8000))
+    begun = s.getsockname()
+    select.select([], [s], [], 20)
+    assert s.getpeername() and begun == s.getsockname(), (begun, s.getsockname())
+print('the same')
+)"),
+                                    kDebug);
+  EXPECT_EQ(client->Wait(), 0) << client->Output();
+  EXPECT_NE(client->Output().find("\nthe same"), std::string::npos) << client->Output();
+  EXPECT_NE(client->Output().find(kOffloaded), std::string::npos) << client->Output();
+}
+
 TEST_F(TcpTest, AsyncioServesManyConnectionsAtOnce) {
   const auto server = StartOnXtreme(Script("asyncio_server", R"(
 import asyncio
