@@ -154,13 +154,15 @@ ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
   if (socket.path() != sockets::Path::kOffloaded) return kAskKernel;
   std::array<uint8_t, 32'768> bytes;
   const off_t start = offset != nullptr ? *offset : lseek(in, 0, SEEK_CUR);
-  if (start < 0) return -EINVAL;
+  if (start < 0) return offset == nullptr && errno == EBADF ? -EBADF : -EINVAL;
+  if (static_cast<ssize_t>(count) < 0) return -EINVAL;
   ssize_t done = 0;
   ssize_t result = 0;
   while (static_cast<size_t>(done) < count) {
     const size_t most = std::min(bytes.size(), count - static_cast<size_t>(done));
     const ssize_t got = pread(in, bytes.data(), most, start + done);
-    result = got < 0 ? -errno : got;
+    // Linux: a directory is nothing that can be sent.
+    result = got >= 0 ? got : errno == EISDIR ? -EINVAL : -errno;
     if (result <= 0) break;
     const iovec part{.iov_base = bytes.data(), .iov_len = static_cast<size_t>(got)};
     result = sockets::SendFrom(socket, {&part, 1}, 0, nullptr, 0);
