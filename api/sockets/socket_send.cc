@@ -159,7 +159,8 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
 
 // --- One datagram by several calls: MSG_MORE, UDP_CORK ---
 
-// As Linux: the first part says where it goes to, and an error loses the datagram.
+// As Linux: the first part says where it goes to, and whether it may be sent, and an error loses the
+// datagram.
 [[gnu::noinline]] ssize_t Socket::SendPart(const SendRequest& request) {
   if (request.nowhere()) return -EFAULT;
   std::vector<uint8_t> scratch;
@@ -174,7 +175,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
     }
     const size_t before = parts_->bytes.size();
     int error = before + bytes.size() > wire::kUdpMaxPayloadBytes ? EMSGSIZE : TakeError();
-    if (error == 0 && write_shut_) error = EPIPE;
+    if (error == 0 && first && write_shut_) error = EPIPE;
     if (error == 0) {
       parts_->bytes.insert(parts_->bytes.end(), bytes.begin(), bytes.end());
       in_parts_.store(true, std::memory_order_relaxed);

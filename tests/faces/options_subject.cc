@@ -713,6 +713,12 @@ void DatagramInParts(Run& run) {
   Say("uncork again", setsockopt(run.fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
   Say("whole", send(run.fd, "1234567", 7, 0));
   Settle(run), Tell(run, "datagrams");
+  // What was begun before goes on.
+  Say("more", send(run.fd, "12", 2, MSG_MORE));
+  Say("shutdown", shutdown(run.fd, SHUT_WR));
+  Say("and last", send(run.fd, "345", 3, MSG_NOSIGNAL));
+  Say("anew", send(run.fd, "67", 2, MSG_MORE | MSG_NOSIGNAL));
+  Settle(run), Tell(run, "datagrams");
 }
 
 // --- The table ---
