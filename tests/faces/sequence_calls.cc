@@ -178,13 +178,13 @@ void ReceiveMessages(Sequence& all, Slot& slot) {
   Run& run = all.run;
   const auto size = static_cast<size_t>(run.Of({0, 10, 100, 2000}));
   const int flags = MSG_DONTWAIT | run.Of<int>({0, 0, MSG_PEEK, MSG_TRUNC, MSG_CMSG_CLOEXEC});
-  const size_t control_size = run.Of<size_t>({0, 12, 20, 100, 200});
+  const size_t control_size = run.Of<size_t>({0, 12, 20, 32, 50, 100, 200});
   alignas(cmsghdr) char control[2][200] = {};
   sockaddr_in from[2] = {};
   iovec parts[2] = {{received_bytes, size}, {received_bytes + 2000, size}};
   mmsghdr messages[2] = {};
   for (size_t i = 0; i < 2; ++i) {
-    messages[i].msg_hdr = {.msg_name = &from[i],
+    messages[i].msg_hdr = {.msg_name = run.Pick(5) ? &from[i] : nullptr,
                            .msg_namelen = run.Of({16u, 16u, 0u, 8u}),
                            .msg_iov = &parts[i],
                            .msg_iovlen = 1,
@@ -197,7 +197,7 @@ void ReceiveMessages(Sequence& all, Slot& slot) {
     return Say("recvmsg", got,
                got < 0 ? "" : (kept ? SumOf(got, size) : "") + Beside(messages[0].msg_hdr));
   }
-  timespec limit{};
+  timespec limit{.tv_sec = 0, .tv_nsec = run.Of({0, 0, 1'000'000'000})};
   const int got = recvmmsg(slot.fd, messages, 2, flags, run.Pick(2) ? &limit : nullptr);
   std::string told;
   for (int i = 0; i < got; ++i) {
@@ -215,7 +215,8 @@ void ReceiveWaiting(Sequence& all, Slot& slot) {
   fcntl(slot.fd, F_SETFL, O_RDWR);
   // Not of nothing: Linux waits, and then says that it has it.
   const auto size = static_cast<size_t>(run.Of({1, 1, 100, 5000}));
-  const int flags = run.Of<int>({0, 0, MSG_WAITALL, MSG_PEEK, MSG_DONTWAIT});
+  const int flags = run.Of<int>(
+      {0, 0, MSG_WAITALL, MSG_PEEK, MSG_PEEK | MSG_WAITALL, MSG_TRUNC | MSG_WAITALL, MSG_DONTWAIT});
   const ssize_t got = recv(slot.fd, received_bytes, size, flags);
   Say("recv, waiting", got, SumOf(got, size));
   fcntl(slot.fd, F_SETFL, O_RDWR | O_NONBLOCK);
@@ -290,10 +291,11 @@ constexpr Change kChanges[] = {
     {SOL_SOCKET, SO_KEEPALIVE, 1},      {SOL_SOCKET, SO_KEEPALIVE, 0},
     {SOL_SOCKET, SO_BROADCAST, 1},      {SOL_SOCKET, SO_BROADCAST, 0},
     {SOL_SOCKET, SO_TIMESTAMP, 1},      {SOL_SOCKET, SO_TIMESTAMP, 0},
-    {SOL_SOCKET, SO_TIMESTAMPNS, 1},    {SOL_SOCKET, SO_RCVLOWAT, 20},
+    {SOL_SOCKET, SO_TIMESTAMPNS, 1},    {SOL_SOCKET, SO_TIMESTAMPNS, 0},
+    {SOL_SOCKET, SO_RCVLOWAT, 20},
     {SOL_SOCKET, SO_RCVLOWAT, 0},       {SOL_SOCKET, SO_RCVLOWAT, 1},
     {SOL_SOCKET, SO_OOBINLINE, 1},      {SOL_SOCKET, SO_PEEK_OFF, -1},
-         {SOL_SOCKET, SO_TYPE, 1},
+    {SOL_SOCKET, SO_TYPE, 1},
     {SOL_SOCKET, SO_ERROR, 1},          {SOL_SOCKET, SO_PRIORITY, 3},
     {SOL_SOCKET, SO_PRIORITY, 9},       {SOL_SOCKET, SO_RCVTIMEO, 0},
     {SOL_SOCKET, SO_REUSEADDR, 1},      {SOL_SOCKET, SO_RXQ_OVFL, 1},
@@ -310,7 +312,7 @@ constexpr Change kChanges[] = {
     {IPPROTO_TCP, TCP_CORK, 0},         {IPPROTO_TCP, TCP_QUICKACK, 1},
     {IPPROTO_TCP, TCP_USER_TIMEOUT, -1}, {IPPROTO_TCP, TCP_USER_TIMEOUT, 50'000},
     {IPPROTO_TCP, TCP_SYNCNT, 0},       {IPPROTO_TCP, TCP_SYNCNT, 3},
-    {IPPROTO_TCP, TCP_LINGER2, -1},     
+    {IPPROTO_TCP, TCP_LINGER2, -1},
     {SOL_SOCKET, 9999, 1},              {9999, 1, 1},
 };
 
