@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SO_MAX_PACING_RATE through the socket faces: the device holds a socket to it, whenever it was
-// set, in the kernel's form and in VMA's.
+// set, in the kernel's form and in VMA's. And what else a connection begins with of its listener's
+// that may have to wait.
 //
 // A time is a lower bound: it holds however slow the host is.
 
 #include <arpa/inet.h>
 #include <mellanox/vma_extra.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "api/sockets/faces.h"
+#include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
 
@@ -56,6 +61,30 @@ class PacingTest : public LinkedFacesTest {
       }
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  // Somebody connects to `listener` while another thread has the setup lock: its end, and ours.
+  // Who takes a connection is inside the listener's door, of which a close may wait with that lock.
+  static std::pair<int, int> ConnectWhileLocked(int listener) {
+    const int theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort)};
+    inet_pton(AF_INET, kOurs, &to.sin_addr);
+    std::atomic<bool> held{false};
+    std::atomic<bool> accepted{false};
+    Threads holder;
+    holder.Start([&] {
+      const std::lock_guard lock(sockets::Faces::The().setup());
+      held = true;
+      EXPECT_TRUE(Eventually([&] { return accepted.load(); }));
+    });
+    EXPECT_TRUE(Eventually([&] { return held.load(); }));
+    connect(theirs, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    EXPECT_TRUE(Eventually([&] {
+      Poke(listener);
+      return (Behind(listener)->mask() & EPOLLIN) != 0;
+    }));
+    accepted = true;
+    holder.Join();
+    return {theirs, Accept(listener, 0)};
   }
   const double least_ = (kPackets * kBytes - kBurst) / kRate;
 };
@@ -117,36 +146,34 @@ TEST_F(PacingTest, UncorkedDatagramThatFindsNoRoomOvertakesByTheKernel) {
   Close(fd);
 }
 
-// Who accepts is inside the listener's door, of which a close may wait with the setup lock.
 TEST_F(PacingTest, ConnectionGetsItsListenersRateWhileAnotherThreadHasTheSetupLock) {
   const int listener = Listener(kPort);
   ASSERT_EQ(SetRate(listener, &kRate, sizeof kRate), 0);
-  const int theirs = TheirSocket(SOCK_STREAM | SOCK_NONBLOCK);
-  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kPort)};
-  inet_pton(AF_INET, kOurs, &to.sin_addr);
-  std::atomic<bool> held{false};
-  std::atomic<bool> accepted{false};
-  Threads holder;
-  holder.Start([&] {
-    const std::lock_guard lock(sockets::Faces::The().setup());
-    held = true;
-    EXPECT_TRUE(Eventually([&] { return accepted.load(); }));
-  });
-  ASSERT_TRUE(Eventually([&] { return held.load(); }));
-  connect(theirs, reinterpret_cast<const sockaddr*>(&to), sizeof to);
-  EXPECT_TRUE(Eventually([&] {
-    Poke(listener);
-    return (Behind(listener)->mask() & EPOLLIN) != 0;
-  }));
-  accepted = true;
-  holder.Join();
-  const int fd = Accept(listener, 0);
+  const auto [theirs, fd] = ConnectWhileLocked(listener);
   ASSERT_GE(fd, 0);
   vma_rate_limit_t told{};
   socklen_t length = sizeof told;
   int result = -1;
   EXPECT_TRUE(Behind(fd)->GetOption(SOL_SOCKET, SO_MAX_PACING_RATE, &told, &length, &result));
   EXPECT_EQ(told.rate, kRate / 125);
+  close(theirs);
+  Close(fd);
+  Close(listener);
+}
+
+TEST_F(PacingTest, ConnectionGetsItsListenersDeviceWhileAnotherThreadHasTheSetupLock) {
+  const int listener = Listener(kPort);
+  const std::string device = Behind(listener)->door()->interface();
+  const auto length = static_cast<socklen_t>(device.size());
+  ASSERT_EQ(setsockopt(listener, SOL_SOCKET, SO_BINDTODEVICE, device.data(), length), 0);
+  ASSERT_EQ(Behind(listener)->SetOption(SOL_SOCKET, SO_BINDTODEVICE, device.data(), length), 0);
+  const auto [theirs, fd] = ConnectWhileLocked(listener);
+  ASSERT_GE(fd, 0);
+  std::array<char, IFNAMSIZ> told{};
+  socklen_t size = told.size();
+  EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, told.data(), &size), 0);
+  EXPECT_EQ(std::string(told.data()), device);
+  EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded);
   close(theirs);
   Close(fd);
   Close(listener);
