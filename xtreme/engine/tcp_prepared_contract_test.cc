@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stack/base/byte_order.h"
+#include "stack/packet/buffer_pool.h"
 #include "stack/wire/tcp.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -100,6 +101,23 @@ TEST_P(TcpPreparedContractTest, OfAnyLengthAndWithoutTimestampsItIsTheSegmentTha
     all += payload + payload;
   }
   EXPECT_EQ(b->Bytes(server), all);
+}
+
+// As sends: what is received needs the rest.
+TEST_P(TcpPreparedContractTest, OrdersLeaveAQuarterOfThePool) {
+  OpenConnection();
+  const uint32_t quarter = a->ring->core().device.pool->capacity() / 4;
+  std::vector<packet::Buffer*> held;
+  while (FreeBuffers() > quarter + 1) held.push_back(a->ring->AcquireBuffer());
+  const Handle first = Prepare("first");
+  EXPECT_EQ(FreeBuffers(), quarter);
+  const Handle second = Prepare("second");
+  EXPECT_EQ(FreeBuffers(), quarter);
+  for (packet::Buffer* buffer : held) packet::BufferPool::Release(buffer);
+  EXPECT_EQ(Fire(second), SendResult::kSent);
+  EXPECT_EQ(Fire(first), SendResult::kSent);
+  Run();
+  EXPECT_EQ(b->Bytes(server), "secondfirst");
 }
 
 TEST_P(TcpPreparedContractTest, ItsHeaderIsOfTheMomentItIsFired) {
