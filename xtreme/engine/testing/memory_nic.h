@@ -70,10 +70,17 @@ class MemoryQueuePair final : public nic::QueuePair {
     return direct_posts_;
   }
 
+  // Those that ForgetSent() did not take.
   std::vector<SentFrame>& sent() {
     TakeDirect();
     return sent_;
   }
+  // Forgets the first `frames` that were posted, of which a test may send more than memory holds.
+  void ForgetSent(uint32_t frames) {
+    sent_.erase(sent_.begin(), sent_.begin() + (frames - forgotten_));
+    forgotten_ = frames;
+  }
+  uint32_t forgotten() const { return forgotten_; }
   // Called with each frame as it is posted, for who cannot look at sent() later.
   std::function<void(const SentFrame& frame)> on_post;
   // Called with each try to post that finds no room.
@@ -157,6 +164,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint32_t posted_frames_ = 0;
   uint32_t completed_frames_ = 0;
   uint32_t visible_ = 0;
+  uint32_t forgotten_ = 0;
   bool armed_ = false;
   int fd_ = -1;
   uint8_t shown_ = 0;

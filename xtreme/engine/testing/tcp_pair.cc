@@ -162,6 +162,7 @@ void TcpPairTest::Open() {
   const wire::MacAddress mac_b({2, 0, 0, 0, 0, 2});
   MemoryKernel::Link link_a{kA, mac_a, kB, mac_b}, link_b{kB, mac_b, kA, mac_a};
   link_a.vlan_id = link_b.vlan_id = vlan_id;
+  link_a.mtu = link_b.mtu = nic_options.mtu;
   a = std::make_unique<TcpEnd>(link_a, options, nic_options, &now);
   b = std::make_unique<TcpEnd>(link_b, options, nic_options, &now);
 }
@@ -182,7 +183,7 @@ void TcpPairTest::OpenConnection(const TcpSettings& client_settings,
 void TcpPairTest::Carry(TcpEnd& from, TcpEnd& to) {
   MemoryQueuePair& queue = from.queue();
   for (; from.carried < queue.visible(); ++from.carried) {
-    const SentFrame& frame = queue.sent()[from.carried];
+    const SentFrame& frame = queue.sent()[from.carried - queue.forgotten()];
     if ((frame.flags & nic::kTxWarm) != 0) continue;
     for (const std::vector<uint8_t>& bytes : frame.Cut()) {
       if (from.lose != nullptr && from.lose(bytes)) continue;

@@ -61,7 +61,7 @@ class TcpEnd {
   bool complete_sends = true;
   uint32_t first_queue = 0;  // Of the ring, on its NIC.
   uint32_t resets = 0;  // Of the ring: each gave it another queue.
-  uint32_t carried = 0;  // Frames of `queue().sent()` that left.
+  uint32_t carried = 0;  // Frames that left, of those that were posted.
 
   MemoryKernel* kernel = nullptr;
   MemoryNic* nic = nullptr;
