@@ -174,7 +174,9 @@ void Tcp::OnBroken() {
     if (socket.state == TcpSocket::State::kOpening) End(socket, ENETDOWN);
     if (socket.state == TcpSocket::State::kOpen) stack_->Fail(*socket.connection, ENETDOWN);
   });
-  core_->attention = (core_->attention & ~kRoomWanted) | kTcpNews;
+  // Resets that are owed leave when there are other queues.
+  if (!stack_->WaitsForRoom()) core_->attention &= ~kRoomWanted;
+  core_->attention |= kTcpNews;
 }
 
 void Tcp::AbortAll() {

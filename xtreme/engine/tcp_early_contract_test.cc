@@ -40,6 +40,17 @@ class TcpEarlyContractTest : public TcpPairTest {
     return a->tcp().Send(a->tcp().Find(socket),
                          {.data = buffer->data, .length = buffer->length, .buffer = buffer}, {});
   }
+  // The client, whose reset finds the send queue full.
+  void AbortWithoutRoom() {
+    a->complete_sends = false;
+    while (a->Send(client, "0123456789", {.flags = kNowOrFail}) == SendResult::kSent) {
+      Carry(*a, *b);
+      b->Poll();
+      Carry(*b, *a);
+      a->Poll();
+    }
+    ASSERT_TRUE(a->tcp().Abort(client).ok());
+  }
 };
 
 TEST_F(TcpEarlyContractTest, SendsBeforeTheSynAreQueuedAndArriveInOrder) {
@@ -186,14 +197,7 @@ TEST_F(TcpEarlyContractTest, ADeviceThatIsPulledDuringAResetEndsItsConnections) 
 
 TEST_F(TcpEarlyContractTest, AResetThatTheSendQueueHasNoRoomForLeavesWhenItHas) {
   OpenConnection();
-  a->complete_sends = false;
-  while (a->Send(client, "0123456789", {.flags = kNowOrFail}) == SendResult::kSent) {
-    Carry(*a, *b);
-    b->Poll();
-    Carry(*b, *a);
-    a->Poll();
-  }
-  ASSERT_TRUE(a->tcp().Abort(client).ok());
+  AbortWithoutRoom();
   Run();
   EXPECT_TRUE(b->Of(Kind::kTerminated).empty());
   EXPECT_FALSE(a->tcp().Quiescent());
@@ -202,6 +206,24 @@ TEST_F(TcpEarlyContractTest, AResetThatTheSendQueueHasNoRoomForLeavesWhenItHas) 
   ASSERT_EQ(b->Of(Kind::kTerminated).size(), 1u);
   EXPECT_EQ(b->Of(Kind::kTerminated)[0].status, ECONNRESET);
   EXPECT_EQ(a->Counter("tcp", "resets_owed"), 1u);
+  EXPECT_TRUE(a->tcp().Quiescent());
+}
+
+TEST_F(TcpEarlyContractTest, AResetThatABrokenQueueKeptLeavesByTheNextOne) {
+  OpenConnection();
+  AbortWithoutRoom();
+  a->queue().Break();
+  a->Poll();
+  ASSERT_EQ(a->Of(Kind::kRing).size(), 1u);
+  EXPECT_FALSE(a->tcp().Quiescent());
+  ASSERT_TRUE(a->ring->Reset(7).ok());
+  a->Settle();
+  a->complete_sends = true;
+  a->resets = 1;
+  a->carried = 0;
+  Run();
+  ASSERT_EQ(b->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(b->Of(Kind::kTerminated)[0].status, ECONNRESET);
   EXPECT_TRUE(a->tcp().Quiescent());
 }
 
