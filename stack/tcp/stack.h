@@ -143,7 +143,7 @@ struct StackCounters {
          &C::bad_sources},
         {"strangers", "segments of no connection and for no listener", &C::strangers},
         {"resets_to_strangers", "resets sent in answer to those", &C::resets_to_strangers},
-        {"answers_withheld", "answers to those not sent: too many this second",
+        {"answers_withheld", "answers to those, and to handshakes, not sent: too many this second",
          &C::answers_withheld},
         {"hushed", "segments for listeners that did not answer yet", &C::hushed},
         {"syns_withheld", "SYNs dropped because too many came", &C::syns_withheld},

@@ -312,7 +312,9 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
     const bool again = Seq(segment.sequence) == record.irs && !segment.Has(wire::kTcpAck);
     if (!again) {
       AcknowledgeSyn(record, path);
-    } else if (tables_->reset_limit.Take(now_)) {
+    } else if (!tables_->reset_limit.Take(now_)) {
+      ++counters_.answers_withheld;
+    } else {
       record.answered_again = true;
       // What it says now stands, and its sender goes by that: some leave options out of a SYN that
       // nobody answered, and one of a later attempt may have the same number.

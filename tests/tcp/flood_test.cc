@@ -58,7 +58,8 @@ class Flood : public ::testing::Test {
   void Syn(uint16_t port = 80) {
     Syn(wire::Ipv4Address(static_cast<uint32_t>(random_()) >> 2 | 1u << 31), port);
   }
-  void Syn(wire::Ipv4Address source, uint16_t port = 80) {
+  void Syn(wire::Ipv4Address source, uint16_t port = 80) { Arrive(SynFrom(source, port)); }
+  wire::TcpFrame SynFrom(wire::Ipv4Address source, uint16_t port) {
     wire::TcpFrame frame;
     frame.flow = {.destination = world_.host(1).At(port).address,
                   .source = source,
@@ -70,6 +71,9 @@ class Flood : public ::testing::Test {
     frame.segment.window = 1000;
     frame.segment.options.mss = 1460;
     frame.payload_offset = 54;
+    return frame;
+  }
+  void Arrive(const wire::TcpFrame& frame) {
     packet::Buffer* const buffer = world_.host(1).buffers().Acquire();
     buffer->length = 54;
     world_.host(1).stack().Input(frame, buffer, 0, world_.now());
@@ -151,6 +155,16 @@ TEST_F(Flood, AListenerAnswersNoMoreSynsInASecondThanItsLimit) {
   EXPECT_EQ(counters.syns_withheld, 2 * kLimit) << "a second later as many again";
   Syn(kLimited);
   EXPECT_EQ(counters.syns_withheld, 2 * kLimit + 1);
+}
+
+TEST_F(Flood, ASynThatComesAgainIsAnsweredOrCounted) {
+  constexpr uint64_t kAtOnce = 101;  // Of 1,000 a second.
+  const wire::TcpFrame syn = SynFrom(wire::Ipv4Address(10, 9, 9, 9), 80);
+  for (uint64_t i = 0; i < 1 + kAtOnce; ++i) Arrive(syn);
+  const StackCounters& counters = world_.host(1).stack().counters();
+  EXPECT_EQ(counters.answers_withheld, 0u);
+  for (int i = 0; i < 10; ++i) Arrive(syn);
+  EXPECT_EQ(counters.answers_withheld, 10u);
 }
 
 // What all listeners answer together (RFC 4987 section 3.7).
