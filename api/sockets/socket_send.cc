@@ -159,8 +159,8 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
 
 // --- One datagram by several calls: MSG_MORE, UDP_CORK ---
 
-// As Linux: the first part says where it goes to, and whether it may be sent, and an error loses the
-// datagram.
+// As Linux: the first part says where it goes to, and whether it may be sent, and an error loses
+// the datagram.
 [[gnu::noinline]] ssize_t Socket::SendPart(const SendRequest& request) {
   if (request.nowhere()) return -EFAULT;
   std::vector<uint8_t> scratch;

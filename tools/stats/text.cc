@@ -48,6 +48,12 @@ std::string Summary(const Segment& ring) {
   text += fmt::format("  pool     {} of {} buffers free, {} at least; {} posted at least\n",
                       ValueOf(ring, "pool", "free"), ValueOf(ring, "pool", "buffers"),
                       ValueOf(ring, "pool", "low_water"), queue("rx_low_water"));
+  const auto trouble = [&ring](std::string_view name) { return ValueOf(ring, "ring", name); };
+  if (trouble("link_downs") + trouble("removals") + trouble("queues_stopped") != 0) {
+    text += fmt::format("  trouble  a port went down {} times, a queue stopped {} times; {} "
+                        "devices or interfaces gone\n",
+                        trouble("link_downs"), trouble("queues_stopped"), trouble("removals"));
+  }
   text += fmt::format("  sockets  {}\n", ring.sockets.size() + ring.sockets_left_out);
   for (const Distribution& each : DistributionsOf(ring)) {
     if (each.count() == 0) continue;

@@ -65,6 +65,15 @@ TEST(Views, SummarySaysWhoAndHowOldAndWhatWasLost) {
   EXPECT_THAT(text, HasSubstr("below 64 ns half of the time, 4096 ns in 99 of 100, 7000 ms"));
 }
 
+TEST(Views, SummarySaysWhatBefellTheDeviceIfAnythingDid) {
+  Segment ring = MakeRing();
+  EXPECT_THAT(ToText({ring}, View::kSummary, 0), Not(HasSubstr("trouble")));
+  ring.counters.push_back({"ring", "removals", "", 1});
+  EXPECT_THAT(ToText({ring}, View::kSummary, 0),
+              HasSubstr("  trouble  a port went down 0 times, a queue stopped 0 times; 1 devices "
+                        "or interfaces gone\n"));
+}
+
 TEST(Views, ADeadProcessIsCalledSo) {
   Segment ring = MakeRing();
   ring.alive = false;

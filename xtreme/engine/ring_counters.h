@@ -91,6 +91,9 @@ struct RingCounters {
   uint64_t page_faults = 0;
   uint64_t resets = 0;
   uint64_t moves = 0;
+  uint64_t link_downs = 0;
+  uint64_t removals = 0;
+  uint64_t queues_stopped = 0;
   uint64_t left_port_drops = 0;
   uint64_t rules_not_left = 0;
   uint64_t sightings_lost = 0;
@@ -117,6 +120,9 @@ struct RingCounters {
         {"page_faults", "page faults of the owner thread after Start()", &C::page_faults},
         {"resets", "times the ring got new queues", &C::resets},
         {"moves", "times it went over to its other port", &C::moves},
+        {"link_downs", "times a port of it went down", &C::link_downs},
+        {"removals", "devices or interfaces of it that are gone", &C::removals},
+        {"queues_stopped", "times a queue stopped, which a reset mends", &C::queues_stopped},
         {"left_port_drops",
          "out_of_buffer of the port that it left, while TCP's rules stayed there",
          &C::left_port_drops},

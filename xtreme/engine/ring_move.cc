@@ -58,6 +58,9 @@ void Ring::FollowMtu() {
 
 void Ring::TellLink(const RingPort& port, RingEvent event) {
   if (event == RingEvent::kNone) return;
+  RingCounters& counters = core_->tally.counters;
+  counters.link_downs += event == RingEvent::kLinkDown;
+  counters.removals += event == RingEvent::kRemoved;
   Completion news = core_->Draft(event);
   news.interface_index = port.ifindex;
   core_->Tell(news);

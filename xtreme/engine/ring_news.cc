@@ -151,6 +151,7 @@ void Ring::ReportLosses() {
 void Ring::OnBroken() {
   RingCore& core = *core_;
   if (core.device.broken) return;
+  ++core.tally.counters.queues_stopped;
   core.Reap();  // What has left has left.
   paced_->Reap();
   if (core.device.queue->error()) core.sends.Abandon();

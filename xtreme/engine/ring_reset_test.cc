@@ -62,6 +62,7 @@ TEST_F(RingResetTest, PacketsBeforeTheBreakAreHandedOutBeforeIt) {
   ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kPacket, Kind::kPacket, Kind::kRing}));
   EXPECT_EQ(told[2].event, RingEvent::kBroken);
   EXPECT_STREQ(told[2].text, "local protection error");
+  EXPECT_EQ(Counter("ring", "queues_stopped"), 1u);
   Release({told[0], told[1]});
 }
 

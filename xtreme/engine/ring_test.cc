@@ -449,6 +449,8 @@ TEST_F(RingContractTest, TheKernelsNewsOfTheLinkAreToldOnceWhoeverNoticesFirst) 
   ring->OnPortEvent(nic::PortEvent::kDeviceRemoved);
   ring->OnPortEvent(nic::PortEvent::kLinkDown);
   EXPECT_TRUE(PollAll().empty());
+  EXPECT_EQ(Counter("ring", "link_downs"), 1u);
+  EXPECT_EQ(Counter("ring", "removals"), 1u);
 }
 
 TEST_F(RingContractTest, LossesOfThePortAreReportedByLayer) {
