@@ -88,8 +88,8 @@ def connectx_test(
         fail("connectx_test: host, host_args and preload are for a binary")
     if srcs != None:
         variables = {"XTREME_CONNECTX_" + key: value for key, value in settings.items()}
-        variables["XTREME_TESTBED_DEVICES"] = ",".join(devices)
-        variables["XTREME_TESTBED_CLOCK"] = clock
+        variables["XTREME_TEST_BED_DEVICES"] = ",".join(devices)
+        variables["XTREME_TEST_BED_CLOCK"] = clock
         variables.update(env)
         cc_test(
             name = name,

@@ -139,9 +139,9 @@ struct TestBed::State {
 
 TestBed::Options TestBed::Options::FromRule() {
   Options options;
-  const char* const clock = std::getenv("XTREME_TESTBED_CLOCK");
+  const char* const clock = std::getenv("XTREME_TEST_BED_CLOCK");
   options.virtual_clock = clock != nullptr && std::string_view(clock) == "virtual";
-  const char* const devices = std::getenv("XTREME_TESTBED_DEVICES");
+  const char* const devices = std::getenv("XTREME_TEST_BED_DEVICES");
   std::istringstream list(devices == nullptr ? "" : devices);
   for (std::string device; std::getline(list, device, ',');) {
     const PortText port = ParsePort(device);
