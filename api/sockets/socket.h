@@ -475,13 +475,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int PartsToKernel(int flags) const;
   void DropParts();
   int Cork(bool on);
-  // Of a datagram, which its flow counts as sent (engine::SendCounters).
-  void CountDummy(size_t bytes) {
-    ++counters_.dummies;
-    --counters_.sent;
-    counters_.sent_bytes -= bytes;
-  }
-  // Of a connection.
+  // Of a connection; its flow counts a datagram that is sent (engine::SendCounters).
   void CountSent(bool warm, size_t bytes) {
     if (warm) {
       ++counters_.dummies;
