@@ -10,6 +10,7 @@
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/ring_door.h"
+#include "api/sockets/socket.h"
 #include "api/sockets/waiting.h"
 
 namespace xtreme::sockets {
@@ -24,6 +25,14 @@ bool IsWrong(int operation, uint32_t events, bool of_set) {
   if ((events & EPOLLEXCLUSIVE) == 0) return false;
   if (operation == EPOLL_CTL_MOD) return true;
   return operation == EPOLL_CTL_ADD && (of_set || (events & ~kExclusives) != 0);
+}
+
+// Whether a ring tells of it, or may come to: what the kernel's half has told is not to be told
+// again by ours.
+bool IsOfBoth(const Pollable& target) {
+  if (target.ServedHere()) return true;
+  const auto* const socket = dynamic_cast<const Socket*>(&target);
+  return socket != nullptr && socket->path() == Path::kUndecided;
 }
 
 }  // namespace
@@ -76,7 +85,7 @@ int EpollSet::Place(Item* item) {
   const bool of_kernel = item->target == nullptr || item->target->door() == nullptr ||
                          item->target->KernelToo();
   const bool wanted = of_kernel && !item->disabled;
-  const bool both = wanted && item->target != nullptr && item->target->ServedHere();
+  const bool both = wanted && item->target != nullptr && IsOfBoth(*item->target);
   has_one_shot_of_both_ |= both && (item->event.events & EPOLLONESHOT) != 0;
   if (wanted == item->in_kernel || closed_) return 0;
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
@@ -238,7 +247,7 @@ void EpollSet::DisarmAsTold(const epoll_event* events, int count) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!has_one_shot_of_both_) return;
   for (const auto& [key, item] : items_) {
-    const bool both = item->in_kernel && item->target != nullptr && item->target->ServedHere();
+    const bool both = item->in_kernel && item->target != nullptr && IsOfBoth(*item->target);
     if (!both || (item->event.events & EPOLLONESHOT) == 0) continue;
     const uint64_t data = item->event.data.u64;
     const bool told = std::any_of(events, events + count, [data](const epoll_event& each) {

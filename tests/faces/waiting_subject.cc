@@ -147,6 +147,21 @@ void OneShot(Run& run) {
   Wait(run.set), Wait(run.set);
 }
 
+// What has been told stays so when its socket gets a name, or a peer.
+void OneShotBeforeIt(Run& run) {
+  const uint32_t once = EPOLLOUT | EPOLLONESHOT;
+  for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
+    close(run.fd);
+    run.fd = NewSocket(run, type, 0);
+    run.peer.sin_port = htons(type == SOCK_DGRAM ? kPeerUdpPort : kPeerTcpPort);
+    Control(run, EPOLL_CTL_ADD, run.fd, once), Wait(run.set), Wait(run.set);
+    Say("connect", connect(run.fd, Generic(&run.peer), sizeof run.peer));
+    WaitUntil(run.fd, POLLOUT), Settle(run), Wait(run.set);
+    Control(run, EPOLL_CTL_MOD, run.fd, once), Wait(run.set), Wait(run.set);
+  }
+  Tell(run, "accept");
+}
+
 // What a listener that is armed again had before it, and what a set that is waited on gets.
 void ArmedAgain(Run& run) {
   Control(run, EPOLL_CTL_ADD, run.listener, EPOLLIN | EPOLLONESHOT);
@@ -678,6 +693,7 @@ constexpr Case kCases[] = {
     {"edge of writing", false, EdgeOfWriting},
     {"edge is armed by modification", false, EdgeIsArmedByModification},
     {"one-shot", false, OneShot},
+    {"one-shot before it", false, OneShotBeforeIt},
     {"armed again", false, ArmedAgain},
     {"exclusive", false, Exclusive},
     {"two sets", false, TwoSets},
