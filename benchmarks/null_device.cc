@@ -13,6 +13,7 @@
 #include "xtreme/mlx5/completion_queue.h"
 #include "xtreme/mlx5/cqe.h"
 #include "xtreme/mlx5/send_wqe.h"
+#include "xtreme/mlx5/tapped_queue_pair.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -41,6 +42,12 @@ void StoreOpOwn(mlx5_cqe64& cqe, uint8_t opcode, uint32_t index, uint32_t entrie
   std::atomic_ref<uint8_t>(cqe.op_own)
       .store(static_cast<uint8_t>(opcode << 4 | mlx5::OwnerBit(index, entries_log2)),
              std::memory_order_release);
+}
+
+mlx5::SendQueue::Options SendOptions(const NullDevice::Options& options, uint32_t signal_every) {
+  return {.signal_every = signal_every,
+          .max_frame_bytes = kFrameBytes,
+          .max_segmented_bytes = options.cuts_segments ? kSegmentedBytes : 0};
 }
 
 }  // namespace
@@ -260,13 +267,19 @@ nic::Capabilities NullCapabilities(const NullDevice::Options& options) {
 std::unique_ptr<mlx5::PlainQueuePair> MakeQueuePair(const NullDevice& device,
                                                const NullDevice::Options& options,
                                                uint32_t signal_every, packet::BufferPool* pool) {
-  return std::make_unique<mlx5::PlainQueuePair>(
-      device.memory(),
-      mlx5::SendQueue::Options{
-          .signal_every = signal_every,
-          .max_frame_bytes = kFrameBytes,
-          .max_segmented_bytes = options.cuts_segments ? kSegmentedBytes : 0},
-      mlx5::ReceiveQueue::Options{}, NullCapabilities(options), pool, nullptr);
+  return std::make_unique<mlx5::PlainQueuePair>(device.memory(), SendOptions(options, signal_every),
+                                                mlx5::ReceiveQueue::Options{},
+                                                NullCapabilities(options), pool, nullptr);
+}
+
+std::unique_ptr<mlx5::TappedQueuePair> MakeTappedQueuePair(stats::FrameTap* tap,
+                                                           const NullDevice& device,
+                                                           const NullDevice::Options& options,
+                                                           uint32_t signal_every,
+                                                           packet::BufferPool* pool) {
+  return std::make_unique<mlx5::TappedQueuePair>(
+      tap, device.memory(), SendOptions(options, signal_every), mlx5::ReceiveQueue::Options{},
+      NullCapabilities(options), pool, nullptr);
 }
 
 }  // namespace xtreme::benchmarks

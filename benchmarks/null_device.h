@@ -21,6 +21,13 @@
 #include "xtreme/mlx5/queue_pair.h"
 #include "xtreme/nic/nic.h"
 
+namespace xtreme::mlx5 {
+class TappedQueuePair;
+}
+namespace xtreme::stats {
+class FrameTap;
+}
+
 namespace xtreme::benchmarks {
 
 class NullDevice {
@@ -85,6 +92,12 @@ nic::Capabilities NullCapabilities(const NullDevice::Options& options);
 std::unique_ptr<mlx5::PlainQueuePair> MakeQueuePair(const NullDevice& device,
                                                const NullDevice::Options& options,
                                                uint32_t signal_every, packet::BufferPool* pool);
+// One whose frames go to `tap`.
+std::unique_ptr<mlx5::TappedQueuePair> MakeTappedQueuePair(stats::FrameTap* tap,
+                                                           const NullDevice& device,
+                                                           const NullDevice::Options& options,
+                                                           uint32_t signal_every,
+                                                           packet::BufferPool* pool);
 
 }  // namespace xtreme::benchmarks
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "benchmarks/frames.h"
+#include "xtreme/mlx5/tapped_queue_pair.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -44,6 +45,9 @@ absl::StatusOr<std::unique_ptr<nic::QueuePair>> NullNic::CreateQueuePair(
       .device_memory = device_memory_};
   WriteFrames(pool, frame_);
   devices_.push_back(std::make_unique<NullDevice>(sizes));
+  if (options.tap != nullptr) {
+    return MakeTappedQueuePair(options.tap, *devices_.back(), sizes, options.signal_every, pool);
+  }
   return MakeQueuePair(*devices_.back(), sizes, options.signal_every, pool);
 }
 

@@ -27,6 +27,7 @@ struct Operation {
   std::string_view devices = "";  // Scenario of what our time contains and is not ours.
   bool counted = true;
   std::string_view loop = "";     // Scenario of what our count contains and is not ours.
+  std::string_view plain = "";    // Scenario of the same without what is counted; never timed.
 };
 
 Goal Most(double value) { return {.most = value}; }
@@ -71,6 +72,16 @@ std::vector<Operation> Operations() {
       {"tick_to_order", "tick_to_order", "", "", {}, {}},
       {"tcp_rx_one", "tcp_rx_one", "", "", {}, {}},
       {"tcp_open_close", "tcp_open_close", "tcp_open_close/lwip", kLwip, OfPeer(0.6), {}},
+      {"frame_tap udp_rx", "udp_rx/kept", "", "", Most(30), {}, "", true, "", "udp_rx"},
+      {"frame_tap udp_rx_one", "udp_rx_one/kept", "", "", Most(30), {}, "", true, "",
+       "udp_rx_one"},
+      {"frame_tap udp_tx_post", "udp_tx_post/kept", "", "", Most(30), {}, "", true, "",
+       "udp_tx_post"},
+      {"frame_tap udp_tx_burst", "udp_tx_burst/kept", "", "", Most(30), {}, "", true, "",
+       "udp_tx_burst"},
+      {"frame_tap udp_fire", "udp_fire/kept", "", "", Most(30), {}, "", true, "", "udp_fire"},
+      {"frame_tap tcp_pingpong", "tcp_pingpong/kept", "", "", {}, {}, "", true, "",
+       "tcp_pingpong"},
       {"driver_tx_post", "driver_tx_post", "udp_tx_post/libmlx5", kPost, {}, {}},
       {"driver_tx_burst", "driver_tx_burst", "udp_tx_burst/libmlx5", kPost, {}, {}},
       {"driver_rx", "driver_rx", "udp_rx/libmlx5", kPoll, {}, {}},
@@ -78,13 +89,13 @@ std::vector<Operation> Operations() {
 }
 
 Row CountRow(const Measurement& measurement, const Operation& operation) {
-  constexpr char kUnit[] = "instructions";
+  const std::string unit = operation.plain.empty() ? "instructions" : "instructions more";
   const auto count = measurement.Instructions(operation.ours);
   if (!count.ok()) {
-    return Unmeasured(std::string(operation.name), kUnit, operation.instructions, count.status());
+    return Unmeasured(std::string(operation.name), unit, operation.instructions, count.status());
   }
   Row row{.name = std::string(operation.name),
-          .unit = kUnit,
+          .unit = unit,
           .value = *count,
           .goal = operation.instructions};
   if (!operation.loop.empty()) {
@@ -92,6 +103,12 @@ Row CountRow(const Measurement& measurement, const Operation& operation) {
     if (!loop.ok()) return Unmeasured(row.name, row.unit, row.goal, loop.status());
     row.value = *count - *loop;
     row.note = absl::StrFormat("%.1f, less %.1f of the loop that calls", *count, *loop);
+  }
+  if (!operation.plain.empty()) {
+    const auto plain = measurement.Instructions(operation.plain);
+    if (!plain.ok()) return Unmeasured(row.name, row.unit, row.goal, plain.status());
+    row.value = *count - *plain;
+    row.note = absl::StrFormat("%.1f of a ring that keeps its frames, less %.1f", *count, *plain);
   }
   if (operation.peer.empty()) return row;
   const auto peer = measurement.Instructions(operation.peer);
@@ -143,7 +160,9 @@ std::vector<std::string> CountedScenarios() {
   for (const Operation& operation : Operations()) {
     if (!operation.counted) continue;
     names.emplace_back(operation.ours);
-    if (!operation.loop.empty()) names.emplace_back(operation.loop);
+    for (const std::string_view beside : {operation.loop, operation.plain}) {
+      if (!beside.empty()) names.emplace_back(beside);
+    }
     if (!operation.peer.empty()) names.emplace_back(operation.peer);
   }
   return names;
@@ -153,7 +172,7 @@ std::vector<Row> OperationRows(const Measurement& measurement) {
   std::vector<Row> rows;
   for (const Operation& operation : Operations()) {
     if (operation.counted) rows.push_back(CountRow(measurement, operation));
-    rows.push_back(TimeRow(measurement, operation));
+    if (operation.plain.empty()) rows.push_back(TimeRow(measurement, operation));
   }
   return rows;
 }

@@ -21,6 +21,8 @@ using engine::testing::MemoryKernel;
 
 // The clock and the port's counters are sampled seldom enough to stay out of what is measured.
 constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
+// Where a tap costs no I/O.
+constexpr const char* kInMemory = "/dev/shm";
 // Polls in a row without a completion after which nothing more will come.
 constexpr int kIdlePolls = 64;
 
@@ -35,6 +37,12 @@ engine::RingOptions RingRig::DefaultOptions() {
   options.interface_name = MemoryKernel::kInterface;
   options.rx_buffers = 4096;
   options.hugepages = engine::Hugepages::kNever;
+  return options;
+}
+
+engine::RingOptions RingRig::TappedOptions() {
+  engine::RingOptions options = DefaultOptions();
+  options.dump_frames = 4096;
   return options;
 }
 
@@ -76,9 +84,17 @@ absl::Status RingRig::Open(const engine::RingOptions& options, bool connect,
   auto made = engine::Engine::Create(std::move(engine_options));
   if (!made.ok()) return made.status();
   engine_ = *std::move(made);
-  auto ring = engine::Ring::Open(engine_.get(), options);
+  engine::RingOptions with_directory = options;
+  if (options.dump_frames != 0) {
+    taps_.emplace(kInMemory);
+    with_directory.counters_directory = taps_->path();
+  }
+  auto ring = engine::Ring::Open(engine_.get(), with_directory);
   if (!ring.ok()) return ring.status();
   ring_ = *std::move(ring);
+  if (options.dump_frames != 0 && ring_->core().device.tap == nullptr) {
+    return absl::UnavailableError(ring_->description());
+  }
   if (nic_ != nullptr) device_ = &nic_->device();
   auto handle = OpenSocket(us_->endpoint.port);
   if (!handle.ok()) return handle.status();

@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "benchmarks/frame_sizes.h"
+#include "benchmarks/scratch_directory.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -49,8 +51,11 @@ class RingRig {
 
   // Defaults of a ring, but pages of ordinary size and queues that fit the scenarios.
   static engine::RingOptions DefaultOptions();
+  // The same with a frame tap.
+  static engine::RingOptions TappedOptions();
 
-  // HostA, over a null device. `connect`: its socket is for HostB only, and can send.
+  // HostA, over a null device. `connect`: its socket is for HostB only, and can send. A tap is in a
+  // directory of the rig's own.
   static absl::StatusOr<std::unique_ptr<RingRig>> Make(const engine::RingOptions& options,
                                                        bool connect = true);
   // `us`, whose peer is `peer`, on the RDMA device of that name.
@@ -117,6 +122,7 @@ class RingRig {
   absl::Status Open(const engine::RingOptions& options, bool connect, const OpenNic& open_nic);
 
   const std::unique_ptr<const Host> us_, peer_;
+  std::optional<ScratchDirectory> taps_;
   NullNic* nic_ = nullptr;  // The engine's.
   NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;

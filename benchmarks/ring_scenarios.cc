@@ -262,9 +262,13 @@ absl::Status OpenMany(RingRig& rig, uint32_t sockets, uint32_t groups) {
 constexpr bool kConnected = true;
 constexpr bool kBound = false;
 
+engine::RingOptions OptionsOf(Frames frames) {
+  return frames == Frames::kKept ? RingRig::TappedOptions() : RingRig::DefaultOptions();
+}
+
 template <typename Made, typename... More>
-absl::StatusOr<std::unique_ptr<Scenario>> OverRing(bool connect, More... more) {
-  auto rig = RingRig::Make(RingRig::DefaultOptions(), connect);
+absl::StatusOr<std::unique_ptr<Scenario>> OverRing(bool connect, Frames frames, More... more) {
+  auto rig = RingRig::Make(OptionsOf(frames), connect);
   if (!rig.ok()) return rig.status();
   return std::make_unique<Made>(*std::move(rig), more...);
 }
@@ -280,9 +284,10 @@ absl::StatusOr<std::unique_ptr<Scenario>> OverTwoRings(uint32_t operations) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst) {
-  if (burst == 1) return OverRing<TransmitScenario>(kConnected, operations);
-  return OverRing<BurstTransmitScenario>(kConnected, operations, burst);
+absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst,
+                                                       Frames frames) {
+  if (burst == 1) return OverRing<TransmitScenario>(kConnected, frames, operations);
+  return OverRing<BurstTransmitScenario>(kConnected, frames, operations, burst);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations) {
@@ -291,8 +296,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations) 
   return std::make_unique<LongTransmitScenario>(*std::move(rig), operations);
 }
 
-absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations) {
-  auto rig = RingRig::Make(RingRig::DefaultOptions());
+absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations, Frames frames) {
+  auto rig = RingRig::Make(OptionsOf(frames));
   if (!rig.ok()) return rig.status();
   std::vector<engine::PreparedSend*> all;
   for (uint32_t i = 0; i < operations; ++i) {
@@ -303,16 +308,17 @@ absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations) {
   return std::make_unique<FireScenario>(*std::move(rig), std::move(all));
 }
 
-absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch) {
-  return OverRing<ReceiveScenario>(kBound, operations, batch);
+absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch,
+                                                      Frames frames) {
+  return OverRing<ReceiveScenario>(kBound, frames, operations, batch);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingBurst(uint32_t burst, uint32_t max) {
-  return OverRing<BurstScenario>(kBound, burst, max);
+  return OverRing<BurstScenario>(kBound, Frames::kNotKept, burst, max);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingJoin(uint32_t operations) {
-  return OverRing<JoinScenario>(kBound, operations);
+  return OverRing<JoinScenario>(kBound, Frames::kNotKept, operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> RingIdle(uint32_t operations, uint32_t sockets,

@@ -15,14 +15,20 @@
 
 namespace xtreme::benchmarks {
 
+// Whether the ring keeps its frames for xtreme_dump.
+enum class Frames { kNotKept, kKept };
+
 // Sends on a connected socket, `burst` on one doorbell.
-absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst);
+absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst,
+                                                       Frames frames = Frames::kNotKept);
 // Sends datagrams too long for a WQE, by on-device memory.
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations);
 // Fires prepared sends, each once a run.
-absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations);
+absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations,
+                                                   Frames frames = Frames::kNotKept);
 // Packets wait in the queue: polls `batch` at a time, releases each, and the poll re-posts.
-absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch);
+absl::StatusOr<std::unique_ptr<Scenario>> RingReceive(uint32_t operations, uint32_t batch,
+                                                      Frames frames = Frames::kNotKept);
 // `burst` packets wait in the queue: one poll for `max` of them, which is the operation.
 absl::StatusOr<std::unique_ptr<Scenario>> RingBurst(uint32_t burst, uint32_t max);
 // Joins a group: the call, and the polls that bring its OP_DONE.

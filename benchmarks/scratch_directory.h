@@ -17,8 +17,10 @@ namespace xtreme::benchmarks {
 
 class ScratchDirectory {
  public:
-  // Empty path(): none could be made.
-  ScratchDirectory() : path_(std::filesystem::temp_directory_path() / "xtreme-XXXXXX") {
+  // In `parent`. Empty path(): none could be made.
+  explicit ScratchDirectory(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path())
+      : path_(parent / "xtreme-XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) path_.clear();
   }
   ~ScratchDirectory() {

@@ -23,6 +23,8 @@ using engine::testing::MemoryKernel;
 
 // The clock and the port's counters are sampled seldom enough to stay out of what is measured.
 constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
+// Where a tap costs no I/O.
+constexpr const char* kInMemory = "/dev/shm";
 // Polls in a row without a completion after which nothing more will come: timers are thought of
 // once in so many.
 constexpr int kIdlePolls = 64;
@@ -72,7 +74,9 @@ absl::Status TcpRig::Open(const engine::RingOptions& options,
   auto engine = engine::Engine::Create(std::move(made));
   if (!engine.ok()) return engine.status();
   engine_ = *std::move(engine);
-  auto ring = engine::Ring::Open(engine_.get(), options);
+  engine::RingOptions with_directory = options;
+  if (options.dump_frames != 0) with_directory.counters_directory = taps_.path();
+  auto ring = engine::Ring::Open(engine_.get(), with_directory);
   if (!ring.ok()) return ring.status();
   ring_ = *std::move(ring);
   device_ = &nic_->device();
@@ -82,7 +86,7 @@ absl::Status TcpRig::Open(const engine::RingOptions& options,
 }
 
 TcpRig::TcpRig(const Host& us, const Host& peer)
-    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)) {}
+    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)), taps_(kInMemory) {}
 
 TcpRig::~TcpRig() = default;
 
@@ -135,7 +139,8 @@ absl::StatusOr<std::unique_ptr<TcpPair>> TcpPair::Make(const Options& options) {
 }
 
 absl::Status TcpPair::Open(const Options& options) {
-  engine::RingOptions ring = RingRig::DefaultOptions();
+  engine::RingOptions ring =
+      options.tapped ? RingRig::TappedOptions() : RingRig::DefaultOptions();
   const uint32_t listeners = options.connections / (1u << kPortsLog2) + 1;
   max_connections_ = std::max(256u, options.connections + listeners);
   ring.max_connections = max_connections_;

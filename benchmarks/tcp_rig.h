@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "benchmarks/scenario.h"
+#include "benchmarks/scratch_directory.h"
 #include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/completion.h"
 #include "xtreme/engine/ring.h"
@@ -102,6 +103,7 @@ class TcpRig {
   absl::Status AwaitDone(std::string_view action);
 
   const std::unique_ptr<const Host> us_, peer_;
+  const ScratchDirectory taps_;
   NullNic* nic_ = nullptr;  // The engine's.
   NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;
@@ -120,6 +122,8 @@ class TcpPair {
     engine::TcpSettings settings;
     // Time stands nearly still, so that nothing happens by a timer; else it is the TSC's.
     bool still_clock = false;
+    // Rings keep their frames.
+    bool tapped = false;
   };
 
   static constexpr uint16_t kFirstPort = 7'000;

@@ -283,6 +283,14 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPong(uint32_t operations, uint3
   return scenario;
 }
 
+absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations) {
+  auto pair = TcpPair::Make({.tapped = true});
+  if (!pair.ok()) return pair.status();
+  auto scenario = std::make_unique<PingPongScenario>(*std::move(pair), operations);
+  scenario->Warm();
+  return scenario;
+}
+
 absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations) {
   return std::make_unique<DevicesScenario>(operations);
 }

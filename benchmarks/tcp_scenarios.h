@@ -22,6 +22,8 @@ namespace xtreme::benchmarks {
 absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPong(uint32_t operations, uint32_t connections,
                                                       bool still_clock,
                                                       std::string* memory = nullptr);
+// The same over one connection of rings that keep their frames for xtreme_dump.
+absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations);
 // What both devices of TcpPingPong take by themselves: part of its time, not of its instructions.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations);
 // Segments of 1,460 bytes one way, `burst` on one doorbell; sending, receiving, acknowledging.

@@ -121,6 +121,7 @@ class QueuePair : public nic::QueuePair {
 
  protected:
   SendQueue& send() { return send_; }
+  const ReceiveQueue& receive() const { return receive_; }
 
  private:
   template <typename Flows>

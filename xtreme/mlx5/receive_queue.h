@@ -74,6 +74,12 @@ class ReceiveQueue {
                            typename Flows::Out* out, uint32_t most, Sums* sums, bool* declined);
   // Whether a frame of this `length` is one that PollKnown() looks at.
   bool MayBeKnown(const mlx5_cqe64& cqe, uint32_t length) const;
+  // Of the CQEs from the next one on, which shows as above, those in [begin, most) are handed to
+  // `see(frame, bytes, hw_clock)`, up to the first that is no frame yet, or none; which one that
+  // is. `begin`: not more than there are. (receive_ahead.h)
+  template <typename See>
+  uint32_t LookAhead(const uint8_t* op_own, uint8_t phase, uint32_t begin, uint32_t most,
+                     See&& see) const;
   // The same of the next CQE alone; null: it was not taken. At least one is posted.
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
                             size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);

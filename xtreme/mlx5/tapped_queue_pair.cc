@@ -2,14 +2,30 @@
 
 #include "xtreme/mlx5/tapped_queue_pair.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "xtreme/mlx5/receive_ahead.h"
 #include "xtreme/mlx5/send_wqe.h"
 
 namespace xtreme::mlx5 {
 
 using stats::FrameKind;
 using stats::FrameTap;
+
+namespace {
+
+// Of frames that are shown when all of them were written.
+constexpr size_t kMostAtOnce = stats::kSlotsAtWork / 2;
+
+bool AreOfOneLength(std::span<const nic::TxPayload> payloads) {
+  if (payloads.empty()) return false;
+  uint32_t others = 0;
+  for (const nic::TxPayload& payload : payloads) others |= payload.length ^ payloads[0].length;
+  return others == 0;
+}
+
+}  // namespace
 
 TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
                                  const SendQueue::Options& send_options,
@@ -26,11 +42,74 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
 uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   const uint32_t taken = QueuePair::PollReceive(out);
   if (taken == 0) return 0;
-  for (const nic::RxFrame& frame : out.first(taken)) {
-    tap_->Write(received_, frame.buffer->data, frame.buffer->length, frame.hw_clock);
+  const uint32_t copied = std::min(ahead_, taken);
+  ahead_ -= copied;
+  const std::span<const nic::RxFrame> frames = out.subspan(copied, taken - copied);
+  if (!tap_->KeepsLeast()) [[unlikely]] {
+    for (const nic::RxFrame& frame : frames) {
+      tap_->Write(received_, frame.buffer->data, frame.buffer->length, frame.hw_clock);
+    }
+    tap_->Publish(taken - copied);
+    return taken;
   }
-  tap_->Publish(taken);
+  FrameTap::Run run(tap_);
+  for (const nic::RxFrame& frame : frames) {
+    run.Write(received_, frame.buffer->data, frame.buffer->length, frame.hw_clock);
+  }
+  run.Publish(taken - copied);
   return taken;
+}
+
+[[gnu::always_inline]] inline uint32_t TappedQueuePair::CopyAhead(uint32_t most) {
+  if (ahead_ >= most) return most;
+  if (!tap_->KeepsLeast()) [[unlikely]] return CopyAheadWhole(most);
+  FrameTap::Run run(tap_);
+  const uint32_t ahead = receive().LookAhead(
+      receive_peek_, receive_phase_, ahead_, most,
+      [&run, kind = received_](const uint8_t* frame, uint32_t bytes, uint64_t hw_clock) {
+        run.Write(kind, frame, bytes, hw_clock);
+      });
+  run.Publish(ahead - ahead_);
+  return ahead_ = ahead;
+}
+
+[[gnu::noinline]] uint32_t TappedQueuePair::CopyAheadWhole(uint32_t most) {
+  const uint32_t ahead = receive().LookAhead(
+      receive_peek_, receive_phase_, ahead_, most,
+      [this](const uint8_t* frame, uint32_t bytes, uint64_t hw_clock) {
+        tap_->Write(received_, frame, bytes, hw_clock);
+      });
+  tap_->Publish(ahead - ahead_);
+  return ahead_ = ahead;
+}
+
+// No more than were copied: one that came meanwhile waits.
+uint32_t TappedQueuePair::PollKnown(const completion::KnownFlows& flows,
+                                    completion::Completion* out, uint32_t most) {
+  const uint32_t copied = CopyAhead(most);
+  if (copied == 0) return kRest;
+  const uint32_t before = receive().completions().consumer();
+  const uint32_t taken = QueuePair::PollKnown(flows, out, copied);
+  ahead_ -= receive().completions().consumer() - before;
+  return copied < most && ReceiveReady() ? taken | kRest : taken;
+}
+
+uint32_t TappedQueuePair::PollLinks(const completion::LinkFlows& flows,
+                                    completion::LinkCompletion* out, uint32_t most) {
+  const uint32_t copied = CopyAhead(most);
+  if (copied == 0) return 0;
+  const uint32_t before = receive().completions().consumer();
+  const uint32_t taken = QueuePair::PollLinks(flows, out, copied);
+  ahead_ -= receive().completions().consumer() - before;
+  return taken;
+}
+
+packet::Buffer* TappedQueuePair::TakeKnown(const completion::KnownFlows& flows,
+                                           const udp::Endpoint* endpoint, size_t most) {
+  if (CopyAhead(1) == 0) return nullptr;
+  packet::Buffer* const buffer = QueuePair::TakeKnown(flows, endpoint, most);
+  if (buffer != nullptr) --ahead_;
+  return buffer;
 }
 
 nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
@@ -69,8 +148,33 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   return status;
 }
 
+// The header is that of the flow's last frame, which has the length of all; payloads are where they
+// were.
 nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
                                         std::span<const nic::TxPayload> payloads) {
+  if (!tap_->KeepsLeast() || payloads.size() > kMostAtOnce || !AreOfOneLength(payloads)) {
+    return PostEach(flow, payloads);
+  }
+  const nic::TxBurst posted = send().PostBurst(flow, payloads);
+  if (posted.frames == 0) return posted;
+  const uint8_t* const header = flow.frame.image.data() + kInlineOffset;
+  const uint32_t payload_at = flow.payload_at - kInlineOffset;
+  const uint32_t kept = std::min(flow.payload_length, stats::kLeastSnapBytes - payload_at);
+  const uint32_t frame_bytes = flow.frame.frame_bytes;
+  const stats::FrameKind kind = sent_;
+  const uint64_t now = FrameTap::Now();
+  uint32_t order = send().posted_frames() - posted.frames;
+  FrameTap::Run run(tap_);
+  for (const nic::TxPayload& payload : payloads.first(posted.frames)) {
+    uint8_t* const frame = run.Write(kind, header, frame_bytes, now, ++order);
+    CopyShort(frame + payload_at, payload.data, kept);
+  }
+  run.Publish(posted.frames);
+  return posted;
+}
+
+[[gnu::noinline]] nic::TxBurst TappedQueuePair::PostEach(
+    const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads) {
   nic::TxBurst posted = {0, 0};
   for (const nic::TxPayload& payload : payloads) {
     if (payload.length > flow.max_payload_bytes ||
@@ -84,6 +188,18 @@ nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
 }
 
 nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (!send().MayPostDirectly(prepared, flags) || !tap_->KeepsLeast()) [[unlikely]] {
+    return PostOtherwise(prepared, flags);
+  }
+  send().PostDirectly(prepared);
+  tap_->WriteLeast(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
+                   FrameTap::Now(), send().posted_frames());
+  tap_->Publish(1);
+  return nic::TxStatus::kPosted;
+}
+
+[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherwise(const nic::TxPrepared& prepared,
+                                                               uint32_t flags) {
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
   tap_->Write(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,

@@ -2,7 +2,8 @@
 //
 // TappedQueuePair: a queue pair that copies every frame it takes and posts to a frame tap.
 //
-// Invariant: what is not posted is not copied; warm sends, which reach no wire, are not either. A
+// Invariant: a received frame is copied once, before anybody sees it: what is sent in answer comes
+// behind it. What is not posted is not copied; warm sends, which reach no wire, are not either. A
 // frame that stands whole in its WQE is copied as the device gets it, with the time of posting; the
 // device's follows, of those whose completion is polled.
 // Thread: the ring's owner.
@@ -30,17 +31,12 @@ class TappedQueuePair final : public QueuePair {
                   std::unique_ptr<QueuePairObjects> objects);
 
   uint32_t PollReceive(std::span<nic::RxFrame> out) override;
-  // None: who takes them another way sees the frames whole.
-  uint32_t PollKnown(const completion::KnownFlows&, completion::Completion*, uint32_t) override {
-    return kRest;
-  }
-  uint32_t PollLinks(const completion::LinkFlows&, completion::LinkCompletion*,
-                     uint32_t) override {
-    return 0;
-  }
-  packet::Buffer* TakeKnown(const completion::KnownFlows&, const udp::Endpoint*, size_t) override {
-    return nullptr;
-  }
+  uint32_t PollKnown(const completion::KnownFlows& flows, completion::Completion* out,
+                     uint32_t most) override;
+  uint32_t PollLinks(const completion::LinkFlows& flows, completion::LinkCompletion* out,
+                     uint32_t most) override;
+  packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
+                            size_t most) override;
   nic::TxStatus Post(const nic::TxFrame& frame) override;
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags) override;
@@ -62,13 +58,20 @@ class TappedQueuePair final : public QueuePair {
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
 
  private:
-  // PostCopied() that is more than to copy and to ring.
+  // Copies what comes next, up to `most` frames, if it was not yet; of how many that is done now.
+  uint32_t CopyAhead(uint32_t most);
+  uint32_t CopyAheadWhole(uint32_t most);
+  // A burst that is not of one length, or more of it is kept than the least.
+  nic::TxBurst PostEach(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
+  // PostPrepared() and PostCopied() that are more than to copy and to ring.
+  nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags);
 
   stats::FrameTap* const tap_;
   const stats::FrameKind sent_;  // Of this queue.
   const stats::FrameKind received_;
+  uint32_t ahead_ = 0;  // Of the frames that come next, those that were copied.
 };
 
 }  // namespace xtreme::mlx5

@@ -63,6 +63,33 @@ class FrameTap {
     CopyFirst(slot + sizeof(FrameSlot), frame);
     return slot;
   }
+  // Frames one behind the other, of which the least is kept: what changes with each stands in
+  // registers until Publish(), and nothing else is written meanwhile.
+  class Run {
+   public:
+    explicit Run(FrameTap* tap)
+        : tap_(tap), slot_(tap->next_slot_), end_(tap->end_), bytes_(tap->slot_bytes_) {}
+    // Where the frame stands.
+    [[gnu::always_inline]] uint8_t* Write(FrameKind kind, const uint8_t* frame, uint32_t length,
+                                          uint64_t ticks, uint32_t order = 0) {
+      uint8_t* const slot = slot_;
+      WriteHead(slot, kind, length, ticks, order);
+      CopyFirst(slot + sizeof(FrameSlot), frame);
+      slot_ += bytes_;
+      if (slot_ == end_) [[unlikely]] slot_ = tap_->slots_;
+      return slot + sizeof(FrameSlot);
+    }
+    [[gnu::always_inline]] void Publish(uint32_t frames) {
+      tap_->next_slot_ = slot_;
+      tap_->Publish(frames);
+    }
+
+   private:
+    FrameTap* const tap_;
+    uint8_t* slot_;
+    uint8_t* const end_;
+    const uint64_t bytes_;
+  };
   // The same in two parts, as long as they are; a few more instructions.
   void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
                   const uint8_t* payload, uint32_t payload_length, uint64_t ticks,

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A queue pair that keeps its frames: whichever way they are taken and sent, each is kept once, in
+// order, and as it was.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "stack/udp/endpoint.h"
+#include "stack/wire/frame.h"
+#include "xtreme/completion/known_flows.h"
+#include "xtreme/mlx5/queue_pair_testing.h"
+#include "xtreme/mlx5/tapped_queue_pair.h"
+#include "xtreme/stats/frame_reader.h"
+#include "xtreme/stats/frame_tap.h"
+
+namespace xtreme::mlx5::testing {
+namespace {
+
+using stats::FrameKind;
+
+// A datagram of ten bytes to `port`.
+std::vector<uint8_t> Datagram(uint16_t port) {
+  std::vector<uint8_t> frame(60);
+  base::StoreBe32(&frame[12], 0x08004500);
+  base::StoreBe16(&frame[16], 38);
+  base::StoreBe16(&frame[22], 0x4011);
+  base::StoreBe32(&frame[26], 0x0a000002);
+  base::StoreBe32(&frame[30], 0x0a000001);
+  base::StoreBe16(&frame[34], 4000);
+  base::StoreBe16(&frame[36], port);
+  base::StoreBe16(&frame[38], 18);
+  return frame;
+}
+
+class TappedTest : public QueuePairTest {
+ protected:
+  TappedTest() {
+    EXPECT_NE(mkdtemp(directory_.data()), nullptr);
+    auto tap = stats::FrameTap::Create({.directory = directory_, .frames = 1'024});
+    EXPECT_TRUE(tap.ok()) << tap.status();
+    tap_ = *std::move(tap);
+    tap_->SetClocks({.ns_per_tick_q32 = int64_t{1} << 32}, {});
+    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), device_.memory(),
+                                                SendQueue::Options{.signal_every = 2},
+                                                ReceiveQueue::Options{}, nic::Capabilities{},
+                                                pool_.get(), nullptr);
+    flows_.Watch(&changes_);
+    flows_.SetScale(completion::ClockScale::Of(0, 0, int64_t{1} << 32, 0));
+    completion::Completion form;
+    completion::Clear(&form, completion::Kind::kPacket);
+    flows_.Learn(Datagram(kKnown).data(), form, &endpoint_);
+    queues_->Refill();
+  }
+  ~TappedTest() override {
+    queues_.reset();
+    tap_.reset();
+    rmdir(directory_.c_str());
+  }
+
+  uint32_t Poll(uint32_t most = kFrames) {
+    std::array<completion::Completion, kFrames> out;
+    const uint32_t taken =
+        queues_->PollKnown(flows_, out.data(), most) & nic::QueuePair::kPolled;
+    for (uint32_t i = 0; i < taken; ++i) packet::BufferPool::ReleaseByOwner(out[i].buffer);
+    return taken;
+  }
+  bool Take() {
+    packet::Buffer* const taken = queues_->TakeKnown(flows_, &endpoint_, 100);
+    if (taken != nullptr) packet::BufferPool::ReleaseByOwner(taken);
+    return taken != nullptr;
+  }
+  std::vector<stats::TappedFrame> Kept() {
+    const auto reader = stats::FrameReader::Open(tap_->path());
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    auto frames = (*reader)->Take(1'000);
+    EXPECT_TRUE(frames.ok()) << frames.status();
+    return frames.ok() ? *std::move(frames) : std::vector<stats::TappedFrame>{};
+  }
+  // Of received ones, by the device.
+  std::vector<int64_t> Times() {
+    std::vector<int64_t> times;
+    for (const stats::TappedFrame& frame : Kept()) times.push_back(frame.time_ns.value_or(-1));
+    return times;
+  }
+  // Answers a frame, and gives its buffer back, which another may write into at once.
+  static completion::KnownFlows::Taken Answer(void* context, packet::Buffer* buffer,
+                                              uint8_t* frame, uint32_t bytes, uint64_t,
+                                              completion::Completion*) {
+    auto* const test = static_cast<TappedTest*>(context);
+    EXPECT_EQ(test->queues_->Post(test->Frame64()), nic::TxStatus::kPosted);
+    memset(frame, 0xEE, bytes);
+    packet::BufferPool::ReleaseByOwner(buffer);
+    return completion::KnownFlows::Taken::kSilently;
+  }
+
+  static constexpr uint16_t kKnown = 5000;
+  static constexpr uint16_t kOther = 5001;
+  std::string directory_ = "/dev/shm/xtreme_tapped_test.XXXXXX";
+  std::unique_ptr<stats::FrameTap> tap_;
+  uint64_t changes_ = 1;
+  udp::Endpoint endpoint_{{}};
+  completion::KnownFlows flows_;
+};
+
+TEST_F(TappedTest, AFrameIsKeptOnceWhicheverWayItIsTaken) {
+  device_.CompleteFrame(Datagram(kKnown), 1);
+  EXPECT_EQ(Poll(), 1u);
+  device_.CompleteFrame(Datagram(kKnown), 2);
+  EXPECT_TRUE(Take());
+  device_.CompleteFrame(Datagram(kKnown), 3);
+  device_.CompleteFrame(Datagram(kKnown), 4);
+  EXPECT_EQ(Poll(1), 1u);
+  EXPECT_EQ(Poll(), 1u);
+  queues_->Refill();
+  device_.CompleteFrame(Datagram(kKnown), 5);
+  EXPECT_EQ(Receive(), 1u) << "by the long way";
+  EXPECT_EQ(Times(), (std::vector<int64_t>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(TappedTest, WhatTheShortWaysLookAtAndLeaveIsNotKeptAgain) {
+  device_.CompleteFrame(Datagram(kKnown), 1);
+  device_.CompleteFrame(Datagram(kOther), 2);
+  device_.CompleteFrame(Datagram(kKnown), 3);
+  EXPECT_EQ(Poll(), 1u);
+  EXPECT_EQ(Poll(), 0u);
+  EXPECT_FALSE(Take());
+  EXPECT_EQ(Receive(1), 1u);
+  EXPECT_EQ(Poll(), 1u);
+  device_.CompleteFrame(Datagram(kOther), 4);
+  device_.CompleteFrame(Datagram(kOther), 5);
+  EXPECT_EQ(Poll(), 0u);
+  device_.CompleteFrame(Datagram(kOther), 6);
+  EXPECT_EQ(Receive(), 3u);
+  EXPECT_EQ(Times(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(TappedTest, OverTheRingsEndAndOfWhatIsNotVerifiedToo) {
+  std::vector<int64_t> sent;
+  for (int64_t time = 1; time <= 60; ++time) {
+    const bool verified = time % 7 != 0;
+    device_.CompleteFrame(Datagram(kKnown), static_cast<uint64_t>(time),
+                          verified ? MLX5_CQE_L3_OK | MLX5_CQE_L4_OK : MLX5_CQE_L3_OK);
+    sent.push_back(time);
+    if (time % 3 != 0) continue;
+    while (queues_->ReceiveReady()) {
+      ASSERT_EQ(Poll() != 0 ? 1u : Receive(1), 1u);
+    }
+    queues_->Refill();
+  }
+  EXPECT_EQ(Times(), sent);
+}
+
+TEST_F(TappedTest, WhatIsSentInAnswerStandsBehindTheFrame) {
+  flows_.SetOthers({.take = &Answer, .context = this});
+  device_.CompleteFrame(Datagram(kOther), 1);
+  device_.CompleteFrame(Datagram(kOther), 2);
+  EXPECT_EQ(Poll(), 0u);
+  const auto kept = Kept();
+  ASSERT_EQ(kept.size(), 4u);
+  EXPECT_EQ(kept[0].kind, FrameKind::kReceived);
+  EXPECT_EQ(kept[1].kind, FrameKind::kReceived);
+  EXPECT_EQ(kept[2].kind, FrameKind::kSent);
+  EXPECT_EQ(kept[1].bytes, Datagram(kOther));
+}
+
+TEST_F(TappedTest, ABurstIsKeptAsTheDeviceGetsIt) {
+  const nic::TxTemplate flow = Flow();
+  std::vector<std::vector<uint8_t>> bytes;
+  // Of one length, of one beyond what is kept, and of several.
+  for (const auto& lengths : {std::vector<uint32_t>{18, 18, 18}, {80, 80}, {5, 40, 5}}) {
+    std::vector<nic::TxPayload> payloads;
+    bytes.clear();
+    for (const uint32_t length : lengths) {
+      bytes.emplace_back(length, static_cast<uint8_t>(0x30 + bytes.size()));
+    }
+    for (const auto& payload : bytes) {
+      payloads.push_back({payload.data(), static_cast<uint32_t>(payload.size())});
+    }
+    const size_t before = Kept().size();
+    const nic::TxBurst posted = queues_->PostBurst(flow, payloads);
+    queues_->Flush();
+    ASSERT_EQ(posted.frames, lengths.size());
+    const auto kept = Kept();
+    ASSERT_EQ(kept.size(), before + lengths.size());
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const stats::TappedFrame& frame = kept[before + i];
+      SCOPED_TRACE(lengths[i]);
+      EXPECT_EQ(frame.frame_bytes, 42 + lengths[i]);
+      EXPECT_EQ(base::LoadBe16(&frame.bytes[16]), lengths[i] + 28);
+      EXPECT_EQ(base::LoadBe16(&frame.bytes[38]), lengths[i] + 8);
+      ASSERT_EQ(frame.bytes.size(), std::min<size_t>(42 + lengths[i], 96));
+      for (size_t at = 42; at < frame.bytes.size(); ++at) {
+        ASSERT_EQ(frame.bytes[at], bytes[i][0]) << at;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xtreme::mlx5::testing
