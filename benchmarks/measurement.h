@@ -37,6 +37,10 @@ std::vector<Row> OperationRows(const Measurement& measurement);
 std::vector<Row> ResourceRows(const Measurement& measurement);
 // rtt_two_cores, control_stall.
 std::vector<Row> TwoThreadRows(const Measurement& measurement);
+// rtt_two_processes.
+std::vector<Row> TwoProcessRows(const Measurement& measurement);
+// The other process of it: answers on the wire of that segment until it is killed.
+int AnswerOverSharedWire(const std::string& segment);
 // steady_state, cold_lines, tail_instructions.
 std::vector<Row> SteppedRows(const Measurement& measurement);
 // growth, memory_tcp, and rtt_two_cores of TCP.

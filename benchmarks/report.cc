@@ -29,6 +29,7 @@ struct Arguments {
   uint32_t operations = kCountedOperations;
   std::vector<std::string> parts;  // Of kParts; none: all.
   std::vector<std::string> count;  // We are the program under valgrind.
+  std::string answer;              // We are the other one of two_processes.
 };
 
 struct Part {
@@ -39,6 +40,7 @@ constexpr const char* kOperations = "operations";  // What is counted is theirs.
 constexpr Part kParts[] = {{"resources", ResourceRows},
                            {kOperations, OperationRows},
                            {"two_threads", TwoThreadRows},
+                           {"two_processes", TwoProcessRows},
                            {"stepped", SteppedRows},
                            {"tcp", TcpRows},
                            {"faces", FaceRows},
@@ -86,11 +88,13 @@ int Main(int argc, char** argv) {
   app.add_option("--parts", arguments.parts, "only these: resources, operations, two_threads...")
       ->delimiter(',')
       ->check(CLI::IsMember(
-          {"resources", "operations", "two_threads", "stepped", "tcp", "faces",
+          {"resources", "operations", "two_threads", "two_processes", "stepped", "tcp", "faces",
            "sockperf"}));
   app.add_option("--count", arguments.count, "run these scenarios for valgrind and end")
       ->delimiter(',');
+  app.add_option("--answer", arguments.answer, "answer on this segment until killed");
   CLI11_PARSE(app, argc, argv);
+  if (!arguments.answer.empty()) return AnswerOverSharedWire(arguments.answer);
   if (!arguments.count.empty()) {
     RunCounted(arguments.count, arguments.operations);
     return 0;
