@@ -12,6 +12,8 @@
 #include <climits>
 #include <cstring>
 #include <iterator>
+#include <numeric>
+#include <span>
 
 #include "api/preload/preload.h"
 #include "api/sockets/data_calls.h"
@@ -378,16 +380,24 @@ XTREME_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return Kernel().sendmsg(fd, message, flags);
 }
 
+// As Linux: 1,024 messages at most, and none behind one that was sent in part.
 XTREME_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (messages == nullptr || Ours(fd) == nullptr) {
     return Kernel().sendmmsg(fd, messages, count, flags);
   }
-  for (unsigned i = 0; i < count; ++i) {
-    const ssize_t sent = sendmsg(fd, &messages[i].msg_hdr, flags);
+  const unsigned most = std::min<unsigned>(count, IOV_MAX);
+  for (unsigned i = 0; i < most; ++i) {
+    const msghdr& message = messages[i].msg_hdr;
+    const ssize_t sent = sendmsg(fd, &message, flags);
     if (sent < 0) return i > 0 ? static_cast<int>(i) : -1;
     messages[i].msg_len = static_cast<unsigned>(sent);
+    const std::span parts(message.msg_iov, message.msg_iovlen);
+    const size_t bytes = std::accumulate(
+        parts.begin(), parts.end(), size_t{0},
+        [](size_t sum, const iovec& part) { return sum + part.iov_len; });
+    if (static_cast<size_t>(sent) < bytes) return static_cast<int>(i) + 1;
   }
-  return static_cast<int>(count);
+  return static_cast<int>(most);
 }
 
 XTREME_CALL ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {

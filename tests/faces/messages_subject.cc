@@ -17,6 +17,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/faces/transcript.h"
 
@@ -116,6 +117,25 @@ void SeveralInTime(Run& run) {
   Several(run, "for one", MSG_WAITFORONE, {.tv_sec = 120});
 }
 
+// Linux takes 1,024 at once.
+void TooManyToSend(Run& run) {
+  char byte = 'x';
+  iovec part{&byte, 1};
+  std::vector<mmsghdr> messages(1'025);
+  for (mmsghdr& each : messages) each.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1};
+  Say("sendmmsg", sendmmsg(run.fd, messages.data(), 1'025, 0));
+}
+
+// Nothing goes behind a message that was sent in part.
+void SentInPart(Run& run) {
+  std::vector<char> most(64 << 20);
+  iovec parts[2] = {{most.data(), most.size()}, {most.data(), 1}};
+  mmsghdr messages[2] = {};
+  for (int i = 0; i < 2; ++i) messages[i].msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1};
+  const int sent = sendmmsg(run.fd, messages, 2, MSG_DONTWAIT | MSG_NOSIGNAL);
+  Say("sendmmsg", sent, messages[0].msg_len < most.size() ? "in part" : "whole");
+}
+
 // --- Looking ahead ---
 
 // As many as are asked for, and they stay.
@@ -163,6 +183,8 @@ constexpr Case kCases[] = {
     {"no room for a name", false, NoRoomForAName},
     {"no room for a connection's name", kConnection, NoRoomForAName},
     {"several in time", false, SeveralInTime},
+    {"too many to send", false, TooManyToSend},
+    {"sent in part", kConnection, SentInPart},
     {"peek at all", kConnection, PeekAtAll},
     {"peek above low water", kConnection, PeekAboveLowWater},
 };
