@@ -123,6 +123,7 @@ void TooManyToSend(Run& run) {
   iovec part{&byte, 1};
   std::vector<mmsghdr> messages(1'025);
   for (mmsghdr& each : messages) each.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1};
+  Blocks(run.fd, true);  // A queue that is full is waited for.
   Say("sendmmsg", sendmmsg(run.fd, messages.data(), 1'025, 0));
 }
 
