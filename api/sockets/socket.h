@@ -389,6 +389,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   ssize_t SendStreamShort(RingDoor* door, std::span<const uint8_t> from);
 
   // socket_receive.cc; inside the door.
+  void OnError(const engine::Completion& completion);
   void OnPacket(const engine::Completion& completion);
   void Queue(const Received& packet);
   // Which bits of the mask what is queued has.

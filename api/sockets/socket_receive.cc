@@ -44,14 +44,20 @@ void Socket::OnCompletion(const engine::Completion& completion) {
   }
   switch (completion.kind) {
     case engine::Kind::kPacket: return OnPacket(completion);
-    case engine::Kind::kError:
-      // Of unconnected sockets Linux tells such errors only to who asked for IP_RECVERR.
-      if (peer_.port == 0 || completion.status == 0) return;
-      error_.store(completion.status, std::memory_order_relaxed);
-      if (taker_ == Taker::kCompletions) door()->Tell({.socket = this, .events = EPOLLERR});
-      return Mark();
+    case engine::Kind::kError: return OnError(completion);
     default: return;
   }
+}
+
+// Linux tells who has a peer of errors about that alone, and who has none where IP_RECVERR asks for
+// it. One of before there was that peer may still be on its way.
+void Socket::OnError(const engine::Completion& completion) {
+  if (peer_.port == 0 || completion.status == 0) return;
+  const wire::Endpoint about = ReceivedFrom(completion).destination;
+  if (about.port != 0 && about != peer_) return;
+  error_.store(completion.status, std::memory_order_relaxed);
+  if (taker_ == Taker::kCompletions) door()->Tell({.socket = this, .events = EPOLLERR});
+  Mark();
 }
 
 void Socket::OnPacket(const engine::Completion& completion) {
