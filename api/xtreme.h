@@ -461,7 +461,7 @@ enum xtreme_join_flag {
  * Started: OP_DONE with `cookie`: EADDRINUSE, the ring has the group's datagrams already, with
  * XTREME_SHARE_WITH_KERNEL otherwise; ENOSPC, the card or the kernel takes no more; else what they
  * say. -EINVAL: not a group, not the port that the socket is bound to, wanted and unwanted sources
- * of one group, an unknown flag. -ENOBUFS: max_groups. -EAFNOSUPPORT. */
+ * of one group, none that is not wanted, an unknown flag. -ENOBUFS: max_groups. -EAFNOSUPPORT. */
 XTREME_API int xtreme_join(xtreme_socket socket, const xtreme_address* group,
                            const xtreme_address* source, uint32_t flags, uint64_t cookie);
 /* Leaves what was joined with the same arguments; of an unwanted source: it is wanted again, and

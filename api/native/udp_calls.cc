@@ -51,6 +51,9 @@ int xtreme_join(xtreme_socket socket, const xtreme_address* group, const xtreme_
   if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
   constexpr uint32_t kKnown = XTREME_SHARE_WITH_KERNEL | XTREME_EXCLUDE_SOURCE;
   if ((flags & ~kKnown) != 0) return Fail(EINVAL, fmt::format("join: flags {:#x}", flags));
+  if ((flags & XTREME_EXCLUDE_SOURCE) != 0 && source == nullptr) {
+    return Fail(EINVAL, "join: which source is not wanted?");
+  }
   const auto to = ToEndpoint(*group);
   const auto from = source == nullptr ? std::nullopt : ToEndpoint(*source);
   if (!to || (source != nullptr && !from)) return xtreme::api::NotIpv4("join");

@@ -258,6 +258,7 @@ TEST_F(RingsTest, SocketsThatCannotBeAreRefused) {
   const xtreme_address none = Address("*:0");
   ExpectError(xtreme_join(first, &host, nullptr, 0, 0), EINVAL, "10.1.0.2");
   ExpectError(xtreme_join(first, &group, nullptr, 0x80, 0), EINVAL, "flags");
+  ExpectError(xtreme_join(first, &group, nullptr, XTREME_EXCLUDE_SOURCE, 0), EINVAL, "source");
   ExpectError(xtreme_leave(first, &group, nullptr, 0), EADDRNOTAVAIL, "not joined");
   ASSERT_EQ(xtreme_join(first, &group, nullptr, 0, 8), 0) << xtreme_error();
   EXPECT_EQ(Await(ring, XTREME_OP_DONE).cookie, 8u);
