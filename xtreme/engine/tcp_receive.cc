@@ -207,6 +207,7 @@ void Tcp::TellNews() {
   if (epoch_ != core_->host.routes_version) RefreshPaths();
   if (!sockets_->credit.empty()) CreditReturned(core_->PollTime());
   if (forwards_ != nullptr && forwards_->credit_due) PassCredits();
+  core_->attention |= kTimersArmed;  // What is taken may let some leave.
   if (!Drain()) return;
   while (TcpSocket* socket = sockets_->news.PopFront()) {
     if (core_->fifo.Room() == 0) {
