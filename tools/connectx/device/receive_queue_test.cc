@@ -19,7 +19,9 @@ class ReceiveQueueTest : public testing::Test {
     program = std::make_unique<TestProgram>(options);
     cq = program->MakeCq();
     qp = program->MakeQp(cq.get(), cq.get());
-    program->Steer(*qp);
+    FlowRequest all;
+    all.priority = 1;  // Behind those that a test steers by.
+    program->Steer(*qp, all);
   }
 
   void PostReceive(size_t at, uint32_t bytes = 2048) {
