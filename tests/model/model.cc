@@ -216,6 +216,7 @@ void Model::TakeArrived(int ring, const xtreme_completion& arrived) {
   socket.moved = socket.ended = false;
   socket.established = true;  // Though the ring that it left may not have told yet.
   socket.held = socket.uncredited = 0;
+  socket.stash.clear();  // Of the origin, which has it checked.
   socket.origin = &origin;
   socket.operations.clear();  // The ring that it left tells of them.
   socket.done.clear();
