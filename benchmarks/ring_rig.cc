@@ -21,8 +21,6 @@ using engine::testing::MemoryKernel;
 
 // The clock and the port's counters are sampled seldom enough to stay out of what is measured.
 constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
-// Where a tap costs no I/O.
-constexpr const char* kInMemory = "/dev/shm";
 // Polls in a row without a completion after which nothing more will come.
 constexpr int kIdlePolls = 64;
 

@@ -15,6 +15,9 @@
 
 namespace xtreme::benchmarks {
 
+// Where files cost no I/O.
+inline constexpr const char* kInMemory = "/dev/shm";
+
 class ScratchDirectory {
  public:
   // In `parent`. Empty path(): none could be made.

@@ -23,8 +23,6 @@ using engine::testing::MemoryKernel;
 
 // The clock and the port's counters are sampled seldom enough to stay out of what is measured.
 constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
-// Where a tap costs no I/O.
-constexpr const char* kInMemory = "/dev/shm";
 // Polls in a row without a completion after which nothing more will come: timers are thought of
 // once in so many.
 constexpr int kIdlePolls = 64;
@@ -75,7 +73,10 @@ absl::Status TcpRig::Open(const engine::RingOptions& options,
   if (!engine.ok()) return engine.status();
   engine_ = *std::move(engine);
   engine::RingOptions with_directory = options;
-  if (options.dump_frames != 0) with_directory.counters_directory = taps_.path();
+  if (options.dump_frames != 0) {
+    taps_.emplace(kInMemory);
+    with_directory.counters_directory = taps_->path();
+  }
   auto ring = engine::Ring::Open(engine_.get(), with_directory);
   if (!ring.ok()) return ring.status();
   ring_ = *std::move(ring);
@@ -86,7 +87,7 @@ absl::Status TcpRig::Open(const engine::RingOptions& options,
 }
 
 TcpRig::TcpRig(const Host& us, const Host& peer)
-    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)), taps_(kInMemory) {}
+    : us_(std::make_unique<Host>(us)), peer_(std::make_unique<Host>(peer)) {}
 
 TcpRig::~TcpRig() = default;
 

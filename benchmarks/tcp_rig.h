@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -103,7 +104,7 @@ class TcpRig {
   absl::Status AwaitDone(std::string_view action);
 
   const std::unique_ptr<const Host> us_, peer_;
-  const ScratchDirectory taps_;
+  std::optional<ScratchDirectory> taps_;
   NullNic* nic_ = nullptr;  // The engine's.
   NullDevice* device_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;

@@ -129,7 +129,7 @@ double LineNs(double ticks_per_ns) {
 }
 
 absl::StatusOr<RoundTrips> Measure(uint32_t rounds, double ticks_per_ns) {
-  const ScratchDirectory scratch("/dev/shm");
+  const ScratchDirectory scratch(kInMemory);
   const std::string segment = scratch.path() + "/wire";
   const Answerer answerer(segment);
   const Pinned pinned(0);

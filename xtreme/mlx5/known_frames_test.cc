@@ -14,20 +14,6 @@
 namespace xtreme::mlx5::testing {
 namespace {
 
-// A datagram of ten bytes to `port`.
-std::array<uint8_t, 60> Datagram(uint16_t port) {
-  std::array<uint8_t, 60> frame{};
-  base::StoreBe32(&frame[12], 0x08004500);
-  base::StoreBe16(&frame[16], 38);
-  base::StoreBe16(&frame[22], 0x4011);
-  base::StoreBe32(&frame[26], 0x0a000002);
-  base::StoreBe32(&frame[30], 0x0a000001);
-  base::StoreBe16(&frame[34], 4000);
-  base::StoreBe16(&frame[36], port);
-  base::StoreBe16(&frame[38], 18);
-  return frame;
-}
-
 class KnownFlowsTest : public QueuePairTest {
  protected:
   KnownFlowsTest() {

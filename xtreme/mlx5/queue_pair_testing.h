@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "stack/base/byte_order.h"
 #include "xtreme/mlx5/queue_pair.h"
 
 namespace xtreme::mlx5::testing {
@@ -20,6 +21,20 @@ namespace xtreme::mlx5::testing {
 inline constexpr uint32_t kFramesLog2 = 3;
 inline constexpr uint32_t kFrames = 1 << kFramesLog2;
 inline constexpr uint32_t kWqebbs = kFrames * kMaxWqebbs;
+
+// A datagram of ten bytes to `port`.
+inline std::array<uint8_t, 60> Datagram(uint16_t port) {
+  std::array<uint8_t, 60> frame{};
+  base::StoreBe32(&frame[12], 0x08004500);
+  base::StoreBe16(&frame[16], 38);
+  base::StoreBe16(&frame[22], 0x4011);
+  base::StoreBe32(&frame[26], 0x0a000002);
+  base::StoreBe32(&frame[30], 0x0a000001);
+  base::StoreBe16(&frame[34], 4000);
+  base::StoreBe16(&frame[36], port);
+  base::StoreBe16(&frame[38], 18);
+  return frame;
+}
 
 // The memory of a queue pair, and a device that does what it is told.
 template <uint32_t kLog2>
