@@ -83,6 +83,12 @@ Socket* Model::Find(uint64_t handle) {
   return found == sockets_.end() ? nullptr : &found->second;
 }
 
+Socket* Model::FindLast(uint64_t handle) {
+  Socket* socket = Find(handle);
+  while (socket != nullptr && socket->successor != nullptr) socket = socket->successor;
+  return socket;
+}
+
 uint64_t Model::AddDatagram(const Datagram& datagram) {
   const uint64_t key = NewKey();
   datagrams_[key] = datagram;

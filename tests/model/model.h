@@ -112,6 +112,8 @@ class Model {
   Socket& Add(Socket socket);
   // Null: none had this handle.
   Socket* Find(uint64_t handle);
+  // What it is where it moved to at last.
+  Socket* FindLast(uint64_t handle);
   std::map<uint64_t, Socket>& sockets() { return sockets_; }
 
   // A datagram that was sent; its key.

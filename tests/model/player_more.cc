@@ -351,8 +351,7 @@ void Player::Reopen(const Numbers& numbers) {
   // What was fired of its sockets is told no more, and of those that moved to it; of those that
   // moved away it is.
   for (auto& [cookie, fire] : model_.fires) {
-    const Socket* socket = model_.Find(fire.socket);
-    while (socket != nullptr && socket->successor != nullptr) socket = socket->successor;
+    const Socket* const socket = model_.FindLast(fire.socket);
     if ((socket == nullptr ? fire.ring : socket->ring) == ring) fire.wants_done = false;
   }
   for (auto& [handle, socket] : model_.sockets()) {

@@ -240,7 +240,7 @@ void Player::Close(const Numbers& numbers) {
   // The NIC's own references keep those that it still reads.
   ReleaseLent(*socket);
   for (auto& [cookie, fire] : model_.fires) {
-    if (fire.socket == socket->handle.value) fire.wants_done = false;
+    if (model_.FindLast(fire.socket) == socket) fire.wants_done = false;
   }
 }
 
