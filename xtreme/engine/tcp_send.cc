@@ -130,8 +130,11 @@ template <bool kReady>
 [[gnu::always_inline]] inline bool Tcp::SendDirect(TcpSocket& socket, const Payload& payload,
                                                    const SendOptions& options) {
   RingCore& core = *core_;
-  tcp::Connection* const connection = socket.connection;
+  nic::QueuePair& queue = *core.device.queue;
+  nic::TxFront& front = *queue.StreamFront();
   // One by one, each unlikely: of all in one expression the compiler takes what follows to be rare.
+  if (kReady && !front.Ready()) [[unlikely]] return false;
+  tcp::Connection* const connection = socket.connection;
   if (direct_epoch_ != core.host.routes_version) [[unlikely]] return false;
   if (connection == nullptr || socket.paced) [[unlikely]] return false;
   if (payload.buffer != nullptr) [[unlikely]] return false;
@@ -144,9 +147,6 @@ template <bool kReady>
   } else {
     if (headers.shape() != kShortHeaders) [[unlikely]] return false;
   }
-  nic::QueuePair& queue = *core.device.queue;
-  nic::TxFront& front = *queue.StreamFront();
-  if (kReady && !front.Ready()) [[unlikely]] return false;
   const auto length = static_cast<uint32_t>(payload.length);
   const tcp::Stack::Send send{.now_or_fail = (options.flags & kNowOrFail) != 0};
   if (!connection->MayLeave(length, send.now_or_fail)) [[unlikely]] return false;

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "stack/packet/buffer_pool.h"
+#include "xtreme/mlx5/cqe.h"
 #include "xtreme/mlx5/queue_memory.h"
 #include "xtreme/mlx5/receive_queue.h"
 #include "xtreme/mlx5/send_queue.h"
@@ -122,6 +123,8 @@ class QueuePair : public nic::QueuePair {
  protected:
   SendQueue& send() { return send_; }
   const ReceiveQueue& receive() const { return receive_; }
+  // Whether the CQE behind the next one is written too, if that one is, and stands behind it.
+  bool IsFollowed() const;
 
  private:
   template <typename Flows>
@@ -144,8 +147,6 @@ class QueuePair : public nic::QueuePair {
     ShowNextCqe();
     receive_stop_ = receive_peek_;
   }
-  // Whether the CQE behind the next one is written too, if that one is, and stands behind it.
-  bool IsFollowed() const;
   void ShowReceiveQueue();
   void ShowNextCqe() {
     receive_peek_ = receive_.completions().peek();
@@ -161,6 +162,14 @@ class QueuePair : public nic::QueuePair {
   const QueuePairMemory memory_;
   std::unique_ptr<QueuePairObjects> objects_;  // Last: destroyed first.
 };
+
+// Whether to take the loop, and nothing of the frame: that orders its own loads.
+[[gnu::always_inline]] inline bool QueuePair::IsFollowed() const {
+  if (receive_.AtLast()) [[unlikely]] return false;
+  const uint8_t first = __atomic_load_n(receive_peek_, __ATOMIC_RELAXED);
+  const uint8_t second = __atomic_load_n(receive_peek_ + kCqeBytes, __ATOMIC_RELAXED);
+  return ((first ^ second) & 1) == 0;
+}
 
 // One that nothing is derived from, for callers that know what they have.
 class PlainQueuePair final : public QueuePair {

@@ -119,14 +119,6 @@ template <typename Flows>
   return passed - sums.silent;
 }
 
-// Whether to take the loop, and nothing of the frame: that orders its own loads.
-[[gnu::always_inline]] inline bool QueuePair::IsFollowed() const {
-  if (receive_.AtLast()) [[unlikely]] return false;
-  const uint8_t first = __atomic_load_n(receive_peek_, __ATOMIC_RELAXED);
-  const uint8_t second = __atomic_load_n(receive_peek_ + kCqeBytes, __ATOMIC_RELAXED);
-  return ((first ^ second) & 1) == 0;
-}
-
 // As PollMany() where nothing is due and no frame behind the next one, or no room for it: it has
 // nothing to share with others, and goes without the loop and what that is set up with.
 uint32_t QueuePair::PollKnown(const completion::KnownFlows& flows, completion::Completion* out,

@@ -72,6 +72,8 @@ class ReceiveQueue {
   template <typename Flows>
   const uint8_t* PollKnown(const Flows& flows, const uint8_t* op_own, uint8_t phase,
                            typename Flows::Out* out, uint32_t most, Sums* sums, bool* declined);
+  // Whether a buffer has room for it.
+  bool Fits(uint32_t length) const { return length <= buffer_bytes_; }
   // Whether a frame of this `length` is one that PollKnown() looks at.
   bool MayBeKnown(const mlx5_cqe64& cqe, uint32_t length) const;
   // Of the CQEs from the next one on, which shows as above, those in [begin, most) are handed to

@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "xtreme/mlx5/queue_pair_testing.h"
+#include "xtreme/mlx5/stream_frame_testing.h"
 #include "xtreme/nic/stream_post.h"
 
 namespace xtreme::mlx5::testing {
@@ -21,40 +22,6 @@ namespace {
 using Segment = nic::StreamSegment;
 
 class StreamPostTest : public QueuePairTest {};
-
-// One segment as a frame and as a stream's.
-class StreamFrame {
- public:
-  StreamFrame(uint32_t header_bytes, uint32_t length)
-      : header_bytes_(header_bytes), length_(length) {
-    std::iota(header_.begin(), header_.end(), 1);
-    std::iota(payload_.begin(), payload_.end(), 100);
-    base::StoreBe16(&header_[16], static_cast<uint16_t>(header_bytes - 14 + length));
-    std::memcpy(&tcp_, &header_[Segment::kTcpAt], sizeof(tcp_));
-    std::memcpy(reinterpret_cast<uint8_t*>(&tcp_) + header_bytes - Segment::kTcpAt,
-                payload_.data(), Segment::kLongestHeader - header_bytes);
-    before_ = header_;  // What changes is not read from the headers.
-    base::StoreBe16(&before_[16], 0);
-    std::fill_n(&before_[Segment::kTcpAt + 4], 12, 0);
-  }
-
-  nic::TxFrame frame(uint32_t flags = 0, uint32_t key = 0) const {
-    constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
-    return {.header = header_.data(), .payload = payload_.data(), .header_length = header_bytes_,
-            .payload_length = length_, .key = key,
-            .flags = static_cast<uint16_t>(kChecksums | flags)};
-  }
-  Segment segment() const {
-    return {.headers = before_.data(), .header_bytes = header_bytes_, .tcp = tcp_,
-            .payload = payload_.data(), .payload_length = length_};
-  }
-
- private:
-  uint32_t header_bytes_, length_;
-  std::array<uint8_t, 128> header_, before_;
-  std::array<uint8_t, 2 * Segment::kPayloadReadable> payload_;
-  nic::HalfLine tcp_;
-};
 
 // At the ring's end, over it, signalled, and behind others that wait for a doorbell.
 TEST_F(StreamPostTest, AStreamsSegmentIsTheSameWqeAsAPostedOneWhateverItsLength) {

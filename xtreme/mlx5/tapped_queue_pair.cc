@@ -7,6 +7,7 @@
 
 #include "xtreme/mlx5/receive_ahead.h"
 #include "xtreme/mlx5/send_wqe.h"
+#include "xtreme/nic/stream_post.h"
 
 namespace xtreme::mlx5 {
 
@@ -36,7 +37,8 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
       tap_(tap),
       sent_(stats::OfQueue(FrameKind::kSent, tap->AddQueue())),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
-  front_ = stream_front_ = NoFront();  // Every post is seen here.
+  front_ = NoFront();  // Every post is seen here.
+  if (TakesStreams()) stream_front_ = &never_;
 }
 
 uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
@@ -83,9 +85,35 @@ uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   return ahead_ = ahead;
 }
 
-// No more than were copied: one that came meanwhile waits.
+[[gnu::always_inline]] inline bool TappedQueuePair::CopyNext() {
+  const mlx5_cqe64& cqe = *CqeOfOpOwn(receive_peek_);
+  if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(receive_phase_))) return false;
+  const uint32_t length = FrameBytes(cqe);
+  if (!receive().Fits(length)) [[unlikely]] return false;
+  tap_->WriteLeast(received_, receive().next().data, length, HardwareClock(cqe), /*order=*/0);
+  tap_->Publish(1);
+  return true;
+}
+
+// Saves no registers for either.
 uint32_t TappedQueuePair::PollKnown(const completion::KnownFlows& flows,
                                     completion::Completion* out, uint32_t most) {
+  const bool several = RefillDue() || ahead_ != 0 || most == 0 || (most > 1 && IsFollowed());
+  return several || !tap_->KeepsLeast() ? PollMany(flows, out, most) : PollAlone(flows, out);
+}
+
+[[gnu::noinline]] uint32_t TappedQueuePair::PollAlone(const completion::KnownFlows& flows,
+                                                      completion::Completion* out) {
+  if (!CopyNext()) [[unlikely]] return kRest;
+  const uint32_t taken = QueuePair::PollKnown(flows, out, 1);
+  if (taken == kRest) [[unlikely]] ahead_ = 1;  // It was left.
+  return taken;
+}
+
+// No more than were copied: one that came meanwhile waits.
+[[gnu::noinline]] uint32_t TappedQueuePair::PollMany(const completion::KnownFlows& flows,
+                                                     completion::Completion* out,
+                                                     uint32_t most) {
   const uint32_t copied = CopyAhead(most);
   if (copied == 0) return kRest;
   const uint32_t before = receive().completions().consumer();
@@ -206,6 +234,51 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
               FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
+}
+
+// One that went over the ring's end, or of which more than the least is kept, is put together anew.
+template <uint32_t kBlocks>
+[[gnu::always_inline]] inline void TappedQueuePair::KeepStream(const nic::StreamSegment& segment,
+                                                               const uint8_t* wqe) {
+  static_assert(nic::kStreamFrameAt + stats::kLeastSnapBytes <= 2 * kWqebbBytes);
+  if (send().front()->next_wqe > wqe && tap_->KeepsLeast()) [[likely]] {
+    tap_->WriteLeast(sent_, wqe + nic::kStreamFrameAt, segment.frame_bytes(), FrameTap::Now(),
+                     send().posted_frames());
+  } else {
+    nic::HalfLine halves[2 * kBlocks];
+    nic::LoadStream(*send().front(), segment, halves);
+    tap_->Write(sent_, reinterpret_cast<const uint8_t*>(halves) + nic::kStreamFrameAt,
+                segment.frame_bytes(), FrameTap::Now(), send().posted_frames());
+  }
+  tap_->Publish(1);
+}
+
+bool TappedQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
+  nic::TxFront& front = *send().front();
+  const uint8_t* const wqe = front.next_wqe;
+  if (front.Ready()) [[likely]] nic::PostStream(front, segment);
+  else if (!send().PostStreamOtherwise(segment)) return false;
+  KeepStream<kMaxWqebbs>(segment, wqe);
+  return true;
+}
+
+bool TappedQueuePair::PlaceStream(const nic::StreamSegment& segment) {
+  const uint8_t* const wqe = send().front()->next_wqe;
+  if (!send().PlaceStream(segment)) return false;
+  KeepStream<2>(segment, wqe);
+  return true;
+}
+
+// Its headers stand in the WQE, which never goes over the ring's end.
+std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& segment,
+                                                      uint32_t key, uint32_t flags) {
+  const uint8_t* const wqe = send().front()->next_wqe;
+  const std::optional<uint32_t> posted = send().PostGathered(segment, key, flags);
+  if (!posted.has_value()) return posted;
+  tap_->WriteParts(sent_, wqe + nic::kStreamFrameAt, segment.header_bytes, segment.payload,
+                   segment.payload_length, FrameTap::Now(), *posted);
+  tap_->Publish(1);
+  return posted;
 }
 
 nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {

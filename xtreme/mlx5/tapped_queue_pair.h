@@ -47,17 +47,23 @@ class TappedQueuePair final : public QueuePair {
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
-  // Never: Post() sees the frame.
-  bool PostStreamOtherwise(const nic::StreamSegment&) override { return false; }
-  bool PlaceStream(const nic::StreamSegment&) override { return false; }
-  std::optional<uint32_t> PostGathered(const nic::StreamSegment&, uint32_t, uint32_t) override {
-    return std::nullopt;
-  }
+  bool PostStreamOtherwise(const nic::StreamSegment& segment) override;
+  bool PlaceStream(const nic::StreamSegment& segment) override;
+  std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
+                                       uint32_t flags) override;
   // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
 
  private:
+  // PollKnown() of a frame that is alone, which has nothing to share with others; of several, or
+  // where more is due.
+  uint32_t PollAlone(const completion::KnownFlows& flows, completion::Completion* out);
+  uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
+                    uint32_t most);
+  // Copies the least of the next frame, which was not yet; false: there is none, or it is longer
+  // than its buffer.
+  bool CopyNext();
   // Copies what comes next, up to `most` frames, if it was not yet; of how many that is done now.
   uint32_t CopyAhead(uint32_t most);
   uint32_t CopyAheadWhole(uint32_t most);
@@ -67,11 +73,16 @@ class TappedQueuePair final : public QueuePair {
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags);
+  // Of a segment that stands whole in its WQE, which began at `wqe`. `kBlocks`: of its payload so
+  // much can be read, at most, as a WQE of so many has room for.
+  template <uint32_t kBlocks>
+  void KeepStream(const nic::StreamSegment& segment, const uint8_t* wqe);
 
   stats::FrameTap* const tap_;
   const stats::FrameKind sent_;  // Of this queue.
   const stats::FrameKind received_;
   uint32_t ahead_ = 0;  // Of the frames that come next, those that were copied.
+  nic::TxFront never_;  // Of streams, which are posted and never ready.
 };
 
 }  // namespace xtreme::mlx5

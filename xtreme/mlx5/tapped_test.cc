@@ -20,6 +20,7 @@
 #include "stack/wire/frame.h"
 #include "xtreme/completion/known_flows.h"
 #include "xtreme/mlx5/queue_pair_testing.h"
+#include "xtreme/mlx5/stream_frame_testing.h"
 #include "xtreme/mlx5/tapped_queue_pair.h"
 #include "xtreme/stats/frame_reader.h"
 #include "xtreme/stats/frame_tap.h"
@@ -34,14 +35,7 @@ class TappedTest : public QueuePairTest {
  protected:
   TappedTest() {
     EXPECT_NE(mkdtemp(directory_.data()), nullptr);
-    auto tap = stats::FrameTap::Create({.directory = directory_, .frames = 1'024});
-    EXPECT_TRUE(tap.ok()) << tap.status();
-    tap_ = *std::move(tap);
-    tap_->SetClocks({.ns_per_tick_q32 = int64_t{1} << 32}, {});
-    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), device_.memory(),
-                                                SendQueue::Options{.signal_every = 2},
-                                                ReceiveQueue::Options{}, nic::Capabilities{},
-                                                pool_.get(), nullptr);
+    Open(stats::kLeastSnapBytes);
     flows_.Watch(&changes_);
     flows_.SetScale(completion::ClockScale::Of(0, 0, int64_t{1} << 32, 0));
     completion::Completion form;
@@ -55,6 +49,20 @@ class TappedTest : public QueuePairTest {
     rmdir(directory_.c_str());
   }
 
+  // Of each frame `snap_bytes` are kept.
+  void Open(uint32_t snap_bytes) {
+    queues_.reset();
+    tap_.reset();
+    auto tap = stats::FrameTap::Create(
+        {.directory = directory_, .frames = 1'024, .snap_bytes = snap_bytes});
+    ASSERT_TRUE(tap.ok()) << tap.status();
+    tap_ = *std::move(tap);
+    tap_->SetClocks({.ns_per_tick_q32 = int64_t{1} << 32}, {});
+    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), device_.memory(),
+                                                SendQueue::Options{.signal_every = 2},
+                                                ReceiveQueue::Options{}, nic::Capabilities{},
+                                                pool_.get(), nullptr);
+  }
   uint32_t Poll(uint32_t most = kFrames) {
     std::array<completion::Completion, kFrames> out;
     const uint32_t taken =
@@ -192,6 +200,82 @@ TEST_F(TappedTest, ABurstIsKeptAsTheDeviceGetsIt) {
       }
     }
   }
+}
+
+class TappedStreamTest : public TappedTest, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  enum class Way { kRung, kPlaced, kGathered };
+
+  bool Post(const StreamFrame& stream, Way way) {
+    switch (way) {
+      case Way::kRung: return queues_->PostStreamOtherwise(stream.segment());
+      case Way::kPlaced: return queues_->PlaceStream(stream.segment());
+      case Way::kGathered: return queues_->PostGathered(stream.segment(), 1, 0).has_value();
+    }
+    return false;
+  }
+  // Sends one, and has the device complete it if it is signalled.
+  void Send(const StreamFrame& stream, Way way) {
+    if (!Post(stream, way)) {
+      ASSERT_EQ(way, Way::kGathered) << "more is due than its post";
+      ASSERT_TRUE(Post(stream, way = Way::kRung));
+    }
+    gathered_ += way == Way::kGathered;
+    queues_->Flush();
+    const uint8_t* const wqe = device_.wqe(block_);
+    if ((wqe[11] & MLX5_WQE_CTRL_CQ_UPDATE) != 0) {
+      device_.CompleteSend(static_cast<uint16_t>(block_));
+      std::array<nic::TxCompletion, 4> done;
+      EXPECT_EQ(queues_->PollSend(done), 1u);
+    }
+    block_ += way == Way::kRung ? (stream.segment().wqe_bytes() + 63) / 64 : 2;
+  }
+
+  uint32_t block_ = 0;
+  uint32_t gathered_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Snap, TappedStreamTest, ::testing::Values(96, 256));
+
+// Of each length, by each way, signalled or not, and over the ring's end.
+TEST_P(TappedStreamTest, AStreamsSegmentIsKeptAsTheDeviceGetsIt) {
+  Open(GetParam());
+  ASSERT_TRUE(queues_->TakesStreams());
+  ASSERT_FALSE(queues_->StreamFront()->Ready()) << "it would be posted unseen";
+  const auto reader = stats::FrameReader::Open(tap_->path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  using Segment = nic::StreamSegment;
+  for (uint32_t i = 0; i < 8 * Segment::kMostPayloadBytes; ++i) {
+    const Way way = static_cast<Way>(i % 5 < 3 ? i % 5 : 0);
+    const bool longest = i / 4 % 2 == 0;
+    const uint32_t header_bytes = longest ? Segment::kLongestHeader : Segment::kShortestHeader;
+    const uint32_t room = way == Way::kPlaced ? sizeof(nic::HalfLine) : Segment::kMostPayloadBytes;
+    const StreamFrame stream(header_bytes, 1 + i % room);
+    Send(stream, way);
+    const auto kept = (*reader)->Take(10);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    ASSERT_GE(kept->size(), 1u) << i;
+    const stats::TappedFrame& frame = kept->front();
+    std::vector<uint8_t> bytes = stream.bytes();
+    ASSERT_EQ(frame.kind, FrameKind::kSent);
+    ASSERT_EQ(frame.frame_bytes, bytes.size());
+    bytes.resize(std::min<size_t>(bytes.size(), GetParam()));
+    ASSERT_THAT(frame.bytes, ElementsAreArray(bytes)) << i;
+    ASSERT_EQ(frame.order, static_cast<uint16_t>(queues_->posted_frames()));
+    if (kept->size() > 1) {
+      ASSERT_EQ(kept->back().order, frame.order) << "its time";
+    }
+  }
+  EXPECT_GE(gathered_, Segment::kMostPayloadBytes / 2);
+}
+
+// What is refused was not sent.
+TEST_F(TappedTest, AStreamsSegmentWithoutRoomIsNotKept) {
+  const StreamFrame stream(nic::StreamSegment::kLongestHeader, 20);
+  while (queues_->PostStreamOtherwise(stream.segment())) {
+  }
+  EXPECT_FALSE(queues_->PlaceStream(stream.segment()));
+  EXPECT_FALSE(queues_->PostGathered(stream.segment(), 1, 0).has_value());
+  EXPECT_EQ(Kept().size(), queues_->posted_frames());
 }
 
 }  // namespace
