@@ -25,6 +25,7 @@
 #include "xtreme/completion/link_flows.h"
 #include "xtreme/completion/ring_event.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/neighbours.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -279,7 +280,7 @@ bool RingDoor::TryProgress() {
 void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
   const Passage passage;
   constexpr int kTries = 100;
-  // Milliseconds that connections have to end in.
+  // Milliseconds that connections have to end in, and neighbours to answer.
   constexpr int kExitTries = 1'000;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
   bool inside = single_ || lock_.try_lock();
@@ -293,7 +294,10 @@ void RingDoor::CloseForExit(const std::function<void()>& inside_first) {
   SetAlone(kNobody);
   ring_->AdoptForATurn();
   inside_first();
-  for (int tries = 0; tries < kExitTries && !ring_->tcp().Quiescent(); ++tries) {
+  const auto is_done = [this] {
+    return ring_->tcp().Quiescent() && !ring_->udp().neighbours().HasWaiting();
+  };
+  for (int tries = 0; tries < kExitTries && !is_done(); ++tries) {
     ProgressBelow();
     nanosleep(&kPause, nullptr);
   }

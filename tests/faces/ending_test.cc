@@ -100,6 +100,27 @@ TEST_F(EndingTest, WhatWasSentBeforeExitWithoutDestructorsArrivesAndThenTheEnd) 
   }
 }
 
+// The first datagram to a peer whose MAC address nobody knows yet.
+TEST_F(EndingTest, DatagramThatWaitsForItsNeighbourAtTheEndArrives) {
+  const auto reader = StartOnKernel(Script("hears", R"(
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 8000))
+print('ready', flush=True)
+while True: print('heard', s.recv(100), flush=True)
+)") + kTheirs);
+  ASSERT_TRUE(reader->Says("ready")) << reader->Output();
+  const auto sender = StartOnXtreme(Script("tells", R"(
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(b'the last', (sys.argv[1], 8000))
+)") + kTheirs,
+                                    kDebug);
+  EXPECT_EQ(sender->Wait(), 0) << sender->Output();
+  EXPECT_NE(sender->Output().find(kOffloaded), std::string::npos) << sender->Output();
+  EXPECT_TRUE(reader->Says("heard b'the last'")) << reader->Output();
+}
+
 // A lock that another thread has at the fork is nobody's to give back in the child.
 TEST_F(EndingTest, ChildrenOfAProgramWhoseThreadsUseSocketsEnd) {
   const auto program =

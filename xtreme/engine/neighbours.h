@@ -77,6 +77,9 @@ class Neighbours {
   // not answer lately; ENOBUFS, too many are being asked for.
   int Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect);
 
+  // Whether any frame waits.
+  bool HasWaiting() const { return free_.size() < places_; }
+
   // Somebody, or the kernel, says so: what waits is posted. Nothing happens for one that nobody
   // asked for.
   void Seen(wire::Ipv4Address address, wire::MacAddress mac);
