@@ -125,12 +125,13 @@ class QueuePair : public nic::QueuePair {
   const ReceiveQueue& receive() const { return receive_; }
   // Whether the CQE behind the next one is written too, if that one is, and stands behind it.
   bool IsFollowed() const;
+  // PollKnown() of several, or where more is due.
+  uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
+                    uint32_t most);
 
  private:
   template <typename Flows>
   uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most, bool* declined);
-  uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
-                    uint32_t most);
   uint32_t PollOther(const completion::KnownFlows& flows, const ReceiveQueue::Posted& posted,
                      uint32_t length, completion::Completion* out);
   uint32_t PollUnknown(const completion::KnownFlows& flows, completion::Completion* out);

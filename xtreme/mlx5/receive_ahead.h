@@ -24,9 +24,10 @@ template <typename See>
   const uint32_t received = ReceivedOpOwn(phase);
   const uint32_t buffer_bytes = buffer_bytes_;
   const Posted* posted = next_ + begin;
+  const uint8_t* const first = op_own;
   op_own += size_t{begin} * kCqeBytes;
-  uint32_t seen = begin;
-  for (; seen < end; ++seen) {
+  const uint8_t* const behind = first + size_t{end} * kCqeBytes;
+  while (op_own < behind) {
     const mlx5_cqe64& cqe = *CqeOfOpOwn(op_own);
     if (!IsReceivedFrame(LoadOpOwn(cqe), received)) break;
     const uint32_t length = FrameBytes(cqe);
@@ -35,7 +36,7 @@ template <typename See>
     ++posted;
     op_own += kCqeBytes;
   }
-  return seen;
+  return static_cast<uint32_t>(op_own - first) / kCqeBytes;
 }
 
 }  // namespace xtreme::mlx5

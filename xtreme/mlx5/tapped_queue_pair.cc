@@ -3,6 +3,7 @@
 #include "xtreme/mlx5/tapped_queue_pair.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "xtreme/mlx5/receive_ahead.h"
@@ -19,13 +20,6 @@ namespace {
 // Of frames that are shown when all of them were written.
 constexpr size_t kMostAtOnce = stats::kSlotsAtWork / 2;
 
-bool AreOfOneLength(std::span<const nic::TxPayload> payloads) {
-  if (payloads.empty()) return false;
-  uint32_t others = 0;
-  for (const nic::TxPayload& payload : payloads) others |= payload.length ^ payloads[0].length;
-  return others == 0;
-}
-
 }  // namespace
 
 TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
@@ -35,6 +29,8 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
                                  std::unique_ptr<QueuePairObjects> objects)
     : QueuePair(memory, send_options, receive_options, capabilities, pool, std::move(objects)),
       tap_(tap),
+      ring_end_(memory.send.wqebbs + (size_t{kWqebbBytes} << memory.send.wqebbs_log2)),
+      ring_bytes_(size_t{kWqebbBytes} << memory.send.wqebbs_log2),
       sent_(stats::OfQueue(FrameKind::kSent, tap->AddQueue())),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
   front_ = NoFront();  // Every post is seen here.
@@ -99,7 +95,7 @@ uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
 uint32_t TappedQueuePair::PollKnown(const completion::KnownFlows& flows,
                                     completion::Completion* out, uint32_t most) {
   const bool several = RefillDue() || ahead_ != 0 || most == 0 || (most > 1 && IsFollowed());
-  return several || !tap_->KeepsLeast() ? PollMany(flows, out, most) : PollAlone(flows, out);
+  return several || !tap_->KeepsLeast() ? PollSeveral(flows, out, most) : PollAlone(flows, out);
 }
 
 [[gnu::noinline]] uint32_t TappedQueuePair::PollAlone(const completion::KnownFlows& flows,
@@ -111,13 +107,13 @@ uint32_t TappedQueuePair::PollKnown(const completion::KnownFlows& flows,
 }
 
 // No more than were copied: one that came meanwhile waits.
-[[gnu::noinline]] uint32_t TappedQueuePair::PollMany(const completion::KnownFlows& flows,
-                                                     completion::Completion* out,
-                                                     uint32_t most) {
+[[gnu::noinline]] uint32_t TappedQueuePair::PollSeveral(const completion::KnownFlows& flows,
+                                                        completion::Completion* out,
+                                                        uint32_t most) {
   const uint32_t copied = CopyAhead(most);
   if (copied == 0) return kRest;
   const uint32_t before = receive().completions().consumer();
-  const uint32_t taken = QueuePair::PollKnown(flows, out, copied);
+  const uint32_t taken = QueuePair::PollMany(flows, out, copied);
   ahead_ -= receive().completions().consumer() - before;
   return copied < most && ReceiveReady() ? taken | kRest : taken;
 }
@@ -176,29 +172,41 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   return status;
 }
 
-// The header is that of the flow's last frame, which has the length of all; payloads are where they
-// were.
 nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
                                         std::span<const nic::TxPayload> payloads) {
-  if (!tap_->KeepsLeast() || payloads.size() > kMostAtOnce || !AreOfOneLength(payloads)) {
-    return PostEach(flow, payloads);
-  }
+  if (!tap_->KeepsLeast() || payloads.size() > kMostAtOnce) return PostEach(flow, payloads);
+  const uint8_t* const wqe = send().front()->next_wqe;
   const nic::TxBurst posted = send().PostBurst(flow, payloads);
-  if (posted.frames == 0) return posted;
-  const uint8_t* const header = flow.frame.image.data() + kInlineOffset;
-  const uint32_t payload_at = flow.payload_at - kInlineOffset;
-  const uint32_t kept = std::min(flow.payload_length, stats::kLeastSnapBytes - payload_at);
-  const uint32_t frame_bytes = flow.frame.frame_bytes;
-  const stats::FrameKind kind = sent_;
-  const uint64_t now = FrameTap::Now();
-  uint32_t order = send().posted_frames() - posted.frames;
-  FrameTap::Run run(tap_);
-  for (const nic::TxPayload& payload : payloads.first(posted.frames)) {
-    uint8_t* const frame = run.Write(kind, header, frame_bytes, now, ++order);
-    CopyShort(frame + payload_at, payload.data, kept);
-  }
-  run.Publish(posted.frames);
+  const auto frames = payloads.first(posted.frames);
+  if (send().front()->next_wqe >= wqe) [[likely]] KeepBurst<false>(flow, frames, wqe);
+  else KeepBurst<true>(flow, frames, wqe);
   return posted;
+}
+
+// From their WQEs, one behind the other.
+template <bool kOverEnd>
+[[gnu::always_inline]] inline void TappedQueuePair::KeepBurst(
+    const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads, const uint8_t* wqe) {
+  const stats::FrameKind kind = sent_;
+  const uint32_t header_bytes = flow.header_length;
+  const uint64_t now = FrameTap::Now();
+  uint32_t order = send().posted_frames() - static_cast<uint32_t>(payloads.size());
+  FrameTap::Run run(tap_);
+  for (const nic::TxPayload& payload : payloads) {
+    const uint32_t bytes = header_bytes + payload.length;
+    const bool cut = kOverEnd && wqe > ring_end_ - kKeptBytes;
+    run.Write(kind, (cut ? JoinOverEnd(wqe) : wqe) + kInlineOffset, bytes, now, ++order);
+    wqe += size_t{WqebbsWithInline(bytes)} * kWqebbBytes;
+    if (kOverEnd && wqe >= ring_end_) wqe -= ring_bytes_;
+  }
+  run.Publish(static_cast<uint32_t>(payloads.size()));
+}
+
+[[gnu::noinline]] const uint8_t* TappedQueuePair::JoinOverEnd(const uint8_t* wqe) {
+  const auto before = static_cast<size_t>(ring_end_ - wqe);
+  memcpy(joined_.data(), wqe, before);
+  memcpy(joined_.data() + before, ring_end_ - ring_bytes_, joined_.size() - before);
+  return joined_.data();
 }
 
 [[gnu::noinline]] nic::TxBurst TappedQueuePair::PostEach(
@@ -236,18 +244,18 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   return status;
 }
 
-// One that went over the ring's end, or of which more than the least is kept, is put together anew.
+// One of which more than the least is kept is put together anew.
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline void TappedQueuePair::KeepStream(const nic::StreamSegment& segment,
                                                                const uint8_t* wqe) {
-  static_assert(nic::kStreamFrameAt + stats::kLeastSnapBytes <= 2 * kWqebbBytes);
-  if (send().front()->next_wqe > wqe && tap_->KeepsLeast()) [[likely]] {
-    tap_->WriteLeast(sent_, wqe + nic::kStreamFrameAt, segment.frame_bytes(), FrameTap::Now(),
+  if (tap_->KeepsLeast()) [[likely]] {
+    const uint8_t* const whole = wqe <= ring_end_ - kKeptBytes ? wqe : JoinOverEnd(wqe);
+    tap_->WriteLeast(sent_, whole + kInlineOffset, segment.frame_bytes(), FrameTap::Now(),
                      send().posted_frames());
   } else {
     nic::HalfLine halves[2 * kBlocks];
     nic::LoadStream(*send().front(), segment, halves);
-    tap_->Write(sent_, reinterpret_cast<const uint8_t*>(halves) + nic::kStreamFrameAt,
+    tap_->Write(sent_, reinterpret_cast<const uint8_t*>(halves) + kInlineOffset,
                 segment.frame_bytes(), FrameTap::Now(), send().posted_frames());
   }
   tap_->Publish(1);
@@ -275,7 +283,7 @@ std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& 
   const uint8_t* const wqe = send().front()->next_wqe;
   const std::optional<uint32_t> posted = send().PostGathered(segment, key, flags);
   if (!posted.has_value()) return posted;
-  tap_->WriteParts(sent_, wqe + nic::kStreamFrameAt, segment.header_bytes, segment.payload,
+  tap_->WriteParts(sent_, wqe + kInlineOffset, segment.header_bytes, segment.payload,
                    segment.payload_length, FrameTap::Now(), *posted);
   tap_->Publish(1);
   return posted;

@@ -11,12 +11,15 @@
 #ifndef XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_
 #define XTREME_XTREME_MLX5_TAPPED_QUEUE_PAIR_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "xtreme/mlx5/queue_pair.h"
+#include "xtreme/mlx5/send_wqe.h"
 #include "xtreme/stats/frame_tap.h"
 
 namespace xtreme::mlx5 {
@@ -56,19 +59,22 @@ class TappedQueuePair final : public QueuePair {
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
 
  private:
-  // PollKnown() of a frame that is alone, which has nothing to share with others; of several, or
-  // where more is due.
+  // PollKnown() of a frame that is alone, which has nothing to share with others, and of several.
   uint32_t PollAlone(const completion::KnownFlows& flows, completion::Completion* out);
-  uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
-                    uint32_t most);
+  uint32_t PollSeveral(const completion::KnownFlows& flows, completion::Completion* out,
+                       uint32_t most);
   // Copies the least of the next frame, which was not yet; false: there is none, or it is longer
   // than its buffer.
   bool CopyNext();
   // Copies what comes next, up to `most` frames, if it was not yet; of how many that is done now.
   uint32_t CopyAhead(uint32_t most);
   uint32_t CopyAheadWhole(uint32_t most);
-  // A burst that is not of one length, or more of it is kept than the least.
+  // A burst of which more is kept than the least.
   nic::TxBurst PostEach(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
+  // Of frames that were posted, the first at `wqe`; the last goes to the ring's end or over it.
+  template <bool kOverEnd>
+  void KeepBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads,
+                 const uint8_t* wqe);
   // PostPrepared() and PostCopied() that are more than to copy and to ring.
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
@@ -78,10 +84,19 @@ class TappedQueuePair final : public QueuePair {
   template <uint32_t kBlocks>
   void KeepStream(const nic::StreamSegment& segment, const uint8_t* wqe);
 
+  // Of a WQE, what is kept of its frame at least and what stands before it; one that goes over the
+  // ring's end is put together for it.
+  static constexpr size_t kKeptBytes = 2 * kWqebbBytes;
+  static_assert(kInlineOffset + stats::kLeastSnapBytes <= kKeptBytes);
+  const uint8_t* JoinOverEnd(const uint8_t* wqe);
+
   stats::FrameTap* const tap_;
+  const uint8_t* const ring_end_;  // Of the send queue's WQEs.
+  const size_t ring_bytes_;
   const stats::FrameKind sent_;  // Of this queue.
   const stats::FrameKind received_;
   uint32_t ahead_ = 0;  // Of the frames that come next, those that were copied.
+  std::array<uint8_t, kKeptBytes> joined_;
   nic::TxFront never_;  // Of streams, which are posted and never ready.
 };
 

@@ -14,6 +14,8 @@
 #include <x86intrin.h>
 
 #include <atomic>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -125,10 +127,18 @@ class FrameTap {
     next_slot_ = next == end_ ? slots_ : next;
     return slot;
   }
-  static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length, uint64_t ticks,
-                        uint32_t order) {
+  [[gnu::always_inline]] static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length,
+                                               uint64_t ticks, uint32_t order) {
     auto* const head = reinterpret_cast<FrameSlot*>(slot);
     head->ticks = ticks;
+    if (__builtin_constant_p(order) && order == 0) {  // All else in one store.
+      static_assert(std::endian::native == std::endian::little);
+      static_assert(offsetof(FrameSlot, frame_bytes) == 8 && offsetof(FrameSlot, kind) == 12 &&
+                    sizeof(FrameSlot) == 16);
+      const uint64_t rest = length | uint64_t{static_cast<uint16_t>(kind)} << 32;
+      memcpy(&head->frame_bytes, &rest, sizeof rest);
+      return;
+    }
     head->frame_bytes = length;
     head->kind = kind;
     head->order = static_cast<uint16_t>(order);
