@@ -114,6 +114,8 @@ struct TwoRingsSetup {
   uint32_t tx_queue_frames = 512;
   uint32_t device_memory = 0;  // Bytes of a ring's send queue.
   uint32_t flow_rules = 0;     // That a device has room for; 0: many.
+  std::string frames_in;       // Where both keep their frames; empty: they do not.
+  uint16_t snap_bytes = 96;    // Of each.
 };
 
 class TwoRingsTest : public ::testing::Test {
@@ -130,6 +132,9 @@ class TwoRingsTest : public ::testing::Test {
     options.fragments = setup.fragments;
     options.rx_buffers = 2048;
     options.hugepages = Hugepages::kNever;
+    options.counters_directory = setup.frames_in;
+    options.dump_frames = setup.frames_in.empty() ? 0 : 4'096;
+    options.dump_snap_bytes = setup.snap_bytes;
     const wire::MacAddress mac_a(connectx::kMacA);
     const wire::MacAddress mac_b(connectx::kMacB);
     options.interface_name = InterfaceName(setup.vlan_a);
@@ -137,6 +142,7 @@ class TwoRingsTest : public ::testing::Test {
         "mlx5_0", MemoryKernel::Link{kA, mac_a, kB, mac_b, setup.mtu, setup.vlan_a}, &now, options,
         setup.send_patience);
     options.interface_name = InterfaceName(setup.vlan_b);
+    options.number = 1;
     b = std::make_unique<RingEnd>(
         "mlx5_1", MemoryKernel::Link{kB, mac_b, kA, mac_a, setup.mtu, setup.vlan_b}, &now, options,
         setup.send_patience);

@@ -162,7 +162,12 @@ TEST_F(TappedTest, WhatTheShortWaysLookAtAndLeaveIsNotKeptAgain) {
   EXPECT_EQ(Poll(), 0u);
   device_.CompleteFrame(Datagram(kOther), 6);
   EXPECT_EQ(Receive(), 3u);
-  EXPECT_EQ(Times(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+  queues_->Refill();
+  device_.CompleteFrame(Datagram(kOther), 7);  // Alone, and nothing is due.
+  EXPECT_EQ(Poll(), 0u);
+  EXPECT_EQ(Poll(), 0u);
+  EXPECT_EQ(Receive(), 1u);
+  EXPECT_EQ(Times(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST_F(TappedTest, OverTheRingsEndAndOfWhatIsNotVerifiedToo) {
