@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -386,6 +387,27 @@ TEST_F(OutputTest, AReaderThatTakesNothingDoesNotKeepItFromEnding) {
   int status = 0;
   EXPECT_EQ(waitpid(pid, &status, 0), pid);
   close(ends[0]);
+}
+
+// No frame follows by whose writing it would see that.
+TEST_F(OutputTest, AReaderThatLeavesEndsIt) {
+  Write(tap_.get(), 3);
+  const std::string fifo = directory_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string tool = "timeout 10 tools/dump/xtreme_dump --directory=" + directory_;
+  const std::string reader = "head -c1 > /dev/null";
+  for (const std::string& line :
+       {tool + " | " + reader + "; exit ${PIPESTATUS[0]}",
+        tool + " --write=- | " + reader + "; exit ${PIPESTATUS[0]}",
+        reader + " < " + fifo + " & " + tool + " --write=" + fifo + "; exit $?"}) {
+    samples::Program shell({"/bin/bash", "-c", line + " 2>&1"});
+    EXPECT_EQ(shell.Wait(), 128 + SIGPIPE) << line << shell.output();
+  }
+  samples::Program shell({"/bin/bash", "-c", "trap '' PIPE; " + tool + " 2>" + Path() + " | " +
+                                                 reader + "; exit ${PIPESTATUS[0]}"});
+  EXPECT_EQ(shell.Wait(), 1);
+  EXPECT_THAT(Bytes(), HasSubstr("nobody reads"));
+  unlink(fifo.c_str());
 }
 
 TEST_F(OutputTest, AFileThatIsNoTapIsNamed) {

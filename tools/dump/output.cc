@@ -39,6 +39,7 @@ class TextOutput final : public Output {
   }
   void Note(std::string_view text) override { Put(fmt::format("-- {}\n", text)); }
   bool Flush() override { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+  int descriptor() const override { return STDOUT_FILENO; }
 
  private:
   // What cannot be written is told by Flush(): fmt::print() would throw.
@@ -81,6 +82,7 @@ class PcapngOutput final : public Output {
     file_->Flush();
     return file_->dropped() == 0;
   }
+  int descriptor() const override { return file_->descriptor(); }
 
  private:
   // A comment's length has 16 bits.

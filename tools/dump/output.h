@@ -30,6 +30,8 @@ class Output {
   virtual void Note(std::string_view text) = 0;
   // Writes what is held. False: nobody takes it any more.
   virtual bool Flush() = 0;
+  // What it is written to.
+  virtual int descriptor() const = 0;
 };
 
 // Lines to the standard output.

@@ -13,7 +13,6 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "fmt/format.h"
 #include "tools/dump/frame_filter.h"
 #include "tools/dump/output.h"
+#include "tools/stats/pause.h"
 #include "tools/stats/rings.h"
 #include "xtreme/stats/frame_reader.h"
 
@@ -122,7 +122,7 @@ class Dump {
       if (!output_->Flush()) return false;
       if (taken != 0) continue;
       if (command_.once || open == 0) return true;
-      std::this_thread::sleep_for(kPause);
+      if (!stats::Pause(output_->descriptor(), kPause)) return false;
     }
     return true;
   }

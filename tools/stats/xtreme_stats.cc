@@ -5,14 +5,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "tools/stats/pause.h"
 #include "tools/stats/rings.h"
 #include "tools/stats/views.h"
 #include "xtreme/stats/frame_reader.h"
@@ -72,8 +73,15 @@ std::string Format(const Command& command, const std::vector<Segment>& rings) {
   return ToText(rings, command.view, NowNs());
 }
 
-void Sleep(const Command& command) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(command.interval_s));
+// False: nobody reads any more.
+bool Sleep(const Command& command) {
+  const std::chrono::duration<double> interval(command.interval_s);
+  return Pause(STDOUT_FILENO, std::chrono::duration_cast<std::chrono::nanoseconds>(interval));
+}
+
+int SayThatItCannotBeWritten() {
+  std::fprintf(stderr, "xtreme_stats: the report cannot be written\n");
+  return 1;
 }
 
 int SayThatThereIsNone(const Selection& selection) {
@@ -102,7 +110,7 @@ int Run(const Command& command) {
   std::vector<Segment> before;
   if (command.delta) {
     before = CollectAndComplain(command.selection);
-    Sleep(command);
+    if (!Sleep(command)) return SayThatItCannotBeWritten();
   }
   for (uint64_t report = 1;; ++report) {
     bool unread = false;
@@ -113,12 +121,11 @@ int Run(const Command& command) {
     if (clear) std::fputs("\033[H\033[2J", stdout);
     std::fputs(Format(command, command.delta ? RisesSince(before, rings) : rings).c_str(), stdout);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      std::fprintf(stderr, "xtreme_stats: the report cannot be written\n");
-      return 1;
+      return SayThatItCannotBeWritten();
     }
     if (once || report == command.count) return 0;
     before = std::move(rings);
-    Sleep(command);
+    if (!Sleep(command)) return SayThatItCannotBeWritten();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -154,6 +155,14 @@ TEST_F(XtremeStatsTest, AReportThatCannotBeWrittenIsAFailure) {
     EXPECT_EQ(tool.Wait(), 1) << way;
     EXPECT_THAT(tool.output(), HasSubstr("cannot be written")) << way;
   }
+}
+
+// The next report, by whose writing it would see that, is hours away.
+TEST_F(XtremeStatsTest, AReaderThatLeavesEndsTheWatch) {
+  Program shell({"/bin/bash", "-c",
+                 "timeout 10 tools/stats/xtreme_stats --watch --json --interval=9999 --directory=" +
+                     directory_ + " | head -c1 > /dev/null; exit ${PIPESTATUS[0]}"});
+  EXPECT_EQ(shell.Wait(), 128 + SIGPIPE);
 }
 
 TEST_F(XtremeStatsTest, CountsItsReports) {

@@ -212,6 +212,11 @@ void CaptureFile::FlushLocked() {
   held_frames_ = 0;
 }
 
+int CaptureFile::descriptor() const {
+  const std::lock_guard lock(mutex_);
+  return file_;
+}
+
 uint64_t CaptureFile::dropped() const {
   const std::lock_guard lock(mutex_);
   return dropped_;

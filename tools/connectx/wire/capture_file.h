@@ -55,6 +55,8 @@ class CaptureFile {
 
   // Frames that the file system did not take.
   uint64_t dropped() const;
+  // What it is written to; -1 before Begin.
+  int descriptor() const;
 
  private:
   static constexpr std::string_view kApplication = "software ConnectX";
