@@ -76,14 +76,19 @@ ordered_json Surroundings(const std::string& interface) {
           {"clock_khz", device.clock_khz}};
 }
 
+// Files and arguments may hold any bytes, JSON only UTF-8.
+std::string ToText(const ordered_json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
+}
+
 // Whether the report is there, which took a quarter of an hour.
 bool WriteReport(const std::string& path, const ordered_json& report) {
   std::ofstream file(path);
-  file << report.dump(2) << "\n";
+  file << ToText(report, 2) << "\n";
   file.close();
   if (file) return true;
   std::fprintf(stderr, "hardware: %s cannot be written; the report:\n", path.c_str());
-  std::puts(report.dump(2).c_str());
+  std::puts(ToText(report, 2).c_str());
   return false;
 }
 
@@ -96,7 +101,7 @@ int RunList(const Bench& bench, const std::string& only, const std::string& json
     const Outcome outcome = item.run(bench);
     failed |= outcome.verdict == Outcome::Verdict::kFailed;
     std::puts(fmt::format("{:<14} {:<10} {} {}", item.name, NameOf(outcome.verdict),
-                          outcome.finding, outcome.figures.dump()).c_str());
+                          outcome.finding, ToText(outcome.figures)).c_str());
     std::fflush(stdout);
     report["items"].push_back({{"name", item.name},
                                {"what", item.what},

@@ -64,9 +64,10 @@ class HardwareTest : public ::testing::Test {
   // The exit code of a run that is refused for `argument`, before any device is asked; what it
   // said.
   static int Refused(const std::string& argument, std::string* said) {
-    Program program({"/bin/sh", "-c",
-                     "exec benchmarks/hardware/hardware --interface=feed1 --peer=10.9.0.1 " +
-                         argument + " 2>&1"});
+    const std::string interface =
+        argument.find("--interface") == argument.npos ? "--interface=feed1 " : "";
+    Program program({"/bin/sh", "-c", "exec benchmarks/hardware/hardware --peer=10.9.0.1 " +
+                                          interface + argument + " 2>&1"});
     const int code = program.Wait();
     *said = program.output();
     return code;
@@ -134,3 +135,13 @@ TEST_F(HardwareTest, ReportThatCannotBeWrittenIsToldBeforeTheListIsRun) {
 
 }  // namespace
 }  // namespace xtreme::hardware
+TEST_F(HardwareTest, ReportIsJsonWhateverItIsOf) {
+  const std::string path = directory_ + "/report.json";
+  std::string said;
+  EXPECT_EQ(Refused("--interface=$(printf '\\377') --only=starvation --json=" + path, &said), 1);
+  std::ifstream file(path);
+  const auto report = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_FALSE(report.is_discarded()) << said;
+  EXPECT_EQ(report["items"][0]["verdict"], "failed") << report.dump(2);
+}
+

@@ -45,7 +45,8 @@ void PrintJson(const Target& target, const std::vector<NamedResult>& results) {
                                       {"software", target.device.software},
                                       {"firmware", target.device.firmware},
                                       {"checks", checks}};
-  Put(all.dump(2) + "\n");
+  // Files and arguments may hold any bytes, JSON only UTF-8.
+  Put(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 int Main(int argc, char** argv) {

@@ -87,6 +87,15 @@ TEST_F(XtremeCheckTest, AnInterfaceThatIsNotThereFails) {
   EXPECT_EQ(code, 1);
 }
 
+TEST_F(XtremeCheckTest, AReportForProgramsIsJsonWhateverItIsAskedFor) {
+  int code = 0;
+  for (const std::string name : {"\xff", "\"\\\n\x1b", "../../"}) {
+    const std::string output = Run({"tools/check/xtreme_check", name, "--json"}, &code);
+    EXPECT_EQ(code, 1) << name;
+    EXPECT_FALSE(nlohmann::json::parse(output, nullptr, false).is_discarded()) << output;
+  }
+}
+
 TEST_F(XtremeCheckTest, AReportThatCannotBeWrittenFailsInWords) {
   int code = 0;
   for (const std::string more : {"", " --json"}) {
