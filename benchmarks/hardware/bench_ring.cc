@@ -2,6 +2,11 @@
 
 #include "benchmarks/hardware/bench_ring.h"
 
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -151,18 +156,44 @@ void Burst(const Ring& ring, UdpSocket* socket, const xtreme_address& to, uint32
   }
 }
 
-void Obey(const Ring& ring, const Completion& completion, UdpSocket* socket,
-          const xtreme_address& group) {
+void SendLongFrames(const std::string& interface, uint32_t count) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int whole = IP_PMTUDISC_DO;
+  const ip_mreqn by = {.imr_multiaddr = {},
+                       .imr_address = {},
+                       .imr_ifindex = static_cast<int>(if_nametoindex(interface.c_str()))};
+  sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(kGroupPort)};
+  inet_pton(AF_INET, kGroup, &to.sin_addr);
+  const std::vector<uint8_t> bytes(kLongMtu - 100, 0x5A);
+  if (setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof whole) == 0 &&
+      setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by) == 0) {
+    for (uint32_t i = 0; i < count; ++i) {
+      sendto(fd, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    }
+  }
+  close(fd);
+}
+
+// Who is asked, and answers.
+struct Peer {
+  const std::string& interface;
+  Ring* ring;
+  UdpSocket* socket;
+  xtreme_address group;
+};
+
+void Obey(const Peer& peer, const Completion& completion) {
   std::vector<uint8_t> bytes(completion.length);
   bytes.resize(xtreme_copy_out(&completion, bytes.data(), bytes.size()));
   Command command;
   if (bytes.size() == sizeof command) std::memcpy(&command, bytes.data(), sizeof command);
   if (bytes.size() != sizeof command || command.magic != Command::kMagic) {
-    socket->SendTo(completion.source(), bytes);
+    peer.socket->SendTo(completion.source(), bytes);
     return;
   }
-  Burst(ring, socket, command.kind == Command::kGroupBurst ? group : completion.source(),
-        command.count);
+  if (command.kind == Command::kLongFrames) return SendLongFrames(peer.interface, command.count);
+  Burst(*peer.ring, peer.socket,
+        command.kind == Command::kGroupBurst ? peer.group : completion.source(), command.count);
 }
 
 void TellReady() {
@@ -193,7 +224,9 @@ int Serve(const std::string& interface, uint64_t seconds) {
       const bool opened = completion.kind() == kOpDone;
       if (opened && completion.status != 0) return Fail("the socket was not opened");
       if (opened) TellReady();
-      if (completion.kind() == kPacket) Obey(*ring, completion, &*socket, *group);
+      if (completion.kind() == kPacket) {
+        Obey({interface, &*ring, &*socket, *group}, completion);
+      }
     }
   }
   return 0;

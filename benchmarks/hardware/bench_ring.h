@@ -26,11 +26,14 @@ inline constexpr char kGroup[] = "239.77.70.70";
 // A datagram that begins with `magic` is one; all others are echoed.
 struct Command {
   static constexpr uint64_t kMagic = 0x7861'6d65'7274'7821;
-  enum Kind : uint32_t { kBurst = 1, kGroupBurst = 2 };
+  enum Kind : uint32_t { kBurst = 1, kGroupBurst = 2, kLongFrames = 3 };
   uint64_t magic = kMagic;
   uint32_t kind = kBurst;
-  uint32_t count = 0;  // Datagrams of 64 bytes, to who asks or to the group.
+  // Datagrams of 64 bytes, to who asks or to the group. Long ones go to the group too, a frame each
+  // and by the peer's kernel; none does where its interface's MTU is below kLongMtu.
+  uint32_t count = 0;
 };
+inline constexpr int kLongMtu = 4'000;
 
 struct RoundTrips {
   uint64_t asked = 0;

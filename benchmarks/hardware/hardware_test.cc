@@ -32,6 +32,8 @@ class HardwareTest : public ::testing::Test {
     here_ = *std::move(here);
     there_ = *std::move(there);
     ASSERT_TRUE(net::ConnectByVeth(*here_, "feed1", *there_, "feed0").ok());
+    ASSERT_TRUE(here_->SetMtu("feed1", mtu_).ok());
+    ASSERT_TRUE(there_->SetMtu("feed0", mtu_).ok());
     ASSERT_TRUE(here_->AddAddress("feed1", "10.9.0.2/24").ok());
     ASSERT_TRUE(there_->AddAddress("feed0", "10.9.0.1/24").ok());
     ASSERT_TRUE(here_->AddRoute("224.0.0.0/4", "feed1").ok());
@@ -81,6 +83,7 @@ class HardwareTest : public ::testing::Test {
     return report["items"][0]["figures"];
   }
 
+  uint32_t mtu_ = 1'500;
   std::string directory_;
   std::unique_ptr<net::Namespace> here_;
   std::unique_ptr<net::Namespace> there_;
@@ -120,10 +123,37 @@ TEST_F(HardwareTest, ComparesTimesWithTheHosts) {
 TEST_F(HardwareTest, SharesAGroupWithAnotherProcess) { ExpectOk("tag_conflict"); }
 TEST_F(HardwareTest, SharesAGroupWithTheKernel) { ExpectOk("dont_trap"); }
 
+TEST_F(HardwareTest, SeesWhichOfRulesThatOverlapGoesFirst) { ExpectOk("overlapping_rules"); }
+
+TEST_F(HardwareTest, LongFramesWantALongMtu) {
+  const auto report = Run("long_frames");
+  EXPECT_EQ(report["items"][0]["verdict"], "not tried") << report.dump(2);
+}
+
+class LongMtuTest : public HardwareTest {
+ protected:
+  LongMtuTest() { mtu_ = 4'000; }
+};
+
+TEST_F(LongMtuTest, SendsFramesLongerThanTheBuffers) {
+  auto figures = ExpectOk("long_frames");
+  EXPECT_EQ(figures["rx_too_long"], figures["sent"]) << figures.dump(2);
+}
+
 TEST_F(HardwareTest, ItemThatThereIsNotIsAnErrorThatNamesThoseThatThereAre) {
   std::string said;
   EXPECT_NE(Refused("--only=blueflames", &said), 0);
   EXPECT_NE(said.find("cable_pull"), std::string::npos) << said;
+}
+
+TEST_F(HardwareTest, ReportIsJsonWhateverItIsOf) {
+  const std::string path = directory_ + "/report.json";
+  std::string said;
+  EXPECT_EQ(Refused("--interface=$(printf '\\377') --only=starvation --json=" + path, &said), 1);
+  std::ifstream file(path);
+  const auto report = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_FALSE(report.is_discarded()) << said;
+  EXPECT_EQ(report["items"][0]["verdict"], "failed") << report.dump(2);
 }
 
 TEST_F(HardwareTest, ReportThatCannotBeWrittenIsToldBeforeTheListIsRun) {
@@ -135,13 +165,3 @@ TEST_F(HardwareTest, ReportThatCannotBeWrittenIsToldBeforeTheListIsRun) {
 
 }  // namespace
 }  // namespace xtreme::hardware
-TEST_F(HardwareTest, ReportIsJsonWhateverItIsOf) {
-  const std::string path = directory_ + "/report.json";
-  std::string said;
-  EXPECT_EQ(Refused("--interface=$(printf '\\377') --only=starvation --json=" + path, &said), 1);
-  std::ifstream file(path);
-  const auto report = nlohmann::json::parse(file, nullptr, false);
-  ASSERT_FALSE(report.is_discarded()) << said;
-  EXPECT_EQ(report["items"][0]["verdict"], "failed") << report.dump(2);
-}
-

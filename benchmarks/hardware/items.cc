@@ -3,6 +3,8 @@
 #include "benchmarks/hardware/items.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -171,6 +173,30 @@ Outcome ShareWithKernel(const Bench& bench) {
   return outcome;
 }
 
+// Two rings in one group, one of which takes it whole. In what order the card tries rules of other
+// fields is the kernel's: that of the first to come (docs/mlx5.md).
+Outcome OverlappingRules(const Bench& bench) {
+  Outcome outcome{.figures = {{"sent", kFewDatagrams}}};
+  for (const bool whole_first : {true, false}) {
+    BenchRing rings[2];
+    for (const bool first : {true, false}) {
+      BenchRing& ring = rings[first ? 0 : 1];
+      BenchRing::Settings settings;
+      if (first == whole_first) settings["fragments"] = "own";
+      auto wrong = BenchRing::Open(bench.interface, bench.peer, settings, &ring);
+      if (!wrong) wrong = ring.JoinGroup(0);
+      if (wrong) return Failed(*wrong);
+    }
+    rings[0].Tell({.kind = Command::kGroupBurst, .count = kFewDatagrams});
+    const uint64_t first = rings[0].CountPackets(kQuietMs);
+    const uint64_t second = rings[1].CountPackets(kQuietMs);
+    outcome.figures[whole_first ? "whole_first" : "port_first"] = {{"first", first},
+                                                                   {"second", second}};
+    if (first != kFewDatagrams || second != 0) outcome.verdict = Verdict::kFailed;
+  }
+  return outcome;
+}
+
 Outcome Fragments(const Bench& bench) {
   BenchRing ring;
   if (auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring)) return Failed(*wrong);
@@ -252,6 +278,48 @@ Outcome ManyRings(const Bench& bench) {
     if (answered[i] != asks) outcome.verdict = Verdict::kFailed;
   }
   return outcome;
+}
+
+int MtuOf(const std::string& interface) {
+  ifreq request = {};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool told = ioctl(fd, SIOCGIFMTU, &request) == 0;
+  close(fd);
+  return told ? request.ifr_mtu : 0;
+}
+
+bool SetMtu(const Bench& bench, int mtu) {
+  return std::system(fmt::format("ip link set {} mtu {}", bench.interface, mtu).c_str()) == 0;
+}
+
+// A ring that was opened at a lower MTU gets frames that its buffers do not hold: each costs one
+// buffer, and the queue goes on.
+Outcome LongFrames(const Bench& bench) {
+  constexpr int kLowMtu = 1'500;
+  if (bench.pull == Pull::kSkip) return NotTried("asked not to touch the interface");
+  const int mtu = MtuOf(bench.interface);
+  if (mtu < kLongMtu) {
+    return NotTried(fmt::format("an MTU of {}; both sides want {} or more", mtu, kLongMtu));
+  }
+  if (!SetMtu(bench, kLowMtu)) return NotTried("ip link set was refused");
+  BenchRing ring;
+  auto wrong = BenchRing::Open(bench.interface, bench.peer, {}, &ring);
+  if (!wrong) wrong = ring.JoinGroup(0);
+  if (!SetMtu(bench, mtu)) return Failed(fmt::format("the MTU is left at {}", kLowMtu));
+  if (wrong) return Failed(*wrong);
+  ring.Tell({.kind = Command::kLongFrames, .count = kFewDatagrams});
+  const uint64_t received = ring.CountPackets(kQuietMs);
+  const uint64_t counted = ring.Counter("queue", "rx_too_long");
+  const RoundTrips after = ring.Ask(std::min(bench.asks, 100u), 64);
+  Outcome outcome{.figures = {{"sent", kFewDatagrams},
+                              {"received", received},
+                              {"rx_too_long", counted},
+                              {"afterwards", FiguresOf(after)}}};
+  if (received != 0 || !AllAnswered(after)) outcome.verdict = Verdict::kFailed;
+  if (outcome.verdict == Verdict::kFailed || counted != 0) return outcome;
+  return {Verdict::kNotTried, "no long frame came: is the other side's MTU as long?",
+          outcome.figures};
 }
 
 struct Ages {
@@ -347,8 +415,12 @@ constexpr Item kItems[] = {
      &DeviceMemory},
     {"tag_conflict", "two processes in one group, each gets everything", &TagConflict},
     {"dont_trap", "a group shared with the kernel's own listeners", &ShareWithKernel},
+    {"overlapping_rules", "two rings in one group, one takes it whole: the first gets everything",
+     &OverlappingRules},
     {"fragments", "datagrams of 4,000 bytes, both ways", &Fragments},
     {"starvation", "more than the receive queue holds, and who counts the loss", &Starvation},
+    {"long_frames", "frames above the MTU that a ring was opened at, and that it goes on",
+     &LongFrames},
     {"cable_pull", "link down and up are told, and it goes on", &CablePull},
     {"rings", "32 rings in 32 threads", &ManyRings},
     {"timestamps", "hardware times on the host's clock and on the NIC's own", &Timestamps},
