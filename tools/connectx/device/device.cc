@@ -15,7 +15,6 @@ namespace xtreme::connectx {
 namespace {
 
 constexpr uint32_t kMinMtu = 576;
-constexpr uint32_t kMaxMtu = 9000;
 
 absl::Status Validate(const Device::Options& options) {
   if (options.mtu < kMinMtu || options.mtu > kMaxMtu) {

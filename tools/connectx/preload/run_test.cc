@@ -298,8 +298,8 @@ TEST(SettingsTest, EachIsParsed) {
   EXPECT_EQ(settings->interface, "eth7");
   EXPECT_EQ(settings->counters, "/tmp/counters");
   EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
-  const char* const mtu[] = {"XTREME_CONNECTX_MTU=9000", nullptr};
-  EXPECT_EQ(ReadSettings(mtu)->mtu, 9000u);
+  const char* const mtu[] = {"XTREME_CONNECTX_MTU=9978", nullptr};
+  EXPECT_EQ(ReadSettings(mtu)->mtu, 9978u);
   EXPECT_EQ(settings->device.eth_min_inline, Device::MinInline::kNone);
   EXPECT_FALSE(settings->device.features.blueflame);
   EXPECT_TRUE(settings->report);

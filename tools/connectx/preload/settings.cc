@@ -101,7 +101,7 @@ bool ParseMode(absl::string_view text, Wishes& wishes) {
 bool ParseMtu(absl::string_view text, Wishes& wishes) {
   uint32_t& mtu = wishes.settings.mtu;
   wishes.mtu_set = true;
-  return absl::SimpleAtoi(text, &mtu) && mtu >= 576 && mtu <= 9000;
+  return absl::SimpleAtoi(text, &mtu) && mtu >= 576 && mtu <= kMaxMtu;
 }
 
 bool ParsePtpOffset(absl::string_view text, Wishes& wishes) {
@@ -175,7 +175,7 @@ constexpr std::array kSettings = {
             &ParseCapture},
     Setting{"MODE", "adaptive|spin", "let the device's thread sleep when it is idle, or never",
             &ParseMode},
-    Setting{"MTU", "576..9000",
+    Setting{"MTU", "576..9978",
             "MTU of the devices on the cable or the switch (1500); an interface has its own",
             &ParseMtu},
     Setting{"PERSONALITY", "cx4lx|cx5|cx6dx|cx7|vf",

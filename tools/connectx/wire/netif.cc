@@ -22,7 +22,6 @@ namespace {
 constexpr size_t kEthernetHeaderBytes = 14;
 constexpr size_t kVlanTagBytes = 4;
 constexpr size_t kMaxVlanTags = 2;
-constexpr size_t kMaxMtu = kMaxFrameBytes - kEthernetHeaderBytes - kMaxVlanTags * kVlanTagBytes;
 
 // One thread writes each counter; others only read it.
 void Increase(std::atomic<uint64_t>& counter, uint64_t n = 1) {
