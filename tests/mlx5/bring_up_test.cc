@@ -241,6 +241,19 @@ TEST_P(BringUpTest, RulesMapTheDevicesRefusals) {
               HasSubstr("does not share frames with the kernel"));
 }
 
+TEST(BringUpWithoutPrivilegeTest, TheMissingCapabilityIsNamed) {
+  connectx::Device::Options options = *connectx::PersonalityNamed("cx7");
+  ASSERT_TRUE(connectx::TakeCapability("net_raw", &options));
+  connectx::ConnectXRig connectx{SoftwareConnectX::Mode::kStep, {}, options};
+  const auto pool = MakePool();
+  auto nic = OpenPort(PortOptions("mlx5_0"));
+  const auto queues = nic->CreateQueuePair({}, pool.get());
+  EXPECT_EQ(queues.status().code(), absl::StatusCode::kPermissionDenied) << queues.status();
+  EXPECT_THAT(std::string(queues.status().message()), HasSubstr("needs CAP_NET_RAW"));
+  nic.reset();
+  connectx.ExpectClean();
+}
+
 TEST(BringUpOnRealTimeTest, WithoutAFreeRunningClockItRunsWithoutTimesAndSaysSo) {
   connectx::Device::Options options = *connectx::PersonalityNamed("cx7");
   ASSERT_TRUE(connectx::TakeCapability("free_running_clock", &options));

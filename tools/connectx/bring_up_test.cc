@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tools/connectx/connectx.h"
 #include "tools/connectx/connectx_rig.h"
+#include "tools/connectx/device/personality.h"
 #include "tools/connectx/verbs_endpoint.h"
 
 extern "C" {
@@ -145,6 +146,30 @@ TEST_F(BringUpTest, ClosingTheDescriptorReleasesWhatWasForgotten) {
 TEST_F(BringUpTest, SecondInstanceIsRefusedAndTheNextOneAfterItIsNot) {
   const auto second = SoftwareConnectX::Create({});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(PrivilegeTest, WithoutNetRawThereAreNoRawQueuesAndNoRules) {
+  Device::Options device;
+  ASSERT_TRUE(TakeCapability("net_raw", &device));
+  ConnectXRig connectx(SoftwareConnectX::Mode::kStep, {}, device);
+  ibv_context* const context = OpenDevice("mlx5_0");
+  ibv_pd* const pd = ibv_alloc_pd(context);
+  ibv_cq* const cq = ibv_create_cq(context, 4, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr attributes{.send_cq = cq, .recv_cq = cq,
+                              .cap = {.max_send_wr = 4, .max_send_sge = 1},
+                              .qp_type = IBV_QPT_RAW_PACKET};
+  EXPECT_EQ(ibv_create_qp(pd, &attributes), nullptr);
+  EXPECT_EQ(errno, EPERM);
+  // A kernel asks before it looks for the queue.
+  ibv_qp of_nobody{.context = context, .handle = 77};
+  ibv_flow_attr rule{.type = IBV_FLOW_ATTR_ALL_DEFAULT, .size = sizeof(rule), .port = 1};
+  EXPECT_EQ(ibv_create_flow(&of_nobody, &rule), nullptr);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  connectx.ExpectClean();
 }
 
 TEST(LifetimeTest, InstancesFollowEachOtherInOneProcess) {

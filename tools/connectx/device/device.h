@@ -76,6 +76,9 @@ class Device {
     bool clock_info = true;        // Programs may map the kernel's page of the PHC.
     // A rule may leave the kernel its copy (the card's nic_rx_multi_path_tirs).
     bool dont_trap = true;
+    // The programs' and not the card's: else the boundary refuses raw queue pairs and rules with
+    // EPERM, as the kernel does whoever has no CAP_NET_RAW.
+    bool net_raw = true;
   };
 
   struct Options {

@@ -102,6 +102,7 @@ constexpr std::array kCapabilities = {
     Capability{"cq_moderation", [](Device::Options& o) { o.features.cq_moderation = false; }},
     Capability{"clock_info", [](Device::Options& o) { o.features.clock_info = false; }},
     Capability{"dont_trap", [](Device::Options& o) { o.features.dont_trap = false; }},
+    Capability{"net_raw", [](Device::Options& o) { o.features.net_raw = false; }},
 };
 
 // The names of a table's rows.

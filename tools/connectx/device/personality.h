@@ -25,7 +25,8 @@ std::optional<Device::Options> PersonalityNamed(std::string_view name);
 
 // What a device may lack: "timestamps", "blueflame", "checksums", "tso", "device_memory",
 // "vlan_insertion", "vlan_stripping", "receive_scaling", "packet_pacing", "pacing_bursts",
-// "real_time_clock", "free_running_clock".
+// "real_time_clock", "free_running_clock", "devx", "cq_moderation", "clock_info", "dont_trap", and,
+// of the programs that use it, "net_raw".
 std::span<const std::string_view> CapabilityNames();
 
 // Takes the capability away. False: there is none of that name.

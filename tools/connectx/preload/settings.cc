@@ -184,7 +184,8 @@ constexpr std::array kSettings = {
     Setting{"WITHOUT", "CAPABILITY,...",
             "what the devices lack: timestamps, blueflame, checksums, tso, device_memory, "
             "vlan_insertion, vlan_stripping, receive_scaling, packet_pacing, pacing_bursts, "
-            "real_time_clock, free_running_clock, devx, cq_moderation, clock_info, dont_trap",
+            "real_time_clock, free_running_clock, devx, cq_moderation, clock_info, dont_trap, and "
+            "net_raw: programs without CAP_NET_RAW",
             &ParseWithout},
     Setting{"MIN_INLINE", "none|l2", "headers that a send must carry inline (the card's)",
             &ParseMinInline},

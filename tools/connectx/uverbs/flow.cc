@@ -19,7 +19,9 @@ int CreateFlow(Context& context, const VerbsCall& call) {
   if (!call.Read(UVERBS_ATTR_CORE_IN, &command)) return EINVAL;
   const auto specs = call.Input(UVERBS_ATTR_CORE_IN).subspan(sizeof(ib_uverbs_create_flow));
   const ib_uverbs_flow_attr& rule = command.flow_attr;
-  if (command.comp_mask != 0 || rule.port != 1 || rule.size != specs.size()) return EINVAL;
+  if (command.comp_mask != 0) return EINVAL;
+  if (!context.device->options().features.net_raw) return EPERM;
+  if (rule.port != 1 || rule.size != specs.size()) return EINVAL;
   if ((rule.flags & ~IBV_FLOW_ATTR_FLAGS_DONT_TRAP) != 0) return EOPNOTSUPP;
   const QpObject* qp = context.qps.Find(command.qp_handle);
   if (qp == nullptr) return EINVAL;

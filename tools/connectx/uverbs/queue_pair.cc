@@ -120,6 +120,7 @@ int CreateQp(Context& context, const VerbsCall& call) {
   QpRequest request;
   if (const int error = BuildRequest(context, call, &request); error != 0) return error;
   const auto create_flags = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
+  if (!context.device->options().features.net_raw) return EPERM;
   QpObject qp{.user_handle = *user_handle,
               .cap = *cap,
               .signals_all = (create_flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0,
