@@ -21,16 +21,31 @@ struct HashInput {
     std::memcpy(bytes.data() + length, from, count);
     length += count;
   }
+
+  // Source and destination stand together at `from`, each of `count` bytes. Of both: what they are
+  // together and what they differ in, which is the same for both directions of a flow.
+  void AppendPair(const uint8_t* from, size_t count, bool source, bool destination) {
+    if (!source || !destination) {
+      if (source) Append(from, count);
+      if (destination) Append(from + count, count);
+      return;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      bytes[length + i] = from[i] | from[count + i];
+      bytes[length + count + i] = from[i] ^ from[count + i];
+    }
+    length += 2 * count;
+  }
 };
 
 void AppendAddresses(const Frame& frame, uint64_t fields, HashInput* input) {
   const uint8_t* header = frame.bytes.data() + frame.l3_offset;
   if (frame.l3 == Frame::L3::kIpv4) {
-    if ((fields & IBV_RX_HASH_SRC_IPV4) != 0) input->Append(header + 12, 4);
-    if ((fields & IBV_RX_HASH_DST_IPV4) != 0) input->Append(header + 16, 4);
+    input->AppendPair(header + 12, 4, (fields & IBV_RX_HASH_SRC_IPV4) != 0,
+                      (fields & IBV_RX_HASH_DST_IPV4) != 0);
   } else if (frame.l3 == Frame::L3::kIpv6) {
-    if ((fields & IBV_RX_HASH_SRC_IPV6) != 0) input->Append(header + 8, 16);
-    if ((fields & IBV_RX_HASH_DST_IPV6) != 0) input->Append(header + 24, 16);
+    input->AppendPair(header + 8, 16, (fields & IBV_RX_HASH_SRC_IPV6) != 0,
+                      (fields & IBV_RX_HASH_DST_IPV6) != 0);
   }
 }
 
@@ -40,8 +55,7 @@ void AppendPorts(const Frame& frame, uint64_t fields, HashInput* input) {
   const uint64_t source = tcp ? IBV_RX_HASH_SRC_PORT_TCP : IBV_RX_HASH_SRC_PORT_UDP;
   const uint64_t destination = tcp ? IBV_RX_HASH_DST_PORT_TCP : IBV_RX_HASH_DST_PORT_UDP;
   const uint8_t* header = frame.bytes.data() + frame.l4_offset;
-  if ((fields & source) != 0) input->Append(header, 2);
-  if ((fields & destination) != 0) input->Append(header + 2, 2);
+  input->AppendPair(header, 2, (fields & source) != 0, (fields & destination) != 0);
 }
 
 }  // namespace

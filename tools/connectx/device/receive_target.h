@@ -2,9 +2,12 @@
 //
 // Where a flow rule points: the receive queue of a QP, or a spread of queues by a Toeplitz hash.
 //
-// Invariant: the same flow always goes to the same queue.
+// Invariant: the same flow always goes to the same queue, and where its source and its destination
+// are hashed the other direction goes there too.
 // Units: none; the key is 40 bytes as the program gave them. Thread: the device's lock.
-// Spec: "Receive Side Scaling" hash of NDIS, which ConnectX implements; IBV_RX_HASH_*.
+// Spec: "Receive Side Scaling" hash of NDIS; IBV_RX_HASH_*. The kernel's mlx5_ib always sets
+// rx_hash_symmetric (create_rss_raw_qp_tir), which is Linux's "Symmetric-OR-XOR"
+// (Documentation/networking/scaling.rst).
 
 #ifndef XTREME_TOOLS_CONNECTX_DEVICE_RECEIVE_TARGET_H_
 #define XTREME_TOOLS_CONNECTX_DEVICE_RECEIVE_TARGET_H_

@@ -465,6 +465,8 @@ TEST(ReceiveTarget, HashesTheFieldsThatWereChosen) {
       {"IPv6 of IPv4", MakeFrame(udp), IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6, 0, 0},
       {"IPv4 of IPv6", MakeIpv6Frame(udp), IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4, 0, 0},
       {"TCP of UDP", MakeFrame(udp), IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP, 0, 0},
+      {"source address, destination port", MakeIpv6Frame(udp),
+       IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_PORT_UDP, ip + kIpv6Header + 2, 2},
   };
   std::array<uint8_t, 40> key;
   for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<uint8_t>(37 * i + 11);
@@ -473,6 +475,31 @@ TEST(ReceiveTarget, HashesTheFieldsThatWereChosen) {
     const std::span<const uint8_t> bytes(row.frame.data() + row.offset, row.length);
     EXPECT_EQ(target.Choose(ParseFrame(row.frame)).rx_hash, ToeplitzHash(key, bytes)) << row.name;
   }
+}
+
+TEST(ReceiveTarget, BothDirectionsOfAFlowHaveOneHashWhereBothEndsAreHashed) {
+  constexpr uint32_t kOne = 0x0a000001;
+  constexpr uint32_t kTwo = 0xc0a80007;
+  const FrameSpec there{.source_ip = kOne, .destination_ip = kTwo, .protocol = 6,
+                        .source_port = 0x1234, .destination_port = 0x00ff};
+  const FrameSpec back{.source_ip = kTwo, .destination_ip = kOne, .protocol = 6,
+                       .source_port = 0x00ff, .destination_port = 0x1234};
+  constexpr uint64_t kAddresses = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4;
+  constexpr uint64_t kPorts = IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP;
+  std::array<uint8_t, 40> key;
+  for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<uint8_t>(37 * i + 11);
+  const auto hash = [&key](const FrameSpec& spec, uint64_t fields) {
+    const ReceiveTarget target(1, {}, {nullptr, nullptr}, key, fields);
+    return target.Choose(ParseFrame(MakeFrame(spec))).rx_hash;
+  };
+  // What they are together, and what they differ in.
+  const Bytes input = {0xca, 0xa8, 0x00, 0x07, 0xca, 0xa8, 0x00, 0x06, 0x12, 0xff, 0x12, 0xcb};
+  for (const FrameSpec& spec : {there, back}) {
+    EXPECT_EQ(hash(spec, kAddresses | kPorts), ToeplitzHash(key, input));
+    EXPECT_EQ(hash(spec, kAddresses), ToeplitzHash(key, std::span(input).first(8)));
+    EXPECT_EQ(hash(spec, kPorts), ToeplitzHash(key, std::span(input).last(4)));
+  }
+  EXPECT_NE(hash(there, IBV_RX_HASH_SRC_IPV4), hash(back, IBV_RX_HASH_SRC_IPV4));
 }
 
 }  // namespace
