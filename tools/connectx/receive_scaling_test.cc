@@ -244,10 +244,13 @@ TEST(DeviceWithoutScaling, OffersNoneAndRefusesIt) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-TEST_F(ReceiveScalingTest, UnicastThatComesBackMayBeAskedForAndTunnelsMayNot) {
-  ibv_qp* qp = MakeQp(0xf & kAllOfTcpOverIpv4, 40, MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC);
-  ASSERT_NE(qp, nullptr) << std::strerror(errno);
-  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+TEST_F(ReceiveScalingTest, OwnSendsThatComeBackMayBeAskedForAndTunnelsMayNot) {
+  for (const uint32_t flag : {MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC,
+                              MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC}) {
+    ibv_qp* qp = MakeQp(0xf & kAllOfTcpOverIpv4, 40, flag);
+    ASSERT_NE(qp, nullptr) << std::strerror(errno);
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  }
   EXPECT_EQ(MakeQp(0xf & kAllOfTcpOverIpv4, 40, MLX5DV_QP_CREATE_TUNNEL_OFFLOADS), nullptr);
 }
 

@@ -3,6 +3,7 @@
 #include "tools/connectx/verbs_endpoint.h"
 
 #include <endian.h>
+#include <infiniband/mlx5dv.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -97,15 +98,20 @@ void Endpoint::CreateQueues(const Options& options) {
   send_cq_ = ibv_create_cq(context_, options.queue_depth, nullptr, nullptr, 0);
   receive_cq_ = ibv_create_cq(context_, options.queue_depth, nullptr, channel_, 0);
   Require(send_cq_ != nullptr && receive_cq_ != nullptr, "ibv_create_cq");
-  ibv_qp_init_attr attributes{.send_cq = send_cq_,
-                              .recv_cq = receive_cq_,
-                              .cap = {.max_send_wr = static_cast<uint32_t>(options.queue_depth),
-                                      .max_recv_wr = static_cast<uint32_t>(options.queue_depth),
-                                      .max_send_sge = 2,
-                                      .max_recv_sge = 1,
-                                      .max_inline_data = 128},
-                              .qp_type = IBV_QPT_RAW_PACKET};
-  qp_ = ibv_create_qp(pd_, &attributes);
+  ibv_qp_init_attr_ex attributes{.send_cq = send_cq_,
+                                 .recv_cq = receive_cq_,
+                                 .cap = {.max_send_wr = static_cast<uint32_t>(options.queue_depth),
+                                         .max_recv_wr = static_cast<uint32_t>(options.queue_depth),
+                                         .max_send_sge = 2,
+                                         .max_recv_sge = 1,
+                                         .max_inline_data = 128},
+                                 .qp_type = IBV_QPT_RAW_PACKET,
+                                 .comp_mask = IBV_QP_INIT_ATTR_PD,
+                                 .pd = pd_};
+  mlx5dv_qp_init_attr vendor{.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+                             .create_flags = options.create_flags};
+  qp_ = options.create_flags == 0 ? ibv_create_qp_ex(context_, &attributes)
+                                  : mlx5dv_create_qp(context_, &attributes, &vendor);
   Require(qp_ != nullptr, "ibv_create_qp");
 }
 

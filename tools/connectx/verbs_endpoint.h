@@ -42,6 +42,7 @@ class Endpoint {
   struct Options {
     int queue_depth = 16;
     bool completion_channel = false;  // For the receive CQ.
+    uint32_t create_flags = 0;        // MLX5DV_QP_CREATE_*.
   };
 
   explicit Endpoint(std::string_view device) : Endpoint(device, Options{}) {}

@@ -46,6 +46,11 @@ uint32_t UdpPseudoHeaderSum(size_t udp_bytes) {
          static_cast<uint32_t>(udp_bytes);
 }
 
+ibv_flow* TakeEverything(ibv_qp* qp) {
+  ibv_flow_attr rule{.type = IBV_FLOW_ATTR_ALL_DEFAULT, .size = sizeof(rule), .port = 1};
+  return ibv_create_flow(qp, &rule);
+}
+
 class VerbsTest : public testing::Test {
  protected:
   void TearDown() override { connectx_.ExpectClean(); }
@@ -389,12 +394,35 @@ TEST_F(VerbsTest, WhatIsNotOfferedIsRefusedBeforeOrAtTheBoundary) {
                                  .qp_type = IBV_QPT_RAW_PACKET,
                                  .comp_mask = IBV_QP_INIT_ATTR_PD,
                                  .pd = a.pd()};
-  for (const auto flag : {MLX5DV_QP_CREATE_TUNNEL_OFFLOADS,
-                          MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC}) {
-    mlx5dv_qp_init_attr vendor{.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
-                               .create_flags = flag};
-    EXPECT_EQ(mlx5dv_create_qp(a.context(), &attributes, &vendor), nullptr);
-    EXPECT_EQ(errno, EINVAL);
+  mlx5dv_qp_init_attr vendor{.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+                             .create_flags = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS};
+  EXPECT_EQ(mlx5dv_create_qp(a.context(), &attributes, &vendor), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(VerbsTest, OwnSendsComeBackToOtherContextsAndToWhoAskedForThem) {
+  std::vector<uint8_t> group = UdpFrame(5000, "x");
+  group[0] = 0x01;
+  for (const uint32_t flags : {0u, uint32_t{MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC},
+                               uint32_t{MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC}}) {
+    Endpoint b("mlx5_1", {.create_flags = flags});
+    Endpoint other("mlx5_1");
+    std::vector<ibv_flow*> rules = {TakeEverything(b.qp()), TakeEverything(other.qp())};
+    for (Endpoint* each : {&b, &other}) {
+      for (int slot = 0; slot < 2; ++slot) each->PostReceive(slot);
+    }
+    const auto received = [&](Endpoint& by) {
+      return Endpoint::Poll(by.receive_cq()).status == IBV_WC_SUCCESS;
+    };
+    ASSERT_EQ(b.Send(0, UdpFrame(5000, "x"), 0), 0);
+    connectx_->Step();
+    EXPECT_EQ(received(b), flags == MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC) << flags;
+    EXPECT_TRUE(received(other)) << flags;
+    ASSERT_EQ(b.Send(1, group, 0), 0);
+    connectx_->Step();
+    EXPECT_EQ(received(b), flags == MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC) << flags;
+    EXPECT_TRUE(received(other)) << flags;
+    for (ibv_flow* rule : rules) EXPECT_EQ(ibv_destroy_flow(rule), 0);
   }
 }
 

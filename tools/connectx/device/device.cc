@@ -78,7 +78,13 @@ int64_t Device::NextDeadline() const {
 
 ContextId Device::OpenContext() {
   ControlLock lock(state_.get());
-  return ++state_->pump.contexts;
+  ++state_->pump.open_contexts;
+  return ++state_->pump.last_context;
+}
+
+void Device::CloseContext() {
+  ControlLock lock(state_.get());
+  --state_->pump.open_contexts;
 }
 
 int Device::AllocPd(uint32_t* pd) {

@@ -125,7 +125,9 @@ class Device {
   int64_t NextDeadline() const;
 
   // Contexts and protection domains are numbers only. FreePd: EBUSY while regions or queues use it.
+  // While one is open alone, nothing that it sends is looped back, but for queues that ask for it.
   ContextId OpenContext();
+  void CloseContext();
   int AllocPd(uint32_t* pd);
   int FreePd(uint32_t pd);
 

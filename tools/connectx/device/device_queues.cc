@@ -58,6 +58,7 @@ int Device::CreateQp(const QpRequest& request, uint32_t* qpn) {
       *qpn, std::make_unique<QueuePair>(request, *qpn, send_cq, receive_cq, &state_->environment));
   ++pd->queues;
   if (sends) page->send_queues.push_back(qp->send());
+  state_->pump.queues_that_take_own += qp->takes_own() ? 1 : 0;
   return 0;
 }
 
@@ -142,6 +143,7 @@ int Device::DestroyQp(uint32_t qpn) {
   // An RSS QP has no PD of its own here.
   if (ProtectionDomain* pd = state_->pds.Find(qp->pd()); pd != nullptr) --pd->queues;
   state_->rates.Release(qp->rate_index());
+  state_->pump.queues_that_take_own -= qp->takes_own() ? 1 : 0;
   state_->qps.Remove(qpn);
   return 0;
 }
@@ -225,7 +227,8 @@ int Device::CreateRssQp(const RssQpRequest& request, uint32_t* qpn) {
   if (table == nullptr) return EINVAL;
   if (state_->qps.full()) return ENOMEM;
   *qpn = state_->qps.Reserve();
-  state_->qps.Put(*qpn, std::make_unique<QueuePair>(request, *qpn, table));
+  const QueuePair* qp = state_->qps.Put(*qpn, std::make_unique<QueuePair>(request, *qpn, table));
+  state_->pump.queues_that_take_own += qp->takes_own() ? 1 : 0;
   return 0;
 }
 

@@ -18,8 +18,10 @@ constexpr MacAddress kGroupMac = {0x01, 0, 0x5e, 1, 2, 3};
 class DeviceTest : public testing::Test {
  protected:
   // A queue of `context` that wants UDP to port 5000 and has four buffers.
-  std::unique_ptr<TestQp> Listener(TestCq* own_cq, ContextId context) {
-    auto listener = program.MakeQp(own_cq, own_cq, {.context = context});
+  std::unique_ptr<TestQp> Listener(TestCq* own_cq, ContextId context,
+                                   SelfLoopback self_loopback = {}) {
+    auto listener =
+        program.MakeQp(own_cq, own_cq, {.context = context, .self_loopback = self_loopback});
     program.Steer(*listener, Port5000());
     for (int i = 0; i < 4; ++i) {
       listener->PostReceive({{program.keys.lkey, program.Address(8192 + i * 2048), 2048}});
@@ -67,18 +69,64 @@ TEST_F(DeviceTest, OwnMulticastReachesOtherContextsAndTheWireAndNotItsSender) {
   EXPECT_EQ(program.wire.sent.size(), 1u);
 }
 
-TEST_F(DeviceTest, UnicastToItselfStaysInTheCard) {
-  auto listener = Listener(cq.get(), 1);
-  Send(listener.get(), {});
-  EXPECT_TRUE(cq->Poll().has_value());
+TEST_F(DeviceTest, UnicastToItselfStaysInTheCardAndReachesOtherContexts) {
+  const ContextId one = device.OpenContext();
+  const ContextId two = device.OpenContext();
+  auto sender = Listener(cq.get(), one);
+  auto other = Listener(other_cq.get(), two);
+  Send(sender.get(), {});
+  EXPECT_FALSE(cq->Poll().has_value());
+  EXPECT_TRUE(other_cq->Poll().has_value());
   EXPECT_TRUE(program.wire.sent.empty());
 }
 
 TEST_F(DeviceTest, UnicastToItselfThatNobodyWantsIsTheWires) {
-  auto listener = Listener(cq.get(), 1);
+  device.OpenContext();
+  const ContextId two = device.OpenContext();
+  auto listener = Listener(cq.get(), two, {.unicast = true});
   Send(listener.get(), {.destination_port = 1});
   EXPECT_FALSE(cq->Poll().has_value());
   EXPECT_EQ(program.wire.sent.size(), 1u);
+}
+
+// Nobody is to be looped back to: the kernel has the card not look.
+TEST_F(DeviceTest, UnicastToItselfOfTheOnlyContextIsTheWires) {
+  const ContextId only = device.OpenContext();
+  auto listener = Listener(cq.get(), only);
+  Send(listener.get(), {});
+  EXPECT_EQ(program.wire.sent.size(), 1u);
+  device.OpenContext();
+  Send(listener.get(), {});
+  EXPECT_EQ(program.wire.sent.size(), 1u) << "a rule took it, whose queue takes none of its own";
+  device.CloseContext();
+  Send(listener.get(), {});
+  EXPECT_EQ(program.wire.sent.size(), 2u);
+  EXPECT_FALSE(cq->Poll().has_value());
+}
+
+TEST_F(DeviceTest, WhatAQueueTakesOfItsOwnContextIsWhatItAskedFor) {
+  const ContextId only = device.OpenContext();
+  for (const bool takes : {true, false}) {
+    const SelfLoopback asked{.unicast = takes, .multicast = !takes};
+    auto queue = program.MakeQp(cq.get(), cq.get(), {.context = only, .self_loopback = asked});
+    const uint32_t flow = program.Steer(*queue, Port5000());
+    for (int i = 0; i < 2; ++i) {
+      queue->PostReceive({{program.keys.lkey, program.Address(8192), 2048}});
+    }
+    program.wire.sent.clear();
+    Send(queue.get(), {});
+    EXPECT_EQ(cq->Poll().has_value(), takes);
+    EXPECT_TRUE(program.wire.sent.empty());
+    Send(queue.get(), {.destination_mac = kGroupMac});
+    EXPECT_EQ(cq->Poll().has_value(), !takes);
+    EXPECT_EQ(program.wire.sent.size(), 1u);
+    ASSERT_EQ(device.DestroyFlow(flow), 0);
+    ASSERT_EQ(device.DestroyQp(queue->qpn), 0);
+  }
+  auto queue = Listener(cq.get(), only);
+  program.wire.sent.clear();
+  Send(queue.get(), {});
+  EXPECT_EQ(program.wire.sent.size(), 1u) << "those that asked are gone";
 }
 
 TEST_F(DeviceTest, MulticastFromTheWireReachesEveryHolder) {
@@ -354,7 +402,7 @@ TEST(DeviceThreads, FramesToItselfArriveInOrder) {
   TestProgram program(options);
   auto send_cq = program.MakeCq();
   auto cq = program.MakeCq();
-  auto qp = program.MakeQp(send_cq.get(), cq.get());
+  auto qp = program.MakeQp(send_cq.get(), cq.get(), {.self_loopback = {.unicast = true}});
   program.Steer(*qp);
   Bytes frame = MakeFrame({});
   std::jthread pump([&](std::stop_token stop) {

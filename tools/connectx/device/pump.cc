@@ -18,6 +18,8 @@ constexpr int kReceiveBudget = 64;
 // How late WQEs posted to a queue in error may be flushed when nothing else wakes the pump.
 constexpr int64_t kFlushInterval = 1'000'000;
 
+bool IsMulticast(std::span<const uint8_t> frame) { return (frame[0] & 1) != 0; }
+
 }  // namespace
 
 Pump::Pump(Environment* environment, UarTable* uars, Steering* steering, Wire* wire)
@@ -158,14 +160,8 @@ void Pump::CheckArm(const UarPage& page, uint64_t rung) {
 }
 
 void Pump::Send(std::span<const uint8_t> frame, ContextId from) {
-  const Device::Options& options = environment_->options;
   const Pass& pass = environment_->pass;
-  const bool multicast = (frame[0] & 1) != 0;
   DirectionCounters& counters = environment_->counters.transmit;
-  // The card switches between its own users: unicast to its own address never leaves it, multicast
-  // leaves it and is looped to other contexts too (BLOCK_SELF_MCAST_LB).
-  const bool to_itself =
-      !multicast && std::memcmp(frame.data(), options.mac.data(), options.mac.size()) == 0;
   if (!steering_->sniffers().holders.empty()) {
     Arrival sniffed{.frame = ParseFrame(frame), .time_ns = pass.now_ns};
     DeliverTo(steering_->sniffers(), std::nullopt, &sniffed);
@@ -174,16 +170,22 @@ void Pump::Send(std::span<const uint8_t> frame, ContextId from) {
     counters.discards.Add(1);
     return;
   }
-  bool kept = false;
-  if ((to_itself || (multicast && contexts > 1)) && !steering_->empty()) {
-    kept = Steer(frame, pass.now_ns, multicast ? std::optional(from) : std::nullopt) && !multicast;
-  }
+  const bool kept = LoopsBack(frame) && Steer(frame, pass.now_ns, from) && !IsMulticast(frame);
   sent_ = true;
   if (kept || wire_->Transmit(frame, pass.now_ns)) {
     counters.Count(frame);
   } else {
     counters.discards.Add(1);
   }
+}
+
+// A card switches between its own users: unicast to its own address never leaves it then, and
+// multicast is looped back too. The kernel has it do so while there are two contexts, or a queue
+// that takes what its own context sends (mlx5_ib_enable_lb).
+bool Pump::LoopsBack(std::span<const uint8_t> frame) const {
+  if ((open_contexts < 2 && queues_that_take_own == 0) || steering_->empty()) return false;
+  const MacAddress& mac = environment_->options.mac;
+  return IsMulticast(frame) || std::memcmp(frame.data(), mac.data(), mac.size()) == 0;
 }
 
 void Pump::OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) {
@@ -208,7 +210,7 @@ bool Pump::Steer(std::span<const uint8_t> frame, int64_t time_ns, std::optional<
                          [&](const Steering::Entry& entry) { DeliverTo(entry, from, &arrival); });
 }
 
-void Pump::DeliverTo(const Steering::Entry& entry, std::optional<ContextId> not_to,
+void Pump::DeliverTo(const Steering::Entry& entry, std::optional<ContextId> from,
                      Arrival* arrival) {
   arrival->flow_tag = entry.tag;
   // Once a frame, and not for frames that nobody here gets.
@@ -217,7 +219,9 @@ void Pump::DeliverTo(const Steering::Entry& entry, std::optional<ContextId> not_
     arrival->verified = true;
   }
   for (const Steering::Holder& holder : entry.holders) {
-    if (not_to == holder.target->context()) continue;
+    const SelfLoopback& own = holder.target->self_loopback();
+    const bool taken = IsMulticast(arrival->frame.bytes) ? own.multicast : own.unicast;
+    if (from == holder.target->context() && !taken) continue;
     const ReceiveTarget::Choice choice = holder.target->Choose(arrival->frame);
     arrival->rx_hash = choice.rx_hash;
     choice.queue->Deliver(*arrival);

@@ -49,7 +49,9 @@ class Pump final : public Egress, public FrameSink {
   void Announce(ibv_event_type type, uint64_t element);
 
   // Written by control calls.
-  uint32_t contexts = 0;
+  uint32_t last_context = 0;
+  uint32_t open_contexts = 0;
+  uint32_t queues_that_take_own = 0;
   std::vector<CompletionQueue*> moderated;
   std::vector<EventSink*> subscribers;
   // What a doorbell's numbers may name; for strict checks.
@@ -66,7 +68,9 @@ class Pump final : public Egress, public FrameSink {
   void CheckArm(const UarPage& page, uint64_t rung);
   // True when a queue trapped it. `from`: the context that sent it, for what the card loops back.
   bool Steer(std::span<const uint8_t> frame, int64_t time_ns, std::optional<ContextId> from);
-  void DeliverTo(const Steering::Entry& entry, std::optional<ContextId> not_to, Arrival* arrival);
+  // `from`: a context whose queues get it only if they asked for it.
+  void DeliverTo(const Steering::Entry& entry, std::optional<ContextId> from, Arrival* arrival);
+  bool LoopsBack(std::span<const uint8_t> frame) const;
 
   Environment* const environment_;
   UarTable* const uars_;

@@ -81,7 +81,8 @@ QueuePair::QueuePair(const QpRequest& request, uint32_t qpn, CompletionQueue* se
     receive_ =
         std::make_unique<ReceiveQueue>(request.receive, &request.doorbell_record[MLX5_RCV_DBR],
                                        identity, receive_cq, this, environment);
-    target_ = std::make_unique<ReceiveTarget>(qpn, request.context, receive_.get());
+    target_ = std::make_unique<ReceiveTarget>(qpn, request.context, receive_.get(),
+                                              request.self_loopback);
   }
 }
 
@@ -91,7 +92,7 @@ QueuePair::QueuePair(const RssQpRequest& request, uint32_t qpn, IndirectionTable
   std::vector<ReceiveQueue*> queues;
   for (WorkQueue* queue : table->queues) queues.push_back(queue->receive());
   target_ = std::make_unique<ReceiveTarget>(qpn, request.context, std::move(queues), request.key,
-                                            request.fields);
+                                            request.fields, request.self_loopback);
 }
 
 QueuePair::~QueuePair() {

@@ -79,6 +79,7 @@ class QueuePair final : public QueueOwner {
   // Nullptr for a QP that has none.
   SendQueue* send() { return send_.get(); }
   ReceiveTarget* target() { return target_.get(); }
+  bool takes_own() const { return target_ != nullptr && target_->self_loopback().any(); }
   uint32_t uar() const { return request_.uar; }
   uint32_t pd() const { return request_.pd; }
 

@@ -33,12 +33,19 @@ class ReceiveTarget {
     uint32_t rx_hash;  // 0: none was computed.
   };
 
-  ReceiveTarget(uint32_t qpn, ContextId context, ReceiveQueue* queue)
-      : qpn_(qpn), context_(context), queues_{queue} {}
+  ReceiveTarget(uint32_t qpn, ContextId context, ReceiveQueue* queue,
+                SelfLoopback self_loopback = {})
+      : qpn_(qpn), context_(context), self_loopback_(self_loopback), queues_{queue} {}
   // `queues`: a power of two of them. `fields`: IBV_RX_HASH_*.
   ReceiveTarget(uint32_t qpn, ContextId context, std::vector<ReceiveQueue*> queues,
-                const std::array<uint8_t, 40>& key, uint64_t fields)
-      : qpn_(qpn), context_(context), queues_(std::move(queues)), key_(key), fields_(fields) {}
+                const std::array<uint8_t, 40>& key, uint64_t fields,
+                SelfLoopback self_loopback = {})
+      : qpn_(qpn),
+        context_(context),
+        self_loopback_(self_loopback),
+        queues_(std::move(queues)),
+        key_(key),
+        fields_(fields) {}
 
   Choice Choose(const Frame& frame) const {
     if (fields_ == 0) return {queues_[0], 0};
@@ -47,6 +54,7 @@ class ReceiveTarget {
 
   uint32_t qpn() const { return qpn_; }
   ContextId context() const { return context_; }
+  const SelfLoopback& self_loopback() const { return self_loopback_; }
   uint32_t rules = 0;  // That point here.
 
  private:
@@ -54,6 +62,7 @@ class ReceiveTarget {
 
   const uint32_t qpn_;
   const ContextId context_;
+  const SelfLoopback self_loopback_;
   const std::vector<ReceiveQueue*> queues_;
   const std::array<uint8_t, 40> key_{};
   const uint64_t fields_ = 0;

@@ -25,9 +25,17 @@
 
 namespace xtreme::connectx {
 
-// One open of the device (an ibv_context): a card's transport domain. What a context multicasts is
-// never looped back to queues of the same context.
+// One open of the device (an ibv_context): a card's transport domain.
 using ContextId = uint32_t;
+
+// What of its own context's sends a queue receives, where the card loops them back: nothing, unless
+// it was asked for when the queue was made (a TIR's self_lb_block).
+struct SelfLoopback {
+  bool unicast = false;
+  bool multicast = false;
+
+  bool any() const { return unicast || multicast; }
+};
 
 // Where a device reports. Both calls come from the thread that pumps (or, for an event that is due
 // at once, from the control call) with the device's lock held: an implementation must not block and
@@ -123,6 +131,7 @@ struct QpRequest {
   uint32_t* doorbell_record = nullptr;  // Two words: receive, send.
   uint32_t uidx = 0;                    // 24 bits; comes back in every CQE (CQE version 1).
   uint32_t uar = 0;                     // Page whose doorbells start this QP's send queue.
+  SelfLoopback self_loopback;
   EventSink* async = nullptr;           // May be nullptr.
   uint64_t user_handle = 0;
 };
@@ -157,6 +166,7 @@ struct RssQpRequest {
   uint32_t indirection_table = 0;
   std::array<uint8_t, 40> key{};
   uint64_t fields = 0;  // IBV_RX_HASH_SRC_IPV4 and so on; 0: every frame goes to the table's first.
+  SelfLoopback self_loopback;
 };
 
 // Values or masks of a flow rule; numbers in host byte order. A VLAN mask other than 0 means

@@ -165,6 +165,7 @@ TestQp::TestQp(Device* device, uint32_t pd, const Uar& uar, TestCq* send_cq, Tes
       .doorbell_record = record_.data(),
       .uidx = shape.uidx,
       .uar = uar.page_id,
+      .self_loopback = shape.self_loopback,
       .async = &sink,
       .user_handle = 0x9b};
   EXPECT_EQ(device->CreateQp(request, &qpn), 0);

@@ -134,6 +134,7 @@ class TestQp {
     uint32_t uidx = 0xabcde;
     ContextId context = 1;
     bool strip_vlan = false;
+    SelfLoopback self_loopback;
   };
   TestQp(Device* device, uint32_t pd, const Uar& uar, TestCq* send_cq, TestCq* receive_cq,
          const Shape& shape);

@@ -117,6 +117,7 @@ Context::~Context() {
   for (auto& [handle, uar] : uars) device->FreeUar(uar.uar.page_id);
   for (auto& [handle, rate] : rates) device->FreeRate(rate.index);
   for (auto& [handle, pd] : pds) device->FreePd(pd.pdn);
+  device->CloseContext();
 }
 
 void Context::CountObjects(LiveObjects& live) const {

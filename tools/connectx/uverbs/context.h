@@ -30,6 +30,9 @@ namespace xtreme::connectx {
 // Interrupt vectors that CQs may be spread over.
 inline constexpr uint32_t kCompletionVectors = 1;
 
+// MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC and _MC.
+SelfLoopback SelfLoopbackOf(uint32_t qp_flags);
+
 // Of a CQ's events, in microseconds.
 inline constexpr uint16_t kMaxModerationPeriod = 0xfff;
 

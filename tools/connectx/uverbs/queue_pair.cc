@@ -38,10 +38,10 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
   }
   if ((driver.flags & MLX5_QP_FLAG_SIGNATURE) != 0) return EOPNOTSUPP;
   // Those for small messages of RDMA are hints, as to the kernel; others ask for what was not
-  // offered. Unicast to the port's own address comes back without being asked for.
-  constexpr uint32_t kKnownFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
-                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
-                                   MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
+  // offered.
+  constexpr uint32_t kKnownFlags =
+      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
+      MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
   if ((driver.flags & ~kKnownFlags) != 0) return EINVAL;
   // Without it `bfreg_index` would count registers of a table that this device does not have.
   if ((driver.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0) return EINVAL;
@@ -59,6 +59,7 @@ int BuildRequest(Context& context, const VerbsCall& call, QpRequest* request) {
       .doorbell_record = reinterpret_cast<uint32_t*>(driver.db_addr),
       .uidx = driver.uidx,
       .uar = driver.bfreg_index,
+      .self_loopback = SelfLoopbackOf(driver.flags),
   };
   return 0;
 }
@@ -109,18 +110,23 @@ int ModifyState(Context& context, const ib_uverbs_modify_qp& request,
 
 }  // namespace
 
+SelfLoopback SelfLoopbackOf(uint32_t qp_flags) {
+  return {.unicast = (qp_flags & MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC) != 0,
+          .multicast = (qp_flags & MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC) != 0};
+}
+
 int CreateQp(Context& context, const VerbsCall& call) {
   const auto cap = call.Get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   const auto user_handle = call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   if (!cap || !user_handle) return EINVAL;
   if (call.Get<uint64_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET) return EOPNOTSUPP;
+  if (!context.device->options().features.net_raw) return EPERM;
   if (call.Has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) {
     return CreateSpreadingQp(context, call, *user_handle);
   }
   QpRequest request;
   if (const int error = BuildRequest(context, call, &request); error != 0) return error;
   const auto create_flags = call.GetPrefix<uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
-  if (!context.device->options().features.net_raw) return EPERM;
   QpObject qp{.user_handle = *user_handle,
               .cap = *cap,
               .signals_all = (create_flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0,

@@ -32,8 +32,9 @@ static_assert(kRxHashFields == (kIpv4Fields | kIpv6Fields | kTcpFields | kUdpFie
 // What one hash may be of: one IP version and one protocol.
 int CheckHash(const mlx5_ib_create_qp_rss& request, size_t queues) {
   const uint64_t fields = request.rx_hash_fields_mask;
-  // Unicast to the port's own address comes back without being asked for.
-  if ((request.flags & ~MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC) != 0) return EOPNOTSUPP;
+  constexpr uint32_t kKnownFlags =
+      MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
+  if ((request.flags & ~kKnownFlags) != 0) return EOPNOTSUPP;
   if (request.comp_mask != 0) return EOPNOTSUPP;
   if ((fields & ~kRxHashFields) != 0) return EOPNOTSUPP;
   if (request.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ) return EOPNOTSUPP;
@@ -182,7 +183,8 @@ int CreateSpreadingQp(Context& context, const VerbsCall& call, uint64_t user_han
   if (const int error = CheckHash(driver, table->size); error != 0) return error;
   RssQpRequest request{.context = context.id,
                        .indirection_table = table->number,
-                       .fields = driver.rx_hash_fields_mask};
+                       .fields = driver.rx_hash_fields_mask,
+                       .self_loopback = SelfLoopbackOf(driver.flags)};
   std::copy_n(driver.rx_hash_key, request.key.size(), request.key.begin());
   QpObject qp{.user_handle = user_handle,
               .spreads = true,
