@@ -192,10 +192,16 @@ class Device {
   int CreateRssQp(const RssQpRequest& request, uint32_t* qpn);
 
   // When it returns 0 the rule is in force, on the wire too. EEXIST (an equal match has another
-  // tag), EINVAL (unknown QP, tag above 24 bits, ports without TCP or UDP), ENOSPC (priority,
-  // or the table is full), EOPNOTSUPP (a partial mask that no wire has), EIO (the wire refused).
+  // tag, or one of the two drops), EINVAL (unknown QP or counter, tag above 24 bits, ports without
+  // TCP or UDP), ENOSPC (priority, or the table is full), EOPNOTSUPP (a partial mask that no wire
+  // has), EIO (the wire refused).
   int CreateFlow(const FlowRequest& request, uint32_t* flow);
   int DestroyFlow(uint32_t flow);
+
+  // What rules count by; several may by one. ENOMEM (as many as rules), EBUSY (rules do), EINVAL.
+  int CreateFlowCounter(uint32_t* counter);
+  int DestroyFlowCounter(uint32_t counter);
+  int ReadFlowCounter(uint32_t counter, FlowCount* count) const;
 
   // The free-running hardware clock in cycles of hca_core_clock; what a time in nanoseconds is in
   // it.

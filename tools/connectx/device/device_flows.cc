@@ -3,6 +3,7 @@
 // The control calls of a Device that make and destroy flow rules, on the device and on its wire.
 
 #include <cerrno>
+#include <memory>
 #include <mutex>
 
 #include "absl/strings/str_format.h"
@@ -21,14 +22,18 @@ int Device::CreateFlow(const FlowRequest& request, uint32_t* flow) {
     ControlLock lock(state_.get());
     QueuePair* qp = state_->qps.Find(request.qp);
     if (qp == nullptr || qp->target() == nullptr) return EINVAL;
+    FlowCounter* counter = nullptr;
+    if (request.counter.has_value()) {
+      counter = state_->flow_counters.Find(*request.counter);
+      if (counter == nullptr) return EINVAL;
+    }
     if (const auto tag = state_->steering.ConflictingTag(request)) {
       state_->environment.violations.Report(
           Rule::kFlowTag, absl::StrFormat("QP %#x", request.qp),
           absl::StrFormat("tag %#x asked, an equal match has %#x", *request.tag, *tag));
     }
-    if (const int error = state_->steering.Add(request, qp->target(), flow); error != 0) {
-      return error;
-    }
+    const int error = state_->steering.Add(request, qp->target(), flow, counter);
+    if (error != 0) return error;
   }
   // The queue is ready before the wire takes the first frame from the kernel.
   if (state_->wire->AddRule(wire_rule).ok()) return 0;
@@ -51,6 +56,31 @@ int Device::DestroyFlow(uint32_t flow) {
   (void)state_->wire->RemoveRule(wire_rule);
   ControlLock lock(state_.get());
   return state_->steering.Remove(flow);
+}
+
+int Device::CreateFlowCounter(uint32_t* counter) {
+  ControlLock lock(state_.get());
+  if (state_->flow_counters.full()) return ENOMEM;
+  *counter = state_->flow_counters.Reserve();
+  state_->flow_counters.Put(*counter, std::make_unique<FlowCounter>());
+  return 0;
+}
+
+int Device::DestroyFlowCounter(uint32_t counter) {
+  ControlLock lock(state_.get());
+  const FlowCounter* found = state_->flow_counters.Find(counter);
+  if (found == nullptr) return EINVAL;
+  if (found->rules != 0) return EBUSY;
+  state_->flow_counters.Remove(counter);
+  return 0;
+}
+
+int Device::ReadFlowCounter(uint32_t counter, FlowCount* count) const {
+  ControlLock lock(state_.get());
+  const FlowCounter* found = state_->flow_counters.Find(counter);
+  if (found == nullptr) return EINVAL;
+  *count = found->count;
+  return 0;
 }
 
 }  // namespace xtreme::connectx

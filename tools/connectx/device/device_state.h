@@ -43,6 +43,7 @@ struct DeviceState {
         rates(options.limits.rates, options.limits.least_rate_kbps),
         pump(&environment, uars.get(), &steering, device_wire),
         pds(kFirstPd, kMaxPds),
+        flow_counters(kFirstFlowCounter, options.limits.flow_rules),
         cqs(kFirstCqn, options.limits.cqs),
         wqs(kFirstRqn, options.limits.qps),
         tables(kFirstTable, options.limits.qps),
@@ -55,6 +56,7 @@ struct DeviceState {
   static constexpr uint32_t kFirstRqn = 0x400000;
   static constexpr uint32_t kFirstTable = 0x800000;
   static constexpr uint32_t kFirstQpn = 0x10000;
+  static constexpr uint32_t kFirstFlowCounter = 0x1000000;
 
   // The time of what is about to happen; with `mutex` held.
   void BeginPass() { environment.pass.now_ns = clock->Now(); }
@@ -76,6 +78,7 @@ struct DeviceState {
   RateTable rates;
   Pump pump;
   SlotTable<ProtectionDomain> pds;
+  SlotTable<FlowCounter> flow_counters;
   // Destroyed from the last to the first: owners before what they use.
   SlotTable<CompletionQueue> cqs;
   SlotTable<WorkQueue> wqs;

@@ -198,6 +198,37 @@ TEST_F(DeviceTest, RuleThatTheWireRefusesIsNotOnTheDeviceEither) {
   EXPECT_EQ(device.DestroyQp(qp->qpn), 0) << "no rule points at it";
 }
 
+TEST_F(DeviceTest, WhatADroppingRuleMatchesIsCountedAndReachesNobody) {
+  auto qp = program.MakeQp(cq.get(), cq.get());
+  for (int i = 0; i < 2; ++i) qp->PostReceive({{program.keys.lkey, program.Address(0), 2048}});
+  program.Steer(*qp, {.priority = 1});
+  uint32_t counter;
+  ASSERT_EQ(device.CreateFlowCounter(&counter), 0);
+  FlowRequest drop = Port5000();
+  drop.drop = true;
+  drop.qp = qp->qpn;
+  drop.counter = counter + 1;
+  uint32_t flow;
+  EXPECT_EQ(device.CreateFlow(drop, &flow), EINVAL) << "no such counter";
+  drop.counter = counter;
+  ASSERT_EQ(device.CreateFlow(drop, &flow), 0);
+  EXPECT_EQ(program.wire.rules.size(), 2u) << "a kernel does not get it either";
+  const Bytes frame = MakeFrame({});
+  program.wire.Arrive(frame);
+  program.wire.Arrive(MakeFrame({.destination_port = 1}));
+  program.Step();
+  EXPECT_EQ(cq->Poll()->byte_count(), MakeFrame({.destination_port = 1}).size());
+  EXPECT_FALSE(cq->Poll().has_value());
+  EXPECT_EQ(device.DestroyFlowCounter(counter), EBUSY);
+  FlowCount count;
+  ASSERT_EQ(device.ReadFlowCounter(counter, &count), 0);
+  EXPECT_EQ(count.packets, 1u);
+  EXPECT_EQ(count.bytes, frame.size());
+  ASSERT_EQ(device.DestroyFlow(flow), 0);
+  EXPECT_EQ(device.DestroyFlowCounter(counter), 0);
+  EXPECT_EQ(device.ReadFlowCounter(counter, &count), EINVAL);
+}
+
 TEST_F(DeviceTest, RuleNoWireCouldHaveIsRefused) {
   auto qp = program.MakeQp(cq.get(), cq.get());
   FlowRequest request = Port5000();

@@ -206,8 +206,10 @@ bool Pump::Steer(std::span<const uint8_t> frame, int64_t time_ns, std::optional<
   if (!from.has_value() && !steering_->sniffers().holders.empty()) {
     DeliverTo(steering_->sniffers(), std::nullopt, &arrival);
   }
-  return steering_->Walk(KeyOf(arrival.frame),
-                         [&](const Steering::Entry& entry) { DeliverTo(entry, from, &arrival); });
+  return steering_->Walk(KeyOf(arrival.frame), [&](const Steering::Entry& entry) {
+    entry.Count(frame.size());
+    if (!entry.drops) DeliverTo(entry, from, &arrival);
+  });
 }
 
 void Pump::DeliverTo(const Steering::Entry& entry, std::optional<ContextId> from,

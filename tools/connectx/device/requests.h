@@ -196,8 +196,16 @@ struct FlowRequest {
   bool ethernet_first = false;
   uint16_t priority = 0;  // 0 to 15; lower goes first.
   bool dont_trap = false;
-  std::optional<uint32_t> tag;  // 24 bits.
-  uint32_t qp = 0;              // A RAW_PACKET QP or an RSS QP.
+  bool drop = false;                // What matches reaches nobody.
+  std::optional<uint32_t> tag;      // 24 bits.
+  std::optional<uint32_t> counter;  // Of Device::CreateFlowCounter: counts what matches.
+  uint32_t qp = 0;                  // A RAW_PACKET QP or an RSS QP.
+};
+
+// What rules with a counter matched; bytes are those of frames without FCS.
+struct FlowCount {
+  uint64_t packets = 0;
+  uint64_t bytes = 0;
 };
 
 }  // namespace xtreme::connectx

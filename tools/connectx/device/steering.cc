@@ -145,21 +145,36 @@ std::optional<uint32_t> Steering::ConflictingTag(const FlowRequest& request) con
   return std::nullopt;
 }
 
-int Steering::Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule) {
+// The kernel's check_conflicting_actions.
+bool Steering::ConflictsInAction(const FlowRequest& request,
+                                 const std::vector<Match>& matches) const {
+  return std::any_of(matches.begin(), matches.end(), [&](const Match& match) {
+    const Group* group = FindGroup(match);
+    const Entry* entry = group == nullptr ? nullptr : group->Find(match.value);
+    return entry != nullptr && entry->drops != request.drop;
+  });
+}
+
+int Steering::Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule,
+                  FlowCounter* counter) {
   std::vector<Match> matches;
   if (const int error = Compile(request, &matches); error != 0) return error;
-  if (ConflictingTag(request)) return EEXIST;
+  if (ConflictingTag(request) || ConflictsInAction(request, matches)) return EEXIST;
   if (rules_.full()) return ENOSPC;
-  for (const Match& match : matches) {
+  auto made = std::make_unique<Rule>(Rule{request, target, counter, std::move(matches)});
+  for (const Match& match : made->matches) {
     Group* group = GetGroup(match);
     Entry* entry = group->Find(match.value);
     if (entry == nullptr) entry = group->Insert(match.value, request.tag.value_or(0));
-    Hold(entry, target);
+    entry->drops = request.drop;
+    Hold(entry, made->holder());
+    if (counter != nullptr) entry->counters.push_back(counter);
   }
   if (request.type == IBV_FLOW_ATTR_SNIFFER) Hold(&sniffers_, target);
   ++target->rules;
+  if (counter != nullptr) ++counter->rules;
   *rule = rules_.Reserve();
-  rules_.Put(*rule, std::make_unique<Rule>(Rule{request, target, std::move(matches)}));
+  rules_.Put(*rule, std::move(made));
   return 0;
 }
 
@@ -169,7 +184,9 @@ int Steering::Remove(uint32_t number) {
   for (const Match& match : rule->matches) {
     Group* group = FindGroup(match);
     Entry* entry = group->Find(match.value);
-    Release(entry, rule->target);
+    Release(entry, rule->holder());
+    const auto counted = std::find(entry->counters.begin(), entry->counters.end(), rule->counter);
+    if (counted != entry->counters.end()) entry->counters.erase(counted);
     if (entry->holders.empty()) group->Erase(entry);
     if (group->size == 0) {
       std::erase_if(groups_, [group](const auto& used) { return used.get() == group; });
@@ -177,6 +194,7 @@ int Steering::Remove(uint32_t number) {
   }
   if (rule->request.type == IBV_FLOW_ATTR_SNIFFER) Release(&sniffers_, rule->target);
   --rule->target->rules;
+  if (rule->counter != nullptr) --rule->counter->rules;
   rules_.Remove(number);
   return 0;
 }

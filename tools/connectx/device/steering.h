@@ -43,22 +43,40 @@ struct FlowKey {
 // Ports are part of the key only where the frame has them: never in a fragment.
 FlowKey KeyOf(const Frame& frame);
 
+struct FlowCounter {
+  FlowCount count;
+  uint32_t rules = 0;  // That count by it.
+};
+
 class Steering {
  public:
   struct Holder {
-    ReceiveTarget* target;
-    uint32_t rules;  // That this holder has in the entry.
+    ReceiveTarget* target;  // Null: of rules that drop.
+    uint32_t rules;         // That this holder has in the entry.
   };
   struct Entry {
     FlowKey value;
     uint32_t tag = 0;  // 0 also when no rule asked for one.
+    bool drops = false;
     std::vector<Holder> holders;
+    std::vector<FlowCounter*> counters;  // One a rule that has one.
+
+    // A frame that the entry takes.
+    void Count(size_t bytes) const {
+      for (FlowCounter* counter : counters) {
+        ++counter->count.packets;
+        counter->count.bytes += bytes;
+      }
+    }
   };
 
   explicit Steering(uint32_t limit) : rules_(kFirstRule, limit) {}
 
-  // EEXIST: an equal match has another tag. EINVAL, ENOSPC as Device::CreateFlow.
-  int Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule);
+  // `target` is not null, though where the rule drops it gets nothing. `counter` outlives the rule.
+  // EEXIST: an equal match has another tag, or drops where this does not, or the other way round.
+  // EINVAL, ENOSPC as Device::CreateFlow.
+  int Add(const FlowRequest& request, ReceiveTarget* target, uint32_t* rule,
+          FlowCounter* counter = nullptr);
   // The tag that an equal match has and `request` does not; empty: Add will not find one.
   std::optional<uint32_t> ConflictingTag(const FlowRequest& request) const;
   // EINVAL: no such rule.
@@ -112,12 +130,16 @@ class Steering {
   struct Rule {
     FlowRequest request;
     ReceiveTarget* target;
+    FlowCounter* counter;
     std::vector<Match> matches;
+
+    ReceiveTarget* holder() const { return request.drop ? nullptr : target; }
   };
 
   static int Compile(const FlowRequest& request, std::vector<Match>* matches);
   Group* FindGroup(const Match& match) const;
   Group* GetGroup(const Match& match);
+  bool ConflictsInAction(const FlowRequest& request, const std::vector<Match>& matches) const;
   static void Hold(Entry* entry, ReceiveTarget* target);
   static void Release(Entry* entry, ReceiveTarget* target);
 

@@ -125,7 +125,9 @@ class SteeringTest : public testing::Test {
     std::string names;
     tags.clear();
     const bool trapped = steering.Walk(KeyOf(ParseFrame(frame)), [&](const auto& entry) {
-      for (const auto& holder : entry.holders) names += static_cast<char>(holder.target->qpn());
+      for (const auto& holder : entry.holders) {
+        names += holder.target == nullptr ? '-' : static_cast<char>(holder.target->qpn());
+      }
       tags.push_back(entry.tag);
     });
     return names + (trapped ? "!" : "");
@@ -376,6 +378,49 @@ TEST_F(SteeringTest, LimitIsOfRulesAndFreedByRemoving) {
   EXPECT_EQ(two.Add(request, &c, &refused), ENOSPC);
   EXPECT_EQ(two.Remove(rule), 0);
   EXPECT_EQ(two.Add(request, &c, &rule), 0);
+}
+
+TEST_F(SteeringTest, RulesThatDropStandWhereOthersWouldAndNotBesideThem) {
+  Match drop = Match().Udp(kOwnIp, 5000);
+  drop.request.drop = true;
+  ASSERT_EQ(Add('a', Match().To(kOwnIp).Priority(1)), 0);
+  ASSERT_EQ(Add('b', drop), 0);
+  EXPECT_EQ(b.rules, 1u) << "its queue is not destroyed";
+  EXPECT_EQ(Receivers(udp), "-!");
+  EXPECT_EQ(Receivers(MakeFrame({.destination_port = 1})), "a!");
+  EXPECT_EQ(Add('c', Match().Udp(kOwnIp, 5000)), EEXIST);
+  const uint32_t first = last_rule;
+  ASSERT_EQ(Add('c', drop), 0);
+  EXPECT_EQ(steering.Remove(first), 0);
+  EXPECT_EQ(Receivers(udp), "-!") << "the other still drops";
+  EXPECT_EQ(steering.Remove(last_rule), 0);
+  EXPECT_EQ(b.rules + c.rules, 0u);
+  EXPECT_EQ(Receivers(udp), "a!");
+  ASSERT_EQ(Add('c', Match().Udp(kOwnIp, 5000)), 0);
+  EXPECT_EQ(Add('b', drop), EEXIST);
+}
+
+TEST_F(SteeringTest, ACounterCountsWhatItsRulesMatchWhileTheyAreThere) {
+  FlowCounter counter;
+  uint32_t rules[3];
+  const FlowRequest here = Match().Udp(kOwnIp, 5000).request;
+  const FlowRequest there = Match().Udp(kOwnIp, 5001).request;
+  ASSERT_EQ(steering.Add(here, &a, &rules[0], &counter), 0);
+  ASSERT_EQ(steering.Add(there, &b, &rules[1], &counter), 0);
+  ASSERT_EQ(steering.Add(here, &c, &rules[2]), 0);
+  EXPECT_EQ(counter.rules, 2u);
+  const auto pass = [&](uint16_t port) {
+    const Bytes frame = MakeFrame({.destination_port = port});
+    steering.Walk(KeyOf(ParseFrame(frame)), [](const auto& entry) { entry.Count(72); });
+  };
+  for (const uint16_t port : {5000, 5001, 5002}) pass(port);
+  EXPECT_EQ(counter.count.packets, 2u);
+  EXPECT_EQ(counter.count.bytes, 144u);
+  EXPECT_EQ(steering.Remove(rules[0]), 0);
+  pass(5000);
+  EXPECT_EQ(counter.count.packets, 2u) << "the rule that is left has none";
+  EXPECT_EQ(steering.Remove(rules[1]), 0);
+  EXPECT_EQ(counter.rules, 0u);
 }
 
 // Two thousand entries with one mask: searches survive growth and every removal.

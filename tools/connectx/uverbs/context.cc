@@ -108,6 +108,7 @@ Context::~Context() {
   if (port_events != nullptr) device->Unsubscribe(port_events.get());
   // Users before what they use; the device refuses anything else with EBUSY.
   for (auto& [handle, flow] : flows) device->DestroyFlow(flow.flow);
+  for (auto& [handle, counters] : flow_counters) device->DestroyFlowCounter(counters.number);
   for (auto& [handle, qp] : qps) device->DestroyQp(qp.qpn);
   for (auto& [handle, table] : indirection_tables) device->DestroyIndirectionTable(table.number);
   for (auto& [handle, wq] : wqs) device->DestroyWq(wq.rqn);
@@ -132,6 +133,7 @@ void Context::CountObjects(LiveObjects& live) const {
   live.indirection_tables += indirection_tables.size();
   live.qps += qps.size();
   live.flows += flows.size();
+  live.flow_counters += flow_counters.size();
   live.rates += rates.size();
 }
 

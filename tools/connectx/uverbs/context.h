@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "tools/connectx/device/device.h"
 #include "tools/connectx/uverbs/event_channel.h"
@@ -102,6 +103,19 @@ struct QpObject {
 
 struct FlowObject {
   uint32_t flow = 0;
+  uint32_t counters = 0;  // Handle of what it counts by; 0: it does not.
+};
+
+// What rules count by, and where the program wants to read what of it (ibv_attach_counters_point_
+// flow): for as long as rules count by it.
+struct CountersObject {
+  struct Point {
+    bool bytes;  // Else packets.
+    uint32_t index;
+  };
+  uint32_t number = 0;
+  std::vector<Point> points;
+  uint32_t flows = 0;
 };
 
 struct LiveObjects {
@@ -116,6 +130,7 @@ struct LiveObjects {
   size_t indirection_tables = 0;
   size_t qps = 0;
   size_t flows = 0;
+  size_t flow_counters = 0;
   size_t rates = 0;
 
   friend bool operator==(const LiveObjects&, const LiveObjects&) = default;
@@ -150,6 +165,7 @@ struct Context {
   HandleTable<IndirectionObject> indirection_tables;
   HandleTable<QpObject> qps;
   HandleTable<FlowObject> flows;
+  HandleTable<CountersObject> flow_counters;
   HandleTable<RateObject> rates;
 };
 
@@ -209,6 +225,14 @@ int FreeRate(Context& context, const VerbsCall& call);
 // flow.cc
 int CreateFlow(Context& context, const VerbsCall& call);
 int DestroyFlow(Context& context, const VerbsCall& call);
+
+// flow_counters.cc
+int CreateCounters(Context& context, const VerbsCall& call);
+int ReadCounters(Context& context, const VerbsCall& call);
+int DestroyCounters(Context& context, const VerbsCall& call);
+// The part of CreateFlow that binds counters: what libmlx5 says of them. EINVAL: bound before and
+// said again, or neither.
+int BindCounters(const VerbsCall& call, CountersObject* counters);
 
 }  // namespace xtreme::connectx
 

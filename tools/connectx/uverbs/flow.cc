@@ -33,9 +33,19 @@ int CreateFlow(Context& context, const VerbsCall& call) {
   if (const int error = ParseFlowSpecs(specs, rule.num_of_specs, &request); error != 0) {
     return error;
   }
-  FlowObject flow;
+  FlowObject flow{.counters = request.counter.value_or(0)};
+  CountersObject* const counters = context.flow_counters.Find(flow.counters);
+  if (request.counter.has_value()) {
+    if (counters == nullptr) return EINVAL;
+    if (const int error = BindCounters(call, counters); error != 0) return error;
+    request.counter = counters->number;
+  }
   const int error = context.device->CreateFlow(request, &flow.flow);
-  if (error != 0) return error;
+  if (error != 0) {
+    if (counters != nullptr && counters->flows == 0) counters->points.clear();
+    return error;
+  }
+  if (counters != nullptr) ++counters->flows;
   call.Answer(UVERBS_ATTR_CORE_OUT,
               ib_uverbs_create_flow_resp{.flow_handle = context.flows.Add(flow)});
   return 0;
@@ -46,6 +56,8 @@ int DestroyFlow(Context& context, const VerbsCall& call) {
   const FlowObject* flow = context.flows.Find(handle);
   if (flow == nullptr) return ENOENT;
   if (const int error = context.device->DestroyFlow(flow->flow); error != 0) return error;
+  CountersObject* const counters = context.flow_counters.Find(flow->counters);
+  if (counters != nullptr && --counters->flows == 0) counters->points.clear();
   context.flows.Remove(*handle);
   return 0;
 }

@@ -106,11 +106,18 @@ int ParsePorts(std::span<const std::byte> filters, uint8_t protocol, FlowRequest
   return Require<uint8_t>(&request->value.ip_protocol, &request->mask.ip_protocol, protocol, 0xff);
 }
 
-int ParseTag(std::span<const std::byte> body, FlowRequest* request) {
-  uint32_t tag;
-  if (body.size() < sizeof(tag) || request->tag) return EINVAL;
-  std::memcpy(&tag, body.data(), sizeof(tag));
-  request->tag = tag;
+// What may be said once.
+int ParseWord(std::span<const std::byte> body, std::optional<uint32_t>* field) {
+  uint32_t word;
+  if (body.size() < sizeof(word) || field->has_value()) return EINVAL;
+  std::memcpy(&word, body.data(), sizeof(word));
+  *field = word;
+  return 0;
+}
+
+int ParseDrop(std::span<const std::byte> body, FlowRequest* request) {
+  if (!body.empty()) return EINVAL;
+  request->drop = true;
   return 0;
 }
 
@@ -121,7 +128,9 @@ int ParseSpec(uint32_t type, std::span<const std::byte> body, FlowRequest* reque
     case IBV_FLOW_SPEC_IPV6: return ParseIpv6(body, request);
     case IBV_FLOW_SPEC_TCP: return ParsePorts(body, IPPROTO_TCP, request);
     case IBV_FLOW_SPEC_UDP: return ParsePorts(body, IPPROTO_UDP, request);
-    case IBV_FLOW_SPEC_ACTION_TAG: return ParseTag(body, request);
+    case IBV_FLOW_SPEC_ACTION_TAG: return ParseWord(body, &request->tag);
+    case IBV_FLOW_SPEC_ACTION_DROP: return ParseDrop(body, request);
+    case IBV_FLOW_SPEC_ACTION_COUNT: return ParseWord(body, &request->counter);
     default: return EOPNOTSUPP;
   }
 }

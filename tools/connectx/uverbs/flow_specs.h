@@ -19,9 +19,10 @@
 
 namespace xtreme::connectx {
 
-// Fills value, mask and tag of `request` from `count` specifications. 0 or an errno: EINVAL
-// (malformed, or one that contradicts another), EOPNOTSUPP (a kind or a field that the device does
-// not match: tunnels, inner headers, TOS, TTL, flow labels, drop, counters).
+// Fills value, mask, tag, drop and counter of `request` from `count` specifications; the counter is
+// the program's handle. 0 or an errno: EINVAL (malformed, or one that contradicts another),
+// EOPNOTSUPP (a kind or a field that the device does not match: tunnels, inner headers, TOS, TTL,
+// flow labels).
 int ParseFlowSpecs(std::span<const std::byte> specs, uint8_t count, FlowRequest* request);
 
 }  // namespace xtreme::connectx

@@ -133,6 +133,19 @@ TEST(FlowSpecsTest, TagIsTakenOnce) {
   EXPECT_EQ(ParseFlowSpecs(tag + tag, 2, &twice), EINVAL);
 }
 
+TEST(FlowSpecsTest, ARuleMayDropAndCount) {
+  const uint64_t nothing = 0;
+  const uint32_t handle[2] = {7, 0};
+  const Bytes drop = Spec(IBV_FLOW_SPEC_ACTION_DROP, nothing, 0);
+  const Bytes count = Spec(IBV_FLOW_SPEC_ACTION_COUNT, handle);
+  FlowRequest request;
+  ASSERT_EQ(ParseFlowSpecs(drop + count, 2, &request), 0);
+  EXPECT_TRUE(request.drop);
+  EXPECT_EQ(request.counter, 7u);
+  FlowRequest twice;
+  EXPECT_EQ(ParseFlowSpecs(count + count, 2, &twice), EINVAL);
+}
+
 TEST(FlowSpecsTest, WhatTheDeviceCannotMatchIsNotSupported) {
   FlowRequest request;
   Ipv4Halves tos{.mask = {.tos = 0xff}};
@@ -141,8 +154,6 @@ TEST(FlowSpecsTest, WhatTheDeviceCannotMatchIsNotSupported) {
   EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_IPV6, label), 1, &request), EOPNOTSUPP);
   Ipv6Halves hops{.mask = {.hop_limit = 0xff}};
   EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_IPV6, hops), 1, &request), EOPNOTSUPP);
-  const uint64_t nothing = 0;
-  EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_ACTION_DROP, nothing, 0), 1, &request), EOPNOTSUPP);
   EXPECT_EQ(ParseFlowSpecs(Spec(IBV_FLOW_SPEC_UDP | IBV_FLOW_SPEC_INNER, DestinationPort(1)), 1,
                            &request),
             EOPNOTSUPP);
