@@ -187,6 +187,32 @@ int FramesIn(const std::filesystem::path& path) {
   return frames;
 }
 
+// Of a program that waits for no answer: each of its frames as it was sent, lost or not, and as it
+// came to the devices at the other ends.
+void ExpectFaultsAndCapture(const std::string& wire, int other_ends, const std::string& file) {
+  const std::string command =
+      " -- raw_ethernet_bw -d mlx5_0 --client -s 64 -n 100 -E 02:00:00:00:00:0b "
+      "-B 02:00:00:00:00:0a";
+  int lost[2] = {};
+  for (int& count : lost) {
+    const Outcome outcome = Execute(wire + " --loss=0.5 --seed=3 --capture=" + file + command);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    std::ifstream in(file, std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    for (size_t at = 0; (at = bytes.find("lost: fault injection", at)) != bytes.npos; ++at) {
+      ++count;
+    }
+    EXPECT_EQ(FramesIn(file), 100 + other_ends * (100 - count));
+  }
+  EXPECT_GT(lost[0], 20);
+  EXPECT_LT(lost[0], 80);
+  EXPECT_EQ(lost[0], lost[1]) << "the seed decides";
+}
+
+TEST(RunTest, FaultsAndCaptureWorkOnACable) {
+  ExpectFaultsAndCapture("--devices=2", 1, TemporaryPath("cable.pcapng"));
+}
+
 TEST(RunTest, ProgramsThatRunAtOnceCaptureIntoFilesOfTheirOwn) {
   const std::filesystem::path directory = TemporaryPath("captures");
   std::filesystem::create_directory(directory);
@@ -241,6 +267,11 @@ TEST_F(InterfaceRunTest, ProgramFindsADeviceWhosePortIsTheInterface) {
   EXPECT_NE(outcome.output.find("PORT_ACTIVE"), std::string::npos) << outcome.output;
   EXPECT_EQ(outcome.output.find("mlx5_1"), std::string::npos) << outcome.output;
   EXPECT_FALSE(here_->HasInterfaceNamed("cx").value_or(true)) << "it left an interface behind";
+}
+
+TEST_F(InterfaceRunTest, FaultsAndCaptureWorkOnAnInterface) {
+  const net::Namespace::Inside inside(*here_);
+  ExpectFaultsAndCapture("--interface=ours", 0, TemporaryPath("interface.pcapng"));
 }
 
 TEST_F(InterfaceRunTest, TwoProgramsOnTwoInterfacesReachEachOther) {
