@@ -113,6 +113,8 @@ std::vector<Row> HostRows() {
       {"kernel", kFail, "Linux 4.19.0", {{release, "4.19.0\n"}}},
       {"cap_net_raw", kPass, "is there", {{status, "Name:\tx\nCapEff:\t0000000000002000\n"}}},
       {"cap_net_raw", kFail, "missing", {{status, "CapEff:\t0000000000001000\n"}}},
+      {"cap_net_raw", kFail, "a user namespace's", {{status, "CapEff:\t0000000000002000\n"}}, {},
+       Device([](DeviceFacts& d) { d.raw_queues = false; })},
       {"cap_net_raw", kWarn, "not told"},
       {"numa", kPass, "no node of its own", {{kNet + "device/numa_node", "-1"}}},
       {"numa", kPass, "NIC and CPU 3 are on node 0",

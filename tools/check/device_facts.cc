@@ -41,10 +41,12 @@ void CountRegisters(ibv_context* context, DeviceFacts* facts) {
   for (mlx5dv_devx_uar* uar : taken) mlx5dv_devx_free_uar(uar);
 }
 
-// A device whose firmware is set to real time and nothing else refuses the queue with EOPNOTSUPP.
-std::optional<bool> HasFreeRunningTimes(ibv_context* context) {
-  std::optional<bool> has;
-  ibv_cq_init_attr_ex wanted{.cqe = 1, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
+// A device whose firmware is set to real time and nothing else refuses the queue with EOPNOTSUPP;
+// the kernel one of a program without CAP_NET_RAW, whatever its user namespace calls so.
+void TryQueue(ibv_context* context, DeviceFacts* facts) {
+  const bool timed = facts->timestamp_mask != 0;
+  ibv_cq_init_attr_ex wanted{
+      .cqe = 1, .wc_flags = timed ? uint32_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} : 0u};
   ibv_pd* const pd = ibv_alloc_pd(context);
   ibv_cq_ex* const cq = pd == nullptr ? nullptr : ibv_create_cq_ex(context, &wanted);
   if (cq != nullptr) {
@@ -55,12 +57,13 @@ std::optional<bool> HasFreeRunningTimes(ibv_context* context) {
                             .qp_type = IBV_QPT_RAW_PACKET};
     errno = 0;
     ibv_qp* const qp = ibv_create_qp(pd, &queues);
-    if (qp != nullptr || errno == EOPNOTSUPP) has = qp != nullptr;
+    const bool timeless = qp == nullptr && errno == EOPNOTSUPP;
+    if (timed && (qp != nullptr || timeless)) facts->free_running_times = !timeless;
+    if (qp != nullptr || errno == EPERM) facts->raw_queues = qp != nullptr;
     if (qp != nullptr) ibv_destroy_qp(qp);
     ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
   }
   if (pd != nullptr) ibv_dealloc_pd(pd);
-  return has;
 }
 
 std::optional<uint32_t> QueryFlowRules(ibv_context* context) {
@@ -92,7 +95,7 @@ void Query(const mlx5::Device& device, DeviceFacts* facts) {
                        port.state == IBV_PORT_ACTIVE;
   mlx5dv_clock_info clock{};
   facts->clock_published = mlx5dv_get_clock_info(context, &clock) == 0 && clock.mult != 0;
-  if (facts->timestamp_mask != 0) facts->free_running_times = HasFreeRunningTimes(context);
+  TryQueue(context, facts);
   CountRegisters(context, facts);
   facts->flow_table_rules = QueryFlowRules(context);
 }

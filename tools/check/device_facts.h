@@ -28,6 +28,8 @@ struct DeviceFacts {
   bool checksums = false;
   uint64_t timestamp_mask = 0;  // 0: no timestamps.
   uint64_t clock_khz = 0;
+  // Whether this program may make raw queues; nullopt: none could be made for another reason.
+  std::optional<bool> raw_queues;
   // Whether queues get free-running times, which rings ask for; nullopt: no queue could be made.
   std::optional<bool> free_running_times;
   bool clock_published = false;  // The kernel shows how the device's clock runs.

@@ -61,7 +61,7 @@ Result CheckKernel(const System& system, const Target&) {
   return Pass(finding);
 }
 
-Result CheckCapability(const System& system, const Target&) {
+Result CheckCapability(const System& system, const Target& target) {
   const auto effective = system.ReadField("/proc/self/status", "CapEff");
   uint64_t mask = 0;
   if (!effective ||
@@ -69,7 +69,11 @@ Result CheckCapability(const System& system, const Target&) {
           std::errc()) {
     return Warn("capabilities are not told", "mount /proc");
   }
-  if ((mask >> kCapNetRaw & 1) != 0) return Pass("CAP_NET_RAW is there");
+  if ((mask >> kCapNetRaw & 1) != 0) {
+    if (target.device.raw_queues.value_or(true)) return Pass("CAP_NET_RAW is there");
+    return Fail("CAP_NET_RAW is a user namespace's, not the machine's: raw queues are refused",
+                "a container without a user namespace, or the capability on the host");
+  }
   return Fail("CAP_NET_RAW is missing: raw queues and rules are refused",
               "setcap cap_net_raw+ep PROGRAM, or AmbientCapabilities=CAP_NET_RAW in its unit");
 }

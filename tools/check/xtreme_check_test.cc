@@ -72,6 +72,16 @@ TEST_F(XtremeCheckTest, ACardThatIsSetToRealTimeIsToldByItsQueues) {
   EXPECT_THAT(output, HasSubstr("the PHC's time alone"));
 }
 
+// As of a program in a container that has a user namespace.
+TEST_F(XtremeCheckTest, ACapabilityThatTheKernelDoesNotTakeFails) {
+  int code = 0;
+  const std::string output = Run({"tools/connectx/preload/launch", "--interface=feed1",
+                                  "--without=net_raw", "--", "tools/check/xtreme_check", "feed1"},
+                                 &code);
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(output, HasSubstr("FAIL cap_net_raw"));
+}
+
 TEST_F(XtremeCheckTest, AnInterfaceWithoutADeviceFails) {
   int code = 0;
   const std::string output = Run({"tools/check/xtreme_check", "feed1"}, &code);
