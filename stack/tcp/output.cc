@@ -240,6 +240,7 @@ void Pcb::OfferSendSpace() {
 
 // What it waits for in place of a segment that comes is asked to tell.
 bool Pcb::HasWantedSpace() {
+  if (!TakesSends()) return false;
   if (Has(kWantsAmple)) {
     if (!HasAmpleRoom()) return false;
   } else if (Has(kWantsNow)) {

@@ -179,11 +179,15 @@ uint32_t Pcb::CopyRoom(bool now_or_fail, base::Nanoseconds now) {
   return static_cast<uint32_t>(std::min<uint64_t>(room, memory));
 }
 
-SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
+// By its state: where windows and queues have room, or get some.
+bool Pcb::TakesSends() const {
   const bool opening = state_ == State::kSynSent || state_ == State::kSynReceived;
-  const bool open = opening ? !Has(kFinQueued)
-                            : state_ == State::kEstablished || state_ == State::kCloseWait;
-  if (!open) return SendResult::kState;
+  return opening ? !Has(kFinQueued)
+                 : state_ == State::kEstablished || state_ == State::kCloseWait;
+}
+
+SendResult Pcb::Admit(uint32_t bytes, const SendOptions& options) const {
+  if (!TakesSends()) return SendResult::kState;
   if (options.now_or_fail) return WouldSend(bytes);
   if (bytes <= SendRoom() && UnsentRoom() != 0) return SendResult::kSent;
   return options.promised ? SendResult::kSent : SendResult::kWindow;
@@ -229,7 +233,7 @@ SendResult Pcb::RefuseForDone(uint32_t bytes, const SendOptions& options) {
 }
 
 SendResult Pcb::SendNothing() const {
-  return Admit(0, {}) == SendResult::kState ? SendResult::kState : SendResult::kSent;
+  return TakesSends() ? SendResult::kSent : SendResult::kState;
 }
 
 // To copy `bytes` into.
@@ -396,6 +400,22 @@ void Pcb::Terminate(int status) {
     }
   });
   Raise(kTerminated);
+}
+
+void Pcb::OnOptionsChanged(base::Nanoseconds now) {
+  plain_ = 0;
+  NoteLeastWait();
+  if (state_ != State::kClosed) ArmIdle(now);
+  if (options_->quick_ack && ack_deadline_ != base::kNever) Set(kAckNow);
+  const bool sends = state_ == State::kEstablished || state_ == State::kCloseWait;
+  sends ? Output(now) : ArmSender(now);
+}
+
+void Pcb::UseOptions(const PcbOptions& options) {
+  options_ = &options;
+  plain_ = 0;
+  rtt_.UseOptions(options.rto);
+  NoteLeastWait();
 }
 
 ConnectionReport Pcb::Report(base::Nanoseconds now) const {

@@ -255,21 +255,9 @@ class Pcb {
   const PcbOptions& options() const { return *options_; }
   // They were changed in place: what waits for a time that they say is due by them from now on.
   // What waits only by what they said before leaves.
-  void OnOptionsChanged(base::Nanoseconds now) {
-    plain_ = 0;
-    NoteLeastWait();
-    if (state_ != State::kClosed) ArmIdle(now);
-    if (options_->quick_ack && ack_deadline_ != base::kNever) Set(kAckNow);
-    const bool sends = state_ == State::kEstablished || state_ == State::kCloseWait;
-    sends ? Output(now) : ArmSender(now);
-  }
+  void OnOptionsChanged(base::Nanoseconds now);
   // Others from now on, which outlive it. What both ends agreed on stays.
-  void UseOptions(const PcbOptions& options) {
-    options_ = &options;
-    plain_ = 0;
-    rtt_.UseOptions(options.rto);
-    NoteLeastWait();
-  }
+  void UseOptions(const PcbOptions& options);
   bool uses_timestamps() const { return Has(kTimestamps); }
   // Posted WQEs refer to its segments: it must stay though it is closed.
   bool IsReferenced() const { return queue_.waiting_for_wqe() != 0; }
@@ -365,6 +353,7 @@ class Pcb {
   uint16_t SmssOf(uint32_t mss, bool timestamps) const;
   void SetPeerMss(uint32_t mss);
   uint32_t UnsentRoom() const;
+  bool TakesSends() const;
   SendResult Admit(uint32_t bytes, const SendOptions& options) const;
   SendResult Refuse(SendResult reason, uint32_t bytes, const SendOptions& options);
   uint32_t BuffersForCopies() const;

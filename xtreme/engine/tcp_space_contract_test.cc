@@ -170,5 +170,20 @@ TEST_F(TxSpaceThatWaitsTest, IsToldOnceThoughThereWasNoRoomMeanwhile) {
   EXPECT_EQ(a->Of(Kind::kPosted).size(), kPosted - 8);
 }
 
+TEST_F(TxSpaceThatWaitsTest, IsNotToldWhereThePeerHasResetTheConnection) {
+  ASSERT_TRUE(b->tcp().Abort(server).ok());
+  Carry(*b, *a);
+  PollSingly(1);
+  a->Poll();
+  EXPECT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_TRUE(a->Of(Kind::kTxSpace).empty());
+}
+
+TEST_F(TxSpaceThatWaitsTest, IsNotToldWhereItWasShut) {
+  ASSERT_TRUE(a->tcp().Shutdown(client).ok());
+  Run();
+  EXPECT_TRUE(a->Of(Kind::kTxSpace).empty());
+}
+
 }  // namespace
 }  // namespace xtreme::engine::testing
