@@ -3,6 +3,8 @@
 // What leaves: lost segments first, then new ones as far as both windows reach, then what is owed
 // in acknowledgements. RFC 9293 sections 3.7.4, 3.8.4 and 3.8.6; RFC 6675 section 5 for the order.
 
+#include <algorithm>
+
 #include "stack/tcp/every_segment.h"
 #include "stack/wire/tcp.h"
 
@@ -223,7 +225,11 @@ bool Pcb::FillOptions(const Outgoing& outgoing, wire::TcpOptions& options) const
   }
   std::array<wire::SackBlock, wire::kTcpMaxSackBlocks> blocks;
   const size_t most = outgoing.has_timestamps ? blocks.size() - 1 : blocks.size();
-  const size_t count = reassembler_.SackBlocks(duplicate_, std::span(blocks).first(most));
+  const size_t held = reassembler_.SackBlocks(duplicate_, std::span(blocks).first(most));
+  // What begins at RCV.NXT is behind no hole: it waits for room. RFC 2018 section 3.
+  const auto end = std::remove_if(blocks.begin(), blocks.begin() + held,
+                                  [this](auto block) { return Seq(block.left) == rcv_nxt_; });
+  const auto count = static_cast<size_t>(end - blocks.begin());
   if (count == 0) return false;
   options.SetSack(std::span(blocks).first(count));
   const size_t more = options.emitted_bytes() -

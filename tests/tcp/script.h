@@ -2,17 +2,18 @@
 //
 // Script: a test of one rule in packetdrill's notation, run over a Stack under virtual time.
 //
-//   set timestamps=0 nagle=1               options of the connection; segments and syn_queue, the
-//   +0    listen                              stack's. Calls: listen [BACKLOG], connect,
-//   +0    < S 0:0(0) win 65535 <mss 1460>     send N [now] [more] [-> RESULT], credit N, shutdown,
-//   +0    > S. 0:0(0) ack 1                   close [SECONDS], abort, detach, deaf, room,
-//                                             icmp SEQ ERROR [MTU [LENGTH]]
+//   set timestamps=0 nagle=1               options of the connection; segments, syn_queue,
+//   +0    listen                              deliveries and syns_per_second, the stack's. Calls:
+//   +0    < S 0:0(0) win 65535 <mss 1460>     listen [BACKLOG], connect, send N [now] [more]
+//   +0    > S. 0:0(0) ack 1                   [-> RESULT], credit N, shutdown, close [SECONDS],
+//                                             abort, detach, deaf, room, leave (events in the
+//                                             stack), icmp SEQ ERROR [MTU [LENGTH]]
 //   +.01  < . 1:1(0) ack 1 win 65535       `<` arrives, `>` must have been sent at that time
 //   +0    > . 1:3001(3000) ack 1           several that touch, the last with these flags
 //   +.2~.3 > . 1:1001(1000) ack 1          at the time it was sent, between these two
 //   +0    event accepted                   an event must have been taken
 //   +0    is cwnd=10000 ssthresh=7000      so it is reported: also smss, srtt_us, rto_us, unsent,
-//                                             in_flight, window, retransmits, recovery
+//                                             in_flight, window, retransmits, recovery; counters
 //
 // The invariant: what was sent or told and no line asks for is a failure. Times are seconds after
 // the line before; a segment may be late by a millisecond. Numbers are relative to the initial ones

@@ -196,7 +196,7 @@ class Runner : public Device {
 
   void Drain() {
     Stack::Event event;
-    while (stack_->TakeEvent(&event)) {
+    while (!leaves_events_ && stack_->TakeEvent(&event)) {
       Connection* const connection = event.connection;
       const bool credit = !compares_events_ && event.kind == Stack::Event::Kind::kData;
       events_.push_back(Describe(event));
@@ -298,7 +298,6 @@ class Runner : public Device {
   }
 
   std::string ExpectReport(const std::vector<std::string>& words) {
-    if (connection_ == nullptr) return "no connection to report";
     for (const std::string& word : words) {
       const size_t equals = word.find('=');
       const std::optional<int64_t> value = Reported(word.substr(0, equals));
@@ -310,6 +309,7 @@ class Runner : public Device {
   }
 
   std::optional<int64_t> Reported(const std::string& name) {
+    if (connection_ == nullptr) return Counted(name);
     const ConnectionReport report = connection_->Report(now_);
     if (name == "cwnd") return report.congestion_window;
     if (name == "ssthresh") return report.slow_start_threshold;
@@ -321,7 +321,18 @@ class Runner : public Device {
     if (name == "window") return report.send_window;
     if (name == "retransmits") return report.retransmits;
     if (name == "recovery") return report.in_recovery;
-    return std::nullopt;
+    return Counted(name);
+  }
+
+  std::optional<int64_t> Counted(const std::string& name) {
+    std::optional<int64_t> counted;
+    const auto visit = [&](std::string_view one, std::string_view, uint64_t count) {
+      if (one == name) counted = static_cast<int64_t>(count);
+    };
+    base::VisitCounters(stack_->counters(), visit);
+    base::VisitCounters(stack_->pcb_counters(), visit);
+    base::VisitCounters(stack_->reassembly_counters(), visit);
+    return counted;
   }
 
   std::string Set(const std::vector<std::string>& words) {
@@ -350,6 +361,10 @@ class Runner : public Device {
       stack_options_.segments = count;
     } else if (name == "syn_queue") {
       stack_options_.syn_queue = count;
+    } else if (name == "deliveries") {
+      stack_options_.deliveries = count;
+    } else if (name == "syns_per_second") {
+      stack_options_.syns_per_second = count;
     } else {
       return false;
     }
@@ -404,6 +419,8 @@ class Runner : public Device {
     } else if (verb == "deaf" || verb == "room") {
       deaf_ = verb == "deaf";
       if (!deaf_) stack_->OnRoom(now_);
+    } else if (verb == "leave") {
+      leaves_events_ = true;
     } else if (verb == "icmp") {
       const int error = ErrorOf(words[2]);
       stack_->OnPathError(FlowKey::Of(kLocal, kPeer, 0),
@@ -467,6 +484,7 @@ class Runner : public Device {
   uint32_t isn_ = 0;
   bool isn_known_ = false;
   bool deaf_ = false;
+  bool leaves_events_ = false;
   bool compares_push_ = true;
   bool compares_events_ = true;
   uint32_t next_byte_ = 1;
