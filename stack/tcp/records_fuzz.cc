@@ -84,12 +84,13 @@ class TimeWaitTrial {
     segment.sequence = 1000u + step[2] % 4;
     segment.flags = step[0];
     segment.payload_bytes = step[2] >> 7;
-    Seq snd_nxt;
     const bool syn = (step[0] & (wire::kTcpSyn | wire::kTcpAck | wire::kTcpRst)) == wire::kTcpSyn;
     const bool fin = segment.Has(wire::kTcpFin) && !segment.Has(wire::kTcpRst) && !syn;
-    switch (table_.OnSegment(*record, segment, now, &snd_nxt)) {
+    switch (table_.OnSegment(*record, segment, now)) {
       case TimeWait::Verdict::kReuse:
-        Require(syn && segment.sequence >= 1002 && snd_nxt == Seq(port));
+        Require(syn && segment.sequence >= 1002 && record->snd_nxt == Seq(port));
+        if (segment.payload_bytes != 0) break;  // Nobody takes it.
+        table_.Reuse(*record);
         deadlines_.erase(port);
         break;
       case TimeWait::Verdict::kAcknowledge:

@@ -449,12 +449,11 @@ class Stack final : private Sink {
   // stack_passive.cc
   void ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& frame,
                                packet::Buffer* buffer, uint64_t stamp, base::Nanoseconds now);
-  bool ArriveInTimeWait(TimeWaitRecord& record, const wire::TcpFrame& frame, const LinkPath& path,
-                        std::optional<Seq>* after);
+  bool ArriveInTimeWait(TimeWaitRecord& record, const wire::TcpFrame& frame, const LinkPath& path);
   Connection* ArriveInListen(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
-                             const LinkPath& path, const std::optional<Seq>& after);
+                             const LinkPath& path, TimeWaitRecord* old);
   void OnSyn(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
-             const LinkPath& path, const std::optional<Seq>& after);
+             const LinkPath& path, TimeWaitRecord* old);
   Connection* ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& frame,
                                   const LinkPath& path);
   bool CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const LinkPath& path);

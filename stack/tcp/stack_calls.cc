@@ -31,14 +31,14 @@ Stack::Opened Stack::Open(const Connect& connect, base::Nanoseconds now) {
       (tables_->departed.size() != 0 && tables_->departed.Find(key) != nullptr)) {
     return {.error = EADDRINUSE};
   }
+  Connection* const connection = Make(key, *connect.options);
+  if (connection == nullptr) return {.error = ENOBUFS};
   Seq iss = tables_->initial_sequence.Next(key, now).iss;
   if (TimeWaitRecord* const old = tables_->time_wait.Find(key)) {
     // The peer's own TIME-WAIT, and old duplicates, take it for newer: RFC 9293 section 3.6.1.
     if (iss <= old->snd_nxt) iss = old->snd_nxt + 1;
     tables_->time_wait.Remove(*old);
   }
-  Connection* const connection = Make(key, *connect.options);
-  if (connection == nullptr) return {.error = ENOBUFS};
   connection->user = connect.user;
   SetHeaders(*connection, connect.path, /*timestamps=*/false);
   connection->Pcb::Connect(iss, now);

@@ -138,17 +138,16 @@ void Stack::ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& fr
     return;
   }
   const LinkPath path = BackTo(frame, buffer->data);
-  std::optional<Seq> after;
   Connection* child = nullptr;
   TimeWaitRecord* const old = tables_->time_wait.Find(key);
-  if (old != nullptr && ArriveInTimeWait(*old, frame, path, &after)) {
+  if (old != nullptr && ArriveInTimeWait(*old, frame, path)) {
     packet::BufferPool::ReleaseByOwner(buffer);
     return;
   }
   if (SynRecord* const record = tables_->syns.Find(key)) {
     child = ArriveInSynReceived(*record, frame, path);
   } else if (Listener* const listener = FindListener(key)) {
-    child = ArriveInListen(*listener, key, frame, path, after);
+    child = ArriveInListen(*listener, key, frame, path, old);
   } else {
     ++counters_.strangers;
     ResetStranger(key, frame.segment, path);
@@ -166,16 +165,14 @@ void Stack::ArriveWithoutConnection(const FlowKey& key, const wire::TcpFrame& fr
   Arrive(*child, frame, buffer, stamp, now);
 }
 
-// --- TIME-WAIT. False: a newer incarnation begins, with a sequence number after `*after` ---
+// --- TIME-WAIT. False: a newer incarnation may begin ---
 
 bool Stack::ArriveInTimeWait(TimeWaitRecord& record, const wire::TcpFrame& frame,
-                             const LinkPath& path, std::optional<Seq>* after) {
-  Seq snd_nxt;
-  switch (tables_->time_wait.OnSegment(record, frame.segment, now_, &snd_nxt)) {
+                             const LinkPath& path) {
+  switch (tables_->time_wait.OnSegment(record, frame.segment, now_)) {
     case TimeWait::Verdict::kIgnore:
       return true;
     case TimeWait::Verdict::kReuse:
-      *after = snd_nxt;
       return false;
     case TimeWait::Verdict::kAcknowledge:
       break;
@@ -191,11 +188,11 @@ bool Stack::ArriveInTimeWait(TimeWaitRecord& record, const wire::TcpFrame& frame
   return true;
 }
 
-// --- 3.10.7.2: LISTEN ---
+// --- 3.10.7.2: LISTEN. `old`: in whose place a new connection begins; null: in nobody's ---
 
 Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
                                   const wire::TcpFrame& frame, const LinkPath& path,
-                                  const std::optional<Seq>& after) {
+                                  TimeWaitRecord* old) {
   const wire::TcpSegment& segment = frame.segment;
   if (listener.listen.hushed) {
     ++counters_.hushed;
@@ -212,17 +209,23 @@ Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
     return child;
   }
   // Third: SYN. Fourth: anything else is dropped.
-  if (segment.Has(wire::kTcpSyn)) OnSyn(listener, key, frame, path, after);
+  if (segment.Has(wire::kTcpSyn)) OnSyn(listener, key, frame, path, old);
   return nullptr;
 }
 
 void Stack::OnSyn(Listener& listener, const FlowKey& key, const wire::TcpFrame& frame,
-                  const LinkPath& path, const std::optional<Seq>& after) {
+                  const LinkPath& path, TimeWaitRecord* old) {
   // Its own first: what it may not have takes nothing from others.
   const bool may = !listener.syn_limit || listener.syn_limit->Take(now_);
   if (!may || !tables_->syn_limit.Take(now_)) {
     ++counters_.syns_withheld;
     return;
+  }
+  // It is answered: what is not leaves TIME-WAIT as it was.
+  std::optional<Seq> after;
+  if (old != nullptr) {
+    after = old->snd_nxt;
+    tables_->time_wait.Reuse(*old);
   }
   const PcbOptions& options = *listener.listen.options;
   if (SynRecord* const record = tables_->syns.Insert(key, now_)) {

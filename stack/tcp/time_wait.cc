@@ -45,14 +45,14 @@ void TimeWait::Restart(TimeWaitRecord& record, base::Nanoseconds now) {
 }
 
 TimeWait::Verdict TimeWait::OnSegment(TimeWaitRecord& record, const wire::TcpSegment& segment,
-                                      base::Nanoseconds now, Seq* snd_nxt) {
+                                      base::Nanoseconds now) {
   if (segment.Has(wire::kTcpRst)) {
     // One that would end the wait could let an old duplicate through: RFC 1337 section 3, F1.
     ++counters_.resets_ignored;
     return Verdict::kIgnore;
   }
   if (segment.Has(wire::kTcpSyn) && !segment.Has(wire::kTcpAck)) {
-    return OnSyn(record, segment, snd_nxt);
+    return OnSyn(record, segment);
   }
   // An acknowledgement without anything, where it is expected, is the peer's last word: no answer.
   const bool empty = segment.SequenceLength() == 0;
@@ -63,18 +63,20 @@ TimeWait::Verdict TimeWait::OnSegment(TimeWaitRecord& record, const wire::TcpSeg
   return Verdict::kAcknowledge;
 }
 
-TimeWait::Verdict TimeWait::OnSyn(TimeWaitRecord& record, const wire::TcpSegment& segment,
-                                  Seq* snd_nxt) {
+TimeWait::Verdict TimeWait::OnSyn(const TimeWaitRecord& record,
+                                  const wire::TcpSegment& segment) {
   std::optional<uint32_t> timestamp;
   if (segment.options.timestamps) timestamp = segment.options.timestamps->value;
   if (!IsNewerIncarnation(record, Seq(segment.sequence), timestamp)) {
     ++counters_.acknowledged;
     return Verdict::kAcknowledge;
   }
-  *snd_nxt = record.snd_nxt;
+  return Verdict::kReuse;
+}
+
+void TimeWait::Reuse(TimeWaitRecord& record) {
   ++counters_.reused;
   Remove(record);
-  return Verdict::kReuse;
 }
 
 void TimeWait::Remove(TimeWaitRecord& record) {

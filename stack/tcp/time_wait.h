@@ -99,12 +99,14 @@ class TimeWait {
   enum class Verdict : uint8_t {
     kIgnore,
     kAcknowledge,  // answer with an acknowledgement from the record
-    kReuse,        // a newer incarnation: the record is gone, a listener gets the SYN
+    kReuse,        // a newer incarnation: a listener gets the SYN; if it takes it, Reuse() is due
   };
-  // A segment for `record` arrived; the record changes, or goes. With kReuse, `*snd_nxt` is what
-  // the new connection's ISS has to be after (RFC 9293 section 3.6.1).
-  Verdict OnSegment(TimeWaitRecord& record, const wire::TcpSegment& segment, base::Nanoseconds now,
-                    Seq* snd_nxt);
+  // A segment for `record` arrived, by which the record may change.
+  Verdict OnSegment(TimeWaitRecord& record, const wire::TcpSegment& segment,
+                    base::Nanoseconds now);
+  // The newer incarnation has begun, with an ISS after `record.snd_nxt` (RFC 9293 section 3.6.1):
+  // the record is gone.
+  void Reuse(TimeWaitRecord& record);
 
   void Remove(TimeWaitRecord& record);
   // Removes those whose time is over.
@@ -126,7 +128,7 @@ class TimeWait {
  private:
   using List = base::IntrusiveList<TimeWaitRecord, &TimeWaitRecord::hook>;
 
-  Verdict OnSyn(TimeWaitRecord& record, const wire::TcpSegment& segment, Seq* snd_nxt);
+  Verdict OnSyn(const TimeWaitRecord& record, const wire::TcpSegment& segment);
   void Restart(TimeWaitRecord& record, base::Nanoseconds now);
 
   const Options options_;
