@@ -457,7 +457,9 @@ class Stack final : private Sink {
   Connection* ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& frame,
                                   const LinkPath& path);
   bool CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const LinkPath& path);
-  std::optional<Handshake> ReadCookie(const Listener& listener, const FlowKey& key,
+  Connection* AcceptByCookie(SynRecord& record, const wire::TcpSegment& segment,
+                             const LinkPath& path);
+  std::optional<Handshake> ReadCookie(const Listener& listener, const FlowKey& key, Seq irs,
                                       const wire::TcpSegment& segment) const;
   Connection* Accept(Listener& listener, const FlowKey& key, const Handshake& handshake,
                      const LinkPath& path);

@@ -202,7 +202,8 @@ Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
   if (segment.Has(wire::kTcpRst)) return nullptr;
   // Second: ACK. Nothing was sent that it could acknowledge, but by a cookie.
   if (segment.Has(wire::kTcpAck)) {
-    const std::optional<Handshake> handshake = ReadCookie(listener, key, segment);
+    const Seq irs(segment.sequence - 1);
+    const std::optional<Handshake> handshake = ReadCookie(listener, key, irs, segment);
     if (!handshake) return ResetStranger(key, segment, path), nullptr;
     Connection* const child = Accept(listener, key, *handshake, path);
     counters_.cookies_accepted += child != nullptr;
@@ -251,10 +252,9 @@ void Stack::OnSyn(Listener& listener, const FlowKey& key, const wire::TcpFrame& 
 }
 
 // The peer's first acknowledgement brings back what the cookie said. None: it has no valid one.
-std::optional<Handshake> Stack::ReadCookie(const Listener& listener, const FlowKey& key,
+std::optional<Handshake> Stack::ReadCookie(const Listener& listener, const FlowKey& key, Seq irs,
                                            const wire::TcpSegment& segment) const {
   if (now_ >= listener.cookies_until || segment.Has(wire::kTcpSyn)) return std::nullopt;
-  const Seq irs(segment.sequence - 1);
   const Seq ack(segment.acknowledgement);
   const std::optional<uint16_t> mss = tables_->cookie.Check(key, irs, ack, now_);
   if (!mss) return std::nullopt;
@@ -275,6 +275,8 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
                                        const LinkPath& path) {
   if (!CheckHandshake(record, frame, path)) return nullptr;
   const wire::TcpSegment& segment = frame.segment;
+  const bool ours = Seq(segment.acknowledgement) == record.iss + 1;
+  if (!ours) return AcceptByCookie(record, segment, path);
   const uint8_t deferrals = ListenerOf(record).listen.options->deferrals;
   if (record.resends < deferrals && segment.SequenceLength() == 0) {
     tables_->syns.Defer(record, deferrals, now_);
@@ -305,7 +307,26 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
   return child;
 }
 
-// Steps one to five of 3.10.7.4, as they are in SYN-RECEIVED. True: the handshake is done.
+// Its SYN had come before, when there was no room, and been answered by a cookie: where that is
+// what is acknowledged, the peer goes by it.
+Connection* Stack::AcceptByCookie(SynRecord& record, const wire::TcpSegment& segment,
+                                  const LinkPath& path) {
+  Listener& listener = ListenerOf(record);
+  std::optional<Handshake> handshake = ReadCookie(listener, record.key, record.irs, segment);
+  if (!handshake) return ResetStranger(record.key, segment, path), nullptr;
+  // As above: what comes before it may be older.
+  const bool next = Seq(segment.sequence) == record.irs + 1;
+  const bool stamped = handshake->peer_timestamp && record.timestamps;
+  if (stamped && !next) handshake->peer_timestamp = record.timestamp;
+  Connection* const child = Accept(listener, record.key, *handshake, path);
+  if (child == nullptr) return nullptr;
+  ++counters_.cookies_accepted;
+  tables_->syns.Remove(record);
+  return child;
+}
+
+// Steps one to five of 3.10.7.4, as they are in SYN-RECEIVED, but for what is acknowledged. True:
+// the handshake is done if that is ours.
 bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const LinkPath& path) {
   const wire::TcpSegment& segment = frame.segment;
   const Seq expected = record.irs + 1;
@@ -339,10 +360,6 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
     return false;
   }
   if (!segment.Has(wire::kTcpAck)) return false;
-  if (Seq(segment.acknowledgement) != record.iss + 1) {
-    ResetStranger(record.key, segment, path);
-    return false;
-  }
   if (!record.timestamps) return true;
   // RFC 7323 section 5.3, R1.
   return segment.options.timestamps &&

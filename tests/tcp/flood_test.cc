@@ -7,8 +7,11 @@
 
 #include <cstdint>
 #include <random>
+#include <vector>
 
+#include "stack/base/byte_order.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/stack_tables.h"
 #include "stack/wire/tcp_frame.h"
 #include "tests/tcp/world.h"
 
@@ -165,6 +168,44 @@ TEST_F(Flood, ASynThatComesAgainIsAnsweredOrCounted) {
   EXPECT_EQ(counters.answers_withheld, 0u);
   for (int i = 0; i < 10; ++i) Arrive(syn);
   EXPECT_EQ(counters.answers_withheld, 10u);
+}
+
+// A queue of one, which a stranger fills and leaves.
+class CookieForOne : public Flood {
+ protected:
+  CookieForOne() : Flood({.connections = 8, .syn_queue = 1}) {
+    world_.host(1).on_frame = [this](const std::vector<uint8_t>& frame) {
+      constexpr size_t kSequence = 14 + 20 + 4;
+      answers_.push_back(base::LoadBe32(&frame[kSequence]));
+    };
+  }
+  const StackCounters& counters() { return world_.host(1).stack().counters(); }
+
+  std::vector<uint32_t> answers_;  // Their sequence numbers.
+};
+
+// RFC 4987 section 3.6. The answer was long on its way, and the SYN came again when there was room.
+TEST_F(CookieForOne, TheAnswerToACookieStandsThoughTheSynCameAgainAndWasQueued) {
+  wire::TcpFrame stranger = SynFrom(wire::Ipv4Address(10, 9, 9, 8), 80);
+  Arrive(stranger);
+  wire::TcpFrame frame = SynFrom(wire::Ipv4Address(10, 9, 9, 9), 80);
+  Arrive(frame);
+  ASSERT_EQ(counters().cookies_sent, 1u);
+  stranger.segment.flags = wire::kTcpRst;
+  ++stranger.segment.sequence;
+  Arrive(stranger);
+  Arrive(frame);
+  ASSERT_EQ(counters().cookies_sent, 1u) << "it is queued";
+  ASSERT_EQ(answers_.size(), 3u);
+  ASSERT_NE(answers_[1], answers_[2]);
+  frame.segment.flags = wire::kTcpAck;
+  ++frame.segment.sequence;
+  frame.segment.acknowledgement = answers_[1] + 1;
+  Arrive(frame);
+  EXPECT_EQ(counters().resets_to_strangers, 0u);
+  EXPECT_EQ(counters().cookies_accepted, 1u);
+  EXPECT_EQ(counters().accepted, 1u);
+  EXPECT_EQ(world_.host(1).stack().tables().syns.size(), 0u);
 }
 
 // What all listeners answer together (RFC 4987 section 3.7).
