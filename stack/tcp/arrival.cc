@@ -57,12 +57,18 @@ void Pcb::ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now
   }
   // Second: RST. Without an acceptable acknowledgement it may be anybody's.
   if (segment.Has(wire::kTcpRst)) {
-    if (!has_ack) return;
+    if (!has_ack) {
+      ++context_->counters.unacceptable;
+      return;
+    }
     ++context_->counters.resets_in;
     return Terminate(ECONNREFUSED);
   }
   // Third, security: not implemented. Fourth: SYN.
-  if (!segment.Has(wire::kTcpSyn)) return;
+  if (!segment.Has(wire::kTcpSyn)) {
+    ++context_->counters.without_syn;
+    return;
+  }
   AgreeOn(segment, now);
   heard_at_ = now;
   if (!has_ack) {
@@ -260,7 +266,10 @@ bool Pcb::ProcessText(const wire::TcpSegment& segment, packet::Buffer* payload, 
   if (segment.payload_bytes == 0) return false;
   const bool receiving = state_ == State::kEstablished || state_ == State::kFinWait1 ||
                          state_ == State::kFinWait2;
-  if (!receiving) return false;
+  if (!receiving) {
+    ++context_->counters.after_fin;
+    return false;
+  }
   const Seq sequence = SequenceOf(segment);
   if (Has(kReceiveClosed)) {
     // What was taken before may come again, with the FIN that follows it.
@@ -325,6 +334,7 @@ bool Pcb::TakeInOrder(const wire::TcpSegment& segment, packet::Buffer* payload, 
   }
   const uint32_t fresh = segment.payload_bytes - old;
   const uint32_t bytes = std::min(fresh, Distance(rcv_nxt_, rcv_edge_));
+  if (bytes != fresh) [[unlikely]] ++context_->counters.beyond_window;
   if (bytes == 0) {
     packet::BufferPool::ReleaseChain(payload);
     return true;

@@ -47,6 +47,9 @@ struct PcbCounters {
   uint64_t urgent = 0;
   uint64_t invalid_sack = 0;
   uint64_t after_close = 0;
+  uint64_t after_fin = 0;
+  uint64_t beyond_window = 0;
+  uint64_t without_syn = 0;
 
   static constexpr auto Table() {
     using C = PcbCounters;
@@ -75,6 +78,12 @@ struct PcbCounters {
         {"invalid_sack", "SACK blocks that name bytes which are not outstanding", &C::invalid_sack},
         {"after_close", "connections reset because data came after they were closed",
          &C::after_close},
+        {"after_fin", "segments whose payload was dropped because it comes after the peer's FIN",
+         &C::after_fin},
+        {"beyond_window", "segments in order whose end was dropped: the window does not cover it",
+         &C::beyond_window},
+        {"without_syn", "segments dropped because the peer's SYN had not come before",
+         &C::without_syn},
     });
   }
 };

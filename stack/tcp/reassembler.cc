@@ -384,7 +384,10 @@ void Reassembler::PutFirst(std::span<const SackBlock> blocks) {
 
 void Reassembler::Clear() {
   if (empty()) return;
-  while (state_->first != nullptr) Drop(state_->first);
+  while (state_->first != nullptr) {
+    ++store_->counters_.cleared;
+    Drop(state_->first);
+  }
   FreeStateIfEmpty();
 }
 

@@ -33,6 +33,7 @@ struct ReassemblyCounters {
   uint64_t buffer_limit = 0;
   uint64_t byte_limit = 0;
   uint64_t store_full = 0;
+  uint64_t cleared = 0;
 
   static constexpr auto Table() {
     using R = ReassemblyCounters;
@@ -48,6 +49,8 @@ struct ReassemblyCounters {
          &R::byte_limit},
         {"store_full", "segments dropped because all connections together hold too many",
          &R::store_full},
+        {"cleared", "segments kept after a hole as their connection was closed, or ended",
+         &R::cleared},
     });
   }
 };

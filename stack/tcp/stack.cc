@@ -588,12 +588,4 @@ void Stack::Release(Connection& connection) {
   --tables_->slots_in_use;
 }
 
-void Stack::DropDeliveries(const Connection& connection) {
-  tables_->deliveries.ForEach([&connection](StackTables::Delivery& delivery) {
-    if (delivery.connection != &connection) return;
-    packet::BufferPool::ReleaseChain(delivery.chain);
-    delivery.connection = nullptr;
-  });
-}
-
 }  // namespace xtreme::tcp

@@ -133,6 +133,7 @@ struct StackCounters {
   uint64_t strays_passed_on = 0;
   uint64_t strays_taken = 0;
   uint64_t strays_lost = 0;
+  uint64_t unread = 0;
 
   static constexpr auto Table() {
     using C = StackCounters;
@@ -165,6 +166,8 @@ struct StackCounters {
         {"strays_taken", "segments that a connection's old ring passed on", &C::strays_taken},
         {"strays_lost", "segments that were passed on and are of no connection any more",
          &C::strays_lost},
+        {"unread", "runs of bytes that had come, and waited as their connection was closed",
+         &C::unread},
     });
   }
 };

@@ -149,6 +149,15 @@ void Stack::ForgetStamps() {
   tables_->deliveries.ForEach([](StackTables::Delivery& delivery) { delivery.stamp = 0; });
 }
 
+void Stack::DropDeliveries(const Connection& connection) {
+  tables_->deliveries.ForEach([&](StackTables::Delivery& delivery) {
+    if (delivery.connection != &connection) return;
+    ++counters_.unread;
+    packet::BufferPool::ReleaseChain(delivery.chain);
+    delivery.connection = nullptr;
+  });
+}
+
 // What the application has not been told is of no interest to it any more.
 void Stack::Silence(Connection& connection) {
   connection.closed_ = true;

@@ -210,7 +210,11 @@ Connection* Stack::ArriveInListen(Listener& listener, const FlowKey& key,
     return child;
   }
   // Third: SYN. Fourth: anything else is dropped.
-  if (segment.Has(wire::kTcpSyn)) OnSyn(listener, key, frame, path, old);
+  if (segment.Has(wire::kTcpSyn)) {
+    OnSyn(listener, key, frame, path, old);
+  } else {
+    ++context_.counters.without_ack;
+  }
   return nullptr;
 }
 
@@ -348,6 +352,7 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
     return false;
   }
   if (!IsAcceptable(Seq(segment.sequence), segment.SequenceLength(), expected, window)) {
+    ++context_.counters.unacceptable;
     if (!segment.Has(wire::kTcpRst)) AcknowledgeSyn(record, path);
     return false;
   }
@@ -359,11 +364,16 @@ bool Stack::CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const
     }
     return false;
   }
-  if (!segment.Has(wire::kTcpAck)) return false;
+  if (!segment.Has(wire::kTcpAck)) {
+    ++context_.counters.without_ack;
+    return false;
+  }
   if (!record.timestamps) return true;
   // RFC 7323 section 5.3, R1.
-  return segment.options.timestamps &&
-         !IsOlderTimestamp(segment.options.timestamps->value, record.timestamp);
+  const bool older = !segment.options.timestamps ||
+                     IsOlderTimestamp(segment.options.timestamps->value, record.timestamp);
+  context_.counters.old_timestamp += older;
+  return !older;
 }
 
 Connection* Stack::Accept(Listener& listener, const FlowKey& key, const Handshake& handshake,
