@@ -37,12 +37,12 @@ struct SynQueueCounters {
   static constexpr auto Table() {
     using S = SynQueueCounters;
     return std::to_array<base::CounterDescriptor<S>>({
-        {"queued", "SYNs queued", &S::queued},
-        {"full", "SYNs not queued because the queue was full", &S::full},
-        {"resent", "SYN-ACKs due again because nobody answered", &S::resent},
-        {"deferred", "handshakes that were done but for data that the listener waits for",
-         &S::deferred},
-        {"given_up", "SYNs dropped because nobody answered at all", &S::given_up},
+        {"syns_queued", "SYNs queued", &S::queued},
+        {"syn_queue_full", "SYNs not queued because the queue was full", &S::full},
+        {"syn_acks_resent", "SYN-ACKs due again because nobody answered", &S::resent},
+        {"handshakes_deferred",
+         "handshakes that were done but for data that the listener waits for", &S::deferred},
+        {"handshakes_given_up", "SYNs dropped because nobody answered at all", &S::given_up},
     });
   }
 };

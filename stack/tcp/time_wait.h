@@ -39,13 +39,13 @@ struct TimeWaitCounters {
   static constexpr auto Table() {
     using T = TimeWaitCounters;
     return std::to_array<base::CounterDescriptor<T>>({
-        {"entered", "connections that came into TIME-WAIT", &T::entered},
-        {"expired", "connections whose TIME-WAIT was over", &T::expired},
-        {"evicted", "connections that left TIME-WAIT early because the table was full",
+        {"time_wait_entered", "connections that came into TIME-WAIT", &T::entered},
+        {"time_wait_expired", "connections whose TIME-WAIT was over", &T::expired},
+        {"time_wait_evicted", "connections that left TIME-WAIT early because the table was full",
          &T::evicted},
-        {"reused", "connections whose place a newer SYN took", &T::reused},
-        {"resets_ignored", "RSTs to connections in TIME-WAIT", &T::resets_ignored},
-        {"acknowledged", "segments to connections in TIME-WAIT that were answered",
+        {"time_wait_reused", "connections whose place a newer SYN took", &T::reused},
+        {"time_wait_resets_ignored", "RSTs to connections in TIME-WAIT", &T::resets_ignored},
+        {"time_wait_acknowledged", "segments to connections in TIME-WAIT that were answered",
          &T::acknowledged},
     });
   }

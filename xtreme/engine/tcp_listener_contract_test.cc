@@ -224,6 +224,25 @@ TEST_F(TcpListenerContractTest, MoreSynsThanAListenerAnswersInASecondAreCounted)
   EXPECT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kEstablished, Kind::kEstablished}));
 }
 
+// Each by its own name, among those of the ring.
+TEST_F(TcpListenerContractTest, HandshakesThatWaitAndTimeWaitsAreCounted) {
+  OpenConnection();
+  ASSERT_TRUE(a->tcp().Shutdown(client).ok());
+  Run();
+  ASSERT_TRUE(b->tcp().Shutdown(server).ok());
+  Run();
+  EXPECT_EQ(b->Counter("tcp", "syns_queued"), 1u);
+  for (const char* none : {"syn_queue_full", "syn_acks_resent", "handshakes_deferred",
+                           "handshakes_given_up", "time_wait_entered"}) {
+    EXPECT_EQ(b->Counter("tcp", none), 0u) << none;
+  }
+  EXPECT_EQ(a->Counter("tcp", "time_wait_entered"), 1u);
+  for (const char* none : {"time_wait_expired", "time_wait_evicted", "time_wait_reused",
+                           "time_wait_resets_ignored", "time_wait_acknowledged"}) {
+    EXPECT_EQ(a->Counter("tcp", none), 0u) << none;
+  }
+}
+
 TEST_F(TcpListenerContractTest, AHushedListenerAnswersNobodyUntilItIsWelcome) {
   Handle hushed = 0;
   ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}, .hushed = true}, &hushed).ok());

@@ -6,6 +6,7 @@
 
 #include "stack/tcp/connection.h"
 #include "stack/tcp/stack.h"
+#include "stack/tcp/stack_tables.h"
 #include "stack/wire/ipv4.h"
 #include "stack/wire/tcp.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -222,6 +223,8 @@ void Tcp::VisitCounters(const CounterVisitor& visit) const {
   base::VisitCounters(stack_->counters(), visit);
   base::VisitCounters(stack_->pcb_counters(), visit);
   base::VisitCounters(stack_->reassembly_counters(), visit);
+  base::VisitCounters(stack_->tables().syns.counters(), visit);
+  base::VisitCounters(stack_->tables().time_wait.counters(), visit);
   base::VisitCounters(stack_->path_verdicts(), visit);
   base::VisitCounters(*icmp_refusals_, visit);
 }
