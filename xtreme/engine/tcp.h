@@ -252,8 +252,9 @@ class Tcp {
   void ForgetTimes();
   // The next hop of a connect is known; or `error`.
   void OnResolved(Handle handle, int error);
-  // The port and rules of a socket stand, or why not.
-  void OnOpened(Handle handle, const Outcome& outcome, bool fallback);
+  // The port and rules of a socket stand, or why not; the same of all that wait for one.
+  void OnOpened(Handle handle, const Outcome& outcome);
+  void OnLeased(const SocketHoldings& holdings, const Outcome& outcome, bool fallback);
   // What `port` held is given back, which `handle` was the last to receive by.
   void OnReleased(Handle handle, uint16_t port);
   // From other rings: a connection; a frame or credit of one; where one is now; that it is gone,

@@ -155,7 +155,7 @@ void Tcp::GoOn(TcpSocket& socket) {
 
 bool Tcp::HasPort(const TcpSocket& socket) {
   if (!core_->device.started) return false;
-  if (socket.port != nullptr) return socket.port->ready;
+  if (socket.port != nullptr) return socket.port->state == TcpPort::State::kReady;
   if (ports_->state == TcpPorts::State::kReady) return true;
   StartPorts();
   return false;

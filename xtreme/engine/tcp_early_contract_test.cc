@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -135,6 +136,81 @@ TEST_F(TcpEarlyContractTest, BeforeTheSynWhatWasTakenArrivesThroughLowerLimits) 
   ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
   ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
   EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "six sofour");
+}
+
+TEST_F(TcpEarlyContractTest, OfTwoConnectsBetweenTheSameEndsOneIsRefused) {
+  Open();
+  b->Listen(kPort);
+  std::array<Handle, 2> handles{};
+  for (Handle& handle : handles) {
+    ASSERT_TRUE(a->tcp().Connect({.peer = {kB, kPort}, .local = {kA, 9'000}}, &handle).ok());
+  }
+  a->Settle();
+  Run();
+  a->Settle();
+  ASSERT_EQ(a->Of(Kind::kEstablished).size(), 1u);
+  client = a->Of(Kind::kEstablished)[0].socket;
+  ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, EADDRINUSE);
+  EXPECT_NE(a->Of(Kind::kTerminated)[0].socket, client);
+  ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+  server = b->Of(Kind::kAccepted)[0].socket;
+  // Nor does the end of one take the port from the other.
+  a->Send(client, "hello");
+  b->Send(server, "you too");
+  Run();
+  EXPECT_EQ(b->Bytes(server), "hello");
+  EXPECT_EQ(a->Bytes(client), "you too");
+}
+
+// The port is leased once, for both.
+TEST_F(TcpEarlyContractTest, APortThatIsAboutToStandServesAnyNumberOfPeers) {
+  Open();
+  b->Listen(kPort);
+  b->Listen(kPort + 1);
+  a->Settle();
+  const size_t ports = a->kernel->ports();
+  for (const uint16_t port : {kPort, static_cast<uint16_t>(kPort + 1)}) {
+    Handle handle = 0;
+    ASSERT_TRUE(a->tcp().Connect({.peer = {kB, port}, .local = {kA, 9'000}}, &handle).ok());
+  }
+  a->Settle();
+  Run();
+  EXPECT_EQ(a->Of(Kind::kEstablished).size(), 2u);
+  EXPECT_EQ(a->kernel->ports(), ports + 1);
+  for (const Completion& each : a->Of(Kind::kEstablished)) a->tcp().Abort(each.socket);
+  a->Settle();
+  a->Settle();
+  EXPECT_EQ(a->kernel->ports(), ports);
+}
+
+// The first of them is closed meanwhile.
+TEST_F(TcpEarlyContractTest, APortThatIsAboutToStandStandsForWhoStillWaits) {
+  Open();
+  b->Listen(kPort);
+  std::array<Handle, 2> handles{};
+  for (Handle& handle : handles) {
+    ASSERT_TRUE(a->tcp().Connect({.peer = {kB, kPort}, .local = {kA, 9'000}}, &handle).ok());
+  }
+  ASSERT_TRUE(a->tcp().Close(handles[0]).ok());
+  a->Settle();
+  Run();
+  ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTerminated, Kind::kEstablished}));
+  EXPECT_EQ(a->got[0].status, ECANCELED);
+  EXPECT_EQ(a->got[1].socket, handles[1]);
+}
+
+TEST_F(TcpEarlyContractTest, APortThatCannotBeHadEndsAllThatWaitForIt) {
+  Open();
+  a->kernel->TakePort(9'000);
+  std::array<Handle, 2> handles{};
+  for (Handle& handle : handles) {
+    ASSERT_TRUE(a->tcp().Connect({.peer = {kB, kPort}, .local = {kA, 9'000}}, &handle).ok());
+  }
+  a->Settle();
+  a->Settle();
+  ASSERT_EQ(a->Kinds(), (std::vector<Kind>{Kind::kTerminated, Kind::kTerminated}));
+  for (const Completion& each : a->got) EXPECT_EQ(each.status, EADDRINUSE);
 }
 
 TEST_F(TcpEarlyContractTest, BeforeTheSynASendOfNoBytesGivesItsBufferBack) {

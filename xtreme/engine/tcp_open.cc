@@ -212,13 +212,15 @@ Outcome Tcp::Welcome(Handle handle) {
   return {};
 }
 
-// The port of a listener that went may stand still: its children receive by it.
+// The port of a listener that went may stand still: its children receive by it. One that is being
+// leased for another socket is for this one too.
 void Tcp::StartOpen(TcpSocket& socket, int kernel_socket) {
   socket.port = kernel_socket < 0 ? ports_->Find(socket.local) : nullptr;
   if (socket.port == nullptr) return StartLease(socket, kernel_socket);
   ++socket.port->users;
+  if (socket.port->state == TcpPort::State::kStarted) return;
   core_->Start(MakeOperation([handle = socket.handle, mailbox = core_->host.mailbox] {
-    mailbox->Push(MakeNotice([handle](Ring& ring) { ring.tcp().OnOpened(handle, {}, false); }));
+    mailbox->Push(MakeNotice([handle](Ring& ring) { ring.tcp().OnOpened(handle, {}); }));
   }));
 }
 
@@ -230,22 +232,32 @@ void Tcp::StartLease(TcpSocket& socket, int kernel_socket) {
                  .rules = RulesOf(socket.local, 0xFFFF),
                  .side = core_->host.control_side,
                  .holdings = socket.port->holdings};
-  core_->Start(MakeOperation([work = std::move(work), handle = socket.handle,
-                              mailbox = core_->host.mailbox]() mutable {
+  core_->Start(MakeOperation([work = std::move(work), mailbox = core_->host.mailbox]() mutable {
     bool fallback = false;
     const Outcome outcome = OutcomeOf(work.Run(&fallback));
-    mailbox->Push(MakeNotice([handle, outcome, fallback](Ring& ring) {
-      ring.tcp().OnOpened(handle, outcome, fallback);
+    mailbox->Push(MakeNotice([holdings = work.holdings, outcome, fallback](Ring& ring) {
+      ring.tcp().OnLeased(*holdings, outcome, fallback);
     }));
   }));
 }
 
-void Tcp::OnOpened(Handle handle, const Outcome& outcome, bool fallback) {
-  TcpSocket* socket = sockets_->Find(handle);
+// Whoever waited for it goes on.
+void Tcp::OnLeased(const SocketHoldings& holdings, const Outcome& outcome, bool fallback) {
   if (fallback) core_->TellFallback();
-  if (socket == nullptr || socket->port == nullptr) return;
-  socket->port->ready = outcome.ok();
-  if (socket->closed) return;
+  TcpPort* const port = ports_->FindBy(&holdings);
+  if (port == nullptr) return;
+  port->state = outcome.ok() ? TcpPort::State::kReady : TcpPort::State::kNone;
+  sockets_->ForEach([&](TcpSocket& socket) {
+    if (socket.port == port) OnOpened(socket.handle, outcome);
+  });
+}
+
+void Tcp::OnOpened(Handle handle, const Outcome& outcome) {
+  TcpSocket* socket = sockets_->Find(handle);
+  if (socket == nullptr || socket->port == nullptr || socket->closed) return;
+  const bool waits = socket->state == TcpSocket::State::kOpening ||
+                     socket->state == TcpSocket::State::kListening;
+  if (!waits) return;  // Accepted, or it has ended.
   if (socket->state == TcpSocket::State::kOpening) {
     return outcome.ok() ? GoOn(*socket) : End(*socket, outcome.error);
   }

@@ -27,8 +27,14 @@ struct SocketHoldings;
 
 // A port leased by itself, with its rules: a listener's and its children's, or one connection's.
 struct TcpPort {
+  enum class State : uint8_t {
+    kNone,  // Another ring's, or it could not be had.
+    kStarted,
+    kReady,
+  };
+
   wire::Endpoint local;
-  bool ready = false;  // The lease and the rules stand.
+  State state = State::kNone;  // Of the lease and the rules.
   uint32_t users = 1;  // Sockets that receive by it.
   std::shared_ptr<SocketHoldings> holdings;
 };
@@ -53,16 +59,23 @@ struct TcpPorts {
   // Allocates.
   TcpPort* Add(const wire::Endpoint& local) {
     ours.set(local.port);
-    return &single.emplace_back(TcpPort{.local = local});
+    return &single.emplace_back(TcpPort{.local = local, .state = TcpPort::State::kStarted});
   }
   // Of one connection that moved here: another ring has leased the port, and answers for it.
   TcpPort* AddMoved(const wire::Endpoint& local) {
     return &single.emplace_back(TcpPort{.local = local});
   }
-  // One that stands for `local` exactly; null: none does.
+  // One that stands for `local` exactly, or is about to; null: none does.
   TcpPort* Find(const wire::Endpoint& local) {
     for (TcpPort& port : single) {
-      if (port.ready && port.local == local) return &port;
+      if (port.state != TcpPort::State::kNone && port.local == local) return &port;
+    }
+    return nullptr;
+  }
+  // Null: it was given back.
+  TcpPort* FindBy(const SocketHoldings* holdings) {
+    for (TcpPort& port : single) {
+      if (port.holdings.get() == holdings) return &port;
     }
     return nullptr;
   }
