@@ -39,6 +39,22 @@ class StackTest : public testing::Test {
   Stack stack_{{.connections = kConnections}, wire_, *pool_, kStart};
 };
 
+// Each look finds that it should have fired, and would put it off.
+TEST_F(StackTest, ATimerThatIsDueFiresHoweverOftenItIsLookedAtBefore) {
+  Connection* const connection = Open(1000).connection;
+  options_.connect_timeout = base::Milliseconds(100);
+  Stack::Event event;
+  base::Nanoseconds now = kStart + base::Milliseconds(500);
+  for (int look = 0; look < 3 && !stack_.HasEvents(); ++look) {
+    stack_.OnOptionsChanged(*connection, now);
+    stack_.OnTimers(now);
+    now += base::Milliseconds(1);
+  }
+  ASSERT_TRUE(stack_.TakeEvent(&event));
+  EXPECT_EQ(event.kind, Stack::Event::Kind::kTerminated);
+  EXPECT_EQ(event.status, ETIMEDOUT);
+}
+
 TEST_F(StackTest, AConnectThatFindsNoConnectionLeavesTimeWait) {
   const FlowKey key = FlowKey::Of(Local(1000), kPeer, 0);
   TimeWaitRecord record;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a segment made deliverable, and had no room among completions: later polls take it, and what
+// it causes then is seen to.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stack/base/byte_order.h"
+#include "xtreme/engine/testing/tcp_pair.h"
+
+namespace xtreme::engine::testing {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+class TcpLateContractTest : public TcpPairTest {
+ protected:
+  static constexpr int kSegments = 400;  // More than the stack keeps deliverable.
+  static constexpr size_t kBytes = 300;  // Too many to be copied together.
+
+  TcpLateContractTest() {
+    options.rx_buffers = 4'096;
+    options.completions = 64;
+    options.tcp_time_wait_ms = 1'000;
+  }
+
+  // All but the first, which stays lost until `lose` is taken off; then FIN. b has closed its side.
+  void SendBehindAHole() {
+    ASSERT_TRUE(b->tcp().Shutdown(server).ok());
+    a->lose = [this](const std::vector<uint8_t>& frame) {
+      if (TcpPayloadOf(frame) == 0) return false;
+      const uint32_t sequence = base::LoadBe32(&frame[14 + 20 + 4]);
+      if (!lost_) lost_ = sequence;
+      return *lost_ == sequence;
+    };
+    for (int i = 0; i < kSegments; ++i) {
+      ASSERT_EQ(a->Send(client, std::string(kBytes, 'x')), SendResult::kSent) << i;
+      Run(100'000);
+    }
+    ASSERT_TRUE(a->tcp().Shutdown(client).ok());
+    Run(3'000 * kMillisecond, kMillisecond);
+  }
+
+ private:
+  std::optional<uint32_t> lost_;
+};
+
+// FIN, which came before, is taken behind what found no room; no other timer runs then, and nothing
+// more comes.
+TEST_F(TcpLateContractTest, TimeWaitThatBeganWithWhatWasTakenLateEnds) {
+  OpenConnection({.congestion = TcpCongestion::kNone});
+  SendBehindAHole();
+  ASSERT_TRUE(b->Of(Kind::kPacket).empty());
+  bool filled = false;
+  a->lose = [&filled](const std::vector<uint8_t>& frame) {
+    return TcpPayloadOf(frame) == 0 || std::exchange(filled, true);
+  };
+  while (b->Of(Kind::kTerminated).empty() && now < 100'000 * kMillisecond) {
+    now += kMillisecond;
+    Carry(*a, *b);
+    Carry(*b, *a);
+    a->Poll();
+    b->Poll(2);
+  }
+  EXPECT_EQ(b->Bytes(server).size(), kSegments * kBytes);
+  EXPECT_EQ(b->Counter("tcp", "time_wait_entered"), 1u);
+  Run(2'000 * kMillisecond, kMillisecond);
+  EXPECT_EQ(b->Counter("tcp", "time_wait_expired"), 1u);
+}
+
+}  // namespace
+}  // namespace xtreme::engine::testing
