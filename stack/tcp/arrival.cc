@@ -160,14 +160,14 @@ void Pcb::StartAfterLostSyn() {
   const bool is_end = segment.Has(wire::kTcpFin) && length == 1 && sequence == rcv_nxt_;
   if (is_end || IsAcceptable(sequence, length, rcv_nxt_, Distance(rcv_nxt_, rcv_edge_))) {
     heard_at_ = now;
-    probes_ = 0;
+    probes_ = {};
     return true;
   }
   if (IsOpeningAnswer(segment)) return true;
   ++context_->counters.unacceptable;
   if (segment.Has(wire::kTcpRst)) return false;
   heard_at_ = now;
-  probes_ = 0;
+  probes_ = {};
   if (IsProbe(segment)) {
     Set(kAckNow);
     return false;

@@ -73,7 +73,7 @@ class ParsedAck {
     ts_recent_at_ = now;
   }
   heard_at_ = now;
-  probes_ = 0;
+  probes_ = {};
   // As UpdateSendWindow: one that is acceptable acknowledges no less than WL2.
   if (sequence < snd_wl1_ && what == Expected::kNothingNew) [[unlikely]] return sooner;
   snd_wnd_ = uint32_t{segment.window()} << snd_scale_;

@@ -311,6 +311,12 @@ class Pcb {
   };
   static constexpr base::Nanoseconds kLongestDelay = base::Seconds(3600);
 
+  // Unanswered ones.
+  struct Probes {
+    uint8_t window = 0;  // of one that is closed
+    uint8_t idle = 0;    // keepalives
+  };
+
   // What an acknowledgement brought.
   struct Progress {
     uint32_t acked = 0;
@@ -526,7 +532,7 @@ class Pcb {
   uint8_t rcv_scale_ = 0;  // 0 as well once the peer is known not to scale
   Timer timer_ = Timer::kNone;
   uint8_t quick_acks_left_ = 0;
-  uint8_t probes_ = 0;  // of an idle peer or a closed window, unanswered
+  Probes probes_;
   uint8_t retries_ = 0;
   uint8_t plain_ = 0;  // bits of Plain: right where they are set, made anew by Output
   base::Nanoseconds retransmit_deadline_ = base::kNever;

@@ -200,13 +200,13 @@ void Pcb::OnPersistTimer(base::Nanoseconds now) {
     progress_at_ = now;  // nobody owed an answer before
     return Set(kSmallOverride);
   }
-  if (Capped(base::kNever) <= now || probes_ >= options_->retransmissions) {
+  if (Capped(base::kNever) <= now || probes_.window >= options_->retransmissions) {
     return Terminate(TimeoutStatus());
   }
   rtt_.BackOff();
   SetSender(Timer::kPersist, Capped(base::DeadlineAfter(now, rtt_.rto())));
   if (UsableWindow() != 0) return Set(kSmallOverride);
-  ++probes_;
+  ++probes_.window;
   ++context_->counters.window_probes;
   // A byte that was acknowledged long ago: not acceptable, so it is answered with the window.
   EmitControl(wire::kTcpAck, queue_.una() - 1, now);
@@ -219,7 +219,7 @@ void Pcb::ArmIdle(base::Nanoseconds now) {
   if (state_ == State::kEstablished || state_ == State::kCloseWait ||
       state_ == State::kFinWait2) {
     keepalive = base::DeadlineAfter(heard_at_, options_->keepalive_idle);
-    if (probes_ != 0) keepalive = base::DeadlineAfter(now, options_->keepalive_interval);
+    if (probes_.idle != 0) keepalive = base::DeadlineAfter(now, options_->keepalive_interval);
   }
   idle_deadline_ = base::Earlier(base::Earlier(keepalive, close_deadline_), path_mtu_deadline_);
 }
@@ -233,12 +233,12 @@ void Pcb::OnIdleTimer(base::Nanoseconds now) {
   }
   const bool silent = now >= base::DeadlineAfter(heard_at_, options_->keepalive_idle);
   if (silent && queue_.all_acknowledged()) {
-    if (probes_ >= options_->keepalive_probes) return Reset(ETIMEDOUT, now);
-    ++probes_;
+    if (probes_.idle >= options_->keepalive_probes) return Reset(ETIMEDOUT, now);
+    ++probes_.idle;
     EmitControl(wire::kTcpAck, queue_.una() - 1, now);
   }
   ArmIdle(now);
-  if (!silent || probes_ != 0) return;
+  if (!silent || probes_.idle != 0) return;
   // What is not acknowledged asks the peer as it is sent again; its silence is looked at later.
   const base::Nanoseconds later = base::DeadlineAfter(now, options_->keepalive_idle);
   idle_deadline_ = base::Earlier(base::Earlier(later, close_deadline_), path_mtu_deadline_);
