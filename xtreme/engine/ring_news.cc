@@ -124,8 +124,9 @@ void Ring::CheckPool() {
   tcp_->SetShortOfBuffers(left < pool.capacity() / 8);
 }
 
+// Where there is no queue, or one that stopped, nothing of it runs low.
 void Ring::SampleLowWater() {
-  if (!core_->device.started) return;
+  if (!core_->device.started || core_->device.broken) return;
   uint32_t& low = core_->tally.queue_low_water;
   low = std::min(low, core_->device.queue->TakeLowWater());
 }

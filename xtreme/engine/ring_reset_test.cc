@@ -152,6 +152,16 @@ TEST_F(RingResetTest, WhatHadComeBeforeItComesBeforeTimers) {
   }
 }
 
+TEST_F(RingResetTest, ThatNothingIsPostedMeanwhileIsNoLowWater) {
+  Open();
+  const uint64_t low = Counter("queue", "rx_low_water");
+  ASSERT_NE(low, 0u);
+  ASSERT_TRUE(ring->Reset(5).ok());
+  EXPECT_EQ(Counter("queue", "rx_low_water"), low);
+  Settle();
+  EXPECT_EQ(Counter("queue", "rx_low_water"), low);
+}
+
 TEST_F(RingResetTest, CountersGoOnWhereTheyWere) {
   Open();
   const Handle socket = OpenSocket(7000);
