@@ -62,7 +62,7 @@ void EndPacedUse::operator()(PacedQueue* queue) const {
 
 PacedQueue* PacedQueues::FindOrAdd(const nic::RateLimit& rate) {
   const auto found = std::find_if(all_.begin(), all_.end(), [&rate](const auto& paced) {
-    return paced->rate == rate && (paced->queue != nullptr || paced->making != 0);
+    return paced->rate == rate && (paced->IsMade() || paced->making != 0);
   });
   if (found != all_.end()) return found->get();
   PacedQueue& added = *all_.emplace_back(std::make_unique<PacedQueue>(rate, core_));
@@ -91,7 +91,7 @@ Outcome PacedQueues::Ask(const nic::RateLimit& rate, Done done) {
     mailbox->Push(MakeNotice([paced, done, outcome = Outcome()](Ring&) mutable {
       PacedUse use(paced);
       // One that is still in the making is a reset's, or a move's, which tells how that went.
-      if (use != nullptr && use->queue == nullptr && use->making == 0) {
+      if (use != nullptr && !use->IsMade() && use->making == 0) {
         outcome = use->failure;
         use.reset();
       }
@@ -129,18 +129,29 @@ void PacedQueues::Arrive(PacedQueue* paced,
   core_->attention |= kSendsWanted;
   paced->failure = OutcomeOf(made.status());
   if (!made.ok()) return;
-  paced->sends.Restart();
-  paced->barrier = 0;
-  paced->queue = *std::move(made);
+  paced->fresh = *std::move(made);
+  if (!core_->device.broken) Adopt(*paced);
+}
+
+void PacedQueues::Adopt(PacedQueue& paced) {
+  if (paced.fresh == nullptr) return;
+  paced.sends.Restart();
+  paced.barrier = 0;
+  paced.queue = std::move(paced.fresh);
+}
+
+void PacedQueues::Adopt() {
+  for (const auto& paced : all_) Adopt(*paced);
 }
 
 // Leaves `paced` without a queue; the one it had.
 std::unique_ptr<nic::QueuePair> PacedQueues::Give(PacedQueue& paced) {
-  if (paced.queue == nullptr) return nullptr;
-  base::AddCounters(paced.queue->counters(), core_->tally.queues_before);
-  core_->host.mailbox->waiter().Remove(paced.queue->fd());
+  if (!paced.IsMade()) return nullptr;
+  std::unique_ptr<nic::QueuePair>& given = paced.queue != nullptr ? paced.queue : paced.fresh;
+  base::AddCounters(given->counters(), core_->tally.queues_before);
+  core_->host.mailbox->waiter().Remove(given->fd());
   paced.owed = false;
-  return std::move(paced.queue);
+  return std::move(given);
 }
 
 void PacedQueues::End(std::unique_ptr<nic::QueuePair> queue) {
@@ -178,7 +189,7 @@ bool PacedQueues::Retire() {
     if (paced->users != 0 || paced->making != 0) return false;
     const bool gone = paced->queue == nullptr ? paced->sends.empty() : HasLeft(*paced);
     waits |= !gone;
-    if (gone && paced->queue != nullptr) End(Give(*paced));
+    if (gone && paced->IsMade()) End(Give(*paced));
     return gone;
   });
   return waits;
@@ -200,7 +211,9 @@ void PacedQueues::OnRemoved() {
   removed_ = true;
   for (const auto& paced : all_) {
     paced->sends.Abandon();
-    if (paced->queue != nullptr) core_->host.mailbox->waiter().Remove(paced->queue->fd());
+    for (const auto* queue : {&paced->queue, &paced->fresh}) {
+      if (*queue != nullptr) core_->host.mailbox->waiter().Remove((*queue)->fd());
+    }
   }
 }
 
@@ -239,8 +252,8 @@ void PacedQueues::Bury(RingRemains* remains) {
     paced->sends.ForEach([&](const SendRecord& record) {
       if (record.buffer != nullptr) remains->sending.push_back(record.buffer);
     });
-    const uint32_t completed = paced->sends.completed();
-    if (paced->queue != nullptr) remains->queues.push_back({Give(*paced), completed});
+    const uint32_t completed = paced->queue != nullptr ? paced->sends.completed() : 0;
+    if (paced->IsMade()) remains->queues.push_back({Give(*paced), completed});
   }
   all_.clear();
 }

@@ -4,7 +4,8 @@
 // asked for the same rate share one.
 //
 // Life: asked for by the first such socket and made by the control thread; replaced with the ring's
-// own queues, by a reset or a move; ended when no socket uses it and all that was posted has left.
+// own queues, by a reset or a move, and used when those are; ended when no socket uses it and all
+// that was posted has left.
 // Invariant: each has a log of its own, for frames complete in order only within a queue.
 // Threads: the ring's owner; what enters the kernel is done by operations on the control thread.
 
@@ -38,11 +39,13 @@ struct PacedQueue {
     const uint32_t posted = queue->posted_frames() - sends.completed();
     return std::min(queue->capabilities().send_queue_frames - posted, sends.room());
   }
+  bool IsMade() const { return queue != nullptr || fresh != nullptr; }
   bool HasFailed() const { return queue != nullptr && queue->error().has_value(); }
 
   const nic::RateLimit rate;
   RingCore* const core;
-  std::unique_ptr<nic::QueuePair> queue;  // Null: it is being made, or could not be.
+  std::unique_ptr<nic::QueuePair> queue;  // Null: it is being made, could not be, or waits:
+  std::unique_ptr<nic::QueuePair> fresh;  // it is made, and the ring has none of its own yet.
   SendLog sends;
   Outcome failure;      // Why it could not be made.
   uint32_t users = 0;   // Sockets, and calls under way.
@@ -92,6 +95,8 @@ class PacedQueues {
   void AbandonBroken();
   // Has each made anew, on the port that the ring is on now. Before the ring's own is.
   void Replace();
+  // The ring has its own, and rules that steer to it: what is sent from here on is answered there.
+  void Adopt();
   // The first that could not be made.
   Outcome Failure() const;
   // All of them, with what they refer to.
@@ -106,6 +111,7 @@ class PacedQueues {
   PacedQueue* FindOrAdd(const nic::RateLimit& rate);
   void Make(PacedQueue& paced);
   void Arrive(PacedQueue* paced, absl::StatusOr<std::unique_ptr<nic::QueuePair>>& made);
+  static void Adopt(PacedQueue& paced);
   std::unique_ptr<nic::QueuePair> Give(PacedQueue& paced);
   void End(std::unique_ptr<nic::QueuePair> queue);
   bool HasLeft(PacedQueue& paced);

@@ -283,6 +283,7 @@ void Ring::OnFreshQueues() {
   ++core.tally.counters.resets;
   if (!core.device.started) return;
   core.device.queue->Refill();
+  paced_->Adopt();
   udp_->Warm();
   Flush();
 }

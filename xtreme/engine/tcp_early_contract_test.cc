@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -286,6 +287,33 @@ TEST_F(TcpEarlyContractTest, AResetThatTheSendQueueHasNoRoomForLeavesWhenItHas) 
 }
 
 TEST_F(TcpEarlyContractTest, AResetThatABrokenQueueKeptLeavesByTheNextOne) {
+// Its queue is made before the ring's own, and rules that its answers come by stand after that.
+TEST_F(TcpEarlyContractTest, OfAConnectionWithARateNothingLeavesBeforeTheRingHasQueues) {
+  nic_options.rate_limit = true;
+  OpenConnection();
+  ASSERT_TRUE(a->tcp().SetRate(client, {.bytes_per_second = 1'000'000}, 9).ok());
+  a->Settle();
+  ASSERT_EQ(a->Of(Kind::kOpDone).size(), 1u);
+  ASSERT_EQ(a->Send(client, "lost"), SendResult::kSent);
+  std::promise<void> reached, gate;
+  a->nic->before_queues = [&, made = 0]() mutable {
+    if (++made != 2) return;
+    reached.set_value();
+    gate.get_future().wait();
+  };
+  ASSERT_TRUE(a->ring->Reset(7).ok());
+  reached.get_future().wait();
+  MemoryQueuePair& paced = *a->nic->queue(2);
+  now += 2'000 * kMillisecond;
+  a->Poll();
+  EXPECT_TRUE(paced.sent().empty());
+  gate.set_value();
+  a->Settle();
+  now += 2'000 * kMillisecond;
+  a->Poll();
+  EXPECT_FALSE(paced.sent().empty());
+}
+
   OpenConnection();
   AbortWithoutRoom();
   a->queue().Break();

@@ -539,6 +539,7 @@ absl::StatusOr<std::unique_ptr<nic::Registration>> MemoryNic::Register(void*, si
 absl::StatusOr<std::unique_ptr<nic::QueuePair>> MemoryNic::CreateQueuePair(
     const nic::QueuePairOptions& options, packet::BufferPool* pool) {
   {
+  if (before_queues != nullptr) before_queues();
     std::lock_guard lock(mutex_);
     if (!queues_status_.ok()) return queues_status_;
   }

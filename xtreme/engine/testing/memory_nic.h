@@ -226,6 +226,8 @@ class MemoryNic final : public nic::Nic {
   }
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
+  // Called by it first, on the thread that makes the queues.
+  std::function<void()> before_queues;
   nic::DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) override;
   absl::StatusOr<nic::PortCounters> ReadPortCounters() override;
   int event_fd() const override { return event_fd_; }
