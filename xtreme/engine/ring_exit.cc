@@ -33,16 +33,17 @@ void ResetPeers(Ring& ring, base::Nanoseconds patience) {
   RingCore& core = ring.core();
   if (!core.device.started || core.device.broken || ring.tcp().Quiescent()) return;
   ring.tcp().AbortAll();
-  ring.Flush();
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + std::chrono::nanoseconds(patience.count());
-  bool posted = PostLast(core);
-  while (!core.device.queue->error() && steady_clock::now() < deadline) {
+  bool posted = false;
+  for (;; std::this_thread::sleep_for(kPause)) {
     core.Reap();
     if (core.SendRoom() > 0) ring.tcp().OnRoom();
+    ring.Flush();
+    const bool behind_all = (core.attention & kRoomWanted) == 0;
+    if (!posted && behind_all) posted = PostLast(core);
     if (posted && core.SendRoom() == core.device.send_queue_frames) return;
-    if (!posted) posted = PostLast(core);
-    std::this_thread::sleep_for(kPause);
+    if (core.device.queue->error() || steady_clock::now() >= deadline) return;
   }
 }
 

@@ -16,6 +16,7 @@
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/ring_exit.h"
 #include "xtreme/engine/testing/tcp_pair.h"
 
 namespace xtreme::engine::testing {
@@ -286,7 +287,6 @@ TEST_F(TcpEarlyContractTest, AResetThatTheSendQueueHasNoRoomForLeavesWhenItHas) 
   EXPECT_TRUE(a->tcp().Quiescent());
 }
 
-TEST_F(TcpEarlyContractTest, AResetThatABrokenQueueKeptLeavesByTheNextOne) {
 // Its queue is made before the ring's own, and rules that its answers come by stand after that.
 TEST_F(TcpEarlyContractTest, OfAConnectionWithARateNothingLeavesBeforeTheRingHasQueues) {
   nic_options.rate_limit = true;
@@ -314,6 +314,26 @@ TEST_F(TcpEarlyContractTest, OfAConnectionWithARateNothingLeavesBeforeTheRingHas
   EXPECT_FALSE(paced.sent().empty());
 }
 
+// More than the queue holds, of which a completion gives room as what goes behind them is posted.
+TEST_F(TcpEarlyContractTest, ResetsAtTheExitThatWaitedForRoomAreRungForToo) {
+  constexpr size_t kConnections = 80;
+  options.tcp_ports_log2 = 7;
+  Open();
+  b->Listen(kPort);
+  for (size_t i = 0; i < kConnections; ++i) {
+    a->Connect({kB, kPort});
+    Run(1'000'000);
+  }
+  ASSERT_EQ(b->Of(Kind::kAccepted).size(), kConnections);
+  a->complete_sends = false;
+  a->queue().completes_when_polled = true;
+  ResetPeers(*a->ring, base::Milliseconds(5));
+  Carry(*a, *b);
+  b->Poll();
+  EXPECT_EQ(b->Of(Kind::kTerminated).size(), kConnections);
+}
+
+TEST_F(TcpEarlyContractTest, AResetThatABrokenQueueKeptLeavesByTheNextOne) {
   OpenConnection();
   AbortWithoutRoom();
   a->queue().Break();

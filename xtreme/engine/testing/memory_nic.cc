@@ -410,6 +410,7 @@ uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
     send_completions_due_ = 0;
     return 0;
   }
+  if (completes_when_polled) CompleteSends();
   uint32_t count = 0;
   for (; count < out.size() && !completions_.empty(); ++count) {
     out[count] = completions_.front();

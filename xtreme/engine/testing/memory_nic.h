@@ -88,6 +88,8 @@ class MemoryQueuePair final : public nic::QueuePair {
   // Frames that were rung for.
   uint32_t visible() {
     TakeDirect();
+  // What is rung for has left by the time that somebody polls for it.
+  bool completes_when_polled = false;
     return visible_;
   }
   uint32_t ready() const { return static_cast<uint32_t>(received_.size()); }
