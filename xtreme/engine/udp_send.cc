@@ -36,6 +36,15 @@ nic::TxStatus PostCopy(RingCore& core, nic::TxFrame frame, SendRecord* record, P
   return core.Post(frame, record);
 }
 
+// Whether PostCopy() by the ring's own queue would find room on the device for so long a payload.
+bool HasRoomToStore(RingCore& core, size_t length) {
+  const nic::QueuePair& queue = *core.device.queue;
+  const auto bytes = static_cast<uint32_t>(length);
+  if (queue.HasRoomToStore(bytes)) return true;
+  core.Reap();
+  return queue.HasRoomToStore(bytes);
+}
+
 }  // namespace
 
 SendResult Udp::Refuse(UdpSocket& socket, SendResult reason) {
@@ -223,9 +232,11 @@ SendResult Udp::WouldSend(UdpSocket* socket, size_t length) {
                                                        : SendResult::kRefusedNeighbour;
   }
   if (!HasRoom(*socket, frames)) return SendResult::kRefusedSqFull;
-  const bool gathered = flow.header_bytes + length > core_->device.max_inline_bytes;
-  if (gathered && core_->device.pool->free_count() < frames) return SendResult::kRefusedBuffers;
-  return SendResult::kSent;
+  const bool in_wqe = flow.header_bytes + length <= core_->device.max_inline_bytes;
+  if (in_wqe || core_->device.pool->free_count() >= frames) return SendResult::kSent;
+  const bool may_store = core_->device.device_memory && frames == 1 && socket->pace == nullptr;
+  return may_store && HasRoomToStore(*core_, length) ? SendResult::kSent
+                                                     : SendResult::kRefusedBuffers;
 }
 
 void Udp::Warm() {

@@ -95,6 +95,29 @@ TEST_F(UdpSendTest, LongDatagramIsCopiedToTheDeviceWhileThereIsRoomAndTakesNoBuf
   EXPECT_EQ(PayloadOf(last, Parse(last)), datagram);
 }
 
+TEST_F(UdpSendTest, WouldSendKnowsOfRoomOnTheDeviceWhereNoBufferIsFree) {
+  nic_options.device_memory_bytes = 2'048;
+  Open();
+  const Handle handle = OpenSocket(7000);
+  Connect(handle, kPeer);
+  UdpSocket* const socket = ring->udp().Find(handle);
+  std::vector<packet::Buffer*> held;
+  while (packet::Buffer* buffer = ring->AcquireBuffer()) held.push_back(buffer);
+  const std::string datagram(1'000, 'd');
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(ring->udp().WouldSend(socket, datagram.size()), SendResult::kSent);
+    EXPECT_EQ(Send(handle, datagram), SendResult::kSent);
+  }
+  EXPECT_EQ(ring->udp().WouldSend(socket, datagram.size()), SendResult::kRefusedBuffers);
+  EXPECT_EQ(Send(handle, datagram), SendResult::kRefusedBuffers);
+  queue().CompleteSends();
+  EXPECT_EQ(ring->udp().WouldSend(socket, datagram.size()), SendResult::kSent);
+  EXPECT_EQ(Send(handle, datagram), SendResult::kSent);
+  EXPECT_EQ(ring->udp().WouldSend(socket, 1'500), SendResult::kRefusedBuffers) << "in fragments";
+  EXPECT_EQ(Counter("queue", "tx_device_memory"), 3u);
+  for (packet::Buffer* buffer : held) packet::BufferPool::Release(buffer);
+}
+
 TEST_F(UdpSendTest, NoDoorbellWaitsForTheFlushOfAPoll) {
   Open();
   const Handle socket = OpenSocket(7000);

@@ -15,6 +15,14 @@ bool DeviceMemoryRing::MakeRun(uint32_t length) {
   return true;
 }
 
+bool DeviceMemoryRing::HasRoom(uint32_t length) const {
+  const uint32_t bytes = WholeLines(length);
+  if (tail_ == head_) return bytes <= size_;
+  const uint32_t left_of_lap = size_ - (head_ & (size_ - 1));
+  const uint32_t free = size_ - (head_ - tail_);
+  return bytes <= std::min(left_of_lap, free) || uint64_t{left_of_lap} + bytes <= free;
+}
+
 bool DeviceMemoryRing::FindRun(uint32_t bytes) {
   if (bytes > size_) return false;
   // Empty: begin a lap, so that the longest payload fits.

@@ -39,6 +39,8 @@ class DeviceMemoryRing {
   bool HasRun(uint32_t length) const { return WholeLines(length) <= run_; }
   // False: there is none.
   bool MakeRun(uint32_t length);
+  // What MakeRun() would say.
+  bool HasRoom(uint32_t length) const;
   // Behind a MakeRun() that found room: the frame of the next payload is to have a completion.
   bool mark_is_due() const { return mark_is_due_; }
   // Copies a payload that has room and flushes it towards the device. Its address under key().

@@ -145,7 +145,9 @@ TEST_F(DeviceMemoryTest, ManyLapsNeverOverwriteWhatHasNotCompleted) {
     const uint32_t length = 1 + i * 37 % 400;
     std::fill(payload_.begin(), payload_.end(), static_cast<uint8_t>(i));
     if (held.size() == kFrames) complete();
+    const bool has_room = ring_.HasRoom(length);
     const auto address = Write(length);
+    ASSERT_EQ(address.has_value(), has_room) << i;
     if (address.has_value()) {
       for (const Held& other : held) {
         const bool apart = *address + length <= other.address ||

@@ -76,6 +76,9 @@ class QueuePair : public nic::QueuePair {
                            uint32_t payload_length, uint32_t flags) override {
     return send_.PostStored(flow, payload, payload_length, flags);
   }
+  bool HasRoomToStore(uint32_t payload_length) const override {
+    return send_.HasRoomToStore(payload_length);
+  }
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override {

@@ -53,6 +53,9 @@ class SendQueue {
                            uint32_t payload_length, uint32_t flags);
   nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
+  bool HasRoomToStore(uint32_t payload_length) const {
+    return device_memory_.present() && device_memory_.HasRoom(payload_length);
+  }
   nic::TxBurst PostBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags);

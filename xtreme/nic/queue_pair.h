@@ -406,6 +406,10 @@ class QueuePair {
     return TxStatus::kTooLong;
   }
 
+  // Whether a payload of so many bytes has room in on-device memory, with what is known to have
+  // completed.
+  virtual bool HasRoomToStore(uint32_t /*payload_length*/) const { return false; }
+
   // Posts a frame of a flow for each payload, in order, up to the first that is too long or finds
   // no room. Rings for none of them.
   virtual TxBurst PostBurst(const TxTemplate& flow, std::span<const TxPayload> payloads) = 0;

@@ -116,6 +116,9 @@ class MemoryQueuePair final : public nic::QueuePair {
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   // After TakeDirectPosts().
+  bool HasRoomToStore(uint32_t payload_length) const override {
+    return device_memory_used_ + payload_length <= capabilities_.device_memory_bytes;
+  }
   bool PostStreamOtherwise(const nic::StreamSegment& segment) override;
   bool PlaceStream(const nic::StreamSegment& segment) override;
   std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
