@@ -315,6 +315,7 @@ bool Tcp::HasAmpleRoom(TcpSocket* socket) {
 SendResult Tcp::WouldSend(const TcpSocket* socket, size_t length) const {
   core_->CheckOwner();
   if (!CanSend(*socket)) return SendResult::kRefusedState;
+  if (length == 0) return ResultOf(socket->connection->SendNothing());
   const base::Nanoseconds now = core_->clock.Now();
   socket->connection->RestartIfSilent(now);
   const SendResult would = ResultOf(socket->connection->WouldSend(tcp::AskedBytes(length)));

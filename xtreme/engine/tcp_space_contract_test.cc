@@ -78,6 +78,8 @@ TEST_F(TcpSpaceContractTest, WhatWaitedForTheQueueIsSentAgainIfItIsLost) {
   while (send() == SendResult::kSent) {
   }
   ASSERT_EQ(a->Send(client, "order"), SendResult::kQueued);
+  EXPECT_EQ(a->tcp().WouldSend(a->tcp().Find(client), 0), SendResult::kSent);
+  EXPECT_EQ(a->Send(client, "", {.flags = kNowOrFail}), SendResult::kSent);
   Run(1'000'000'000, 10'000'000);
   int lost = 0;
   a->lose = [&lost](const std::vector<uint8_t>& frame) {
