@@ -264,6 +264,8 @@ class Pcb {
   // Terminated as TIME-WAIT began: the peer may repeat its FIN. RFC 9293 section 3.6.
   bool ended_in_time_wait() const { return Has(kTimeWait); }
   Seq send_next() const { return queue_.nxt(); }
+  // Where an acknowledgement or a reset stands, so that the peer takes it.
+  Seq NextWithinWindow() const;
   uint32_t recent_timestamp() const { return ts_recent_; }
   // Most payload in a segment.
   uint32_t smss() const { return smss_; }
@@ -447,7 +449,6 @@ class Pcb {
   bool SendAlone(uint16_t flag, base::Nanoseconds now);
   void FillHeader(Outgoing& outgoing, base::Nanoseconds now) const;
   uint8_t FlagsOf(const Segment& segment) const;
-  Seq NextWithinWindow() const;
   void SendAck(base::Nanoseconds now);
   void EmitControl(uint8_t flags, Seq sequence, base::Nanoseconds now);
   std::optional<Sink::Taken> Emit(Outgoing& outgoing, base::Nanoseconds now);

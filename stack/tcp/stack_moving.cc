@@ -66,7 +66,7 @@ void Stack::Refuse(const Departure& departure, base::Nanoseconds now) {
   now_ = now;
   wire::TcpTemplate headers = departure.headers();
   if (headers.timestamps()) headers.UseTimestamps(false);
-  const Outgoing reset{.sequence = departure.pcb().send_next(),
+  const Outgoing reset{.sequence = departure.pcb().NextWithinWindow(),
                        .acknowledgement = departure.pcb().receive_next(),
                        .flags = wire::kTcpRst | wire::kTcpAck};
   const Taken taken = device_->Transmit({.headers = &headers, .outgoing = &reset});

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "stack/base/byte_order.h"
 #include "stack/tcp/connection.h"
 #include "stack/tcp/departure.h"
 #include "stack/wire/tcp_frame.h"
@@ -288,6 +289,49 @@ TEST(MovingTest, AStackWithoutBuffersRefusesAllOfItAndThePeerIsReset) {
   session.For(Milliseconds(1));
   EXPECT_TRUE(session.client().terminated);
   EXPECT_EQ(session.client().status, ECONNRESET);
+}
+
+// As of one that is aborted: RFC 9293 section 3.8.6.
+TEST(MovingTest, TheResetOfOneThatIsRefusedLiesWithinAWindowTakenBack) {
+  Quiet session;
+  World& world = session.world();
+  Host& host = world.host(1);
+  const auto parse = [](const std::vector<uint8_t>& bytes) {
+    wire::TcpFrame frame;
+    EXPECT_EQ(wire::ParseTcpFrame(bytes.data(), bytes.size(), wire::kAllChecksumsVerified, &frame),
+              wire::FrameVerdict::kTcp);
+    return frame;
+  };
+  std::vector<std::vector<uint8_t>> from_client, from_server;
+  const auto keep = [](auto* frames) {
+    return [frames](const std::vector<uint8_t>& frame) { frames->push_back(frame); };
+  };
+  world.host(0).on_frame = keep(&from_client);
+  world.host(1).on_frame = keep(&from_server);
+  world.link().lose = 10'000;
+  session.Send(1, 10'000);
+  session.Send(0, 10);
+  ASSERT_FALSE(from_client.empty() || from_server.empty());
+  std::vector<uint8_t> less = from_client.front();
+  constexpr size_t kWindowAt = 14 + 20 + 14;
+  base::StoreBe16(&less[kWindowAt], 1);
+  packet::Buffer* const buffer = host.buffers().Acquire();
+  std::copy(less.begin(), less.end(), buffer->data);
+  buffer->length = static_cast<uint32_t>(less.size());
+  host.stack(0).Input(parse(less), buffer, 0, world.now());
+  Connection& connection = *session.server().connection();
+  const uint32_t window = connection.Report(world.now()).send_window;
+  ASSERT_LT(window, 10'000u);
+  struct Nowhere : Onward {
+    void PassOn(const wire::TcpFrame&, packet::Buffer*, uint64_t) override {}
+  } nowhere;
+  const auto departure = host.stack(0).Depart(connection, nowhere, world.now());
+  session.server().Attach(nullptr);
+  host.Drain();
+  host.stack(1).Refuse(*departure, world.now());
+  const wire::TcpSegment reset = parse(from_server.back()).segment;
+  EXPECT_TRUE(reset.Has(wire::kTcpRst));
+  EXPECT_EQ(Seq(reset.sequence), Seq(parse(from_server.front()).segment.sequence) + window);
 }
 
 TEST(MovingTest, AStrayOfNoConnectionIsDroppedAndNobodyIsReset) {
