@@ -112,6 +112,14 @@ void AddCounters(const Counters& from, Counters& into) {
   }
 }
 
+// Takes them off: of what was counted since, `from` being what stood then.
+template <CounterStruct Counters>
+void SubtractCounters(const Counters& from, Counters& into) {
+  for (const auto& descriptor : Counters::Table()) {
+    into.*descriptor.member -= from.*descriptor.member;
+  }
+}
+
 }  // namespace xtreme::base
 
 #endif  // XTREME_STACK_BASE_COUNTERS_H_

@@ -41,6 +41,7 @@ struct ControlSide {
   std::unique_ptr<nic::QueuePair> fresh_queue;
   // What the queue before had received and nobody had taken, with its references; also the owner's.
   std::vector<nic::RxFrame> left_behind;
+  nic::QueueCounters left_counters;  // What that queue counted as they were taken.
   // Of the last move, also the owner's: rules that stay at the port that was left, and how many of
   // TCP's could not.
   bool rules_left = false;

@@ -125,16 +125,24 @@ struct ResetWork {
     return MakeQueues(options, nic, pool, tap.get(), &mailbox->waiter());
   }
 
-  // No rule steers to the old queue any more: what it has is all that it will have. Times of
+  // No rule steers to the old queue any more: what it has is all that it will have. A poll that
+  // gives nothing may have passed over what is of no use, behind which there is more. Times of
   // another port's clock would be wrong on this one's.
   void TakeLeft() {
+    const nic::QueueCounters before = old->counters();
     std::array<nic::RxFrame, 64> taken;
-    while (const uint32_t count = old->PollReceive(taken)) {
+    uint32_t count = 0;
+    uint32_t posted = 0;
+    do {
+      posted = old->posted();
+      count = old->PollReceive(taken);
       for (nic::RxFrame& frame : std::span(taken).first(count)) {
         if (nic != side->nic) frame.flags &= static_cast<uint16_t>(~nic::kRxTimestamp);
         side->left_behind.push_back(frame);
       }
-    }
+    } while (count != 0 || old->posted() != posted);
+    side->left_counters = old->counters();
+    base::SubtractCounters(before, side->left_counters);
   }
 
   absl::Status Follow() {
@@ -240,19 +248,19 @@ void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
 void Ring::TakeFreshQueues() {
   RingCore& core = *core_;
   resetting_ = false;
-  NoteLosses();  // Those meanwhile.
   // The device is done with them, sent or not.
   core.sends.Abandon();
   core.attention |= kSendsWanted;
+  ControlSide& side = *core.host.control_side;
+  base::AddCounters(std::exchange(side.left_counters, {}), core.tally.queues_before);
+  NoteLosses();  // Those meanwhile.
   // They come before what the new queue brings.
-  for (const nic::RxFrame& frame : core.host.control_side->left_behind) {
-    ++core.tally.queues_before.rx_frames;
-    core.tally.queues_before.rx_bytes += frame.buffer->length;
+  for (const nic::RxFrame& frame : side.left_behind) {
     left_behind_.push_back(frame);
     core.attention |= kFramesWait;
   }
-  core.host.control_side->left_behind.clear();
-  if (core.host.control_side->fresh_queue != nullptr) OnFreshQueues();
+  side.left_behind.clear();
+  if (side.fresh_queue != nullptr) OnFreshQueues();
 }
 
 void Ring::OnReset(uint64_t cookie, const Outcome& outcome) {
@@ -275,6 +283,7 @@ void Ring::OnFreshQueues() {
   core.sends.Restart();
   core.attention &= ~kDoorbellOwed;
   core.device.broken = false;
+  paced_->Adopt();
   empty_seen_ = 0;
   barrier_ = 0;  // Of the frames of the one before.
   gap_follows_ = !left_behind_.empty();
@@ -283,7 +292,6 @@ void Ring::OnFreshQueues() {
   ++core.tally.counters.resets;
   if (!core.device.started) return;
   core.device.queue->Refill();
-  paced_->Adopt();
   udp_->Warm();
   Flush();
 }

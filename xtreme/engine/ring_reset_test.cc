@@ -162,6 +162,25 @@ TEST_F(RingResetTest, ThatNothingIsPostedMeanwhileIsNoLowWater) {
   EXPECT_EQ(Counter("queue", "rx_low_water"), low);
 }
 
+TEST_F(RingResetTest, WhatCameBehindAFrameWithoutUseIsTakenToo) {
+  Open();
+  OpenSocket(7000);
+  for (const char* payload : {"1", "2"}) {
+    ASSERT_TRUE(Inject({.payload = payload}));
+    queue().InjectTooLong();
+    queue().InjectTooLong();
+  }
+  ASSERT_TRUE(Inject({.payload = "3"}));
+  ASSERT_TRUE(ring->Reset(5).ok());
+  const auto told = Settle();
+  ASSERT_EQ(Kinds(told), (std::vector<Kind>{Kind::kOpDone, Kind::kPacket, Kind::kPacket,
+                                            Kind::kPacket}));
+  for (size_t i = 1; i < told.size(); ++i) EXPECT_EQ(Text(told[i]), std::to_string(i));
+  EXPECT_EQ(Counter("queue", "rx_too_long"), 4u);
+  EXPECT_EQ(Counter("queue", "rx_frames"), 3u);
+  Release(told);
+}
+
 TEST_F(RingResetTest, CountersGoOnWhereTheyWere) {
   Open();
   const Handle socket = OpenSocket(7000);

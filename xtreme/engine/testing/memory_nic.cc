@@ -139,11 +139,10 @@ nic::TxStatus MemoryQueuePair::PostStream(const nic::StreamSegment& segment, uin
 
 MemoryQueuePair::~MemoryQueuePair() {
   for (packet::Buffer* buffer : posted_) packet::BufferPool::Release(buffer);
+  std::erase_if(received_, [](const nic::RxFrame& frame) { return frame.buffer == nullptr; });
   for (const nic::RxFrame& frame : received_) packet::BufferPool::Release(frame.buffer);
   close(fd_);
 }
-
-void MemoryQueuePair::Show() { shown_ = received_.empty() && !error_ ? 0 : 1; }
 
 bool MemoryQueuePair::Inject(std::span<const uint8_t> frame, uint32_t tag, uint64_t hw_clock,
                              uint16_t flags, uint16_t vlan) {
@@ -181,11 +180,12 @@ void MemoryQueuePair::Break() {
 
 uint32_t MemoryQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   uint32_t count = 0;
-  for (; count < out.size() && !received_.empty(); ++count) {
+  for (; count < out.size() && HasFrame(); ++count) {
     out[count] = received_.front();
     received_.pop_front();
     ++counters_.rx_frames;
   }
+  if (count == 0) PassTooLong();
   Show();
   return count;
 }
@@ -194,7 +194,7 @@ template <typename Flows>
 uint32_t MemoryQueuePair::PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most) {
   using Taken = completion::KnownFlows::Taken;
   uint32_t count = 0;
-  for (; most != 0 && !received_.empty(); --most) {
+  for (; most != 0 && HasFrame(); --most) {
     const nic::RxFrame& rx = received_.front();
     const bool whole = rx.buffer->length >= completion::KnownFlows::kLeastFrameBytes;
     if (rx.flags != kVerified || !whole) break;
@@ -226,7 +226,7 @@ uint32_t MemoryQueuePair::PollLinks(const completion::LinkFlows& flows,
 
 packet::Buffer* MemoryQueuePair::TakeKnown(const completion::KnownFlows& flows,
                                            const udp::Endpoint* endpoint, size_t most) {
-  if (received_.empty()) return nullptr;
+  if (!HasFrame()) return nullptr;
   const nic::RxFrame& rx = received_.front();
   packet::Buffer* const buffer = rx.buffer;
   const bool whole = buffer->length >= completion::KnownFlows::kLeastFrameBytes;
@@ -539,8 +539,8 @@ absl::StatusOr<std::unique_ptr<nic::Registration>> MemoryNic::Register(void*, si
 
 absl::StatusOr<std::unique_ptr<nic::QueuePair>> MemoryNic::CreateQueuePair(
     const nic::QueuePairOptions& options, packet::BufferPool* pool) {
-  {
   if (before_queues != nullptr) before_queues();
+  {
     std::lock_guard lock(mutex_);
     if (!queues_status_.ok()) return queues_status_;
   }

@@ -48,6 +48,11 @@ class MemoryQueuePair final : public nic::QueuePair {
   // `vlan`: the tag that was stripped, with kRxVlanStripped.
   bool Inject(std::span<const uint8_t> frame, uint32_t tag = 0, uint64_t hw_clock = 0,
               uint16_t flags = kVerified, uint16_t vlan = 0);
+  // One that is longer than its buffer: that is lost with it, when it is polled for.
+  void InjectTooLong() {
+    received_.emplace_back();
+    Show();
+  }
   // Completes what was posted so far, at `hw_clock`; in error it is flushed.
   void CompleteSends(uint64_t hw_clock = 0);
   // Puts the queue pair in error.
@@ -83,13 +88,13 @@ class MemoryQueuePair final : public nic::QueuePair {
   uint32_t forgotten() const { return forgotten_; }
   // Called with each frame as it is posted, for who cannot look at sent() later.
   std::function<void(const SentFrame& frame)> on_post;
+  // What is rung for has left by the time that somebody polls for it.
+  bool completes_when_polled = false;
   // Called with each try to post that finds no room.
   std::function<void()> on_full;
   // Frames that were rung for.
   uint32_t visible() {
     TakeDirect();
-  // What is rung for has left by the time that somebody polls for it.
-  bool completes_when_polled = false;
     return visible_;
   }
   uint32_t ready() const { return static_cast<uint32_t>(received_.size()); }
@@ -111,14 +116,14 @@ class MemoryQueuePair final : public nic::QueuePair {
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const override;
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags) override;
+  bool HasRoomToStore(uint32_t payload_length) const override {
+    return device_memory_used_ + payload_length <= capabilities_.device_memory_bytes;
+  }
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   bool PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepared) const override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
   // After TakeDirectPosts().
-  bool HasRoomToStore(uint32_t payload_length) const override {
-    return device_memory_used_ + payload_length <= capabilities_.device_memory_bytes;
-  }
   bool PostStreamOtherwise(const nic::StreamSegment& segment) override;
   bool PlaceStream(const nic::StreamSegment& segment) override;
   std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
@@ -147,7 +152,16 @@ class MemoryQueuePair final : public nic::QueuePair {
   // A send queue of one WQE, and its register.
   struct Direct;
 
-  void Show();
+  void Show() { shown_ = received_.empty() && !error_ ? 0 : 1; }
+  bool HasFrame() const { return !received_.empty() && received_.front().buffer != nullptr; }
+  // When what came before was handed out.
+  void PassTooLong() {
+    for (; !received_.empty() && !HasFrame(); received_.pop_front()) {
+      packet::BufferPool::Release(posted_.front());
+      posted_.pop_front();
+      ++counters_.rx_too_long;
+    }
+  }
   // Notices what was posted without a call.
   void TakeDirect();
   // Whether the next one may be.
@@ -158,7 +172,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   const nic::QueuePairOptions options_;
   packet::BufferPool* const pool_;
   std::deque<packet::Buffer*> posted_;
-  std::deque<nic::RxFrame> received_;
+  std::deque<nic::RxFrame> received_;  // Without a buffer: too long, of the first that is posted.
   std::vector<SentFrame> sent_;
   std::deque<nic::TxCompletion> completions_;
   std::optional<nic::QueueError> error_;
@@ -212,6 +226,8 @@ class MemoryNic final : public nic::Nic {
   int registered() const { return *registered_; }
   // What CreateQueuePair() says from here on.
   void FailQueues(absl::Status status);
+  // Called by it first, on the thread that makes the queues.
+  std::function<void()> before_queues;
   void SetCounters(const nic::PortCounters& counters);
   // After kDeviceRemoved event_fd() is ready for ever and gives nothing more, as the kernel has it.
   void PushEvent(nic::PortEvent event);
@@ -231,8 +247,6 @@ class MemoryNic final : public nic::Nic {
   }
   absl::StatusOr<std::unique_ptr<nic::Rule>> AddRule(const nic::FlowRule& rule,
                                                      nic::QueuePair* queue_pair) override;
-  // Called by it first, on the thread that makes the queues.
-  std::function<void()> before_queues;
   nic::DeviceClock SampleClock(const std::function<int64_t()>& host_now_ns) override;
   absl::StatusOr<nic::PortCounters> ReadPortCounters() override;
   int event_fd() const override { return event_fd_; }
