@@ -83,7 +83,8 @@ std::string_view LayerOf(const Counter& counter) {
                              counter.name != "reassembled";
   if (counter.scope == "drop" || of_reassembly) return "library";
   const bool of_queue = counter.name == "rx_empty" || counter.name == "tx_full" ||
-                        counter.name.ends_with("_errors") || counter.name.ends_with("_malformed");
+                        counter.name == "rx_too_long" || counter.name.ends_with("_errors") ||
+                        counter.name.ends_with("_malformed");
   if (counter.scope == "queue" && of_queue) return "queue";
   return counter.scope == "ring" && counter.name.starts_with("refused_") ? "refused" : "";
 }

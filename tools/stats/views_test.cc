@@ -35,6 +35,7 @@ Segment MakeRing(uint32_t pid = 77) {
                    {"ring", "refused_route", "no route", 0},
                    {"queue", "rx_frames", "frames taken", 12},
                    {"queue", "rx_empty", "times none was posted", 1},
+                   {"queue", "rx_too_long", "longer than its buffer", 3},
                    {"pool", "free", "buffers free now", 60},
                    {"port", "discards", "by the port", 4},
                    {"drop", "held_limit", "too many held", 2},
@@ -93,9 +94,11 @@ TEST(Views, DropsStandByLayerAndReason) {
   const std::string text = ToText({MakeRing()}, View::kDrops, 0);
   const size_t port = text.find("  port                    4 discards");
   const size_t queue = text.find("  queue                   1 rx_empty");
+  const size_t longer = text.find("  queue                   3 rx_too_long");
   const size_t library = text.find("  library                 2 held_limit");
   EXPECT_LT(port, queue) << text;
-  EXPECT_LT(queue, library) << text;
+  EXPECT_LT(queue, longer) << text;
+  EXPECT_LT(longer, library) << text;
   EXPECT_NE(library, text.npos) << text;
 }
 

@@ -19,7 +19,8 @@ namespace {
 // Counters of which more means that somebody lost something.
 bool CountsLosses(std::string_view scope, std::string_view name) {
   if (scope == "drop" || scope == "port") return true;
-  return scope == "queue" && (name == "rx_empty" || name.ends_with("_errors"));
+  return scope == "queue" && (name == "rx_empty" || name == "rx_too_long" ||
+                              name.ends_with("_errors") || name.ends_with("_malformed"));
 }
 
 }  // namespace

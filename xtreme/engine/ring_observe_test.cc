@@ -170,6 +170,19 @@ TEST_F(RingObserveTest, LossesAreNotedByNameAmongTheFrames) {
   engine->control().RunAndWait([] {});
 }
 
+TEST_F(RingObserveTest, AFrameThatWasTooLongIsNotedToo) {
+  KeepFrames();
+  Open();
+  queue().InjectTooLong();
+  PollAll();
+  ring->Publish();
+  const auto notes = Notes();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0].find("1 queue rx_too_long: "), 0u) << notes[0];
+  ring.reset();
+  engine->control().RunAndWait([] {});
+}
+
 // The control thread writes what the old queue still has.
 TEST_F(RingObserveTest, WhatIsLostDuringAResetIsNotedBehindIt) {
   KeepFrames();
