@@ -227,6 +227,21 @@ TEST_F(FailoverTest, SocketsAndMembershipsMoveWhenThePortGoesDown) {
   packet::BufferPool::ReleaseChain(answer[0].buffer);
 }
 
+// Whoever notices it first, here the kernel.
+TEST_F(FailoverTest, ThatTheBackupHasAnotherMtuIsNoChange) {
+  Open();
+  for (host::Interface& interface : us->kernel->tables().interfaces) {
+    interface.mtu = interface.ifindex == kAway ? 1'400 : interface.mtu;
+    interface.running = interface.ifindex != kHome;
+  }
+  us->kernel->Publish();
+  us->engine->control().RunAndWait([] {});
+  std::vector<Completion> told = us->Poll();
+  us->engine->control().RunAndWait([] {});
+  for (const Completion& next : us->Poll()) told.push_back(next);
+  EXPECT_EQ(Events(told), (News{{RingEvent::kLinkDown, kHome}, {RingEvent::kMoved, kAway}}));
+}
+
 TEST_F(FailoverTest, ItComesBackWhenItsOwnPortIsUpAgain) {
   Open();
   Listen(7000);

@@ -117,6 +117,9 @@ void Ring::Move(uint32_t to) {
   core.device.nic = port.nic;
   core.device.ifindex = port.ifindex;
   core.device.mtu = port.nic->capabilities().mtu;
+  if (const host::Interface* interface = core.host.routes->FindInterface(port.ifindex)) {
+    mtu_seen_ = interface->mtu;
+  }
   core.SetDeviceClock(port.clock);
   core.known.Forget();  // Their interface was the other.
   ReplaceQueues([](Ring& ring, const Outcome& outcome) { ring.OnMoved(outcome); });
@@ -142,9 +145,6 @@ void Ring::OnMoved(const Outcome& outcome) {
   RingCore& core = *core_;
   TakeFreshQueues();
   SetTapClocks(/*other_device=*/true);
-  if (const host::Interface* interface = core.host.routes->FindInterface(core.device.ifindex)) {
-    mtu_seen_ = interface->mtu;
-  }
   ++core.tally.counters.moves;
   KeepLeftRules();
   udp_->AdoptRoutes();
