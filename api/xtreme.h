@@ -810,7 +810,7 @@ XTREME_API int xtreme_timer_start(xtreme_ring ring, int64_t deadline_ns, uint64_
 XTREME_API int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer);
 
 /* A lane is one thread's way into a ring it does not own; opened by the ring's owner, closed when
- * its poster has stopped. -ENOBUFS: 64 are open. */
+ * its poster has stopped. -ENOBUFS: 64 are open. -EMFILE: 65,535 are, of all rings. */
 XTREME_API int xtreme_lane_open(xtreme_ring ring, xtreme_lane* lane);
 XTREME_API int xtreme_lane_close(xtreme_lane lane);
 /* Delivers `value` as POSTED. One thread at a time per lane. -EAGAIN: the lane is full (4,096,

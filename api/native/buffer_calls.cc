@@ -153,9 +153,10 @@ int xtreme_timer_cancel(xtreme_ring ring, xtreme_timer timer) {
 int xtreme_lane_open(xtreme_ring ring, xtreme_lane* lane) {
   xtreme::engine::Ring* found;
   if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
-  lane->value = xtreme::api::Process::The().OpenLane(found);
-  if (lane->value != 0) return 0;
-  return Fail(ENOBUFS, fmt::format("open lane: {} are open", xtreme::engine::Ring::kMaxLanes));
+  const auto opened = xtreme::api::Process::The().OpenLane(found);
+  lane->value = opened.value_or(0);
+  if (!opened.ok()) return Fail(ENOBUFS, std::string(opened.status().message()));
+  return *opened != 0 ? 0 : Fail(EMFILE, "open lane: 65535 lanes are open");
 }
 
 int xtreme_lane_close(xtreme_lane lane) {

@@ -235,12 +235,15 @@ void Process::AtExit() {
   }
 }
 
-uint64_t Process::OpenLane(engine::Ring* ring) {
-  std::shared_ptr<engine::RingLane> lane = ring->OpenLane();
-  if (lane == nullptr) return 0;
+absl::StatusOr<uint64_t> Process::OpenLane(engine::Ring* ring) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const uint16_t number = NextFree(lanes_, &last_lane_);
   if (number == 0) return 0;
+  std::shared_ptr<engine::RingLane> lane = ring->OpenLane();
+  if (lane == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("open lane: ", engine::Ring::kMaxLanes, " are open"));
+  }
   lanes_[number].store(lane.get(), std::memory_order_release);
   lane_owners_[number] = std::move(lane);
   return uint64_t{number} << 48 | 1;

@@ -70,9 +70,9 @@ class Process {
   // null: it has no TCP.
   bool FindDoor(uint64_t handle, std::shared_ptr<engine::TcpDoor>* door);
 
-  // 0: the ring has no room for another lane. A lane may be posted to after its ring closed; who
-  // closes it knows that its poster has stopped.
-  uint64_t OpenLane(engine::Ring* ring);
+  // ResourceExhausted: the ring has no room for another lane. 0: no place is left. A lane may be
+  // posted to after its ring closed; who closes it knows that its poster has stopped.
+  absl::StatusOr<uint64_t> OpenLane(engine::Ring* ring);
   bool CloseLane(uint64_t handle);
   engine::RingLane* FindLane(uint64_t handle) const {
     return lanes_[NumberOf(handle)].load(std::memory_order_acquire);
