@@ -57,11 +57,9 @@ int xtreme_ring_moderate(xtreme_ring ring, uint16_t completions, uint16_t micros
 int xtreme_ring_take_queues(xtreme_ring ring, xtreme_queues* queues) {
   xtreme::engine::Ring* found;
   if (const int failed = xtreme::api::Reach(ring.value, &found)) return failed;
-  if (queues->size < xtreme::api::kFirstQueues) {
-    return xtreme::api::Fail(EINVAL,
-                             fmt::format("take queues: {} bytes asked, at least {} possible",
-                                         queues->size, xtreme::api::kFirstQueues));
-  }
+  const int wrong =
+      xtreme::api::CheckSize("take queues", queues->size, xtreme::api::kFirstQueues);
+  if (wrong != 0) return wrong;
   xtreme::nic::QueueAddresses addresses;
   xtreme::engine::Outcome outcome = found->TakeQueues(&addresses);
   if (!outcome.ok()) return xtreme::api::Fail(outcome.error, std::move(outcome.text));

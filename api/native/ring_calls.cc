@@ -68,10 +68,9 @@ int xtreme_address_format(const xtreme_address* address, char* text, size_t size
 // --- Options -----------------------------------------------------------------------------------
 
 int xtreme_ring_options_init(xtreme_ring_options* options, size_t size, const char* profile) {
-  if (size < xtreme::api::kFirstRingOptions) {
-    return Fail(EINVAL, fmt::format("ring options: {} bytes asked, at least {} possible", size,
-                                    xtreme::api::kFirstRingOptions));
-  }
+  const int never =
+      xtreme::api::CheckSize("ring options", size, xtreme::api::kFirstRingOptions);
+  if (never != 0) return never;
   xtreme_ring_options filled = {};
   std::string wrong = xtreme::api::FillProfile(profile, &filled);
   if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));

@@ -27,16 +27,23 @@ inline constexpr size_t kFirstUdpOptions = offsetof(xtreme_udp_options, flow_tag
 inline constexpr size_t kFirstTcpOptions = sizeof(xtreme_tcp_options);
 inline constexpr size_t kFirstTcpInfo = sizeof(xtreme_tcp_info);
 inline constexpr size_t kFirstQueues = sizeof(xtreme_queues);
+// More than any version will have: what was never set is no size, and as much memory as it says is
+// neither read nor written.
+inline constexpr size_t kMostSized = 4'096;
 
-// Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: smaller than
-// `first`. -E2BIG: what a newer program has and we do not know is not 0.
+// Whether a structure may have `size` bytes: 0, or -EINVAL.
+inline int CheckSize(const char* action, size_t size, size_t first) {
+  if (size >= first && size <= kMostSized) return 0;
+  return Fail(EINVAL, fmt::format("{}: a structure of {} bytes asked, {} to {} possible", action,
+                                  size, first, kMostSized));
+}
+
+// Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: as CheckSize().
+// -E2BIG: what a newer program has and we do not know is not 0.
 template <typename T>
 int TakeSized(const char* action, const T* from, size_t first, T* to) {
   const size_t size = from->size;
-  if (size < first) {
-    return Fail(EINVAL, fmt::format("{}: options of {} bytes asked, at least {} possible", action,
-                                    size, first));
-  }
+  if (const int wrong = CheckSize(action, size, first); wrong != 0) return wrong;
   const auto* bytes = reinterpret_cast<const uint8_t*>(from);
   const bool known = size <= sizeof(T) || std::all_of(bytes + sizeof(T), bytes + size,
                                                       [](uint8_t byte) { return byte == 0; });
@@ -51,7 +58,8 @@ int TakeSized(const char* action, const T* from, size_t first, T* to) {
   return 0;
 }
 
-// The way back: `from` into `size` bytes at `to`, what is beyond our structure 0.
+// The way back: `from` into `size` bytes at `to`, which CheckSize() took; what is beyond our
+// structure is 0.
 template <typename T>
 void GiveSized(const T& from, T* to, size_t size) {
   const size_t common = std::min(size, sizeof(T));

@@ -216,10 +216,8 @@ int xtreme_abort(xtreme_socket socket) {
 int xtreme_tcp_get_info(xtreme_socket socket, xtreme_tcp_info* info) {
   xtreme::engine::Ring* ring;
   if (const int failed = Reach(socket.value, &ring)) return failed;
-  if (info->size < xtreme::api::kFirstTcpInfo) {
-    return xtreme::api::Fail(EINVAL, fmt::format("tcp info: {} bytes asked, at least {} possible",
-                                                 info->size, xtreme::api::kFirstTcpInfo));
-  }
+  const int wrong = xtreme::api::CheckSize("tcp info", info->size, xtreme::api::kFirstTcpInfo);
+  if (wrong != 0) return wrong;
   xtreme::engine::TcpReport report;
   if (!ring->tcp().Report(socket.value, &report)) return xtreme::api::NoSuch("stream");
   xtreme::api::GiveSized(xtreme::api::ToC(report), info, info->size);

@@ -96,10 +96,14 @@ TEST_F(RingsTest, OptionsOfANewerProgramAreTakenWhenWhatIsNewIsZero) {
 
 TEST_F(RingsTest, SizesThatNeverWereAreRefused) {
   xtreme_ring_options options = Options("xt0");
-  ExpectError(xtreme_ring_options_init(&options, kFirstBytes - 1, "dev"), EINVAL, "bytes asked");
+  for (const size_t never : {kFirstBytes - 1, size_t{4'097}}) {
+    ExpectError(xtreme_ring_options_init(&options, never, "dev"), EINVAL, "bytes asked");
+  }
   options.size = 8;
   xtreme_ring ring;
   ExpectError(xtreme_ring_open(&options, &ring), EINVAL, "8 bytes asked");
+  options.size = ~size_t{0} / 2;
+  ExpectError(xtreme_ring_open(&options, &ring), EINVAL, "bytes asked");
   xtreme_udp_options udp = UdpOptions(":9000");
   udp.size = 16;
   xtreme_socket socket;
