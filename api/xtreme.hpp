@@ -136,6 +136,47 @@ class Packet {
   std::span<uint8_t> bytes_;
 };
 
+// A reference to a buffer that is not received: acquired from a ring, to build a datagram in, or
+// registered memory of the program. Given back when it goes out of scope, unless it was sent. Any
+// thread.
+class Buffer {
+ public:
+  Buffer() = default;
+  // Owns a reference, and knows its room.
+  Buffer(xtreme_buffer* buffer, std::span<uint8_t> bytes) : buffer_(buffer), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept
+      : buffer_(std::exchange(other.buffer_, nullptr)), bytes_(std::exchange(other.bytes_, {})) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Buffer() { Release(); }
+
+  explicit operator bool() const { return buffer_ != nullptr; }
+  // All of its room, or of the memory.
+  std::span<uint8_t> bytes() const { return bytes_; }
+  xtreme_buffer* buffer() const { return buffer_; }
+
+  // Another reference, for who sends it more than once.
+  Buffer Share() const {
+    if (buffer_ != nullptr) xtreme_buffer_ref(buffer_);
+    return Buffer(buffer_, bytes_);
+  }
+  void Release() {
+    if (xtreme_buffer* const last = Take()) xtreme_buffer_release(last);
+  }
+  // The reference, to be given back by whoever has it now.
+  xtreme_buffer* Take() {
+    bytes_ = {};
+    return std::exchange(buffer_, nullptr);
+  }
+
+ private:
+  xtreme_buffer* buffer_ = nullptr;
+  std::span<uint8_t> bytes_;
+};
+
 // A completion with accessors; the fields are xtreme_completion's. Aligned, so that deciding on one
 // touches one cache line.
 struct alignas(64) Completion : xtreme_completion {
@@ -410,6 +451,12 @@ class Socket {
     const xtreme_send_options c = options.ToC();
     return ToSendResult(xtreme_send(handle_, bytes.data(), bytes.size(), &c));
   }
+  // `bytes`, which lie in `buffer`, without a copy. SENT or QUEUED: its reference is taken over,
+  // and it is empty from then on.
+  xtreme_send_result SendBuffer(Buffer* buffer, std::span<const uint8_t> bytes,
+                                const SendOptions& options = {}) {
+    return SendBufferTo(nullptr, buffer, bytes, options);
+  }
   xtreme_send_result WouldSend(size_t length) const {
     return ToSendResult(xtreme_would_send(handle_, length));
   }
@@ -439,6 +486,15 @@ class Socket {
   explicit Socket(xtreme_socket handle) : handle_(handle) {}
   static xtreme_send_result ToSendResult(int code) {
     return static_cast<xtreme_send_result>(code);
+  }
+  // Null: the default destination.
+  xtreme_send_result SendBufferTo(const xtreme_address* peer, Buffer* buffer,
+                                  std::span<const uint8_t> bytes, const SendOptions& options) {
+    const xtreme_send_options c = options.ToC();
+    const int result =
+        xtreme_send_buffer(handle_, peer, buffer->buffer(), bytes.data(), bytes.size(), &c);
+    if (result == XTREME_SENT || result == XTREME_QUEUED) buffer->Take();
+    return ToSendResult(result);
   }
 
  private:
@@ -479,6 +535,11 @@ class UdpSocket : public Socket {
                             const SendOptions& options = {}) {
     const xtreme_send_options c = options.ToC();
     return ToSendResult(xtreme_send_to(handle(), &peer, bytes.data(), bytes.size(), &c));
+  }
+  // As Socket::SendBuffer().
+  xtreme_send_result SendBufferTo(const xtreme_address& peer, Buffer* buffer,
+                                  std::span<const uint8_t> bytes, const SendOptions& options = {}) {
+    return Socket::SendBufferTo(&peer, buffer, bytes, options);
   }
   // One doorbell for all; how many were sent, or -EINVAL: other flags than XTREME_NOW_OR_FAIL and
   // XTREME_NO_DOORBELL. `last` gets the result of the last one tried.
@@ -557,7 +618,7 @@ class Prepared {
     return prepared;
   }
 
-  // For another thread's xtreme_lane_fire().
+  // For another thread's Lane::Fire().
   xtreme_prepared handle() const { return handle_; }
   Status Patch(size_t offset, std::span<const uint8_t> bytes) {
     return ToStatus(xtreme_patch(handle_, offset, bytes.data(), bytes.size()));
@@ -587,6 +648,31 @@ class Ring {
     const int code = xtreme_ring_open(&fields, &handle);
     if (code < 0) return LastError(code);
     return Ring(handle, max_batch);
+  }
+
+  // Room for a datagram, in the ring's own buffers.
+  Result<Buffer> AcquireBuffer() {
+    xtreme_buffer* buffer = nullptr;
+    uint8_t* data = nullptr;
+    uint32_t capacity = 0;
+    const int code = xtreme_buffer_acquire(handle(), &buffer, &data, &capacity);
+    if (code < 0) return LastError(code);
+    return Buffer(buffer, {data, capacity});
+  }
+  // Memory of the program as one buffer, which stays until `released` is called with `context` and
+  // its start. Started: ends as OP_DONE with `cookie`, from which on nothing of it is copied.
+  Result<Buffer> RegisterMemory(std::span<uint8_t> memory,
+                                void (*released)(void* context, void* start) = nullptr,
+                                void* context = nullptr, uint64_t cookie = 0) {
+    const xtreme_memory c = {.start = memory.data(),
+                             .length = memory.size(),
+                             .released = released,
+                             .context = context,
+                             .cookie = cookie};
+    xtreme_buffer* buffer = nullptr;
+    const int code = xtreme_buffer_register(handle(), &c, &buffer);
+    if (code < 0) return LastError(code);
+    return Buffer(buffer, memory);
   }
 
   // Its port and rules are started: they end as OP_DONE with cookie 0.
@@ -720,6 +806,40 @@ class Ring {
     return TcpSocket(socket);
   }
   std::unique_ptr<State> state_;
+};
+
+// One thread's way into a ring that it does not own: opened by the ring's owner, and closed when it
+// goes out of scope, before which its thread has made its last call. It may outlive the ring.
+class Lane {
+ public:
+  Lane() = default;
+  Lane(Lane&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  Lane& operator=(Lane&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Lane() {
+    if (handle_.value != 0) xtreme_lane_close(handle_);
+  }
+
+  static Result<Lane> Open(const Ring& ring) {
+    Lane lane;
+    const int code = xtreme_lane_open(ring.handle(), &lane.handle_);
+    if (code < 0) return LastError(code);
+    return lane;
+  }
+
+  xtreme_lane handle() const { return handle_; }
+  // Comes to the ring's owner as POSTED. 0; -EAGAIN: the lane is full; -EPIPE: the ring is closed.
+  int Post(uint64_t value) { return xtreme_lane_post(handle_, value); }
+  // Has the ring's owner fire it at its next poll; a refusal comes there as ERROR. 0, or as Post().
+  int Fire(xtreme_prepared prepared, const SendOptions& options = {}) {
+    const xtreme_send_options c = options.ToC();
+    return xtreme_lane_fire(handle_, prepared, &c);
+  }
+
+ private:
+  xtreme_lane handle_ = {};
 };
 
 // Several rings polled as one. They outlive it and are not polled by themselves meanwhile: closes

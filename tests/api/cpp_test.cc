@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "api/xtreme.hpp"
 #include "tests/api/api_fixture.h"
@@ -206,6 +208,83 @@ TEST_F(CppTest, ASendAndATimerAreWhatTheCCallsAre) {
   ASSERT_TRUE(timer.ok());
   AwaitOf(&ring, kTimer, [](Completion& fired) { EXPECT_EQ(fired.cookie, 6u); });
   EXPECT_FALSE(ring.Watch(-1, 1).ok());
+}
+
+TEST_F(CppTest, ABufferIsBuiltInSentAndGivenBack) {
+  Ring ring = Open();
+  UdpSocket socket = Listen(&ring, ":9000");
+  const xtreme_address peer = *ParseAddress("10.1.0.2:5000");
+  // More than the pool has: what is not given back, or sent, would be missed.
+  for (int i = 0; i < 1'500; ++i) {
+    auto buffer = ring.AcquireBuffer();
+    ASSERT_TRUE(buffer) << buffer.error().message;
+    ASSERT_GE(buffer->bytes().size(), 1'472u);
+    if (i % 100 != 0) continue;
+    buffer->bytes()[0] = 'x';
+    Buffer moved = *std::move(buffer);
+    EXPECT_FALSE(*buffer);
+    Buffer shared = moved.Share();
+    for (Buffer* const each : {&moved, &shared}) {
+      EXPECT_EQ(socket.SendBufferTo(peer, each, each->bytes().first(1), {.want_done = true}),
+                XTREME_SENT);
+      EXPECT_FALSE(*each) << "its reference is the ring's";
+      AwaitOf(&ring, kTxDone, [](Completion&) {});
+    }
+  }
+  EXPECT_EQ(Sent(), std::vector<std::string>(30, "x"));
+  Buffer refused = *ring.AcquireBuffer();
+  EXPECT_EQ(socket.SendBuffer(&refused, refused.bytes().first(1)), XTREME_REFUSED_STATE);
+  EXPECT_TRUE(refused) << "it was not sent";
+}
+
+TEST_F(CppTest, MemoryIsTheProgramsAgainWhenNothingOfItIsLeft) {
+  Ring ring = Open();
+  UdpSocket socket = Listen(&ring, ":9000");
+  std::vector<uint8_t> memory(1'000, 'm');
+  bool released = false;
+  auto registered = ring.RegisterMemory(
+      memory, [](void* context, void*) { *static_cast<bool*>(context) = true; }, &released, 7);
+  ASSERT_TRUE(registered) << registered.error().message;
+  AwaitOf(&ring, kOpDone, [](Completion& done) { EXPECT_EQ(done.cookie, 7u); });
+  Buffer part = registered->Share();
+  EXPECT_EQ(socket.SendBufferTo(*ParseAddress("10.1.0.2:5000"), &part, part.bytes().last(3),
+                                {.want_done = true}),
+            XTREME_SENT);
+  EXPECT_EQ(Sent(), std::vector<std::string>{"mmm"});
+  AwaitOf(&ring, kTxDone, [](Completion&) {});
+  EXPECT_FALSE(released);
+  registered->Release();
+  const int64_t end_ns = ring.now_ns() + kLongNs;
+  while (!released && ring.now_ns() < end_ns) {
+    connectx_->Step();
+    ring.Poll();
+  }
+  EXPECT_TRUE(released);
+  EXPECT_EQ(ring.RegisterMemory({}).error().code, EINVAL);
+}
+
+TEST_F(CppTest, ALaneIsAnotherThreadsWayIn) {
+  xtreme_lane handle = {};
+  {
+    Ring ring = Open();
+    UdpSocket socket = Listen(&ring, ":9000");
+    ASSERT_TRUE(socket.Connect(*ParseAddress("10.1.0.2:5000")));
+    AwaitOf(&ring, kOpDone, [](Completion& done) { EXPECT_EQ(done.status, 0); });
+    const uint8_t order[] = {'g', 'o'};
+    auto prepared = Prepared::Make(socket, order);
+    ASSERT_TRUE(prepared) << prepared.error().message;
+    auto lane = Lane::Open(ring);
+    ASSERT_TRUE(lane) << lane.error().message;
+    Lane moved = *std::move(lane);
+    handle = moved.handle();
+    std::thread([&] {
+      EXPECT_EQ(moved.Fire(prepared->handle(), {.cookie = 3, .want_done = true}), 0);
+      EXPECT_EQ(moved.Post(5), 0);
+    }).join();
+    AwaitOf(&ring, kPosted, [](Completion& posted) { EXPECT_EQ(posted.value, 5u); });
+    EXPECT_EQ(Sent(), std::vector<std::string>{"go"});
+  }
+  EXPECT_EQ(xtreme_lane_post(handle, 1), -EBADF);
 }
 
 TEST(TcpOptionsTest, EverySettingReachesTheCStructure) {
