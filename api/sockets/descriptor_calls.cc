@@ -56,9 +56,15 @@ bool IsOnRings(const Descriptors::Meaning& meaning) {
 int HandOut(Faces& faces, const std::shared_ptr<Socket>& child, sockaddr* address,
             socklen_t* length) {
   const int fd = child->fd();
+  Drop(faces, fd, faces.descriptors().Put(fd, {.socket = child}));
+  const bool wrong = address != nullptr && length != nullptr && static_cast<int>(*length) < 0;
+  if (wrong) {  // Linux: it is accepted all the same, and closed.
+    Forget(faces, fd);
+    Kernel().close(fd);
+    return -EINVAL;
+  }
   // Linux: of one that its peer has reset already, too.
   GiveAddress(child->peer(), address, length);
-  Drop(faces, fd, faces.descriptors().Put(fd, {.socket = child}));
   return fd;
 }
 

@@ -83,7 +83,8 @@ const KernelOption* Find(bool stream, int level, int name, const void* value, so
 // Some of it the kernel's socket, which is never connected, would take, and Linux does not of a
 // connection.
 int Socket::RefuseOption(int level, int name, const void* value, socklen_t length) const {
-  if (!HasConnected()) return 0;
+  // The kernel has an error for it: nothing of a value is to be looked at.
+  if (!HasConnected() || static_cast<int>(length) < 0) return 0;
   const KernelOption* const found = Find(/*stream=*/true, level, name, value, length);
   // Of listeners: to others it does nothing.
   const bool idle = level == IPPROTO_TCP && name == TCP_SAVE_SYN;

@@ -164,6 +164,7 @@ namespace {
 
 int Give(const wire::Endpoint& endpoint, sockaddr* to, socklen_t* length) {
   if (to == nullptr || length == nullptr) return -EFAULT;
+  if (static_cast<int>(*length) < 0) return -EINVAL;
   const sockaddr_in address = ToSockaddr(endpoint);
   memcpy(to, &address, std::min<size_t>(*length, sizeof address));
   *length = sizeof address;

@@ -86,6 +86,20 @@ void NoRoomForAName(Run& run) {
   Say("recvfrom", got, std::to_string(length));
 }
 
+// A length that is less than nothing is none.
+void LessThanNoRoomForAName(Run& run) {
+  sockaddr_in name{};
+  socklen_t length = static_cast<socklen_t>(-1);
+  Say("getsockname", getsockname(run.fd, Generic(&name), &length), std::to_string(length));
+  Say("getpeername", getpeername(run.fd, Generic(&name), &length), std::to_string(length));
+  if (!run.stream) return;
+  // It is accepted all the same, and closed.
+  Tell(run, "connect"), Settle(run);
+  Say("accept", accept(run.listener, Generic(&name), &length), std::to_string(length));
+  Settle(run), Tell(run, "receive");
+  Say("accept", accept(run.listener, nullptr, nullptr));
+}
+
 // --- Several at a time ---
 
 void Several(Run& run, const char* what, int flags, timespec time, bool waited = false) {
@@ -183,6 +197,8 @@ constexpr Case kCases[] = {
     {"little room", false, LittleRoom},
     {"no room for a name", false, NoRoomForAName},
     {"no room for a connection's name", kConnection, NoRoomForAName},
+    {"less than no room for a name", false, LessThanNoRoomForAName},
+    {"less than no room for a connection's name", kConnection, LessThanNoRoomForAName},
     {"several in time", false, SeveralInTime},
     {"too many to send", false, TooManyToSend},
     {"sent in part", kConnection, SentInPart},

@@ -343,6 +343,17 @@ void PortWithinARange(Run& run) {
   }
 }
 
+// --- Values of no length ---
+
+void OfNoLength(Run& run) {
+  static char nothing[64] = {};
+  const auto set = [&run](const char* what, int level, int name) {
+    Say(what, setsockopt(run.fd, level, name, nothing, static_cast<socklen_t>(-1)));
+  };
+  set("SO_MARK", SOL_SOCKET, SO_MARK), set("IP_MINTTL", IPPROTO_IP, IP_MINTTL);
+  set("TCP_MD5SIG", IPPROTO_TCP, TCP_MD5SIG), set("TCP_FASTOPEN", IPPROTO_TCP, TCP_FASTOPEN);
+}
+
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -358,6 +369,7 @@ constexpr Case kCases[] = {
     {"lingering", kConnection, Lingering},
     {"lingering half open", kConnection, LingeringHalfOpen},
     {"clamped", kConnection, Clamped},
+    {"of no length", kConnection, OfNoLength},
     {"port within a range", kConnection, PortWithinARange},
 };
 
