@@ -300,8 +300,10 @@ XTREME_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
     return Kernel().recvmmsg(fd, messages, count, flags, timeout);
   }
   if (!xtreme::preload::IsValid(timeout)) return Result(-EINVAL);
-  // As Linux: an error that waits comes before anything else, and one that comes later waits.
-  if (const int error = ours->TakePendingError(); error != 0) return Result(-error);
+  // As Linux: an error that waits comes before anything else, but where those of the queue are
+  // asked for, and one that comes later waits.
+  const int error = (flags & MSG_ERRQUEUE) != 0 ? 0 : ours->TakePendingError();
+  if (error != 0) return Result(-error);
   xtreme::preload::TimeOfMany time(timeout);
   for (unsigned i = 0; i < count; ++i) {
     // As Linux: the first may block, with MSG_WAITFORONE no other; the time is looked at between.

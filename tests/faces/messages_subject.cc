@@ -131,6 +131,19 @@ void SeveralInTime(Run& run) {
   Several(run, "for one", MSG_WAITFORONE, {.tv_sec = 120});
 }
 
+// Who asks for errors by messages takes no other by that.
+void ErrorOfTheQueue(Run& run) {
+  Tell(run, "deaf");
+  Say("send", send(run.fd, "12345", 5, 0));
+  Settle(run), WaitUntil(run.fd, 0);
+  char bytes[10];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  mmsghdr message{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+  Say("recvmmsg", recvmmsg(run.fd, &message, 1, MSG_ERRQUEUE | MSG_DONTWAIT, nullptr));
+  Say("recvmmsg", recvmmsg(run.fd, &message, 1, MSG_DONTWAIT, nullptr));
+  Tell(run, "hearing");
+}
+
 // Linux takes 1,024 at once.
 void TooManyToSend(Run& run) {
   char byte = 'x';
@@ -200,6 +213,7 @@ constexpr Case kCases[] = {
     {"less than no room for a name", false, LessThanNoRoomForAName},
     {"less than no room for a connection's name", kConnection, LessThanNoRoomForAName},
     {"several in time", false, SeveralInTime},
+    {"error of the queue", false, ErrorOfTheQueue},
     {"too many to send", false, TooManyToSend},
     {"sent in part", kConnection, SentInPart},
     {"peek at all", kConnection, PeekAtAll},
