@@ -20,18 +20,20 @@
 namespace xtreme::sockets {
 
 template <typename Take>
-ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take) {
-  return Blocking(flags, limit, events, take, [&](RingDoor* ring) {
+ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
+                         const ssize_t* done) {
+  const auto again = [&](RingDoor* ring) {
     ring->Progress();
     return take();
-  });
+  };
+  return BlockingAs(flags, limit, events, take, again, done);
 }
 
 template <typename Take, typename Again>
-ssize_t Socket::Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
-                         const Again& again) {
+ssize_t Socket::BlockingAs(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
+                           const Again& again, const ssize_t* done) {
   const bool waits = Waits(flags);
-  Waiting waiting(waits ? limit : base::Nanoseconds(0), faces_->settings().rx_poll);
+  Waiting waiting(waits ? limit : base::Nanoseconds(0), faces_->settings().rx_poll, done);
   for (;;) {
     RingDoor* const ring = door();
     if (ring == nullptr) return Overtaken();

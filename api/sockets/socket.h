@@ -408,12 +408,13 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // is over. -EINTR.
   int AwaitDecision();
   // Waits until `take` returns something else than -EAGAIN, as the socket and `flags` say
-  // (blocking.h). `again(door)` lets the ring make progress first.
+  // (blocking.h). `again(door)` lets the ring make progress first. `done`: as Waiting has it.
   template <typename Take>
-  ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take);
-  template <typename Take, typename Again>
   ssize_t Blocking(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
-                   const Again& again);
+                   const ssize_t* done = nullptr);
+  template <typename Take, typename Again>
+  ssize_t BlockingAs(int flags, base::Nanoseconds limit, uint32_t events, const Take& take,
+                     const Again& again, const ssize_t* done = nullptr);
   // Takes the pending error.
   int TakeError();
   void Mark();

@@ -249,7 +249,7 @@ ssize_t Socket::ReceiveDatagram(ReceiveRequest* request) {
   if (path() == Path::kUndecided) Decide();
   if (path() != Path::kOffloaded) return Elsewhere();
   if ((request->flags & MSG_ERRQUEUE) != 0) return NoErrorQueued();
-  return Blocking(
+  return BlockingAs(
       request->flags, receive_timeout_, EPOLLIN, [&] { return TakeDatagram(request); },
       [&](RingDoor* door) { return TakeAfterProgress(door, request); });
 }

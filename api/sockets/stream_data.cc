@@ -220,7 +220,7 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   const size_t enough = all ? std::numeric_limits<size_t>::max() : low_water_.load();
   // What is handed over is one packet, however many bytes it has.
   if (enough == 1 || request->took != nullptr) {
-    return Blocking(
+    return BlockingAs(
         request->flags, receive_timeout_, EPOLLIN, [&] { return TakeBytes(request); },
         [&](RingDoor* door) { return TakeAfterProgress(door, request); });
   }
@@ -228,7 +228,7 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   Left left(request->to);
   ssize_t done = 0;
   constexpr uint32_t kEvents = EPOLLIN | kBelowLowWater;
-  const ssize_t result = Blocking(request->flags, receive_timeout_, kEvents, [&]() -> ssize_t {
+  const auto take = [&]() -> ssize_t {
     // An error is the next call's, if this one has something.
     if (done > 0 && queue_.empty() && error_.load(std::memory_order_relaxed) != 0) return done;
     ReceiveRequest part{.to = left.parts(), .flags = request->flags};
@@ -237,7 +237,8 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
     done += got;
     left.Advance(static_cast<size_t>(got));
     return left.empty() || static_cast<size_t>(done) >= enough ? done : -EAGAIN;
-  });
+  };
+  const ssize_t result = Blocking(request->flags, receive_timeout_, kEvents, take, &done);
   return done > 0 ? done : result;
 }
 
@@ -376,14 +377,15 @@ ssize_t Socket::SendStream(const SendRequest& request) {
   }
   const bool waits = Waits(request.flags);
   ssize_t done = 0;
-  const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, [&]() -> ssize_t {
+  const auto put = [&]() -> ssize_t {
     if (done > 0 && error_.load(std::memory_order_relaxed) != 0) return done;
     const ssize_t sent = PutBytes(left.parts(), request.flags, &refusals);
     if (sent <= 0) return sent;
     done += sent;
     left.Advance(static_cast<size_t>(sent));
     return left.empty() || !waits ? done : -EAGAIN;
-  });
+  };
+  const ssize_t result = Blocking(request.flags, send_timeout_, EPOLLOUT, put, &done);
   return done > 0 ? done : WhyOvertaken(result);
 }
 

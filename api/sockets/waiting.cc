@@ -80,10 +80,11 @@ int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
   return ours;
 }
 
-Waiting::Waiting(base::Nanoseconds limit, int64_t polls)
+Waiting::Waiting(base::Nanoseconds limit, int64_t polls, const ssize_t* done)
     : until_(limit == base::kNever || limit == base::Nanoseconds(0)
                  ? limit
                  : base::DeadlineAfter(SteadyNow(), limit)),
+      done_(done),
       polls_left_(polls) {}
 
 int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
@@ -105,9 +106,10 @@ int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
   if (watched->door() != door) return 0;
   RingDoor* const doors[] = {door};
   const int slept = SleepOnRings(doors, {}, until_, nullptr);
-  // With a time limit a call is never begun anew (signal(7)).
-  if (slept == -EINTR) return until_ == base::kNever && CallsAreRestarted() ? 0 : -EINTR;
-  return 0;
+  if (slept != -EINTR) return 0;
+  // With a time limit a call is never begun anew (signal(7)); nor, on Linux, one that did a part.
+  const bool anew = until_ == base::kNever && (done_ == nullptr || *done_ == 0);
+  return anew && CallsAreRestarted() ? 0 : -EINTR;
 }
 
 }  // namespace xtreme::sockets

@@ -44,8 +44,9 @@ int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
 
 class Waiting {
  public:
-  // `limit`: how long in all; `polls`: how often before it sleeps (-1: always).
-  Waiting(base::Nanoseconds limit, int64_t polls);
+  // `limit`: how long in all; `polls`: how often before it sleeps (-1: always); `done`, if not
+  // null: how much the call has done so far.
+  Waiting(base::Nanoseconds limit, int64_t polls, const ssize_t* done = nullptr);
 
   // Between two looks at `watched`, on the ring of `door`, outside; who was cancelled ends here.
   // 0: look again. -EAGAIN: the time is over. -EINTR.
@@ -53,6 +54,7 @@ class Waiting {
 
  private:
   const base::Nanoseconds until_;
+  const ssize_t* const done_;
   int64_t polls_left_;
   uint32_t polls_ = 0;  // That were made, of which one in so many looks at the clock.
 };

@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -463,6 +464,31 @@ void InterruptedAndBegunAnew(Run& run) {
   later.join();
 }
 
+// Who has a part of it is not begun anew, but has that.
+void InterruptedInPart(Run& run) {
+  Blocks(run.fd, true);
+  Bytes(run);
+  std::thread later = Later(run, "send 15");
+  Alarm(SA_RESTART), Read(run.fd, "recv", MSG_WAITALL, 20), SayAlarms();
+  later.join();
+  Settle(run), Read(run.fd);
+  std::atomic<bool> over{false};
+  std::thread reader([&run, &over] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    usleep(600'000);
+    while (!over) Tell(run, "receive", /*quietly=*/true);
+  });
+  const std::vector<char> much(64 << 20);
+  Alarm(SA_RESTART);
+  const ssize_t sent = send(run.fd, much.data(), much.size(), MSG_NOSIGNAL);
+  over = true;
+  reader.join();
+  Say("send", sent > 0 && sent < static_cast<ssize_t>(much.size()));
+  SayAlarms();
+}
+
 void AcceptIsInterrupted(Run& run) {
   Blocks(run.listener, true);
   Alarm(0);
@@ -714,6 +740,7 @@ constexpr Case kCases[] = {
     {"interrupted for good", false, InterruptedForGood},
     {"interrupted by a real-time signal", false, InterruptedByARealTimeSignal},
     {"interrupted and begun anew", false, InterruptedAndBegunAnew},
+    {"interrupted in part", kConnection, InterruptedInPart},
     {"accept is interrupted", false, AcceptIsInterrupted},
     {"copies of one", kConnection, CopiesOfOne},
     {"copy over another", kConnection, CopyOverAnother},
