@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -53,6 +52,7 @@ namespace xtreme::sockets {
 class Faces;
 class RefusedOnce;
 struct Stream;
+struct StreamOption;
 
 // A result: the call is the kernel's to answer.
 inline constexpr int kAskKernel = -EREMOTEIO;
@@ -438,7 +438,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void OnAccepted(const engine::Completion& completion);
   void TellAccepted();
   // Of an accepted connection: what its listener was told, and its kernel's socket, or -errno.
-  void Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options);
+  void Inherit(const std::vector<StreamOption>& options);
   int MakeDescriptor(int flags);
 
   // stream_settings.cc

@@ -129,11 +129,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     LeaveToKernel("UDP_SEGMENT: the kernel cuts what it sends");
   }
   if (const int no = HeedKernelOption(level, name, value, length); no != 0) return no;
-  if (stream_ != nullptr && value != nullptr) {
-    const auto* const bytes = static_cast<const uint8_t*>(value);
-    const std::lock_guard lock(stream_->options_mutex);
-    stream_->options[{level, name}].assign(bytes, bytes + length);
-  }
+  if (stream_ != nullptr && value != nullptr) stream_->Keep(level, name, value, length);
   if (stream_ != nullptr && IsOfOpenStream(level, name)) CopyStreamSettings();
   if (stream_ != nullptr && level == IPPROTO_TCP) return FollowTcpOption(name, value, length);
   if (level != SOL_SOCKET) return 0;

@@ -9,14 +9,13 @@
 #define XTREME_API_SOCKETS_STREAM_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace xtreme::engine {
@@ -26,6 +25,13 @@ struct TcpSocket;
 namespace xtreme::sockets {
 
 class Socket;
+
+// An option of a socket, as the program set it.
+struct StreamOption {
+  int level;
+  int name;
+  std::vector<uint8_t> value;
+};
 
 struct Stream {
   // kOffered: listens in the kernel; goes to the ring of the process that first accepts or polls.
@@ -47,8 +53,10 @@ struct Stream {
   int backlog = 128;
   std::atomic<bool> connect_told{false};  // connect() has said that it is established.
   std::mutex options_mutex;               // Taken last.
-  // What the program set, by level and name: a listener's children begin with it.
-  std::map<std::pair<int, int>, std::vector<uint8_t>> options;
+  // What the program set, each once, the last one last, for one may change another: a listener's
+  // children begin with it.
+  std::vector<StreamOption> options;
+  void Keep(int level, int name, const void* value, size_t length);
   // One of them (stream_settings.cc): a number, or a text; nothing, or "": the program did not.
   std::optional<int> Asked(int level, int name);
   std::string AskedText(int level, int name);

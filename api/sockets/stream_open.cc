@@ -33,9 +33,10 @@ namespace xtreme::sockets {
 namespace {
 
 // What Linux does not give to children.
-bool IsOfListeners(const std::pair<int, int>& option) {
-  return option.first == IPPROTO_TCP &&
-         (option.second == TCP_DEFER_ACCEPT || option.second == TCP_FASTOPEN);
+bool IsOfListeners(const StreamOption& option) {
+  if (option.level == SOL_SOCKET) return option.name == SO_PRIORITY;
+  return option.level == IPPROTO_TCP &&
+         (option.name == TCP_DEFER_ACCEPT || option.name == TCP_FASTOPEN);
 }
 
 }  // namespace
@@ -209,10 +210,10 @@ void Socket::TellAccepted() {
   }
 }
 
-void Socket::Inherit(const std::map<std::pair<int, int>, std::vector<uint8_t>>& options) {
-  for (const auto& [option, value] : options) {
-    if (IsOfListeners(option)) continue;
-    SetOption(option.first, option.second, value.data(), static_cast<socklen_t>(value.size()));
+void Socket::Inherit(const std::vector<StreamOption>& options) {
+  for (const StreamOption& each : options) {
+    if (IsOfListeners(each)) continue;
+    SetOption(each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
   }
 }
 
@@ -220,9 +221,13 @@ int Socket::MakeDescriptor(int flags) {
   const int made = Kernel().socket(AF_INET, SOCK_STREAM | flags, 0);
   if (made < 0) return -errno;
   const std::lock_guard lock(stream_->options_mutex);
-  for (const auto& [option, value] : stream_->options) {
-    const auto length = static_cast<socklen_t>(value.size());
-    Kernel().setsockopt(made, option.first, option.second, value.data(), length);
+  for (const StreamOption& each : stream_->options) {
+    const auto length = static_cast<socklen_t>(each.value.size());
+    Kernel().setsockopt(made, each.level, each.name, each.value.data(), length);
+    // Which says a priority, too, that Linux gives to no child.
+    const int none = 0;
+    const bool marks = each.level == IPPROTO_IP && each.name == IP_TOS;
+    if (marks) Kernel().setsockopt(made, SOL_SOCKET, SO_PRIORITY, &none, sizeof none);
   }
   fd_ = made;
   user_data = static_cast<uint64_t>(made);

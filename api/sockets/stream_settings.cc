@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
@@ -78,21 +79,36 @@ uint8_t DeferralsOf(int seconds) {
   return periods;
 }
 
+auto Find(const std::vector<StreamOption>& options, int level, int name) {
+  return std::find_if(options.begin(), options.end(), [=](const StreamOption& each) {
+    return each.level == level && each.name == name;
+  });
+}
+
 }  // namespace
+
+void Stream::Keep(int level, int name, const void* value, size_t length) {
+  const auto* const bytes = static_cast<const uint8_t*>(value);
+  const std::lock_guard lock(options_mutex);
+  std::erase_if(options, [=](const StreamOption& each) {
+    return each.level == level && each.name == name;
+  });
+  options.push_back({level, name, {bytes, bytes + length}});
+}
 
 std::optional<int> Stream::Asked(int level, int name) {
   const std::lock_guard lock(options_mutex);
-  const auto found = options.find({level, name});
+  const auto found = Find(options, level, name);
   int value = 0;
-  if (found == options.end() || found->second.size() < sizeof value) return std::nullopt;
-  std::memcpy(&value, found->second.data(), sizeof value);
+  if (found == options.end() || found->value.size() < sizeof value) return std::nullopt;
+  std::memcpy(&value, found->value.data(), sizeof value);
   return value;
 }
 
 std::string Stream::AskedText(int level, int name) {
   const std::lock_guard lock(options_mutex);
-  const auto found = options.find({level, name});
-  return found == options.end() ? "" : std::string(found->second.begin(), found->second.end());
+  const auto found = Find(options, level, name);
+  return found == options.end() ? "" : std::string(found->value.begin(), found->value.end());
 }
 
 // What the program set: by its kernel's socket, where that says it.

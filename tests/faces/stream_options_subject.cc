@@ -343,6 +343,57 @@ void PortWithinARange(Run& run) {
   }
 }
 
+// --- What a connection has of its listener ---
+
+struct Kept {
+  int level;
+  int name;
+  int value;
+  const char* text;
+};
+
+// In the order they are set in: of some one takes another back. What Linux gives to no child is
+// among them.
+constexpr Kept kKept[] = {
+    {SOL_SOCKET, SO_PRIORITY, 3, "SO_PRIORITY"},
+    {SOL_SOCKET, SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},
+    {SOL_SOCKET, SO_TIMESTAMP, 1, "SO_TIMESTAMP"},
+    {IPPROTO_IP, IP_TOS, 0x10, "IP_TOS"},
+    {IPPROTO_IP, IP_TTL, 33, "IP_TTL"},
+    {SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"},
+    {SOL_SOCKET, SO_OOBINLINE, 1, "SO_OOBINLINE"},
+    {SOL_SOCKET, SO_RCVLOWAT, 3, "SO_RCVLOWAT"},
+    {SOL_SOCKET, SO_RXQ_OVFL, 1, "SO_RXQ_OVFL"},
+    {IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"},
+    {IPPROTO_TCP, TCP_KEEPIDLE, 77, "TCP_KEEPIDLE"},
+    {IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"},
+    {IPPROTO_TCP, TCP_SYNCNT, 3, "TCP_SYNCNT"},
+    {IPPROTO_TCP, TCP_LINGER2, 7, "TCP_LINGER2"},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT, 9'000, "TCP_USER_TIMEOUT"},
+    {IPPROTO_TCP, TCP_INQ, 1, "TCP_INQ"},
+    {IPPROTO_TCP, TCP_DEFER_ACCEPT, 0, "TCP_DEFER_ACCEPT"},
+};
+
+void OfAListener(Run& run) {
+  const int listener = NewSocket(run, SOCK_STREAM, 7'010);
+  for (const Kept& each : kKept) {
+    Say(each.text, setsockopt(listener, each.level, each.name, &each.value, sizeof each.value));
+  }
+  Say("listen", listen(listener, 4));
+  SayReady(listener);
+  Tell(run, "connect 0 7010"), Settle(run), SayReady(listener);
+  const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
+  Say("accept", fd >= 0 ? 0 : -1);
+  for (const Kept& each : kKept) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    const int result = getsockopt(fd, each.level, each.name, &value, &length);
+    Say(each.text, result, std::to_string(value));
+  }
+  close(fd), close(listener);
+  Tell(run, "reset", /*quietly=*/true);
+}
+
 // --- Values of no length ---
 
 void OfNoLength(Run& run) {
@@ -369,6 +420,7 @@ constexpr Case kCases[] = {
     {"lingering", kConnection, Lingering},
     {"lingering half open", kConnection, LingeringHalfOpen},
     {"clamped", kConnection, Clamped},
+    {"of a listener", false, OfAListener},
     {"of no length", kConnection, OfNoLength},
     {"port within a range", kConnection, PortWithinARange},
 };
