@@ -377,9 +377,13 @@ void RingDoor::BeginCompletions() {
           .context = this},
       ring_->udp().demux().changes_counter());
   ring_->core().SetLinks(links_.get());
+  // In a copy: what cannot be told of is forgotten. A connection without a descriptor is told of by
+  // its listener, and then what came for it.
+  std::vector<Socket*> undecided;
   for (const auto& [handle, socket] : sockets_) {
-    if (socket->taker() == Taker::kUndecided) socket->TakeByCompletions();
+    if (socket->taker() == Taker::kUndecided && socket->fd() >= 0) undecided.push_back(socket);
   }
+  for (Socket* const each : undecided) each->TakeByCompletions();
 }
 
 bool RingDoor::AdmitLinks(void* door, const engine::Completion& form,

@@ -7,12 +7,15 @@
 // who does not go on.
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <mellanox/vma_extra.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -79,6 +82,55 @@ class VmaThreadsTest : public LinkedFacesTest {
   int fd_ = -1;
   int ring_ = -1;
 };
+
+// The first of all, because a ring is polled for completions for the first time once.
+TEST_F(VmaThreadsTest, ListenersThatARingHasWhenItIsFirstPolledAreTakenAsTheyWereUsed) {
+  const auto listen_at = [](uint16_t port) {
+    const int fd = NewSocket(SOCK_STREAM | SOCK_NONBLOCK);
+    EXPECT_EQ(Bind(fd, port), 0);
+    EXPECT_EQ(Listen(fd), 0);
+    return fd;
+  };
+  const auto connect_to = [](uint16_t port) {
+    const int fd = TheirSocket(SOCK_STREAM);
+    sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, kOurs, &to.sin_addr);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    return fd;
+  };
+  const int by_calls = listen_at(kPort + 2);
+  EXPECT_EQ(Accept(by_calls, 0), -EAGAIN);
+  // Nobody used it yet, but its ring is known; and it has a connection, and that has bytes.
+  const int undecided = listen_at(kPort + 3);
+  ASSERT_EQ(vma_.get_socket_rings_num(undecided), 1);
+  const int asks = connect_to(kPort + 3);
+  EXPECT_EQ(send(asks, "question", 8, 0), 8);
+  EXPECT_TRUE(Eventually([&] {
+    int waits = 0;
+    Poke(undecided);
+    return ioctl(asks, SIOCOUTQ, &waits) == 0 && waits == 0;
+  }));
+  std::vector<vma_completion_t> got;
+  EXPECT_TRUE(Eventually([&] {
+    vma_completion_t completion;
+    if (vma_.socketxtreme_poll(ring_, &completion, 1, 0) == 1) got.push_back(completion);
+    return got.size() == 2;
+  }));
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_EQ(got[0].events, uint64_t{VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED});
+  EXPECT_EQ(got[0].listen_fd, undecided);
+  EXPECT_EQ(got[1].events, uint64_t{VMA_SOCKETXTREME_PACKET});
+  EXPECT_EQ(got[1].user_data, got[0].user_data);
+  EXPECT_EQ(vma_.socketxtreme_free_vma_packets(&got[1].packet, 1), 0);
+  const int calls = connect_to(kPort + 2);
+  int accepted = -EAGAIN;
+  EXPECT_TRUE(Eventually([&] { return (accepted = Accept(by_calls, 0)) != -EAGAIN; }));
+  EXPECT_GE(accepted, 0);
+  for (const int theirs : {asks, calls}) close(theirs);
+  for (const int ours : {accepted, static_cast<int>(got[0].user_data), by_calls, undecided}) {
+    Close(ours);
+  }
+}
 
 TEST_F(VmaThreadsTest, PacketsOfARingReachOneOfItsPollersOnceEachAndAreAnswered) {
   const int theirs = TheirSocket(SOCK_DGRAM);
