@@ -117,6 +117,7 @@ void Forget(Faces& faces, int fd) {
   if (const auto socket = faces.descriptors().FindSocket(fd)) socket->LingerBeforeClose();
   const Descriptors::Meaning meaning = faces.descriptors().BeginClose(fd);
   if (meaning.socket == nullptr && meaning.epoll == nullptr && meaning.ring == nullptr) return;
+  if (meaning.socket != nullptr && meaning.socket->descriptors > 1) meaning.socket->SayCloses(fd);
   const bool on_rings = IsOnRings(meaning);
   // The kernel's side of a listener ends first, unless another process has it too: the port that
   // the ring's side leaves to connections is nobody's to listen at.

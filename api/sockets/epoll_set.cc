@@ -2,6 +2,8 @@
 
 #include "api/sockets/epoll_set.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <memory>
@@ -39,6 +41,10 @@ bool IsOfBoth(const Pollable& target) {
 
 EpollSet::EpollSet(Faces* faces, int fd) : faces_(faces), fd_(fd) {}
 
+EpollSet::Item::~Item() {
+  if (own >= 0) Kernel().close(own);
+}
+
 EpollSet::~EpollSet() {
   // Nobody else has the set any more, but who tells an item, until it is detached.
   std::map<Key, std::shared_ptr<Item>> items;
@@ -59,6 +65,10 @@ EpollSet::~EpollSet() {
 void EpollSet::AfterFork() {
   Pollable::AfterFork();
   std::construct_at(&mutex_);
+  // They would keep open what the parent closes.
+  for (const auto& [key, item] : items_) {
+    if (item->own >= 0) Kernel().close(std::exchange(item->own, -1));
+  }
 }
 
 void EpollSet::Close() {
@@ -89,7 +99,7 @@ int EpollSet::Place(Item* item) {
   has_one_shot_of_both_ |= both && (item->event.events & EPOLLONESHOT) != 0;
   if (wanted == item->in_kernel || closed_) return 0;
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
-  const bool done = Kernel().epoll_ctl(fd(), operation, item->fd, &item->event) == 0;
+  const bool done = Kernel().epoll_ctl(fd(), operation, item->number(), &item->event) == 0;
   // What the kernel refused is not there; what it does not know is not there any more.
   item->in_kernel = wanted && done;
   return done ? 0 : -errno;
@@ -118,6 +128,20 @@ void EpollSet::OnTold(Item* item, uint32_t events) {
   if (ready) Change(EPOLLIN, 0, EPOLLIN);
   // Who sleeps has another ring to sleep on.
   if (moved && !ready) Change(0, 0, EPOLLIN);
+}
+
+// Linux: it stays for its copies. What never comes to a ring nobody takes out of the kernel's set.
+void EpollSet::OnCloses(Item* item, int number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto* const socket = dynamic_cast<const Socket*>(item->target.get());
+  if (socket == nullptr || item->fd != number || item->own >= 0 || !IsOfBoth(*socket)) return;
+  const int own = HighDescriptor(Kernel().fcntl(number, F_DUPFD_CLOEXEC, 0));
+  if (own < 0) return;
+  if (item->in_kernel) {
+    Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, number, nullptr);
+    item->in_kernel = Kernel().epoll_ctl(fd(), EPOLL_CTL_ADD, own, &item->event) == 0;
+  }
+  item->own = own;
 }
 
 // The descriptor is about to be closed; the kernel's set forgets it by itself.
@@ -202,7 +226,7 @@ int EpollSet::Modify(Item* item, const epoll_event& event) {
     const bool stood = item->in_kernel;
     if (const int placed = Place(item); placed != 0) return placed;
     const bool stands = stood && item->in_kernel;
-    if (stands && Kernel().epoll_ctl(fd(), EPOLL_CTL_MOD, item->fd, &item->event) != 0) {
+    if (stands && Kernel().epoll_ctl(fd(), EPOLL_CTL_MOD, item->number(), &item->event) != 0) {
       return -errno;
     }
     QueueIfReady(item);
@@ -220,7 +244,7 @@ int EpollSet::Remove(const Key& key) {
     const auto found = items_.find(key);
     if (found == items_.end()) return -ENOENT;
     item = found->second;
-    if (item->in_kernel) Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, key.first, nullptr);
+    if (item->in_kernel) Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, item->number(), nullptr);
     target = TakeOut(item.get());
   }
   if (target != nullptr) target->Detach(item.get());

@@ -60,6 +60,9 @@ class EpollSet final : public Pollable {
   struct Item final : Watcher {
     EpollSet* set = nullptr;
     int fd = -1;
+    // Of what it is of, in place of `fd` once that is closed and copies are left: the kernel's set
+    // knows by numbers what it is to forget. -1: none.
+    int own = -1;
     std::shared_ptr<Pollable> target;  // Null: gone.
     RingDoor* door = nullptr;     // Of the target, as counted.
     epoll_event event{};
@@ -67,7 +70,10 @@ class EpollSet final : public Pollable {
     bool disabled = false;        // One-shot, and told: not in the kernel's set either.
     bool in_kernel = false;
 
+    ~Item();
+    int number() const { return own >= 0 ? own : fd; }
     void Told(uint32_t events) override { set->OnTold(this, events); }
+    void Closes(int number) override { set->OnCloses(this, number); }
     void Gone() override { set->OnGone(this); }
   };
 
@@ -75,6 +81,7 @@ class EpollSet final : public Pollable {
   using Key = std::pair<int, const Pollable*>;
 
   void OnTold(Item* item, uint32_t events);
+  void OnCloses(Item* item, int fd);
   void OnGone(Item* item);
   // It is no member any more, and not among the ready: what it was of, if it was one, and still is
   // to be detached from. Under the lock; `item` may be gone behind it.

@@ -39,6 +39,11 @@ void Pollable::AddDoors(std::vector<RingDoor*>* doors) const {
   if (std::find(doors->begin(), doors->end(), own) == doors->end()) doors->push_back(own);
 }
 
+void Pollable::SayCloses(int fd) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Watcher* watcher : watchers_) watcher->Closes(fd);
+}
+
 void Pollable::SayGone() {
   std::vector<Watcher*> watchers;
   const std::lock_guard<std::mutex> lock(mutex_);

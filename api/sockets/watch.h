@@ -26,6 +26,8 @@ class Watcher {
  public:
   // `events`: epoll bits that happened just now; they need not be new in the mask.
   virtual void Told(uint32_t events) = 0;
+  // One of its descriptors is about to be closed, and others are left.
+  virtual void Closes(int /*fd*/) {}
   // The watched thing ends; it has forgotten its watchers.
   virtual void Gone() {}
 
@@ -55,6 +57,8 @@ class Pollable {
   // If this has ended, it is told so at once.
   void Attach(Watcher* watcher);
   void Detach(Watcher* watcher);
+  // Tells them so.
+  void SayCloses(int fd);
   // In a child after fork(): who had a lock is a thread of the parent's.
   virtual void AfterFork();
 

@@ -276,6 +276,23 @@ void CopyStaysInASet(Run& run) {
   run.fd = other;
 }
 
+// What was added by a number that is closed goes on by its copy, also where it connects then.
+void CopyConnects(Run& run) {
+  for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
+    close(run.fd);
+    run.fd = NewSocket(run, type, 0);
+    run.peer.sin_port = htons(type == SOCK_DGRAM ? kPeerUdpPort : kPeerTcpPort);
+    Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT), Wait(run.set);
+    const int copy = dup(run.fd);
+    Say("close", close(run.fd));
+    Wait(run.set);
+    Say("connect", connect(copy, Generic(&run.peer), sizeof run.peer));
+    WaitUntil(copy, POLLOUT), Settle(run), Wait(run.set);
+    run.fd = copy;
+  }
+  Tell(run, "accept");
+}
+
 void EventsOfAConnection(Run& run) {
   Control(run, EPOLL_CTL_ADD, run.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   Wait(run.set), Bytes(run), Wait(run.set), Wait(run.set);
@@ -729,6 +746,7 @@ constexpr Case kCases[] = {
     {"wait by timespec", false, WaitByTimespec},
     {"time left", false, TimeLeft},
     {"copy stays in a set", false, CopyStaysInASet},
+    {"copy connects", false, CopyConnects},
     {"events of a connection", kConnection, EventsOfAConnection},
     {"edge of the end", kConnection, EdgeOfTheEnd},
     {"edge of shutdown", kConnection, EdgeOfShutdown},
