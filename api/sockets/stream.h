@@ -50,7 +50,7 @@ struct Stream {
   std::atomic<bool> error_in_kernel{false};  // Of a connection before: LeaveErrorInKernel().
   std::atomic<bool> dissolved{false};        // The last one was, by connect() to AF_UNSPEC.
   bool spoiled = false;      // The attempt to connect failed, and it was shut before it was told.
-  int backlog = 128;
+  uint32_t backlog = 128;    // As listen() was told.
   std::atomic<bool> connect_told{false};  // connect() has said that it is established.
   std::mutex options_mutex;               // Taken last.
   // What the program set, each once, the last one last, for one may change another: a listener's

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -84,10 +85,19 @@ int Socket::Listen(int backlog) {
   const std::lock_guard lock(faces_->setup());
   if (stream_ != nullptr && path() == Path::kOffloaded && !listening()) return -EINVAL;
   if (Kernel().listen(fd(), backlog) != 0) return -errno;
-  if (path() != Path::kUndecided || stream_ == nullptr) return 0;
+  if (stream_ == nullptr) return 0;
+  // Linux: of less than none there are as many as there may be.
+  constexpr uint32_t kMost = 4'096;
+  const uint32_t most = std::min(static_cast<uint32_t>(backlog), kMost);
+  if (RingDoor* const ring = door()) {
+    const RingDoor::Entry entry(ring);
+    ring->ring().tcp().SetBacklog(handle_, most + 1);
+    return 0;
+  }
+  if (path() != Path::kUndecided) return 0;
   bound_ = true;
   LearnLocal();
-  stream_->backlog = backlog < 1 ? 1 : backlog;
+  stream_->backlog = most;
   if (!faces_->enabled()) {
     LeaveToKernelLocked("no RDMA device");
     return 0;
@@ -139,7 +149,9 @@ void Socket::OpenListener(RingDoor* ring) {
   const RingDoor::Entry entry(ring);
   const engine::TcpListenerOptions options{
       .local = local_,
-      .backlog = static_cast<uint32_t>(stream_->backlog),
+      // Linux: one more waits than listen() was told. What the ring has handed over waits here.
+      .backlog = stream_->backlog + 1,
+      .holds = true,
       .syns_per_second = static_cast<uint32_t>(faces_->settings().max_syn_rate),
       .settings = StreamSettings(),
       .kernel_socket = fd(),
@@ -194,6 +206,7 @@ void Socket::TellAccepted() {
   RingDoor* const ring = door();
   for (; !stream_->accepted.empty(); stream_->accepted.pop_front()) {
     const std::shared_ptr<Socket> child = stream_->accepted.front();
+    ring->ring().tcp().TookOne(handle_);
     if (child->MakeDescriptor(0) != 0) {
       Log(LogLevel::kWarning, "fd {}: a connection is reset: no descriptor for it", fd());
       ring->ring().tcp().Abort(child->handle_);
@@ -255,6 +268,7 @@ std::shared_ptr<Socket> Socket::Accept(int flags, int* error) {
     *error = made;
     return nullptr;
   }
+  ring->ring().tcp().TookOne(handle_);
   Mark();
   return child;
 }

@@ -385,7 +385,7 @@ inline bool Stack::TellFirst(Connection& connection, uint8_t news) {
       return false;
   }
   if (HasEvents()) return false;
-  if (kind == Kind::kAccepted) --connection.listener_->waiting;
+  if (kind == Kind::kAccepted) connection.listener_->Took();
   *std::exchange(first_event_, nullptr) = {
       .kind = kind, .status = connection.status(), .connection = &connection};
   return true;
@@ -472,7 +472,7 @@ bool Stack::TakeNews(Connection& connection, Event* event) {
   if (connection.news_ == 0) connection.news_hook_.Unlink();
   switch (order->kind) {
     case Kind::kAccepted:
-      if (connection.listener_ != nullptr) --connection.listener_->waiting;
+      if (connection.listener_ != nullptr) connection.listener_->Took();
       break;
     case Kind::kData:
       connection.Pcb::Deliver(now_);

@@ -231,10 +231,14 @@ class Stack final : private Sink {
     // second's may come at once.
     uint32_t syns_per_second = 0;
     bool hushed = false;  // nobody is answered, as if what came were lost, until Welcome
+    bool holds = false;   // what TakeEvent took counts in the backlog too, until TookOne
   };
   // Null when somebody listens there already. May allocate.
   Listener* OpenListener(const Listen& listen);
   void Welcome(Listener& listener);
+  void SetBacklog(Listener& listener, uint32_t backlog);
+  // Of a listener that holds them.
+  void TookOne(Listener& listener);
   // Handshakes under way are forgotten; what was accepted stays. Where a hushed one stood nobody is
   // answered until another one opens there.
   void CloseListener(Listener& listener);

@@ -89,6 +89,12 @@ Listener* Stack::OpenListener(const Listen& listen) {
 
 void Stack::Welcome(Listener& listener) { listener.listen.hushed = false; }
 
+void Stack::SetBacklog(Listener& listener, uint32_t backlog) { listener.listen.backlog = backlog; }
+
+void Stack::TookOne(Listener& listener) {
+  if (listener.listen.holds && listener.waiting > 0) --listener.waiting;
+}
+
 void Stack::CloseListener(Listener& listener) {
   if (listener.listen.hushed) {
     listener.closed = true;

@@ -35,11 +35,13 @@ struct Listener {
     if (syns != 0) listener.syn_limit.emplace(syns, syns);
     return listener;
   }
+  // By TakeEvent.
+  void Took() { waiting -= listen.holds ? 0 : 1; }
 
   Stack::Listen listen;
   std::optional<TokenBucket> syn_limit;
   bool closed = false;   // was hushed, and its place still is
-  uint32_t waiting = 0;  // accepted, and not yet taken by TakeEvent
+  uint32_t waiting = 0;  // accepted, and not yet taken by TakeEvent, or by TookOne
   // When a cookie was sent last: before that no acknowledgement can bring one back.
   base::Nanoseconds cookies_until{INT64_MIN};
 };

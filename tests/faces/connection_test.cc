@@ -15,18 +15,25 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
 #include "tests/faces/linked_faces.h"
+#include "xtreme/engine/ring.h"
+#include "xtreme/engine/tcp.h"
 
 namespace xtreme::faces {
 namespace {
 
 constexpr uint16_t kPort = 8040;
 constexpr uint16_t kHalfOpenPort = 8039;
+constexpr uint16_t kBacklogPort = 8038;
 
 using ConnectionTest = LinkedFacesTest;
 
@@ -177,6 +184,53 @@ TEST_F(ConnectionTest, AChildAcceptsThoughAThreadOfItsParentWasAboutTo) {
   acceptor.Join();
   kernel.accept4 = accept_of_kernel;
   for (const int each : beside) close(each);
+  Close(listener);
+}
+
+uint64_t HandshakesOnRingOfNotFinished(int fd) {
+  sockets::RingDoor* const door = Behind(fd)->door();
+  const sockets::RingDoor::Entry entry(door);
+  door->Progress();
+  uint64_t count = 0;
+  door->ring().tcp().VisitCounters(
+      [&count](std::string_view name, std::string_view /*help*/, uint64_t value) {
+        if (name == "backlog_full") count = value;
+      });
+  return count;
+}
+
+// On Linux one more wait to be accepted than the backlog says, which may be another one later.
+TEST_F(ConnectionTest, AsManyWaitToBeAcceptedAsTheBacklogSays) {
+  const int listener = NewSocket(SOCK_STREAM | SOCK_NONBLOCK);
+  ASSERT_EQ(Bind(listener, kBacklogPort), 0);
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(kBacklogPort)};
+  inet_pton(AF_INET, kOurs, &to.sin_addr);
+  std::vector<int> theirs;
+  std::vector<int> ours;
+  for (const int backlog : {1, 3}) {
+    ASSERT_EQ(Behind(listener)->Listen(backlog), 0);
+    ASSERT_EQ(Accept(listener, 0), -EAGAIN);
+    ASSERT_TRUE(Behind(listener)->listening()) << Behind(listener)->reason();
+    const uint64_t before = HandshakesOnRingOfNotFinished(listener);
+    for (int i = 0; i < 6; ++i) {
+      theirs.push_back(TheirSocket(SOCK_STREAM | SOCK_NONBLOCK));
+      connect(theirs.back(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    }
+    const uint64_t too_many = 6u - static_cast<unsigned>(backlog) - 1;
+    EXPECT_TRUE(Eventually(
+        [&] { return HandshakesOnRingOfNotFinished(listener) - before >= too_many; }));
+    int at_once = 0;
+    for (int fd = 0; (fd = Accept(listener, 0)) >= 0; ++at_once) ours.push_back(fd);
+    EXPECT_EQ(at_once, backlog + 1);
+    // The others come when they are asked again.
+    EXPECT_TRUE(Eventually([&] {
+      const int fd = Accept(listener, 0);
+      if (fd >= 0) ours.push_back(fd);
+      return ours.size() == theirs.size();
+    }));
+  }
+  for (const int each : theirs) close(each);
+  for (const int each : ours) Close(each);
   Close(listener);
 }
 

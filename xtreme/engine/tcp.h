@@ -101,6 +101,10 @@ class Tcp {
   Outcome OpenListener(const TcpListenerOptions& options, Handle* handle);
   // A listener that was opened hushed answers from here on. EBADF: no listener of the ring.
   Outcome Welcome(Handle handle);
+  // Another backlog from here on. EBADF: as above.
+  Outcome SetBacklog(Handle handle, uint32_t backlog);
+  // Of a listener that holds what it handed out: one of them counts no more. EBADF: as above.
+  Outcome TookOne(Handle handle);
 
   // Starts a connection, which ends in exactly one of ESTABLISHED and TERMINATED (ECONNREFUSED,
   // ETIMEDOUT, EHOSTUNREACH: no route or the next hop does not answer; EADDRINUSE: no port is free

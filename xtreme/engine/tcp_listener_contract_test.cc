@@ -243,6 +243,26 @@ TEST_F(TcpListenerContractTest, HandshakesThatWaitAndTimeWaitsAreCounted) {
   }
 }
 
+TEST_F(TcpListenerContractTest, AListenerThatHoldsCountsWhatItHandedOutUntilItIsTaken) {
+  // Its SYN-ACK comes again 1, 3, 7 and 15 seconds after the first.
+  constexpr uint64_t kSeconds = 1'000'000'000;
+  Handle listener = 0;
+  ASSERT_TRUE(
+      b->tcp().OpenListener({.local = {{}, kPort}, .backlog = 2, .holds = true}, &listener).ok());
+  b->Settle();
+  for (int i = 0; i < 4; ++i) a->Connect({kB, kPort});
+  Run(4 * kSeconds, kCoarse);
+  EXPECT_EQ(b->Of(Kind::kAccepted).size(), 2u);
+  ASSERT_TRUE(b->tcp().TookOne(listener).ok());
+  Run(4 * kSeconds, kCoarse);
+  EXPECT_EQ(b->Of(Kind::kAccepted).size(), 3u);
+  ASSERT_TRUE(b->tcp().SetBacklog(listener, 3).ok());
+  Run(8 * kSeconds, kCoarse);
+  EXPECT_EQ(b->Of(Kind::kAccepted).size(), 4u);
+  EXPECT_EQ(b->tcp().TookOne(listener + 1).error, EBADF);
+  EXPECT_EQ(b->tcp().SetBacklog(listener + 1, 3).error, EBADF);
+}
+
 TEST_F(TcpListenerContractTest, AHushedListenerAnswersNobodyUntilItIsWelcome) {
   Handle hushed = 0;
   ASSERT_TRUE(b->tcp().OpenListener({.local = {{}, kPort}, .hushed = true}, &hushed).ok());

@@ -190,7 +190,8 @@ Outcome Tcp::OpenListener(const TcpListenerOptions& options, Handle* handle) {
                                           .backlog = options.backlog,
                                           .user = reinterpret_cast<uintptr_t>(&socket),
                                           .syns_per_second = options.syns_per_second,
-                                          .hushed = options.hushed});
+                                          .hushed = options.hushed,
+                                          .holds = options.holds});
   if (socket.listener == nullptr) {
     sockets_->Put(&socket);
     return {EADDRINUSE, absl::StrCat(kAction, ": ", wire::ToString(local),
@@ -209,6 +210,22 @@ Outcome Tcp::Welcome(Handle handle) {
   TcpSocket* const socket = Find(handle);
   if (socket == nullptr || socket->listener == nullptr) return {EBADF, "welcome: no listener"};
   stack_->Welcome(*socket->listener);
+  return {};
+}
+
+Outcome Tcp::SetBacklog(Handle handle, uint32_t backlog) {
+  core_->CheckOwner();
+  TcpSocket* const socket = Find(handle);
+  if (socket == nullptr || socket->listener == nullptr) return {EBADF, "set backlog: no listener"};
+  stack_->SetBacklog(*socket->listener, backlog);
+  return {};
+}
+
+Outcome Tcp::TookOne(Handle handle) {
+  core_->CheckOwner();
+  TcpSocket* const socket = Find(handle);
+  if (socket == nullptr || socket->listener == nullptr) return {EBADF, "took one: no listener"};
+  stack_->TookOne(*socket->listener);
   return {};
 }
 

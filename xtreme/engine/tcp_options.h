@@ -77,7 +77,8 @@ struct TcpSettings {
 struct TcpListenerOptions {
   wire::Endpoint local;                // Any: the interface's addresses. The port is given.
   uint64_t user_data = 0;              // Of the listener, and of its children until set.
-  uint32_t backlog = 128;              // 1 .. : connections accepted and not yet handed out.
+  uint32_t backlog = 128;              // 1 .. : connections accepted and not yet handed out,
+  bool holds = false;                  // or handed out and not yet said to be taken by TookOne().
   // SYNs answered in a second; more are dropped (tcp/syns_withheld). 0: no limit, else up to
   // kMostSynsPerSecond.
   uint32_t syns_per_second = 0;
