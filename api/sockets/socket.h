@@ -467,6 +467,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool AwaitsAcknowledgement();
   void CloseStream(RingDoor* door);
   bool FillTcpInfo(void* value, socklen_t* length);
+  bool SegmentBytes(int* bytes);
   template <typename Bytes>
   int AskStream(const Bytes& bytes);
 
@@ -521,6 +522,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int SetIpOption(int name, const void* value, socklen_t length);
   void SetForRing(bool on) const;
   bool GetIpOption(int name, void* value, socklen_t* length);
+  bool GetTcpOption(int name, void* value, socklen_t* length, int* result);
   int GetPeerOption(void* value, socklen_t* length);
   int ChangeMembership(int name, const void* value, socklen_t length);
   void GiveUpMembership(const Membership& change, bool all_sources);

@@ -370,6 +370,21 @@ bool Socket::GetIpOption(int name, void* value, socklen_t* length) {
   return true;
 }
 
+bool Socket::GetTcpOption(int name, void* value, socklen_t* length, int* result) {
+  *result = 0;
+  int bytes = 0;
+  if (name == TCP_INFO) return FillTcpInfo(value, length);
+  if (name == TCP_MAXSEG && SegmentBytes(&bytes)) {
+    *length = std::min<socklen_t>(*length, sizeof bytes);
+    memcpy(value, &bytes, *length);
+    return true;
+  }
+  // The kernel's socket would say, for ever, that nothing waits.
+  if (name != TCP_ZEROCOPY_RECEIVE || !HasConnected()) return false;
+  *result = -EOPNOTSUPP;
+  return true;
+}
+
 // The peer of a connection, whose kernel's socket has none.
 int Socket::GetPeerOption(void* value, socklen_t* length) {
   const auto ends = EndsOnRing();
@@ -382,10 +397,7 @@ int Socket::GetPeerOption(void* value, socklen_t* length) {
 
 bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int* result) {
   if (static_cast<int>(*length) < 0) return false;  // EINVAL.
-  if (level == IPPROTO_TCP && name == TCP_INFO && FillTcpInfo(value, length)) {
-    *result = 0;
-    return true;
-  }
+  if (level == IPPROTO_TCP) return GetTcpOption(name, value, length, result);
   if (IsVmaOption(level, name)) {
     *result = GetVmaOption(name, value, length);
     return true;

@@ -2,7 +2,7 @@
 //
 // The bytes of connections, and what else happens to them.
 
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -24,6 +24,7 @@
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/send_flow.h"
 #include "xtreme/engine/tcp.h"
+#include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -65,6 +66,21 @@ class Left {
   iovec one_{};
   std::vector<iovec> many_;
   std::span<iovec> parts_;
+};
+
+// tcp_states.h of Linux; linux/tcp.h, which knows all of tcp_info, has none.
+enum : uint8_t {
+  TCP_ESTABLISHED = 1,
+  TCP_SYN_SENT,
+  TCP_SYN_RECV,
+  TCP_FIN_WAIT1,
+  TCP_FIN_WAIT2,
+  TCP_TIME_WAIT,
+  TCP_CLOSE,
+  TCP_CLOSE_WAIT,
+  TCP_LAST_ACK,
+  TCP_LISTEN,
+  TCP_CLOSING,
 };
 
 uint8_t StateOnLinux(engine::TcpState state) {
@@ -519,12 +535,23 @@ int Socket::AskStream(const Bytes& bytes) {
   return open && !opening ? static_cast<int>(bytes(report)) : 0;
 }
 
+// Of what is no connection yet, or no more, the kernel's socket says what was asked for.
+bool Socket::SegmentBytes(int* bytes) {
+  RingDoor* const ring = door();
+  if (!HasConnected() || ring == nullptr) return false;
+  const RingDoor::Entry entry(ring);
+  engine::TcpReport report;
+  *bytes = ring->ring().tcp().Report(handle_, &report) ? static_cast<int>(report.mss) : 0;
+  return *bytes != 0;
+}
+
 bool Socket::FillTcpInfo(void* value, socklen_t* length) {
   RingDoor* const ring = door();
   if (stream_ == nullptr || ring == nullptr) return false;
   const RingDoor::Entry entry(ring);
   engine::TcpReport report;
-  if (!ring->ring().tcp().Report(handle_, &report)) return false;
+  ring->Progress();
+  if (path() != Path::kOffloaded || !ring->ring().tcp().Report(handle_, &report)) return false;
   tcp_info info{};
   const uint32_t mss = std::max(report.mss, 1u);
   info.tcpi_state = StateOnLinux(report.state);
@@ -536,6 +563,16 @@ bool Socket::FillTcpInfo(void* value, socklen_t* length) {
   info.tcpi_snd_mss = report.mss;
   info.tcpi_snd_cwnd = report.mss == 0 ? 0 : report.congestion_window / report.mss;
   info.tcpi_total_retrans = report.retransmits;
+  info.tcpi_ca_state = report.in_recovery ? TCP_CA_Recovery : TCP_CA_Open;
+  info.tcpi_pmtu = ring->ring().tcp().PathMtu(handle_, peer_, local_.address);
+  info.tcpi_rcv_space = report.receive_window;
+  info.tcpi_notsent_bytes = report.unsent;
+  const engine::TcpCounters& counters = ring->ring().tcp().Find(handle_)->counters;
+  info.tcpi_bytes_received = counters.received_bytes;
+  // On Linux the SYN of who connects is one of them.
+  const uint64_t not_acknowledged = uint64_t{report.in_flight} + report.unsent;
+  const uint64_t sent = counters.sent_bytes + (stream_->connects && stream_->established ? 1 : 0);
+  info.tcpi_bytes_acked = sent - std::min(sent, not_acknowledged);
   *length = std::min<socklen_t>(*length, sizeof info);
   memcpy(value, &info, *length);
   return true;

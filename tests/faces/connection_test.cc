@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -232,6 +233,21 @@ TEST_F(ConnectionTest, AsManyWaitToBeAcceptedAsTheBacklogSays) {
   for (const int each : theirs) close(each);
   for (const int each : ours) Close(each);
   Close(listener);
+}
+
+// The kernel's socket would say, for ever, that nothing waits.
+TEST_F(ConnectionTest, PagesOfAConnectionAreNotToBeHad) {
+  const int theirs = TheirListener(7007);
+  const int fd = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(Connect(fd, kTheirs, 7007), 0);
+  tcp_zerocopy_receive pages{};
+  socklen_t length = sizeof pages;
+  int result = 0;
+  ASSERT_TRUE(
+      Behind(fd)->GetOption(IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &pages, &length, &result));
+  EXPECT_EQ(result, -EOPNOTSUPP);
+  Close(fd);
+  close(theirs);
 }
 
 // SIOCOUTQ and SIOCOUTQNSD.

@@ -11,7 +11,8 @@
 
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -394,6 +395,50 @@ void OfAListener(Run& run) {
   Tell(run, "reset", /*quietly=*/true);
 }
 
+// --- TCP_MAXSEG, TCP_INFO ---
+
+// When the peer has acknowledged all of it, which it may do late.
+void SayInfo(int fd, const char* what) {
+  for (int tries = 0; tries < 1'000 && Number(fd, SIOCOUTQ) > 0; ++tries) Sleep(1);
+  tcp_info about{};
+  socklen_t length = sizeof about;
+  const int result = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &about, &length);
+  char told[200];
+  snprintf(told, sizeof told,
+           "state %u, segments of %u, %u not acknowledged, %u again, %llu acknowledged, %llu came, "
+           "%u not sent, packets of %u",
+           about.tcpi_state, about.tcpi_snd_mss, about.tcpi_unacked, about.tcpi_total_retrans,
+           static_cast<unsigned long long>(about.tcpi_bytes_acked),
+           static_cast<unsigned long long>(about.tcpi_bytes_received), about.tcpi_notsent_bytes,
+           about.tcpi_pmtu);
+  Say(what, result, told);
+}
+
+void Segments(Run& run) {
+  Get(run.fd, "segments", TCP_MAXSEG);
+  SayInfo(run.fd, "at first");
+  Say("send", send(run.fd, Pattern(5'000), 5'000, 0));
+  Settle(run), Tell(run, "receive"), Settle(run);
+  SayInfo(run.fd, "sent");
+  Bytes(run, 13), SayInfo(run.fd, "came"), Read(run.fd), SayInfo(run.fd, "read");
+  Tell(run, "connect"), Settle(run);
+  const int fd = accept4(run.listener, nullptr, nullptr, SOCK_NONBLOCK);
+  Get(fd, "of a child", TCP_MAXSEG);
+  SayInfo(fd, "a child");
+  Bytes(run, 13);
+  Say("send", send(fd, "12345", 5, 0));
+  Settle(run), Tell(run, "receive"), Settle(run);
+  SayInfo(fd, "a child");
+  close(fd), Tell(run, "reset", /*quietly=*/true);
+  const int idle = NewSocket(run, SOCK_STREAM, 0);
+  Get(idle, "of none", TCP_MAXSEG);
+  Set(idle, "fewer", TCP_MAXSEG, 1'000), Get(idle, "of none", TCP_MAXSEG);
+  Say("connect", connect(idle, Generic(&run.peer), sizeof run.peer));
+  WaitUntil(idle, POLLOUT), Settle(run), Tell(run, "accept");
+  Get(idle, "of fewer", TCP_MAXSEG);
+  close(idle), Tell(run, "reset", /*quietly=*/true);
+}
+
 // --- Values of no length ---
 
 void OfNoLength(Run& run) {
@@ -421,6 +466,7 @@ constexpr Case kCases[] = {
     {"lingering half open", kConnection, LingeringHalfOpen},
     {"clamped", kConnection, Clamped},
     {"of a listener", false, OfAListener},
+    {"segments", kConnection, Segments},
     {"of no length", kConnection, OfNoLength},
     {"port within a range", kConnection, PortWithinARange},
 };
