@@ -529,6 +529,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int SetGroupInterface(const void* value, socklen_t length);
   int FollowDevice();
   void SetLowWater(int bytes);
+  void SetPeekOffset(int bytes);
   void CopySettings();
   int FollowTcpOption(int name, const void* value, socklen_t length);
 

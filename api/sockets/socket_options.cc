@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -143,9 +144,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
     case SO_TIMESTAMP:
     case SO_TIMESTAMPNS: SetTimestamp(name, on, &asked); break;
     case SO_RXQ_OVFL: asked.overflow = on; break;
-    case SO_PEEK_OFF:
-      if (stream_ == nullptr && IntOf(value, length) >= 0) LeaveToKernel("SO_PEEK_OFF");
-      break;
+    case SO_PEEK_OFF: SetPeekOffset(IntOf(value, length)); break;
     case SO_RCVLOWAT: SetLowWater(IntOf(value, length)); break;
     case SO_TIMESTAMPING:
       asked.timestamping = static_cast<uint32_t>(IntOf(value, length));
@@ -191,6 +190,18 @@ void Socket::SetLowWater(int bytes) {
   Mark();
   // Linux: an edge, if there is enough.
   Change(0, 0, QueueMask() & EPOLLIN);
+}
+
+void Socket::SetPeekOffset(int bytes) {
+  if (stream_ == nullptr) {
+    if (bytes >= 0) LeaveToKernel("SO_PEEK_OFF");
+    return;
+  }
+  RingDoor* const ring = door();
+  std::optional<RingDoor::Entry> entry;
+  if (ring != nullptr) entry.emplace(ring);
+  stream_->peek_offset = bytes;
+  if (entry) SetPlain();
 }
 
 // What comes and goes by another device than the ring's is the kernel's.
@@ -409,6 +420,14 @@ bool Socket::GetOption(int level, int name, void* value, socklen_t* length, int*
   if (level != SOL_SOCKET) return false;
   if (name == SO_PEERNAME && HasConnected() && value != nullptr) {
     *result = GetPeerOption(value, length);
+    return true;
+  }
+  if (name == SO_PEEK_OFF && HasConnected()) {
+    // As Linux, however few bytes it is asked into.
+    const int offset = stream_->peek_offset;
+    *length = std::min<socklen_t>(*length, sizeof offset);
+    memcpy(value, &offset, *length);
+    *result = 0;
     return true;
   }
   if (name == SO_MAX_PACING_RATE && TellPace(value, length)) {

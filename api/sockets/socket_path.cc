@@ -304,7 +304,8 @@ void Socket::SetPlain() {
                      sender_rules_ == nullptr;
   // The first that receives decides, the long way.
   const bool receives = open && hears && taker == Taker::kCalls && goes_on && !read_shut_ &&
-                        low_water_.load(std::memory_order_relaxed) == 1;
+                        low_water_.load(std::memory_order_relaxed) == 1 &&
+                        (stream_ == nullptr || stream_->peek_offset < 0);
   const bool hands_on =
       hears && taker == Taker::kCompletions && !(read_shut_ && write_shut_);
   const bool datagrams = stream_ == nullptr;

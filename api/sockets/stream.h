@@ -8,6 +8,9 @@
 #ifndef XTREME_API_SOCKETS_STREAM_H_
 #define XTREME_API_SOCKETS_STREAM_H_
 
+#include <sys/types.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +50,12 @@ struct Stream {
   bool writable = true;      // No send was refused, or left little room, since there was space.
   bool bounds_unsent = false;  // TCP_NOTSENT_LOWAT was set: no send takes the short way.
   std::atomic<bool> tells_queued{false};  // TCP_INQ.
+  std::atomic<int> peek_offset{-1};       // SO_PEEK_OFF; below 0: off. Set inside the door.
+  // Behind so many bytes the next look ahead begins.
+  size_t PeekOffset() const {
+    return static_cast<size_t>(std::max(peek_offset.load(std::memory_order_relaxed), 0));
+  }
+  void MovePeekOffset(ssize_t bytes);
   std::atomic<bool> error_in_kernel{false};  // Of a connection before: LeaveErrorInKernel().
   std::atomic<bool> dissolved{false};        // The last one was, by connect() to AF_UNSPEC.
   bool spoiled = false;      // The attempt to connect failed, and it was shut before it was told.

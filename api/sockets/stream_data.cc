@@ -188,7 +188,9 @@ void Socket::TellOfEnd() {
 
 ssize_t Socket::TakeBytes(ReceiveRequest* request) {
   if (path() != Path::kOffloaded) return Overtaken();
-  if (queue_.empty()) {
+  const bool peek = (request->flags & MSG_PEEK) != 0;
+  size_t before = peek ? stream_->PeekOffset() : 0;
+  if (queue_.empty() || (before != 0 && before >= queued_payload())) {
     const bool over = read_shut_ || stream_->state == Stream::State::kEnded;
     // Linux: after FIN there is nothing to read, and no error to learn by reading.
     if (stream_->peer_closed) return 0;
@@ -198,12 +200,13 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
     return taker_ == Taker::kCompletions ? -EOPNOTSUPP : -EAGAIN;
   }
   if (request->took != nullptr) return TakeOne(request);
-  const bool peek = (request->flags & MSG_PEEK) != 0;
   // As Linux: bytes of a connection are counted, and nothing is written (tcp(7)).
   const bool discards = (request->flags & MSG_TRUNC) != 0;
   size_t total = 0;
   size_t index = 0;
-  Received view = queue_.front();
+  while (before != 0 && before >= queue_[index].length) before -= queue_[index++].length;
+  Received view = queue_[index];
+  if (before != 0) PassOver(&view, before);
   for (const iovec& part : request->to) {
     size_t at = 0;
     while (at < part.iov_len && index < queue_.size()) {
@@ -221,9 +224,18 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
       if (!peek && whole) queue_.pop_front();
     }
   }
+  stream_->MovePeekOffset(peek ? static_cast<ssize_t>(total) : -static_cast<ssize_t>(total));
   if (queue_.empty()) queued_bytes_ = 0;
   if (queue_.empty() || low_water_.load(std::memory_order_relaxed) > 1) Mark();
   return static_cast<ssize_t>(total);
+}
+
+// Linux: looks move it on, and what is read moves it back.
+void Stream::MovePeekOffset(ssize_t bytes) {
+  const ssize_t offset = peek_offset.load(std::memory_order_relaxed);
+  if (offset < 0) [[likely]] return;
+  peek_offset.store(static_cast<int>(std::max<ssize_t>(offset + bytes, 0)),
+                    std::memory_order_relaxed);
 }
 
 ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
@@ -234,13 +246,15 @@ ssize_t Socket::ReceiveBytes(ReceiveRequest* request) {
   // As Linux: with MSG_WAITALL as many as are asked for, else as SO_RCVLOWAT says.
   const bool all = (request->flags & MSG_WAITALL) != 0;
   const size_t enough = all ? std::numeric_limits<size_t>::max() : low_water_.load();
+  const bool peek = (request->flags & MSG_PEEK) != 0;
+  const bool ahead = peek && stream_->PeekOffset() != 0;
   // What is handed over is one packet, however many bytes it has.
-  if (enough == 1 || request->took != nullptr) {
+  if ((enough == 1 && !ahead) || request->took != nullptr) {
     return BlockingAs(
         request->flags, receive_timeout_, EPOLLIN, [&] { return TakeBytes(request); },
         [&](RingDoor* door) { return TakeAfterProgress(door, request); });
   }
-  if ((request->flags & MSG_PEEK) != 0) return PeekBytes(request, enough);
+  if (peek) return PeekBytes(request, enough);
   Left left(request->to);
   ssize_t done = 0;
   constexpr uint32_t kEvents = EPOLLIN | kBelowLowWater;
@@ -267,6 +281,7 @@ ssize_t Socket::PeekBytes(ReceiveRequest* request, size_t enough) {
                                       ? base::DeadlineAfter(SteadyNow(), receive_timeout_)
                                       : base::Nanoseconds(0);
   bool interrupted = false;
+  bool has_some = false;
   for (;;) {
     RingDoor* const ring = door();
     if (ring == nullptr) return Overtaken();
@@ -279,7 +294,10 @@ ssize_t Socket::PeekBytes(ReceiveRequest* request, size_t enough) {
                         stream_->state == Stream::State::kEnded ||
                         error_.load(std::memory_order_relaxed) != 0;
       const bool over = interrupted || SteadyNow() >= until;
-      const bool takes = queue_.empty() || ends || over || queued_payload() >= enough;
+      const size_t queued = queued_payload();
+      const size_t there = queued - std::min(queued, stream_->PeekOffset());
+      has_some = there != 0;
+      const bool takes = queue_.empty() || ends || over || there >= enough;
       const ssize_t got = takes ? TakeBytes(request) : -EAGAIN;
       if (got == -EAGAIN && interrupted) return -EINTR;
       if (got != -EAGAIN || over) return got;
@@ -288,7 +306,6 @@ ssize_t Socket::PeekBytes(ReceiveRequest* request, size_t enough) {
     RingDoor* const doors[] = {ring};
     const bool signalled = SleepOnRings(doors, {}, until, nullptr) == -EINTR;
     // Linux: who has some bytes is not begun anew.
-    const bool has_some = (mask() & (EPOLLIN | kBelowLowWater)) != 0;
     interrupted = signalled && (until != base::kNever || has_some || !CallsAreRestarted());
   }
 }

@@ -203,6 +203,39 @@ void PeekAboveLowWater(Run& run) {
   later.join();
 }
 
+// SO_PEEK_OFF: each look begins where the last one ended, and what is read is behind all of them.
+void PeekFromAnOffset(Run& run) {
+  const auto say_offset = [&run] {
+    int offset = -7;
+    socklen_t length = sizeof offset;
+    const int result = getsockopt(run.fd, SOL_SOCKET, SO_PEEK_OFF, &offset, &length);
+    Say("offset", result, std::to_string(offset));
+  };
+  const auto set = [&run](int offset) {
+    Set(run, "SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, offset);
+  };
+  const auto peek = [&run](size_t size, int flags = MSG_DONTWAIT) {
+    Read(run.fd, "peek", MSG_PEEK | flags, size);
+  };
+  say_offset(), set(0), peek(5), Bytes(run, 13), Bytes(run, 7);
+  peek(5), peek(10), say_offset(), peek(100), peek(100), say_offset();
+  Read(run.fd, "recv", MSG_DONTWAIT, 3), say_offset(), peek(1);
+  Bytes(run, 9), peek(5), Read(run.fd, "recv", MSG_DONTWAIT, 25), say_offset(), peek(3);
+  set(2), peek(1), set(-1), peek(2), peek(2), say_offset(), Read(run.fd), say_offset();
+  // Who waits, waits for what is behind it.
+  Blocks(run.fd, true), Bytes(run, 13), set(13);
+  std::thread later = Later(run, "send 13");
+  peek(4, 0);
+  later.join();
+  Settle(run);
+  later = Later(run, "send 13");
+  peek(20, MSG_WAITALL);
+  later.join();
+  SetReceiveTimeout(run.fd, 50), set(100), peek(1, 0), say_offset(), set(30);
+  Tell(run, "shutdown"), Settle(run), peek(100, 0), peek(1, 0), Read(run.fd), say_offset();
+  peek(1, 0);
+}
+
 // --- The table ---
 
 constexpr Case kCases[] = {
@@ -218,6 +251,7 @@ constexpr Case kCases[] = {
     {"sent in part", kConnection, SentInPart},
     {"peek at all", kConnection, PeekAtAll},
     {"peek above low water", kConnection, PeekAboveLowWater},
+    {"peek from an offset", kConnection, PeekFromAnOffset},
 };
 
 }  // namespace
