@@ -36,15 +36,17 @@ struct KernelOption {
 
 // As asm-generic/socket.h of newer kernels than the headers may be of.
 constexpr int kReceiveMark = 75;      // SO_RCVMARK
+constexpr int kReceivePriority = 82;    // SO_RCVPRIORITY
 constexpr int kAuthenticationKey = 38;  // TCP_AO_ADD_KEY
 
 constexpr KernelOption kKernelOptions[] = {
     {SOL_SOCKET, SO_MARK, Of::kBoth, "SO_MARK: the host's rules look at it", true},
     {SOL_SOCKET, SO_DONTROUTE, Of::kBoth, "SO_DONTROUTE", true},
     {SOL_SOCKET, kReceiveMark, Of::kDatagrams, "SO_RCVMARK"},
-    {SOL_SOCKET, SO_TIMESTAMP_NEW, Of::kDatagrams, "SO_TIMESTAMP of 64 bits"},
-    {SOL_SOCKET, SO_TIMESTAMPNS_NEW, Of::kDatagrams, "SO_TIMESTAMPNS of 64 bits"},
-    {SOL_SOCKET, SO_TIMESTAMPING_NEW, Of::kDatagrams, "SO_TIMESTAMPING of 64 bits"},
+    {SOL_SOCKET, kReceivePriority, Of::kDatagrams, "SO_RCVPRIORITY"},
+    {SOL_SOCKET, SO_TIMESTAMP_NEW, Of::kBoth, "SO_TIMESTAMP of 64 bits"},
+    {SOL_SOCKET, SO_TIMESTAMPNS_NEW, Of::kBoth, "SO_TIMESTAMPNS of 64 bits"},
+    {SOL_SOCKET, SO_TIMESTAMPING_NEW, Of::kBoth, "SO_TIMESTAMPING of 64 bits"},
     {IPPROTO_IP, IP_OPTIONS, Of::kStreams, "IP_OPTIONS"},
     {IPPROTO_IP, IP_RECVERR, Of::kStreams, "IP_RECVERR"},
     {IPPROTO_IP, IP_TRANSPARENT, Of::kStreams, "IP_TRANSPARENT"},

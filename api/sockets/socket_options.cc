@@ -137,8 +137,10 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   const bool on = IntOf(value, length) != 0;
   Wanted asked = wanted();
   switch (name) {
-    case SO_RCVTIMEO: receive_timeout_ = TimeOf(value, length); break;
-    case SO_SNDTIMEO: send_timeout_ = TimeOf(value, length); break;
+    case SO_RCVTIMEO:
+    case SO_RCVTIMEO_NEW: receive_timeout_ = TimeOf(value, length); break;
+    case SO_SNDTIMEO:
+    case SO_SNDTIMEO_NEW: send_timeout_ = TimeOf(value, length); break;
     case SO_REUSEPORT: reuse_port_ = on; break;
     case SO_BROADCAST: CopySettings(); break;
     case SO_TIMESTAMP:
@@ -261,6 +263,7 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
     case IP_RETOPTS:
     case IP_RECVERR:
     case IP_RECVORIGDSTADDR:
+    case IP_RECVFRAGSIZE:
     case IP_OPTIONS:
     case IP_HDRINCL:
     case IP_TRANSPARENT:
@@ -268,7 +271,8 @@ int Socket::SetIpOption(int name, const void* value, socklen_t length) {
       if (IntOf(value, length) != 0) {
         LeaveToKernel(fmt::format("IP option {} is the kernel's alone", name));
         // With the ring's own it was taken back.
-        if (name == IP_RECVERR) Kernel().setsockopt(fd(), IPPROTO_IP, name, value, length);
+        const bool own = name == IP_RECVERR || name == IP_RECVFRAGSIZE;
+        if (own) Kernel().setsockopt(fd(), IPPROTO_IP, name, value, length);
       } else if (path() == Path::kOffloaded) {
         SetForRing(true);
       }

@@ -495,6 +495,28 @@ void LessThanNoRoom(Run& run) {
   ask("IP_PKTINFO", IPPROTO_IP, IP_PKTINFO), ask("IP_MTU", IPPROTO_IP, IP_MTU);
 }
 
+// Of a datagram that came in several.
+void SizeOfFragments(Run& run) {
+  Set(run.fd, "IP_RECVFRAGSIZE", IPPROTO_IP, IP_RECVFRAGSIZE, 1);
+  Tell(run, "datagram 3000"), Settle(run);
+  alignas(cmsghdr) char control[64];
+  char bytes[4000];
+  iovec part{.iov_base = bytes, .iov_len = sizeof bytes};
+  msghdr message{.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = 64};
+  const ssize_t got = recvmsg(run.fd, &message, MSG_DONTWAIT);
+  const cmsghdr* const first = CMSG_FIRSTHDR(&message);
+  Say("recvmsg", got, first == nullptr ? "" : std::to_string(first->cmsg_type));
+}
+
+void TimeOf64Bits(Run& run) {
+  Blocks(run.fd, true);
+  const int64_t time[2] = {0, 50'000};
+  Say("time", setsockopt(run.fd, SOL_SOCKET, SO_RCVTIMEO_NEW, time, sizeof time));
+  std::thread later = Later(run, "datagram 7");
+  Read(run.fd, "recv", 0);
+  later.join();
+}
+
 void PeekOffset(Run& run) {
   Set(run.fd, "SO_PEEK_OFF", SOL_SOCKET, SO_PEEK_OFF, 0);
   Tell(run, "datagram 13"), Settle(run);
@@ -744,6 +766,8 @@ constexpr Case kCases[] = {
     {"left to the kernel", false, LeftToTheKernel},
     {"less than no room", false, LessThanNoRoom},
     {"less than no room for a connection's", kConnection, LessThanNoRoom},
+    {"size of fragments", false, SizeOfFragments},
+    {"time of 64 bits", false, TimeOf64Bits},
     {"peek offset", false, PeekOffset},
     {"overflow", false, Overflow},
     {"room for all", false, RoomForAll},
