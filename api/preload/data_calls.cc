@@ -2,16 +2,21 @@
 //
 // The calls that send and receive, in all their forms, as one receive and one send.
 
+#include <fcntl.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <span>
 
@@ -150,21 +155,44 @@ void WarnOfHandedOver(const msghdr& message) {
   }
 }
 
+// Where a file that is sent begins: its position, or what `offset` says; else -errno, as Linux says
+// it before it reads.
+off_t StartOf(int in, const off_t* offset, size_t count) {
+  const int flags = Kernel().fcntl(in, F_GETFL);
+  const bool reads = flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_WRONLY;
+  if (!reads) return -EBADF;
+  const off_t at = lseek(in, 0, SEEK_CUR);
+  if (at < 0) return offset != nullptr ? -ESPIPE : -EINVAL;
+  const off_t start = offset != nullptr ? *offset : at;
+  const off_t room = std::numeric_limits<off_t>::max() - std::max<off_t>(start, 0);
+  return start < 0 || count > static_cast<size_t>(room) ? -EINVAL : start;
+}
+
+// Linux: only what can be spliced, which the kernel says of a byte of it; files on disks can be.
+int WhyNotSpliced(int in, off_t start) {
+  struct stat about{};
+  if (fstat(in, &about) != 0) return -errno;
+  if (S_ISREG(about.st_mode) && about.st_size != 0) return 0;
+  const int scratch = memfd_create("sendfile", MFD_CLOEXEC);
+  const ssize_t sent = Kernel().sendfile(scratch, in, &start, 1);
+  const int error = sent < 0 ? -errno : 0;
+  Kernel().close(scratch);
+  return error;
+}
+
 // A file read and sent in parts: a ring sends bytes, not pages of the kernel. Where it goes on is
 // behind what was sent, as with the kernel's.
 ssize_t SendFile(Socket& socket, int in, off_t* offset, size_t count) {
   if (socket.path() != sockets::Path::kOffloaded) return kAskKernel;
   std::array<uint8_t, 32'768> bytes;
-  const off_t start = offset != nullptr ? *offset : lseek(in, 0, SEEK_CUR);
-  if (start < 0) return offset == nullptr && errno == EBADF ? -EBADF : -EINVAL;
-  if (static_cast<ssize_t>(count) < 0) return -EINVAL;
+  const off_t start = StartOf(in, offset, count);
+  if (start < 0) return start;
   ssize_t done = 0;
-  ssize_t result = 0;
-  while (static_cast<size_t>(done) < count) {
+  ssize_t result = count == 0 ? 0 : WhyNotSpliced(in, start);
+  while (result >= 0 && static_cast<size_t>(done) < count) {
     const size_t most = std::min(bytes.size(), count - static_cast<size_t>(done));
     const ssize_t got = pread(in, bytes.data(), most, start + done);
-    // Linux: a directory is nothing that can be sent.
-    result = got >= 0 ? got : errno == EISDIR ? -EINVAL : -errno;
+    result = got >= 0 ? got : -errno;
     if (result <= 0) break;
     const iovec part{.iov_base = bytes.data(), .iov_len = static_cast<size_t>(got)};
     result = sockets::SendFrom(socket, {&part, 1}, 0, nullptr, 0);

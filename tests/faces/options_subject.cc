@@ -10,7 +10,6 @@
 // A case is a line of kCases. Threads: one, but for those that a case starts.
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -20,7 +19,6 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -648,21 +646,6 @@ void FlagsOfSending(Run& run) {
   Settle(run), Tell(run, "receive");
 }
 
-// Of what cannot be sent as a file nothing is.
-void FilesThatAreNone(Run& run) {
-  const int directory = open("/", O_RDONLY | O_DIRECTORY);
-  const int zeros = open("/dev/zero", O_RDONLY);
-  off_t from = 0;
-  Say("directory", sendfile(run.fd, directory, &from, 10));
-  Say("nothing", sendfile(run.fd, 900, nullptr, 10));
-  Say("nothing", sendfile(run.fd, 900, &from, 10));
-  Say("too much", sendfile(run.fd, zeros, &from, std::numeric_limits<size_t>::max()));
-  from = -1;
-  Say("before it", sendfile(run.fd, zeros, &from, 10));
-  close(directory), close(zeros);
-  Settle(run), Tell(run, "receive");
-}
-
 void CorkOfAConnection(Run& run) {
   Set(run.fd, "cork", IPPROTO_TCP, TCP_CORK, 1);
   Say("send", send(run.fd, "12345", 5, 0));
@@ -776,7 +759,6 @@ constexpr Case kCases[] = {
     {"flags of receiving", kConnection, FlagsOfReceiving},
     {"bytes are discarded", kConnection, BytesAreDiscarded},
     {"flags of sending", kConnection, FlagsOfSending},
-    {"files that are none", kConnection, FilesThatAreNone},
     {"cork of a connection", kConnection, CorkOfAConnection},
     {"flags of datagrams", false, FlagsOfDatagrams},
     {"datagram in parts", false, DatagramInParts},

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,8 +24,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/faces/transcript.h"
 
@@ -439,6 +442,36 @@ void Segments(Run& run) {
   close(idle), Tell(run, "reset", /*quietly=*/true);
 }
 
+// --- sendfile() ---
+
+// Of what cannot be sent as a file nothing is.
+void FilesThatAreNone(Run& run) {
+  int ends[2];
+  Say("pipe", pipe2(ends, O_NONBLOCK));
+  const int zeros = open("/dev/zero", O_RDONLY);
+  const std::pair<const char*, int> files[] = {
+      {"directory", open("/", O_RDONLY | O_DIRECTORY)}, {"nothing", 900},
+      {"/dev/null", open("/dev/null", O_RDWR)},         {"zeros", zeros},
+      {"status", open("/proc/self/status", O_RDONLY)},  {"path", open("/dev/zero", O_PATH)},
+      {"pipe", ends[0]},                                {"written", ends[1]},
+      {"itself", run.fd}};
+  for (const auto& [text, fd] : files) {
+    off_t from = 0;
+    Say(text, sendfile(run.fd, fd, nullptr, 10));
+    Say("from its start", sendfile(run.fd, fd, &from, 10));
+    Say("of it nothing", sendfile(run.fd, fd, nullptr, 0));
+    Say("too much", sendfile(run.fd, fd, nullptr, std::numeric_limits<size_t>::max()));
+  }
+  for (off_t from : {off_t{-1}, std::numeric_limits<off_t>::max()}) {
+    Say("before and behind it", sendfile(run.fd, zeros, &from, 10));
+  }
+  for (const auto& [text, fd] : files) {
+    if (fd != run.fd) close(fd);
+  }
+  errno = 0;
+  Settle(run), Tell(run, "receive");
+}
+
 // --- Values of no length ---
 
 void OfNoLength(Run& run) {
@@ -467,6 +500,7 @@ constexpr Case kCases[] = {
     {"clamped", kConnection, Clamped},
     {"of a listener", false, OfAListener},
     {"segments", kConnection, Segments},
+    {"files that are none", kConnection, FilesThatAreNone},
     {"of no length", kConnection, OfNoLength},
     {"port within a range", kConnection, PortWithinARange},
 };
