@@ -154,10 +154,10 @@ void TooManyToSend(Run& run) {
   Say("sendmmsg", sendmmsg(run.fd, messages.data(), 1'025, 0));
 }
 
-// Nothing goes behind a message that was sent in part.
+// Nothing goes behind a message that was sent in part, nor what has no bytes and needs no room.
 void SentInPart(Run& run) {
   std::vector<char> most(64 << 20);
-  iovec parts[2] = {{most.data(), most.size()}, {most.data(), 1}};
+  iovec parts[2] = {{most.data(), most.size()}, {most.data(), 0}};
   mmsghdr messages[2] = {};
   for (int i = 0; i < 2; ++i) messages[i].msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1};
   const int sent = sendmmsg(run.fd, messages, 2, MSG_DONTWAIT | MSG_NOSIGNAL);

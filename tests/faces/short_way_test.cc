@@ -17,13 +17,17 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/sockets/faces.h"
 #include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
 #include "stack/packet/buffer_pool.h"
+#include "stack/wire/address.h"
 #include "tests/faces/linked_faces.h"
+#include "xtreme/engine/completion.h"
+#include "xtreme/engine/ip_bytes.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 
@@ -235,6 +239,31 @@ TEST_F(ShortWayTest, BytesForWhichThereIsNoBufferAreRefusedOnce) {
   for (packet::Buffer* const each : taken) packet::BufferPool::ReleaseChain(each);
   EXPECT_TRUE(Eventually([&] { return Send(fd, "2", 1) == 1; }));
   close(theirs);
+  Close(fd);
+}
+
+// Of a socket with a peer: one of before there was that peer may come late.
+TEST_F(ShortWayTest, ErrorOfAnotherDestinationIsNotThePeers) {
+  const int fd = WarmSocket(8027);
+  ASSERT_EQ(Connect(fd, kTheirs, kEchoPort), 0);
+  const auto socket = Behind(fd);
+  const auto tell_of = [&](uint8_t host, uint16_t port) {
+    engine::Completion error{};
+    error.kind = engine::Kind::kError;
+    error.socket = socket->handle();
+    error.status = ECONNREFUSED;
+    engine::StoreIp(wire::Ipv4Address(10, 9, 0, host), &error.destination_ip);
+    error.destination_port = port;
+    const RingDoor::Entry entry(socket->door());
+    socket->OnCompletion(error);
+  };
+  for (const auto& [host, port] : {std::pair{2, kEchoPort + 1}, {3, kEchoPort + 0}}) {
+    tell_of(static_cast<uint8_t>(host), static_cast<uint16_t>(port));
+    EXPECT_EQ(socket->TakePendingError(), 0) << host << " " << port;
+    Warm(fd);
+  }
+  tell_of(2, kEchoPort);
+  EXPECT_EQ(socket->TakePendingError(), ECONNREFUSED);
   Close(fd);
 }
 
