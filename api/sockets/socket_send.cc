@@ -61,7 +61,8 @@ ssize_t Socket::SendByKernel(const msghdr& message, int flags) const {
   ssize_t sent = Kernel().sendmsg(fd(), &message, flags);
   // An error of before, which the ring is to hear of (SetForRing()): Linux tells none of it to who
   // has no peer.
-  if (sent < 0 && peer_.port == 0) sent = Kernel().sendmsg(fd(), &message, flags);
+  const bool may_be = sent < 0 && errno != EINTR && errno != EAGAIN;
+  if (may_be && peer_.port == 0) sent = Kernel().sendmsg(fd(), &message, flags);
   return sent < 0 ? -errno : sent;
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "api/sockets/faces.h"
+#include "api/sockets/kernel_calls.h"
 #include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
 #include "stack/packet/buffer_pool.h"
@@ -264,6 +265,25 @@ TEST_F(ShortWayTest, ErrorOfAnotherDestinationIsNotThePeers) {
   }
   tell_of(2, kEchoPort);
   EXPECT_EQ(socket->TakePendingError(), ECONNREFUSED);
+  Close(fd);
+}
+
+int sends_by_kernel = 0;
+
+ssize_t InterruptedSend(int, const msghdr*, int) {
+  ++sends_by_kernel;
+  errno = EINTR;
+  return -1;
+}
+
+// Only what may be an error of a datagram before it is tried again.
+TEST_F(ShortWayTest, SendOfTheKernelsThatIsInterruptedIsNotBegunAnew) {
+  const int fd = WarmSocket(8028);
+  auto& kernel = const_cast<sockets::KernelCalls&>(sockets::Kernel());
+  const auto before = std::exchange(kernel.sendmsg, &InterruptedSend);
+  EXPECT_EQ(SendTo(fd, "12345", "10.77.0.1", kEchoPort), -EINTR);
+  kernel.sendmsg = before;
+  EXPECT_EQ(sends_by_kernel, 1);
   Close(fd);
 }
 
