@@ -55,6 +55,33 @@ TEST_F(RegisteredMemoryTest, TheNicLetsGoOfARegionThatIsReleased) {
   EXPECT_EQ(released_, 1);
 }
 
+// Nothing else is sent, and nothing is to be told: neither asks the device for a completion.
+TEST_F(RegisteredMemoryTest, WhatWasSentOfItIsLetGoAsItHasLeft) {
+  options.signal_every = 32;
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  int count = 0;
+  // One frame; behind another one without a doorbell; and in fragments.
+  for (const size_t length : {600, 601, 3'000}) {
+    packet::Buffer* const buffer = Register();
+    Settle();
+    const uint32_t flags = length == 601 ? uint32_t{kNoDoorbell} : 0;
+    const Payload payload{.data = bytes_.data(), .length = length, .buffer = buffer};
+    UdpSocket* const sender = ring->udp().Find(socket);
+    ASSERT_EQ(ring->udp().Send(sender, payload, {.flags = flags}), SendResult::kSent) << length;
+    ring->Flush();
+    Settle();
+    EXPECT_EQ(released_, count) << "the device may be reading it";
+    queue().CompleteSends();
+    EXPECT_TRUE(Settle().empty());
+    Settle();
+    EXPECT_EQ(released_, ++count) << length;
+  }
+  ASSERT_TRUE(ring->udp().Close(socket, /*detach=*/false).ok());
+  EXPECT_EQ(Kinds(Settle()), std::vector{Kind::kTerminated});
+}
+
 TEST_F(RegisteredMemoryTest, OneThatIsReleasedBeforeItIsKnownIsLetGoToo) {
   Open();
   BufferPool::Release(Register());

@@ -18,15 +18,15 @@ namespace xtreme::engine {
 namespace {
 
 // Posts to `queue` by `post(flags)`, reaping once when it is full, and notes what is wanted of it.
-// Of segments that only give their memory back, and that `may_wait`, the last before the ring's
-// doorbell asks for all.
+// Of those that only give memory back, and that `may_wait`, the last before the doorbell asks
+// for all.
 template <bool may_wait = true, typename PostFrame>
 nic::TxStatus PostNoted(RingCore& core, nic::QueuePair& queue, SendLog& log, uint32_t flags,
                         SendRecord* record, PostFrame post) {
   const bool own = &log == &core.sends;
   const bool rings = (flags & nic::kTxMore) == 0;
-  const bool later =
-      may_wait && own && !rings && record != nullptr && record->wants == kWantSegment;
+  const bool later = may_wait && own && !rings && record != nullptr &&
+                     (record->wants == kWantSegment || record->wants == kWantRelease);
   if (record != nullptr) {
     if (log.full()) core.ReapInto(queue, log, ~uint32_t{0});
     if (log.full()) return nic::TxStatus::kFull;

@@ -249,6 +249,11 @@ struct RingCore {
   uint32_t RegisteredKeyOf(const packet::Buffer& buffer) const;
   // Whether the device can read a payload that has a buffer: another ring's it cannot.
   bool IsOwn(const Payload& payload) const;
+  // What is to become of a buffer that is sent, beside what is told: see Want.
+  uint8_t WantsOf(const packet::Buffer* buffer) const {
+    const bool pooled = buffer == nullptr || buffer->pool == device.pool.get();
+    return pooled ? kWantNothing : kWantRelease;
+  }
   // Has the control thread run `operation`. No system call.
   void Start(std::unique_ptr<Operation> operation);
 

@@ -33,6 +33,9 @@ enum Want : uint8_t {
   // TCP is told that its segment is referred to no more; with kWantWire if the time counts. Alone
   // it waits for the completion of what is posted behind it, up to the doorbell.
   kWantSegment = 1 << 2,
+  // What its buffer refers to is the program's own memory, which is given back then; nothing is
+  // told. Alone it waits in the same way.
+  kWantRelease = 1 << 3,
 };
 
 struct SendRecord {

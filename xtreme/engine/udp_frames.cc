@@ -72,8 +72,8 @@ bool Udp::BuildFrames(const UdpSocket& socket, const SendFlow& flow, const Paylo
     }
     frames_.push_back(frame);
   }
-  frames_.back().record = {
-      .wants = WantsOf(options), .socket = socket.handle, .cookie = options.cookie};
+  const auto wants = static_cast<uint8_t>(WantsOf(options) | core_->WantsOf(payload.buffer));
+  frames_.back().record = {.wants = wants, .socket = socket.handle, .cookie = options.cookie};
   for (WaitingFrame& frame : frames_) frame.record.socket = socket.handle;
   return true;
 }

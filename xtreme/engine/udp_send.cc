@@ -187,7 +187,8 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
   if (!core_->device.transmit_checksum) [[unlikely]] {
     flow.pattern.FillChecksums(headers.data(), {payload.data, payload.length});
   }
-  SendRecord record{.wants = WantsOf(options),
+  const auto wants = static_cast<uint8_t>(WantsOf(options) | core_->WantsOf(payload.buffer));
+  SendRecord record{.wants = wants,
                     .socket = socket.handle,
                     .cookie = options.cookie,
                     .buffer = payload.buffer};
