@@ -29,11 +29,22 @@ namespace {
 constexpr uint32_t kReadable = EPOLLIN | EPOLLRDNORM;
 // What a queued datagram is charged beside its bytes, so that small ones are bounded too.
 constexpr uint32_t kQueuedOverhead = 512;
+// Of a stream: from so many packets that nobody has read, others share buffers, so that small
+// segments do not take the pool.
+constexpr size_t kReadLate = 64;
 
 bool HasMoreLinks(const Received& packet, size_t most) {
   const packet::Buffer* link = packet.buffer;
   for (size_t i = 0; i < most && link != nullptr; ++i) link = link->next;
   return link != nullptr;
+}
+
+// Into the buffer of the last one, neither being read in part.
+bool Join(engine::Tcp& tcp, Received* last, const Received& packet) {
+  if (last->buffer == nullptr || packet.data != packet.buffer->data) return false;
+  if (!tcp.Join(last->buffer, packet.buffer)) return false;
+  last->length += packet.length;
+  return true;
 }
 
 }  // namespace
@@ -107,6 +118,11 @@ void Socket::Queue(const Received& packet) {
     ++counters_.dropped;
     Received dropped = packet;
     return Release(&dropped);
+  }
+  if (stream_ != nullptr && queue_.size() >= kReadLate &&
+      Join(door()->ring().tcp(), &queue_.back(), packet)) {
+    queued_bytes_ += packet.length;
+    return Change(QueueMask(), 0, kReadable);
   }
   queued_bytes_ += charge;
   queue_.push_back(packet);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -35,6 +36,7 @@ namespace {
 constexpr uint16_t kPort = 8040;
 constexpr uint16_t kHalfOpenPort = 8039;
 constexpr uint16_t kBacklogPort = 8038;
+constexpr uint16_t kSmallPort = 8037;
 
 using ConnectionTest = LinkedFacesTest;
 
@@ -368,6 +370,41 @@ TEST_F(ConnectionTest, WhoSendsToAPeerThatHasResetLearnsThatFirst) {
     EXPECT_EQ(Send(fd, "x", 1), -EPIPE);
     Close(fd);
   }
+  close(theirs);
+}
+
+// A peer that sends little at a time to who does not read takes no more of the ring's buffers than
+// one that sends much, and is told of no more room than there is.
+TEST_F(ConnectionTest, WhatIsReadLateSharesBuffers) {
+  constexpr int kBytes = 3'000, kAtOnce = 10;
+  constexpr uint32_t kMostBuffers = 300;
+  const int theirs = TheirListener(kSmallPort);
+  const int fd = NewSocket(SOCK_STREAM);
+  ASSERT_EQ(Connect(fd, kTheirs, kSmallPort), 0);
+  const int peer = accept(theirs, nullptr, nullptr);
+  const int on = 1;
+  setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const uint32_t before = FreeBuffers(fd);
+  uint32_t least = before;
+  std::string sent;
+  for (int i = 0; i < kBytes; ++i) {
+    sent += static_cast<char>('a' + i % 26 + i / 26 % 5);
+    ASSERT_EQ(send(peer, &sent.back(), 1, 0), 1);
+    if (sent.size() % kAtOnce != 0) continue;
+    ASSERT_TRUE(Eventually([&] {
+      Poke(fd);
+      return Behind(fd)->ReadableBytes() == static_cast<int>(sent.size());
+    })) << i;
+    least = std::min(least, FreeBuffers(fd));
+  }
+  EXPECT_LT(before - least, kMostBuffers);
+  std::string got(sent.size() + 1, 0);
+  ASSERT_EQ(Receive(fd, got.data(), got.size()), kBytes);
+  got.pop_back();
+  EXPECT_EQ(got, sent);
+  EXPECT_EQ(FreeBuffers(fd), before);
+  Close(fd);
+  close(peer);
   close(theirs);
 }
 

@@ -155,6 +155,11 @@ class Tcp {
   // Releases `buffer`, one link, of a packet of `socket` that is handed out and read: as
   // BufferPool::ReleaseByOwner does, but that nobody has to find out whose it is.
   void ReleaseRead(TcpSocket& socket, packet::Buffer* buffer);
+  // Copies what `from` holds, one link of a packet that is handed out and not read, behind what
+  // `to` holds, one of the same socket, with which it is credited; `from` is released. So who reads
+  // late keeps fewer buffers. False: there is no room for it, or others have `from`; nothing was
+  // done.
+  bool Join(packet::Buffer* to, packet::Buffer* from);
 
   // --- Closing (tcp_close.cc) ---
 

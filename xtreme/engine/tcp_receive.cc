@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "stack/packet/buffer_pool.h"
@@ -324,6 +325,21 @@ void Tcp::ReleaseRead(TcpSocket& socket, packet::Buffer* buffer) {
   const auto bytes = static_cast<uint32_t>(buffer->loan >> kLoanBytesShift);
   if (packet::BufferPool::TakeBack(buffer)) [[likely]] return CreditRelease(socket, bytes);
   packet::BufferPool::ReleaseByOwner(buffer);
+}
+
+bool Tcp::Join(packet::Buffer* to, packet::Buffer* from) {
+  const packet::BufferPool& pool = *core_->device.pool;
+  if (to->pool != &pool || from->pool != &pool || from->next != nullptr) return false;
+  if (to->next != nullptr || (to->loan ^ from->loan) << (64 - kLoanBytesShift) != 0) return false;
+  uint8_t* const end = to->data + to->length;
+  const uint32_t bytes = from->length;
+  if (pool.slot(to) + pool.buffer_bytes() - end < bytes) return false;
+  const uint64_t lent = from->loan >> kLoanBytesShift << kLoanBytesShift;
+  memcpy(end, from->data, bytes);
+  if (!packet::BufferPool::TakeBack(from)) return false;
+  to->length += bytes;
+  to->loan += lent;
+  return true;
 }
 
 inline void Tcp::CreditRelease(TcpSocket& socket, uint32_t bytes) {
