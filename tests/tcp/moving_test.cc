@@ -139,6 +139,13 @@ class Quiet : public MovingSession {
   }
 };
 
+// Where nobody takes what comes.
+struct Nowhere : Onward {
+  void PassOn(const wire::TcpFrame&, packet::Buffer* buffer, uint64_t) override {
+    packet::BufferPool::Release(buffer);
+  }
+};
+
 TEST(MovingTest, WhatAConnectionKnowsGoesAlong) {
   Quiet session;
   World& world = session.world();
@@ -154,9 +161,7 @@ TEST(MovingTest, WhatAConnectionKnowsGoesAlong) {
   ASSERT_GT(before.retransmits, 0u);
   Host& host = world.host(1);
   const PcbOptions options = session.server().connection()->options();
-  struct Nowhere : Onward {
-    void PassOn(const wire::TcpFrame&, packet::Buffer*, uint64_t) override {}
-  } nowhere;
+  Nowhere nowhere;
   const auto departure =
       host.stack(0).Depart(*session.server().connection(), nowhere, world.now());
   session.server().Attach(nullptr);
@@ -270,11 +275,7 @@ TEST(MovingTest, AStackWithoutBuffersRefusesAllOfItAndThePeerIsReset) {
   Host& host = world.host(1);
   host.AddStack(/*buffers=*/4);
   session.Send(1, 10'000);  // Nothing of it is acknowledged yet.
-  struct Nowhere : Onward {
-    void PassOn(const wire::TcpFrame&, packet::Buffer* buffer, uint64_t) override {
-      packet::BufferPool::Release(buffer);
-    }
-  } nowhere;
+  Nowhere nowhere;
   const PcbOptions options = session.server().connection()->options();
   auto departure = host.stack(0).Depart(*session.server().connection(), nowhere, world.now());
   session.server().Attach(nullptr);
@@ -313,8 +314,10 @@ TEST(MovingTest, TheResetOfOneThatIsRefusedLiesWithinAWindowTakenBack) {
   session.Send(0, 10);
   ASSERT_FALSE(from_client.empty() || from_server.empty());
   std::vector<uint8_t> less = from_client.front();
-  constexpr size_t kWindowAt = 14 + 20 + 14;
-  base::StoreBe16(&less[kWindowAt], 1);
+  constexpr size_t kIpAt = 14, kTcpAt = kIpAt + 20;
+  base::StoreBe16(&less[kTcpAt + 14], 1);
+  less.resize(less.size() - 10);
+  base::StoreBe16(&less[kIpAt + 2], static_cast<uint16_t>(less.size() - kIpAt));
   packet::Buffer* const buffer = host.buffers().Acquire();
   std::copy(less.begin(), less.end(), buffer->data);
   buffer->length = static_cast<uint32_t>(less.size());
@@ -322,16 +325,14 @@ TEST(MovingTest, TheResetOfOneThatIsRefusedLiesWithinAWindowTakenBack) {
   Connection& connection = *session.server().connection();
   const uint32_t window = connection.Report(world.now()).send_window;
   ASSERT_LT(window, 10'000u);
-  struct Nowhere : Onward {
-    void PassOn(const wire::TcpFrame&, packet::Buffer*, uint64_t) override {}
-  } nowhere;
+  Nowhere nowhere;
   const auto departure = host.stack(0).Depart(connection, nowhere, world.now());
   session.server().Attach(nullptr);
-  host.Drain();
   host.stack(1).Refuse(*departure, world.now());
   const wire::TcpSegment reset = parse(from_server.back()).segment;
   EXPECT_TRUE(reset.Has(wire::kTcpRst));
   EXPECT_EQ(Seq(reset.sequence), Seq(parse(from_server.front()).segment.sequence) + window);
+  session.For(Milliseconds(1));  // The device is done with what it was to send.
 }
 
 TEST(MovingTest, AStrayOfNoConnectionIsDroppedAndNobodyIsReset) {
