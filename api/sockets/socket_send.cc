@@ -60,9 +60,13 @@ ssize_t Socket::SendByKernel(const msghdr& message, int flags) const {
   const ErrnoKept kept;
   ssize_t sent = Kernel().sendmsg(fd(), &message, flags);
   // An error of before, which the ring is to hear of (SetForRing()): Linux tells none of it to who
-  // has no peer.
-  const bool may_be = sent < 0 && errno != EINTR && errno != EAGAIN;
-  if (may_be && peer_.port == 0) sent = Kernel().sendmsg(fd(), &message, flags);
+  // has no peer. That a port is refused is never of this one, and there may be more of them.
+  constexpr int kMost = 16;
+  for (int tries = 0; sent < 0 && peer_.port == 0 && tries < kMost; ++tries) {
+    const bool may_be = errno == ECONNREFUSED || (tries == 0 && errno != EINTR && errno != EAGAIN);
+    if (!may_be) break;
+    sent = Kernel().sendmsg(fd(), &message, flags);
+  }
   return sent < 0 ? -errno : sent;
 }
 

@@ -276,11 +276,29 @@ ssize_t InterruptedSend(int, const msghdr*, int) {
   return -1;
 }
 
+// Three datagrams before it were refused, each as it was tried.
+ssize_t SendBehindErrors(int, const msghdr*, int) {
+  errno = ECONNREFUSED;
+  return ++sends_by_kernel > 3 ? 5 : -1;
+}
+
+TEST_F(ShortWayTest, SendOfTheKernelsIsNotToldOfErrorsOfOthersBeforeIt) {
+  const int fd = WarmSocket(8029);
+  auto& kernel = const_cast<sockets::KernelCalls&>(sockets::Kernel());
+  const auto before = std::exchange(kernel.sendmsg, &SendBehindErrors);
+  sends_by_kernel = 0;
+  EXPECT_EQ(SendTo(fd, "12345", "10.77.0.1", kEchoPort), 5);
+  kernel.sendmsg = before;
+  EXPECT_EQ(sends_by_kernel, 4);
+  Close(fd);
+}
+
 // Only what may be an error of a datagram before it is tried again.
 TEST_F(ShortWayTest, SendOfTheKernelsThatIsInterruptedIsNotBegunAnew) {
   const int fd = WarmSocket(8028);
   auto& kernel = const_cast<sockets::KernelCalls&>(sockets::Kernel());
   const auto before = std::exchange(kernel.sendmsg, &InterruptedSend);
+  sends_by_kernel = 0;
   EXPECT_EQ(SendTo(fd, "12345", "10.77.0.1", kEchoPort), -EINTR);
   kernel.sendmsg = before;
   EXPECT_EQ(sends_by_kernel, 1);
