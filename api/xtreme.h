@@ -715,8 +715,9 @@ enum xtreme_close_flag {
   XTREME_DETACH = 1 << 0 /* No completions any more, TERMINATED included. */
 };
 /* Ends a socket. After it only its TX_DONEs and TERMINATED come. A stream goes on, for at most its
- * linger_ns, until the peer has all and closed too; see also xtreme_abort(). What a listener had
- * handed out goes on without it. -EINVAL: an unknown flag. */
+ * linger_ns, until the peer has all and closed too; with bytes that came and were not handed out it
+ * is reset, as by bytes that come later: TERMINATED with ECONNRESET. See also xtreme_abort(). What
+ * a listener had handed out goes on without it. -EINVAL: an unknown flag. */
 XTREME_API int xtreme_socket_close(xtreme_socket socket, uint32_t flags);
 XTREME_API int xtreme_socket_set_user_data(xtreme_socket socket, uint64_t user_data);
 XTREME_API int xtreme_socket_local(xtreme_socket socket, xtreme_address* local);

@@ -380,6 +380,10 @@ void Pcb::Abort(base::Nanoseconds now) {
   Reset(ECONNABORTED, now);
 }
 
+void Pcb::CloseUnread(base::Nanoseconds now) {
+  if (state_ != State::kClosed) Reset(ECONNRESET, now);
+}
+
 void Pcb::Reset(int status, base::Nanoseconds now) {
   ++context_->counters.resets_out;
   EmitControl(wire::kTcpRst | wire::kTcpAck, NextWithinWindow(), now);

@@ -161,6 +161,9 @@ class Pcb {
   // The same, and nothing more is received: data that still comes resets the connection (RFC 2525
   // section 2.17). Without an end after `timeout` it is reset.
   void Close(base::Nanoseconds timeout, base::Nanoseconds now);
+  // In its place where bytes that were acknowledged will not be read: RST (RFC 9293 section 3.6.1,
+  // RFC 2525 section 2.17); TERMINATED with ECONNRESET.
+  void CloseUnread(base::Nanoseconds now);
   void Close(base::Nanoseconds now) { Close(options_->close_timeout, now); }
   // RST; TERMINATED with ECONNABORTED.
   void Abort(base::Nanoseconds now);

@@ -301,10 +301,13 @@ class Stack final : private Sink {
   // take_expected.h). False: Credit is due.
   bool CreditQuietly(Connection& connection, uint32_t bytes);
   void Shutdown(Connection& connection, base::Nanoseconds now);
-  // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come.
+  // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come. Data that
+  // TakeEvent has not told of is lost, and the peer told by a reset.
   void Close(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
   // The same, and nothing comes any more: the connection is the stack's, and gone when it ended.
   void CloseDetached(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
+  // In place of Close where data that TakeEvent has told of will not be read either.
+  void CloseUnread(Connection& connection, base::Nanoseconds now);
   // RST: SO_LINGER with a time of 0.
   void Abort(Connection& connection, base::Nanoseconds now);
   // Ends it with `error`, telling nobody: the neighbour is lost, the ring is broken.
@@ -444,6 +447,7 @@ class Stack final : private Sink {
   void Detach(Connection& connection);
   void KeepTimeWait(const Connection& connection);
   bool TakeNews(Connection& connection, Event* event);
+  bool HasDeliveries(const Connection& connection) const;
   void DropDeliveries(const Connection& connection);
   Connection* Make(const FlowKey& key, const PcbOptions& options);
   static wire::TcpTemplate HeadersFor(const FlowKey& key, const LinkPath& path, bool timestamps);

@@ -121,10 +121,17 @@ void Stack::Shutdown(Connection& connection, base::Nanoseconds now) {
 }
 
 void Stack::Close(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now) {
+  if (HasDeliveries(connection)) return CloseUnread(connection, now);
   now_ = now;
   Silence(connection);
   connection.Pcb::Close(timeout, now);
   Schedule(connection);
+}
+
+void Stack::CloseUnread(Connection& connection, base::Nanoseconds now) {
+  now_ = now;
+  Silence(connection);
+  connection.Pcb::CloseUnread(now);
 }
 
 void Stack::CloseDetached(Connection& connection, base::Nanoseconds timeout,
@@ -147,6 +154,14 @@ void Stack::Fail(Connection& connection, int error) { connection.Pcb::Fail(error
 void Stack::ForgetStamps() {
   tables_->reassembly.ForgetStamps();
   tables_->deliveries.ForEach([](StackTables::Delivery& delivery) { delivery.stamp = 0; });
+}
+
+bool Stack::HasDeliveries(const Connection& connection) const {
+  bool has = false;
+  tables_->deliveries.ForEach([&](const StackTables::Delivery& delivery) {
+    has |= delivery.connection == &connection;
+  });
+  return has;
 }
 
 void Stack::DropDeliveries(const Connection& connection) {

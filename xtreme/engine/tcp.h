@@ -167,8 +167,10 @@ class Tcp {
   Outcome Shutdown(Handle handle);
   // Only TX_DONEs and TERMINATED come any more. A connection goes on until the peer has everything
   // and said FIN, or ends after `timeout` (reset, TERMINATED with ETIMEDOUT, when bytes are not
-  // acknowledged; with 0 when only its FIN is missing); kNever: after its close_timeout. Of a
-  // listener: what it accepted and was not handed out is reset, the rest goes on. EBADF.
+  // acknowledged; with 0 when only its FIN is missing); kNever: after its close_timeout. With bytes
+  // that came and were not handed out it is reset (RFC 2525 section 2.17; TERMINATED with
+  // ECONNRESET), as it is by those that come later. Of a listener: what it accepted and was not
+  // handed out is reset, the rest goes on. EBADF.
   Outcome Close(Handle handle, base::Nanoseconds timeout = base::kNever);
   // The same, and nothing comes any more. EBADF.
   Outcome Detach(Handle handle, base::Nanoseconds timeout = base::kNever);
@@ -378,6 +380,7 @@ class Tcp {
 
   // Closing (tcp_close.cc).
   void Silence(TcpSocket& socket);
+  bool HasUnread(Handle handle) const;
   void CloseListener(TcpSocket& socket);
   void End(TcpSocket& socket, int status);
   void TellEnd(TcpSocket& socket);

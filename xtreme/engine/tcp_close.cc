@@ -50,6 +50,11 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
       End(*socket, ECANCELED);
       break;
     case TcpSocket::State::kOpen:
+      if (HasUnread(handle)) {
+        stack_->CloseUnread(*socket->connection, core_->clock.Now());
+        EndCall(/*ring=*/true);
+        break;
+      }
       stack_->Close(*socket->connection,
                     timeout == base::kNever ? socket->profile->settings.close_timeout : timeout,
                     core_->clock.Now());
@@ -59,6 +64,15 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
       break;
   }
   return {};
+}
+
+// Something of it was received, and waits to be handed out.
+bool Tcp::HasUnread(Handle handle) const {
+  bool has = false;
+  core_->fifo.ForEachWaiting([&](const Completion* waiting) {
+    has |= waiting->kind == Kind::kPacket && waiting->socket == handle;
+  });
+  return has;
 }
 
 Outcome Tcp::Detach(Handle handle, base::Nanoseconds timeout) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a segment made deliverable, and had no room among completions: later polls take it, and what
-// it causes then is seen to.
+// it causes then is seen to; or a close drops it, and the peer is told.
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,6 +48,37 @@ class TcpLateContractTest : public TcpPairTest {
     Run(3'000 * kMillisecond, kMillisecond);
   }
 
+  // The acknowledgement that opens the connection is lost: ACCEPTED comes with its first bytes, and
+  // is taken alone.
+  void AcceptWithBytes() {
+    Open();
+    b->Listen(kPort);
+    client = a->Connect({kB, kPort});
+    bool answered = false;
+    b->lose = [&answered](const std::vector<uint8_t>&) { return std::exchange(answered, true); };
+    a->lose = [&answered](const std::vector<uint8_t>& frame) {
+      return answered && TcpPayloadOf(frame) == 0;
+    };
+    Run(kMillisecond);
+    ASSERT_EQ(a->Send(client, "hello"), SendResult::kSent);
+    now += kMillisecond;
+    Carry(*a, *b);
+    Completion accepted;
+    ASSERT_EQ(b->ring->Poll(&accepted, 1, sizeof accepted), 1u);
+    ASSERT_EQ(accepted.kind, Kind::kAccepted);
+    server = accepted.socket;
+    a->lose = b->lose = nullptr;
+  }
+
+  void CloseAndExpectResets() {
+    ASSERT_TRUE(b->tcp().Close(server).ok());
+    Run(kMillisecond);
+    ASSERT_EQ(b->Kinds(), std::vector<Kind>{Kind::kTerminated});
+    EXPECT_EQ(b->got.back().status, ECONNRESET);
+    ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+    EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, ECONNRESET);
+  }
+
  private:
   std::optional<uint32_t> lost_;
 };
@@ -72,6 +104,20 @@ TEST_F(TcpLateContractTest, TimeWaitThatBeganWithWhatWasTakenLateEnds) {
   EXPECT_EQ(b->Counter("tcp", "time_wait_entered"), 1u);
   Run(2'000 * kMillisecond, kMillisecond);
   EXPECT_EQ(b->Counter("tcp", "time_wait_expired"), 1u);
+}
+
+TEST_F(TcpLateContractTest, CloseWithBytesThatWaitInTheStackIsAReset) {
+  AcceptWithBytes();
+  CloseAndExpectResets();
+  EXPECT_EQ(b->Counter("tcp", "unread"), 1u);
+}
+
+TEST_F(TcpLateContractTest, CloseWithBytesThatWaitAmongCompletionsIsAReset) {
+  AcceptWithBytes();
+  Completion none;
+  ASSERT_EQ(b->ring->Poll(&none, 0, sizeof none), 0u);
+  CloseAndExpectResets();
+  EXPECT_EQ(b->Counter("drop", "closed"), 1u);
 }
 
 }  // namespace
