@@ -112,12 +112,15 @@ void Neighbours::ConsiderForgotten() {
 }
 
 void Neighbours::Act() {
+  // Who is told of a next hop asks for it again: what that causes is done here when he has heard.
+  if (std::exchange(acting_, true)) return;
   const base::Nanoseconds now = core_->clock.Now();
   for (;;) {
     const Action action = cache_.Next(now);
     if (action.kind == Action::Kind::kNone) break;
     Perform(action);
   }
+  acting_ = false;
   ConsiderForgotten();
   const base::Nanoseconds deadline = cache_.NextDeadline();
   if (deadline != base::kNever) core_->ArmTimer(&timer_, deadline);

@@ -128,6 +128,7 @@ class Neighbours {
   std::vector<Waiting*> free_;
   std::vector<Connecting> connecting_;
   uint64_t forgotten_ = 0;  // By the cache, as seen.
+  bool acting_ = false;     // Act() is under way.
   bool failing_ = false;    // The frame before was of the same datagram as the next, and failed.
 };
 

@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 #include <linux/neighbour.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
 #include "stack/wire/arp.h"
 #include "stack/wire/ethernet.h"
+#include "stack/wire/tcp_frame.h"
 #include "xtreme/engine/ring_core.h"
+#include "xtreme/engine/tcp.h"
 #include "xtreme/engine/testing/ring_fixture.h"
 #include "xtreme/host/fib.h"
 #include "xtreme/host/kernel_tables.h"
@@ -243,6 +246,28 @@ class KnownNeighboursTest : public NeighboursTest {
                : wire::EthernetView::Parse(queue().sent().back().bytes)->destination();
   }
 };
+
+// Those whose next hop is told first ask for it again, which must not tell of another's meanwhile.
+TEST_F(KnownNeighboursTest, EachConnectGoesOnWhereSeveralNextHopsAreFoundAtOnce) {
+  constexpr wire::Ipv4Address kLater(10, 0, 0, 78);
+  Open();
+  EXPECT_EQ(SendTo(OpenSocket(7000), kStranger), SendResult::kQueued);
+  Handle connect = 0;
+  ASSERT_TRUE(ring->tcp().Connect({.peer = {kLater, 7000}}, &connect).ok());
+  Settle();  // Its ports stand.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(ring->tcp().Connect({.peer = {kStranger.address, 7000}}, &connect).ok());
+  }
+  kernel->tables().neighbours.push_back({.ifindex = MemoryKernel::kIfindex,
+                                         .address = kLater,
+                                         .mac = kOther,
+                                         .state = NUD_STALE});
+  queue().sent().clear();
+  Teach(kMac);
+  EXPECT_EQ(std::ranges::count_if(queue().sent(), [](const SentFrame& sent) {
+              return wire::LooksLikeTcp(sent.bytes.data(), sent.bytes.size());
+            }), 3);
+}
 
 TEST_F(KnownNeighboursTest, OneIsAskedInTimeAndFoundWhereItIs) {
   Open();
