@@ -215,6 +215,25 @@ TEST_F(TcpEarlyContractTest, APortThatCannotBeHadEndsAllThatWaitForIt) {
   for (const Completion& each : a->got) EXPECT_EQ(each.status, EADDRINUSE);
 }
 
+// More of them than there is room to tell of, and a listener behind.
+TEST_F(TcpEarlyContractTest, OfAPortThatCannotBeHadEachIsToldThoughTheFifoIsFull) {
+  constexpr size_t kConnects = 140;
+  options.completions = 64;
+  Open();
+  a->kernel->TakePort(9'000);
+  Handle handle = 0;
+  for (size_t i = 0; i < kConnects; ++i) {
+    ASSERT_TRUE(a->tcp().Connect({.peer = {kB, kPort}, .local = {kA, 9'000}}, &handle).ok());
+  }
+  ASSERT_TRUE(a->tcp().OpenListener({.local = {kA, 9'000}}, &handle).ok());
+  a->Settle();
+  a->Settle();
+  EXPECT_EQ(a->Of(Kind::kTerminated).size(), kConnects);
+  ASSERT_EQ(a->Of(Kind::kOpDone).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kOpDone)[0].socket, handle);
+  EXPECT_EQ(a->Of(Kind::kOpDone)[0].status, EADDRINUSE);
+}
+
 TEST_F(TcpEarlyContractTest, BeforeTheSynASendOfNoBytesGivesItsBufferBack) {
   Open();
   const uint64_t free = a->Counter("pool", "free");

@@ -278,12 +278,14 @@ void Tcp::OnOpened(Handle handle, const Outcome& outcome) {
   if (socket->state == TcpSocket::State::kOpening) {
     return outcome.ok() ? GoOn(*socket) : End(*socket, outcome.error);
   }
-  Completion* completion = core_->Emit(Kind::kOpDone);
-  completion->status = outcome.error;
-  completion->socket = handle;
-  completion->user_data = socket->user_data;
+  // Those that waited with it may have taken the room.
+  Completion done = core_->Draft(Kind::kOpDone);
+  done.status = outcome.error;
+  done.socket = handle;
+  done.user_data = socket->user_data;
   // The notice that brought it lives until it was handed out.
-  completion->text = outcome.ok() ? nullptr : outcome.text.c_str();
+  done.text = outcome.ok() ? nullptr : outcome.text.c_str();
+  core_->Tell(done);
 }
 
 // The last one that receives by it has the control thread give it back.
