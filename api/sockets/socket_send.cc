@@ -59,11 +59,13 @@ int ErrnoOf(engine::SendResult result) {
 ssize_t Socket::SendByKernel(const msghdr& message, int flags) const {
   const ErrnoKept kept;
   ssize_t sent = Kernel().sendmsg(fd(), &message, flags);
-  // An error of before, which the ring is to hear of (SetForRing()): Linux tells none of it to who
-  // has no peer. That a port is refused is never of this one, and there may be more of them.
+  // An error of before, which the ring is to hear of (SetForRing()), and tells who has a peer;
+  // Linux tells none of it to who has none. That a port is refused is never of this one, and there
+  // may be more of them.
   constexpr int kMost = 16;
-  for (int tries = 0; sent < 0 && peer_.port == 0 && tries < kMost; ++tries) {
-    const bool may_be = errno == ECONNREFUSED || (tries == 0 && errno != EINTR && errno != EAGAIN);
+  for (int tries = 0; sent < 0 && tries < kMost; ++tries) {
+    const bool first = tries == 0 && peer_.port == 0 && errno != EINTR && errno != EAGAIN;
+    const bool may_be = errno == ECONNREFUSED || first;
     if (!may_be) break;
     sent = Kernel().sendmsg(fd(), &message, flags);
   }

@@ -293,6 +293,20 @@ TEST_F(ShortWayTest, SendOfTheKernelsIsNotToldOfErrorsOfOthersBeforeIt) {
   Close(fd);
 }
 
+// Of a socket with a peer the ring tells it, once.
+TEST_F(ShortWayTest, SendOfTheKernelsToItsPeerIsNotToldOfErrorsThatTheRingTells) {
+  const int fd = WarmSocket(8030);
+  ASSERT_EQ(Connect(fd, kTheirs, kEchoPort), 0);
+  auto& kernel = const_cast<sockets::KernelCalls&>(sockets::Kernel());
+  const auto before = std::exchange(kernel.sendmsg, &SendBehindErrors);
+  sends_by_kernel = 0;
+  const msghdr message{};
+  EXPECT_EQ(Behind(fd)->SendByKernel(message, 0), 5);
+  kernel.sendmsg = before;
+  EXPECT_EQ(sends_by_kernel, 4);
+  Close(fd);
+}
+
 // Only what may be an error of a datagram before it is tried again.
 TEST_F(ShortWayTest, SendOfTheKernelsThatIsInterruptedIsNotBegunAnew) {
   const int fd = WarmSocket(8028);
