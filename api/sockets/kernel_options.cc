@@ -38,10 +38,12 @@ struct KernelOption {
 constexpr int kReceiveMark = 75;      // SO_RCVMARK
 constexpr int kReceivePriority = 82;    // SO_RCVPRIORITY
 constexpr int kAuthenticationKey = 38;  // TCP_AO_ADD_KEY
+constexpr int kMostRto = 44;            // TCP_RTO_MAX_MS
 
 constexpr KernelOption kKernelOptions[] = {
     {SOL_SOCKET, SO_MARK, Of::kBoth, "SO_MARK: the host's rules look at it", true},
     {SOL_SOCKET, SO_DONTROUTE, Of::kBoth, "SO_DONTROUTE", true},
+    {SOL_SOCKET, SO_NO_CHECK, Of::kDatagrams, "SO_NO_CHECK: what it sends has no checksum"},
     {SOL_SOCKET, kReceiveMark, Of::kDatagrams, "SO_RCVMARK"},
     {SOL_SOCKET, kReceivePriority, Of::kDatagrams, "SO_RCVPRIORITY"},
     {SOL_SOCKET, SO_TIMESTAMP_NEW, Of::kBoth, "SO_TIMESTAMP of 64 bits"},
@@ -60,6 +62,7 @@ constexpr KernelOption kKernelOptions[] = {
     {IPPROTO_TCP, TCP_MD5SIG, Of::kStreams, "TCP_MD5SIG: the kernel signs segments"},
     {IPPROTO_TCP, TCP_MD5SIG_EXT, Of::kStreams, "TCP_MD5SIG: the kernel signs segments"},
     {IPPROTO_TCP, kAuthenticationKey, Of::kStreams, "TCP-AO: the kernel signs segments"},
+    {IPPROTO_TCP, kMostRto, Of::kStreams, "TCP_RTO_MAX_MS"},
     {IPPROTO_TCP, TCP_SAVE_SYN, Of::kStreams, "TCP_SAVE_SYN"},
     {IPPROTO_TCP, TCP_REPAIR, Of::kStreams, "TCP_REPAIR"},
     {IPPROTO_TCP, TCP_TX_DELAY, Of::kStreams, "TCP_TX_DELAY"},

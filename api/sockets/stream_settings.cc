@@ -168,6 +168,15 @@ void Socket::TakeSeldomSettings(engine::TcpSettings* settings) const {
   // 0: as without it.
   const auto clamp = kernels(TCP_WINDOW_CLAMP);
   if (clamp.value_or(0) != 0) settings->window_clamp_bytes = static_cast<uint32_t>(*clamp);
+  // As linux/tcp.h of newer kernels than the headers may be of; no socket of others has them.
+  constexpr int kLeastRto = 45;        // TCP_RTO_MIN_US
+  constexpr int kLongestAckDelay = 46;  // TCP_DELACK_MAX_US
+  if (const auto least_us = kernels(kLeastRto); least_us.value_or(0) > 0) {
+    settings->min_rto = base::Later(base::Microseconds(*least_us), base::Microseconds(100));
+  }
+  if (const auto most_us = kernels(kLongestAckDelay); most_us.value_or(0) > 0) {
+    settings->delayed_ack = base::Earlier(settings->delayed_ack, base::Microseconds(*most_us));
+  }
   if (const auto unsent = kernels(TCP_NOTSENT_LOWAT); unsent.value_or(0) != 0) {
     settings->unsent_low_water_bytes = static_cast<uint32_t>(*unsent);
   }

@@ -195,6 +195,10 @@ TEST_F(StreamSettingsTest, WhatOnlyTheKernelHeedsIsTheKernelsOrRefused) {
   ASSERT_EQ(SetInt(datagrams, IPPROTO_UDP, UDP_ENCAP, UDP_ENCAP_ESPINUDP), 0);
   EXPECT_EQ(Behind(datagrams)->path(), sockets::Path::kKernel);
   Close(datagrams);
+  const int unchecked = NewSocket(SOCK_DGRAM);
+  ASSERT_EQ(SetInt(unchecked, SOL_SOCKET, SO_NO_CHECK, 1), 0);
+  EXPECT_EQ(Behind(unchecked)->path(), sockets::Path::kKernel);
+  Close(unchecked);
   const int fd = NewSocket(SOCK_STREAM);
   ASSERT_EQ(SetInt(fd, IPPROTO_IP, IP_MINTTL, 0), 0);
   const int accepted = ConnectToThem(fd);
@@ -202,6 +206,28 @@ TEST_F(StreamSettingsTest, WhatOnlyTheKernelHeedsIsTheKernelsOrRefused) {
   EXPECT_EQ(SetInt(fd, IPPROTO_TCP, TCP_TX_DELAY, 1'000), -EOPNOTSUPP);
   EXPECT_EQ(SetInt(fd, SOL_SOCKET, SO_DONTROUTE, 1), 0) << "it is told in the log";
   EXPECT_EQ(Behind(fd)->path(), sockets::Path::kOffloaded);
+  close(accepted);
+  Close(fd);
+}
+
+// Kernels of before 2025 have none of them.
+TEST_F(StreamSettingsTest, TimesThatNewKernelsHaveOptionsForAreTheConnections) {
+  constexpr int kMostRto = 44;
+  constexpr int kLeastRto = 45;
+  constexpr int kLongestAckDelay = 46;
+  const int fd = NewSocket(SOCK_STREAM);
+  const int accepted = ConnectToThem(fd);
+  const engine::TcpSettings before = SettingsOf(fd);
+  const int least = SetInt(fd, IPPROTO_TCP, kLeastRto, 20'000);
+  const int delay = SetInt(fd, IPPROTO_TCP, kLongestAckDelay, 8'000);
+  const int most = SetInt(fd, IPPROTO_TCP, kMostRto, 5'000);
+  const engine::TcpSettings after = SettingsOf(fd);
+  EXPECT_EQ(after.min_rto,
+            least == -ENOPROTOOPT ? before.min_rto : base::Nanoseconds(base::Milliseconds(20)));
+  EXPECT_EQ(after.delayed_ack, delay == -ENOPROTOOPT
+                                   ? before.delayed_ack
+                                   : base::Nanoseconds(base::Milliseconds(8)));
+  EXPECT_EQ(most, most == -ENOPROTOOPT ? most : -EOPNOTSUPP);
   close(accepted);
   Close(fd);
 }
