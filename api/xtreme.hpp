@@ -183,6 +183,12 @@ struct alignas(64) Completion : xtreme_completion {
   Kind kind() const { return static_cast<Kind>(xtreme_completion::kind); }
   bool has(xtreme_flag flag) const { return (flags & flag) != 0; }
 
+  // The ring receives and sends nothing any more, and its program had better not wait for it:
+  // xtreme_ring_reset() may bring it back, or close it. One with a backup goes over to that.
+  bool is_end_of_ring() const {
+    return kind() == kRing && (event == XTREME_BROKEN || event == XTREME_REMOVED);
+  }
+
   // The payload, when it is one contiguous buffer; of a chained packet the first link's part, and
   // nothing once it was kept.
   std::span<uint8_t> bytes() const {

@@ -53,6 +53,7 @@ int Receive(xtreme::Ring* ring, size_t operations, uint64_t count) {
     for (const xtreme::Completion& completion : ring->Wait(kForeverNs)) {
       const bool operation = completion.kind() == xtreme::kOpDone;
       const bool packet = completion.kind() == xtreme::kPacket;
+      if (completion.is_end_of_ring()) return Fail("the ring has stopped");
       if (operation && completion.status != 0) return Fail(completion.text);
       if (operation && --operations == 0) PrintReady();
       if (packet) PrintPacket(completion);

@@ -53,6 +53,7 @@ int Serve(xtreme::Ring* ring, const std::string& port, uint64_t connections) {
   for (uint64_t ended = 0; ended < connections;) {
     for (const xtreme::Completion& completion : ring->Wait(kForeverNs)) {
       const xtreme::Kind kind = completion.kind();  // ACCEPTED: its handle comes with its packets.
+      if (completion.is_end_of_ring()) return Fail("the ring has stopped");
       if (kind == xtreme::kOpDone && completion.status != 0) return Fail(completion.text);
       if (kind == xtreme::kOpDone) PrintReady();
       if (kind == xtreme::kPacket) Echo(completion);
@@ -85,6 +86,7 @@ int Ask(xtreme::Ring* ring, const xtreme_address& server, uint64_t count) {
   for (;;) {
     for (const xtreme::Completion& completion : ring->Wait(kForeverNs)) {
       const xtreme::Kind kind = completion.kind();
+      if (completion.is_end_of_ring()) return Fail("the ring has stopped");
       if (kind == xtreme::kTerminated) {
         return completion.status == 0 ? Report(std::move(round_trips_ns))
                                       : Fail(std::strerror(completion.status));

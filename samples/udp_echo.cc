@@ -24,6 +24,7 @@ namespace {
 constexpr int64_t kForeverNs = -1;
 constexpr int64_t kLostNs = 1'000'000'000;  // An answer that takes longer will not come.
 constexpr uint64_t kQuestions = 100'000;
+constexpr const char* kStopped = "the ring has stopped";
 
 int Fail(const std::string& why) {
   std::fprintf(stderr, "udp_echo: %s\n", why.c_str());
@@ -35,6 +36,7 @@ int Fail(const std::string& why) {
 std::string AwaitOperations(xtreme::Ring* ring, int operations) {
   while (operations > 0) {
     for (const xtreme::Completion& completion : ring->Wait(kForeverNs)) {
+      if (completion.is_end_of_ring()) return kStopped;
       if (completion.kind() != xtreme::kOpDone) continue;
       if (completion.status != 0) return completion.text;
       --operations;
@@ -49,6 +51,7 @@ std::string AwaitOperations(xtreme::Ring* ring, int operations) {
 int Serve(xtreme::Ring* ring, xtreme::UdpSocket* socket, uint64_t count) {
   for (uint64_t echoed = 0;;) {
     for (xtreme::Completion& completion : ring->Wait(kForeverNs)) {
+      if (completion.is_end_of_ring()) return Fail(kStopped);
       if (completion.kind() == xtreme::kTxDone) return EXIT_SUCCESS;
       if (completion.kind() != xtreme::kPacket || echoed == count) continue;
       const bool last = ++echoed == count;
@@ -58,17 +61,20 @@ int Serve(xtreme::Ring* ring, xtreme::UdpSocket* socket, uint64_t count) {
   }
 }
 
-// Whether the answer to `question` came before `deadline_ns`.
-bool AwaitAnswer(xtreme::Ring* ring, uint64_t question, int64_t deadline_ns) {
+enum class Answer { kCame, kLost, kRingStopped };
+
+// What becomes of the answer to `question` before `deadline_ns`.
+Answer AwaitAnswer(xtreme::Ring* ring, uint64_t question, int64_t deadline_ns) {
   uint64_t answer = 0;
   for (int64_t now_ns = ring->now_ns(); now_ns < deadline_ns; now_ns = ring->now_ns()) {
     for (const xtreme::Completion& completion : ring->Wait(deadline_ns - now_ns)) {
+      if (completion.is_end_of_ring()) return Answer::kRingStopped;
       if (completion.kind() != xtreme::kPacket || completion.length != sizeof answer) continue;
       std::memcpy(&answer, completion.bytes().data(), sizeof answer);
-      if (answer == question) return true;
+      if (answer == question) return Answer::kCame;
     }
   }
-  return false;
+  return Answer::kLost;
 }
 
 int Report(uint64_t asked, std::vector<int64_t> round_trips_ns) {
@@ -90,8 +96,9 @@ int Ask(xtreme::Ring* ring, xtreme::UdpSocket* socket, uint64_t count) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(&question);
     const int sent = socket->Send({bytes, sizeof question}, {.now_or_fail = true});
     if (sent < 0) return Fail("refused, reason " + std::to_string(sent));
-    if (!AwaitAnswer(ring, question, start_ns + kLostNs)) continue;
-    round_trips_ns.push_back(ring->now_ns() - start_ns);
+    const Answer answer = AwaitAnswer(ring, question, start_ns + kLostNs);
+    if (answer == Answer::kRingStopped) return Fail(kStopped);
+    if (answer == Answer::kCame) round_trips_ns.push_back(ring->now_ns() - start_ns);
   }
   return Report(count, std::move(round_trips_ns));
 }

@@ -203,6 +203,21 @@ TEST_F(RingProgramsTest, ProgramThatTakesAnothersPlaceHasTheInterfaceToo) {
   EXPECT_TRUE(echo->ReadUntil("ready")) << echo->output();
 }
 
+TEST_F(RingProgramsTest, ProgramWhoseInterfaceIsTakenAwayEnds) {
+  const std::vector<Command> commands = {
+      {"samples/udp_echo", "feed1", "7"},
+      {"samples/tcp_echo", "feed1", "7"},
+      {"samples/multicast_rx", "feed1", "0", "233.54.12.111:26477"}};
+  std::vector<std::unique_ptr<Program>> programs;
+  for (const Command& command : commands) programs.push_back(StartOnRing(command));
+  for (const auto& each : programs) ASSERT_TRUE(each->ReadUntil("ready")) << each->output();
+  {
+    const net::Namespace::Inside inside(*ring_);
+    EXPECT_EQ(Program({"/bin/ip", "link", "delete", "feed1"}).Wait(), 0);
+  }
+  for (const auto& each : programs) EXPECT_EQ(each->Wait(), 1) << each->output();
+}
+
 TEST_F(RingProgramsTest, WrongArgumentsAreRefused) {
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1"})->Wait(), 1);
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1", "no-such-address:7"})->Wait(), 1);
