@@ -55,7 +55,6 @@ class Connection : public Pcb, private base::Timer {
   uint8_t news_ = 0;  // what TakeEvent has not told yet
   bool attached_ = false;
   bool closed_ = false;    // it tells only what was done, and its end
-  bool detached_ = false;  // the user let it go: it tells nothing more
   bool departed_ = false;  // another stack's goes on: it tells what it knows, and that
 };
 

@@ -338,8 +338,7 @@ void Stack::RetryForMemory(base::Nanoseconds now) {
 }
 
 void Stack::OnDone(Pcb& pcb, uint64_t cookie, bool cancelled) {
-  auto* const connection = static_cast<Connection*>(&pcb);
-  tables_->dones.Push({connection->detached_ ? nullptr : connection, cookie, cancelled});
+  tables_->dones.Push({static_cast<Connection*>(&pcb), cookie, cancelled});
 }
 
 void Stack::OnEvents(Pcb& pcb) {
@@ -378,7 +377,7 @@ inline bool Stack::TellFirst(Connection& connection, uint8_t news) {
       kind = Kind::kPeerClosed;
       break;
     case Pcb::kTerminated:
-      if (connection.detached_ || connection.departed_ || connection.IsReferenced()) return false;
+      if (connection.departed_ || connection.IsReferenced()) return false;
       kind = Kind::kTerminated;
       break;
     default:
@@ -438,7 +437,6 @@ bool Stack::TakeEvent(Event* event) {
     if (!tables_->dones.empty()) {
       const StackTables::Done done = tables_->dones.Pop();
       --tables_->dones_promised;
-      if (done.connection == nullptr) continue;
       *event = {.kind = Event::Kind::kDone,
                 .cancelled = done.cancelled,
                 .connection = done.connection,
@@ -477,10 +475,6 @@ bool Stack::TakeNews(Connection& connection, Event* event) {
     case Kind::kData:
       connection.Pcb::Deliver(now_);
       Schedule(connection);
-      return false;
-    case Kind::kTerminated:
-      if (!connection.detached_) break;
-      Release(connection);
       return false;
     default:
       break;

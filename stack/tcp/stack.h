@@ -304,8 +304,6 @@ class Stack final : private Sink {
   // SO_LINGER off, or on with `timeout`. After it only kDone and kTerminated come. Data that
   // TakeEvent has not told of is lost, and the peer told by a reset.
   void Close(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
-  // The same, and nothing comes any more: the connection is the stack's, and gone when it ended.
-  void CloseDetached(Connection& connection, base::Nanoseconds timeout, base::Nanoseconds now);
   // In place of Close where data that TakeEvent has told of will not be read either.
   void CloseUnread(Connection& connection, base::Nanoseconds now);
   // RST: SO_LINGER with a time of 0.

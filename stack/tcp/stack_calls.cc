@@ -134,15 +134,6 @@ void Stack::CloseUnread(Connection& connection, base::Nanoseconds now) {
   connection.Pcb::CloseUnread(now);
 }
 
-void Stack::CloseDetached(Connection& connection, base::Nanoseconds timeout,
-                          base::Nanoseconds now) {
-  connection.detached_ = true;
-  tables_->dones.ForEach([&connection](StackTables::Done& done) {
-    if (done.connection == &connection) done.connection = nullptr;
-  });
-  Close(connection, timeout, now);
-}
-
 void Stack::Abort(Connection& connection, base::Nanoseconds now) {
   now_ = now;
   Silence(connection);

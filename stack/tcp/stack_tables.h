@@ -66,7 +66,7 @@ struct StackTables {
     uint64_t stamp = 0;
   };
   struct Done {
-    Connection* connection = nullptr;  // null: nobody wants to know any more
+    Connection* connection = nullptr;
     uint64_t cookie = 0;
     bool cancelled = false;
   };

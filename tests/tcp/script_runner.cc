@@ -450,8 +450,6 @@ class Runner : public Device {
       stack_->Shutdown(*connection_, now_);
     } else if (verb == "close") {
       stack_->Close(*connection_, words.size() > 1 ? time : base::Seconds(60), now_);
-    } else if (verb == "detach") {
-      stack_->CloseDetached(*connection_, words.size() > 1 ? time : base::Seconds(60), now_);
     } else if (verb == "abort") {
       stack_->Abort(*connection_, now_);
     } else {
