@@ -105,5 +105,17 @@ TEST_F(InterfaceTest, DatagramOfAKernelSocketWakesTheProgramWithAGoodChecksum) {
   EXPECT_EQ(ibv_destroy_flow(flow), 0);
 }
 
+TEST_F(InterfaceTest, PortFollowsTheMtuOfItsInterface) {
+  ibv_context* context = OpenDevice("mlx5_0");
+  ASSERT_NE(context, nullptr);
+  ibv_port_attr port{};
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_EQ(port.active_mtu, IBV_MTU_1024);
+  ASSERT_TRUE(here_->SetMtu("ours", 9000).ok());
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_EQ(port.active_mtu, IBV_MTU_4096);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 }  // namespace
 }  // namespace xtreme::connectx

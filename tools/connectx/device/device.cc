@@ -233,7 +233,10 @@ bool Device::removed() const { return state_->removed.load(std::memory_order_rel
 
 Device::PortState Device::Port() const {
   ControlLock lock(state_.get());
-  return {.up = !removed() && state_->pump.port_up(), .mtu = options().mtu, .mac = options().mac};
+  state_->pump.FollowMtu();
+  return {.up = !removed() && state_->pump.port_up(),
+          .mtu = state_->environment.mtu,
+          .mac = options().mac};
 }
 
 std::vector<Device::NamedCounter> Device::Counters() const {

@@ -85,7 +85,8 @@ class Device {
     std::string name = "mlx5_0";
     MacAddress mac{};
     Model model;
-    uint32_t mtu = 1500;  // 576 to 9978; the Ethernet header comes on top.
+    // 576 to 9978; the Ethernet header comes on top. A wire that has one of its own goes before it.
+    uint32_t mtu = 1500;
     uint32_t hca_core_clock_khz = 1'000'000;
     int64_t phc_offset_ns = 0;  // What the PHC is ahead of the clock, as if somebody had set it.
     MinInline eth_min_inline = MinInline::kL2;

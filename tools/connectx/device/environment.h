@@ -75,11 +75,17 @@ class ReceiveQueue;
 struct Environment {
   explicit Environment(const Device::Options& device_options)
       : options(device_options),
+        mtu(device_options.mtu),
+        greatest_mtu(device_options.mtu),
         clock(device_options.hca_core_clock_khz, device_options.phc_offset_ns),
         memory(device_options.limits.memory_regions),
         violations(device_options.strict) {}
 
   const Device::Options options;
+  // The port's, which its wire may change, and the greatest that it ever was: a program that knows
+  // that one does nothing wrong by using it.
+  uint32_t mtu;
+  uint32_t greatest_mtu;
   HardwareClock clock;
   MemoryTable memory;
   ViolationLog violations;

@@ -66,6 +66,31 @@ TEST_F(PortTest, NothingPassesAPortThatIsDownAndSendsComplete) {
   EXPECT_EQ(program.CounterValue("port_rcv_errors"), 1u);
 }
 
+TEST_F(PortTest, FollowsTheMtuOfAWireThatHasOne) {
+  program.Steer(*qp);
+  const auto send = [&](uint32_t bytes) {
+    qp->PostAndRing(Wqe().Eth({}).Data(program.keys.lkey, program.Address(0), bytes));
+    program.Step();
+    return cq->Poll()->opcode();
+  };
+  EXPECT_EQ(program.device->Port().mtu, 1500u);
+  program.wire.own_mtu = 4000;
+  EXPECT_EQ(program.device->Port().mtu, 4000u);
+  EXPECT_EQ(send(4014), 0);
+  EXPECT_EQ(program.wire.sent.size(), 1u);
+  program.wire.own_mtu = 1000;
+  EXPECT_EQ(send(4014), 0) << "was right until now: the port drops it, and no queue fails";
+  EXPECT_EQ(send(1014), 0);
+  EXPECT_EQ(program.wire.sent.size(), 2u);
+  EXPECT_EQ(program.CounterValue("port_xmit_discards"), 1u);
+  const std::string payload(1000, 'p');
+  program.wire.Arrive(MakeFrame({.payload = payload}));
+  program.Step();
+  EXPECT_EQ(program.CounterValue("port_rcv_errors"), 1u);
+  EXPECT_EQ(program.Violations(), "");
+  EXPECT_NE(send(4015), 0) << "was never right";
+}
+
 TEST_F(PortTest, RemovedDeviceTellsItOnceAndStandsStill) {
   program.device->Remove();
   program.device->Remove();

@@ -47,9 +47,17 @@ bool Pump::FollowPort() {
   return true;
 }
 
+void Pump::FollowMtu() {
+  const uint32_t mtu = wire_->mtu();
+  if (mtu == 0) return;
+  environment_->mtu = mtu;
+  environment_->greatest_mtu = std::max(environment_->greatest_mtu, mtu);
+}
+
 bool Pump::Run() {
   bool worked = std::exchange(port_moved_, false);
   worked |= FollowPort();
+  FollowMtu();
   const bool all = std::exchange(environment_->look_at_all_pages, false);
   for (const auto& page : uars_->pages()) worked |= ServePage(page.get(), all);
   if (std::exchange(sent_, false)) wire_->Flush();
@@ -166,7 +174,7 @@ void Pump::Send(std::span<const uint8_t> frame, ContextId from) {
     Arrival sniffed{.frame = ParseFrame(frame), .time_ns = pass.now_ns};
     DeliverTo(steering_->sniffers(), std::nullopt, &sniffed);
   }
-  if (!port_up_) {
+  if (!port_up_ || TooLong(frame)) {
     counters.discards.Add(1);
     return;
   }
@@ -188,12 +196,15 @@ bool Pump::LoopsBack(std::span<const uint8_t> frame) const {
   return IsMulticast(frame) || std::memcmp(frame.data(), mac.data(), mac.size()) == 0;
 }
 
+bool Pump::TooLong(std::span<const uint8_t> frame) const {
+  const size_t longest = environment_->mtu + kEthernetHeaderBytes;
+  return frame.size() > longest &&
+         frame.size() > longest + ParseFrame(frame).vlan_tags * kVlanTagBytes;
+}
+
 void Pump::OnFrame(std::span<const uint8_t> frame, int64_t rx_time_ns) {
   PortCounters& counters = environment_->counters;
-  const size_t longest = environment_->options.mtu + kEthernetHeaderBytes;
-  const bool too_long = frame.size() > longest &&
-                        frame.size() > longest + ParseFrame(frame).vlan_tags * kVlanTagBytes;
-  if (frame.size() < kEthernetHeaderBytes || too_long || !port_up_) {
+  if (frame.size() < kEthernetHeaderBytes || TooLong(frame) || !port_up_) {
     counters.receive.discards.Add(1);
     return;
   }

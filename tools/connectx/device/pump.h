@@ -42,6 +42,8 @@ class Pump final : public Egress, public FrameSink {
   // when some did.
   bool Finish(SendQueue* queue);
 
+  // Takes over the MTU of a wire that has one.
+  void FollowMtu();
   // The administrator's word. Tells subscribers at once what it changes.
   void SetPortUp(bool up);
   bool port_up() const { return port_up_; }
@@ -71,6 +73,8 @@ class Pump final : public Egress, public FrameSink {
   // `from`: a context whose queues get it only if they asked for it.
   void DeliverTo(const Steering::Entry& entry, std::optional<ContextId> from, Arrival* arrival);
   bool LoopsBack(std::span<const uint8_t> frame) const;
+  // For the port as it is now.
+  bool TooLong(std::span<const uint8_t> frame) const;
 
   Environment* const environment_;
   UarTable* const uars_;

@@ -228,14 +228,14 @@ SendQueue::Fault SendQueue::Emit(const Wqe& wqe, const Ethernet& eth,
 }
 
 SendQueue::Fault SendQueue::CheckLength(const Wqe& wqe, std::span<const uint8_t> frame) const {
-  size_t longest = environment_->options.mtu + kEthernetHeaderBytes;
+  size_t longest = environment_->greatest_mtu + kEthernetHeaderBytes;
   if (frame.size() > longest && frame.size() <= kMaxFrameBytes) {
     longest += ParseFrame(frame).vlan_tags * kVlanTagBytes;
   }
   if (frame.size() <= longest) return {};
   return Refuse(
       Rule::kFrameLength, kLengthError, wqe,
-      absl::StrFormat("frame of %u bytes, MTU %u", frame.size(), environment_->options.mtu));
+      absl::StrFormat("frame of %u bytes, MTU %u", frame.size(), environment_->greatest_mtu));
 }
 
 }  // namespace xtreme::connectx

@@ -34,12 +34,14 @@ class ScriptedWire final : public Wire {
   absl::Status AddRule(const WireRule& rule) override;
   absl::Status RemoveRule(const WireRule& rule) override;
   bool up() const override { return plugged; }
+  uint32_t mtu() const override { return own_mtu; }
   std::vector<NamedCount> counters() const override { return {}; }
 
   void Arrive(Bytes frame) { waiting.push_back(std::move(frame)); }
 
   bool full = false;
   bool plugged = true;
+  uint32_t own_mtu = 0;
   bool refuses_rules = false;
   std::vector<Bytes> sent;
   std::deque<Bytes> waiting;

@@ -58,6 +58,7 @@ class CapturedWire final : public Wire {
   absl::Status AddRule(const WireRule& rule) override { return inner_->AddRule(rule); }
   absl::Status RemoveRule(const WireRule& rule) override { return inner_->RemoveRule(rule); }
   bool up() const override { return inner_->up(); }
+  uint32_t mtu() const override { return inner_->mtu(); }
   // The inner wire's, and "capture_dropped", of the whole file.
   std::vector<NamedCount> counters() const override;
 

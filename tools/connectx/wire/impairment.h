@@ -72,6 +72,7 @@ class ImpairedWire final : public Wire {
   absl::Status AddRule(const WireRule& rule) override { return inner_->AddRule(rule); }
   absl::Status RemoveRule(const WireRule& rule) override { return inner_->RemoveRule(rule); }
   bool up() const override { return connected() && inner_->up(); }
+  uint32_t mtu() const override { return inner_->mtu(); }
   // The inner wire's, and "impaired_tx_lost", "impaired_rx_lost" and so on.
   std::vector<NamedCount> counters() const override;
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -81,14 +82,15 @@ absl::StatusOr<std::unique_ptr<NetworkInterface>> NetworkInterface::Open(const O
   if (!dead.ok()) return dead.status();
   for (const std::string& owner : *dead) Decider::RemoveTableOf(owner);
 
-  std::unique_ptr<NetworkInterface> wire(new NetworkInterface(options, *mtu));
+  std::unique_ptr<NetworkInterface> wire(
+      new NetworkInterface(options, static_cast<uint32_t>(*mtu)));
   const int index = static_cast<int>(if_nametoindex(options.interface.c_str()));
   if (absl::Status status = wire->Build(index); !status.ok()) return status;
   return wire;
 }
 
-NetworkInterface::NetworkInterface(const Options& options, size_t mtu_bytes)
-    : options_(options), mtu_bytes_(mtu_bytes) {
+NetworkInterface::NetworkInterface(const Options& options, uint32_t mtu)
+    : options_(options), mtu_(mtu) {
   time_of_day_.Look(TimeOfDay::Read());
 }
 
@@ -106,7 +108,7 @@ absl::Status NetworkInterface::Build(int interface_index) {
 
   auto ring = PacketRing::Create({
       .interface_index = veth_->inlet_index(),
-      .max_frame_bytes = kEthernetHeaderBytes + kMaxVlanTags * kVlanTagBytes + mtu_bytes_,
+      .max_frame_bytes = kEthernetHeaderBytes + kMaxVlanTags * kVlanTagBytes + mtu_.load(),
       .ring_bytes = options_.ring_bytes,
   });
   if (!ring.ok()) return ring.status();
@@ -137,15 +139,18 @@ int NetworkInterface::Receive(FrameSink& sink, int max, int64_t) {
   int delivered = 0;
   if (ring_->Empty()) return delivered;
   time_of_day_.Look(TimeOfDay::Read());
+  const uint32_t mtu = mtu_.load(std::memory_order_relaxed);
   while (delivered < max && !ring_->Empty()) {
     const PacketRing::Frame frame = ring_->Front();
-    if (!frame.truncated && frame.bytes.size() <= LongestFrame(frame.bytes, mtu_bytes_)) {
+    if (frame.length > LongestFrame(frame.bytes, mtu)) {
+      Increase(rx_dropped_length_);
+    } else if (frame.length > frame.bytes.size()) {
+      rx_dropped_ring_.fetch_add(1);
+    } else {
       sink.OnFrame(frame.bytes, time_of_day_.Unset(frame.time_ns));
       Increase(rx_frames_);
       Increase(rx_bytes_, frame.bytes.size());
       ++delivered;
-    } else {
-      Increase(rx_dropped_length_);
     }
     ring_->Pop();
   }
@@ -169,6 +174,15 @@ bool NetworkInterface::up() const {
   ifreq request = RequestFor(options_.interface);
   if (ioctl(sender_->fd(), SIOCGIFFLAGS, &request) != 0) return false;
   return (request.ifr_flags & IFF_UP) != 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+}
+
+uint32_t NetworkInterface::mtu() const {
+  ifreq request = RequestFor(options_.interface);
+  if (ioctl(sender_->fd(), SIOCGIFMTU, &request) == 0) {
+    mtu_.store(static_cast<uint32_t>(std::min<size_t>(request.ifr_mtu, kMaxMtu)),
+               std::memory_order_relaxed);
+  }
+  return mtu_.load(std::memory_order_relaxed);
 }
 
 std::vector<NamedCount> NetworkInterface::counters() const {

@@ -5,8 +5,8 @@
 //
 // Receive: the decider (decider.h) sends frames that match a rule to a private veth
 // (private_veth.h), where a packet ring (packet_ring.h) taps them as a card would have received
-// them: no longer than the MTU, checksums finished (a wrong one stays wrong), VLAN tag in place.
-// Everything else stays the kernel's. Transmit: frames leave the interface as they are
+// them: no longer than the MTU is then, checksums finished (a wrong one stays wrong), VLAN tag in
+// place. Everything else stays the kernel's. Transmit: frames leave the interface as they are
 // (packet_sender.h); one that a rule of another wire on this interface asks for reaches that wire
 // too, as a card's functions reach each other, but never its sender. Invariant: nothing of it
 // outlives the process for longer than the next Open on the same namespace. Needs CAP_NET_ADMIN and
@@ -48,7 +48,8 @@ class NetworkInterface final : public Wire {
   };
 
   // Opens `interface` of the calling thread's network namespace, after removing what processes that
-  // were killed have left in that namespace. The MTU is read now; longer frames will be dropped.
+  // were killed have left in that namespace. A packet ring is made for the MTU that it has now; it
+  // may grow, but what waits then is what a socket's buffer holds.
   // Errors: InvalidArgument (options), NotFound (no such interface), PermissionDenied,
   // ResourceExhausted, Internal with what the kernel said.
   static absl::StatusOr<std::unique_ptr<NetworkInterface>> Open(const Options& options);
@@ -66,15 +67,16 @@ class NetworkInterface final : public Wire {
   absl::Status AddRule(const WireRule& rule) override;
   absl::Status RemoveRule(const WireRule& rule) override;
   bool up() const override;
-  // rx_dropped_ring are the frames that the kernel dropped because the packet ring was full.
+  // The interface's own, as it is now, up to kMaxMtu; the last one when the interface is gone.
+  uint32_t mtu() const override;
+  // rx_dropped_ring are the frames for which the packet ring, or the buffer beside it, had no room.
   std::vector<NamedCount> counters() const override;
 
  private:
-  NetworkInterface(const Options& options, size_t mtu_bytes);
+  NetworkInterface(const Options& options, uint32_t mtu);
   absl::Status Build(int interface_index);
 
   const Options options_;
-  const size_t mtu_bytes_;
 
   // In the order of their dependence: the decider's end comes first, then frames are the kernel's.
   std::unique_ptr<PrivateVeth> veth_;
@@ -88,8 +90,9 @@ class NetworkInterface final : public Wire {
   std::atomic<uint64_t> rx_bytes_{0};
   std::atomic<uint64_t> rx_dropped_length_{0};
 
-  // Added up by whoever asks for the counters.
+  // Added up by whoever asks for the counters, and by the receiving thread.
   mutable std::atomic<uint64_t> rx_dropped_ring_{0};
+  mutable std::atomic<uint32_t> mtu_;  // As last seen by whoever asked.
 };
 
 }  // namespace xtreme::connectx

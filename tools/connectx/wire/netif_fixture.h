@@ -59,6 +59,7 @@ class NetifTest : public testing::Test {
   // The peer's kernel sends so many bytes to the host's kernel over TCP.
   void TransferTcp(uint16_t port, size_t bytes);
 
+  // The peer's is longer by as much as a veth lets pass, the room for a tag.
   void SetMtu(uint32_t mtu_bytes);
   void SetHostUp(bool up);
   static int64_t RealTimeNs();

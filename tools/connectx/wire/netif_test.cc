@@ -387,15 +387,64 @@ TEST_F(NetifTest, JumboFramesPassAtTheGreatestMtuOfACard) {
 
 TEST_F(NetifTest, FramesAboveTheMtuAreDroppedAndCounted) {
   auto wire = OpenWire();
+  SetMtu(1500);
   ASSERT_EQ(wire->AddRule(PortRule(5000)), absl::OkStatus());
-  SetMtu(9000);  // A neighbour that sends what this port was not opened for.
   UdpFrame frame = FrameToHost(5000);
-  for (const size_t payload : {1500 - 28, 1500 - 28 + 1, 8000}) {
+  for (const size_t payload : {1500 - 28, 1500 - 28 + 1, 1500 - 28 + 4}) {
     frame.payload_bytes = payload;
     SendRawFromPeer(Encode(frame));
   }
   EXPECT_EQ(Drain(*wire), 1);
   EXPECT_EQ(CountOf(*wire, "rx_dropped_length"), 2u);
+}
+
+TEST_F(NetifTest, MtuIsTheInterfacesAsItIsNow) {
+  auto wire = OpenWire();
+  ASSERT_EQ(wire->AddRule(PortRule(5000)), absl::OkStatus());
+  EXPECT_EQ(wire->mtu(), 1500u);
+  SetMtu(9000);
+  EXPECT_EQ(wire->mtu(), 9000u);
+  UdpFrame frame = FrameToHost(5000);
+  for (const size_t payload : {9000 - 28, 100, 9000 - 28 + 1, 9000 - 28, 4000}) {
+    frame.payload_bytes = payload;
+    frame.src_port = static_cast<uint16_t>(4000 + payload);
+    SendRawFromPeer(Encode(frame));
+  }
+  ASSERT_EQ(Drain(*wire), 4);
+  EXPECT_EQ(CountOf(*wire, "rx_dropped_length"), 1u);
+  EXPECT_EQ(received_.entries[0].bytes.size(), 9014u);
+  EXPECT_EQ(received_.entries[1].bytes.size(), 142u);
+  EXPECT_EQ(received_.entries[2].bytes.size(), 9014u);
+  EXPECT_EQ(received_.entries[3].bytes, Encode(frame));
+  EXPECT_TRUE(wire->Arm());
+  pollfd p{.fd = wire->fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&p, 1, 0), 0);
+  SetMtu(1000);
+  EXPECT_EQ(wire->mtu(), 1000u);
+  for (const size_t payload : {1000 - 28, 1000 - 28 + 1}) {
+    frame.payload_bytes = payload;
+    SendRawFromPeer(Encode(frame));
+  }
+  EXPECT_EQ(Drain(*wire), 1);
+  EXPECT_EQ(CountOf(*wire, "rx_dropped_length"), 2u);
+  SetMtu(20'000);
+  EXPECT_EQ(wire->mtu(), kMaxMtu);
+}
+
+TEST_F(NetifTest, LongFramesThatFindNoRoomAreCounted) {
+  auto wire = OpenWire();
+  ASSERT_EQ(wire->AddRule(PortRule(5000)), absl::OkStatus());
+  SetMtu(9000);
+  EXPECT_EQ(wire->mtu(), 9000u);
+  UdpFrame frame = FrameToHost(5000);
+  frame.payload_bytes = 8000;
+  constexpr int kSent = 2000;
+  for (int i = 0; i < kSent; ++i) SendRawFromPeer(Encode(frame));
+  const int delivered = Drain(*wire);
+  EXPECT_GT(delivered, 10);
+  EXPECT_EQ(delivered + CountOf(*wire, "rx_dropped_ring"), kSent + 0u);
+  SendRawFromPeer(Encode(frame));
+  EXPECT_EQ(Drain(*wire), 1);
 }
 
 TEST_F(NetifTest, FullRingIsCountedAndTheRestDelivered) {

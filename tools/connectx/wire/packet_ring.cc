@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -22,6 +23,8 @@ constexpr size_t kBlockBytes = 256 * 1024;
 // What stands before the frame in a slot: the header, the address, and alignment.
 constexpr size_t kSlotHeaderBytes = TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + 16;
 constexpr size_t kSlotAlignment = 64;
+// For frames that do not fit a slot, beyond the system's limit where that is allowed.
+constexpr int kReceiveBufferBytes = 8 << 20;
 
 absl::Status FromErrno(const char* action) {
   const std::string message = absl::StrCat(action, ": ", std::strerror(errno));
@@ -57,6 +60,13 @@ absl::Status PacketRing::Build(const Options& options) {
   const int version = TPACKET_V2;
   if (setsockopt(fd_, SOL_PACKET, PACKET_VERSION, &version, sizeof version) != 0) {
     return FromErrno("choose TPACKET_V2");
+  }
+  const int copies = 1;
+  if (setsockopt(fd_, SOL_PACKET, PACKET_COPY_THRESH, &copies, sizeof copies) != 0) {
+    return FromErrno("ask for copies of frames that are longer than a slot");
+  }
+  if (setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBufferBytes, sizeof(int)) != 0) {
+    (void)setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof(int));
   }
   const size_t wanted = kSlotHeaderBytes + options.max_frame_bytes;
   slot_bytes_ = (wanted + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
@@ -96,14 +106,27 @@ bool PacketRing::Empty() const {
   return (Status(Slot()).load(std::memory_order_acquire) & TP_STATUS_USER) == 0;
 }
 
-PacketRing::Frame PacketRing::Front() const {
+PacketRing::Frame PacketRing::Front() {
   uint8_t* slot = Slot();
   const auto& header = *reinterpret_cast<const tpacket2_hdr*>(slot);
   const int64_t time_ns = int64_t{header.tp_sec} * 1'000'000'000 + header.tp_nsec;
-  return {{slot + header.tp_mac, header.tp_snaplen}, time_ns, header.tp_len > header.tp_snaplen};
+  if ((header.tp_status & TP_STATUS_COPY) != 0) {
+    TakeCopy();
+    return {std::span(copy_).first(copy_bytes_), time_ns, header.tp_len};
+  }
+  return {{slot + header.tp_mac, header.tp_snaplen}, time_ns, header.tp_len};
+}
+
+void PacketRing::TakeCopy() {
+  if (std::exchange(copy_taken_, true)) return;
+  const ssize_t bytes = recv(fd_, copy_.data(), copy_.size(), MSG_DONTWAIT);
+  copy_bytes_ = bytes < 0 ? 0 : static_cast<size_t>(bytes);
 }
 
 void PacketRing::Pop() {
+  // Copies stand in the order of their slots.
+  if ((Status(Slot()).load(std::memory_order_relaxed) & TP_STATUS_COPY) != 0) TakeCopy();
+  copy_taken_ = false;
   // Release: our reads of the slot are done before the kernel may overwrite it.
   Status(Slot()).store(TP_STATUS_KERNEL, std::memory_order_release);
   next_ = next_ + 1 == slots_ ? 0 : next_ + 1;

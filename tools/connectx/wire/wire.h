@@ -132,6 +132,10 @@ class Wire {
   // True while frames can pass.
   virtual bool up() const = 0;
 
+  // What a frame may carry behind its Ethernet header and VLAN tags, where the wire says so and may
+  // say otherwise later; 0: it has no say.
+  virtual uint32_t mtu() const { return 0; }
+
   // A snapshot; names are unique within it. Any thread.
   virtual std::vector<NamedCount> counters() const = 0;
 };
