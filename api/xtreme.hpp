@@ -183,8 +183,9 @@ struct alignas(64) Completion : xtreme_completion {
   Kind kind() const { return static_cast<Kind>(xtreme_completion::kind); }
   bool has(xtreme_flag flag) const { return (flags & flag) != 0; }
 
-  // The ring receives and sends nothing any more, and its program had better not wait for it:
-  // xtreme_ring_reset() may bring it back, or close it. One with a backup goes over to that.
+  // A ring without a backup receives and sends nothing any more, and its program had better not
+  // wait for it: xtreme_ring_reset() may bring it back, or close it. With a backup it may go on:
+  // the interface that is gone (`interface_index`) can be either one, and MOVED tells of the other.
   bool is_end_of_ring() const {
     return kind() == kRing && (event == XTREME_BROKEN || event == XTREME_REMOVED);
   }
