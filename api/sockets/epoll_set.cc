@@ -65,6 +65,7 @@ EpollSet::~EpollSet() {
 void EpollSet::AfterFork() {
   Pollable::AfterFork();
   std::construct_at(&mutex_);
+  BeShared();
   // They would keep open what the parent closes.
   for (const auto& [key, item] : items_) {
     if (item->own >= 0) Kernel().close(std::exchange(item->own, -1));
@@ -101,8 +102,13 @@ int EpollSet::Place(Item* item) {
   const int operation = wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
   const bool done = Kernel().epoll_ctl(fd(), operation, item->number(), &item->event) == 0;
   // What the kernel refused is not there; what it does not know is not there any more.
-  item->in_kernel = wanted && done;
+  SetInKernel(item, wanted && done);
   return done ? 0 : -errno;
+}
+
+void EpollSet::SetInKernel(Item* item, bool is) {
+  if (std::exchange(item->in_kernel, is) == is) return;
+  in_kernel_ += is ? 1 : -1;
 }
 
 void EpollSet::QueueIfReady(Item* item) {
@@ -139,7 +145,7 @@ void EpollSet::OnCloses(Item* item, int number) {
   if (own < 0) return;
   if (item->in_kernel) {
     Kernel().epoll_ctl(fd(), EPOLL_CTL_DEL, number, nullptr);
-    item->in_kernel = Kernel().epoll_ctl(fd(), EPOLL_CTL_ADD, own, &item->event) == 0;
+    SetInKernel(item, Kernel().epoll_ctl(fd(), EPOLL_CTL_ADD, own, &item->event) == 0);
   }
   item->own = own;
 }
@@ -152,6 +158,7 @@ void EpollSet::OnGone(Item* item) {
 
 std::shared_ptr<Pollable> EpollSet::TakeOut(Item* item) {
   if (std::exchange(item->queued, false)) std::erase(ready_, item);
+  SetInKernel(item, false);
   std::shared_ptr<Pollable> target = std::exchange(item->target, nullptr);
   Count(item);
   Unnest(target.get());
@@ -163,6 +170,7 @@ int EpollSet::Control(int operation, int fd, const epoll_event* event,
                       std::shared_ptr<Pollable> target) {
   if (target == nullptr) {
     epoll_event copy = event == nullptr ? epoll_event{} : *event;
+    if (operation == EPOLL_CTL_ADD) kernel_alone_.store(true, std::memory_order_relaxed);
     return Kernel().epoll_ctl(this->fd(), operation, fd, event == nullptr ? nullptr : &copy) == 0
                ? 0
                : -errno;
@@ -281,7 +289,7 @@ void EpollSet::DisarmAsTold(const epoll_event* events, int count) {
   }
 }
 
-int EpollSet::CollectOnce(epoll_event* events, int most) {
+int EpollSet::CollectFromRings(epoll_event* events, int most) {
   const std::lock_guard<std::mutex> lock(mutex_);
   int count = 0;
   for (size_t looks = ready_.size(); looks > 0 && count < most; --looks) {
@@ -303,24 +311,40 @@ int EpollSet::CollectOnce(epoll_event* events, int most) {
   return count;
 }
 
-// Both halves; who comes first changes, so that neither starves.
-int EpollSet::Collect(epoll_event* events, int most) {
+int EpollSet::CollectFromKernel(epoll_event* events, int most) {
+  const int count = Kernel().epoll_wait(fd(), events, most, 0);
+  if (count < 0) return -errno;
+  if (count > 0) DisarmAsTold(events, count);
+  return count;
+}
+
+// To ask the kernel costs more than all else here. Where that is due though rings have something,
+// who comes first changes, so that neither starves.
+int EpollSet::Collect(epoll_event* events, int most, bool kernel) {
   const Uncancelled whole;  // What was collected is nobody else's any more.
+  bool has_others = false;
+  bool due = false;
   bool kernel_first = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return -EBADF;
-    kernel_first = kernel_first_ = !kernel_first_;
+    has_others = in_kernel_ != 0 || kernel_alone_.load(std::memory_order_relaxed);
+    due = has_others && skips_ >= faces_->settings().select_skip_os;
+    if (due && kernel) kernel_first = kernel_first_ = !kernel_first_;
   }
   int count = 0;
-  for (const bool kernel : {kernel_first, !kernel_first}) {
-    if (count == most) break;
-    const int more = kernel ? Kernel().epoll_wait(fd(), events + count, most - count, 0)
-                            : CollectOnce(events + count, most - count);
-    if (more < 0) return -errno;
-    if (kernel && more > 0) DisarmAsTold(events + count, more);
+  if (kernel_first) count = CollectFromKernel(events, most);
+  if (count < 0) return count;
+  if (count < most) count += CollectFromRings(events + count, most - count);
+  bool asked = kernel_first;
+  if (!asked && count < most && (count != 0 ? due : kernel && has_others)) {
+    const int more = CollectFromKernel(events + count, most - count);
+    if (more < 0) return more;
     count += more;
+    asked = true;
   }
+  if (asked) skips_ = 0;
+  if (!asked && count != 0) ++skips_;
   return count;
 }
 
@@ -333,6 +357,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
   const int64_t poll_us = faces_->settings().select_poll_us;
   const base::Nanoseconds poll_until =
       poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
+  KernelTurns turns(faces_->settings().select_poll_os_ratio);
   std::vector<RingDoor*> doors;
   for (;;) {
     doors.clear();
@@ -342,11 +367,16 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
       door->Progress();
     }
     pthread_testcancel();
-    const int count = Collect(events, most);
+    const int count = Collect(events, most, turns.due());
     if (count != 0 || !waits) return count;
     const base::Nanoseconds now = SteadyNow();
-    if (now >= until) return 0;
-    if (now < poll_until && !doors.empty()) continue;
+    if (now >= until && turns.due()) return 0;
+    if (now < poll_until && now < until && !doors.empty()) {
+      turns.Next();
+      continue;
+    }
+    turns.BeDue();
+    if (now >= until) continue;
     Sleeper::OfThread().Rest();
     const Attachment attachment(this, &Sleeper::OfThread());
     std::vector<RingDoor*> doors_now;
@@ -355,6 +385,8 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     pollfd own[] = {{.fd = fd(), .events = POLLIN}};
     const int slept = SleepOnRings(doors, own, until, signals);
     if (slept < 0) return slept;
+    // By whom it came there is another question.
+    if (own[0].revents != 0) kernel_alone_.store(true, std::memory_order_relaxed);
   }
 }
 

@@ -6,6 +6,7 @@
 // Invariant: an item stands in the kernel's set exactly while its socket is not on a ring; it moves
 // when the socket does. A ready item is in the list at most once. As in the kernel, an item is of a
 // number and what that stood for when it was added.
+// The kernel is asked where it may have something, and then not by every look: see Collect().
 // Lock order: a watched thing's list, then the set, never the other way.
 // Spec: epoll(7), epoll_ctl(2). Results are 0 or a count, or -errno. Threads: any.
 
@@ -46,6 +47,8 @@ class EpollSet final : public Pollable {
   void Rename(int fd) { fd_.store(fd, std::memory_order_relaxed); }
   // The sockets that are in it.
   std::vector<std::shared_ptr<Pollable>> Members() const;
+  // Another process has the kernel's set too, and may put into it what is not known here.
+  void BeShared() { kernel_alone_.store(true, std::memory_order_relaxed); }
 
   int fd() const { return fd_.load(std::memory_order_relaxed); }
 
@@ -88,6 +91,7 @@ class EpollSet final : public Pollable {
   std::shared_ptr<Pollable> TakeOut(Item* item);
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
+  void SetInKernel(Item* item, bool is);
   void QueueIfReady(Item* item);
   // A one-shot item that both halves watch, and one has told: the other is not to tell it again.
   void Disarm(Item* item);
@@ -97,8 +101,11 @@ class EpollSet final : public Pollable {
   int Add(int fd, const epoll_event& event, const std::shared_ptr<Pollable>& target);
   int Modify(Item* item, const epoll_event& event);
   int Remove(const Key& key);
-  int Collect(epoll_event* events, int most);
-  int CollectOnce(epoll_event* events, int most);
+  // What is ready now, of both halves. `kernel`: its half is asked if rings have nothing; if they
+  // have, in one call of so many (SELECT_SKIP_OS).
+  int Collect(epoll_event* events, int most, bool kernel);
+  int CollectFromRings(epoll_event* events, int most);
+  int CollectFromKernel(epoll_event* events, int most);
 
   Faces* const faces_;
   std::atomic<int> fd_;
@@ -108,6 +115,9 @@ class EpollSet final : public Pollable {
   std::deque<Item*> ready_;
   std::map<RingDoor*, size_t> doors_;             // Of how many items.
   std::vector<std::weak_ptr<Pollable>> nested_;  // Sets that are in this one.
+  size_t in_kernel_ = 0;  // Items that are.
+  std::atomic<bool> kernel_alone_{false};  // It may have others, which are no items.
+  std::atomic<int64_t> skips_{0};  // Calls that rings answered since the kernel was asked.
   bool kernel_first_ = false;
   bool has_one_shot_of_both_ = false;  // Or had: one-shot items that both halves watch.
 };

@@ -310,6 +310,9 @@ void Faces::EndByProgress() {
 
 void Faces::BeforeFork() {
   setup_.lock();
+  descriptors_.ForEach([](int /*fd*/, const Descriptors::Meaning& meaning) {
+    if (meaning.epoll != nullptr) meaning.epoll->BeShared();
+  });
   for (RingDoor* door = doors(); door != nullptr; door = door->older()) door->BeforeFork();
   descriptors_.LockAll();
   forking_.store(ThreadToken(), std::memory_order_relaxed);

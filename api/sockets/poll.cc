@@ -2,6 +2,7 @@
 
 #include "api/sockets/poll.h"
 
+#include <pthread.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/locks.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/waiting.h"
@@ -34,23 +36,30 @@ static_assert(EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP && EPOLLPRI == POLL
 // What one call looks at.
 class Looks {
  public:
-  Looks(Faces& faces, std::span<pollfd> fds) : fds_(fds), kernel_(fds.begin(), fds.end()) {
+  Looks(Faces& faces, std::span<pollfd> fds)
+      : skip_(faces.settings().select_skip_os), fds_(fds), kernel_(fds.begin(), fds.end()) {
     for (const pollfd& each : fds) ours_.push_back(Find(faces, each.fd));
   }
 
-  // How many are ready now; their revents. -EINTR: none, and one of the signals that `signals` lets
-  // through was waiting.
-  int Once(const sigset_t* signals) {
+  // How many are ready now; their revents. `kernel`: it is asked if rings have nothing; if they
+  // have, in one call of so many (SELECT_SKIP_OS). -EINTR: none, and it was asked, and one of the
+  // signals that `signals` lets through was waiting.
+  int Once(const sigset_t* signals, bool kernel) {
     doors_ = Follow();
     for (RingDoor* door : doors_) {
       const RingDoor::Entry entry(door);
       door->Progress();
     }
-    if (Kernel().poll(kernel_.data(), kernel_.size(), 0) < 0) return -errno;
-    const int ready = Merge();
+    for (pollfd& each : kernel_) each.revents = 0;
+    int ready = Merge();
+    if (ready != 0 ? IsDue() : kernel && any_of_kernel_) {
+      WordsOfThread().skips = 0;
+      if (Kernel().poll(kernel_.data(), kernel_.size(), 0) < 0) return -errno;
+      ready = Merge();
+    }
     constexpr timespec kNow{};
-    const bool interrupted =
-        ready == 0 && signals != nullptr && Kernel().ppoll(nullptr, 0, &kNow, signals) < 0;
+    const bool interrupted = kernel && ready == 0 && signals != nullptr &&
+                             Kernel().ppoll(nullptr, 0, &kNow, signals) < 0;
     return interrupted ? -errno : ready;
   }
   int Sleep(base::Nanoseconds until, const sigset_t* signals) {
@@ -72,15 +81,20 @@ class Looks {
   // while this waits.
   std::vector<RingDoor*> Follow() {
     std::vector<RingDoor*> doors;
+    any_of_kernel_ = false;
     for (size_t i = 0; i < fds_.size(); ++i) {
-      if (ours_[i] == nullptr) continue;
-      ours_[i]->AddDoors(&doors);
-      // The kernel's half of an epoll set still counts.
-      const bool on_ring = ours_[i]->door() != nullptr && !ours_[i]->KernelToo();
-      kernel_[i].fd = on_ring || ours_[i]->Ended() ? -1 : fds_[i].fd;
+      if (ours_[i] != nullptr) {
+        ours_[i]->AddDoors(&doors);
+        // The kernel's half of an epoll set still counts.
+        const bool on_ring = ours_[i]->door() != nullptr && !ours_[i]->KernelToo();
+        kernel_[i].fd = on_ring || ours_[i]->Ended() ? -1 : fds_[i].fd;
+      }
+      any_of_kernel_ |= kernel_[i].fd >= 0;
     }
     return doors;
   }
+  // Of calls that rings answer.
+  bool IsDue() const { return any_of_kernel_ && ++WordsOfThread().skips > skip_; }
   static std::shared_ptr<Pollable> Find(Faces& faces, int fd) {
     if (auto socket = faces.descriptors().FindSocket(fd)) {
       socket->TakeByCalls();
@@ -103,8 +117,10 @@ class Looks {
     return ready;
   }
 
+  const int64_t skip_;
   const std::span<pollfd> fds_;
   std::vector<pollfd> kernel_;
+  bool any_of_kernel_ = false;  // Whether anything of them is to be asked for.
   std::vector<std::shared_ptr<Pollable>> ours_;
   std::vector<RingDoor*> doors_;
 };
@@ -179,12 +195,19 @@ int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sig
   const int64_t poll_us = faces.settings().select_poll_us;
   const base::Nanoseconds poll_until =
       poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
+  KernelTurns turns(faces.settings().select_poll_os_ratio);
   for (;;) {
-    const int ready = looks.Once(signals);
+    pthread_testcancel();
+    const int ready = looks.Once(signals, turns.due());
     if (ready != 0 || !waits) return ready;
     const base::Nanoseconds now = SteadyNow();
-    if (now >= until) return 0;
-    if (now < poll_until && looks.spins()) continue;
+    if (now >= until && turns.due()) return 0;
+    if (now < poll_until && now < until && looks.spins()) {
+      turns.Next();
+      continue;
+    }
+    turns.BeDue();
+    if (now >= until) continue;
     const int slept = looks.Sleep(until, signals);
     if (slept < 0) return slept;
   }

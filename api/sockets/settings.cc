@@ -40,6 +40,14 @@ constexpr std::array kTable = {
                 "Microseconds that poll, select and epoll_wait poll before they sleep; 0 and -1 as "
                 "above.",
                 &S::select_poll_us, -1, kMany},
+    FaceSetting{"SELECT_POLL_OS_RATIO", "VMA_SELECT_POLL_OS_RATIO",
+                "While they poll: of how many looks at rings one is at what is the kernel's, too; "
+                "0: none but a call's first and what comes before it sleeps.",
+                &S::select_poll_os_ratio, 0, kMany},
+    FaceSetting{"SELECT_SKIP_OS", "VMA_SELECT_SKIP_OS",
+                "Calls of them that rings alone answer, if they can, before one looks at what is "
+                "the kernel's, too; 0: each does, as Linux; 4 where a SPEC never sleeps in them.",
+                &S::select_skip_os, 0, 10'000},
     FaceSetting{"PROGRESS_ENGINE_INTERVAL", "VMA_PROGRESS_ENGINE_INTERVAL",
                 "Milliseconds after which a ring that nobody polls is polled by a thread of the "
                 "library; 0: never.",
@@ -176,12 +184,11 @@ constexpr auto kWithoutMeaning = std::to_array<std::string_view>({
     "QP_COMPENSATION_LEVEL", "RING_MIGRATION_RATIO_RX", "RING_MIGRATION_RATIO_TX", "RX_BYTES_MIN",
     "RX_CQ_DRAIN_RATE_NSEC", "RX_POLL_INIT", "RX_POLL_ON_TX_TCP", "RX_POLL_OS_RATIO",
     "RX_POLL_YIELD", "RX_PREFETCH_BYTES", "RX_PREFETCH_BYTES_BEFORE_POLL", "RX_SKIP_OS",
-    "RX_UDP_POLL_OS_RATIO", "RX_WRE_BATCHING", "SELECT_POLL_OS_FORCE", "SELECT_POLL_OS_RATIO",
-    "SELECT_SKIP_OS", "SPEC_PARAM1", "SPEC_PARAM2", "STATS_FD_NUM", "STATS_FILE", "TCP_3T_RULES",
-    "TCP_CTL_THREAD", "TCP_TIMER_RESOLUTION_MSEC", "TIMER_RESOLUTION_MSEC",
-    "TIME_MEASURE_NUM_SAMPLES", "TRIGGER_DUMMY_SEND_GETSOCKNAME", "TX_BUFS", "TX_MAX_INLINE",
-    "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP", "UDP_3T_RULES", "VMAD_NOTIFY_DIR",
-    "WAIT_AFTER_JOIN_MSEC"});
+    "RX_UDP_POLL_OS_RATIO", "RX_WRE_BATCHING", "SPEC_PARAM1", "SPEC_PARAM2", "STATS_FD_NUM",
+    "STATS_FILE", "TCP_3T_RULES", "TCP_CTL_THREAD", "TCP_TIMER_RESOLUTION_MSEC",
+    "TIMER_RESOLUTION_MSEC", "TIME_MEASURE_NUM_SAMPLES", "TRIGGER_DUMMY_SEND_GETSOCKNAME",
+    "TX_BUFS", "TX_MAX_INLINE", "TX_NONBLOCKED_EAGAINS", "TX_PREFETCH_BYTES", "TX_SEGS_TCP",
+    "UDP_3T_RULES", "VMAD_NOTIFY_DIR", "WAIT_AFTER_JOIN_MSEC"});
 
 // With the numbers of LogLevel, and VMA's other names.
 struct LevelName {
@@ -318,6 +325,15 @@ std::string ReadVma(std::string_view variable, std::string_view value, FaceSetti
     settings->single_thread = value == "0";
     return "";
   }
+  if (variable == "VMA_SELECT_POLL_OS_FORCE") {
+    if (value != "0" && value != "1") {
+      return fmt::format("{}: '{}' asked, 0 to 1 possible", variable, value);
+    }
+    if (value == "0") return "";
+    settings->select_poll_os_ratio = 1;
+    settings->select_skip_os = 0;
+    return "";
+  }
   for (const FaceSetting& setting : kTable) {
     if (!setting.vma.empty() && setting.vma == variable) {
       return Apply(setting, variable, value, settings);
@@ -391,6 +407,8 @@ std::string BeginBySpec(const Variable& variable, FaceSettings* settings) {
   settings->select_poll_us = spec->select_poll_us;
   settings->ring_logic_rx = static_cast<int64_t>(spec->logic);
   settings->nodelay = spec->nodelay;
+  // VMA's number, of any specification.
+  if (spec->select_poll_us == kForEver) settings->select_skip_os = 4;
   return api::FillProfile(spec->profile, &settings->ring);
 }
 

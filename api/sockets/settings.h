@@ -25,6 +25,8 @@ namespace xtreme::sockets {
 struct FaceSettings {
   int64_t rx_poll = 10'000;       // Polls before a receive call sleeps; 0: none; -1: for ever.
   int64_t select_poll_us = 1'000; // The same of poll, select and epoll, in microseconds.
+  int64_t select_poll_os_ratio = 10;  // Looks at rings for one at what is the kernel's; 0: none.
+  int64_t select_skip_os = 0;     // Calls that rings answer before one looks there too.
   int64_t progress_ms = 10;       // How often rings that nobody polls are polled; 0: never.
   int64_t log_level = 3;
   bool offloaded_sockets = true;  // Of threads that did not say otherwise.

@@ -52,6 +52,20 @@ TEST(FaceSettingsTest, LevelsHaveAllOfVmasNames) {
   }
 }
 
+TEST(FaceSettingsTest, ForcingTheKernelsTurnIsAskingItAlways) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_SELECT_POLL_OS_FORCE=0"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.select_poll_os_ratio, 10);
+  settings.select_skip_os = 4;
+  EXPECT_EQ(Read({"VMA_SELECT_POLL_OS_FORCE=1"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.select_poll_os_ratio, 1);
+  EXPECT_EQ(settings.select_skip_os, 0);
+  EXPECT_TRUE(remarks.empty());
+  EXPECT_EQ(Read({"VMA_SELECT_POLL_OS_FORCE=2"}, &settings, &remarks),
+            "VMA_SELECT_POLL_OS_FORCE: '2' asked, 0 to 1 possible");
+}
+
 TEST(FaceSettingsTest, VmasVariableWithoutAMeaningIsARemark) {
   FaceSettings settings;
   std::vector<std::string> remarks;
@@ -114,6 +128,7 @@ TEST(FaceSettingsTest, SpecificationBeginsAndEveryVariablePrevailsOverIt) {
   FaceSettings settings;
   std::vector<std::string> remarks;
   EXPECT_EQ(Read({"VMA_RX_POLL=7", "VMA_SPEC=latency"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.select_skip_os, 4);
   EXPECT_EQ(settings.rx_poll, 7);
   EXPECT_EQ(settings.select_poll_us, -1);
   EXPECT_EQ(settings.ring_logic(), RingLogic::kPerInterface);

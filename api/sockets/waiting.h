@@ -42,6 +42,22 @@ bool CallsAreRestarted();
 int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
                  base::Nanoseconds until, const sigset_t* signals);
 
+// Whose turn it is while poll, select or epoll_wait polls: rings are looked at each time, what is
+// the kernel's once in so many.
+class KernelTurns {
+ public:
+  // `every`: of how many looks one; 0: none but the first, and those that are made due.
+  explicit KernelTurns(int64_t every) : every_(every) {}
+
+  bool due() const { return left_ == 0; }
+  void Next() { left_ = due() ? every_ - 1 : left_ - 1; }
+  void BeDue() { left_ = 0; }
+
+ private:
+  const int64_t every_;
+  int64_t left_ = 0;  // Looks until then; below 0: none.
+};
+
 class Waiting {
  public:
   // `limit`: how long in all; `polls`: how often before it sleeps (-1: always); `done`, if not

@@ -4,11 +4,28 @@
 
 #include <cerrno>
 #include <csignal>
+#include <string>
 
 #include "gtest/gtest.h"
 
 namespace xtreme::sockets {
 namespace {
+
+TEST(KernelTurnsTest, OneLookOfSoManyAndWhatIsMadeDue) {
+  const auto turns_of = [](int64_t every) {
+    KernelTurns turns(every);
+    std::string said;
+    for (int look = 0; look < 7; ++look) {
+      if (look == 5) turns.BeDue();
+      said += turns.due() ? 'k' : '.';
+      turns.Next();
+    }
+    return said;
+  };
+  EXPECT_EQ(turns_of(1), "kkkkkkk");
+  EXPECT_EQ(turns_of(3), "k..k.k.");
+  EXPECT_EQ(turns_of(0), "k....k.");
+}
 
 TEST(WaitingTest, PollForEverEndsWhenTheTimeIsOver) {
   constexpr base::Nanoseconds kLimit = base::Milliseconds(50);

@@ -408,9 +408,10 @@ void SayInfo(int fd, const char* what) {
   const int result = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &about, &length);
   char told[200];
   snprintf(told, sizeof told,
-           "state %u, segments of %u, %u not acknowledged, %u again, %llu acknowledged, %llu came, "
+           "state %u, segments of %u, %u not acknowledged, %s again, %llu acknowledged, %llu came, "
            "%u not sent, packets of %u",
-           about.tcpi_state, about.tcpi_snd_mss, about.tcpi_unacked, about.tcpi_total_retrans,
+           about.tcpi_state, about.tcpi_snd_mss, about.tcpi_unacked,
+           about.tcpi_total_retrans <= 2 ? "few" : "many",  // A busy machine acknowledges late.
            static_cast<unsigned long long>(about.tcpi_bytes_acked),
            static_cast<unsigned long long>(about.tcpi_bytes_received), about.tcpi_notsent_bytes,
            about.tcpi_pmtu);
