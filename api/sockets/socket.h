@@ -443,8 +443,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
 
   // stream_settings.cc
   engine::TcpSettings StreamSettings() const;
-  void TakeSeldomSettings(engine::TcpSettings* settings) const;
-  void CopyStreamSettings();
+  void TakeSetting(int level, int name, engine::TcpSettings* settings) const;
+  void TakeTcpSetting(int name, engine::TcpSettings* settings) const;
+  void FollowStreamOption(int level, int name);
   void FollowUnsentLowWater();
 
   // stream_data.cc; inside the door.

@@ -131,7 +131,7 @@ int Socket::SetOption(int level, int name, const void* value, socklen_t length) 
   }
   if (const int no = HeedKernelOption(level, name, value, length); no != 0) return no;
   if (stream_ != nullptr && value != nullptr) stream_->Keep(level, name, value, length);
-  if (stream_ != nullptr && IsOfOpenStream(level, name)) CopyStreamSettings();
+  if (stream_ != nullptr && IsOfOpenStream(level, name)) FollowStreamOption(level, name);
   if (stream_ != nullptr && level == IPPROTO_TCP) return FollowTcpOption(name, value, length);
   if (level != SOL_SOCKET) return 0;
   const bool on = IntOf(value, length) != 0;

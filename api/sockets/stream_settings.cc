@@ -79,6 +79,68 @@ uint8_t DeferralsOf(int seconds) {
   return periods;
 }
 
+void TakeKeepalive(int fd, engine::TcpSettings* settings) {
+  const engine::TcpSettings unasked;
+  const bool is = KernelInt(fd, SOL_SOCKET, SO_KEEPALIVE) != 0;
+  const auto kernels = [fd](int name) { return KernelInt(fd, IPPROTO_TCP, name); };
+  settings->keepalive_idle = is ? base::Seconds(kernels(TCP_KEEPIDLE)) : unasked.keepalive_idle;
+  settings->keepalive_interval =
+      is ? base::Seconds(kernels(TCP_KEEPINTVL)) : unasked.keepalive_interval;
+  settings->keepalive_probes =
+      is ? static_cast<uint8_t>(kernels(TCP_KEEPCNT)) : unasked.keepalive_probes;
+}
+
+// As linux/tcp.h of newer kernels than the headers may be of; no socket of others has them.
+constexpr int kLeastRto = 45;         // TCP_RTO_MIN_US
+constexpr int kLongestAckDelay = 46;  // TCP_DELACK_MAX_US
+
+// `value`: the kernel's.
+void TakeSeldomSetting(int name, int value, engine::TcpSettings* settings) {
+  const engine::TcpSettings unasked;
+  const bool is = value > 0;
+  switch (name) {
+    case TCP_USER_TIMEOUT:
+      settings->user_timeout = is ? base::Milliseconds(value) : unasked.user_timeout;
+      return;
+    case TCP_DEFER_ACCEPT: settings->deferrals = DeferralsOf(value); return;
+    // -1: not at all.
+    case TCP_LINGER2: settings->fin_wait_timeout = base::Seconds(value); return;
+    case TCP_WINDOW_CLAMP:
+      settings->window_clamp_bytes =
+          is ? static_cast<uint32_t>(value) : unasked.window_clamp_bytes;
+      return;
+    case kLeastRto:
+      settings->min_rto = is ? base::Later(base::Microseconds(value), base::Microseconds(100))
+                             : unasked.min_rto;
+      return;
+    case kLongestAckDelay:
+      settings->delayed_ack = is ? base::Earlier(unasked.delayed_ack, base::Microseconds(value))
+                                 : unasked.delayed_ack;
+      return;
+    case TCP_NOTSENT_LOWAT:
+      settings->unsent_low_water_bytes =
+          value != 0 ? static_cast<uint32_t>(value) : unasked.unsent_low_water_bytes;
+      return;
+  }
+}
+
+// What the settings of a stream follow.
+struct OptionName {
+  int level;
+  int name;
+};
+constexpr OptionName kOptionsOfStreams[] = {
+    {SOL_SOCKET, SO_KEEPALIVE},      {SOL_SOCKET, SO_SNDBUF},
+    {SOL_SOCKET, SO_SNDBUFFORCE},    {SOL_SOCKET, SO_RCVBUF},
+    {SOL_SOCKET, SO_RCVBUFFORCE},    {IPPROTO_IP, IP_TTL},
+    {IPPROTO_IP, IP_TOS},            {IPPROTO_TCP, TCP_NODELAY},
+    {IPPROTO_TCP, TCP_CORK},         {IPPROTO_TCP, TCP_QUICKACK},
+    {IPPROTO_TCP, TCP_MAXSEG},       {IPPROTO_TCP, TCP_CONGESTION},
+    {IPPROTO_TCP, TCP_SYNCNT},       {IPPROTO_TCP, TCP_USER_TIMEOUT},
+    {IPPROTO_TCP, TCP_DEFER_ACCEPT}, {IPPROTO_TCP, TCP_LINGER2},
+    {IPPROTO_TCP, TCP_WINDOW_CLAMP}, {IPPROTO_TCP, kLeastRto},
+    {IPPROTO_TCP, kLongestAckDelay}, {IPPROTO_TCP, TCP_NOTSENT_LOWAT}};
+
 auto Find(const std::vector<StreamOption>& options, int level, int name) {
   return std::find_if(options.begin(), options.end(), [=](const StreamOption& each) {
     return each.level == level && each.name == name;
@@ -113,80 +175,75 @@ std::string Stream::AskedText(int level, int name) {
 
 // What the program set: by its kernel's socket, where that says it.
 engine::TcpSettings Socket::StreamSettings() const {
-  const FaceSettings& faces = faces_->settings();
   engine::TcpSettings settings;
-  settings.nodelay = faces.nodelay || KernelInt(fd(), IPPROTO_TCP, TCP_NODELAY) != 0;
-  settings.cork = KernelInt(fd(), IPPROTO_TCP, TCP_CORK) != 0;
-  settings.quick_ack =
-      stream_->Asked(IPPROTO_TCP, TCP_QUICKACK).value_or(faces.quick_ack ? 1 : 0) != 0;
-  settings.timestamps = OffersTimestamps(faces.tcp_timestamps);
-  settings.mss = static_cast<uint16_t>(
-      stream_->Asked(IPPROTO_TCP, TCP_MAXSEG).value_or(static_cast<int>(faces.mss)));
-  settings.congestion =
-      CongestionOf(stream_->AskedText(IPPROTO_TCP, TCP_CONGESTION), faces.congestion);
-  for (const int name : {SO_SNDBUF, SO_SNDBUFFORCE}) {
-    const auto asked = stream_->Asked(SOL_SOCKET, name);
-    if (!asked) continue;
-    settings.send_queue_bytes =
-        RoomOf(*asked, KernelInt(fd(), SOL_SOCKET, SO_SNDBUF), settings.send_queue_bytes);
-  }
-  for (const int name : {SO_RCVBUF, SO_RCVBUFFORCE}) {
-    const auto asked = stream_->Asked(SOL_SOCKET, name);
-    if (!asked) continue;
-    settings.receive_window_bytes = std::max(
-        RoomOf(*asked, KernelInt(fd(), SOL_SOCKET, SO_RCVBUF), settings.receive_window_bytes),
-        engine::kLeastReceiveWindow);
-  }
-  if (KernelInt(fd(), SOL_SOCKET, SO_KEEPALIVE) != 0) {
-    settings.keepalive_idle = base::Seconds(KernelInt(fd(), IPPROTO_TCP, TCP_KEEPIDLE));
-    settings.keepalive_interval = base::Seconds(KernelInt(fd(), IPPROTO_TCP, TCP_KEEPINTVL));
-    settings.keepalive_probes = static_cast<uint8_t>(KernelInt(fd(), IPPROTO_TCP, TCP_KEEPCNT));
-  }
-  settings.ttl = static_cast<uint8_t>(KernelInt(fd(), IPPROTO_IP, IP_TTL));
-  settings.tos = static_cast<uint8_t>(KernelInt(fd(), IPPROTO_IP, IP_TOS));
-  const int user_timeout_ms = KernelInt(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT);
-  if (user_timeout_ms != 0) settings.user_timeout = base::Milliseconds(user_timeout_ms);
-  const auto more_syns = stream_->Asked(IPPROTO_TCP, TCP_SYNCNT);
-  if (more_syns) settings.connect_timeout = ConnectTimeoutOf(*more_syns);
-  TakeSeldomSettings(&settings);
+  settings.timestamps = OffersTimestamps(faces_->settings().tcp_timestamps);
+  for (const auto& [level, name] : kOptionsOfStreams) TakeSetting(level, name, &settings);
   return settings;
 }
 
-// Of those that few programs set the kernel is asked only where they did.
-void Socket::TakeSeldomSettings(engine::TcpSettings* settings) const {
-  const auto kernels = [this](int name) -> std::optional<int> {
-    if (!stream_->Asked(IPPROTO_TCP, name)) return std::nullopt;
-    return KernelInt(fd(), IPPROTO_TCP, name);
-  };
-  if (const auto seconds = kernels(TCP_DEFER_ACCEPT)) {
-    settings->deferrals = DeferralsOf(*seconds);
+// Of one option; where nothing was asked, as without it.
+void Socket::TakeSetting(int level, int name, engine::TcpSettings* settings) const {
+  const engine::TcpSettings unasked;
+  const auto kernels = [&](int option) { return KernelInt(fd(), level, option); };
+  switch (level) {
+    case IPPROTO_TCP: return TakeTcpSetting(name, settings);
+    case IPPROTO_IP:
+      if (name == IP_TTL) settings->ttl = static_cast<uint8_t>(kernels(name));
+      if (name == IP_TOS) settings->tos = static_cast<uint8_t>(kernels(name));
+      return;
+    default: break;
   }
-  // -1: not at all.
-  if (const auto seconds = kernels(TCP_LINGER2)) {
-    settings->fin_wait_timeout = base::Seconds(*seconds);
-  }
-  // 0: as without it.
-  const auto clamp = kernels(TCP_WINDOW_CLAMP);
-  if (clamp.value_or(0) != 0) settings->window_clamp_bytes = static_cast<uint32_t>(*clamp);
-  // As linux/tcp.h of newer kernels than the headers may be of; no socket of others has them.
-  constexpr int kLeastRto = 45;        // TCP_RTO_MIN_US
-  constexpr int kLongestAckDelay = 46;  // TCP_DELACK_MAX_US
-  if (const auto least_us = kernels(kLeastRto); least_us.value_or(0) > 0) {
-    settings->min_rto = base::Later(base::Microseconds(*least_us), base::Microseconds(100));
-  }
-  if (const auto most_us = kernels(kLongestAckDelay); most_us.value_or(0) > 0) {
-    settings->delayed_ack = base::Earlier(settings->delayed_ack, base::Microseconds(*most_us));
-  }
-  if (const auto unsent = kernels(TCP_NOTSENT_LOWAT); unsent.value_or(0) != 0) {
-    settings->unsent_low_water_bytes = static_cast<uint32_t>(*unsent);
+  if (name == SO_KEEPALIVE) return TakeKeepalive(fd(), settings);
+  const auto asked = stream_->Asked(level, name);
+  if (!asked) return;
+  if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
+    settings->send_queue_bytes = RoomOf(*asked, kernels(SO_SNDBUF), unasked.send_queue_bytes);
+  } else {
+    settings->receive_window_bytes =
+        std::max(RoomOf(*asked, kernels(SO_RCVBUF), unasked.receive_window_bytes),
+                 engine::kLeastReceiveWindow);
   }
 }
 
-void Socket::CopyStreamSettings() {
+void Socket::TakeTcpSetting(int name, engine::TcpSettings* settings) const {
+  const FaceSettings& faces = faces_->settings();
+  const auto asked = [&] { return stream_->Asked(IPPROTO_TCP, name); };
+  switch (name) {
+    case TCP_NODELAY:
+      settings->nodelay = faces.nodelay || KernelInt(fd(), IPPROTO_TCP, name) != 0;
+      return;
+    case TCP_CORK: settings->cork = KernelInt(fd(), IPPROTO_TCP, name) != 0; return;
+    case TCP_QUICKACK: settings->quick_ack = asked().value_or(faces.quick_ack ? 1 : 0) != 0; return;
+    case TCP_MAXSEG:
+      settings->mss = static_cast<uint16_t>(asked().value_or(static_cast<int>(faces.mss)));
+      return;
+    case TCP_CONGESTION:
+      settings->congestion = CongestionOf(stream_->AskedText(IPPROTO_TCP, name), faces.congestion);
+      return;
+    case TCP_KEEPIDLE:
+    case TCP_KEEPINTVL:
+    case TCP_KEEPCNT: return TakeKeepalive(fd(), settings);
+    case TCP_SYNCNT:
+      if (const auto more = asked()) settings->connect_timeout = ConnectTimeoutOf(*more);
+      return;
+    default: break;
+  }
+  // Of those that few programs set the kernel is asked only where they did.
+  if (asked()) TakeSeldomSetting(name, KernelInt(fd(), IPPROTO_TCP, name), settings);
+}
+
+// Some programs set one with each message (TCP_QUICKACK, TCP_CORK), so the others are not asked for
+// anew.
+void Socket::FollowStreamOption(int level, int name) {
   RingDoor* const ring = door();
   if (ring == nullptr) return;
   const RingDoor::Entry entry(ring);
-  ring->ring().tcp().SetSettings(handle_, StreamSettings());
+  engine::Tcp& tcp = ring->ring().tcp();
+  engine::TcpSettings settings;
+  if (!tcp.GetSettings(handle_, &settings)) return;
+  const engine::TcpSettings before = settings;
+  TakeSetting(level, name, &settings);
+  if (settings != before) tcp.SetSettings(handle_, settings);
 }
 
 // TCP_NOTSENT_LOWAT. Linux: an edge, if it is writable then.
