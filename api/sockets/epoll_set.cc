@@ -358,6 +358,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
   const base::Nanoseconds poll_until =
       poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
   KernelTurns turns(faces_->settings().select_poll_os_ratio);
+  Interruption interruption;
   std::vector<RingDoor*> doors;
   for (;;) {
     doors.clear();
@@ -369,6 +370,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     pthread_testcancel();
     const int count = Collect(events, most, turns.due());
     if (count != 0 || !waits) return count;
+    if (interruption.happened() || (turns.due() && HasSignal(signals))) return -EINTR;
     const base::Nanoseconds now = SteadyNow();
     if (now >= until && turns.due()) return 0;
     if (now < poll_until && now < until && !doors.empty()) {

@@ -39,6 +39,8 @@ KernelCalls FindAll() {
   Find("epoll_create", &c.epoll_create), Find("epoll_create1", &c.epoll_create1);
   Find("epoll_ctl", &c.epoll_ctl), Find("epoll_wait", &c.epoll_wait);
   Find("epoll_pwait", &c.epoll_pwait), Find("epoll_pwait2", &c.epoll_pwait2);
+  Find("sigaction", &c.sigaction), Find("signal", &c.signal);
+  Find("sysv_signal", &c.sysv_signal), Find("sigset", &c.sigset);
   Find("pthread_create", &c.pthread_create), Find("_exit", &c._exit);
   return c;
 }

@@ -79,6 +79,10 @@ struct KernelCalls {
   int (*epoll_wait)(int, epoll_event*, int, int);
   int (*epoll_pwait)(int, epoll_event*, int, int, const sigset_t*);
   void (*_exit)(int);
+  decltype(&::sigaction) sigaction;
+  sighandler_t (*signal)(int, sighandler_t);
+  sighandler_t (*sysv_signal)(int, sighandler_t);
+  sighandler_t (*sigset)(int, sighandler_t);
   int (*pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   int (*epoll_pwait2)(int, epoll_event*, int, const timespec*, const sigset_t*);
 };

@@ -23,6 +23,7 @@ class RingDoor;
 struct ThreadWords {
   int passages = 0;       // How many Passages (kernel_calls.h) of the thread stand.
   uintptr_t outside = 0;  // ThreadToken() while none does; until it is first shown, 0.
+  volatile uint32_t handlers = 0;  // Of signals, that have begun (api/preload/signal_calls.cc).
   int64_t skips = 0;      // Polls that rings answered since one asked the kernel (poll.cc).
 };
 inline ThreadWords& WordsOfThread() {

@@ -57,10 +57,7 @@ class Looks {
       if (Kernel().poll(kernel_.data(), kernel_.size(), 0) < 0) return -errno;
       ready = Merge();
     }
-    constexpr timespec kNow{};
-    const bool interrupted = kernel && ready == 0 && signals != nullptr &&
-                             Kernel().ppoll(nullptr, 0, &kNow, signals) < 0;
-    return interrupted ? -errno : ready;
+    return kernel && ready == 0 && HasSignal(signals) ? -EINTR : ready;
   }
   int Sleep(base::Nanoseconds until, const sigset_t* signals) {
     Sleeper::OfThread().Rest();
@@ -196,10 +193,12 @@ int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sig
   const base::Nanoseconds poll_until =
       poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
   KernelTurns turns(faces.settings().select_poll_os_ratio);
+  Interruption interruption;
   for (;;) {
     pthread_testcancel();
     const int ready = looks.Once(signals, turns.due());
     if (ready != 0 || !waits) return ready;
+    if (interruption.happened()) return -EINTR;
     const base::Nanoseconds now = SteadyNow();
     if (now >= until && turns.due()) return 0;
     if (now < poll_until && now < until && looks.spins()) {

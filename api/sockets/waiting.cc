@@ -53,6 +53,11 @@ bool CallsAreRestarted() {
   return true;
 }
 
+bool HasSignal(const sigset_t* signals) {
+  constexpr timespec kNow{};
+  return signals != nullptr && Kernel().ppoll(nullptr, 0, &kNow, signals) < 0;
+}
+
 int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
                  base::Nanoseconds until, const sigset_t* signals) {
   const ErrnoKept kept;
@@ -90,6 +95,7 @@ Waiting::Waiting(base::Nanoseconds limit, int64_t polls, const ssize_t* done)
 int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
   pthread_testcancel();
   constexpr uint32_t kBetweenLooks = 64;
+  if (interruption_.happened()) [[unlikely]] return OnSignal();
   if (polls_left_ != 0) {
     if (polls_left_ > 0) --polls_left_;
     const bool looks = until_ != base::kNever && ++polls_ % kBetweenLooks == 0;
@@ -106,8 +112,11 @@ int Waiting::Once(Pollable* watched, RingDoor* door, uint32_t events) {
   if (watched->door() != door) return 0;
   RingDoor* const doors[] = {door};
   const int slept = SleepOnRings(doors, {}, until_, nullptr);
-  if (slept != -EINTR) return 0;
-  // With a time limit a call is never begun anew (signal(7)); nor, on Linux, one that did a part.
+  return slept == -EINTR ? OnSignal() : 0;
+}
+
+// With a time limit a call is never begun anew (signal(7)); nor, on Linux, one that did a part.
+int Waiting::OnSignal() const {
   const bool anew = until_ == base::kNever && (done_ == nullptr || *done_ == 0);
   return anew && CallsAreRestarted() ? 0 : -EINTR;
 }

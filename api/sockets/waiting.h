@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <ctime>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "api/sockets/locks.h"
 #include "api/sockets/ring_door.h"
 #include "api/sockets/watch.h"
 #include "stack/base/time.h"
@@ -35,6 +37,23 @@ timespec ToTimespec(base::Nanoseconds span);
 // Whether every handler the program has installed asks for interrupted calls to go on
 // (SA_RESTART), so that one that was interrupted does.
 bool CallsAreRestarted();
+
+// Whether handlers of signals have run on this thread since it was made: of who polls what Linux
+// tells who sleeps, by EINTR. Only of those that the preloaded library knows.
+class Interruption {
+ public:
+  // Since the last time this was asked.
+  bool happened() {
+    const uint32_t now = WordsOfThread().handlers;
+    return std::exchange(handlers_, now) != now;
+  }
+
+ private:
+  uint32_t handlers_ = WordsOfThread().handlers;
+};
+
+// Whether one that `signals` lets through was waiting; then it has been handled. Null: none.
+bool HasSignal(const sigset_t* signals);
 
 // Sleeps until a ring has something for somebody, one of `others` is ready, the calling thread's
 // Sleeper is told, or `until`. `others` get their revents. 1: something may have happened at a ring
@@ -69,8 +88,12 @@ class Waiting {
   int Once(Pollable* watched, RingDoor* door, uint32_t events);
 
  private:
+  // 0 or -EINTR.
+  int OnSignal() const;
+
   const base::Nanoseconds until_;
   const ssize_t* const done_;
+  Interruption interruption_;
   int64_t polls_left_;
   uint32_t polls_ = 0;  // That were made, of which one in so many looks at the clock.
 };
