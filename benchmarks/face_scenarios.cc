@@ -2,6 +2,8 @@
 
 #include "benchmarks/face_scenarios.h"
 
+#include <sys/epoll.h>
+
 #include <array>
 #include <memory>
 #include <utility>
@@ -10,6 +12,8 @@
 #include "absl/status/status.h"
 #include "api/preload/preload.h"
 #include "api/sockets/data_calls.h"
+#include "api/sockets/descriptor_calls.h"
+#include "api/sockets/epoll_set.h"
 #include "api/vma/api.h"
 #include "benchmarks/face_rig.h"
 #include "benchmarks/frame_sizes.h"
@@ -108,6 +112,38 @@ class FaceUdpScenario : public FaceTurnScenario {
       received_ += Receive(fd_, bytes_.data(), bytes_.size()) > 0;
     }
   }
+};
+
+class FaceEpollScenario : public FaceTurnScenario {
+ public:
+  FaceEpollScenario(FaceRig* rig, int fd, uint32_t operations)
+      : FaceTurnScenario(rig, fd, operations) {
+    sockets::Faces& faces = sockets::Faces::The();
+    sockets::AddSet(faces, set_);
+    const epoll_event event{.events = EPOLLIN, .data = {}};
+    Set()->Control(EPOLL_CTL_ADD, fd, &event, sockets::Target(faces, fd, /*polls=*/true));
+  }
+  ~FaceEpollScenario() override { FaceRig::Close(set_); }
+  void Run() override {
+    auto turn = [this] {
+      rig_.device().CompleteSends();
+      rig_.device().CompleteReceives(1, kFrameBytes);
+    };
+    epoll_event event;
+    for (uint32_t i = 0; i < operations_; ++i) {
+      Send(fd_, bytes_.data(), kPayloadBytes);
+      AsDevice(turn);
+      const int ready = preload::Result(Set()->Wait(&event, 1, base::Nanoseconds(0), nullptr));
+      received_ += ready == 1 && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
+    }
+  }
+
+ private:
+  std::shared_ptr<sockets::EpollSet> Set() const {
+    return sockets::Faces::The().descriptors().FindEpoll(set_);
+  }
+
+  const int set_ = epoll_create1(EPOLL_CLOEXEC);
 };
 
 class EngineUdpScenario : public Scenario {
@@ -244,6 +280,14 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceUdp(uint32_t operations) {
   const auto fd = (*rig)->OpenDatagrams();
   if (!fd.ok()) return fd.status();
   return Tried(std::make_unique<FaceUdpScenario>(*rig, *fd, operations));
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations) {
+  const auto rig = FaceRig::The();
+  if (!rig.ok()) return rig.status();
+  const auto fd = (*rig)->OpenDatagrams();
+  if (!fd.ok()) return fd.status();
+  return Tried(std::make_unique<FaceEpollScenario>(*rig, *fd, operations));
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations) {

@@ -99,7 +99,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"growth_100000", kMany, [](uint32_t n) { return TcpPingPong(n, 100'000, kStillClock); }},
       {"face_vma_send", kMany, FaceSend},
       {"face_vma_poll", kMany, [](uint32_t n) { return FacePoll(n, kBurst); }},
-      {"face_posix_udp", kMany, FaceUdp},
+      {"face_posix_udp", kMany, FaceUdp}, {"face_posix_epoll", kMany, FaceEpoll},
       {"engine_udp", kMany, EngineUdp},
       {"face_posix_tcp", kMany, FaceTcp},
       {"engine_tcp", kMany, EngineTcp},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "api/sockets/faces.h"
@@ -88,6 +89,18 @@ void EpollSet::Count(Item* item) {
   if (now == before) return;
   if (now != nullptr) ++doors_[now];
   if (before != nullptr && --doors_[before] == 0) doors_.erase(before);
+  FindOnlyDoor();
+}
+
+void EpollSet::FindOnlyDoor() {
+  const bool one = doors_.size() == 1 && nested_.empty();
+  only_door_.store(one ? doors_.begin()->first : nullptr, std::memory_order_relaxed);
+}
+
+// On the same ring as before, of which the kernel has nothing.
+bool EpollSet::StandsRight(const Item& item) {
+  return item.door != nullptr && !item.in_kernel && item.target->door() == item.door &&
+         !item.target->KernelToo();
 }
 
 int EpollSet::Place(Item* item) {
@@ -126,7 +139,7 @@ void EpollSet::OnTold(Item* item, uint32_t events) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (item->target == nullptr) return;
     const RingDoor* const before = item->door;
-    Place(item);
+    if (!StandsRight(*item)) [[unlikely]] Place(item);
     moved = item->door != before;
     if ((events & (item->event.events | kAlwaysTold)) != 0) QueueIfReady(item);
     ready = item->queued;
@@ -215,6 +228,7 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
     if (placed != 0) TakeOut(item.get());
     // Not before the kernel found no circle in it.
     if (placed == 0 && dynamic_cast<EpollSet*>(target.get()) != nullptr) nested_.push_back(target);
+    FindOnlyDoor();
   }
   if (placed != 0) target->Detach(item.get());
   // Who waits already is told.
@@ -266,6 +280,7 @@ void EpollSet::Unnest(const Pollable* member) {
     const auto still = each.lock();
     return still == nullptr || still.get() == member;
   });
+  FindOnlyDoor();
 }
 
 void EpollSet::Disarm(Item* item) {
@@ -290,7 +305,6 @@ void EpollSet::DisarmAsTold(const epoll_event* events, int count) {
 }
 
 int EpollSet::CollectFromRings(epoll_event* events, int most) {
-  const std::lock_guard<std::mutex> lock(mutex_);
   int count = 0;
   for (size_t looks = ready_.size(); looks > 0 && count < most; --looks) {
     Item* const item = ready_.front();
@@ -322,30 +336,27 @@ int EpollSet::CollectFromKernel(epoll_event* events, int most) {
 // who comes first changes, so that neither starves.
 int EpollSet::Collect(epoll_event* events, int most, bool kernel) {
   const Uncancelled whole;  // What was collected is nobody else's any more.
-  bool has_others = false;
-  bool due = false;
-  bool kernel_first = false;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (closed_) return -EBADF;
-    has_others = in_kernel_ != 0 || kernel_alone_.load(std::memory_order_relaxed);
-    due = has_others && skips_ >= faces_->settings().select_skip_os;
-    if (due && kernel) kernel_first = kernel_first_ = !kernel_first_;
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (closed_) return -EBADF;
+  if (in_kernel_ == 0 && !kernel_alone_.load(std::memory_order_relaxed)) {
+    return CollectFromRings(events, most);
   }
+  const bool due = skips_ >= faces_->settings().select_skip_os;
+  if (due && kernel) kernel_first_ = !kernel_first_;
+  const bool first = due && kernel && kernel_first_;
   int count = 0;
-  if (kernel_first) count = CollectFromKernel(events, most);
-  if (count < 0) return count;
-  if (count < most) count += CollectFromRings(events + count, most - count);
-  bool asked = kernel_first;
-  if (!asked && count < most && (count != 0 ? due : kernel && has_others)) {
-    const int more = CollectFromKernel(events + count, most - count);
-    if (more < 0) return more;
-    count += more;
-    asked = true;
+  if (first) {
+    lock.unlock();
+    count = CollectFromKernel(events, most);
+    if (count < 0) return count;
+    lock.lock();
   }
-  if (asked) skips_ = 0;
-  if (!asked && count != 0) ++skips_;
-  return count;
+  if (count < most) count += CollectFromRings(events + count, most - count);
+  const bool then = !first && count < most && (count != 0 ? due : kernel);
+  skips_ = first || then ? 0 : skips_ + (count != 0 ? 1 : 0);
+  lock.unlock();
+  const int more = then ? CollectFromKernel(events + count, most - count) : 0;
+  return more < 0 ? more : count + more;
 }
 
 int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
@@ -362,8 +373,11 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
   std::vector<RingDoor*> doors;
   for (;;) {
     doors.clear();
-    AddDoors(&doors);
-    for (RingDoor* door : doors) {
+    RingDoor* const only = only_door_.load(std::memory_order_relaxed);
+    if (only == nullptr) AddDoors(&doors);
+    const std::span<RingDoor* const> polled =
+        only != nullptr ? std::span<RingDoor* const>(&only, 1) : doors;
+    for (RingDoor* door : polled) {
       const RingDoor::Entry entry(door);
       door->Progress();
     }
@@ -373,7 +387,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     if (interruption.happened() || (turns.due() && HasSignal(signals))) return -EINTR;
     const base::Nanoseconds now = SteadyNow();
     if (now >= until && turns.due()) return 0;
-    if (now < poll_until && now < until && !doors.empty()) {
+    if (now < poll_until && now < until && !polled.empty()) {
       turns.Next();
       continue;
     }
@@ -383,9 +397,9 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     const Attachment attachment(this, &Sleeper::OfThread());
     std::vector<RingDoor*> doors_now;
     AddDoors(&doors_now);
-    if ((Look() & EPOLLIN) != 0 || doors_now != doors) continue;
+    if ((Look() & EPOLLIN) != 0 || !std::ranges::equal(doors_now, polled)) continue;
     pollfd own[] = {{.fd = fd(), .events = POLLIN}};
-    const int slept = SleepOnRings(doors, own, until, signals);
+    const int slept = SleepOnRings(polled, own, until, signals);
     if (slept < 0) return slept;
     // By whom it came there is another question.
     if (own[0].revents != 0) kernel_alone_.store(true, std::memory_order_relaxed);

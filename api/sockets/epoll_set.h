@@ -92,6 +92,9 @@ class EpollSet final : public Pollable {
   // The kernel has the item while no ring does. Under the lock.
   int Place(Item* item);
   void SetInKernel(Item* item, bool is);
+  // Whether Place() would find that nothing has changed.
+  static bool StandsRight(const Item& item);
+  void FindOnlyDoor();
   void QueueIfReady(Item* item);
   // A one-shot item that both halves watch, and one has told: the other is not to tell it again.
   void Disarm(Item* item);
@@ -104,6 +107,7 @@ class EpollSet final : public Pollable {
   // What is ready now, of both halves. `kernel`: its half is asked if rings have nothing; if they
   // have, in one call of so many (SELECT_SKIP_OS).
   int Collect(epoll_event* events, int most, bool kernel);
+  // Under the lock; and not.
   int CollectFromRings(epoll_event* events, int most);
   int CollectFromKernel(epoll_event* events, int most);
 
@@ -114,10 +118,11 @@ class EpollSet final : public Pollable {
   std::map<Key, std::shared_ptr<Item>> items_;
   std::deque<Item*> ready_;
   std::map<RingDoor*, size_t> doors_;             // Of how many items.
+  std::atomic<RingDoor*> only_door_{nullptr};     // If that is all that is to be polled.
   std::vector<std::weak_ptr<Pollable>> nested_;  // Sets that are in this one.
   size_t in_kernel_ = 0;  // Items that are.
   std::atomic<bool> kernel_alone_{false};  // It may have others, which are no items.
-  std::atomic<int64_t> skips_{0};  // Calls that rings answered since the kernel was asked.
+  int64_t skips_ = 0;  // Calls that rings answered since the kernel was asked.
   bool kernel_first_ = false;
   bool has_one_shot_of_both_ = false;  // Or had: one-shot items that both halves watch.
 };
