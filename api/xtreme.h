@@ -116,9 +116,10 @@ enum xtreme_ring_event {
   XTREME_DROPPED = 3,        /* `count` packets lost at `layer` since the last one. */
   XTREME_BROKEN = 4,         /* A queue stopped: `status` is the device's syndrome, `text` says it;
                                 nothing more is received or sent before xtreme_ring_reset(). */
-  XTREME_REMOVED = 5,        /* The device or interface is gone. What a device was to send then is
-                                cancelled and connections end with ENETDOWN, unless the ring moves
-                                to its backup: close it. */
+  XTREME_REMOVED = 5,        /* The device or interface is gone; the ring has `count` left. What a
+                                device was to send then is cancelled and connections end with
+                                ENETDOWN, unless the ring moves to its backup. 0 are left: close
+                                it. */
   XTREME_CLOCK_LOST = 6,
   XTREME_CLOCK_SYNCED_EVENT = 7,
   XTREME_RULE_FALLBACK = 8,  /* The card's table is full: a shared rule and software sort

@@ -183,11 +183,12 @@ struct alignas(64) Completion : xtreme_completion {
   Kind kind() const { return static_cast<Kind>(xtreme_completion::kind); }
   bool has(xtreme_flag flag) const { return (flags & flag) != 0; }
 
-  // A ring without a backup receives and sends nothing any more, and its program had better not
-  // wait for it: xtreme_ring_reset() may bring it back, or close it. With a backup it may go on:
-  // the interface that is gone (`interface_index`) can be either one, and MOVED tells of the other.
+  // The ring receives and sends nothing any more, and its program had better not wait for it: a
+  // queue stopped, and xtreme_ring_reset() may bring it back; or it has lost its interface, and its
+  // backup if it had one, and is to be closed.
   bool is_end_of_ring() const {
-    return kind() == kRing && (event == XTREME_BROKEN || event == XTREME_REMOVED);
+    return kind() == kRing &&
+           (event == XTREME_BROKEN || (event == XTREME_REMOVED && count == 0));
   }
 
   // The payload, when it is one contiguous buffer; of a chained packet the first link's part, and

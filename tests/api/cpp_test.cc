@@ -2,6 +2,8 @@
 //
 // xtreme.hpp: ownership and results over the C calls.
 
+#include <net/if.h>
+
 #include <cerrno>
 #include <string>
 #include <thread>
@@ -174,6 +176,41 @@ TEST_F(CppTest, AMovedRingKeepsItsHandleAndClosesItOnce) {
   }
   EXPECT_EQ(xtreme_ring_fd(handle), -EBADF);
 }
+
+// The first that is taken away: the one that the ring is on, or its backup.
+class CppBackupTest : public CppTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  // Takes it away: whether the ring says that this was its end.
+  bool Ends(Ring* ring, const std::string& interface) {
+    const uint32_t ifindex = if_nametoindex(interface.c_str());
+    EXPECT_TRUE(space_->RemoveInterface(interface).ok());
+    const int64_t end_ns = ring->now_ns() + kLongNs;
+    while (ring->now_ns() < end_ns) {
+      connectx_->Step();
+      for (const Completion& each : ring->Wait(1'000'000)) {
+        const bool gone = each.kind() == kRing && each.event == XTREME_REMOVED;
+        if (gone && each.interface_index == ifindex) return each.is_end_of_ring();
+        EXPECT_FALSE(each.is_end_of_ring());
+      }
+    }
+    ADD_FAILURE() << interface << " is not told to be gone";
+    return false;
+  }
+};
+
+TEST_P(CppBackupTest, ARingEndsWithTheLastOfItsInterfaces) {
+  RingOptions options = RingOptions::Dev("xt0").Set("backup_interface", "xt1");
+  options.fields().counters_directory = "";
+  auto ring = Ring::Open(options);
+  ASSERT_TRUE(ring.ok()) << ring.error().message;
+  ASSERT_TRUE(ring->Start().ok());
+  const std::string first = GetParam();
+  EXPECT_FALSE(Ends(&*ring, first));
+  EXPECT_TRUE(Ends(&*ring, first == "xt0" ? "xt1" : "xt0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(First, CppBackupTest, ::testing::Values("xt0", "xt1"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST_F(CppTest, OfARingThatIsGoneNothingIsTold) {
   Ring ring = Open();

@@ -19,6 +19,7 @@ class LinkState {
   explicit LinkState(bool kernel_up) : kernel_up_(kernel_up) {}
 
   bool up() const { return device_up_ && kernel_up_ && !removed_; }
+  bool removed() const { return removed_; }
 
   // Each returns what is to be told: kLinkUp, kLinkDown, kRemoved or kNone.
   RingEvent Device(bool up) {

@@ -268,6 +268,7 @@ class Ring {
   void FollowInterfaces();
   void FollowMtu();
   void TellLink(const RingPort& port, RingEvent event);
+  uint32_t CountOfPorts() const;
   bool WouldMove() const;
   void Move(uint32_t port);
   void ForgetTimes();

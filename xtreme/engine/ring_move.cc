@@ -8,6 +8,7 @@
 // Invariant: rules and memberships are on one port at a time, so no packet is counted twice: those
 // of TCP that stay at the port that was left take nothing for the ring.
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -63,8 +64,15 @@ void Ring::TellLink(const RingPort& port, RingEvent event) {
   counters.removals += event == RingEvent::kRemoved;
   Completion news = core_->Draft(event);
   news.interface_index = port.ifindex;
+  if (event == RingEvent::kRemoved) news.count = CountOfPorts();
   core_->Tell(news);
   ConsiderMove();
+}
+
+// Those that are there, up or down.
+uint32_t Ring::CountOfPorts() const {
+  const auto there = [](const RingPort& port) { return !port.link.removed(); };
+  return static_cast<uint32_t>(std::ranges::count_if(core_->ports->all, there));
 }
 
 void Ring::OnPortEvent(nic::PortEvent event, const nic::Nic* of) {
