@@ -10,6 +10,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "xtreme/host/cpus.h"
 
 namespace xtreme::api {
 namespace {
@@ -78,7 +79,8 @@ constexpr Setting kSettings[] = {
      offsetof(Options, link_bits_per_second), 8, 0, 800'000'000'000, {0, 0, 0, 0}},
     {"counters_directory", "Where the counters are published, a file for each ring; none given: "
      "/dev/shm; empty: not at all.",
-     offsetof(Options, counters_directory), Setting::kText, 0, 0, {}},
+     offsetof(Options, counters_directory), Setting::kText, 0, 0, {}, false, {}, false, false,
+     "/dev/shm"},
     {"counters_access", "Who may read the published counters.", offsetof(Options, counters_access),
      1, 0, 2, {0, 0, 0, 0}, false, kAccess},
     {"histograms", "Count the times between polls, and from the wire to a poll.",
@@ -90,7 +92,7 @@ constexpr Setting kSettings[] = {
      96, 9'120, {96, 96, 96, 96}, false, {}, true},
     {"control_cpus", "CPUs of the library's own thread, as 0-3,8; none given: those of the process,"
      " but those that owners of rings are bound to.",
-     offsetof(Options, control_cpus), Setting::kText, 0, 0, {}},
+     offsetof(Options, control_cpus), Setting::kText, 0, 0, {}, false, {}, false, true},
     {"max_connections", "Most TCP connections and listeners; 0: the ring has no TCP.",
      offsetof(Options, max_connections), 4, 0, 1'000'000, {256, 64, 4'096, 256}},
     {"tcp_ports_log2", "Local ports of connects, leased as one block with the first: 2 to the "
@@ -132,7 +134,7 @@ void WriteNumber(const Setting& setting, uint64_t value, Options* options) {
 const char* ReadText(const Setting& setting, const Options& options) {
   const char* text = nullptr;
   memcpy(&text, reinterpret_cast<const uint8_t*>(&options) + setting.offset, sizeof text);
-  return text == nullptr ? "" : text;
+  return text == nullptr ? setting.unset : text;
 }
 
 // Whether options of this many bytes, of a program compiled earlier, have the field.
@@ -142,7 +144,7 @@ bool Has(size_t options_bytes, const Setting& setting) {
 }
 
 std::string AllowedValues(const Setting& setting) {
-  if (setting.width == Setting::kText) return "a name";
+  if (setting.width == Setting::kText) return setting.cpus ? "a list of CPUs" : "a name";
   if (!setting.choices.empty()) return fmt::format("{}", fmt::join(setting.choices, ", "));
   return fmt::format("{}{}{} to {}", setting.or_none ? "0, or " : "",
                      setting.power_of_two ? "a power of two, " : "", setting.least, setting.most);
@@ -163,6 +165,11 @@ std::optional<uint64_t> ParseValue(const Setting& setting, std::string_view text
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return InRange(setting, value) ? std::optional(value) : std::nullopt;
+}
+
+bool IsPossible(const Setting& setting, const char* text) {
+  if (!setting.cpus || text == nullptr || *text == 0) return true;
+  return host::CpuSet::Parse(text).ok();
 }
 
 std::string ValueText(const Setting& setting, uint64_t value) {
@@ -198,14 +205,15 @@ std::string Set(std::string_view name, const char* value, Options* options) {
   if (setting == nullptr || !Has(options->size, *setting)) {
     return fmt::format("setting '{}': there is none of that name", name);
   }
-  if (setting->width == Setting::kText) {
-    memcpy(reinterpret_cast<uint8_t*>(options) + setting->offset, &value, sizeof value);
-    return "";
-  }
-  const std::optional<uint64_t> parsed = ParseValue(*setting, value);
-  if (!parsed) {
+  const bool is_text = setting->width == Setting::kText;
+  const auto parsed = is_text ? std::nullopt : ParseValue(*setting, value);
+  if (is_text ? !IsPossible(*setting, value) : !parsed) {
     return fmt::format("setting '{}': '{}' asked, {} possible", name, value,
                        AllowedValues(*setting));
+  }
+  if (is_text) {
+    memcpy(reinterpret_cast<uint8_t*>(options) + setting->offset, &value, sizeof value);
+    return "";
   }
   WriteNumber(*setting, *parsed, options);
   return "";

@@ -37,6 +37,8 @@ struct Setting {
   bool power_of_two = false;
   std::span<const std::string_view> choices = {};  // Names of 0, 1, ...; empty: a number.
   bool or_none = false;     // 0 is possible, too, and means something else than a number.
+  bool cpus = false;        // A text: a list of CPUs.
+  const char* unset = "";   // What a text is that nobody gave.
 
   static constexpr size_t kText = 0;
 };

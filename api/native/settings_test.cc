@@ -86,6 +86,24 @@ TEST(SettingsTest, WhereNoneIsPossibleAFewNeedNotBe) {
   EXPECT_THAT(Check(options), HasSubstr("'rx_buffers': 1 asked"));
 }
 
+TEST(SettingsTest, CpusThatNoListNamesAreToldWhereTheyAreSet) {
+  xtreme_ring_options options = Profile("dev");
+  for (const char* possible : {"", "3", "0-3,8"}) {
+    EXPECT_EQ(Set("control_cpus", possible, &options), "");
+    EXPECT_STREQ(options.control_cpus, possible);
+  }
+  EXPECT_EQ(Set("control_cpus", "3-", &options),
+            "setting 'control_cpus': '3-' asked, a list of CPUs possible");
+  EXPECT_STREQ(options.control_cpus, "0-3,8");
+}
+
+TEST(SettingsTest, WhereCountersArePublishedThoughNobodySaidWhereIsPrinted) {
+  xtreme_ring_options options = Profile("dev");
+  EXPECT_THAT(Print(options), HasSubstr("counters_directory = /dev/shm\n"));
+  EXPECT_EQ(Set("counters_directory", "", &options), "");
+  EXPECT_THAT(Print(options), HasSubstr("counters_directory = \n"));
+}
+
 TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
   xtreme_ring_options options = Profile("dev");
   std::vector<std::string> variables = {"PATH=/bin", "XTREME_POLL_BATCH=7", "XTREME_PROFILE=feed",

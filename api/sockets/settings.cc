@@ -26,10 +26,12 @@ struct FaceSetting {
   Field field;
   int64_t least = 0;
   int64_t most = 0;
+  std::string_view possible = "";  // In words, where it is more than these, or not all of them.
 };
 
 using S = FaceSettings;
 constexpr int64_t kMany = 1'000'000'000;
+constexpr std::string_view kLogics = "0, 1, 10, 11, 20, 30, 31";
 
 constexpr std::array kTable = {
     FaceSetting{"RX_POLL", "VMA_RX_POLL",
@@ -55,7 +57,8 @@ constexpr std::array kTable = {
     FaceSetting{"LOG_LEVEL", "VMA_TRACELEVEL",
                 "How much is logged: none, panic, error, warning, info, details, debug, fine, "
                 "finer, all, or -1 to 8.",
-                &S::log_level, -1, 8},
+                &S::log_level, -1, 8,
+                "none, panic, error, warning, info, details, debug, fine, finer, all, -1 to 8"},
     FaceSetting{"LOG_FILE", "VMA_LOG_FILE",
                 "Where it is logged; a single %d in it is the process; empty: standard error.",
                 &S::log_file},
@@ -99,10 +102,10 @@ constexpr std::array kTable = {
                 "By what sockets of an interface are divided among rings: 0: not at all; 1: local "
                 "address; 10: socket; 11: user id (SO_VMA_RING_ALLOC_LOGIC); 20: thread that "
                 "opened it; 30: core; 31: core, and the thread stays on it.",
-                &S::ring_logic_rx, 0, 31},
+                &S::ring_logic_rx, 0, 31, kLogics},
     FaceSetting{"RING_ALLOCATION_LOGIC_TX", "VMA_RING_ALLOCATION_LOGIC_TX",
                 "The same, where the other is 0: a socket sends by the ring that it receives by.",
-                &S::ring_logic_tx, 0, 31},
+                &S::ring_logic_tx, 0, 31, kLogics},
     FaceSetting{"RING_LIMIT_PER_INTERFACE", "VMA_RING_LIMIT_PER_INTERFACE",
                 "Rings of an interface, which are shared when there are as many; 0: no limit.",
                 &S::ring_limit, 0, 65'535},
@@ -153,6 +156,7 @@ struct RingAlias {
   std::string_view setting;  // Of api/native/settings.h.
   bool power_of_two = false; // The next one above is taken,
   bool wish = false;         // or what can be.
+  std::string_view vmas = "";  // What is possible besides: VMA's own values.
 };
 // Of a queue (api/native/settings.h).
 constexpr uint64_t kLeastFrames = 64;
@@ -164,11 +168,11 @@ constexpr std::array kRingAliases = {
     RingAlias{"VMA_TX_WRE_BATCHING", "signal_every"},
     RingAlias{"VMA_CQ_POLL_BATCH_MAX", "poll_batch"},
     RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true},
-    RingAlias{"VMA_BF", "blueflame"},
-    RingAlias{"VMA_HW_TS_CONVERSION", "hw_time"},
-    RingAlias{"VMA_MEM_ALLOC_TYPE", "hugepages"},
+    RingAlias{"VMA_BF", "blueflame", false, false, "0 to 1"},
+    RingAlias{"VMA_HW_TS_CONVERSION", "hw_time", false, false, "0 to 4"},
+    RingAlias{"VMA_MEM_ALLOC_TYPE", "hugepages", false, false, "0 to 2"},
     RingAlias{"VMA_STATS_SHMEM_DIR", "counters_directory"},
-    RingAlias{"VMA_INTERNAL_THREAD_AFFINITY", "control_cpus"},
+    RingAlias{"VMA_INTERNAL_THREAD_AFFINITY", "control_cpus", false, false, "-1, 0xMASK"},
 };
 
 // VMA's others: what they set has no counterpart here.
@@ -255,8 +259,10 @@ std::string Apply(const FaceSetting& setting, std::string_view variable, std::st
   }
   const std::optional<int64_t> number = Number(setting, variable, value);
   if (!number) {
-    return fmt::format("{}: '{}' asked, {} to {} possible", variable, value, setting.least,
-                       setting.most);
+    const std::string possible = setting.possible.empty()
+                                     ? fmt::format("{} to {}", setting.least, setting.most)
+                                     : std::string(setting.possible);
+    return fmt::format("{}: '{}' asked, {} possible", variable, value, possible);
   }
   if (const auto* flag = std::get_if<bool FaceSettings::*>(&setting.field)) {
     settings->**flag = *number != 0;
@@ -309,7 +315,9 @@ std::string ReadRingAlias(const RingAlias& alias, std::string_view value, FaceSe
   const std::string wrong =
       api::Set(alias.setting, kept + (settings->kept.back().size() - ours.size()), &settings->ring);
   of_rings->push_back(kept);
-  return wrong.empty() ? "" : fmt::format("{}: {}", alias.vma, wrong);
+  if (wrong.empty()) return "";
+  return fmt::format("{}: {}{}{}", alias.vma, wrong, alias.vmas.empty() ? "" : ", or VMA's ",
+                     alias.vmas);
 }
 
 bool IsOfVma(std::string_view variable) {

@@ -100,6 +100,21 @@ TEST(FaceSettingsTest, UnknownOrMalformedIsAnErrorThatNamesIt) {
             std::string::npos);
 }
 
+TEST(FaceSettingsTest, AnErrorNamesAllThatIsPossible) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"XTREME_RING_ALLOCATION_LOGIC_RX=5"}, &settings, &remarks),
+            "XTREME_RING_ALLOCATION_LOGIC_RX: '5' asked, 0, 1, 10, 11, 20, 30, 31 possible");
+  EXPECT_EQ(Read({"VMA_TRACELEVEL=loud"}, &settings, &remarks),
+            "VMA_TRACELEVEL: 'loud' asked, none, panic, error, warning, info, details, debug, "
+            "fine, finer, all, -1 to 8 possible");
+  EXPECT_EQ(Read({"VMA_BF=2"}, &settings, &remarks),
+            "VMA_BF: setting 'blueflame': '2' asked, off, on possible, or VMA's 0 to 1");
+  EXPECT_EQ(Read({"VMA_INTERNAL_THREAD_AFFINITY=0xg"}, &settings, &remarks),
+            "VMA_INTERNAL_THREAD_AFFINITY: setting 'control_cpus': 'g' asked, a list of CPUs "
+            "possible, or VMA's -1, 0xMASK");
+}
+
 TEST(FaceSettingsTest, UnknownVariableOfVmasIsTold) {
   FaceSettings settings;
   std::vector<std::string> remarks;
