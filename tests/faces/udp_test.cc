@@ -46,6 +46,17 @@ TEST_F(UdpTest, EchoServerOnAnyAddressIsOffloaded) {
   EXPECT_EQ(server->Wait(), 0) << server->Output();
 }
 
+TEST_F(UdpTest, ABackupThatIsNotThereLeavesSocketsToTheKernelAndIsWarnedOf) {
+  const auto server = StartOnXtreme(Program() + " serve 0.0.0.0 7000 1",
+                                    "XTREME_BACKUP_INTERFACE=nobody XTREME_LOG_LEVEL=warning");
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  EXPECT_NE(server->Output().find("backup nobody of ours: open ring: no interface nobody"),
+            std::string::npos) << server->Output();
+  const auto client = StartOnKernel(Program() + " ask " + kOurs + " 7000 1 64");
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
 TEST_F(UdpTest, FragmentedDatagramsComeThroughTheKernelsSocket) {
   const auto server = StartOnXtreme(Program() + " serve 0.0.0.0 7000 5", kDebug);
   ASSERT_TRUE(server->Says("ready")) << server->Output();

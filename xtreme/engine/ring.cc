@@ -98,7 +98,14 @@ std::shared_ptr<stats::FrameTap> OpenTap(const RingOptions& options, std::string
 absl::StatusOr<Engine::Port> OpenBackup(Engine* engine, const RingOptions& options,
                                         const Engine::Port& home) {
   auto backup = engine->OpenPort(options.backup_interface);
-  if (!backup.ok()) return backup;
+  if (!backup.ok()) {
+    // NotFound is of an interface that has no card, as most have none: a backup was asked for.
+    const auto code = absl::IsNotFound(backup.status()) ? absl::StatusCode::kFailedPrecondition
+                                                        : backup.status().code();
+    return absl::Status(code, absl::StrCat("backup ", options.backup_interface, " of ",
+                                           options.interface_name, ": ",
+                                           backup.status().message()));
+  }
   const auto unfit = [&options](const char* why) {
     return absl::InvalidArgumentError(absl::StrCat("open ring: backup ", options.backup_interface,
                                                    " of ", options.interface_name, " ", why));
