@@ -11,6 +11,7 @@ that excuses nothing is a finding too.
 import pathlib
 import sys
 
+import documents
 import layering
 import sizes
 import words
@@ -19,7 +20,7 @@ CHECKS = {check.__name__: check for check in (
     sizes.FileLengths, sizes.Columns, sizes.FunctionLengths, sizes.Nesting, sizes.FanOut,
     layering.Arrows, layering.Environment, layering.PublicHeaders, layering.Heads,
     layering.Strays,
-    words.Unfinished, words.NotRun, words.Directives)}
+    words.Unfinished, words.NotRun, words.Directives, documents.Snippets)}
 EXEMPTIONS = "tests/house/exemptions.txt"
 
 

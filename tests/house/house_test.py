@@ -6,6 +6,7 @@ import pathlib
 import tempfile
 import unittest
 
+import documents
 import functions
 import house
 import layering
@@ -152,6 +153,22 @@ class WordsTest(HouseTest):
         findings = self._find(words.Directives,
                               {"api/a.cc": "using namespace std;\nvoid F() { goto end; }\n"})
         self.assertEqual(findings, ["api/a.cc:1: using namespace", "api/a.cc:2: goto"])
+
+
+class DocumentsTest(HouseTest):
+
+    SOURCE = {"samples/a.cc": "int F() {\n  int a = 1;\n  Use(a);\n  return a;\n}\n"}
+
+    def test_snippet_that_a_source_has_otherwise_indented_is_not_reported(self):
+        for code in ("int a = 1;\nUse(a);\n", "int a = 1;\n// ... use it ...\nreturn a;\n"):
+            document = {"docs/a.md": f"See:\n\n```c++\n{code}```\n"}
+            self.assertEqual(self._find(documents.Snippets, self.SOURCE | document), [])
+
+    def test_snippet_that_no_source_has_is_reported(self):
+        for code in ("int a = 1;\nreturn a;\n", "int a = 1;\n// ...\nreturn b;\n"):
+            document = {"docs/a.md": f"See:\n\n```c++\n{code}```\n"}
+            self.assertEqual(self._find(documents.Snippets, self.SOURCE | document),
+                             ["docs/a.md:3: this code stands in no source"])
 
 
 class ExemptionsTest(HouseTest):

@@ -16,6 +16,7 @@
 #include "tools/connectx/connectx_rig.h"
 #include "tools/connectx/device/personality.h"
 #include "tools/connectx/verbs_endpoint.h"
+#include "tools/connectx/wire/link.h"
 
 extern "C" {
 __attribute__((weak)) void __lsan_disable();
@@ -183,6 +184,24 @@ TEST(LifetimeTest, InstancesFollowEachOtherInOneProcess) {
 TEST(LifetimeTest, WithoutAnInstanceThereAreNoDevices) {
   { ConnectXRig rig(SoftwareConnectX::Mode::kStep); }
   EXPECT_EQ(OpenDevice("mlx5_0"), nullptr);
+}
+
+// What the document shows (docs/connectx.md).
+TEST(LifetimeTest, TwoDevicesStandOnOneCableAndStepAsTheTestSays) {
+  auto link = connectx::MakeLink();
+  auto cx = connectx::SoftwareConnectX::Create(
+      {.mode = connectx::SoftwareConnectX::Mode::kStep,
+       .ports = {{.device = {.name = "mlx5_0", .mac = kMacA}, .wire = (*link)[0].get()},
+                 {.device = {.name = "mlx5_1", .mac = kMacB}, .wire = (*link)[1].get()}}});
+  ASSERT_TRUE(cx.ok()) << cx.status();
+  for (const char* name : {"mlx5_0", "mlx5_1"}) {
+    ibv_context* const context = OpenDevice(name);
+    ASSERT_NE(context, nullptr) << name;
+    EXPECT_EQ(ibv_close_device(context), 0);
+  }
+  const int64_t before_ns = (*cx)->clock().Now();
+  (*cx)->Step(1'000);  // 1 microsecond later, until nothing is left to do.
+  EXPECT_EQ((*cx)->clock().Now(), before_ns + 1'000);
 }
 
 TEST(LifetimeTest, OptionsThatCannotWorkAreRefusedByName) {
