@@ -533,8 +533,8 @@ typedef struct xtreme_tcp_options {
   int64_t keepalive_idle_ns;     /* [never] Of silence, then the peer is probed. */
   int64_t keepalive_interval_ns; /* [75 s] Between probes. */
   int64_t user_timeout_ns;       /* [never] Unacknowledged bytes end the connection: RFC 5482. */
-  int64_t min_rto_ns;            /* [200 ms] 100 us or more: least time beyond the round trip,
-                                    then what is not acknowledged goes again. */
+  int64_t min_rto_ns;            /* [200 ms] 100 us .. 60 s: least time beyond the round trip, then
+                                    what is not acknowledged goes again, after 60 s at most. */
   int64_t delayed_ack_ns;        /* [40 ms] Up to 500 ms. */
   int64_t connect_timeout_ns;    /* [60 s] */
   int64_t linger_ns;             /* [60 s] What a closed connection waits for acknowledgements,

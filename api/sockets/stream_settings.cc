@@ -110,7 +110,8 @@ void TakeSeldomSetting(int name, int value, engine::TcpSettings* settings) {
           is ? static_cast<uint32_t>(value) : unasked.window_clamp_bytes;
       return;
     case kLeastRto:
-      settings->min_rto = is ? base::Later(base::Microseconds(value), base::Microseconds(100))
+      settings->min_rto = is ? std::clamp(base::Microseconds(value), base::Microseconds(100),
+                                          engine::kMostMinRto)
                              : unasked.min_rto;
       return;
     case kLongestAckDelay:

@@ -273,6 +273,8 @@ TEST_F(TcpTest, OptionsOutOfRangeAreNamed) {
       {"sack", [](Options* o) { o->sack = 3; }},
       {"user_timeout_ns", [](Options* o) { o->user_timeout_ns = -2; }},
       {"min_rto", [](Options* o) { o->min_rto_ns = 99'999; }},
+      {"min_rto", [](Options* o) { o->min_rto_ns = 60'000'000'001; }},
+      {"min_rto", [](Options* o) { o->min_rto_ns = XTREME_NEVER_NS; }},
       {"delayed_ack", [](Options* o) { o->delayed_ack_ns = 500'000'001; }},
       {"receive_window", [](Options* o) { o->receive_window = 2'047; }},
       {"send_queue", [](Options* o) { o->send_queue = (1u << 30) + 1; }},

@@ -16,6 +16,7 @@
 namespace xtreme::engine {
 
 inline constexpr uint32_t kLeastReceiveWindow = 2'048;  // Bytes.
+inline constexpr base::Nanoseconds kMostMinRto = base::Seconds(60);
 inline constexpr uint32_t kMostSynsPerSecond = 1'000'000'000;
 
 enum class TcpCongestion : uint8_t { kCubic, kNewReno, kNone };
@@ -44,7 +45,7 @@ struct TcpSettings {
   base::Nanoseconds keepalive_idle = base::kNever;
   base::Nanoseconds keepalive_interval = base::Seconds(75);
   base::Nanoseconds user_timeout = base::kNever;   // RFC 5482.
-  base::Nanoseconds min_rto = base::Milliseconds(200);      // 100 us or more, beyond SRTT.
+  base::Nanoseconds min_rto = base::Milliseconds(200);      // 100 us .. kMostMinRto, beyond SRTT.
   base::Nanoseconds delayed_ack = base::Milliseconds(40);   // 0 .. 500 ms.
   base::Nanoseconds connect_timeout = base::Seconds(60);
   // How long a closed connection waits for the peer's acknowledgements and FIN before it is reset.

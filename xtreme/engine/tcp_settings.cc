@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stack/tcp/connection.h"
+#include "stack/tcp/rtt.h"
 #include "stack/tcp/stack.h"
 #include "stack/tcp/stack_tables.h"
 #include "stack/wire/ipv4.h"
@@ -39,6 +40,8 @@ TcpState StateOf(tcp::State state) {
   return static_cast<TcpState>(static_cast<int>(state) + 1);
 }
 static_assert(static_cast<int>(TcpState::kSynSent) == static_cast<int>(tcp::State::kSynSent) + 1);
+// No time-out is longer.
+static_assert(kMostMinRto == tcp::RttEstimator::Options().max_rto);
 static_assert(static_cast<int>(TcpState::kTimeWait) == static_cast<int>(tcp::State::kTimeWait) + 1);
 
 }  // namespace
@@ -71,7 +74,9 @@ const char* WrongIn(const TcpSettings& settings) {
   if (settings.keepalive_idle <= none) return "keepalive_idle";
   if (settings.keepalive_interval <= none) return "keepalive_interval";
   if (settings.user_timeout <= none) return "user_timeout";
-  if (settings.min_rto < base::Microseconds(100)) return "min_rto";
+  if (settings.min_rto < base::Microseconds(100) || settings.min_rto > kMostMinRto) {
+    return "min_rto";
+  }
   if (settings.delayed_ack < none || settings.delayed_ack > base::Milliseconds(500)) {
     return "delayed_ack";
   }
