@@ -483,9 +483,9 @@ class Socket {
                                            cookie));
   }
 
-  // Afterwards only its TX_DONEs and TERMINATED come.
+  // Afterwards only its TX_DONEs and TERMINATED come. With an unknown flag nothing is done.
   void Close(uint32_t flags = 0) {
-    if (is_open()) xtreme_socket_close(Release(), flags);
+    if (is_open() && xtreme_socket_close(handle_, flags) != -EINVAL) Release();
   }
   // The handle, to be closed by whoever has it now.
   xtreme_socket Release() { return std::exchange(handle_, {}); }

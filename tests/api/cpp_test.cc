@@ -232,6 +232,18 @@ TEST_F(CppTest, ASocketIsClosedByItsDestructor) {
   AwaitOf(&ring, kTerminated, [handle](Completion& last) { EXPECT_EQ(last.socket.value, handle); });
 }
 
+TEST_F(CppTest, ACloseThatIsRefusedLeavesTheSocketToItsDestructor) {
+  Ring ring = Open();
+  uint64_t handle = 0;
+  {
+    UdpSocket socket = Listen(&ring, ":9000");
+    handle = socket.handle().value;
+    socket.Close(XTREME_DETACH << 1);  // No flag.
+    EXPECT_TRUE(socket.is_open());
+  }
+  AwaitOf(&ring, kTerminated, [handle](Completion& last) { EXPECT_EQ(last.socket.value, handle); });
+}
+
 TEST_F(CppTest, ASendAndATimerAreWhatTheCCallsAre) {
   Ring ring = Open();
   UdpSocket socket = Listen(&ring, ":9000");
