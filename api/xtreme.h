@@ -41,7 +41,7 @@ XTREME_API const char* xtreme_error(void);
 /*
  * Structures that begin with `size` may grow: a program fills in its own sizeof. Fields that a
  * program compiled earlier does not have yet are 0, which means the default. -EINVAL: smaller than
- * the first version; -E2BIG: fields that this library does not know are not 0.
+ * the first version; -E2BIG: fields that this library does not know, or reserved ones, are not 0.
  */
 
 /* ---- Handles and addresses ------------------------------------------------------------------- */

@@ -107,6 +107,9 @@ int xtreme_ring_open(const xtreme_ring_options* options, xtreme_ring* ring) {
   const int taken =
       xtreme::api::TakeSized("open ring", options, xtreme::api::kFirstRingOptions, &asked);
   if (taken != 0) return taken;
+  const int unknown =
+      xtreme::api::CheckReserved("open ring", asked.reserved, asked.reserved_too);
+  if (unknown != 0) return unknown;
   if (asked.interface_name == nullptr || asked.interface_name[0] == 0) {
     return Fail(EINVAL, "open ring: no interface is named");
   }

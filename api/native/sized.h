@@ -58,6 +58,17 @@ int TakeSized(const char* action, const T* from, size_t first, T* to) {
   return 0;
 }
 
+// 0, or -E2BIG: one of these, to which a later version may give a meaning, is not 0.
+template <typename... Fields>
+int CheckReserved(const char* action, const Fields&... fields) {
+  const auto is_zero = [](const auto& field) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&field);
+    return std::all_of(bytes, bytes + sizeof field, [](uint8_t byte) { return byte == 0; });
+  };
+  if ((is_zero(fields) && ...)) return 0;
+  return Fail(E2BIG, fmt::format("{}: a reserved field of the options is not 0", action));
+}
+
 // The way back: `from` into `size` bytes at `to`, which CheckSize() took; what is beyond our
 // structure is 0.
 template <typename T>

@@ -106,7 +106,9 @@ TcpSettings PresetOf(const xtreme_tcp_options& c) {
 // The caller's options, checked; 0, or the failure noted.
 int TakeOptions(const char* action, const xtreme_tcp_options* from, xtreme_tcp_options* options) {
   const int taken = TakeSized(action, from, kFirstTcpOptions, options);
-  return taken != 0 ? taken : CheckOptions(action, *options);
+  if (taken != 0) return taken;
+  const int unknown = CheckReserved(action, options->reserved, options->reserved_too);
+  return unknown != 0 ? unknown : CheckOptions(action, *options);
 }
 
 xtreme_tcp_info ToC(const engine::TcpReport& report) {

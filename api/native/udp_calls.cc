@@ -21,6 +21,8 @@ int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options, xtreme_
   const int taken =
       xtreme::api::TakeSized("open socket", options, xtreme::api::kFirstUdpOptions, &wanted);
   if (taken != 0) return taken;
+  const int unknown = xtreme::api::CheckReserved("open socket", wanted.reserved);
+  if (unknown != 0) return unknown;
   const auto local = ToEndpoint(wanted.local);
   if (!local) return xtreme::api::NotIpv4("open socket");
   xtreme::engine::UdpOptions asked;

@@ -94,6 +94,25 @@ TEST_F(RingsTest, OptionsOfANewerProgramAreTakenWhenWhatIsNewIsZero) {
   ExpectError(xtreme_ring_open(&newer.known, &ring), E2BIG, "the rest is not 0");
 }
 
+// A later version may give them a meaning.
+TEST_F(RingsTest, FieldsThatAreReservedAreZeroOrRefused) {
+  xtreme_ring ring;
+  xtreme_ring_options options = Options("xt0");
+  options.reserved[2] = 1;
+  ExpectError(xtreme_ring_open(&options, &ring), E2BIG, "reserved");
+  options = Options("xt0");
+  options.reserved_too[0] = 1;
+  ExpectError(xtreme_ring_open(&options, &ring), E2BIG, "reserved");
+  const xtreme_ring open = OpenRing();
+  xtreme_udp_options udp = UdpOptions(":9000");
+  udp.reserved = 1;
+  xtreme_socket socket;
+  ExpectError(xtreme_udp_open(open, &udp, &socket), E2BIG, "reserved");
+  udp.reserved = 0;
+  udp.unused = 1;
+  OpenSocket(open, udp);
+}
+
 TEST_F(RingsTest, SizesThatNeverWereAreRefused) {
   xtreme_ring_options options = Options("xt0");
   for (const size_t never : {kFirstBytes - 1, size_t{4'097}}) {

@@ -301,6 +301,12 @@ TEST_F(TcpTest, OptionsOfOtherSizesAreTakenOrRefused) {
   ExpectError(xtreme_tcp_listen(ring_, &newer.known, &socket), E2BIG, "the rest is not 0");
   newer.known.size = 8;
   ExpectError(xtreme_tcp_listen(ring_, &newer.known, &socket), EINVAL, "8 bytes asked");
+  for (const bool too : {false, true}) {
+    xtreme_tcp_options reserved = TcpOptionsAt(":7201");
+    reserved.reserved = !too;
+    reserved.reserved_too = too;
+    ExpectError(xtreme_tcp_listen(ring_, &reserved, &socket), E2BIG, "reserved");
+  }
 }
 
 TEST_F(TcpTest, RingHasAsManyConnectionsAsItWasAskedFor) {
