@@ -53,7 +53,7 @@ constexpr std::array kTable = {
     FaceSetting{"PROGRESS_ENGINE_INTERVAL", "VMA_PROGRESS_ENGINE_INTERVAL",
                 "Milliseconds after which a ring that nobody polls is polled by a thread of the "
                 "library; 0: never.",
-                &S::progress_ms, 0, 10'000},
+                &S::progress_ms, 0, kMany},
     FaceSetting{"LOG_LEVEL", "VMA_TRACELEVEL",
                 "How much is logged: none, panic, error, warning, info, details, debug, fine, "
                 "finer, all, or -1 to 8.",
@@ -155,19 +155,16 @@ struct RingAlias {
   std::string_view vma;
   std::string_view setting;  // Of api/native/settings.h.
   bool power_of_two = false; // The next one above is taken,
-  bool wish = false;         // or what can be.
+  bool wish = false;         // or what can be: VMA knows no bounds of it.
   std::string_view vmas = "";  // What is possible besides: VMA's own values.
 };
-// Of a queue (api/native/settings.h).
-constexpr uint64_t kLeastFrames = 64;
-constexpr uint64_t kMostFrames = 32'768;
 constexpr std::array kRingAliases = {
     RingAlias{"VMA_RX_BUFS", "rx_buffers"},
     RingAlias{"VMA_RX_WRE", "rx_queue_frames", true, true},
     RingAlias{"VMA_TX_WRE", "tx_queue_frames", true, true},
     RingAlias{"VMA_TX_WRE_BATCHING", "signal_every"},
     RingAlias{"VMA_CQ_POLL_BATCH_MAX", "poll_batch"},
-    RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true},
+    RingAlias{"VMA_RING_DEV_MEM_TX", "device_memory", true, true},
     RingAlias{"VMA_BF", "blueflame", false, false, "0 to 1"},
     RingAlias{"VMA_HW_TS_CONVERSION", "hw_time", false, false, "0 to 4"},
     RingAlias{"VMA_MEM_ALLOC_TYPE", "hugepages", false, false, "0 to 2"},
@@ -289,7 +286,8 @@ std::string OfRing(const RingAlias& alias, std::string_view value) {
   const bool is_number = error == std::errc() && end == value.data() + value.size();
   if (alias.power_of_two && is_number && number != 0 && number <= uint64_t{1} << 32) {
     const uint64_t above = std::bit_ceil(number);
-    return fmt::format("{}", alias.wish ? std::clamp(above, kLeastFrames, kMostFrames) : above);
+    const auto setting = std::ranges::find(api::Settings(), alias.setting, &api::Setting::name);
+    return fmt::format("{}", alias.wish ? std::clamp(above, setting->least, setting->most) : above);
   }
   // Contiguous pages are not asked for: they are ordinary ones here.
   const bool pages = alias.setting == "hugepages" && is_number && number <= 2;
@@ -431,10 +429,11 @@ void MakeRoomForClients(const std::vector<char*>& of_rings, xtreme_ring_options*
   if (!said) ring->max_connections = std::max(ring->max_connections, kClients);
 }
 
-// Sends keep their buffers until a signal says that they are done: with few buffers signals come
-// more often than was asked.
+// Sends keep their buffers, and their room in the queue, until a signal says that they are done:
+// with little of either signals come more often than was asked.
 void FitSignals(xtreme_ring_options* ring) {
   constexpr uint32_t kOften = 16;
+  ring->signal_every = std::min(ring->signal_every, ring->tx_queue_frames / 2);
   if (ring->rx_buffers == 0) return;
   const uint32_t spare = ring->rx_buffers - std::min(ring->rx_buffers, ring->rx_queue_frames);
   const uint32_t least = std::min(kOften, ring->signal_every);

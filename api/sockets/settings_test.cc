@@ -237,8 +237,24 @@ TEST(FaceSettingsTest, LengthsOfQueuesThatVmaIsAskedForAreWishes) {
   EXPECT_EQ(Read({"VMA_RX_WRE=50000", "VMA_TX_WRE=16"}, &settings, &remarks), "");
   EXPECT_EQ(settings.ring.rx_queue_frames, 32'768u);
   EXPECT_EQ(settings.ring.tx_queue_frames, 64u);
+  EXPECT_EQ(Read({"VMA_SPEC=throughput", "VMA_TX_WRE=64"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.signal_every, 32u) << "as often as such a queue wants it";
   settings = FaceSettings();
   EXPECT_NE(Read({"XTREME_RX_QUEUE_FRAMES=65536"}, &settings, &remarks), "");
+}
+
+// VMA has no such bounds.
+TEST(FaceSettingsTest, MemoryOfTheDeviceThatVmaIsAskedForIsAWishAndItsIntervalAnyLength) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(Read({"VMA_RING_DEV_MEM_TX=1000", "VMA_PROGRESS_ENGINE_INTERVAL=60000"}, &settings,
+                 &remarks), "");
+  EXPECT_EQ(settings.ring.device_memory, 4'096u);
+  EXPECT_EQ(settings.progress_ms, 60'000);
+  EXPECT_EQ(Read({"VMA_RING_DEV_MEM_TX=3000000"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.device_memory, 1u << 20);
+  EXPECT_EQ(Read({"VMA_RING_DEV_MEM_TX=0"}, &settings, &remarks), "");
+  EXPECT_EQ(settings.ring.device_memory, 0u);
 }
 
 TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
