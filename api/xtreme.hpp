@@ -301,9 +301,11 @@ class RingOptions {
     return *this;
   }
   // By name, as in docs/settings.md. An error is kept and returned by Ring::Open().
-  RingOptions& Set(const char* name, const char* value) {
-    return Keep(xtreme_ring_options_set(&options_, name, value));
+  RingOptions& Set(const char* name, const std::string& value) {
+    texts_.push_back(std::make_shared<const std::string>(value));
+    return Keep(xtreme_ring_options_set(&options_, name, texts_.back()->c_str()));
   }
+  // Texts are kept by reference.
   RingOptions& FromEnvironment(char** environment) {
     return Keep(xtreme_ring_options_from_environment(&options_, environment));
   }
@@ -333,6 +335,7 @@ class RingOptions {
 
   xtreme_ring_options options_ = {};
   std::string interface_;
+  std::vector<std::shared_ptr<const std::string>> texts_;  // That options_ refer to, of copies too.
   Error error_;
 };
 

@@ -81,6 +81,15 @@ TEST_F(CppTest, ASettingOrAFieldMayNameAnotherInterface) {
   EXPECT_NE(Ring::Open(moved).error().message.find("xt8"), std::string::npos);
 }
 
+TEST_F(CppTest, ATextThatWasSetIsTheOptionsOwn) {
+  std::string name = "xt1";
+  RingOptions options = RingOptions::Dev("xt0").Set("backup_interface", name.c_str());
+  name = "xt9";
+  const RingOptions copy = options;
+  options = RingOptions::Dev("xt0");
+  EXPECT_NE(copy.Print().find("backup_interface = xt1\n"), std::string::npos) << copy.Print();
+}
+
 TEST_F(CppTest, APollIntoNoRoomIsNotOpened) {
   EXPECT_EQ(Ring::Open(RingOptions::Dev("xt0"), 0).error().code, EINVAL);
   Ring ring = Open();
