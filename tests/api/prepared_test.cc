@@ -57,6 +57,20 @@ TEST_F(PreparedTest, IsFiredOncePatchedArmedAndDiscarded) {
   EXPECT_EQ(Counter(ring_, "ring", "refused_state"), 3u);
 }
 
+TEST_F(PreparedTest, NoBytesMayBeAtNull) {
+  xtreme_prepared empty = {};
+  ASSERT_EQ(xtreme_prepare(socket_, nullptr, 0, &empty), 0) << xtreme_error();
+  EXPECT_EQ(xtreme_patch(empty, 0, nullptr, 0), 0);
+  EXPECT_EQ(xtreme_fire(empty, nullptr), XTREME_SENT);
+  EXPECT_EQ(xtreme_send(socket_, nullptr, 0, nullptr), XTREME_SENT);
+  const xtreme_address peer = Address("10.1.0.2:9001");
+  EXPECT_EQ(xtreme_send_to(socket_, &peer, nullptr, 0, nullptr), XTREME_SENT);
+  const xtreme_bytes datagrams[] = {{"one", 3, 0}, {nullptr, 0, 0}};
+  int last = 0;
+  EXPECT_EQ(xtreme_send_many(socket_, datagrams, 2, 0, &last), 2);
+  EXPECT_EQ(Sent(), (Strings{"", "", "", "one", ""}));
+}
+
 TEST_F(PreparedTest, AnotherThreadFiresByItsLane) {
   const xtreme_prepared order = Prepare("from elsewhere");
   xtreme_lane lane;

@@ -66,6 +66,7 @@ Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> 
     return {EINVAL, absl::StrCat("patch: ", bytes.size(), " bytes at ", at,
                                  " asked, the payload has ", payload.size())};
   }
+  if (bytes.empty()) return {};  // Which may be at null, as a payload of none is.
   std::memcpy(payload.data() + at, bytes.data(), bytes.size());
   if (prepared->frame.frame_bytes != 0) {
     std::memcpy(prepared->frame.payload() + at, bytes.data(), bytes.size());
