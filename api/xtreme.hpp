@@ -5,7 +5,8 @@
 // blocking.
 //
 // A Ring releases what a poll handed out at the next poll, except what was Keep()t. Handles are
-// closed by their destructors, which wait for nothing. Threads: as in xtreme.h.
+// closed by their destructors, which wait for nothing, but that of the process' last Ring: see
+// xtreme_ring_close(). Threads: as in xtreme.h.
 
 #ifndef XTREME_API_XTREME_HPP_
 #define XTREME_API_XTREME_HPP_
