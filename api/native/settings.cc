@@ -221,6 +221,7 @@ std::string Set(std::string_view name, const char* value, Options* options) {
 
 std::string SetFromEnvironment(char** environment, Options* options) {
   constexpr std::string_view kProfileVariable = "XTREME_PROFILE=";
+  if (environment == nullptr) return "";
   for (char** entry = environment; *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     if (!variable.starts_with(kProfileVariable)) continue;

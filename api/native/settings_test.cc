@@ -114,6 +114,14 @@ TEST(SettingsTest, EnvironmentAppliesTheProfileFirst) {
   EXPECT_STREQ(options.interface_name, "eth2");
 }
 
+// As clearenv(3) leaves it.
+TEST(SettingsTest, NoEnvironmentIsAnEmptyOne) {
+  xtreme_ring_options options = Profile("dev");
+  const xtreme_ring_options before = options;
+  EXPECT_EQ(SetFromEnvironment(nullptr, &options), "");
+  EXPECT_EQ(memcmp(&before, &options, sizeof options), 0);
+}
+
 TEST(SettingsTest, AProfileOfTheEnvironmentLeavesTheProgramsMemory) {
   xtreme_ring_options options = Profile("dev");
   options.memory_allocate = [](void*, size_t) -> void* { return nullptr; };

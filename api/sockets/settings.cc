@@ -453,6 +453,8 @@ std::string TooFewBuffers(const xtreme_ring_options& ring) {
 
 std::string ReadSettings(char** environment, FaceSettings* settings,
                          std::vector<std::string>* remarks) {
+  char* none = nullptr;
+  if (environment == nullptr) environment = &none;
   std::string wrong = BeginBySpec(FindSpec(environment), settings);
   std::vector<char*> of_rings;
   // VMA's first, so that ours prevail.

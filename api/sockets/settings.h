@@ -56,8 +56,8 @@ struct FaceSettings {
   }
 };
 
-// Reads `environment`, null-terminated. "" or what is wrong; `remarks`: what was not understood and
-// does no harm.
+// Reads `environment`, null-terminated; null, as after clearenv(3): an empty one. "" or what is
+// wrong; `remarks`: what was not understood and does no harm.
 std::string ReadSettings(char** environment, FaceSettings* settings,
                          std::vector<std::string>* remarks);
 // The banner's lines: "name value [variable]".

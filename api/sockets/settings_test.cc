@@ -33,6 +33,15 @@ TEST(FaceSettingsTest, VmasVariablesAreAliasesAndOursPrevail) {
   EXPECT_TRUE(remarks.empty());
 }
 
+// As clearenv(3) leaves it.
+TEST(FaceSettingsTest, NoEnvironmentIsAnEmptyOne) {
+  FaceSettings settings;
+  std::vector<std::string> remarks;
+  EXPECT_EQ(ReadSettings(nullptr, &settings, &remarks), "");
+  EXPECT_EQ(settings.rx_poll, FaceSettings().rx_poll);
+  EXPECT_EQ(settings.ring.wait, XTREME_WAIT_BUSY) << "the profile's";
+}
+
 TEST(FaceSettingsTest, LevelsHaveAllOfVmasNames) {
   const struct {
     const char* name;

@@ -329,6 +329,7 @@ TEST(SettingsTest, EachIsParsed) {
   EXPECT_EQ(settings->interface, "eth7");
   EXPECT_EQ(settings->counters, "/tmp/counters");
   EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
+  EXPECT_EQ(ReadSettings(nullptr)->interface, "") << "as clearenv(3) leaves it";
   const char* const mtu[] = {"XTREME_CONNECTX_MTU=9978", nullptr};
   EXPECT_EQ(ReadSettings(mtu)->mtu, 9978u);
   EXPECT_EQ(settings->device.eth_min_inline, Device::MinInline::kNone);

@@ -213,7 +213,7 @@ absl::Status ApplySetting(absl::string_view name, absl::string_view value, Wishe
 
 absl::StatusOr<Settings> ReadSettings(const char* const* environment) {
   Wishes wishes;
-  for (; *environment != nullptr; ++environment) {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
     absl::string_view entry = *environment;
     if (!absl::ConsumePrefix(&entry, kSettingPrefix)) continue;
     const size_t equals = std::min(entry.find('='), entry.size());

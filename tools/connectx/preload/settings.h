@@ -34,8 +34,8 @@ struct Settings {
   bool report = false;  // Print what the program did wrong when it exits.
 };
 
-// Reads the process's environment. Error: InvalidArgument, also for settings that exclude each
-// other.
+// Reads the process's environment; null, as after clearenv(3), is an empty one. Error:
+// InvalidArgument, also for settings that exclude each other.
 absl::StatusOr<Settings> ReadSettings(const char* const* environment);
 
 // One line a setting: its variable, its values, what it does.
