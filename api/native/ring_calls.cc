@@ -71,6 +71,7 @@ int xtreme_ring_options_init(xtreme_ring_options* options, size_t size, const ch
   const int never =
       xtreme::api::CheckSize("ring options", size, xtreme::api::kFirstRingOptions);
   if (never != 0) return never;
+  if (profile == nullptr) return Fail(EINVAL, "profile: none is named");
   xtreme_ring_options filled = {};
   std::string wrong = xtreme::api::FillProfile(profile, &filled);
   if (!wrong.empty()) return Fail(EINVAL, std::move(wrong));
@@ -79,6 +80,7 @@ int xtreme_ring_options_init(xtreme_ring_options* options, size_t size, const ch
 }
 
 int xtreme_ring_options_set(xtreme_ring_options* options, const char* name, const char* value) {
+  if (name == nullptr) return Fail(EINVAL, "setting: none is named");
   std::string wrong = xtreme::api::Set(name, value, options);
   return wrong.empty() ? 0 : Fail(EINVAL, std::move(wrong));
 }

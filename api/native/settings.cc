@@ -206,9 +206,10 @@ std::string Set(std::string_view name, const char* value, Options* options) {
     return fmt::format("setting '{}': there is none of that name", name);
   }
   const bool is_text = setting->width == Setting::kText;
-  const auto parsed = is_text ? std::nullopt : ParseValue(*setting, value);
+  const std::string_view asked = value == nullptr ? "" : value;
+  const auto parsed = is_text ? std::nullopt : ParseValue(*setting, asked);
   if (is_text ? !IsPossible(*setting, value) : !parsed) {
-    return fmt::format("setting '{}': '{}' asked, {} possible", name, value,
+    return fmt::format("setting '{}': '{}' asked, {} possible", name, asked,
                        AllowedValues(*setting));
   }
   if (is_text) {

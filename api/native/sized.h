@@ -38,10 +38,12 @@ inline int CheckSize(const char* action, size_t size, size_t first) {
                                   size, first, kMostSized));
 }
 
-// Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: as CheckSize().
+// Copies `*from` into `*to`; what an older program does not have is 0. -EINVAL: as CheckSize(), or
+// null.
 // -E2BIG: what a newer program has and we do not know is not 0.
 template <typename T>
 int TakeSized(const char* action, const T* from, size_t first, T* to) {
+  if (from == nullptr) return Fail(EINVAL, fmt::format("{}: no options", action));
   const size_t size = from->size;
   if (const int wrong = CheckSize(action, size, first); wrong != 0) return wrong;
   const auto* bytes = reinterpret_cast<const uint8_t*>(from);

@@ -173,6 +173,7 @@ int xtreme_tcp_connect(xtreme_ring ring, const xtreme_address* peer,
   const int taken =
       options == nullptr ? 0 : xtreme::api::TakeOptions("connect", options, &wanted);
   if (taken != 0) return taken;
+  if (peer == nullptr) return xtreme::api::Fail(EINVAL, "connect: no address");
   const auto to = ToEndpoint(*peer), local = ToEndpoint(wanted.local);
   if (!to || !local) return xtreme::api::NotIpv4("connect");
   xtreme::engine::TcpConnectOptions asked;

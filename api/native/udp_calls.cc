@@ -42,6 +42,7 @@ int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options, xtreme_
 int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* peer, uint64_t cookie) {
   xtreme::engine::Ring* ring;
   if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
+  if (peer == nullptr) return Fail(EINVAL, "connect: no address");
   const auto endpoint = ToEndpoint(*peer);
   if (!endpoint) return xtreme::api::NotIpv4("connect");
   return xtreme::api::ToResult(ring->udp().Connect(socket.value, *endpoint, cookie));
@@ -56,6 +57,7 @@ int xtreme_join(xtreme_socket socket, const xtreme_address* group, const xtreme_
   if ((flags & XTREME_EXCLUDE_SOURCE) != 0 && source == nullptr) {
     return Fail(EINVAL, "join: which source is not wanted?");
   }
+  if (group == nullptr) return Fail(EINVAL, "join: no group");
   const auto to = ToEndpoint(*group);
   const auto from = source == nullptr ? std::nullopt : ToEndpoint(*source);
   if (!to || (source != nullptr && !from)) return xtreme::api::NotIpv4("join");
@@ -67,6 +69,7 @@ int xtreme_leave(xtreme_socket socket, const xtreme_address* group, const xtreme
                  uint64_t cookie) {
   xtreme::engine::Ring* ring;
   if (const int failed = xtreme::api::Reach(socket.value, &ring)) return failed;
+  if (group == nullptr) return Fail(EADDRNOTAVAIL, "leave: no group");
   const auto to = ToEndpoint(*group);
   const auto from = source == nullptr ? std::nullopt : ToEndpoint(*source);
   if (!to || (source != nullptr && !from)) return xtreme::api::NotIpv4("leave");

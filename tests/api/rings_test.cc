@@ -94,6 +94,25 @@ TEST_F(RingsTest, OptionsOfANewerProgramAreTakenWhenWhatIsNewIsZero) {
   ExpectError(xtreme_ring_open(&newer.known, &ring), E2BIG, "the rest is not 0");
 }
 
+TEST_F(RingsTest, NothingWhereSomethingIsNeededIsRefused) {
+  xtreme_ring_options options = Options("xt0");
+  ExpectError(xtreme_ring_options_init(&options, sizeof options, nullptr), EINVAL, "profile");
+  ExpectError(xtreme_ring_options_set(&options, nullptr, "1"), EINVAL, "setting");
+  ExpectError(xtreme_ring_options_set(&options, "poll_batch", nullptr), EINVAL, "'poll_batch'");
+  EXPECT_EQ(xtreme_ring_options_set(&options, "control_cpus", nullptr), 0);
+  xtreme_ring ring;
+  ExpectError(xtreme_ring_open(nullptr, &ring), EINVAL, "no options");
+  ring = OpenRing();
+  xtreme_socket socket;
+  ExpectError(xtreme_udp_open(ring, nullptr, &socket), EINVAL, "no options");
+  ExpectError(xtreme_tcp_listen(ring, nullptr, &socket), EINVAL, "no options");
+  ExpectError(xtreme_tcp_connect(ring, nullptr, nullptr, &socket), EINVAL, "no address");
+  socket = OpenSocket(ring, ":9000");
+  ExpectError(xtreme_udp_connect(socket, nullptr, 1), EINVAL, "no address");
+  ExpectError(xtreme_join(socket, nullptr, nullptr, 0, 1), EINVAL, "no group");
+  ExpectError(xtreme_leave(socket, nullptr, nullptr, 1), EADDRNOTAVAIL, "no group");
+}
+
 // A later version may give them a meaning.
 TEST_F(RingsTest, FieldsThatAreReservedAreZeroOrRefused) {
   xtreme_ring ring;
