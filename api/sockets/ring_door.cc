@@ -51,6 +51,8 @@ absl::StatusOr<std::unique_ptr<RingDoor>> RingDoor::Open(const std::string& inte
   const Passage passage;
   xtreme_ring_options asked = *options.ring;
   asked.interface_name = interface.c_str();
+  const bool is_backup = asked.backup_interface != nullptr && interface == asked.backup_interface;
+  if (is_backup) asked.backup_interface = nullptr;
   const auto handle = api::Process::The().OpenRing(api::EngineOptions(asked));
   if (!handle.ok()) return handle.status();
   std::unique_ptr<RingDoor> door(new RingDoor);

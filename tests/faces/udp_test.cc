@@ -57,6 +57,16 @@ TEST_F(UdpTest, ABackupThatIsNotThereLeavesSocketsToTheKernelAndIsWarnedOf) {
   EXPECT_EQ(server->Wait(), 0) << server->Output();
 }
 
+TEST_F(UdpTest, TheRingOfTheBackupItselfHasNone) {
+  const auto server = StartOnXtreme(Program() + " serve " + kOurs + " 7000 1",
+                                    std::string("XTREME_BACKUP_INTERFACE=ours ") + kDebug);
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  EXPECT_NE(server->Output().find(kOffloaded), std::string::npos) << server->Output();
+  const auto client = StartOnKernel(Program() + " ask " + kOurs + " 7000 1 64");
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
+
 TEST_F(UdpTest, FragmentedDatagramsComeThroughTheKernelsSocket) {
   const auto server = StartOnXtreme(Program() + " serve 0.0.0.0 7000 5", kDebug);
   ASSERT_TRUE(server->Says("ready")) << server->Output();
