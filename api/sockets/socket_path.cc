@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "api/sockets/faces.h"
@@ -33,6 +34,11 @@ namespace {
 
 // Cookies of operations on a socket's handle.
 constexpr uint64_t kOpenCookie = 0;
+
+void ReleaseAll(std::set<packet::Buffer*>* held) {
+  for (packet::Buffer* each : *held) packet::BufferPool::ReleaseChain(each);
+  held->clear();
+}
 
 int IntOption(int fd, int level, int name) {
   int value = 0;
@@ -254,8 +260,7 @@ void Socket::TakeDown() {
   if (parts_ != nullptr && path() == Path::kKernel) PartsToKernel(MSG_MORE | MSG_DONTWAIT);
   parts_.reset();
   DropQueue();
-  for (packet::Buffer* held : held_) packet::BufferPool::ReleaseChain(held);
-  held_.clear();
+  if (path() == Path::kClosed) ReleaseAll(&held_);  // Else the program has them still.
   // The port is the kernel socket's alone again when this returns. One that a connect took for
   // itself was never its.
   const Passage passage;
@@ -358,6 +363,7 @@ void Socket::Close() {
   const std::lock_guard lock(faces_->setup());
   path_.store(Path::kClosed, std::memory_order_release);
   TakeDown();
+  ReleaseAll(&held_);  // Of a ring that it left before.
   // A sleeper looks, and finds it gone.
   Change(POLLNVAL, ~uint32_t{0}, EPOLLHUP);
   SayGone();

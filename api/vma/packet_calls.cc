@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,20 @@ int Peek(Socket& socket, void* to, size_t size, int flags, sockaddr* from,
   return got < 0 ? Fail(static_cast<int>(-got)) : static_cast<int>(got);
 }
 
+// Where nothing else is done with what the socket holds.
+int FreeEach(Socket& socket, vma_packet_t* packets, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    // Before it is freed: its size says where the next one stands.
+    auto* const next = reinterpret_cast<vma_packet_t*>(reinterpret_cast<uint8_t*>(packets) +
+                                                       sizeof(vma_packet_t) +
+                                                       packets->sz_iov * sizeof(iovec));
+    const int freed = socket.Free(static_cast<packet::Buffer*>(packets->packet_id));
+    if (freed != 0) return Fail(-freed);
+    packets = next;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int RegisterRecvCallback(int fd, vma_recv_callback_t callback, void* context) {
@@ -148,20 +163,21 @@ int RecvfromZcopy(int fd, void* to, size_t size, int* flags, sockaddr* from,
 }
 
 int FreePackets(int fd, vma_packet_t* packets, size_t count) {
-  const auto socket = Faces::The().descriptors().FindSocket(fd);
-  RingDoor* const door = socket == nullptr ? nullptr : socket->door();
-  if (packets == nullptr || door == nullptr) return Fail(EINVAL);
-  const RingDoor::Entry entry(door);
-  for (size_t i = 0; i < count; ++i) {
-    // Before it is freed: its size says where the next one stands.
-    auto* const next = reinterpret_cast<vma_packet_t*>(reinterpret_cast<uint8_t*>(packets) +
-                                                       sizeof(vma_packet_t) +
-                                                       packets->sz_iov * sizeof(iovec));
-    const int freed = socket->Free(static_cast<packet::Buffer*>(packets->packet_id));
-    if (freed != 0) return Fail(-freed);
-    packets = next;
+  Faces& faces = Faces::The();
+  const auto socket = faces.descriptors().FindSocket(fd);
+  if (packets == nullptr || socket == nullptr) return Fail(EINVAL);
+  for (;;) {
+    if (RingDoor* const door = socket->door()) {
+      const RingDoor::Entry entry(door);
+      if (socket->door() == door) return FreeEach(*socket, packets, count);
+      continue;
+    }
+    // It may have left its ring with what the program holds.
+    const std::lock_guard lock(faces.setup());
+    if (socket->door() != nullptr) continue;
+    const bool held = count != 0 && FreeEach(*socket, packets, count) == 0;
+    return held ? 0 : Fail(EINVAL);
   }
-  return 0;
 }
 
 }  // namespace xtreme::vma

@@ -462,6 +462,22 @@ static void ZcopyWithoutRoom(void) {
   CHECK(vma->recvfrom_zcopy(stream, room, sizeof room, &flags, NULL, NULL) == 5);
 }
 
+/* What the program has of a socket that went to the kernel stays until it frees it. */
+static void ZcopyOutlivesTheRing(void) {
+  const int asking = Asking(5000);
+  char room[512];
+  int flags = 0;
+  Say(asking, "kept");
+  CHECK(vma->recvfrom_zcopy(asking, room, sizeof room, &flags, NULL, NULL) == 4);
+  CHECK((flags & MSG_VMA_ZCOPY) != 0);
+  const int on = 1;
+  CHECK(setsockopt(asking, IPPROTO_IP, IP_RECVTTL, &on, sizeof on) == 0);
+  struct vma_packets_t* const packets = (struct vma_packets_t*)room;
+  CHECK(memcmp(packets->pkts[0].iov[0].iov_base, "kept", 4) == 0);
+  CHECK(vma->free_packets(asking, packets->pkts, 1) == 0);
+  CHECK_FAILS(vma->free_packets(asking, packets->pkts, 1), EINVAL);
+}
+
 static unsigned ready_packets, ready_bytes;
 static vma_recv_callback_retval_t Keep(int fd, size_t parts, struct iovec iov[],
                                        struct vma_info_t* about, void* context) {
@@ -637,6 +653,7 @@ static const struct {
     {"user_alloc_too_little", UserAllocTooLittle},
     {"recvfrom_zcopy", ZcopyOfAStream},
     {"zcopy_without_room", ZcopyWithoutRoom},
+    {"zcopy_kept", ZcopyOutlivesTheRing},
     {"recv_callback", CallbackOfAStream},
     {"recv_callback_ready", CallbackKnowsWhatIsReady},
     {"recv_callback_thread", CallbackIsCalledByTheProgramsThread},

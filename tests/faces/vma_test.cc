@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Functions, VmaFunctionTest,
                                            "modify_ring", "network_header", "dummy", "user_data",
                                            "shutdown_rx", "timestamps", "add_conf_rule",
                                            "thread_offload", "recvfrom_zcopy", "zcopy_without_room",
-                                           "recv_callback", "recv_callback_ready",
+                                           "zcopy_kept", "recv_callback", "recv_callback_ready",
                                            "recv_callback_thread", "udp_client", "tcp_client",
                                            "tcp_client_late", "receives_by_calls"),
                          [](const auto& info) { return std::string(info.param); });
