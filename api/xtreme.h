@@ -265,7 +265,8 @@ XTREME_API int xtreme_ring_options_init(xtreme_ring_options* options, size_t siz
 XTREME_API int xtreme_ring_options_set(xtreme_ring_options* options, const char* name,
                                        const char* value);
 /* Applies every XTREME_* variable of `environment` (the program's `environ`, which may be null).
- * -EINVAL: as above; an unknown XTREME_ variable is an error that names it. */
+ * -EINVAL: as above; an unknown XTREME_ variable is an error that names it. Those of libxtreme.so
+ * alone are passed over. */
 XTREME_API int xtreme_ring_options_from_environment(xtreme_ring_options* options,
                                                     char** environment);
 /* Writes "name = value" lines of the effective settings; the number of characters needed. */

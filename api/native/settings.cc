@@ -19,6 +19,17 @@ constexpr std::string_view kPrefix = "XTREME_";
 constexpr std::array<std::string_view, 3> kOthersPrefixes = {"XTREME_CONNECTX_", "XTREME_TEST_",
                                                              "XTREME_DEMO_"};
 
+// Of the preloaded library alone (api/sockets/settings.cc), which the sockets of a program that has
+// rings of its own may be on.
+constexpr auto kOfSockets = std::to_array<std::string_view>({
+    "XTREME_RX_POLL", "XTREME_SELECT_POLL", "XTREME_PROGRESS_ENGINE_INTERVAL", "XTREME_LOG_LEVEL",
+    "XTREME_LOG_FILE", "XTREME_CONFIG_FILE", "XTREME_APPLICATION_ID", "XTREME_OFFLOADED_SOCKETS",
+    "XTREME_THREAD_MODE_SINGLE", "XTREME_SOCKETXTREME", "XTREME_TCP_NODELAY",
+    "XTREME_TCP_QUICKACK", "XTREME_MSS", "XTREME_TCP_CC_ALGO", "XTREME_TCP_TIMESTAMP_OPTION",
+    "XTREME_TCP_MAX_SYN_RATE", "XTREME_TX_MC_LOOPBACK", "XTREME_RING_ALLOCATION_LOGIC_RX",
+    "XTREME_RING_ALLOCATION_LOGIC_TX", "XTREME_RING_LIMIT_PER_INTERFACE",
+    "XTREME_CQ_MODERATION_COUNT", "XTREME_CQ_MODERATION_PERIOD_USEC", "XTREME_SPEC"});
+
 constexpr std::array<std::string_view, 2> kSwitch = {"off", "on"};
 constexpr std::array<std::string_view, 3> kHugepages = {"never", "try", "require"};
 constexpr std::array<std::string_view, 2> kFragments = {"kernel", "own"};
@@ -179,8 +190,10 @@ std::string ValueText(const Setting& setting, uint64_t value) {
 }
 
 bool IsOthers(std::string_view variable) {
+  const std::string_view name = variable.substr(0, variable.find('='));
   return std::any_of(kOthersPrefixes.begin(), kOthersPrefixes.end(),
-                     [=](std::string_view prefix) { return variable.starts_with(prefix); });
+                     [=](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         std::find(kOfSockets.begin(), kOfSockets.end(), name) != kOfSockets.end();
 }
 
 }  // namespace

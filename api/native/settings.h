@@ -53,7 +53,8 @@ std::string FillProfile(std::string_view profile, xtreme_ring_options* options);
 std::string Set(std::string_view name, const char* value, xtreme_ring_options* options);
 // Applies each "XTREME_NAME=value" of a null-terminated array; XTREME_PROFILE first, wherever it
 // stands. Null, as `environ` is after clearenv(3): there is none. Variables of the tools
-// (XTREME_CONNECTX_..., XTREME_TEST_..., XTREME_DEMO_...) are theirs.
+// (XTREME_CONNECTX_..., XTREME_TEST_..., XTREME_DEMO_...), and of the preloaded library alone, are
+// theirs.
 std::string SetFromEnvironment(char** environment, xtreme_ring_options* options);
 // Every setting out of range, as Set() would refuse it: for options that a program filled itself.
 std::string Check(const xtreme_ring_options& options);

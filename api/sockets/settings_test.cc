@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/native/settings.h"
 #include "gtest/gtest.h"
 
 namespace xtreme::sockets {
@@ -313,6 +314,21 @@ TEST(FaceSettingsTest, BannerHasEverySettingWithItsVariable) {
   EXPECT_EQ(Read({"XTREME_RX_POLL=-1"}, &settings, &remarks), "");
   const std::vector<std::string> lines = DescribeSettings(settings);
   EXPECT_EQ(lines[0], "rx_poll                      -1                         [XTREME_RX_POLL]");
+}
+
+// A program may have rings of its own beside those of its sockets.
+TEST(FaceSettingsTest, VariablesOfThisLibraryAloneArePassedOverByTheProgramsRings) {
+  size_t variables = 0;
+  for (const std::string& line : DescribeSettings(FaceSettings())) {
+    const size_t at = line.rfind('[') + 1;
+    std::string variable = line.substr(at, line.size() - 1 - at) + "=1";
+    char* environment[] = {variable.data(), nullptr};
+    xtreme_ring_options options = {};
+    ASSERT_EQ(api::FillProfile("dev", &options), "");
+    EXPECT_EQ(api::SetFromEnvironment(environment, &options), "");
+    ++variables;
+  }
+  EXPECT_GT(variables, 20u);
 }
 
 TEST(FaceSettingsTest, ReferenceStandsInTheDocumentation) {
