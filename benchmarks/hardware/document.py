@@ -6,6 +6,7 @@ The reports that count are kept in docs/hardware/; with none the page says so.
 """
 
 import json
+import os
 import sys
 
 HEAD = """# Seen on real cards
@@ -67,12 +68,19 @@ def Document(reports):
     return HEAD + ("".join(Section(report) for report in cards) or NONE)
 
 
-def _main(paths):
+def Read(paths):
+    """The reports; a pattern is one that the shell found no file for."""
     reports = []
     for path in paths:
+        if "*" in path and not os.path.exists(path):
+            continue
         with open(path, encoding="utf-8") as file:
             reports.append(json.load(file))
-    sys.stdout.write(Document(reports))
+    return reports
+
+
+def _main(paths):
+    sys.stdout.write(Document(Read(paths)))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,11 @@ class DocumentTest(unittest.TestCase):
     def test_without_a_report_it_says_so(self):
         self.assertIn("No report of a real card is here yet", document.Document([]))
 
+    def test_a_pattern_that_the_shell_found_nothing_for_is_no_report(self):
+        self.assertEqual(document.Read(["no/such/folder/*.json"]), [])
+        with self.assertRaises(FileNotFoundError):
+            document.Read(["no/such/report.json"])
+
     def test_a_software_device_is_no_card(self):
         self.assertIn("No report", document.Document([dict(REPORT, software=True)]))
 
