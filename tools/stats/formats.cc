@@ -3,6 +3,8 @@
 // Rings for programs: JSON and Prometheus.
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "fmt/format.h"
@@ -107,30 +109,40 @@ std::string LabelsOf(const Segment& ring) {
                      Escaped(ring.program), ring.pid, ring.ring, Escaped(ring.interface));
 }
 
-// Lines of one name, which have to stand together.
+// Lines of one name, which have to stand together. Of two that segments give one name and the same
+// labels there is the first alone, and so of two kinds: who reads takes none of a text with both.
 class Families {
  public:
+  // `lines`: all of `name` with `labels`.
   void Add(const std::string& name, const char* type, std::string_view help,
-           const std::string& line) {
-    std::string& lines = families_[name];
-    if (lines.empty()) {
-      lines = fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, HelpOf(help), name, type);
+           const std::string& labels, std::string_view lines) {
+    Family& family = families_[name];
+    if (family.text.empty()) {
+      family.type = type;
+      family.text = fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, HelpOf(help), name, type);
     }
-    lines += line;
+    if (family.type == type && family.labels.insert(labels).second) family.text += lines;
   }
   void AddValue(const std::string& name, bool level, std::string_view help,
                 const std::string& labels, uint64_t value) {
     const std::string full = level ? name : name + "_total";
-    Add(full, level ? "gauge" : "counter", help, fmt::format("{}{{{}}} {}\n", full, labels, value));
+    Add(full, level ? "gauge" : "counter", help, labels,
+        fmt::format("{}{{{}}} {}\n", full, labels, value));
   }
   std::string Text() const {
     std::string text;
-    for (const auto& [name, lines] : families_) text += lines;
+    for (const auto& [name, family] : families_) text += family.text;
     return text;
   }
 
  private:
-  std::map<std::string, std::string> families_;
+  struct Family {
+    std::string_view type;
+    std::string text;
+    std::set<std::string> labels;
+  };
+
+  std::map<std::string, Family> families_;
 };
 
 void AddDistribution(const Distribution& distribution, const std::string& labels,
@@ -146,13 +158,14 @@ void AddDistribution(const Distribution& distribution, const std::string& labels
   }
   lines += fmt::format("{}_sum{{{}}} {}\n", name, labels, distribution.sum);
   lines += fmt::format("{}_count{{{}}} {}\n", name, labels, below);
-  families->Add(name, "histogram", "nanoseconds", lines);
+  families->Add(name, "histogram", "nanoseconds", labels, lines);
 }
 
 void AddRing(const Segment& ring, int64_t now_ns, Families* families) {
   const std::string labels = LabelsOf(ring);
   const std::string age = "xtreme_ring_age_seconds";
   families->Add(age, "gauge", "since its counters were published, once a second while it runs",
+                labels,
                 fmt::format("{}{{{}}} {:.3f}\n", age, labels,
                             static_cast<double>(AgeNs(ring, now_ns)) / 1e9));
   families->AddValue("xtreme_ring_alive", true, "whether the ring's process is there", labels,
@@ -193,7 +206,7 @@ std::string ToJson(const std::vector<Segment>& rings, int64_t now_ns) {
 std::string ToPrometheus(const std::vector<Segment>& rings, int64_t now_ns) {
   Families families;
   const std::string count = "xtreme_rings";
-  families.Add(count, "gauge", "rings that are published",
+  families.Add(count, "gauge", "rings that are published", "",
                fmt::format("{} {}\n", count, rings.size()));
   for (const Segment& ring : rings) AddRing(ring, now_ns, &families);
   return families.Text();

@@ -196,6 +196,16 @@ TEST(Views, PrometheusSaysHowOldValuesAreAndHowManyRingsThereAre) {
             "xtreme_rings 0\n");
 }
 
+TEST(Views, PrometheusHasEachSeriesOnce) {
+  Segment ring = MakeRing(77);
+  ring.counters = {{"ring", "polls", "polls", 1}, {"ring", "polls", "others", 2}};
+  const std::string text = ToPrometheus({ring}, 0);
+  const size_t first = text.find("\nxtreme_ring_polls_total{");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_NE(text.find("} 1\n", first), std::string::npos) << text;
+  EXPECT_EQ(text.find("\nxtreme_ring_polls_total{", first + 1), std::string::npos) << text;
+}
+
 TEST(Views, PrometheusTakesNoNameThatEndsItsLine) {
   Segment ring = MakeRing();
   ring.program = "a\"b\\";
