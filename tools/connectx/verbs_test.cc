@@ -370,6 +370,24 @@ TEST_F(VerbsTest, RegionsTakeKnownAccessOnlyAndOptionalOnesThatNobodyKnows) {
   EXPECT_EQ(error_of(IBV_ACCESS_LOCAL_WRITE | kUnknownOptional | IBV_ACCESS_RELAXED_ORDERING), 0);
 }
 
+TEST_F(VerbsTest, FlagsOfRulesThatNobodyKnowsAreWrong) {
+  Endpoint a("mlx5_0");
+  const auto error_of = [&](uint32_t flags) {
+    ibv_flow_attr rule{
+        .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof rule, .port = 1, .flags = flags};
+    errno = 0;
+    ibv_flow* const flow = ibv_create_flow(a.qp(), &rule);
+    if (flow != nullptr) ibv_destroy_flow(flow);
+    return errno;
+  };
+  EXPECT_EQ(error_of(0), 0);
+  EXPECT_EQ(error_of(IBV_FLOW_ATTR_FLAGS_DONT_TRAP), 0);
+  for (const uint32_t unknown : {1u << 0, 1u << 3, 1u << 9, 1u << 31}) {
+    EXPECT_EQ(error_of(unknown), EINVAL) << unknown;
+  }
+  EXPECT_EQ(error_of(IBV_FLOW_ATTR_FLAGS_EGRESS), EOPNOTSUPP);
+}
+
 TEST_F(VerbsTest, QueuePairsOfOtherKindsAreNotSupported) {
   Endpoint a("mlx5_0");
   for (ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {

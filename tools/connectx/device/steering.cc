@@ -117,7 +117,7 @@ int Steering::Compile(const FlowRequest& request, std::vector<Match>* matches) {
   }
   if (request.type == IBV_FLOW_ATTR_SNIFFER) return 0;
   if (request.type != IBV_FLOW_ATTR_NORMAL) return EINVAL;
-  if (request.priority >= kPriorities) return ENOSPC;
+  if (request.priority >= kPriorities) return ENOMEM;  // As mlx5_ib says it.
   const bool tcp_or_udp =
       request.mask.ip_protocol == 0xff &&
       (request.value.ip_protocol == kProtocolTcp || request.value.ip_protocol == kProtocolUdp);

@@ -361,7 +361,7 @@ TEST_F(SteeringTest, WhatCannotBeIsRefusedForItsReason) {
   EXPECT_EQ(Add('a', Match().Port(5000)), EINVAL) << "ports without a protocol";
   EXPECT_EQ(Add('a', Match().Protocol(1).Port(5000)), EINVAL) << "ports of ICMP";
   EXPECT_EQ(Add('a', Match().Udp(kOwnIp, 1).Tag(1 << 24)), EINVAL) << "tag of 25 bits";
-  EXPECT_EQ(Add('a', Match().Udp(kOwnIp, 1).Priority(16)), ENOSPC);
+  EXPECT_EQ(Add('a', Match().Udp(kOwnIp, 1).Priority(16)), ENOMEM);
   EXPECT_EQ(Add('a', Match().OfType(IBV_FLOW_ATTR_ALL_DEFAULT).Tag(1)), EINVAL);
   EXPECT_EQ(Add('a', Match().OfType(IBV_FLOW_ATTR_MC_DEFAULT).DontTrap()), EINVAL);
   EXPECT_EQ(steering.Remove(12345), EINVAL);

@@ -22,7 +22,9 @@ int CreateFlow(Context& context, const VerbsCall& call) {
   if (command.comp_mask != 0) return EINVAL;
   if (!context.device->options().features.net_raw) return EPERM;
   if (rule.port != 1 || rule.size != specs.size()) return EINVAL;
-  if ((rule.flags & ~IBV_FLOW_ATTR_FLAGS_DONT_TRAP) != 0) return EOPNOTSUPP;
+  constexpr uint32_t kKnown = IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
+  if ((rule.flags & ~kKnown) != 0) return EINVAL;
+  if ((rule.flags & IBV_FLOW_ATTR_FLAGS_EGRESS) != 0) return EOPNOTSUPP;
   const QpObject* qp = context.qps.Find(command.qp_handle);
   if (qp == nullptr) return EINVAL;
 
