@@ -373,7 +373,9 @@ XTREME_API int xtreme_ring_more(xtreme_ring ring);
  * arming, when something waits already. */
 XTREME_API int xtreme_ring_arm(xtreme_ring ring);
 /* Polls as xtreme_ring_poll does, by the ring's waiting policy, for at most `timeout_ns` (-1: no
- * limit). The one call that sleeps, because it was asked to. 0: the time is over. -EINTR. */
+ * limit). The one call that sleeps, because it was asked to. 0: the time is over. -EINTR: a
+ * signal's handler ran while it slept; one that runs while it polls is not noticed: whoever ends by
+ * a flag gives a time. */
 XTREME_API int xtreme_ring_wait(xtreme_ring ring, xtreme_completion* completions, int max,
                                 size_t completion_size, int64_t timeout_ns);
 /* An fd for poll, select or epoll: readable when armed and something came. Not to be read. */
