@@ -29,8 +29,11 @@ bool DeviceMemoryRing::FindRun(uint32_t bytes) {
   if (tail_ == head_) head_ = tail_ = (head_ + size_ - 1) & ~(size_ - 1);
   const uint32_t left_of_lap = size_ - (head_ & (size_ - 1));
   const uint32_t free = size_ - (head_ - tail_);
-  run_ = std::min(left_of_lap, free);
-  if (bytes <= run_) return true;
+  // Where there is no room the run stays as it was: what is free may be more than goes unmarked.
+  if (const uint32_t run = std::min(left_of_lap, free); bytes <= run) {
+    run_ = run;
+    return true;
+  }
   // The rest of the lap is passed over.
   if (uint64_t{left_of_lap} + bytes > free) return false;
   head_ += left_of_lap;

@@ -61,7 +61,7 @@ class DeviceMemoryRing {
   static uint32_t WholeLines(uint32_t length) {
     return (length + kLineBytes - 1) & ~(kLineBytes - 1);
   }
-  // Finds `bytes` in one piece from head_ on. False: there are none.
+  // Finds `bytes` in one piece from head_ on. False: there are none, and nothing has changed.
   bool FindRun(uint32_t bytes);
   static void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes);
 

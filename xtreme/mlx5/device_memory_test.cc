@@ -124,6 +124,16 @@ TEST_F(DeviceMemoryTest, AMarkIsNotDueWithTheOneThatFillsAHalf) {
   EXPECT_TRUE(ring_.mark_is_due());
 }
 
+TEST_F(DeviceMemoryTest, APayloadThatFoundNoRoomSparesNobodyBehindItTheMark) {
+  ASSERT_EQ(Write(64), 0u);  // Marked; the rest is as a flow has it that asks for nothing.
+  ASSERT_TRUE(ring_.MakeRun(384));
+  ring_.Write(payload_.data(), 384);
+  ASSERT_FALSE(ring_.MakeRun(640));
+  EXPECT_FALSE(ring_.HasRun(576)) << "it would fill the ring, and nothing give room back";
+  ASSERT_TRUE(ring_.MakeRun(576));
+  EXPECT_TRUE(ring_.mark_is_due());
+}
+
 TEST(NoDeviceMemoryTest, HasNoRoom) {
   DeviceMemoryRing none{{}};
   EXPECT_FALSE(none.present());
