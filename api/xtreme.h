@@ -449,9 +449,8 @@ typedef struct xtreme_udp_options {
 XTREME_API int xtreme_udp_open(xtreme_ring ring, const xtreme_udp_options* options,
                                xtreme_socket* socket);
 /* Sets the default destination and receives from it only. Started: OP_DONE with `cookie` when the
- * next hop is known; or EHOSTUNREACH, at once for three seconds after it did not answer;
- * ENETUNREACH; ENOBUFS, too many are being asked for. -EINVAL: no port or no address.
- * -EAFNOSUPPORT. */
+ * next hop is known; or EHOSTUNREACH, it did not answer within three seconds; ENETUNREACH;
+ * ENOBUFS, too many are being asked for. -EINVAL: no port or no address. -EAFNOSUPPORT. */
 XTREME_API int xtreme_udp_connect(xtreme_socket socket, const xtreme_address* peer,
                                   uint64_t cookie);
 

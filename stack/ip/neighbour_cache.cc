@@ -22,6 +22,15 @@ NeighbourCache::Resolution NeighbourCache::Resolve(wire::Ipv4Address next_hop, N
   return {.status = Status::kReachable, .mac = entry->mac};
 }
 
+NeighbourCache::Resolution NeighbourCache::ResolveToSend(wire::Ipv4Address next_hop,
+                                                         Nanoseconds now) {
+  Entry* entry = Find(next_hop);
+  // Its last request is as long ago as requests are apart. What waited is given back first.
+  const bool failed = entry != nullptr && entry->state == State::kFailed;
+  if (failed && !entry->lost_due && !entry->Waits()) StartAsking(*entry, now);
+  return Resolve(next_hop, now);
+}
+
 std::optional<wire::MacAddress> NeighbourCache::ResolveFrom(wire::Ipv4Address next_hop,
                                                             wire::MacAddress seed,
                                                             Nanoseconds now) {
@@ -43,7 +52,7 @@ std::optional<wire::MacAddress> NeighbourCache::ResolveFrom(wire::Ipv4Address ne
 
 NeighbourCache::Resolution NeighbourCache::Enqueue(wire::Ipv4Address next_hop, Packet* packet,
                                                    Nanoseconds now) {
-  const Resolution resolution = Resolve(next_hop, now);
+  const Resolution resolution = ResolveToSend(next_hop, now);
   if (resolution.status == Status::kTableFull || resolution.status == Status::kUnreachable) {
     return resolution;
   }

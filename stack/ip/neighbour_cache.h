@@ -76,7 +76,8 @@ class NeighbourCache {
     // How long an answer is good, and how long before its end it is asked for again.
     base::Nanoseconds lifetime = base::Seconds(30);
     base::Nanoseconds probe_ahead = base::Seconds(5);
-    // How long a failed neighbour refuses at once, before it is asked for anew.
+    // How long a failed neighbour that nothing is to be sent to is known as such: until then nobody
+    // who only looks has it asked for.
     base::Nanoseconds failure_hold = base::Seconds(3);
   };
 
@@ -122,6 +123,9 @@ class NeighbourCache {
 
   // The MAC address of `next_hop`; begins to ask for it when it is not known.
   Resolution Resolve(wire::Ipv4Address next_hop, base::Nanoseconds now);
+  // The same for what is to be sent: a neighbour that failed is asked for anew, once what waited
+  // for it has come back. As Linux does with NUD_FAILED.
+  Resolution ResolveToSend(wire::Ipv4Address next_hop, base::Nanoseconds now);
   // The same, and with kPending `packet` waits; with every other status it remains the caller's.
   Resolution Enqueue(wire::Ipv4Address next_hop, Packet* packet, base::Nanoseconds now);
   // Resolve() of a neighbour that somebody else, who may be wrong, knows to be at `seed`: believed,

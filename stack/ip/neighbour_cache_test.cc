@@ -135,11 +135,28 @@ TEST_F(NeighbourCacheTest, WhoDoesNotAnswerThreeRequestsIsUnreachable) {
   EXPECT_TRUE(actions[0].mac.IsZero()) << "it never answered";
   EXPECT_EQ(actions[1].kind, Kind::kUnreachable);
   EXPECT_EQ(actions[1].packet, P(0));
-  EXPECT_EQ(cache_.Enqueue(kHop, P(1), now_).status, Status::kUnreachable);
+  EXPECT_EQ(cache_.Resolve(kHop, now_).status, Status::kUnreachable);
+  EXPECT_EQ(Kinds(cache_), std::vector<Kind>{}) << "who only looks asks nobody";
   EXPECT_EQ(cache_.counters().failed, 1u);
 }
 
-TEST_F(NeighbourCacheTest, AFailedNeighbourIsAskedForAnewAfterTheHold) {
+TEST_F(NeighbourCacheTest, WhatIsToBeSentToAFailedNeighbourAsksAnew) {
+  cache_.Enqueue(kHop, P(0), now_);
+  for (int i = 0; i < 3; ++i, now_ += Seconds(1)) Actions(cache_);
+  EXPECT_EQ(cache_.Next(now_).kind, Kind::kLost);
+  EXPECT_EQ(cache_.Enqueue(kHop, P(1), now_).status, Status::kUnreachable) << "one waits still";
+  EXPECT_EQ(cache_.Next(now_).kind, Kind::kUnreachable);
+  EXPECT_EQ(cache_.Enqueue(kHop, P(1), now_).status, Status::kPending);
+  for (int i = 0; i < 3; ++i, now_ += Seconds(1)) {
+    EXPECT_EQ(Kinds(cache_), std::vector{Kind::kSendArp}) << i;
+  }
+  EXPECT_EQ(Kinds(cache_), (std::vector{Kind::kLost, Kind::kUnreachable}));
+  EXPECT_EQ(cache_.ResolveToSend(kHop, now_).status, Status::kPending);
+  HearReply(cache_);
+  EXPECT_EQ(cache_.Resolve(kHop, now_).status, Status::kReachable);
+}
+
+TEST_F(NeighbourCacheTest, AFailedNeighbourIsForgottenAfterTheHold) {
   cache_.Resolve(kHop, now_);
   for (int i = 0; i < 4; ++i, now_ += Seconds(1)) Actions(cache_);
   EXPECT_EQ(cache_.Resolve(kHop, now_).status, Status::kUnreachable);

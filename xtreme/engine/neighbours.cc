@@ -60,9 +60,14 @@ std::optional<wire::MacAddress> Neighbours::Find(wire::Ipv4Address next_hop) {
   return resolution.mac;
 }
 
+// One that failed, anew.
+void Neighbours::Ask(wire::Ipv4Address next_hop) {
+  cache_.ResolveToSend(next_hop, core_->clock.Now());
+  Act();
+}
+
 bool Neighbours::HasRoom(wire::Ipv4Address next_hop, uint32_t count) {
-  // One that failed is asked for anew once it may be.
-  Find(next_hop);
+  Ask(next_hop);
   return free_.size() >= count && cache_.QueueRoom(next_hop) >= count;
 }
 
@@ -77,6 +82,7 @@ void Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingFrame& frame) {
 
 int Neighbours::Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect) {
   using Status = ip::NeighbourCache::Status;
+  Ask(next_hop);
   // Of one that is not being asked for nothing would ever be heard.
   const Status status = cache_.Resolve(next_hop, core_->clock.Now()).status;
   if (status == Status::kUnreachable) return EHOSTUNREACH;

@@ -69,12 +69,12 @@ class Neighbours {
   std::optional<wire::MacAddress> MacOf(wire::Ipv4Address next_hop);
   // The same of one that either knows of already; nobody else is asked for.
   std::optional<wire::MacAddress> KnownMacOf(wire::Ipv4Address next_hop);
-  // Whether `count` more frames may wait for it. No: too many do, or it did not answer lately.
+  // Whether `count` more frames may wait for it, which is asked for: too many do otherwise.
   bool HasRoom(wire::Ipv4Address next_hop, uint32_t count);
   // HasRoom() said yes.
   void Wait(wire::Ipv4Address next_hop, const WaitingFrame& frame);
-  // After MacOf() gave nothing. 0; or errno, and it does not wait: EHOSTUNREACH, the next hop did
-  // not answer lately; ENOBUFS, too many are being asked for.
+  // After MacOf() gave nothing. 0; or errno, and it does not wait: EHOSTUNREACH, that the next
+  // hop did not answer is being told; ENOBUFS, too many are being asked for.
   int Wait(wire::Ipv4Address next_hop, const WaitingConnect& connect);
 
   // Whether any frame waits.
@@ -107,6 +107,7 @@ class Neighbours {
   std::optional<wire::MacAddress> MacBy(const host::Neighbour* kernels,
                                         wire::Ipv4Address next_hop);
   std::optional<wire::MacAddress> Find(wire::Ipv4Address next_hop);
+  void Ask(wire::Ipv4Address next_hop);
   // Flows of what the cache let go ask again.
   void ConsiderForgotten();
   // Does what the cache says is to be done, and arms the timer for what will be.

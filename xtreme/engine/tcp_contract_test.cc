@@ -81,13 +81,17 @@ TEST_F(TcpContractTest, HandshakeGoesOnWhereTheMailboxIsNeverEmpty) {
   EXPECT_EQ(b->Counter("tcp", "resets_to_strangers"), 0u);
 }
 
-TEST_F(TcpContractTest, ConnectToWhomDidNotAnswerLatelyEndsAtOnce) {
+TEST_F(TcpContractTest, ConnectToWhomDidNotAnswerLatelyAsksAnew) {
   Open();
   a->Connect({{10, 0, 0, 77}, kPort});
   Run(3 * kSecond + kSecond / 2, 10'000'000);
   ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+  const uint64_t asked = a->Counter("ring", "arp_requests");
   const Handle again = a->Connect({{10, 0, 0, 77}, kPort});
   a->Poll();
+  EXPECT_EQ(a->Counter("ring", "arp_requests"), asked + 1);
+  EXPECT_TRUE(KindsOf(a->got, again).empty()) << "a loop of connects would spin";
+  Run(3 * kSecond + kSecond / 2, 10'000'000);
   EXPECT_EQ(KindsOf(a->got, again), std::vector<Kind>{Kind::kTerminated});
   EXPECT_EQ(a->got.back().status, EHOSTUNREACH);
 }
