@@ -14,10 +14,10 @@
 #include <cstdint>
 #include <span>
 
+#include "tools/connectx/wire/wire.h"
+
 namespace xtreme::connectx {
 
-inline constexpr size_t kEthernetHeaderBytes = 14;
-inline constexpr size_t kVlanTagBytes = 4;
 inline constexpr size_t kMinFrameBytes = 60;  // Without FCS; shorter ones are padded by the MAC.
 
 struct Frame {

@@ -16,7 +16,6 @@
 namespace xtreme::connectx {
 namespace {
 
-constexpr size_t kEthernetHeaderBytes = 14;
 constexpr int kMaxEnds = 64;
 
 // One thread writes each counter, so a load and a store do; others only read it.

@@ -20,8 +20,6 @@
 namespace xtreme::connectx {
 namespace {
 
-constexpr size_t kEthernetHeaderBytes = 14;
-constexpr size_t kVlanTagBytes = 4;
 constexpr size_t kMaxVlanTags = 2;
 
 // One thread writes each counter; others only read it.

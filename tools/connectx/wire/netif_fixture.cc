@@ -174,9 +174,8 @@ void NetifTest::TransferTcp(uint16_t port, size_t bytes) {
 }
 
 void NetifTest::SetMtu(uint32_t mtu_bytes) {
-  constexpr uint32_t kVlanTagBytes = 4;
   ASSERT_EQ(host_->SetMtu("nic", mtu_bytes), absl::OkStatus());
-  ASSERT_EQ(peer_->SetMtu("peer", mtu_bytes + kVlanTagBytes), absl::OkStatus());
+  ASSERT_EQ(peer_->SetMtu("peer", mtu_bytes + uint32_t{kVlanTagBytes}), absl::OkStatus());
 }
 
 void NetifTest::SetHostUp(bool up) { ASSERT_EQ(host_->SetUp("nic", up), absl::OkStatus()); }

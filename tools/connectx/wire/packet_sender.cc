@@ -15,7 +15,6 @@
 namespace xtreme::connectx {
 namespace {
 
-constexpr size_t kEthernetHeaderBytes = 14;
 constexpr int kSendBufferBytes = 8 << 20;
 // A card waits for its wire; so do we, but not so long that the device stands still.
 constexpr int kFullWaitMs = 10;

@@ -11,7 +11,6 @@
 namespace xtreme::connectx {
 namespace {
 
-constexpr size_t kEthernetHeaderBytes = 14;
 constexpr size_t kMacBytes = 6;
 // Of frames that a full port refuses, every so many leads to the question whether it lives.
 constexpr uint32_t kRefusalsPerLook = 16;

@@ -29,10 +29,13 @@ namespace xtreme::connectx {
 using MacAddress = std::array<uint8_t, 6>;
 using Ipv6Address = std::array<uint8_t, 16>;  // In wire order.
 
+inline constexpr size_t kEthernetHeaderBytes = 14;
+inline constexpr size_t kVlanTagBytes = 4;
+
 // The longest frame any wire carries: the greatest MTU of a card's interface (the kernel's mlx5e: a
 // port's 10,000 bytes, without headers and FCS), an Ethernet header and two VLAN tags.
 inline constexpr size_t kMaxMtu = 9978;
-inline constexpr size_t kMaxFrameBytes = kMaxMtu + 14 + 2 * 4;
+inline constexpr size_t kMaxFrameBytes = kMaxMtu + kEthernetHeaderBytes + 2 * kVlanTagBytes;
 
 // A deadline that never comes.
 inline constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
