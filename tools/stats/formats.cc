@@ -150,7 +150,9 @@ void AddDistribution(const Distribution& distribution, const std::string& labels
   const std::string name = NameOf("xtreme_" + distribution.scope);
   std::string lines;
   uint64_t below = 0;
+  std::set<uint64_t> bounds;
   for (const auto& [bound, count] : distribution.buckets) {
+    if (!bounds.insert(bound).second) continue;
     below += count;
     // Bounds are inclusive there, and values are whole nanoseconds.
     const std::string le = bound == 0 ? "+Inf" : fmt::format("{}", bound - 1);

@@ -206,6 +206,21 @@ TEST(Views, PrometheusHasEachSeriesOnce) {
   EXPECT_EQ(text.find("\nxtreme_ring_polls_total{", first + 1), std::string::npos) << text;
 }
 
+TEST(Views, PrometheusHasEachBucketOnce) {
+  Segment ring = MakeRing(77);
+  ring.counters = {{"gap_ns", "below_8", "", 1},
+                   {"gap_ns", "below_8", "", 2},
+                   {"gap_ns", "below_", "", 4},
+                   {"gap_ns", "more", "", 8}};
+  const std::string text = ToPrometheus({ring}, 0);
+  for (const char* bound : {",le=\"7\"} 1\n", ",le=\"+Inf\"} 5\n", "_count{"}) {
+    EXPECT_NE(text.find(bound), std::string::npos) << bound << text;
+  }
+  for (const char* bound : {",le=\"7\"}", ",le=\"+Inf\"}"}) {
+    EXPECT_EQ(text.find(bound), text.rfind(bound)) << text;
+  }
+}
+
 TEST(Views, PrometheusTakesNoNameThatEndsItsLine) {
   Segment ring = MakeRing();
   ring.program = "a\"b\\";
