@@ -20,6 +20,7 @@
 #include "benchmarks/hardware/items.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "tools/arguments.h"
 #include "tools/check/device_facts.h"
 
 namespace xtreme::hardware {
@@ -134,7 +135,7 @@ int Main(int argc, char** argv) {
   app.add_option("--only", only, "one item")->check(CLI::IsMember(names));
   app.add_option("--json", json, "write the report there");
   app.add_flag("--count-group", count_group)->group("");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = tools::ParseArguments(app, argc, argv)) return *code;
   if (serve) return Serve(bench.interface, seconds);
   if (count_group) return CountGroup(bench.interface, bench.peer);
   if (bench.peer.empty()) {

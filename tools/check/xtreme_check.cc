@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "tools/arguments.h"
 #include "tools/check/checks.h"
 
 namespace xtreme::check {
@@ -57,7 +58,7 @@ int Main(int argc, char** argv) {
   app.add_option("--cpu", target.cpu, "the CPU that the owner of the ring will run on")
       ->check(CLI::Range(0, 8191));
   app.add_flag("--json", json, "for programs");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = tools::ParseArguments(app, argc, argv)) return *code;
   const System system;
   target.device = ProbeDevice(DeviceInterface(system, target.interface));
   const std::vector<NamedResult> results = RunChecks(system, target);

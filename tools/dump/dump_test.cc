@@ -410,6 +410,15 @@ TEST_F(OutputTest, AReaderThatLeavesEndsIt) {
   unlink(fifo.c_str());
 }
 
+TEST_F(OutputTest, WrongArgumentsAreToldByTheExitCode) {
+  for (const char* wrong : {"--count=0", "--frames", "--pid=-1"}) {
+    samples::Program tool({"tools/dump/xtreme_dump", wrong});
+    EXPECT_EQ(tool.Wait(), 2) << wrong;
+  }
+  samples::Program help({"tools/dump/xtreme_dump", "--help"});
+  EXPECT_EQ(help.Wait(), 0);
+}
+
 TEST_F(OutputTest, AFileThatIsNoTapIsNamed) {
   const std::string other = directory_ + "/xtreme-frames.1.1";
   { std::ofstream(other) << std::string(4'096, 'x'); }

@@ -18,6 +18,7 @@
 
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "tools/arguments.h"
 #include "tools/dump/frame_filter.h"
 #include "tools/dump/output.h"
 #include "tools/stats/pause.h"
@@ -260,7 +261,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--from-now", command.from_now, "only what comes from here on");
   app.add_option("-c,--count", command.count, "end after so many frames")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = tools::ParseArguments(app, argc, argv)) return *code;
   std::signal(SIGINT, &Interrupt);
   std::signal(SIGTERM, &Interrupt);
   return Run(command);

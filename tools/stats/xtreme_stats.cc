@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "tools/arguments.h"
 #include "tools/stats/pause.h"
 #include "tools/stats/rings.h"
 #include "tools/stats/views.h"
@@ -164,7 +165,7 @@ int Main(int argc, char** argv) {
   app.add_option("-c,--count", command.count, "so many reports")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   app.add_flag("--clean", command.clean, "remove what killed programs left, and end");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = tools::ParseArguments(app, argc, argv)) return *code;
   return Run(command);
 }
 
