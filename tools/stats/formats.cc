@@ -2,7 +2,6 @@
 //
 // Rings for programs: JSON and Prometheus.
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -16,11 +15,6 @@ namespace xtreme::stats {
 namespace {
 
 using nlohmann::ordered_json;
-
-// A ring that runs publishes once a second.
-int64_t AgeNs(const Segment& ring, int64_t now_ns) {
-  return std::max<int64_t>(now_ns - ring.published_ns, 0);
-}
 
 ordered_json SocketToJson(const Segment& ring, const SocketCounters& socket) {
   ordered_json counters = ordered_json::object();

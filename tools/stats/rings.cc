@@ -92,6 +92,12 @@ std::vector<Segment> Select(const Selection& selection, std::vector<Segment> rin
   return rings;
 }
 
+int64_t AgeNs(const Segment& ring, int64_t now_ns) {
+  if (ring.published_ns >= now_ns) return 0;
+  int64_t age_ns = 0;
+  return __builtin_sub_overflow(now_ns, ring.published_ns, &age_ns) ? INT64_MAX : age_ns;
+}
+
 bool IsLevel(std::string_view scope, std::string_view name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kLevels = {
       {{"pool", "buffers"},

@@ -39,6 +39,10 @@ std::vector<Segment> Collect(const Selection& selection, std::vector<std::string
 // Of `rings` what is selected; of each ring the selected sockets.
 std::vector<Segment> Select(const Selection& selection, std::vector<Segment> rings);
 
+// How old a ring's values are: one that runs publishes once a second. Never less than 0, whatever
+// the segment says of its time.
+int64_t AgeNs(const Segment& ring, int64_t now_ns);
+
 // Whether a counter is a level, which goes up and down, and not a count.
 bool IsLevel(std::string_view scope, std::string_view name);
 

@@ -12,7 +12,7 @@ namespace xtreme::stats {
 namespace {
 
 std::string Heading(const Segment& ring, int64_t now_ns) {
-  const double age_s = static_cast<double>(now_ns - ring.published_ns) / 1e9;
+  const double age_s = static_cast<double>(AgeNs(ring, now_ns)) / 1e9;
   const char* state = ring.closed ? "closed" : ring.alive ? "running" : "dead";
   return fmt::format("{} {} ring {} on {}: {}, published {:.1f} s ago{}\n", ring.program, ring.pid,
                      ring.ring, ring.interface, state, age_s,

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -194,6 +195,22 @@ TEST(Views, PrometheusSaysHowOldValuesAreAndHowManyRingsThereAre) {
   EXPECT_EQ(ToPrometheus({}, 0),
             "# HELP xtreme_rings rings that are published\n# TYPE xtreme_rings gauge\n"
             "xtreme_rings 0\n");
+}
+
+TEST(Views, AgesAreTimesWheneverASegmentSaysItWasPublished) {
+  Segment ring = MakeRing();
+  const auto ages = [&ring](int64_t published_ns) {
+    ring.published_ns = published_ns;
+    const std::string text = ToText({ring}, View::kSummary, 5'000'000'000);
+    const auto json = nlohmann::json::parse(ToJson({ring}, 5'000'000'000));
+    return std::pair(text.substr(0, text.find(" ago")), json[0]["age_ns"].get<int64_t>());
+  };
+  const auto is = [](const char* text, int64_t age_ns) {
+    return ::testing::Pair(::testing::EndsWith(text), age_ns);
+  };
+  EXPECT_THAT(ages(2'000'000'000), is(", published 3.0 s", 3'000'000'000));
+  EXPECT_THAT(ages(9'000'000'000), is(", published 0.0 s", 0));
+  EXPECT_THAT(ages(INT64_MIN), is(", published 9223372036.9 s", INT64_MAX));
 }
 
 TEST(Views, PrometheusHasEachSeriesOnce) {
