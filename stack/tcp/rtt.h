@@ -77,8 +77,10 @@ class RttEstimator {
   // Nothing was backed off from for want of an answer: rto() is what the estimates say again.
   void ClearBackOff() { backoff_ = 0; }
 
-  // The timer expired for a SYN: without a sample, data begins with a longer RTO. RFC 6298 (5.7).
+  // The timer expired for a SYN, however often: without a sample, data begins with a longer RTO,
+  // that is not backed off. RFC 6298 (5.7).
   void SynTimedOut() {
+    backoff_ = 0;
     unmeasured_ = Clamp(std::max(unmeasured_, options_->after_lost_syn_rto.count()));
   }
 
