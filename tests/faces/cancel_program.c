@@ -7,7 +7,6 @@
 // The peer echoes at TCP port 8000 and UDP port 9000, and at TCP port 8001 reads nothing.
 
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -23,22 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char* own;
-static const char* peer;
+#include "tests/faces/echo_client.h"
+
 static atomic_int go;
-
-static struct sockaddr_in Address(const char* text, int port) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-  inet_pton(AF_INET, text, &address.sin_addr);
-  return address;
-}
-
-static int Connected(int type, int port) {
-  const int fd = socket(AF_INET, type, 0);
-  const struct sockaddr_in to = Address(peer, port);
-  if (connect(fd, (const struct sockaddr*)&to, sizeof to) != 0) perror("connect");
-  return fd;
-}
 
 static int Number(void* argument) { return (int)(intptr_t)argument; }
 

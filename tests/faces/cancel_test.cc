@@ -4,10 +4,10 @@
 // for comparison, by the kernel: who waits ends, who is in a call that is no cancellation point
 // does not, and the ring goes on for the others.
 
-#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/faces/echo_peer.h"
 #include "tests/faces/program.h"
 
 namespace xtreme::faces {
@@ -19,38 +19,13 @@ struct Case {
   const char* said;
 };
 
-class CancelTest : public FacesTest, public ::testing::WithParamInterface<Case> {
- protected:
-  static std::string Peer(const std::string& address) {
-    const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/peer.py";
-    std::ofstream(path) << R"(
-import socket, sys, threading
-def echo(c):
-    try:
-        while part := c.recv(65536): c.sendall(part)
-    except OSError: pass
-def serve(s, does):
-    while True: does(s.accept()[0])
-kept = []
-u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-u.bind((sys.argv[1], 9000))
-echoes = socket.create_server((sys.argv[1], 8000))
-deaf = socket.create_server((sys.argv[1], 8001))
-for s, does in ((deaf, kept.append),
-                (echoes, lambda c: threading.Thread(target=echo, args=(c,)).start())):
-    threading.Thread(target=serve, args=(s, does)).start()
-print('ready', flush=True)
-while True: u.sendto(*u.recvfrom(65536))
-)";
-    return "/usr/bin/python3 " + path + " " + address;
-  }
-};
+class CancelTest : public FacesTest, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(CancelTest, IsAsWithTheKernel) {
   const Case& each = GetParam();
   const std::string which = std::string(each.name).substr(0, std::string(each.name).find('_'));
   const std::string program = PathOf("tests/faces/cancel_program ") + which + " ";
-  const auto peer = StartOnKernel(Peer(kTheirs));
+  const auto peer = StartOnKernel(EchoPeer(kTheirs));
   ASSERT_TRUE(peer->Says("ready")) << peer->Output();
   const auto by_kernel = StartBeside(program + kOurs + " " + kTheirs);
   EXPECT_EQ(by_kernel->Wait(30), 0);

@@ -3,10 +3,10 @@
 // Calls on sockets that signals interrupt, with libxtreme.so preloaded, polling for ever and
 // asleep, and by the kernel: who waits fails with EINTR or goes on, as the handler says.
 
-#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/faces/echo_peer.h"
 #include "tests/faces/program.h"
 
 namespace xtreme::faces {
@@ -37,56 +37,33 @@ wrong: -1 -1 1
 handled 1
 )";
 
-class InterruptTest : public FacesTest {
- protected:
-  static std::string Peer() {
-    const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/peer.py";
-    std::ofstream(path) << R"(
-import socket, sys, threading
-def echo(c):
-    try:
-        while part := c.recv(65536): c.sendall(part)
-    except OSError: pass
-def serve(s):
-    while True: threading.Thread(target=echo, args=(s.accept()[0],)).start()
-u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-u.bind((sys.argv[1], 9000))
-threading.Thread(target=serve, args=(socket.create_server((sys.argv[1], 8000)),)).start()
-print('ready', flush=True)
-while True: u.sendto(*u.recvfrom(65536))
-)";
-    return "/usr/bin/python3 " + path + " " + kTheirs;
-  }
-  static std::string Program() {
-    return PathOf("tests/faces/interrupt_program ") + kOurs + " " + kTheirs;
-  }
+struct Case {
+  const char* name;
+  const char* settings;  // Of ours; null: by the kernel.
 };
 
-TEST_F(InterruptTest, KernelSaysSo) {
-  const auto peer = StartOnKernel(Peer());
+class InterruptTest : public FacesTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(InterruptTest, WhoWaitsHearsOfIt) {
+  const Case& each = GetParam();
+  const auto peer = StartOnKernel(EchoPeer(kTheirs));
   ASSERT_TRUE(peer->Says("ready")) << peer->Output();
-  const auto program = StartBeside(Program());
-  EXPECT_EQ(program->Wait(60), 0);
-  EXPECT_EQ(program->Output(), kSaid);
+  const std::string program =
+      PathOf("tests/faces/interrupt_program ") + kOurs + " " + kTheirs;
+  const auto running = each.settings == nullptr
+                           ? StartBeside(program)
+                           : StartOnXtreme(program, std::string("XTREME_LOG_LEVEL=warning ") +
+                                                        each.settings);
+  EXPECT_EQ(running->Wait(60), 0);
+  EXPECT_EQ(running->Output(), kSaid);
 }
 
-TEST_F(InterruptTest, WhoPollsForEverHearsOfIt) {
-  const auto peer = StartOnKernel(Peer());
-  ASSERT_TRUE(peer->Says("ready")) << peer->Output();
-  const auto program = StartOnXtreme(
-      Program(), "XTREME_LOG_LEVEL=warning XTREME_RX_POLL=-1 XTREME_SELECT_POLL=-1");
-  EXPECT_EQ(program->Wait(60), 0);
-  EXPECT_EQ(program->Output(), kSaid);
-}
-
-TEST_F(InterruptTest, WhoSleepsHearsOfIt) {
-  const auto peer = StartOnKernel(Peer());
-  ASSERT_TRUE(peer->Says("ready")) << peer->Output();
-  const auto program = StartOnXtreme(
-      Program(), "XTREME_LOG_LEVEL=warning XTREME_RX_POLL=0 XTREME_SELECT_POLL=0");
-  EXPECT_EQ(program->Wait(60), 0);
-  EXPECT_EQ(program->Output(), kSaid);
-}
+INSTANTIATE_TEST_SUITE_P(
+    Cases, InterruptTest,
+    ::testing::Values(Case{"by_the_kernel", nullptr},
+                      Case{"polling", "XTREME_RX_POLL=-1 XTREME_SELECT_POLL=-1"},
+                      Case{"asleep", "XTREME_RX_POLL=0 XTREME_SELECT_POLL=0"}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace xtreme::faces
