@@ -113,12 +113,19 @@ void Pcb::BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds n
   snd_wl1_ = SequenceOf(segment);
   snd_wl2_ = Seq(segment.acknowledgement);
   const bool lost_syn = retries_ != 0;
+  const base::Nanoseconds first_sent = progress_at_;
   state_ = Has(kFinQueued) ? State::kFinWait1 : State::kEstablished;
   ArmIdle(now);
   Raise(kEstablished);
   ProcessAck(segment, now);
+  if (!lost_syn) return;
+  if (Has(kTimestamps) && segment.options.timestamps && !rtt_.has_sample()) {
+    const TimestampClock& clock = options_->timestamp_clock;
+    const auto rtt = clock.RoundTrip(segment.options.timestamps->echo, first_sent, now);
+    if (rtt) rtt_.Sample(*rtt);
+  }
   // Last: that acknowledgement opens no window (RFC 5681 section 3.1).
-  if (lost_syn) StartAfterLostSyn();
+  StartAfterLostSyn();
 }
 
 // The timer of our SYN, or SYN-ACK, expired. RFC 6298 section 5.7, RFC 5681 section 3.1.

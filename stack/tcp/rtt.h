@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 
 #include "stack/base/time.h"
 
@@ -34,6 +35,15 @@ struct TimestampClock {
   base::Nanoseconds Since(uint32_t echo, base::Nanoseconds now) const {
     const auto ticks = static_cast<int32_t>(At(now) - echo);
     return kTick * std::max(ticks, int32_t{0});
+  }
+
+  // The same of one of several copies, of which the first left at `first`, rounded up to the tick.
+  // None: no copy carried `echo`.
+  std::optional<base::Nanoseconds> RoundTrip(uint32_t echo, base::Nanoseconds first,
+                                             base::Nanoseconds now) const {
+    const uint32_t ticks = At(now) - echo;
+    if (ticks > At(now) - At(first)) return std::nullopt;
+    return kTick * (int64_t{ticks} + 1);
   }
 };
 

@@ -14,6 +14,17 @@ using base::Seconds;
 constexpr RttEstimator::Options kDefaults;
 constexpr RttEstimator::Options kLan{.min_rto = Microseconds(300), .max_rto = Seconds(60)};
 
+TEST(TimestampClock, TellsTheRoundTripOfACopyThatThereWas) {
+  const TimestampClock clock{.offset = UINT32_MAX};  // wraps meanwhile
+  const Nanoseconds first = Milliseconds(5'000);
+  const Nanoseconds now = first + Milliseconds(1'000) + Microseconds(300);
+  const uint32_t echo = clock.At(first);
+  EXPECT_EQ(clock.RoundTrip(echo, first, now), Milliseconds(1'001));
+  EXPECT_EQ(clock.RoundTrip(clock.At(now), first, now), Milliseconds(1));
+  EXPECT_EQ(clock.RoundTrip(echo - 1, first, now), std::nullopt) << "of before the first";
+  EXPECT_EQ(clock.RoundTrip(clock.At(now) + 1, first, now), std::nullopt) << "of the future";
+}
+
 TEST(RttEstimator, BeginsWithOneSecond) {
   const RttEstimator rtt(kDefaults);
   EXPECT_EQ(rtt.rto(), Seconds(1));

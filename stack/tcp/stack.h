@@ -466,6 +466,8 @@ class Stack final : private Sink {
   Connection* ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& frame,
                                   const LinkPath& path);
   bool CheckHandshake(SynRecord& record, const wire::TcpFrame& frame, const LinkPath& path);
+  std::optional<base::Nanoseconds> RoundTrip(const SynRecord& record,
+                                             const wire::TcpSegment& segment) const;
   Connection* AcceptByCookie(SynRecord& record, const wire::TcpSegment& segment,
                              const LinkPath& path);
   std::optional<Handshake> ReadCookie(const Listener& listener, const FlowKey& key, Seq irs,

@@ -303,18 +303,26 @@ Connection* Stack::ArriveInSynReceived(SynRecord& record, const wire::TcpFrame& 
     const bool next = Seq(segment.sequence) == record.irs + 1;
     handshake.peer_timestamp = next ? segment.options.timestamps->value : record.timestamp;
   }
-  // Karn: of two SYN-ACKs nobody knows which was acknowledged.
-  const bool again = record.resends != 0 || record.answered_again;
   if (record.deferrals != 0) {
     if (record.acknowledged_after.count() != 0) handshake.rtt = record.acknowledged_after;
     handshake.timed_out = record.acknowledged_after.count() == 0;
   } else {
     handshake.timed_out = record.resends != 0;
-    if (!again) handshake.rtt = now_ - record.first_sent;
+    handshake.rtt = RoundTrip(record, segment);
   }
   Connection* const child = Accept(ListenerOf(record), record.key, handshake, path);
   if (child != nullptr) tables_->syns.Remove(record);
   return child;
+}
+
+// Karn: of two SYN-ACKs only a timestamp says which was acknowledged.
+std::optional<base::Nanoseconds> Stack::RoundTrip(const SynRecord& record,
+                                                  const wire::TcpSegment& segment) const {
+  const bool again = record.resends != 0 || record.answered_again;
+  if (!again) return now_ - record.first_sent;
+  if (!record.timestamps) return std::nullopt;
+  const TimestampClock clock{.offset = record.timestamp_offset};
+  return clock.RoundTrip(segment.options.timestamps->echo, record.first_sent, now_);
 }
 
 // Its SYN had come before, when there was no room, and been answered by a cookie: where that is
