@@ -119,18 +119,18 @@ void Pcb::BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds n
   Raise(kEstablished);
   ProcessAck(segment, now);
   if (!lost_syn) return;
-  if (Has(kTimestamps) && segment.options.timestamps && !rtt_.has_sample()) {
-    const TimestampClock& clock = options_->timestamp_clock;
-    const auto rtt = clock.RoundTrip(segment.options.timestamps->echo, first_sent, now);
-    if (rtt) rtt_.Sample(*rtt);
+  std::optional<base::Nanoseconds> rtt;
+  if (Has(kTimestamps) && segment.options.timestamps) {
+    const uint32_t echo = segment.options.timestamps->echo;
+    rtt = options_->timestamp_clock.RoundTrip(echo, first_sent, now);
   }
   // Last: that acknowledgement opens no window (RFC 5681 section 3.1).
-  StartAfterLostSyn();
+  StartAfterLostSyn(rtt);
 }
 
 // The timer of our SYN, or SYN-ACK, expired. RFC 6298 section 5.7, RFC 5681 section 3.1.
-void Pcb::StartAfterLostSyn() {
-  rtt_.SynTimedOut();
+void Pcb::StartAfterLostSyn(std::optional<base::Nanoseconds> rtt) {
+  rtt_.SynTimedOut(rtt);
   congestion_.StartAfterLostSyn();
 }
 

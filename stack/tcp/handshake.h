@@ -22,8 +22,8 @@ struct Handshake {
   std::optional<uint8_t> peer_window_scale;  // none: neither end scales
   bool sack = false;
   std::optional<uint32_t> peer_timestamp;  // TSval last seen; none: not in use
-  // From our SYN-ACK to its acknowledgement; none: nobody knows, as of one sent again
-  // without timestamps.
+  // From our SYN-ACK to its acknowledgement; none: nobody knows. After a time-out, of
+  // the copy that the timestamp names.
   std::optional<base::Nanoseconds> rtt;
   bool timed_out = false;  // the timer of our SYN-ACK expired
 };

@@ -84,8 +84,11 @@ void Pcb::Establish(const Handshake& handshake, base::Nanoseconds now) {
   SetPeerMss(handshake.peer_mss);
   NoteLeastWait();
   quick_acks_left_ = options_->quick_acks;
-  if (handshake.rtt) rtt_.Sample(*handshake.rtt);
-  if (handshake.timed_out) StartAfterLostSyn();
+  if (handshake.timed_out) {
+    StartAfterLostSyn(handshake.rtt);
+  } else if (handshake.rtt) {
+    rtt_.Sample(*handshake.rtt);
+  }
   state_ = State::kEstablished;
   heard_at_ = progress_at_ = rto_base_ = now;
   // What the handshake offered without a scale: the first segment offers more.

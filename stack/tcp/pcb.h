@@ -406,7 +406,7 @@ class Pcb {
   void ArriveInSynSent(const wire::TcpSegment& segment, base::Nanoseconds now);
   void AgreeOn(const wire::TcpSegment& segment, base::Nanoseconds now);
   void BecomeEstablished(const wire::TcpSegment& segment, base::Nanoseconds now);
-  void StartAfterLostSyn();
+  void StartAfterLostSyn(std::optional<base::Nanoseconds> rtt);
   bool CheckTimestamp(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool CheckSequence(const wire::TcpSegment& segment, base::Nanoseconds now);
   bool IsProbe(const wire::TcpSegment& segment) const;

@@ -88,10 +88,16 @@ class RttEstimator {
   void ClearBackOff() { backoff_ = 0; }
 
   // The timer expired for a SYN, however often: without a sample, data begins with a longer RTO,
-  // that is not backed off. RFC 6298 (5.7).
-  void SynTimedOut() {
+  // that is not backed off. RFC 6298 (5.7). Or with what `rtt` would make of it, by which one of
+  // several copies was answered: it is no sample, for who answers may echo the first copy whichever
+  // it was that came.
+  void SynTimedOut(std::optional<base::Nanoseconds> rtt = std::nullopt) {
     backoff_ = 0;
-    unmeasured_ = Clamp(std::max(unmeasured_, options_->after_lost_syn_rto.count()));
+    const base::Nanoseconds longer = std::max(base::Nanoseconds(unmeasured_),
+                                              options_->after_lost_syn_rto);
+    const base::Nanoseconds measured =
+        rtt ? *rtt + std::max(options_->min_rto, 2 * *rtt) : longer;  // (2.2)
+    unmeasured_ = Clamp(std::min(measured, longer).count());
   }
 
   // For the retransmission timer, backed off. Worked out when it is asked for, which is more seldom

@@ -111,6 +111,11 @@ TEST(RttEstimator, ALostSynMakesDataBeginWithThreeSeconds) {
   rtt.BackOff();
   rtt.SynTimedOut();
   EXPECT_EQ(rtt.rto(), Seconds(3)) << "and not so often doubled as the SYN's";
+  rtt.SynTimedOut(Milliseconds(1));
+  EXPECT_EQ(rtt.rto(), Milliseconds(201)) << "unless it is known which of them was answered";
+  rtt.SynTimedOut(Seconds(2));
+  EXPECT_EQ(rtt.rto(), Seconds(3)) << "which never makes it longer";
+  EXPECT_FALSE(rtt.has_sample());
   RttEstimator measured(kDefaults);
   measured.Sample(Milliseconds(1));
   measured.SynTimedOut();

@@ -320,7 +320,7 @@ std::optional<base::Nanoseconds> Stack::RoundTrip(const SynRecord& record,
                                                   const wire::TcpSegment& segment) const {
   const bool again = record.resends != 0 || record.answered_again;
   if (!again) return now_ - record.first_sent;
-  if (!record.timestamps) return std::nullopt;
+  if (!record.timestamps || record.resends == 0) return std::nullopt;
   const TimestampClock clock{.offset = record.timestamp_offset};
   return clock.RoundTrip(segment.options.timestamps->echo, record.first_sent, now_);
 }

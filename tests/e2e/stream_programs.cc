@@ -58,8 +58,7 @@ Verdicts RingProgram::Run(int connections) {
   }
   Verdicts verdicts;
   for (auto& [handle, stream] : streams_) {
-    verdicts.push_back(stream.terminated ? stream.verdict
-                                         : "not terminated: " + VerdictOf(stream));
+    verdicts.push_back(stream.terminated ? stream.verdict : WhyNotTerminated(stream));
   }
   verdicts.resize(std::max(verdicts.size(), static_cast<size_t>(connections)), "no connection");
   return verdicts;
@@ -67,6 +66,20 @@ Verdicts RingProgram::Run(int connections) {
 
 std::string RingProgram::VerdictOf(const Stream& stream) {
   return stream.end == nullptr ? "not connected" : stream.end->Verdict();
+}
+
+std::string RingProgram::WhyNotTerminated(const Stream& stream) {
+  std::string all = "not terminated: " + VerdictOf(stream);
+  const auto info = stream.socket.GetInfo();
+  if (!info) return all + ", and nothing is known of it";
+  for (const auto& [name, value] :
+       {std::pair<const char*, int64_t>{"state", info->state}, {"rto_ns", info->rto_ns},
+        {"oldest_ns", info->oldest_ns}, {"in_flight", info->in_flight},
+        {"unsent", info->unsent}, {"send_window", info->send_window},
+        {"retransmits", info->retransmits}}) {
+    all += std::string(" ") + name + "=" + std::to_string(value);
+  }
+  return all;
 }
 
 void RingProgram::On(Completion& completion) {

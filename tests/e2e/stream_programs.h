@@ -21,7 +21,8 @@
 
 namespace xtreme::e2e {
 
-inline constexpr int64_t kProgramNs = 15'000'000'000;  // What takes longer has failed.
+// What takes longer has failed. A SYN that is lost four times in a row takes 15 s.
+inline constexpr int64_t kProgramNs = 60'000'000'000;
 
 // What became of all connections: "" for each that carried its plan.
 using Verdicts = std::vector<std::string>;
@@ -49,6 +50,7 @@ class RingProgram {
   void OnPacket(Completion& packet, Stream* stream);
   void Send(Stream* stream);
   static std::string VerdictOf(const Stream& stream);
+  static std::string WhyNotTerminated(const Stream& stream);
 
   Ring* const ring_;
   const Plan plan_;

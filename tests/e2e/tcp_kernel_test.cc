@@ -113,10 +113,14 @@ class TcpKernelTest : public testing::TestWithParam<Case> {
       for (int i = 0; i < connections; ++i) theirs.Add(Connect(), true);
     }
     auto kernel = std::async(std::launch::async, [&] { return theirs.Run(connections); });
-    const Verdicts all_well(static_cast<size_t>(connections));
-    EXPECT_EQ(ours.Run(connections), all_well) << "at the ring; seed " << kSeed;
-    EXPECT_EQ(kernel.get(), all_well) << "at the kernel; seed " << kSeed;
+    EXPECT_EQ(Unwell(ours.Run(connections)), Verdicts()) << "at the ring; seed " << kSeed;
+    EXPECT_EQ(Unwell(kernel.get()), Verdicts()) << "at the kernel; seed " << kSeed;
     if (HasFailure()) ADD_FAILURE() << WhatWasCounted();
+  }
+
+  static Verdicts Unwell(Verdicts verdicts) {
+    std::erase(verdicts, "");
+    return verdicts;
   }
 
   // By the ring, and by the kernel under it, which resets what no rule keeps from it.
