@@ -32,6 +32,7 @@ struct Face {
 // In this order: with the first socketxtreme_poll the ring's sockets are for completions.
 constexpr Face kFaces[] = {
     {"face_posix", "UDP", "face_posix_udp", "engine_udp", 150},
+    {"face_posix", "recvmsg() with times and UDP", "face_posix_message", "engine_udp", 0},
     {"face_posix", "epoll_wait() and UDP", "face_posix_epoll", "engine_udp", 0},
     {"face_posix", "TCP", "face_posix_tcp", "engine_tcp", 150},
     {"face_vma", "send", "face_vma_send", "udp_tx_post", 25},

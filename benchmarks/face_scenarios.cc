@@ -2,6 +2,7 @@
 
 #include "benchmarks/face_scenarios.h"
 
+#include <netinet/in.h>
 #include <sys/epoll.h>
 
 #include <array>
@@ -14,6 +15,7 @@
 #include "api/sockets/data_calls.h"
 #include "api/sockets/descriptor_calls.h"
 #include "api/sockets/epoll_set.h"
+#include "api/sockets/message_calls.h"
 #include "api/vma/api.h"
 #include "benchmarks/face_rig.h"
 #include "benchmarks/frame_sizes.h"
@@ -110,6 +112,40 @@ class FaceUdpScenario : public FaceTurnScenario {
       Send(fd_, bytes_.data(), kPayloadBytes);
       AsDevice(turn);
       received_ += Receive(fd_, bytes_.data(), bytes_.size()) > 0;
+    }
+  }
+};
+
+// With the time at which each came.
+class FaceMessageScenario : public FaceTurnScenario {
+ public:
+  FaceMessageScenario(FaceRig* rig, int fd, uint32_t operations)
+      : FaceTurnScenario(rig, fd, operations) {
+    const int on = 1;
+    const auto socket = sockets::Faces::The().descriptors().FindSocket(fd);
+    socket->SetOption(SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+  }
+  void Run() override {
+    auto turn = [this] {
+      rig_.device().CompleteSends();
+      rig_.device().CompleteReceives(1, kFrameBytes);
+    };
+    for (uint32_t i = 0; i < operations_; ++i) {
+      iovec part{.iov_base = bytes_.data(), .iov_len = kPayloadBytes};
+      msghdr message{.msg_iov = &part, .msg_iovlen = 1};
+      preload::Result(sockets::SendMessageOurs(fd_, &message, 0));
+      AsDevice(turn);
+      alignas(cmsghdr) std::array<uint8_t, 64> control;
+      sockaddr_in source;
+      part.iov_len = bytes_.size();
+      message = {.msg_name = &source,
+                 .msg_namelen = sizeof source,
+                 .msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control.data(),
+                 .msg_controllen = control.size()};
+      const bool came = preload::Result(sockets::ReceiveMessageOurs(fd_, &message, 0)) > 0;
+      received_ += came && message.msg_controllen != 0;
     }
   }
 };
@@ -280,6 +316,14 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceUdp(uint32_t operations) {
   const auto fd = (*rig)->OpenDatagrams();
   if (!fd.ok()) return fd.status();
   return Tried(std::make_unique<FaceUdpScenario>(*rig, *fd, operations));
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> FaceMessage(uint32_t operations) {
+  const auto rig = FaceRig::The();
+  if (!rig.ok()) return rig.status();
+  const auto fd = (*rig)->OpenDatagrams();
+  if (!fd.ok()) return fd.status();
+  return Tried(std::make_unique<FaceMessageScenario>(*rig, *fd, operations));
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations) {

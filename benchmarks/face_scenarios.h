@@ -22,7 +22,9 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceSend(uint32_t operations);
 absl::StatusOr<std::unique_ptr<Scenario>> FacePoll(uint32_t operations, uint32_t batch);
 // send() of a datagram and recv() of another.
 absl::StatusOr<std::unique_ptr<Scenario>> FaceUdp(uint32_t operations);
-// The same with epoll_wait() before recv(), of a set that holds the socket.
+// The same by sendmsg() and recvmsg(), with SO_TIMESTAMPNS.
+absl::StatusOr<std::unique_ptr<Scenario>> FaceMessage(uint32_t operations);
+// The same as FaceUdp with epoll_wait() before recv(), of a set that holds the socket.
 absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations);
 // By the engine.
 absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations);

@@ -100,7 +100,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"face_vma_send", kMany, FaceSend},
       {"face_vma_poll", kMany, [](uint32_t n) { return FacePoll(n, kBurst); }},
       {"face_posix_udp", kMany, FaceUdp}, {"face_posix_epoll", kMany, FaceEpoll},
-      {"engine_udp", kMany, EngineUdp},
+      {"face_posix_message", kMany, FaceMessage}, {"engine_udp", kMany, EngineUdp},
       {"face_posix_tcp", kMany, FaceTcp},
       {"engine_tcp", kMany, EngineTcp},
       {"driver_tx_post", kMany, [](uint32_t n) { return DriverTransmit(n, 1); }},

@@ -10,7 +10,6 @@
 #define XTREME_API_PRELOAD_PRELOAD_H_
 
 #include <cerrno>
-#include <ctime>
 #include <memory>
 
 #include "api/sockets/faces.h"
@@ -35,12 +34,6 @@ T Result(T result) {
   if (result >= 0) return result;
   errno = static_cast<int>(-result);
   return -1;
-}
-
-// Null: there is no limit.
-inline bool IsValid(const timespec* time) {
-  return time == nullptr ||
-         (time->tv_sec >= 0 && time->tv_nsec >= 0 && time->tv_nsec < 1'000'000'000);
 }
 
 // Streams on sockets write what they have: the program ends.

@@ -68,7 +68,7 @@ int SelectOurs(int count, fd_set* read, fd_set* write, fd_set* except, Nanosecon
 
 using xtreme::preload::FromMilliseconds;
 using xtreme::preload::FromTimespec;
-using xtreme::preload::IsValid;
+using xtreme::sockets::IsValid;
 using xtreme::preload::OurSet;
 
 XTREME_CALL int poll(pollfd* fds, nfds_t count, int timeout) {

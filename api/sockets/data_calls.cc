@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Invariant of the short ways: nobody has a reference to the socket, but it lives until something
-// is given that came, which may close it: then a reference is taken first, or the socket is not
-// touched after. They are one function a call: what is inlined has no other caller, and stands
-// there for a program of one thread and for others.
+// The short ways (short_way.h) are one function a call: what is inlined has no other caller, and
+// stands there for a program of one thread and for others.
 
 #include "api/sockets/data_calls.h"
 
@@ -23,6 +21,7 @@
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/progress.h"
+#include "api/sockets/short_way.h"
 #include "api/sockets/socket.h"
 #include "api/sockets/stream.h"
 #include "stack/packet/buffer_pool.h"
@@ -51,35 +50,38 @@ bool IsTaken(engine::SendResult result) {
   return static_cast<int>(result) >= 0 || result == engine::SendResult::kRefusedNeighbour;
 }
 
-// What `call(socket, door)` says of the socket behind `way`, inside the door that it leads to;
-// kLongWay: it leads nowhere, or the call is the kernel's.
-template <typename Call>
-[[gnu::always_inline]] inline ssize_t Inside(const Descriptors::Way& way, RingDoor* door,
-                                             const Call& call) {
-  Socket* const socket = way.socket();
-  return socket != nullptr && socket->door() == door ? call(*socket, door) : kLongWay;
+[[gnu::noinline]] ssize_t ReceiveLong(int fd, iovec to, int flags, sockaddr* from,
+                                      socklen_t* from_length) {
+  const ErrnoKept kept;
+  const auto ours = OursByFd(fd);
+  if (ours == nullptr) return kAskKernel;
+  MakeWay(fd, ours.get());
+  return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
 }
 
-// Twice, and `call` with it, which is inlined by its word: so that a program of one thread neither
-// keeps what it entered nor asks as it leaves.
-template <typename Call>
-[[gnu::always_inline]] inline ssize_t ByShortWay(const Descriptors::Way& way, const Call& call) {
-  const uintptr_t self = OutsideToken();
-  RingDoor* const door = way.door();
-  if (door == nullptr) return kLongWay;
-  if (door->single()) return door->EnterSingle(self) ? Inside(way, door, call) : kLongWay;
-  if (self == 0) return kLongWay;
-  const RingDoor::LockedEntry entry(door, self);
-  return Inside(way, door, call);
+// No more arguments than there are registers for: else its callers need a frame.
+[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, iovec to, int flags, sockaddr* from,
+                                         socklen_t* from_length) {
+  return GiveAndCall(socket, [&](Socket& ours) {
+    return ReceiveInto(ours, {&to, 1}, flags, from, from_length);
+  });
 }
 
-template <typename Call>
-[[gnu::always_inline]] inline ssize_t ByShortWay(int fd, const Call& call) {
-  const Descriptors::Way* const way = Descriptors::WayTo(fd);
-  return way != nullptr ? ByShortWay(*way, call) : kLongWay;
+[[gnu::noinline]] ssize_t SendLong(int fd, iovec from, int flags, const sockaddr* to,
+                                   socklen_t length) {
+  const ErrnoKept kept;
+  const auto ours = OursByFd(fd);
+  if (ours == nullptr) return kAskKernel;
+  MakeWay(fd, ours.get());
+  return SendFrom(*ours, {&from, 1}, flags, to, length);
 }
 
-// The next call may come by a short way.
+}  // namespace
+
+std::shared_ptr<Socket> OursByFd(int fd) {
+  return Passage::Inside() ? nullptr : Faces::The().descriptors().FindSocket(fd);
+}
+
 void MakeWay(int fd, Socket* socket) {
   ShowOutside();
   RingDoor* const door = socket->door();
@@ -89,44 +91,6 @@ void MakeWay(int fd, Socket* socket) {
     Faces::The().descriptors().MakeWay(fd, socket, door);
   }
 }
-
-// Null: the kernel's.
-std::shared_ptr<Socket> Ours(int fd) {
-  return Passage::Inside() ? nullptr : Faces::The().descriptors().FindSocket(fd);
-}
-
-[[gnu::noinline]] ssize_t ReceiveLong(int fd, iovec to, int flags, sockaddr* from,
-                                      socklen_t* from_length) {
-  const ErrnoKept kept;
-  const auto ours = Ours(fd);
-  if (ours == nullptr) return kAskKernel;
-  MakeWay(fd, ours.get());
-  return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
-}
-
-// The same from inside the socket's door: what came there is given first, which may close the
-// socket. No more arguments than there are registers for: else its callers need a frame.
-[[gnu::noinline]] ssize_t GiveAndReceive(Socket* socket, iovec to, int flags, sockaddr* from,
-                                         socklen_t* from_length) {
-  const ErrnoKept kept;
-  RingDoor* const door = socket->door();
-  std::shared_ptr<Socket> held = socket->shared_from_this();
-  door->EndProgress(0);
-  const RingDoor::Outside outside(door);
-  const std::shared_ptr<Socket> ours = std::move(held);  // It may end, outside.
-  return ReceiveInto(*ours, {&to, 1}, flags, from, from_length);
-}
-
-[[gnu::noinline]] ssize_t SendLong(int fd, iovec from, int flags, const sockaddr* to,
-                                   socklen_t length) {
-  const ErrnoKept kept;
-  const auto ours = Ours(fd);
-  if (ours == nullptr) return kAskKernel;
-  MakeWay(fd, ours.get());
-  return SendFrom(*ours, {&from, 1}, flags, to, length);
-}
-
-}  // namespace
 
 // --- Short ways ---
 

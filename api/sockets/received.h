@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Received: what came for a socket, in the buffers that the NIC wrote.
+// Received: what came for a socket, in the buffers that the NIC wrote; ReceiveRequest: who asks.
 //
 // Invariant: each link of the chain from `buffer` on holds one reference of whoever has the
 // Received. Byte order: endpoints host. Threads: a plain value; references inside the ring's door.
@@ -8,8 +8,11 @@
 #ifndef XTREME_API_SOCKETS_RECEIVED_H_
 #define XTREME_API_SOCKETS_RECEIVED_H_
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <ctime>
+#include <span>
 
 #include "stack/packet/buffer.h"
 #include "stack/wire/address.h"
@@ -31,6 +34,17 @@ struct Received {
   bool on_ptp = false;               // Which of them.
   uint32_t dropped = 0;              // Datagrams that its socket had no room for, before it.
   timespec arrival{};                // CLOCK_REALTIME at the poll that took it; 0: not asked.
+};
+
+// A receive call: where to, and what came with it.
+struct ReceiveRequest {
+  std::span<const iovec> to;
+  int flags = 0;              // Of recv(2).
+  Received* took = nullptr;   // Not null: hands the packet over instead of copying it,
+  size_t most_links = 0;      // if it has no more than these; else -ENOBUFS, and it stays.
+  // Out.
+  Received about;             // Addresses, times; its buffer is not to be used.
+  int message_flags = 0;      // MSG_TRUNC.
 };
 
 inline wire::Endpoint SourceOf(const engine::Completion& completion) {

@@ -29,7 +29,6 @@
 #include "api/sockets/locks.h"
 #include "api/sockets/received.h"
 #include "api/sockets/ring_choice.h"
-#include "api/xtreme.h"
 #include "stack/packet/buffer.h"
 #include "stack/wire/address.h"
 #include "xtreme/engine/completion.h"
@@ -40,6 +39,8 @@ namespace xtreme::completion {
 class LinkFlows;
 struct LinkCompletion;
 }
+struct xtreme_ring_options;
+
 namespace xtreme::engine {
 class Ring;
 struct UdpSocket;

@@ -70,17 +70,6 @@ enum class Taker : uint8_t { kUndecided, kCalls, kCompletions };
 enum class Verdict : uint8_t { kDrop, kQueue, kHold };
 using ReceiveCallback = std::function<Verdict(Socket& socket, const Received& packet)>;
 
-// A receive call: where to, and what came with it.
-struct ReceiveRequest {
-  std::span<const iovec> to;
-  int flags = 0;              // Of recv(2).
-  Received* took = nullptr;   // Not null: hands the packet over instead of copying it,
-  size_t most_links = 0;      // if it has no more than these; else -ENOBUFS, and it stays.
-  // Out.
-  Received about;             // Addresses, times; its buffer is not to be used.
-  int message_flags = 0;      // MSG_TRUNC.
-};
-
 // Flags of a send or receive that short ways know.
 inline constexpr int kUsualFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
 inline constexpr int kDummySend = 0x400;  // VMA_SND_FLAGS_DUMMY.
@@ -183,6 +172,8 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // is to be made by Receive() or Send(), outside; of kGiveFirst after RingDoor::EndProgress(0),
   // which may close the socket. `about`: of a datagram, if not null.
   ssize_t ReceiveShort(RingDoor* door, std::span<uint8_t> to, int flags, Arrived* about);
+  // Of a message, with what the socket was asked to say of it.
+  ssize_t ReceiveMessageShort(RingDoor* door, std::span<uint8_t> to, int flags, Received* about);
   ssize_t SendShort(RingDoor* door, std::span<const uint8_t> from, int flags);
   ssize_t SendShortTo(RingDoor* door, std::span<const uint8_t> from, int flags,
                       const wire::Endpoint& to);
@@ -226,8 +217,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     uint32_t timestamping = 0;  // SOF_TIMESTAMPING_...
 
     bool any() const {
-      return packet_info || timestamp_us || timestamp_ns || overflow || timestamping != 0;
+      return packet_info || overflow || arrival();
     }
+    bool arrival() const { return timestamp_us || timestamp_ns || timestamping != 0; }
   };
   Wanted wanted() const { return wanted_.load(std::memory_order_relaxed); }
   // TCP_INQ: what a message of a connection says that waits behind it; -1: nothing is to be said.
@@ -380,7 +372,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   void ReleaseRead(RingDoor* door, packet::Buffer* buffer);
   // As TakeArriving() of what came, where it is not one packet, whole and in one link.
   ssize_t TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about);
-  size_t TakeArrived(const engine::Completion& packet, std::span<uint8_t> to);
+  size_t TakeArrived(const engine::Completion& packet, Received received, std::span<uint8_t> to);
   bool IsForCall(const engine::Completion& first) const;
   ssize_t ReceiveQueued(std::span<uint8_t> to, Arrived* about);
   ssize_t SentDatagram(engine::SendResult result, size_t bytes);
@@ -400,6 +392,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // Lets the ring make progress, and takes; what is plain goes past the queue.
   ssize_t TakeAfterProgress(RingDoor* door, ReceiveRequest* request);
   ssize_t TakeOne(ReceiveRequest* request);
+  bool SaysMore() const;
+  // As TakeArriving(), with all that is known of it, which is not to be used but told.
+  ssize_t TakeNext(RingDoor* door, std::span<uint8_t> to, Received* about);
   bool Waits(int flags) const { return !nonblocking() && (flags & MSG_DONTWAIT) == 0; }
   ssize_t ReceiveDatagram(ReceiveRequest* request);
   ssize_t NoErrorQueued() const;

@@ -75,9 +75,7 @@ void Socket::OnPacket(const engine::Completion& completion) {
   Received packet = ReceivedFrom(completion);
   CountReceived(completion);
   const Wanted asked = wanted();
-  if (asked.timestamp_us || asked.timestamp_ns || asked.timestamping != 0 || callback_) {
-    clock_gettime(CLOCK_REALTIME, &packet.arrival);
-  }
+  if (asked.arrival() || callback_) clock_gettime(CLOCK_REALTIME, &packet.arrival);
   if (deaf_) return Release(&packet);
   // Nobody is to read it, ever (RFC 1122, section 4.2.2.13).
   if (stream_ != nullptr && read_shut_ && write_shut_) {
@@ -292,18 +290,13 @@ int Socket::AwaitDecision() {
 }
 
 ssize_t Socket::TakeAfterProgress(RingDoor* door, ReceiveRequest* request) {
-  const bool one = request->to.size() == 1 && request->took == nullptr && !wanted().any();
+  const bool one = request->to.size() == 1 && request->took == nullptr && !SaysMore();
   const bool plain = one && (plain_ & kTakesNext) != 0 && !door->behind() &&
                      (request->flags & ~kUsualFlags) == 0;
   if (plain) {
-    const iovec& to = request->to[0];
-    Arrived about;
-    const ssize_t got =
-        TakeArriving(door, {static_cast<uint8_t*>(to.iov_base), to.iov_len}, &about);
-    if (got >= 0 && stream_ == nullptr) {
-      request->about.source = about.source;
-      if (about.length > to.iov_len) request->message_flags |= MSG_TRUNC;
-    }
+    const std::span to(static_cast<uint8_t*>(request->to[0].iov_base), request->to[0].iov_len);
+    const ssize_t got = TakeNext(door, to, &request->about);
+    if (request->about.length > to.size()) request->message_flags |= MSG_TRUNC;
     if (got != kGiveFirst) return got;
     door->EndProgress(0);
   } else {
@@ -320,14 +313,14 @@ ssize_t Socket::TakeFirst(RingDoor* door, std::span<uint8_t> to, Arrived* about)
   const bool ends_it = stream_ == nullptr || (polled.size() == 1 && !to.empty());
   if (!ends_it || !IsForCall(first)) return kGiveFirst;
   if (about != nullptr) *about = {SourceOf(first), first.length};
-  const size_t copied = TakeArrived(first, to);
+  const size_t copied = TakeArrived(first, ReceivedFrom(first), to);
   door->EndProgress(1);
   return static_cast<ssize_t>(copied);
 }
 
-size_t Socket::TakeArrived(const engine::Completion& packet, std::span<uint8_t> to) {
+size_t Socket::TakeArrived(const engine::Completion& packet, Received received,
+                           std::span<uint8_t> to) {
   CountReceived(packet);
-  Received received = ReceivedFrom(packet);
   const size_t copied = CopyOut(received, to.data(), to.size());
   if (stream_ == nullptr || copied == packet.length) {
     Release(&received);
@@ -337,6 +330,62 @@ size_t Socket::TakeArrived(const engine::Completion& packet, std::span<uint8_t> 
   }
   return copied;
 }
+
+// --- The short way of a message ---
+
+// Beside the bytes, more than a short way knows: times of a connection's, and what waits behind.
+bool Socket::SaysMore() const {
+  return stream_ != nullptr &&
+         (wanted().any() || stream_->tells_queued.load(std::memory_order_relaxed));
+}
+
+ssize_t Socket::ReceiveMessageShort(RingDoor* door, std::span<uint8_t> to, int flags,
+                                    Received* about) {
+  if ((flags & ~kUsualFlags) != 0 || (plain_ & kReceives) == 0 || SaysMore()) return kLongWay;
+  if ((plain_ & kTakesNext) == 0) {
+    if (stream_ != nullptr || queue_.empty()) return kLongWay;
+    *about = queue_.front();
+    const size_t copied = CopyOut(*about, to.data(), to.size());
+    DropFirst();
+    return static_cast<ssize_t>(copied);
+  }
+  if (door->behind()) return kLongWay;
+  const ssize_t got = TakeNext(door, to, about);
+  return got == -EAGAIN && Waits(flags) ? kLongWay : got;
+}
+
+ssize_t Socket::TakeNext(RingDoor* door, std::span<uint8_t> to, Received* about) {
+  if (stream_ != nullptr) return TakeArriving(door, to, nullptr);
+  const Wanted asked = wanted();
+  about->dropped = static_cast<uint32_t>(counters_.dropped);
+  // What its headers say needs no completion.
+  const bool by_headers = !asked.packet_info && asked.timestamping == 0;
+  packet::Buffer* const datagram =
+      by_headers ? door->PollDatagram(*udp_socket_, to.size()) : nullptr;
+  if (datagram != nullptr) {
+    if (asked.arrival()) clock_gettime(CLOCK_REALTIME, &about->arrival);
+    Arrived arrived;
+    const ssize_t copied = TakeDatagram(door, datagram, to, &arrived);
+    about->source = arrived.source;
+    about->length = static_cast<uint32_t>(arrived.length);
+    return copied;
+  }
+  const std::span<const engine::Completion> polled = door->BeginProgress();
+  if (polled.empty()) {
+    door->FinishProgress();
+    return -EAGAIN;
+  }
+  if (!IsForCall(polled.front())) return kGiveFirst;
+  const uint32_t dropped = about->dropped;
+  *about = ReceivedFrom(polled.front());
+  about->dropped = dropped;
+  if (asked.arrival()) clock_gettime(CLOCK_REALTIME, &about->arrival);
+  const size_t copied = TakeArrived(polled.front(), *about, to);
+  door->EndProgress(1);
+  return static_cast<ssize_t>(copied);
+}
+
+// ---
 
 int Socket::ReadableBytes() {
   if (path() == Path::kUndecided && stream_ == nullptr) Decide();

@@ -33,6 +33,11 @@ base::Nanoseconds SteadyNow();
 base::Nanoseconds SpanOf(const timeval& time);
 base::Nanoseconds SpanOf(const timespec& time);
 timespec ToTimespec(base::Nanoseconds span);
+// Null: there is no limit.
+inline bool IsValid(const timespec* time) {
+  return time == nullptr ||
+         (time->tv_sec >= 0 && time->tv_nsec >= 0 && time->tv_nsec < 1'000'000'000);
+}
 
 // Whether every handler the program has installed asks for interrupted calls to go on
 // (SA_RESTART), so that one that was interrupted does.

@@ -11,7 +11,9 @@
 #include <arpa/inet.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <cstdio>
 #include <cstring>
@@ -98,6 +100,111 @@ void LessThanNoRoomForAName(Run& run) {
   Say("accept", accept(run.listener, Generic(&name), &length), std::to_string(length));
   Settle(run), Tell(run, "receive");
   Say("accept", accept(run.listener, nullptr, nullptr));
+}
+
+// What waits is taken with all that belongs to it: where from, what was cut, and what was asked for.
+void TakeWaiting(Run& run, size_t room) {
+  alignas(cmsghdr) char control[200] = {};
+  char bytes[100];
+  sockaddr_in name{};
+  iovec part{.iov_base = bytes, .iov_len = room};
+  msghdr message{.msg_name = &name,
+                 .msg_namelen = sizeof name,
+                 .msg_iov = &part,
+                 .msg_iovlen = 1,
+                 .msg_control = control,
+                 .msg_controllen = sizeof control};
+  const ssize_t got = recvmsg(run.fd, &message, MSG_DONTWAIT);
+  std::string all = Sum(bytes, got) + ", flags " + std::to_string(message.msg_flags) + ", of " +
+                    std::to_string(name.sin_port == run.peer.sin_port) + ":";
+  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); got >= 0 && each != nullptr;
+       each = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(each))) {
+    all += " " + std::to_string(each->cmsg_type);
+  }
+  Say("recvmsg", got, all);
+}
+
+void MessagesThatWait(Run& run) {
+  const int on = 1;
+  for (int kind = 0; kind < 4; ++kind) {
+    if (kind == 1) Set(run, "SO_TIMESTAMPNS", SOL_SOCKET, SO_TIMESTAMPNS, on);
+    if (kind == 2) Set(run, "IP_PKTINFO", IPPROTO_IP, IP_PKTINFO, on);
+    if (kind == 3) Set(run, "SO_RXQ_OVFL", SOL_SOCKET, SO_RXQ_OVFL, on);
+    for (const int size : {5, 40, 60, 7}) Datagram(run, size);
+    TakeWaiting(run, 50), TakeWaiting(run, 50), TakeWaiting(run, 50);
+    Datagram(run, 9);
+    for (int i = 0; i < 3; ++i) TakeWaiting(run, 3);
+    Datagram(run, 5), TakeWaiting(run, 0), TakeWaiting(run, 50);
+  }
+}
+
+// A connection's, of which some is left.
+void MessagesOfAConnection(Run& run) {
+  const int on = 1;
+  for (const bool tells : {false, true}) {
+    if (tells) Set(run, "TCP_INQ", IPPROTO_TCP, TCP_INQ, on);
+    Bytes(run, 13);
+    for (const size_t room : {5, 3, 50, 50}) TakeWaiting(run, room);
+    Bytes(run, 13), Bytes(run, 60);
+    for (const size_t room : {20, 50, 50}) TakeWaiting(run, room);
+  }
+  Tell(run, "shutdown"), Settle(run);
+  TakeWaiting(run, 50);
+}
+
+// --- In parts ---
+
+void SendInParts(Run& run, const char* what, std::vector<iovec> parts, socklen_t name = 0) {
+  sockaddr_in to = run.peer;
+  const auto count = static_cast<int>(parts.size());
+  Say(what, writev(run.fd, parts.data(), count));
+  const msghdr message{.msg_name = name == 0 ? nullptr : &to,
+                       .msg_namelen = name,
+                       .msg_iov = parts.data(),
+                       .msg_iovlen = parts.size()};
+  Say(what, sendmsg(run.fd, &message, MSG_NOSIGNAL));
+  Settle(run), Tell(run, run.stream ? "receive" : "datagrams");
+}
+
+// Short ones and long, empty ones, and none at all.
+void Parts(Run& run) {
+  std::vector<char> most(3'000);
+  for (size_t i = 0; i < most.size(); ++i) most[i] = static_cast<char>('a' + i % 26);
+  const auto part = [&most](size_t at, size_t size) { return iovec{most.data() + at, size}; };
+  for (int again = 0; again < 2; ++again) {
+    SendInParts(run, "one", {part(0, 10)});
+    SendInParts(run, "three", {part(0, 10), part(500, 1), part(11, 30)});
+    SendInParts(run, "an empty one", {part(0, 10), part(3, 0), part(11, 30)});
+    SendInParts(run, "one at no address", {part(0, 10), {nullptr, 0}});
+    SendInParts(run, "bytes at no address", {part(0, 10), {nullptr, 5}});
+    SendInParts(run, "nothing", {part(0, 0), part(5, 0)});
+    SendInParts(run, "none", {});
+    SendInParts(run, "all that is put together", {part(0, 1'000), part(0, 48)});
+    SendInParts(run, "more", {part(0, 1'000), part(0, 1'400)});
+  }
+  SendInParts(run, "to whom", {part(0, 10), part(4, 3)}, sizeof(sockaddr_in));
+  SendInParts(run, "to less than an address", {part(0, 10), part(4, 3)}, 7);
+  SendInParts(run, "to more than one", {part(0, 10), part(4, 3)}, sizeof(sockaddr_storage));
+  SendInParts(run, "to too much", {part(0, 10), part(4, 3)}, sizeof(sockaddr_storage) + 1);
+  SendInParts(run, "to less than nothing", {part(0, 10)}, static_cast<socklen_t>(-1));
+  sockaddr_in to = run.peer;
+  Say("sendto", sendto(run.fd, "12345", 5, 0, Generic(&to), sizeof(sockaddr_storage) + 1));
+  Say("sendto", sendto(run.fd, "12345", 5, 0, Generic(&to), static_cast<socklen_t>(-1)));
+}
+
+void PartsThatAreRead(Run& run) {
+  char bytes[2][10];
+  for (int again = 0; again < 2; ++again) {
+    run.stream ? Bytes(run, 13) : Datagram(run, 13);
+    iovec parts[2] = {{bytes[0], 5}, {bytes[1], 6}};
+    Say("readv of none", readv(run.fd, parts, 0));
+    ssize_t got = readv(run.fd, parts, 2);
+    Say("readv", got, Sum(bytes[0], 5) + Sum(bytes[1], 6));
+    got = readv(run.fd, parts, 1);
+    Say("readv of one", got, Sum(bytes[0], got));
+    parts[0].iov_len = 0;
+    Say("readv of nothing", readv(run.fd, parts, 1));
+  }
 }
 
 // --- Several at a time ---
@@ -245,6 +352,12 @@ constexpr Case kCases[] = {
     {"no room for a connection's name", kConnection, NoRoomForAName},
     {"less than no room for a name", false, LessThanNoRoomForAName},
     {"less than no room for a connection's name", kConnection, LessThanNoRoomForAName},
+    {"messages that wait", false, MessagesThatWait},
+    {"messages of a connection", kConnection, MessagesOfAConnection},
+    {"parts", false, Parts},
+    {"parts of a connection", kConnection, Parts},
+    {"parts that are read", false, PartsThatAreRead},
+    {"parts of a connection that are read", kConnection, PartsThatAreRead},
     {"several in time", false, SeveralInTime},
     {"error of the queue", false, ErrorOfTheQueue},
     {"too many to send", false, TooManyToSend},
