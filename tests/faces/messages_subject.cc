@@ -102,7 +102,7 @@ void LessThanNoRoomForAName(Run& run) {
   Say("accept", accept(run.listener, nullptr, nullptr));
 }
 
-// What waits is taken with all that belongs to it: where from, what was cut, and what was asked for.
+// What waits is taken with all that belongs to it: where from, what was cut, what was asked for.
 void TakeWaiting(Run& run, size_t room) {
   alignas(cmsghdr) char control[200] = {};
   char bytes[100];
