@@ -5,6 +5,7 @@
 // twice what it is about.
 
 #include <arpa/inet.h>
+#include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -13,6 +14,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +25,7 @@
 
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
+#include "api/sockets/message_calls.h"
 #include "api/sockets/ring_door.h"
 #include "gtest/gtest.h"
 #include "stack/packet/buffer_pool.h"
@@ -191,6 +195,132 @@ TEST_F(ShortWayTest, RestOfASegmentIsTheNextReceives) {
   EXPECT_EQ(Take(fd), "defgh");
   close(theirs);
   Close(fd);
+}
+
+// --- Messages ---
+
+// One that waits, as `said`: what came beside its bytes.
+struct Message {
+  explicit Message(int fd, size_t room = 8) {
+    iovec part{.iov_base = bytes, .iov_len = room};
+    msghdr message{.msg_name = &source,
+                   .msg_namelen = sizeof source,
+                   .msg_iov = &part,
+                   .msg_iovlen = 1,
+                   .msg_control = control,
+                   .msg_controllen = sizeof control};
+    got = sockets::ReceiveMessageOurs(fd, &message, 0);
+    if (got < 0) return;
+    flags = message.msg_flags;
+    for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
+         each = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(each))) {
+      kinds.push_back(each->cmsg_type);
+      if (each->cmsg_type == SCM_TIMESTAMPNS) memcpy(times, CMSG_DATA(each), sizeof times[0]);
+      if (each->cmsg_type == SCM_TIMESTAMPING) memcpy(times, CMSG_DATA(each), sizeof times);
+      if (each->cmsg_type == IP_PKTINFO) memcpy(&info, CMSG_DATA(each), sizeof info);
+    }
+  }
+  std::string text() const {
+    return got < 0 ? std::to_string(got) : std::string(bytes, static_cast<size_t>(got));
+  }
+  bool IsOfTheirEcho() const {
+    return source.sin_port == htons(kEchoPort) && source.sin_addr.s_addr == inet_addr(kTheirs);
+  }
+  // Not later than now, nor long before.
+  static bool IsRecent(const timespec& time) {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return time.tv_sec <= now.tv_sec && time.tv_sec > now.tv_sec - 60;
+  }
+
+  ssize_t got = 0;
+  int flags = 0;
+  sockaddr_in source{};
+  std::vector<int> kinds;
+  timespec times[3] = {};
+  in_pktinfo info{};
+  char bytes[8] = {};
+  alignas(cmsghdr) char control[200] = {};
+};
+
+void SetOn(int fd, int level, int name, int value = 1) {
+  ASSERT_EQ(Behind(fd)->SetOption(level, name, &value, sizeof value), 0);
+}
+
+TEST_F(ShortWayTest, MessageIsTakenAsItComesWithWhereItIsFrom) {
+  const int fd = WarmSocket(8031);
+  Ask(fd, "abcde");
+  LetArrive();
+  const Message whole(fd);
+  EXPECT_EQ(whole.text(), "abcde");
+  EXPECT_TRUE(whole.IsOfTheirEcho());
+  EXPECT_EQ(whole.flags, 0);
+  EXPECT_TRUE(whole.kinds.empty());
+  Ask(fd, "abcde");
+  LetArrive();
+  const Message cut(fd, 3);
+  EXPECT_EQ(cut.text(), "abc");
+  EXPECT_TRUE(cut.IsOfTheirEcho());
+  EXPECT_EQ(cut.flags, MSG_TRUNC);
+  EXPECT_EQ(Behind(fd)->counters().received, 3u);
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, MessageSaysWhenItCame) {
+  const int fd = WarmSocket(8032);
+  SetOn(fd, SOL_SOCKET, SO_TIMESTAMPNS);
+  Ask(fd, "abcde");
+  LetArrive();
+  const Message by_headers(fd);
+  EXPECT_EQ(by_headers.text(), "abcde");
+  EXPECT_TRUE(by_headers.IsOfTheirEcho());
+  EXPECT_EQ(by_headers.kinds, std::vector<int>{SCM_TIMESTAMPNS});
+  EXPECT_TRUE(Message::IsRecent(by_headers.times[0]));
+  SetOn(fd, SOL_SOCKET, SO_TIMESTAMPNS, 0);
+  SetOn(fd, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_RAW_HARDWARE);
+  Ask(fd, "abcde");
+  LetArrive();
+  const Message by_device(fd);
+  EXPECT_EQ(by_device.kinds, std::vector<int>{SCM_TIMESTAMPING});
+  EXPECT_TRUE(Message::IsRecent(by_device.times[0]));
+  EXPECT_TRUE(Message::IsRecent(by_device.times[2])) << "the device's";
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, MessageSaysWhereItWasSentToAndWhatWasLostBefore) {
+  const int fd = WarmSocket(8033);
+  SetOn(fd, IPPROTO_IP, IP_PKTINFO);
+  SetOn(fd, SOL_SOCKET, SO_RXQ_OVFL);
+  SetOn(fd, SOL_SOCKET, SO_RCVBUF, 1);
+  for (int i = 0; i < 20; ++i) Ask(fd, "abcde");
+  EXPECT_TRUE(Eventually([&] {
+    Poke(fd);
+    return Behind(fd)->counters().dropped != 0;
+  }));
+  Behind(fd)->SetNonBlocking(true);
+  while (Message(fd).got > 0) {
+  }
+  Ask(fd, "fghij");
+  LetArrive();
+  const Message message(fd);
+  EXPECT_EQ(message.text(), "fghij");
+  EXPECT_EQ(message.kinds, (std::vector<int>{SO_RXQ_OVFL, IP_PKTINFO}));
+  EXPECT_EQ(message.info.ipi_addr.s_addr, inet_addr(kOurs));
+  EXPECT_EQ(message.info.ipi_ifindex, static_cast<int>(Behind(fd)->door()->ifindex()));
+  Close(fd);
+}
+
+TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsMessageSaysEbadf) {
+  const int fd = WarmSocket(8034);
+  const int other = BoundDatagramSocket(8035);
+  Behind(other)->SetCallback([&](Socket&, const Received&) {
+    Close(fd);
+    return Verdict::kDrop;
+  });
+  Ask(other);
+  LetArrive();
+  EXPECT_EQ(Message(fd).text(), Ebadf());
+  Close(other);
 }
 
 // --- What the ring refuses goes on by the long way, and is counted once ---
