@@ -159,7 +159,7 @@ bool MayJoin(std::span<const iovec> parts, int flags) {
 // Of parts to the peer, or `to`. kLongWay: it does not lead there.
 ssize_t SendShort(int fd, std::span<const iovec> parts, int flags, const sockaddr* to,
                   socklen_t length) {
-  if (parts.size() == 1) {
+  if (parts.size() == 1 && parts[0].iov_base != nullptr) {
     return SendOurs(fd, parts[0].iov_base, parts[0].iov_len, flags, to, length);
   }
   // Of files of the kernel's nothing is copied.

@@ -177,6 +177,7 @@ void Parts(Run& run) {
     SendInParts(run, "an empty one", {part(0, 10), part(3, 0), part(11, 30)});
     SendInParts(run, "one at no address", {part(0, 10), {nullptr, 0}});
     SendInParts(run, "bytes at no address", {part(0, 10), {nullptr, 5}});
+    SendInParts(run, "no other bytes", {{nullptr, 5}});
     SendInParts(run, "nothing", {part(0, 0), part(5, 0)});
     SendInParts(run, "none", {});
     SendInParts(run, "all that is put together", {part(0, 1'000), part(0, 48)});
