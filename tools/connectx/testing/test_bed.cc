@@ -119,8 +119,11 @@ struct TestBed::State {
 
   void MakeInterface(const Port& port, size_t number, net::Namespace& other,
                      const std::string& prefix) {
-    Must(net::ConnectByVeth(*space, port.interface, other, prefix + std::to_string(number)));
+    const std::string other_end = prefix + std::to_string(number);
+    Must(net::ConnectByVeth(*space, port.interface, other, other_end));
     Must(space->SetMac(port.interface, DeviceMac(number)));
+    Must(space->SetMtu(port.interface, mtu));
+    Must(other.SetMtu(other_end, mtu));
     if (!port.address.empty()) Must(space->AddAddress(port.interface, port.address));
     // One way for what names no interface; who joins and sends by another one names it.
     if (!groups_routed) Must(space->AddRoute(kGroups, port.interface));
@@ -128,6 +131,7 @@ struct TestBed::State {
   }
 
   bool virtual_clock = false;
+  uint32_t mtu = 0;
   bool groups_routed = false;
   RealClock clock;
   std::shared_ptr<CaptureFile> capture;
@@ -155,6 +159,7 @@ TestBed::TestBed() : TestBed(Options::FromRule()) {}
 TestBed::TestBed(const Options& options) : state_(std::make_unique<State>()) {
   const Settings settings = SettingsOf(options.settings);
   state_->virtual_clock = options.virtual_clock;
+  state_->mtu = settings.mtu;
   if (!settings.capture.empty()) state_->capture = Must(CaptureFile::Create(settings.capture));
   state_->space = Must(net::Namespace::Create());
   state_->inside = std::make_unique<net::Namespace::Inside>(*state_->space);

@@ -44,8 +44,8 @@ class TestBed {
     std::vector<Port> ports;     // Devices mlx5_0, mlx5_1 ...
     bool virtual_clock = false;  // Then nothing happens but in Pump.
     // Settings of the devices by the names that tools/connectx/run prints: {"LOSS", "0.01"},
-    // {"SEED", "7"}, {"PERSONALITY", "cx6dx"}, {"WITHOUT", "blueflame"}, {"CAPTURE", "x.pcapng"}.
-    // Faults hit frames in both directions.
+    // {"SEED", "7"}, {"PERSONALITY", "cx6dx"}, {"WITHOUT", "blueflame"}, {"CAPTURE", "x.pcapng"},
+    // {"MTU", "9000"}: of the interfaces too. Faults hit frames in both directions.
     std::map<std::string, std::string> settings;
 
     // What the connectx_test rule of this test says.
