@@ -23,7 +23,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -175,21 +174,10 @@ void ExitUnless(const absl::Status& status) {
   std::_Exit(EXIT_FAILURE);
 }
 
-// "lab.pcapng" as "lab.4711.pcapng".
-std::string WithProcessId(const std::string& file) {
-  std::filesystem::path path(file);
-  path.replace_filename(path.stem().string() + "." + std::to_string(::getpid()) +
-                        path.extension().string());
-  return path.string();
-}
-
 // The file is for who opens a device: the shell of a script, which was preloaded too, has nothing
 // to say in it.
 void BeginCapture(Preloaded& preloaded) {
-  const std::string& file = preloaded.settings.capture;
-  absl::Status begun = preloaded.capture->Begin(file);
-  if (absl::IsUnavailable(begun)) begun = preloaded.capture->Begin(WithProcessId(file));
-  ExitUnless(begun);
+  ExitUnless(preloaded.capture->BeginOrBeside(preloaded.settings.capture));
 }
 
 absl::Status Start(Preloaded& preloaded) {

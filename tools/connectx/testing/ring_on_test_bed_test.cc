@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 #include "api/xtreme.hpp"
 #include "gtest/gtest.h"
 #include "tools/connectx/testing/test_bed.h"
+#include "tools/connectx/wire/capture_file.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -70,6 +73,17 @@ TEST_F(RingOnTestBedTest, DatagramIsReceivedAndAnswered) {
 TEST_F(RingOnTestBedTest, InterfaceHasTheMtuOfTheSettings) {
   MakeBed({{"MTU", "9000"}});
   Echo(std::string(9000 - 28, 'j'), 9000);
+}
+
+// As of one shard while another runs.
+TEST_F(RingOnTestBedTest, CaptureThatSomebodyWritesHasOneBesideIt) {
+  const std::string stem = std::string(std::getenv("TEST_TMPDIR")) + "/shards";
+  const auto other = CaptureFile::Create(stem + ".pcapng");
+  ASSERT_TRUE(other.ok()) << other.status();
+  MakeBed({{"CAPTURE", stem + ".pcapng"}});
+  Echo("ask", 1500);
+  bed_.reset();
+  EXPECT_TRUE(std::filesystem::exists(stem + "." + std::to_string(::getpid()) + ".pcapng"));
 }
 
 }  // namespace

@@ -160,7 +160,10 @@ TestBed::TestBed(const Options& options) : state_(std::make_unique<State>()) {
   const Settings settings = SettingsOf(options.settings);
   state_->virtual_clock = options.virtual_clock;
   state_->mtu = settings.mtu;
-  if (!settings.capture.empty()) state_->capture = Must(CaptureFile::Create(settings.capture));
+  if (!settings.capture.empty()) {
+    state_->capture = CaptureFile::Later();
+    Must(state_->capture->BeginOrBeside(settings.capture));
+  }
   state_->space = Must(net::Namespace::Create());
   state_->inside = std::make_unique<net::Namespace::Inside>(*state_->space);
   using Mode = SoftwareConnectX::Mode;

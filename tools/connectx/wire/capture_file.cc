@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -111,6 +112,15 @@ absl::Status CaptureFile::Begin(const std::string& path) {
                    taken ? "somebody else is writing it" : std::strerror(errno));
   if (file >= 0) close(file);
   return taken ? absl::UnavailableError(message) : absl::InternalError(message);
+}
+
+absl::Status CaptureFile::BeginOrBeside(const std::string& path) {
+  const absl::Status begun = Begin(path);
+  if (!absl::IsUnavailable(begun)) return begun;
+  std::filesystem::path beside(path);
+  beside.replace_filename(absl::StrCat(beside.stem().string(), ".", getpid(),
+                                       beside.extension().string()));
+  return Begin(beside.string());
 }
 
 absl::StatusOr<std::shared_ptr<CaptureFile>> CaptureFile::CreateOn(int open,

@@ -41,6 +41,9 @@ class CaptureFile {
   // One without a file: frames are forgotten until Begin makes it, with the errors of Create.
   static std::shared_ptr<CaptureFile> Later(std::string_view application = kApplication);
   absl::Status Begin(const std::string& path);
+  // The same; while somebody else writes that file, one with this process' id in its name:
+  // "lab.4711.pcapng".
+  absl::Status BeginOrBeside(const std::string& path);
   // Writes what is held.
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <pcap/pcap.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -242,6 +243,15 @@ TEST_F(CapturedWireTest, FileThatSomebodyWritesIsNotWrittenByAnother) {
   EXPECT_EQ(ReadByLibpcap().size(), 1u);
   captured = {};
   EXPECT_TRUE(CaptureFile::Create(path_).ok());
+}
+
+TEST_F(CapturedWireTest, FileThatSomebodyWritesHasOneBesideItForWhoTakesThat) {
+  const auto first = CaptureFile::Create(path_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = CaptureFile::Later();
+  EXPECT_TRUE(second->BeginOrBeside(path_).ok());
+  const std::string stem = path_.substr(0, path_.rfind('.'));
+  EXPECT_TRUE(std::ifstream(stem + "." + std::to_string(getpid()) + ".pcapng").is_open());
 }
 
 TEST_F(CapturedWireTest, PulledCableLosesBothDirectionsAndIsDown) {
