@@ -14,6 +14,14 @@ def _settings(personality, without, faults, seed):
         settings[name.upper()] = str(value)
     return settings
 
+def _check_devices(devices):
+    """Fails where an entry is neither an interface with its address nor the device at its place."""
+    for number, device in enumerate(devices):
+        wanted = "mlx5_%d" % number
+        if "=" not in device and device != wanted:
+            fail("connectx_test: device %r: %r is wanted there, or \"eth2=10.0.0.1/24\"" %
+                 (device, wanted))
+
 def _binary_devices(devices, host):
     """What run_binary and the launcher are told of a binary's devices."""
     if len([device for device in devices if "=" in device]) > 0:
@@ -23,10 +31,6 @@ def _binary_devices(devices, host):
     if host != None:
         fail("connectx_test: host: a binary's host is at the other end of an interface: " +
              "devices = [\"eth2=10.0.0.1/24+10.0.0.9/24\"]")
-    for number, device in enumerate(devices):
-        wanted = "mlx5_%d" % number
-        if device != wanted:
-            fail("connectx_test: device %r of a binary: %r is wanted" % (device, wanted))
     return [], {"DEVICES": str(max(2, len(devices)))}
 
 def connectx_test(
@@ -58,9 +62,10 @@ def connectx_test(
         (tools/connectx/testing/test_bed.h), which has the devices named here.
       binary: in place of srcs, any program that uses libibverbs, a script that starts some, or with
         `preload` one that uses sockets; it passes when it exits with 0.
-      devices: one entry each: "mlx5_0" for verbs alone, "eth2=10.0.0.1/24" for one that is
-        the port of an interface with that address, "eth2=10.0.0.1/24+10.0.0.9/24" for one with a
-        Linux host of the second address at the other end, for TCP: TestBed::HostSocket, or `host`.
+      devices: one entry each, the first mlx5_0: "mlx5_0" for verbs alone, "eth2=10.0.0.1/24" for
+        one that is the port of an interface with that address, "eth2=10.0.0.1/24+10.0.0.9/24" for
+        one with a Linux host of the second address at the other end, for TCP:
+        TestBed::HostSocket, or `host`.
         A binary has either one that is the port of an interface, as rings need it, or those for
         verbs alone: "mlx5_0", "mlx5_1" and so on, in order, on one cable, two at least.
       personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
@@ -70,7 +75,8 @@ def connectx_test(
       clock: "real", or "virtual": then nothing happens but in TestBed::Pump. Not for a binary.
       host: of a binary: a program that runs on the Linux host at the other end meanwhile, on the
         kernel's sockets. If it fails, the test does; it is killed when the binary has ended.
-      host_args: its arguments.
+      host_args: its arguments, one each: what has a space in it stands in quotes of the shell's,
+        "'a b'", for Bazel splits them as it does args.
       preload: of a binary: libraries, as "@xtreme//api:libxtreme.so", by which its sockets are on
         rings.
       deps: of srcs.
@@ -83,6 +89,7 @@ def connectx_test(
         fail("connectx_test: either srcs or binary")
     if clock not in ("real", "virtual"):
         fail("connectx_test: clock is \"real\" or \"virtual\"")
+    _check_devices(devices)
     settings = _settings(personality, without, faults, seed)
     if srcs != None and (host != None or host_args or preload):
         fail("connectx_test: host, host_args and preload are for a binary")

@@ -6,10 +6,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <charconv>
+#include <system_error>
 
 #include "tools/connectx/testing/test_bed.h"
+#include "tools/connectx/testing/wrong_use.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 constexpr size_t kEthernet = 14;
 constexpr size_t kIp = 20;
 constexpr size_t kUdp = 8;
+constexpr size_t kMostIp = 65'535;  // What the length in an IP header can say.
 constexpr uint8_t kUdpProtocol = 17;
 
 struct Endpoint {
@@ -24,13 +26,19 @@ struct Endpoint {
   uint16_t port = 0;
 };
 
-// All zeros where `text` is not "A.B.C.D:PORT".
 Endpoint ParseEndpoint(const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
+  const char* const end = text.data() + text.size();
   in_addr address{};
-  if (inet_pton(AF_INET, text.substr(0, colon).c_str(), &address) != 1) return {};
-  const char* const port = text.c_str() + std::min(colon + 1, text.size());
-  return {ntohl(address.s_addr), static_cast<uint16_t>(std::strtoul(port, nullptr, 10))};
+  Endpoint endpoint;
+  const auto [rest, error] = std::from_chars(std::min(text.data() + colon + 1, end), end,
+                                             endpoint.port);
+  if (inet_pton(AF_INET, text.substr(0, colon).c_str(), &address) != 1 || error != std::errc() ||
+      rest != end) {
+    Die("\"" + text + "\" is not ADDRESS:PORT, as \"10.0.0.1:7000\"");
+  }
+  endpoint.ip = ntohl(address.s_addr);
+  return endpoint;
 }
 
 std::string EndpointText(const uint8_t* ip, const uint8_t* port) {
@@ -74,6 +82,10 @@ TestBed::Frame TestBed::Encode(const Datagram& datagram, const Mac& from, const 
            static_cast<uint8_t>(ip)};
   }
   const size_t length = kIp + kUdp + datagram.payload.size();
+  if (length > kMostIp) {
+    Die("a datagram of " + std::to_string(datagram.payload.size()) + " bytes: " +
+        std::to_string(kMostIp - kIp - kUdp) + " at most");
+  }
   Frame frame(kEthernet + length);
   std::copy(mac.begin(), mac.end(), frame.begin());
   std::copy(from.begin(), from.end(), frame.begin() + 6);

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <utility>
@@ -17,9 +16,11 @@
 #include "tools/connectx/device/clock.h"
 #include "tools/connectx/preload/settings.h"
 #include "tools/connectx/testing/port_text.h"
+#include "tools/connectx/testing/wrong_use.h"
 #include "tools/connectx/wire/captured_wire.h"
 #include "tools/connectx/wire/link.h"
 #include "tools/connectx/wire/netif.h"
+#include "tools/connectx/wire/wire.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -29,11 +30,6 @@ constexpr int kLookMs = 1;
 
 constexpr char kHostInterface[] = "host";
 constexpr char kGroups[] = "224.0.0.0/4";
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "test bed: %s\n", why.c_str());
-  std::abort();
-}
 
 void Must(const absl::Status& status) {
   if (!status.ok()) Die(status.ToString());
@@ -47,6 +43,11 @@ T Must(absl::StatusOr<T> made) {
 
 // The environment's settings, with those of the test laid over them.
 Settings SettingsOf(const std::map<std::string, std::string>& over) {
+  for (const char* const launchers : {"INTERFACE", "SHARED", "DEVICES", "COUNTERS", "REPORT"}) {
+    if (!over.contains(launchers)) continue;
+    Die("the setting " + std::string(launchers) + " is the launcher's: a bed has its ports, " +
+        "Counter() and Violations()");
+  }
   std::vector<std::string> entries;
   for (const auto& [name, value] : over) entries.push_back(kSettingPrefix + name + "=" + value);
   std::vector<const char*> all;
@@ -146,7 +147,11 @@ TestBed::Options TestBed::Options::FromRule() {
   const char* const clock = std::getenv("XTREME_TEST_BED_CLOCK");
   options.virtual_clock = clock != nullptr && std::string_view(clock) == "virtual";
   const char* const devices = std::getenv("XTREME_TEST_BED_DEVICES");
-  std::istringstream list(devices == nullptr ? "" : devices);
+  if (devices == nullptr) {
+    Die("the rule's devices are not in XTREME_TEST_BED_DEVICES (\"eth2=10.0.0.1/24\"), where "
+        "Bazel puts them as it runs a test");
+  }
+  std::istringstream list(devices);
   for (std::string device; std::getline(list, device, ',');) {
     const PortText port = ParsePort(device);
     options.ports.push_back({port.interface, port.address, port.host});
@@ -211,6 +216,11 @@ int TestBed::HostSocket(size_t port, int type) {
 }
 
 bool TestBed::Send(size_t port, std::span<const uint8_t> frame) {
+  if (frame.size() < kEthernetHeaderBytes || frame.size() > kMaxFrameBytes) {
+    Die("a frame of " + std::to_string(frame.size()) + " bytes: " +
+        std::to_string(kEthernetHeaderBytes) + " to " + std::to_string(kMaxFrameBytes) +
+        " fit on the wire");
+  }
   return state_->far(port).Transmit(frame, state_->Now());
 }
 

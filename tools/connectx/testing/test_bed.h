@@ -45,7 +45,8 @@ class TestBed {
     bool virtual_clock = false;  // Then nothing happens but in Pump.
     // Settings of the devices by the names that tools/connectx/run prints: {"LOSS", "0.01"},
     // {"SEED", "7"}, {"PERSONALITY", "cx6dx"}, {"WITHOUT", "blueflame"}, {"CAPTURE", "x.pcapng"},
-    // {"MTU", "9000"}: of the interfaces too. Faults hit frames in both directions.
+    // {"MTU", "9000"}: of the interfaces too. Faults hit frames in both directions. INTERFACE,
+    // SHARED, DEVICES, COUNTERS and REPORT are the launcher's, and wrong use here.
     std::map<std::string, std::string> settings;
 
     // What the connectx_test rule of this test says.
@@ -78,7 +79,7 @@ class TestBed {
   // Expect and Overrun of such a port are wrong use.
   int HostSocket(size_t port, int type);
 
-  // Puts a frame on the wire to the device. False: 1,024 wait already.
+  // Puts a frame of 14 to 10,000 bytes on the wire to the device. False: 1,024 wait already.
   bool Send(size_t port, std::span<const uint8_t> frame);
   // The same with headers and right checksums; multicast where the destination is a group.
   bool Send(size_t port, const Datagram& datagram);
@@ -109,6 +110,7 @@ class TestBed {
   Mac device_mac(size_t port) const;
   Mac peer_mac() const;
 
+  // An address or a port that is none, and more payload than a datagram takes, are wrong use.
   static Frame Encode(const Datagram& datagram, const Mac& from, const Mac& to);
   // Nothing, unless it is UDP over IPv4 without a VLAN tag, whole and with right checksums.
   static std::optional<Datagram> Decode(std::span<const uint8_t> frame);

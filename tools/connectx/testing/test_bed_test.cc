@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -80,6 +81,48 @@ TEST_F(TestBedTest, OverrunSendsOneFrameMoreThanThereAreBuffers) {
   for (int slot = 0; slot < 5; ++slot) endpoint_.PostReceive(slot);
   EXPECT_EQ(bed_.Overrun(1, Frame()), 6);
   EXPECT_EQ(bed_.Counter(1, "out_of_buffer"), 1u);
+}
+
+TEST_F(TestBedTest, FrameThatNoWireTakesIsWrongUseAndNoEndlessOverrun) {
+  for (const size_t bytes : {size_t{13}, size_t{10'001}}) {
+    const TestBed::Frame frame(bytes);
+    const std::string said = std::to_string(bytes) + " bytes: 14 to 10000 fit on the wire";
+    EXPECT_DEATH(bed_.Send(1, frame), said);
+    EXPECT_DEATH(bed_.Overrun(1, frame), said);
+  }
+}
+
+TEST(DatagramTest, TextThatIsNoAddressAndPortIsWrongUse) {
+  for (const char* text : {"", "10.0.0.1", "10.0.0.1:", "10.0.0:7", "10.0.0.1:65536", "10.0.0.1:7a",
+                           "10.0.0.1: 7", "10.0.0.1:-7", "localhost:7"}) {
+    const std::string said = "\"" + std::string(text) + "\" is not ADDRESS:PORT";
+    EXPECT_DEATH(TestBed::Encode({text, "10.0.0.1:7", "x"}, {2}, {4}), said);
+    EXPECT_DEATH(TestBed::Encode({"10.0.0.1:7", text, "x"}, {2}, {4}), said);
+  }
+}
+
+TEST(DatagramTest, PayloadThatNoDatagramTakesIsWrongUse) {
+  TestBed::Datagram datagram{"10.0.0.1:0", "10.0.0.2:65535", std::string(65'507, 'x')};
+  EXPECT_EQ(TestBed::Decode(TestBed::Encode(datagram, {2}, {4})), datagram);
+  datagram.payload += 'x';
+  EXPECT_DEATH(TestBed::Encode(datagram, {2}, {4}), "65508 bytes: 65507 at most");
+}
+
+TEST(OptionsTest, SettingsOfTheLauncherAreWrongUse) {
+  for (const char* name : {"INTERFACE", "SHARED", "DEVICES", "COUNTERS", "REPORT"}) {
+    TestBed::Options options = TestBed::Options::FromRule();
+    options.settings[name] = "1";
+    EXPECT_DEATH(TestBed{options}, "the setting " + std::string(name) + " is the launcher's");
+  }
+}
+
+TEST(OptionsTest, WithoutARuleThereIsNoBedOfOne) {
+  EXPECT_DEATH(
+      {
+        unsetenv("XTREME_TEST_BED_DEVICES");
+        TestBed bed;
+      },
+      "XTREME_TEST_BED_DEVICES");
 }
 
 TEST(DatagramTest, IsReadAsItWasWritten) {
