@@ -426,6 +426,16 @@ TEST_F(OutputTest, AFileThatIsNoTapIsNamed) {
   unlink(other.c_str());
 }
 
+TEST_F(MissedTest, ProgramsAreChosenByTheNamesThatTheyHave) {
+  const std::string name = "b\u00f6rse_of_a_name_that_is_longer_than_a_tap_has_room_for";
+  const auto other =
+      stats::FrameTap::Create({.directory = directory_, .ring = 5, .program = name});
+  ASSERT_TRUE(other.ok()) << other.status();
+  Write(other->get(), 3);
+  EXPECT_THAT(Tell("--program=" + name + " 2>&1"), HasSubstr("xtreme_dump: 3 frames, 0 missed"));
+  EXPECT_THAT(Tell("--program=b\u00f6rse 2>&1", 1), HasSubstr("no such ring"));
+}
+
 TEST_F(MissedTest, WhereNoneIsMissedNoneIsNoted) {
   Write(tap_.get(), 3);
   const std::string told = Tell();

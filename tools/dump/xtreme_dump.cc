@@ -201,8 +201,8 @@ std::optional<LocalEnd> FindHandle(stats::Selection selection, const FrameReader
 bool IsSelected(const stats::Selection& selection, const FrameReader& ring) {
   return (!selection.pid || *selection.pid == ring.pid()) &&
          (!selection.ring || *selection.ring == ring.ring()) &&
-         (selection.program.empty() || selection.program == ring.program()) &&
-         (selection.interface.empty() || selection.interface == ring.interface());
+         stats::IsNamed(selection.program, ring.program()) &&
+         stats::IsNamed(selection.interface, ring.interface());
 }
 
 int Fail(const std::string& text) {

@@ -22,8 +22,7 @@ namespace {
 bool IsSelected(const Selection& selection, const Segment& ring) {
   return (!selection.pid || *selection.pid == ring.pid) &&
          (!selection.ring || *selection.ring == ring.ring) &&
-         (selection.program.empty() || selection.program == ring.program) &&
-         (selection.interface.empty() || selection.interface == ring.interface);
+         IsNamed(selection.program, ring.program) && IsNamed(selection.interface, ring.interface);
 }
 
 bool IsSelected(const std::string& wanted, const SocketCounters& socket) {

@@ -289,6 +289,22 @@ TEST(Rings, SelectionIsByEachProperty) {
   for (const Selection& selection : others) EXPECT_TRUE(Select(selection, rings).empty());
 }
 
+TEST(Rings, ProgramsAreSelectedByTheNamesThatTheyHave) {
+  Segment ring = MakeRing();
+  const auto selected = [&ring](const std::string& program) {
+    return Select({.program = program}, {ring}).size() == 1;
+  };
+  const std::string whole = "a_program_of_a_name_that_is_longer_than_a_segment_has_room_for";
+  ring.program = whole.substr(0, 32);
+  EXPECT_TRUE(selected(whole));
+  EXPECT_TRUE(selected(ring.program));
+  EXPECT_FALSE(selected(whole.substr(0, 31)));
+  ring.program = "b??rse?";  // As xtreme_stats shows "b\u00f6rse\n".
+  EXPECT_TRUE(selected("b\u00f6rse\n"));
+  EXPECT_TRUE(selected(ring.program));
+  EXPECT_FALSE(selected("b\u00f6rse"));
+}
+
 TEST(Rings, AddressesReadAsPeopleWriteThem) {
   EXPECT_EQ(AddressText(Ip(10, 0, 0, 1), 80), "10.0.0.1:80");
   EXPECT_EQ(AddressText(Ip(0, 0, 0, 0), 0), "*:*");

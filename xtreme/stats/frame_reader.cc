@@ -31,12 +31,7 @@ absl::Status Malformed(const std::string& what) {
 }
 
 std::string Text(const std::array<char, 32>& field) {
-  std::string text(field.begin(), std::find(field.begin(), field.end(), '\0'));
-  // For terminals: what is not printable is not what we wrote.
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
+  return ShownText({field.data(), field.size()});
 }
 
 bool ReadAt(int fd, uint64_t place, void* to, size_t bytes) {

@@ -30,12 +30,7 @@ absl::Status Malformed(const std::string& what) {
 
 template <size_t kSize>
 std::string Text(const std::array<char, kSize>& field) {
-  std::string text(field.begin(), std::find(field.begin(), field.end(), '\0'));
-  // For terminals: what is not printable is not what we wrote.
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
+  return ShownText({field.data(), field.size()});
 }
 
 template <typename T>
@@ -183,6 +178,12 @@ absl::StatusOr<Segment> ReadSegment(const std::string& path) {
     segment->alive = IsLocked(fd);
     return segment;
   }
+}
+
+bool IsNamed(std::string_view wanted, std::string_view shown) {
+  constexpr size_t kMost = sizeof(SegmentHeader::program);
+  static_assert(kMost == sizeof(SegmentHeader::interface));
+  return wanted.empty() || ShownText(wanted.substr(0, kMost)) == shown;
 }
 
 std::vector<std::string> ListSegments(const std::string& directory) {

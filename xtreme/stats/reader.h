@@ -73,6 +73,10 @@ absl::StatusOr<Segment> ParseSegment(std::span<const uint8_t> bytes);
 // the file. InvalidArgument: it is not a segment.
 absl::StatusOr<Segment> ReadSegment(const std::string& path);
 
+// Whether a program or an interface called `wanted` is published as `shown`: cut where it is too
+// long, and with a ? for each byte that is not printable. An empty one is any.
+bool IsNamed(std::string_view wanted, std::string_view shown);
+
 // The paths of all segments of a directory, sorted. A directory that cannot be read has none.
 std::vector<std::string> ListSegments(const std::string& directory);
 

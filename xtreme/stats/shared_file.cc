@@ -54,6 +54,14 @@ void RemoveSharedFile(const std::string& path, const SharedFile& file) {
   close(file.fd);
 }
 
+std::string ShownText(std::string_view field) {
+  std::string text(field.substr(0, field.find('\0')));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
 bool RemoveIfLeftBehind(const std::string& path, const std::array<char, 8>& magic) {
   // Somebody may have put a pipe there: opening it must not wait.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
@@ -33,6 +34,10 @@ absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std:
 
 // Ends it: the name goes, then the memory.
 void RemoveSharedFile(const std::string& path, const SharedFile& file);
+
+// What a reader says of a field that anybody may have written: up to the first 0, and for terminals
+// a ? for each byte that is not printable.
+std::string ShownText(std::string_view field);
 
 // Removes a file that begins with `magic`, of whatever layout, whose writer is gone, if the caller
 // may read and remove it: the lock is older than any layout. False: it did not.
