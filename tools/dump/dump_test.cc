@@ -389,6 +389,32 @@ TEST_F(OutputTest, AReaderThatTakesNothingDoesNotKeepItFromEnding) {
   close(ends[0]);
 }
 
+TEST_F(OutputTest, WhatCameBeforeItIsInterruptedIsShown) {
+  Write(tap_.get(), 1);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t pid = StartOn(ends[1], {});
+  std::string shown;
+  char part[4096];
+  // A stopped one looks at nothing meanwhile.
+  for (ssize_t got; (got = read(ends[0], part, sizeof part)) > 0;) {
+    const bool first = shown.empty();
+    shown.append(part, static_cast<size_t>(got));
+    if (!first) continue;
+    int status = 0;
+    kill(pid, SIGSTOP);
+    ASSERT_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    Write(tap_.get(), 600);  // More than it takes at once.
+    kill(pid, SIGINT);
+    kill(pid, SIGCONT);
+  }
+  close(ends[0]);
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), 601);
+  int status = -1;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+}
+
 // No frame follows by whose writing it would see that.
 TEST_F(OutputTest, AReaderThatLeavesEndsIt) {
   Write(tap_.get(), 3);

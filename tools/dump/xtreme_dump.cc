@@ -56,10 +56,14 @@ struct Command {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// A reader that takes nothing keeps us in a write for ever: it has a second.
-void Interrupt(int) {
+// A reader that takes nothing keeps us in a write for ever: it has so long for each.
+constexpr unsigned kPatienceSeconds = 1;
+
+// What came so far is shown before the end; who interrupts again does not want that.
+void Interrupt(int signal) {
   interrupted = 1;
-  alarm(1);
+  alarm(kPatienceSeconds);
+  std::signal(signal, SIG_DFL);
 }
 
 int64_t Now(clockid_t clock) {
@@ -109,9 +113,12 @@ class Dump {
     return true;
   }
 
-  // Until there is nothing more to come. False: it cannot be written.
+  // Until there is nothing more to come, or to what had come when it was interrupted. False: it
+  // cannot be written.
   bool Run() {
+    bool stopped = command_.once;
     while (!Enough()) {
+      if (interrupted != 0 && !std::exchange(stopped, true)) StopAtNewest();
       size_t taken = 0;
       size_t open = 0;
       for (Source& source : sources_) {
@@ -121,8 +128,9 @@ class Dump {
         open += alive && !source.ended;
       }
       if (!output_->Flush()) return false;
+      if (interrupted != 0) alarm(kPatienceSeconds);
       if (taken != 0) continue;
-      if (command_.once || open == 0) return true;
+      if (stopped || open == 0) return true;
       if (!stats::Pause(output_->descriptor(), kPause)) return false;
     }
     return true;
@@ -135,8 +143,11 @@ class Dump {
   }
 
  private:
-  bool Enough() const {
-    return interrupted != 0 || (command_.count != 0 && written_ >= command_.count);
+  bool Enough() const { return command_.count != 0 && written_ >= command_.count; }
+
+  // A file that shrank has nothing more to take either.
+  void StopAtNewest() {
+    for (Source& source : sources_) (void)source.reader->StopAtNewest();
   }
 
   // Shows what came a turn before, with the times that came since. How many frames that concerned,
