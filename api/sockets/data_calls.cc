@@ -163,8 +163,7 @@ void MakeWay(int fd, Socket* socket) {
 [[gnu::always_inline]] inline ssize_t Socket::SentDatagram(engine::SendResult result,
                                                            size_t bytes) {
   if (!IsTaken(result)) [[unlikely]] return TakeBackRefusal(result);
-  // Linux: a datagram that has left is an edge.
-  Change(0, 0, EPOLLOUT | EPOLLWRNORM);
+  if (awaited(kSent)) [[unlikely]] Change(0, 0, kSent);
   return static_cast<ssize_t>(bytes);
 }
 

@@ -50,13 +50,13 @@ EpollSet::~EpollSet() {
   // Nobody else has the set any more, but who tells an item, until it is detached.
   std::map<Key, std::shared_ptr<Item>> items;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     items.swap(items_);
   }
   for (const auto& [key, item] : items) {
     std::shared_ptr<Pollable> target;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const std::lock_guard lock(lock_);
       target = item->target;
     }
     if (target != nullptr) target->Detach(item.get());
@@ -65,7 +65,7 @@ EpollSet::~EpollSet() {
 
 void EpollSet::AfterFork() {
   Pollable::AfterFork();
-  std::construct_at(&mutex_);
+  std::construct_at(&lock_);
   BeShared();
   // They would keep open what the parent closes.
   for (const auto& [key, item] : items_) {
@@ -75,7 +75,7 @@ void EpollSet::AfterFork() {
 
 void EpollSet::Close() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     closed_ = true;
   }
   Change(0, 0, EPOLLHUP);
@@ -136,7 +136,7 @@ void EpollSet::OnTold(Item* item, uint32_t events) {
   bool ready = false;
   bool moved = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     if (item->target == nullptr) return;
     const RingDoor* const before = item->door;
     if (!StandsRight(*item)) [[unlikely]] Place(item);
@@ -144,14 +144,14 @@ void EpollSet::OnTold(Item* item, uint32_t events) {
     if ((events & (item->event.events | kAlwaysTold)) != 0) QueueIfReady(item);
     ready = item->queued;
   }
-  if (ready) Change(EPOLLIN, 0, EPOLLIN);
+  if (ready) Change((mask() & EPOLLIN) ^ EPOLLIN, 0, EPOLLIN);
   // Who sleeps has another ring to sleep on.
   if (moved && !ready) Change(0, 0, EPOLLIN);
 }
 
 // Linux: it stays for its copies. What never comes to a ring nobody takes out of the kernel's set.
 void EpollSet::OnCloses(Item* item, int number) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   const auto* const socket = dynamic_cast<const Socket*>(item->target.get());
   if (socket == nullptr || item->fd != number || item->own >= 0 || !IsOfBoth(*socket)) return;
   const int own = HighDescriptor(Kernel().fcntl(number, F_DUPFD_CLOEXEC, 0));
@@ -165,7 +165,7 @@ void EpollSet::OnCloses(Item* item, int number) {
 
 // The descriptor is about to be closed; the kernel's set forgets it by itself.
 void EpollSet::OnGone(Item* item) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   TakeOut(item);
 }
 
@@ -191,7 +191,7 @@ int EpollSet::Control(int operation, int fd, const epoll_event* event,
   const Key key(fd, target.get());
   std::shared_ptr<Item> item;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     const auto found = items_.find(key);
     if (found != items_.end()) item = found->second;
   }
@@ -212,15 +212,16 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
   item->fd = fd;
   item->target = target;
   item->event = event;
+  item->wants.store(event.events, std::memory_order_relaxed);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     if (!items_.emplace(Key(fd, target.get()), item).second) return -EEXIST;
   }
   target->Attach(item.get());
   int placed = 0;
   bool ready = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     placed = item->target == nullptr ? -EBADF : Place(item.get());
     if (placed == 0) QueueIfReady(item.get());
     ready = item->queued;
@@ -238,12 +239,15 @@ int EpollSet::Add(int fd, const epoll_event& event, const std::shared_ptr<Pollab
 
 int EpollSet::Modify(Item* item, const epoll_event& event) {
   bool ready = false;
+  std::shared_ptr<Pollable> target;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     // Gone since it was found: its number may be another's.
     if (item->target == nullptr) return -ENOENT;
     if ((item->event.events & EPOLLEXCLUSIVE) != 0) return -EINVAL;
+    target = item->target;
     item->event = event;
+    item->wants.store(event.events, std::memory_order_relaxed);
     item->disabled = false;
     const bool stood = item->in_kernel;
     if (const int placed = Place(item); placed != 0) return placed;
@@ -254,6 +258,7 @@ int EpollSet::Modify(Item* item, const epoll_event& event) {
     QueueIfReady(item);
     ready = item->queued;
   }
+  target->WantsChanged();
   if (ready) Change(EPOLLIN, 0, EPOLLIN);
   return 0;
 }
@@ -262,7 +267,7 @@ int EpollSet::Remove(const Key& key) {
   std::shared_ptr<Item> item;
   std::shared_ptr<Pollable> target;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     const auto found = items_.find(key);
     if (found == items_.end()) return -ENOENT;
     item = found->second;
@@ -291,7 +296,7 @@ void EpollSet::Disarm(Item* item) {
 // Items are known by their data here: who has several with the same cannot tell them apart either,
 // and arms all of them.
 void EpollSet::DisarmAsTold(const epoll_event* events, int count) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (!has_one_shot_of_both_) return;
   for (const auto& [key, item] : items_) {
     const bool both = item->in_kernel && item->target != nullptr && IsOfBoth(*item->target);
@@ -335,12 +340,17 @@ int EpollSet::CollectFromKernel(epoll_event* events, int most) {
 // To ask the kernel costs more than all else here. Where that is due though rings have something,
 // who comes first changes, so that neither starves.
 int EpollSet::Collect(epoll_event* events, int most, bool kernel) {
-  const Uncancelled whole;  // What was collected is nobody else's any more.
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (closed_) return -EBADF;
-  if (in_kernel_ == 0 && !kernel_alone_.load(std::memory_order_relaxed)) {
-    return CollectFromRings(events, most);
+  {
+    const std::lock_guard lock(lock_);
+    if (closed_) return -EBADF;
+    if (KernelHasNothing()) return CollectFromRings(events, most);
   }
+  return CollectFromBoth(events, most, kernel);
+}
+
+int EpollSet::CollectFromBoth(epoll_event* events, int most, bool kernel) {
+  const Uncancelled whole;  // What was collected is nobody else's any more.
+  std::unique_lock lock(lock_);
   const bool due = skips_ >= faces_->settings().select_skip_os;
   if (due && kernel) kernel_first_ = !kernel_first_;
   const bool first = due && kernel && kernel_first_;
@@ -407,7 +417,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
 }
 
 uint32_t EpollSet::Look() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (closed_) return EPOLLIN;
   const bool ready = std::any_of(ready_.begin(), ready_.end(), [](const Item* item) {
     return item->target != nullptr && !item->disabled &&
@@ -417,7 +427,7 @@ uint32_t EpollSet::Look() {
 }
 
 void EpollSet::AddDoors(std::vector<RingDoor*>* doors) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   for (const auto& [door, items] : doors_) {
     if (std::find(doors->begin(), doors->end(), door) == doors->end()) doors->push_back(door);
   }
@@ -427,7 +437,7 @@ void EpollSet::AddDoors(std::vector<RingDoor*>* doors) const {
 }
 
 std::vector<std::shared_ptr<Pollable>> EpollSet::Members() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   std::vector<std::shared_ptr<Pollable>> members;
   for (const auto& [key, item] : items_) {
     if (item->target != nullptr) members.push_back(item->target);

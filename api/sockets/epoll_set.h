@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/sockets/locks.h"
 #include "api/sockets/watch.h"
 #include "stack/base/time.h"
 
@@ -69,6 +70,7 @@ class EpollSet final : public Pollable {
     std::shared_ptr<Pollable> target;  // Null: gone.
     RingDoor* door = nullptr;     // Of the target, as counted.
     epoll_event event{};
+    std::atomic<uint32_t> wants{0};  // The bits of `event`, for who has not the lock.
     bool queued = false;
     bool disabled = false;        // One-shot, and told: not in the kernel's set either.
     bool in_kernel = false;
@@ -76,6 +78,7 @@ class EpollSet final : public Pollable {
     ~Item();
     int number() const { return own >= 0 ? own : fd; }
     void Told(uint32_t events) override { set->OnTold(this, events); }
+    uint32_t Wants() const override { return wants.load(std::memory_order_relaxed); }
     void Closes(int number) override { set->OnCloses(this, number); }
     void Gone() override { set->OnGone(this); }
   };
@@ -107,13 +110,17 @@ class EpollSet final : public Pollable {
   // What is ready now, of both halves. `kernel`: its half is asked if rings have nothing; if they
   // have, in one call of so many (SELECT_SKIP_OS).
   int Collect(epoll_event* events, int most, bool kernel);
+  int CollectFromBoth(epoll_event* events, int most, bool kernel);
+  bool KernelHasNothing() const {
+    return in_kernel_ == 0 && !kernel_alone_.load(std::memory_order_relaxed);
+  }
   // Under the lock; and not.
   int CollectFromRings(epoll_event* events, int most);
   int CollectFromKernel(epoll_event* events, int most);
 
   Faces* const faces_;
   std::atomic<int> fd_;
-  mutable std::mutex mutex_;
+  mutable FutexLock lock_;
   bool closed_ = false;
   std::map<Key, std::shared_ptr<Item>> items_;
   std::deque<Item*> ready_;

@@ -83,6 +83,7 @@ class OnRing : public Pollable {
  public:
   RingDoor* door() const override { return ring_; }
   void End() { SayGone(); }
+  using Pollable::awaited;
 
  private:
   // Nobody goes in.
@@ -140,6 +141,31 @@ class InterruptingEvent {
   struct sigaction before_ {};
   bool happened_ = false;
 };
+
+// What happens that nobody waits for is told to nobody: a send under who waits to receive.
+TEST(EpollSetTest, SocketKnowsWhatItsSetsAwait) {
+  const int kernels = epoll_create1(EPOLL_CLOEXEC);
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  const auto set = std::make_shared<EpollSet>(nullptr, kernels);
+  const auto socket = std::make_shared<OnRing>();
+  EXPECT_FALSE(socket->awaited(~uint32_t{0}));
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  ASSERT_EQ(set->Control(EPOLL_CTL_ADD, fd, &event, socket), 0);
+  EXPECT_TRUE(socket->awaited(EPOLLIN));
+  EXPECT_FALSE(socket->awaited(EPOLLOUT));
+  event.events = EPOLLOUT | EPOLLET;
+  ASSERT_EQ(set->Control(EPOLL_CTL_MOD, fd, &event, socket), 0);
+  EXPECT_TRUE(socket->awaited(EPOLLOUT));
+  {
+    const Attachment waiting(socket.get(), &Sleeper::OfThread());
+    EXPECT_TRUE(socket->awaited(EPOLLIN)) << "who is for everything";
+  }
+  EXPECT_FALSE(socket->awaited(EPOLLIN));
+  ASSERT_EQ(set->Control(EPOLL_CTL_DEL, fd, nullptr, socket), 0);
+  EXPECT_FALSE(socket->awaited(~uint32_t{0}));
+  close(fd);
+  close(kernels);
+}
 
 class OvertakenTest : public testing::TestWithParam<bool> {};
 

@@ -10,7 +10,13 @@
 
 namespace xtreme::sockets {
 
-void DoorLock::Wake() { state_.notify_one(); }
+void FutexLock::Await() {
+  while (state_.exchange(kAwaited, std::memory_order_acquire) != kFree) {
+    state_.wait(kAwaited, std::memory_order_relaxed);
+  }
+}
+
+void FutexLock::Wake() { state_.notify_one(); }
 
 void SetupLock::lock() {
   int state = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SetupLock: of deciding sockets' paths, of rings and rules; taken before any ring's door.
-// DoorLock: of a ring's door, which every send and receive takes. ThreadToken: who is inside it.
+// FutexLock: of a ring's door, which every send and receive takes, of sets and who watches.
+// ThreadToken: who is inside a door.
 //
 // Invariant: nobody waits for the SetupLock inside a door, nor for a door inside another. Who calls
 // from inside some (a receive callback that binds, closes, or sends by another ring) steps out of
@@ -62,7 +63,7 @@ class SetupLock {
 
 // One locked instruction to take and one to give back, and no call, where std::mutex takes some
 // seventy instructions. After: U. Drepper, "Futexes Are Tricky", 2011, section 7.
-class DoorLock {
+class FutexLock {
  public:
   bool try_lock() {
     uint32_t free = kFree;
@@ -71,9 +72,7 @@ class DoorLock {
   }
   // Sleeps if it has to.
   void lock() {
-    while (state_.exchange(kAwaited, std::memory_order_acquire) != kFree) {
-      state_.wait(kAwaited, std::memory_order_relaxed);
-    }
+    if (!try_lock()) [[unlikely]] Await();
   }
   void unlock() {
     const uint32_t before = state_.exchange(kFree, std::memory_order_release);
@@ -81,6 +80,7 @@ class DoorLock {
   }
 
  private:
+  void Await();
   void Wake();
 
   // kAwaited: somebody may sleep until it is free.

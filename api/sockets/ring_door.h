@@ -357,7 +357,7 @@ class RingDoor {
   std::unique_ptr<RingDevice> device_;
   RingDoor* older_ = nullptr;
 
-  DoorLock lock_;
+  FutexLock lock_;
   std::atomic<uintptr_t> inside_{0};  // Token of the thread that is.
   uint32_t depth_ = 0;
   uintptr_t owner_ = kNobody;  // Token of the thread that was inside last; never 0.

@@ -16,6 +16,7 @@
 
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 
 #include <atomic>
 #include <cerrno>
@@ -351,7 +352,9 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
     kHandsOn = 1 << 5,     // What comes is for completions.
   };
   void SetPlain();
-  // What SendAlone() goes by while kSends holds and nobody watches; `owner`: else nobody.
+  // Linux: a datagram that has left is an edge of these.
+  static constexpr uint32_t kSent = EPOLLOUT | EPOLLWRNORM;
+  // What SendAlone() goes by while kSends holds and nobody waits for kSent; `owner`: else nobody.
   struct Alone {
     uintptr_t owner = RingDoor::kNobody;
     engine::SendFlows* flows = nullptr;

@@ -329,7 +329,7 @@ void Socket::SetPlain() {
 void Socket::SetAlone() {
   alone_.owner = RingDoor::kNobody;
   RingDoor* const ring = door();
-  const bool plain = (plain_ & kSends) != 0 && ring != nullptr && ring->single() && !watched();
+  const bool plain = (plain_ & kSends) != 0 && ring != nullptr && ring->single() && !awaited(kSent);
   if (!plain || udp_socket_->flows == nullptr) return;
   alone_.owner = ring->alone();
   alone_.flows = udp_socket_->flows.get();

@@ -155,7 +155,11 @@ void Socket::DropFirst() {
   queued_bytes_ -= front.length + kQueuedOverhead;
   if (front.buffer != nullptr) Release(&front);
   queue_.pop_front();
-  if (queue_.empty()) Mark();
+  if (!queue_.empty()) return;
+  // Of a datagram socket that receives nothing else makes it readable.
+  if (stream_ != nullptr || (plain_ & kReceives) == 0) return Mark();
+  plain_ |= kTakesNext;
+  Change(0, kReadable, 0);
 }
 
 void Socket::DropQueue() {

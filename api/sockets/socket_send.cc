@@ -158,8 +158,7 @@ ssize_t Socket::SendDatagram(const SendRequest& request) {
       return warm ? -EINVAL : SendByKernel(request);  // The kernel would send it.
     }
     if (warm) ++counters_.dummies;
-    // Linux: a datagram that has left is an edge.
-    if (!warm) Change(0, 0, EPOLLOUT | EPOLLWRNORM);
+    if (!warm) Change(0, 0, kSent);
     return static_cast<ssize_t>(length);
   });
 }
@@ -212,7 +211,7 @@ int Socket::SendParts() {
       udp.SendTo(socket, parts_->to, {.data = bytes.data(), .length = bytes.size()}, {});
   if (result == engine::SendResult::kRefusedRoute) return PartsToKernel(0);
   if (const int error = ErrnoOf(result); error != 0) return error;
-  Change(0, 0, EPOLLOUT | EPOLLWRNORM);
+  Change(0, 0, kSent);
   return 0;
 }
 

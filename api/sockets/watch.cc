@@ -12,24 +12,37 @@
 namespace xtreme::sockets {
 
 void Pollable::Attach(Watcher* watcher) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (gone_) return watcher->Gone();
   watchers_.push_back(watcher);
-  if (watched_by_.fetch_add(1, std::memory_order_seq_cst) == 0) WatchedChanged();
+  watched_by_.fetch_add(1, std::memory_order_seq_cst);
+  FindAwaited();
 }
 
 void Pollable::Detach(Watcher* watcher) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   const auto found = std::find(watchers_.begin(), watchers_.end(), watcher);
   if (found == watchers_.end()) return;
   watchers_.erase(found);
-  if (watched_by_.fetch_sub(1, std::memory_order_relaxed) == 1) WatchedChanged();
+  watched_by_.fetch_sub(1, std::memory_order_relaxed);
+  FindAwaited();
 }
 
-void Pollable::AfterFork() { std::construct_at(&mutex_); }
+void Pollable::WantsChanged() {
+  const std::lock_guard lock(lock_);
+  FindAwaited();
+}
+
+void Pollable::FindAwaited() {
+  uint32_t all = 0;
+  for (const Watcher* watcher : watchers_) all |= watcher->Wants();
+  if (awaited_.exchange(all, std::memory_order_relaxed) != all) WatchedChanged();
+}
+
+void Pollable::AfterFork() { std::construct_at(&lock_); }
 
 void Pollable::Tell(uint32_t happened) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   for (Watcher* watcher : watchers_) watcher->Told(happened);
 }
 
@@ -40,16 +53,17 @@ void Pollable::AddDoors(std::vector<RingDoor*>* doors) const {
 }
 
 void Pollable::SayCloses(int fd) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   for (Watcher* watcher : watchers_) watcher->Closes(fd);
 }
 
 void Pollable::SayGone() {
   std::vector<Watcher*> watchers;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   gone_ = true;
   watchers.swap(watchers_);
   watched_by_.store(0, std::memory_order_relaxed);
+  awaited_.store(0, std::memory_order_relaxed);
   for (Watcher* watcher : watchers) watcher->Gone();
 }
 

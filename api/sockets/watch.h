@@ -15,6 +15,8 @@
 #include <mutex>
 #include <vector>
 
+#include "api/sockets/locks.h"
+
 namespace xtreme::sockets {
 
 class RingDoor;
@@ -26,6 +28,8 @@ class Watcher {
  public:
   // `events`: epoll bits that happened just now; they need not be new in the mask.
   virtual void Told(uint32_t events) = 0;
+  // The bits that it is for; of others it is told too. What changes is said by WantsChanged().
+  virtual uint32_t Wants() const { return ~uint32_t{0}; }
   // One of its descriptors is about to be closed, and others are left.
   virtual void Closes(int /*fd*/) {}
   // The watched thing ends; it has forgotten its watchers.
@@ -57,13 +61,15 @@ class Pollable {
   // If this has ended, it is told so at once.
   void Attach(Watcher* watcher);
   void Detach(Watcher* watcher);
+  // Of one that is attached.
+  void WantsChanged();
   // Tells them so.
   void SayCloses(int fd);
   // In a child after fork(): who had a lock is a thread of the parent's.
   virtual void AfterFork();
 
  protected:
-  // It has watchers and had none, or the other way round. With the list locked.
+  // What its watchers want, together, is not what it was. With the list locked.
   virtual void WatchedChanged() {}
   // Bits that begin and end to hold, and those that happened (again): watchers are told of these.
   void Change(uint32_t begin, uint32_t end, uint32_t happened) {
@@ -73,15 +79,21 @@ class Pollable {
   }
   // Whether anybody would be told.
   bool watched() const { return watched_by_.load(std::memory_order_seq_cst) != 0; }
+  // Whether any is for one of these.
+  bool awaited(uint32_t events) const {
+    return (awaited_.load(std::memory_order_relaxed) & events) != 0;
+  }
   // Tells every watcher that this ends.
   void SayGone();
 
  private:
   void Tell(uint32_t happened);
+  void FindAwaited();
 
   std::atomic<uint32_t> mask_{0};
   std::atomic<uint32_t> watched_by_{0};  // As many as `watchers_`: nobody is told without the lock.
-  std::mutex mutex_;
+  std::atomic<uint32_t> awaited_{0};      // By all of them.
+  FutexLock lock_;
   std::vector<Watcher*> watchers_;
   bool gone_ = false;
 };
