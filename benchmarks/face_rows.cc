@@ -35,6 +35,7 @@ constexpr Face kFaces[] = {
     {"face_posix", "recvmsg() with times and UDP", "face_posix_message", "engine_udp", 0},
     {"face_posix", "epoll_wait() and UDP", "face_posix_epoll", "engine_udp", 0},
     {"face_posix", "TCP", "face_posix_tcp", "engine_tcp", 150},
+    {"face_posix", "epoll_wait() and TCP", "face_posix_epoll_tcp", "engine_tcp", 0},
     {"face_vma", "send", "face_vma_send", "udp_tx_post", 25},
     {"face_vma", "socketxtreme_poll", "face_vma_poll", "udp_rx", 25},
 };

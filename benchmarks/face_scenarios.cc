@@ -150,28 +150,23 @@ class FaceMessageScenario : public FaceTurnScenario {
   }
 };
 
-class FaceEpollScenario : public FaceTurnScenario {
+// An epoll set that holds one socket.
+class SetOfOne {
  public:
-  FaceEpollScenario(FaceRig* rig, int fd, uint32_t operations)
-      : FaceTurnScenario(rig, fd, operations) {
+  explicit SetOfOne(int fd) {
     sockets::Faces& faces = sockets::Faces::The();
     sockets::AddSet(faces, set_);
     const epoll_event event{.events = EPOLLIN, .data = {}};
     Set()->Control(EPOLL_CTL_ADD, fd, &event, sockets::Target(faces, fd, /*polls=*/true));
   }
-  ~FaceEpollScenario() override { FaceRig::Close(set_); }
-  void Run() override {
-    auto turn = [this] {
-      rig_.device().CompleteSends();
-      rig_.device().CompleteReceives(1, kFrameBytes);
-    };
+  ~SetOfOne() { FaceRig::Close(set_); }
+  SetOfOne(const SetOfOne&) = delete;
+  SetOfOne& operator=(const SetOfOne&) = delete;
+
+  // The body of the preloaded epoll_wait(), at once.
+  bool IsReady() const {
     epoll_event event;
-    for (uint32_t i = 0; i < operations_; ++i) {
-      Send(fd_, bytes_.data(), kPayloadBytes);
-      AsDevice(turn);
-      const int ready = preload::Result(Set()->Wait(&event, 1, base::Nanoseconds(0), nullptr));
-      received_ += ready == 1 && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
-    }
+    return preload::Result(Set()->Wait(&event, 1, base::Nanoseconds(0), nullptr)) == 1;
   }
 
  private:
@@ -180,6 +175,26 @@ class FaceEpollScenario : public FaceTurnScenario {
   }
 
   const int set_ = epoll_create1(EPOLL_CLOEXEC);
+};
+
+class FaceEpollScenario : public FaceTurnScenario {
+ public:
+  FaceEpollScenario(FaceRig* rig, int fd, uint32_t operations)
+      : FaceTurnScenario(rig, fd, operations), set_(fd) {}
+  void Run() override {
+    auto turn = [this] {
+      rig_.device().CompleteSends();
+      rig_.device().CompleteReceives(1, kFrameBytes);
+    };
+    for (uint32_t i = 0; i < operations_; ++i) {
+      Send(fd_, bytes_.data(), kPayloadBytes);
+      AsDevice(turn);
+      received_ += set_.IsReady() && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
+    }
+  }
+
+ private:
+  const SetOfOne set_;
 };
 
 class EngineUdpScenario : public Scenario {
@@ -247,6 +262,24 @@ class FaceTcpScenario : public FaceTurnScenario {
 
  private:
   FarEnd far_;
+};
+
+class FaceEpollTcpScenario : public FaceTurnScenario {
+ public:
+  FaceEpollTcpScenario(FaceRig* rig, int fd, FarEnd far, uint32_t operations)
+      : FaceTurnScenario(rig, fd, operations), far_(std::move(far)), set_(fd) {}
+  void Run() override {
+    auto turn = [this] { far_.Answer(rig_.device()); };
+    for (uint32_t i = 0; i < operations_; ++i) {
+      Send(fd_, bytes_.data(), bytes_.size());
+      AsDevice(turn);
+      received_ += set_.IsReady() && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
+    }
+  }
+
+ private:
+  FarEnd far_;
+  const SetOfOne set_;
 };
 
 class EngineTcpScenario : public Scenario {
@@ -348,6 +381,16 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceTcp(uint32_t operations) {
   const auto fd = (*rig)->Connect(far->server(), kServerPort);
   if (!fd.ok()) return fd.status();
   return Tried(std::make_unique<FaceTcpScenario>(*rig, *fd, *std::move(far), operations));
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> FaceEpollTcp(uint32_t operations) {
+  const auto rig = FaceRig::The();
+  if (!rig.ok()) return rig.status();
+  auto far = FarEnd::Make();
+  if (!far.ok()) return far.status();
+  const auto fd = (*rig)->Connect(far->server(), kServerPort);
+  if (!fd.ok()) return fd.status();
+  return Tried(std::make_unique<FaceEpollTcpScenario>(*rig, *fd, *std::move(far), operations));
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> EngineTcp(uint32_t operations) {

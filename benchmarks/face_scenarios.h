@@ -30,6 +30,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations);
 absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations);
 // send() of 64 bytes on a connection, and recv() of as many that answer them.
 absl::StatusOr<std::unique_ptr<Scenario>> FaceTcp(uint32_t operations);
+// The same with epoll_wait() before recv().
+absl::StatusOr<std::unique_ptr<Scenario>> FaceEpollTcp(uint32_t operations);
 // By the engine.
 absl::StatusOr<std::unique_ptr<Scenario>> EngineTcp(uint32_t operations);
 

@@ -101,7 +101,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"face_vma_poll", kMany, [](uint32_t n) { return FacePoll(n, kBurst); }},
       {"face_posix_udp", kMany, FaceUdp}, {"face_posix_epoll", kMany, FaceEpoll},
       {"face_posix_message", kMany, FaceMessage}, {"engine_udp", kMany, EngineUdp},
-      {"face_posix_tcp", kMany, FaceTcp},
+      {"face_posix_tcp", kMany, FaceTcp}, {"face_posix_epoll_tcp", kMany, FaceEpollTcp},
       {"engine_tcp", kMany, EngineTcp},
       {"driver_tx_post", kMany, [](uint32_t n) { return DriverTransmit(n, 1); }},
       {"driver_tx_burst", kMany, [](uint32_t n) { return DriverTransmit(n, kBurst); }},

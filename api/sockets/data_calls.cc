@@ -203,16 +203,17 @@ void Socket::ReleaseRead(RingDoor* door, packet::Buffer* buffer) {
   return got == -EAGAIN && Waits(flags) ? kLongWay : got;
 }
 
-// Of no bytes of a connection nothing is to be said but errors.
+// Of no bytes of a connection nothing is to be said but errors; of its packets, what is read may
+// be a part of one, or several.
 [[gnu::noinline]] ssize_t Socket::ReceiveQueued(std::span<uint8_t> to, Arrived* about) {
   if ((plain_ & kReceives) == 0 || queue_.empty()) return kLongWay;
   if (stream_ != nullptr && to.empty()) return kLongWay;
-  if (stream_ != nullptr) {
+  const Received& front = queue_.front();
+  if (stream_ != nullptr && (queue_.size() != 1 || front.length > to.size())) {
     const iovec part{.iov_base = to.data(), .iov_len = to.size()};
     ReceiveRequest request{.to = {&part, 1}};
     return TakeBytes(&request);
   }
-  const Received& front = queue_.front();
   if (about != nullptr) *about = {front.source, front.length};
   const size_t copied = CopyOut(front, to.data(), to.size());
   DropFirst();

@@ -390,6 +390,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // Which bits of the mask what is queued has.
   uint32_t QueueMask() const;
   void DropFirst();
+  void OnReadEmpty();
   void DropQueue();
   ssize_t TakeDatagram(ReceiveRequest* request);
   // Lets the ring make progress, and takes; what is plain goes past the queue.

@@ -155,9 +155,13 @@ void Socket::DropFirst() {
   queued_bytes_ -= front.length + kQueuedOverhead;
   if (front.buffer != nullptr) Release(&front);
   queue_.pop_front();
-  if (!queue_.empty()) return;
-  // Of a datagram socket that receives nothing else makes it readable.
-  if (stream_ != nullptr || (plain_ & kReceives) == 0) return Mark();
+  if (queue_.empty()) OnReadEmpty();
+}
+
+// Of who receives by calls, and for whom more may come, nothing else makes it readable.
+void Socket::OnReadEmpty() {
+  queued_bytes_ = 0;
+  if ((plain_ & kReceives) == 0) return Mark();
   plain_ |= kTakesNext;
   Change(0, kReadable, 0);
 }

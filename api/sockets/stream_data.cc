@@ -225,8 +225,9 @@ ssize_t Socket::TakeBytes(ReceiveRequest* request) {
     }
   }
   stream_->MovePeekOffset(peek ? static_cast<ssize_t>(total) : -static_cast<ssize_t>(total));
-  if (queue_.empty()) queued_bytes_ = 0;
-  if (queue_.empty() || low_water_.load(std::memory_order_relaxed) > 1) Mark();
+  const bool emptied = queue_.empty();
+  if (emptied) OnReadEmpty();
+  if (!emptied && low_water_.load(std::memory_order_relaxed) > 1) Mark();
   return static_cast<ssize_t>(total);
 }
 
