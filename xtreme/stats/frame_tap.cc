@@ -53,11 +53,11 @@ absl::StatusOr<std::unique_ptr<FrameTap>> FrameTap::Create(const Options& option
       MakeSharedFile("tap frames", options.directory, name, bytes, 0600,
                      [&](uint8_t* at) { memcpy(at, &shape, sizeof shape); });
   if (!file.ok()) return file.status();
-  return std::unique_ptr<FrameTap>(new FrameTap(absl::StrCat(options.directory, "/", name),
-                                                file->fd, file->memory, shape));
+  return std::unique_ptr<FrameTap>(
+      new FrameTap(absl::StrCat(options.directory, "/", name), file->memory, shape));
 }
 
-FrameTap::FrameTap(std::string path, int fd, uint8_t* memory, const FramesHeader& shape)
+FrameTap::FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape)
     : next_slot_(memory + sizeof shape),
       slot_bytes_(shape.slot_bytes),
       end_(next_slot_ + size_t{shape.slots} * shape.slot_bytes),
@@ -65,11 +65,10 @@ FrameTap::FrameTap(std::string path, int fd, uint8_t* memory, const FramesHeader
       header_(reinterpret_cast<FramesHeader*>(memory)),
       snap_bytes_(shape.snap_bytes),
       path_(std::move(path)),
-      fd_(fd),
       file_bytes_(static_cast<size_t>(end_ - memory)) {}
 
 FrameTap::~FrameTap() {
-  RemoveSharedFile(path_, {reinterpret_cast<uint8_t*>(header_), file_bytes_, fd_});
+  RemoveSharedFile(path_, {reinterpret_cast<uint8_t*>(header_), file_bytes_});
 }
 
 void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {

@@ -119,7 +119,7 @@ class FrameTap {
  private:
   typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
 
-  FrameTap(std::string path, int fd, uint8_t* memory, const FramesHeader& shape);
+  FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape);
 
   uint8_t* TakeSlot() {
     uint8_t* const slot = next_slot_;
@@ -160,7 +160,6 @@ class FrameTap {
   const uint32_t snap_bytes_;
 
   const std::string path_;
-  const int fd_;
   const size_t file_bytes_;
   std::atomic<uint8_t> queues_{0};
 };

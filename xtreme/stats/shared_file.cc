@@ -36,6 +36,7 @@ absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std:
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (memory == MAP_FAILED) return refused("map a file in", directory, errno);
   absl::Cleanup unmap = [=] { munmap(memory, bytes); };
+  if (madvise(memory, bytes, MADV_DONTFORK) != 0) return refused("map a file in", directory, errno);
   fill(static_cast<uint8_t*>(memory));
   const std::string path = absl::StrCat(directory, "/", name);
   // The mode as it was asked for, whatever the umask.
@@ -43,15 +44,13 @@ absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std:
                      linkat(AT_FDCWD, absl::StrCat("/proc/self/fd/", fd).c_str(), AT_FDCWD,
                             path.c_str(), AT_SYMLINK_FOLLOW) == 0;
   if (!named) return refused("name", path, errno);
-  std::move(close_fd).Cancel();
   std::move(unmap).Cancel();
-  return SharedFile{static_cast<uint8_t*>(memory), bytes, fd};
+  return SharedFile{static_cast<uint8_t*>(memory), bytes};
 }
 
 void RemoveSharedFile(const std::string& path, const SharedFile& file) {
   unlink(path.c_str());
   munmap(file.memory, file.bytes);
-  close(file.fd);
 }
 
 std::string ShownText(std::string_view field) {

@@ -20,10 +20,12 @@
 
 namespace xtreme::stats {
 
+// The mapping alone keeps the file open, and with it the exclusive flock() that says that the
+// writer lives: of a descriptor a child would have a copy, and a program that closes all that it
+// did not open would close it. A child does not have the memory.
 struct SharedFile {
   uint8_t* memory = nullptr;
   size_t bytes = 0;
-  int fd = -1;  // Holds the exclusive flock() that says that the writer lives.
 };
 
 // Makes `directory`/`name` of `bytes` zeros, has `fill` write into them, and gives it its name.
