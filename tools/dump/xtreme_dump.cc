@@ -202,6 +202,7 @@ class Dump {
 std::optional<LocalEnd> FindHandle(stats::Selection selection, const FrameReader& ring) {
   selection.pid = ring.pid();
   selection.ring = ring.ring();
+  selection.program = ring.program();
   std::vector<std::string> problems;
   for (const stats::Segment& found : stats::Collect(selection, &problems)) {
     return LocalEnd::Of(found.sockets.front());

@@ -112,7 +112,7 @@ bool IsLevel(std::string_view scope, std::string_view name) {
 std::vector<Segment> RisesSince(const std::vector<Segment>& before, std::vector<Segment> after) {
   for (Segment& ring : after) {
     const auto earlier = std::find_if(before.begin(), before.end(), [&](const Segment& b) {
-      return b.pid == ring.pid && b.ring == ring.ring;
+      return b.pid == ring.pid && b.ring == ring.ring && b.program == ring.program;
     });
     if (earlier != before.end()) Subtract(*earlier, &ring);
   }

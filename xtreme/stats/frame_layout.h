@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The layout of a frame tap: the last frames that one ring received and sent, in one file named
-// "xtreme-frames.PID.RING" that other programs read.
+// "xtreme-frames.PID.RING", or one beside it, that other programs read.
 //
 //   FramesHeader
 //   { FrameSlot, uint8_t[snap_bytes] } [slots]

@@ -53,8 +53,7 @@ absl::StatusOr<std::unique_ptr<FrameTap>> FrameTap::Create(const Options& option
       MakeSharedFile("tap frames", options.directory, name, bytes, 0600,
                      [&](uint8_t* at) { memcpy(at, &shape, sizeof shape); });
   if (!file.ok()) return file.status();
-  return std::unique_ptr<FrameTap>(
-      new FrameTap(absl::StrCat(options.directory, "/", name), file->memory, shape));
+  return std::unique_ptr<FrameTap>(new FrameTap(file->path, file->memory, shape));
 }
 
 FrameTap::FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape)
@@ -68,7 +67,7 @@ FrameTap::FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape)
       file_bytes_(static_cast<size_t>(end_ - memory)) {}
 
 FrameTap::~FrameTap() {
-  RemoveSharedFile(path_, {reinterpret_cast<uint8_t*>(header_), file_bytes_});
+  RemoveSharedFile({path_, reinterpret_cast<uint8_t*>(header_), file_bytes_});
 }
 
 void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The layout of a published segment: the counters of one ring and its sockets, in one file named
-// "xtreme.PID.RING" that other programs read.
+// "xtreme.PID.RING", or one beside it, that other programs read.
 //
 //   SegmentHeader
 //   CounterName[ring_counters]      what each value of the ring is called

@@ -80,14 +80,13 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
         WriteNames(options.socket_counters, at + Places(shape).socket_names);
       });
   if (!file.ok()) return file.status();
-  return std::unique_ptr<Publisher>(
-      new Publisher(absl::StrCat(options.directory, "/", name), *file, shape));
+  return std::unique_ptr<Publisher>(new Publisher(*file, shape));
 }
 
-Publisher::Publisher(std::string path, const SharedFile& file, const SegmentHeader& shape)
-    : path_(std::move(path)), file_(file), memory_(file.memory), shape_(shape), places_(shape) {}
+Publisher::Publisher(const SharedFile& file, const SegmentHeader& shape)
+    : file_(file), memory_(file.memory), shape_(shape), places_(shape) {}
 
-Publisher::~Publisher() { RemoveSharedFile(path_, file_); }
+Publisher::~Publisher() { RemoveSharedFile(file_); }
 
 // Release: no value is seen before the odd sequence (x86-64 stores stay in order anyway, Intel SDM
 // volume 3, 9.2.2; this keeps the compiler to it).

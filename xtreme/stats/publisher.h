@@ -64,15 +64,14 @@ class Publisher {
   void Describe(std::string_view text);
   void End(int64_t now_ns, bool closed);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path; }
 
  private:
-  Publisher(std::string path, const SharedFile& file, const SegmentHeader& shape);
+  Publisher(const SharedFile& file, const SegmentHeader& shape);
   SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(memory_); }
   void Store(size_t place, uint64_t value);
   void StoreWords(size_t place, const void* words, size_t bytes);
 
-  const std::string path_;
   const SharedFile file_;
   uint8_t* const memory_;
   const SegmentHeader shape_;

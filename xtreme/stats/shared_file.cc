@@ -10,12 +10,30 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace xtreme::stats {
+namespace {
+
+// `path`, or the first of those beside it that is free. Nothing: errno says why.
+std::optional<std::string> GiveName(int fd, const std::string& path) {
+  constexpr int kMostOfOneName = 100;
+  const std::string file = absl::StrCat("/proc/self/fd/", fd);
+  for (int number = 1; number <= kMostOfOneName; ++number) {
+    const std::string tried = number == 1 ? path : absl::StrCat(path, ".", number);
+    if (linkat(AT_FDCWD, file.c_str(), AT_FDCWD, tried.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      return tried;
+    }
+    if (errno != EEXIST) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std::string& directory,
                                           const std::string& name, size_t bytes, mode_t mode,
@@ -40,16 +58,17 @@ absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std:
   fill(static_cast<uint8_t*>(memory));
   const std::string path = absl::StrCat(directory, "/", name);
   // The mode as it was asked for, whatever the umask.
-  const bool named = flock(fd, LOCK_EX | LOCK_NB) == 0 && fchmod(fd, mode) == 0 &&
-                     linkat(AT_FDCWD, absl::StrCat("/proc/self/fd/", fd).c_str(), AT_FDCWD,
-                            path.c_str(), AT_SYMLINK_FOLLOW) == 0;
-  if (!named) return refused("name", path, errno);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fchmod(fd, mode) != 0) {
+    return refused("name", path, errno);
+  }
+  const std::optional<std::string> given = GiveName(fd, path);
+  if (!given) return refused("name", path, errno);
   std::move(unmap).Cancel();
-  return SharedFile{static_cast<uint8_t*>(memory), bytes};
+  return SharedFile{*given, static_cast<uint8_t*>(memory), bytes};
 }
 
-void RemoveSharedFile(const std::string& path, const SharedFile& file) {
-  unlink(path.c_str());
+void RemoveSharedFile(const SharedFile& file) {
+  unlink(file.path.c_str());
   munmap(file.memory, file.bytes);
 }
 

@@ -24,18 +24,21 @@ namespace xtreme::stats {
 // writer lives: of a descriptor a child would have a copy, and a program that closes all that it
 // did not open would close it. A child does not have the memory.
 struct SharedFile {
+  std::string path;
   uint8_t* memory = nullptr;
   size_t bytes = 0;
 };
 
-// Makes `directory`/`name` of `bytes` zeros, has `fill` write into them, and gives it its name.
-// `purpose` begins messages. Unavailable: the system refuses; the message says what and why.
+// Makes `directory`/`name` of `bytes` zeros, has `fill` write into them, and gives it its name, or
+// that with ".2" and so on behind it where another has it: a process of another PID namespace, or a
+// dead one of another user, may have the same number. `purpose` begins messages. Unavailable: the
+// system refuses; the message says what and why.
 absl::StatusOr<SharedFile> MakeSharedFile(const std::string& purpose, const std::string& directory,
                                           const std::string& name, size_t bytes, mode_t mode,
                                           const std::function<void(uint8_t*)>& fill);
 
 // Ends it: the name goes, then the memory.
-void RemoveSharedFile(const std::string& path, const SharedFile& file);
+void RemoveSharedFile(const SharedFile& file);
 
 // What a reader says of a field that anybody may have written: up to the first 0, and for terminals
 // a ? for each byte that is not printable.

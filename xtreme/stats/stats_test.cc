@@ -223,6 +223,18 @@ TEST_F(StatsTest, AProcessIsDeadThoughAChildOfItLivesAndAliveThoughItClosesAllFi
   kill(child, SIGKILL);
 }
 
+// Of another PID namespace, or what a killed program of another user left.
+TEST_F(StatsTest, AProcessWithTheNumberOfAnotherPublishesBesideIt) {
+  const auto first = Open();
+  const auto second = Open();
+  ASSERT_NE(second, nullptr);
+  Publish(first.get(), 41, 0);
+  Publish(second.get(), 42, 0);
+  EXPECT_EQ(second->path(), first->path() + ".2");
+  EXPECT_EQ(ListSegments(directory_), (std::vector<std::string>{first->path(), second->path()}));
+  EXPECT_EQ(ReadSegment(second->path())->counters[0].value, 42u);
+}
+
 TEST_F(StatsTest, OnlyWhatIsStaleIsRemoved) {
   const auto publisher = Open();
   LeaveBehind();
