@@ -3,6 +3,9 @@
 // Where every member of VMA's structures stands, as programs compiled against VMA 9.8 have it.
 
 #include <mellanox/vma_extra.h>
+#ifdef _SYS_UIO_H
+#error "the header declares readv() and writev(), which sockperf has macros for when it includes it"
+#endif
 
 #include <array>
 #include <cstddef>
