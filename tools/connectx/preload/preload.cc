@@ -124,8 +124,8 @@ void AddDevice(Preloaded& preloaded, SoftwareConnectX::Options& options,
   preloaded.wires.push_back(std::move(wire));
 }
 
-absl::Status AddInterface(Preloaded& preloaded, SoftwareConnectX::Options& options) {
-  const std::string& name = preloaded.settings.interface;
+absl::Status AddInterface(Preloaded& preloaded, SoftwareConnectX::Options& options,
+                          const std::string& name) {
   SoftwareConnectX::Port port{.interface = name};
   if (absl::Status status = QueryInterface(name, &port.device.mac, &port.device.mtu);
       !status.ok()) {
@@ -134,6 +134,13 @@ absl::Status AddInterface(Preloaded& preloaded, SoftwareConnectX::Options& optio
   auto wire = NetworkInterface::Open({.interface = name});
   if (!wire.ok()) return wire.status();
   AddDevice(preloaded, options, *std::move(wire), Faults::kBothWays, std::move(port));
+  return absl::OkStatus();
+}
+
+absl::Status AddInterfaces(Preloaded& preloaded, SoftwareConnectX::Options& options) {
+  for (const std::string& name : preloaded.settings.interfaces) {
+    if (absl::Status status = AddInterface(preloaded, options, name); !status.ok()) return status;
+  }
   return absl::OkStatus();
 }
 
@@ -162,7 +169,7 @@ absl::Status AddShared(Preloaded& preloaded, SoftwareConnectX::Options& options)
 }
 
 absl::Status AddDevices(Preloaded& preloaded, SoftwareConnectX::Options& options) {
-  if (!preloaded.settings.interface.empty()) return AddInterface(preloaded, options);
+  if (!preloaded.settings.interfaces.empty()) return AddInterfaces(preloaded, options);
   if (!preloaded.settings.shared.empty()) return AddShared(preloaded, options);
   return AddCable(preloaded, options);
 }
@@ -224,7 +231,10 @@ void WriteCounters(const Preloaded& preloaded) {
 
 void StartDevices(const Settings& settings) {
   g_preloaded = new Preloaded{.settings = settings};
-  ExitUnless(Start(*g_preloaded));
+  const absl::Status started = Start(*g_preloaded);
+  // Those of the interfaces before the one that failed are in the kernel.
+  if (!started.ok()) g_preloaded->wires.clear();
+  ExitUnless(started);
 }
 
 // In a child after fork(), which has no thread of the parent's devices: its own are made when it

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/net/namespace.h"
@@ -269,6 +270,22 @@ TEST_F(InterfaceRunTest, ProgramFindsADeviceWhosePortIsTheInterface) {
   EXPECT_FALSE(here_->HasInterfaceNamed("cx").value_or(true)) << "it left an interface behind";
 }
 
+TEST_F(InterfaceRunTest, ProgramFindsADeviceForEachOfItsInterfaces) {
+  ASSERT_TRUE(net::ConnectByVeth(*here_, "ours1", *there_, "theirs1").ok());
+  const net::Namespace::Inside inside(*here_);
+  const Outcome outcome = Execute("--interface=ours1,ours -- sh -c 'cat "
+                                  "/sys/class/infiniband/mlx5_1/ports/1/link_layer; "
+                                  "ls /sys/class/infiniband/mlx5_*/device/net'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output,
+            "Ethernet\n/sys/class/infiniband/mlx5_0/device/net:\nours1\n\n"
+            "/sys/class/infiniband/mlx5_1/device/net:\nours\n");
+  const Outcome missing = Execute("--interface=ours,nosuchif0 -- true");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.output.find("nosuchif0"), std::string::npos) << missing.output;
+  EXPECT_FALSE(here_->HasInterfaceNamed("cx").value_or(true)) << "it left an interface behind";
+}
+
 TEST_F(InterfaceRunTest, FaultsAndCaptureWorkOnAnInterface) {
   const net::Namespace::Inside inside(*here_);
   ExpectFaultsAndCapture("--interface=ours", 0, TemporaryPath("interface.pcapng"));
@@ -326,10 +343,10 @@ TEST(SettingsTest, EachIsParsed) {
                                      nullptr};
   const auto settings = ReadSettings(environment);
   ASSERT_TRUE(settings.ok()) << settings.status();
-  EXPECT_EQ(settings->interface, "eth7");
+  EXPECT_EQ(settings->interfaces, std::vector<std::string>{"eth7"});
   EXPECT_EQ(settings->counters, "/tmp/counters");
   EXPECT_EQ(settings->mode, SoftwareConnectX::Mode::kSpin);
-  EXPECT_EQ(ReadSettings(nullptr)->interface, "") << "as clearenv(3) leaves it";
+  EXPECT_TRUE(ReadSettings(nullptr)->interfaces.empty()) << "as clearenv(3) leaves it";
   const char* const mtu[] = {"XTREME_CONNECTX_MTU=9978", nullptr};
   EXPECT_EQ(ReadSettings(mtu)->mtu, 9978u);
   EXPECT_EQ(settings->device.eth_min_inline, Device::MinInline::kNone);
@@ -339,6 +356,19 @@ TEST(SettingsTest, EachIsParsed) {
   EXPECT_EQ(settings->seed, 7u);
   EXPECT_EQ(settings->device.phc_offset_ns, 36'500'000'000);
   EXPECT_EQ(settings->capture, "/tmp/x.pcapng");
+}
+
+TEST(SettingsTest, EachInterfaceIsNamedOnce) {
+  const auto read = [](const char* text) {
+    const std::string entry = std::string("XTREME_CONNECTX_INTERFACE=") + text;
+    const char* const environment[] = {entry.c_str(), nullptr};
+    return ReadSettings(environment);
+  };
+  EXPECT_EQ(read("eth1,eth2")->interfaces, (std::vector<std::string>{"eth1", "eth2"}));
+  EXPECT_TRUE(read("")->interfaces.empty());
+  for (const char* wrong : {"eth1,", ",eth1", "eth1,,eth2", "eth1,eth1", "a,b,c,d,e,f,g,h,i"}) {
+    EXPECT_FALSE(read(wrong).ok()) << wrong;
+  }
 }
 
 TEST(SettingsTest, WhatIsSaidOfTheDeviceIsLaidOverItsPersonalityInAnyOrder) {

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -52,8 +53,16 @@ bool Choose(absl::string_view text, const std::array<std::pair<absl::string_view
   return true;
 }
 
+// "" is none.
 bool ParseInterface(absl::string_view text, Wishes& wishes) {
-  wishes.settings.interface = std::string(text);
+  std::vector<std::string>& interfaces = wishes.settings.interfaces;
+  interfaces.clear();
+  if (text.empty()) return true;
+  for (const absl::string_view name : absl::StrSplit(text, ',')) {
+    const bool again = std::find(interfaces.begin(), interfaces.end(), name) != interfaces.end();
+    if (name.empty() || again || interfaces.size() == kMaxDevices) return false;
+    interfaces.emplace_back(name);
+  }
   return true;
 }
 
@@ -149,9 +158,9 @@ bool ParseReport(absl::string_view text, Wishes& wishes) {
 }
 
 constexpr std::array kSettings = {
-    Setting{"INTERFACE", "NAME",
-            "network interface that is the port of mlx5_0; without it devices mlx5_0, mlx5_1 ... "
-            "on one cable",
+    Setting{"INTERFACE", "NAME,...",
+            "network interface that is the port of mlx5_0, and more for mlx5_1 ..., eight at most; "
+            "without it devices of these names on one cable",
             &ParseInterface},
     Setting{"SHARED", "SEGMENT",
             "put the devices on the switch that all programs with the same segment share: a plain "
@@ -228,15 +237,16 @@ absl::StatusOr<Settings> ReadSettings(const char* const* environment) {
   if (wishes.blueflame) device.features.blueflame = *wishes.blueflame;
   device.phc_offset_ns = wishes.ptp_offset_ns;
   const Settings& settings = wishes.settings;
-  if (!settings.interface.empty() && (!settings.shared.empty() || settings.devices > 1)) {
+  const std::vector<std::string>& interfaces = settings.interfaces;
+  if (!interfaces.empty() && (!settings.shared.empty() || settings.devices > 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(kSettingPrefix, "INTERFACE=", settings.interface,
-                     ": one device on its interface; not with SHARED or DEVICES"));
+        absl::StrCat(kSettingPrefix, "INTERFACE=", absl::StrJoin(interfaces, ","),
+                     ": one device on each interface; not with SHARED or DEVICES"));
   }
-  if (!settings.interface.empty() && wishes.mtu_set) {
+  if (!interfaces.empty() && wishes.mtu_set) {
     return absl::InvalidArgumentError(
         absl::StrCat(kSettingPrefix, "MTU=", settings.mtu, ": an interface has its own; set it ",
-                     "with ip link set ", settings.interface, " mtu ", settings.mtu));
+                     "with ip link set ", interfaces.front(), " mtu ", settings.mtu));
   }
   if (settings.shared.empty() && settings.devices == 1) {
     return absl::InvalidArgumentError(

@@ -10,6 +10,7 @@
 #define XTREME_TOOLS_CONNECTX_PRELOAD_SETTINGS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/connectx/connectx.h"
@@ -20,7 +21,8 @@ namespace xtreme::connectx {
 inline constexpr char kSettingPrefix[] = "XTREME_CONNECTX_";
 
 struct Settings {
-  std::string interface;  // Empty: devices mlx5_0, mlx5_1 ... joined by a cable in memory.
+  // Of mlx5_0, mlx5_1 ...; empty: devices of these names, joined by a cable in memory.
+  std::vector<std::string> interfaces;
   std::string shared;     // Segment of a shared wire, in place of the cable; empty: none.
   uint32_t devices = 0;   // 0: two on a cable, one on a shared wire.
   Impairment faults;      // Of every frame of a wire, once.
