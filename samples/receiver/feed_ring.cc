@@ -10,9 +10,11 @@ namespace receiver {
 namespace {
 
 // By enum xtreme_ring_event.
-constexpr std::array<const char*, 12> kEvents = {
+constexpr std::array<const char*, 14> kEvents = {
     "?",          "link down",    "link up",       "dropped",        "broken",   "removed",
-    "clock lost", "clock synced", "rule fallback", "neighbour lost", "pool low", "pool ok"};
+    "clock lost", "clock synced", "rule fallback", "neighbour lost", "pool low", "pool ok",
+    "MTU changed", "moved"};
+static_assert(kEvents.size() == XTREME_MOVED + 1);
 
 }  // namespace
 

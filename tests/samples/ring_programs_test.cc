@@ -41,9 +41,10 @@ sockaddr_in Endpoint(const char* address, uint16_t port) {
 // A UDP socket of the kernel, in the calling thread's namespace.
 class KernelSocket {
  public:
-  // Bound to the kernel's side of the veth; port 0: any.
-  explicit KernelSocket(uint16_t port = 0) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    const sockaddr_in local = Endpoint(kKernelAddress, port);
+  // Bound to the kernel's side of a veth; port 0: any.
+  explicit KernelSocket(uint16_t port = 0, const char* address = kKernelAddress)
+      : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    const sockaddr_in local = Endpoint(address, port);
     EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&local), sizeof local), 0);
     const in_addr outgoing = local.sin_addr;
     EXPECT_EQ(setsockopt(fd_, IPPROTO_IP, IP_MULTICAST_IF, &outgoing, sizeof outgoing), 0);
@@ -86,9 +87,10 @@ class RingProgramsTest : public testing::Test {
     ASSERT_TRUE(ring_->AddAddress("feed1", std::string(kRingAddress) + "/24").ok());
   }
 
-  // Starts a sample on a software ConnectX whose port is feed1.
-  std::unique_ptr<Program> StartOnRing(const Command& command) {
-    Command launch = {"tools/connectx/preload/launch", "--interface=feed1", "--"};
+  // Starts a sample on a software ConnectX whose port is feed1, or whose ports are `interfaces`.
+  std::unique_ptr<Program> StartOnRing(const Command& command,
+                                       const std::string& interfaces = "feed1") {
+    Command launch = {"tools/connectx/preload/launch", "--interface=" + interfaces, "--"};
     launch.insert(launch.end(), command.begin(), command.end());
     const net::Namespace::Inside inside(*ring_);
     return std::make_unique<Program>(launch);
@@ -216,6 +218,52 @@ TEST_F(RingProgramsTest, ProgramWhoseInterfaceIsTakenAwayEnds) {
     EXPECT_EQ(Program({"/bin/ip", "link", "delete", "feed1"}).Wait(), 0);
   }
   for (const auto& each : programs) EXPECT_EQ(each->Wait(), 1) << each->output();
+}
+
+class BackupTest : public RingProgramsTest {
+ protected:
+  static constexpr char kKernelAtBackup[] = "10.9.0.3";
+
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(RingProgramsTest::SetUp());
+    ASSERT_TRUE(net::ConnectByVeth(*kernel_, "backup0", *ring_, "backup1").ok());
+    ASSERT_TRUE(kernel_->AddAddress("backup0", std::string(kKernelAtBackup) + "/24").ok());
+    ASSERT_TRUE(ring_->AddAddress("backup1", "10.9.0.4/24").ok());
+  }
+
+  // A sample whose ring goes over to backup1 when the cable of feed1 is pulled.
+  std::unique_ptr<Program> StartWithBackup(const Command& command) {
+    Command whole = {"/usr/bin/env", "XTREME_BACKUP_INTERFACE=backup1"};
+    whole.insert(whole.end(), command.begin(), command.end());
+    return StartOnRing(whole, "feed1,backup1");
+  }
+};
+
+TEST_F(BackupTest, FeedHandlerSaysThatItsRingMovedAndGoesOnAtTheBackup) {
+  auto handler = StartWithBackup({"samples/feed_handler", "--interface", "feed1", "--quiet",
+                                  "--datagrams", "1", "--timeout", "20"});
+  ASSERT_TRUE(handler->ReadUntil("ready")) << handler->output();
+  ASSERT_TRUE(kernel_->SetUp("feed0", false).ok());
+  ASSERT_TRUE(handler->ReadUntil("ring: link down")) << handler->output();
+  ASSERT_TRUE(handler->ReadUntil("ring: moved")) << handler->output();
+  const net::Namespace::Inside inside(*kernel_);
+  KernelSocket(0, kKernelAtBackup).SendTo(Endpoint("233.54.12.111", 26477), "at the backup");
+  EXPECT_EQ(handler->Wait(), 0) << handler->output();
+}
+
+TEST_F(BackupTest, TcpEchoKeepsItsConnection) {
+  auto echo = StartWithBackup({"samples/tcp_echo", "feed1", "7", "1"});
+  ASSERT_TRUE(echo->ReadUntil("ready")) << echo->output();
+  const net::Namespace::Inside inside(*kernel_);
+  net::KernelTcp client = net::KernelTcp::Connect(kRingAddress, 7);
+  client.Send("at its own port");
+  EXPECT_EQ(client.Receive(15), "at its own port");
+  ASSERT_TRUE(kernel_->SetUp("feed0", false).ok());
+  client.Send("at the backup");
+  EXPECT_EQ(client.Receive(13), "at the backup");
+  client.ShutDown();
+  EXPECT_EQ(client.ReceiveEnd(), "");
+  EXPECT_EQ(echo->Wait(), 0);
 }
 
 TEST_F(RingProgramsTest, WrongArgumentsAreRefused) {
