@@ -2,8 +2,10 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_test")
 
-def _settings(personality, without, faults, seed):
+def _settings(mtu, personality, without, faults, seed):
     settings = {}
+    if mtu:
+        settings["MTU"] = str(mtu)
     if personality:
         settings["PERSONALITY"] = personality
     if without:
@@ -38,6 +40,7 @@ def connectx_test(
         srcs = None,
         binary = None,
         devices = ["mlx5_0"],
+        mtu = None,
         personality = None,
         without = [],
         faults = {},
@@ -68,6 +71,7 @@ def connectx_test(
         TestBed::HostSocket, or `host`.
         A binary has either one that is the port of an interface, as rings need it, or those for
         verbs alone: "mlx5_0", "mlx5_1" and so on, in order, on one cable, two at least.
+      mtu: of the devices and their interfaces, the hosts' included (1500).
       personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
       without: capabilities to take away; tools/connectx/run --help names them.
       faults: rates and times: {"loss": "0.01", "delay_us": "50"}.
@@ -90,7 +94,7 @@ def connectx_test(
     if clock not in ("real", "virtual"):
         fail("connectx_test: clock is \"real\" or \"virtual\"")
     _check_devices(devices)
-    settings = _settings(personality, without, faults, seed)
+    settings = _settings(mtu, personality, without, faults, seed)
     if srcs != None and (host != None or host_args or preload):
         fail("connectx_test: host, host_args and preload are for a binary")
     if srcs != None:
@@ -112,6 +116,8 @@ def connectx_test(
         fail("connectx_test: a program that knows of no test bed has nobody to pump its devices")
     started, of_devices = _binary_devices(devices, host)
     settings.update(of_devices)
+    if "INTERFACE" in settings and "MTU" in settings:
+        started.append("--mtu=" + settings.pop("MTU"))
     launch = Label("//tools/connectx/preload:launch")
     run_binary = Label("//tools/connectx/testing:run_binary")
     started += ["--preload=$(rootpath %s)" % library for library in preload]

@@ -3,7 +3,7 @@
 // What a connectx_test of a binary runs: a program in a network of its own, with one interface if
 // one is asked for, and another program on the Linux host at that wire's other end.
 //
-//   run_binary [--device=eth2=10.0.0.1/24[+10.0.0.9/24]] [--preload=LIBRARY]...
+//   run_binary [--device=eth2=10.0.0.1/24[+10.0.0.9/24] [--mtu=9000]] [--preload=LIBRARY]...
 //              [--host=PROGRAM [--host-arg=ARGUMENT]...] -- PROGRAM [ARGUMENT]...
 //
 // Ends as PROGRAM does; with 1 if the host's program failed before that. Both are gone then.
@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,10 +42,17 @@ constexpr char kHostInterface[] = "host0";
 
 struct Arguments {
   std::string device;
+  uint32_t mtu = 0;  // Of the interface and the host's; 0: as they are made.
   std::string preload;
   std::vector<char*> host;  // Of execvp; empty: no program.
   char** program = nullptr;
 };
+
+bool ParseMtu(std::string_view text, uint32_t* mtu) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *mtu);
+  return error == std::errc() && rest == end && *mtu != 0;
+}
 
 std::optional<Arguments> ParseArguments(char** argv) {
   Arguments arguments;
@@ -58,6 +68,8 @@ std::optional<Arguments> ParseArguments(char** argv) {
     const std::string_view name = option.substr(0, static_cast<size_t>(equals - *at));
     if (name == "--device") {
       arguments.device = equals + 1;
+    } else if (name == "--mtu" && ParseMtu(equals + 1, &arguments.mtu)) {
+      continue;
     } else if (name == "--preload") {
       // The program may be started from elsewhere.
       arguments.preload += std::filesystem::absolute(equals + 1).string() + ":";
@@ -77,13 +89,16 @@ struct Networks {
 };
 
 absl::Status AddEnd(net::Namespace& network, const std::string& interface,
-                    const std::string& address) {
+                    const std::string& address, uint32_t mtu) {
+  if (mtu != 0) {
+    if (absl::Status set = network.SetMtu(interface, mtu); !set.ok()) return set;
+  }
   if (address.empty()) return absl::OkStatus();
   if (absl::Status added = network.AddAddress(interface, address); !added.ok()) return added;
   return network.AddRoute(kGroups, interface);
 }
 
-absl::StatusOr<Networks> MakeNetworks(const std::string& device) {
+absl::StatusOr<Networks> MakeNetworks(const std::string& device, uint32_t mtu) {
   Networks made;
   auto own = MakeOwnNetwork();
   if (!own.ok()) return own.status();
@@ -94,8 +109,8 @@ absl::StatusOr<Networks> MakeNetworks(const std::string& device) {
   made.host = *std::move(host);
   const PortText port = ParsePort(device);
   absl::Status status = net::ConnectByVeth(*made.own, port.interface, *made.host, kHostInterface);
-  if (status.ok()) status = AddEnd(*made.own, port.interface, port.address);
-  if (status.ok()) status = AddEnd(*made.host, kHostInterface, port.host);
+  if (status.ok()) status = AddEnd(*made.own, port.interface, port.address, mtu);
+  if (status.ok()) status = AddEnd(*made.host, kHostInterface, port.host, mtu);
   if (!status.ok()) return status;
   return made;
 }
@@ -145,11 +160,12 @@ int EndAs(int status) {
 int Main(char** argv) {
   auto arguments = ParseArguments(argv);
   if (!arguments) {
-    std::fprintf(stderr, "usage: run_binary [--device=IF=ADDRESS[+HOST]] [--preload=LIBRARY]... "
-                         "[--host=PROGRAM [--host-arg=ARGUMENT]...] -- PROGRAM [ARGUMENT]...\n");
+    std::fprintf(stderr, "usage: run_binary [--device=IF=ADDRESS[+HOST] [--mtu=MTU]] "
+                         "[--preload=LIBRARY]... [--host=PROGRAM [--host-arg=ARGUMENT]...] "
+                         "-- PROGRAM [ARGUMENT]...\n");
     return kUsageError;
   }
-  const auto networks = MakeNetworks(arguments->device);
+  const auto networks = MakeNetworks(arguments->device, arguments->mtu);
   if (!networks.ok()) {
     std::fprintf(stderr, "connectx_test: %s\n", networks.status().ToString().c_str());
     return EXIT_FAILURE;

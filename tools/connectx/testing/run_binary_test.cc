@@ -86,6 +86,15 @@ TEST(RunBinaryTest, InterfaceHasItsAddressAndTheGroups) {
   }
 }
 
+// Both ends of the wire: what is as long arrives whole.
+TEST(RunBinaryTest, InterfaceAndTheHostsHaveTheMtuThatIsAsked) {
+  const Outcome outcome =
+      Execute(kDevice + "--mtu=9000 -- sh -c 'ip link show eth2; exec ping -c 1 -W 9 -M do -s 8972 "
+                        "10.0.0.9'");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find(" mtu 9000 "), std::string::npos) << outcome.output;
+}
+
 // It is on the other network meanwhile, and has none of what is preloaded into the program.
 TEST(RunBinaryTest, HostsProgramIsGoneWhenTheProgramHasEnded) {
   const std::string told = std::string(std::getenv("TEST_TMPDIR")) + "/told";
@@ -121,7 +130,8 @@ TEST(RunBinaryTest, WrongDeviceIsAnErrorThatNamesIt) {
 }
 
 TEST(RunBinaryTest, OptionThatIsNoneIsAUsageError) {
-  for (const char* wrong : {"--colour=red -- true", "true", "--device -- true", "--"}) {
+  for (const char* wrong : {"--colour=red -- true", "true", "--device -- true", "--",
+                            "--mtu=0 -- true", "--mtu=9000x -- true", "--mtu= -- true"}) {
     EXPECT_EQ(Execute(wrong).status, 2) << wrong;
   }
 }
