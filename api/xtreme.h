@@ -424,8 +424,9 @@ XTREME_API int xtreme_group_fd(xtreme_group group);
 
 typedef struct xtreme_udp_options {
   size_t size;             /* sizeof(xtreme_udp_options). */
-  xtreme_address local;    /* Any address: the interface's. A group: only datagrams of groups that
-                              it joins, that one too. Port 0: one is leased. */
+  xtreme_address local;    /* Any address: the interface's, though the port is taken on all. A
+                              group: only datagrams of groups that it joins, that one too. Port 0:
+                              one is leased. */
   uint64_t user_data;
   uint8_t reuse;           /* Others, here or in other processes, may bind the same. */
   uint8_t multicast_loop;  /* Own multicast is given to this process's listeners. */
@@ -442,7 +443,8 @@ typedef struct xtreme_udp_options {
   uint32_t reserved;       /* 0. */
 } xtreme_udp_options;
 
-/* Opens a socket; its rules are started, and OP_DONE with cookie 0 tells how that ended.
+/* Opens a socket; its rules are started, and OP_DONE with cookie 0 tells how that ended:
+ * EADDRINUSE, another ring or program has the port.
  * -EINVAL, -E2BIG: options. -EADDRINUSE, -EADDRNOTAVAIL, -EAFNOSUPPORT, -EMFILE (max_sockets).
  * -EAGAIN: port 0, and of those that are leased ahead, eight, none is left: poll, then call again.
  * -ENOBUFS: as many sockets have that port as `completions` has room for. */
@@ -512,8 +514,9 @@ enum xtreme_tcp_congestion {
  * limit in a time. In brackets what XTREME_TCP_DEFAULT has. */
 typedef struct xtreme_tcp_options {
   size_t size;                   /* sizeof(xtreme_tcp_options). */
-  xtreme_address local;          /* Any address: the interface's. Port 0: of a connect, one of the
-                                    ring's ports; a listener needs one. */
+  xtreme_address local;          /* Any address: the interface's, though the port is taken on all.
+                                    Port 0: of a connect, one of the ring's ports; a listener needs
+                                    one. */
   uint64_t user_data;            /* Of a listener: inherited until set. */
   uint32_t backlog;              /* Listener: connections not yet handed out [128]. */
   uint8_t preset;                /* enum xtreme_tcp_preset. */
@@ -548,8 +551,8 @@ typedef struct xtreme_tcp_options {
  * listener: ENOSPC, the card's table of rules is full, and no rule of TCP is shared with the
  * kernel, which would reset the connections. -EINVAL: no port, a setting out of range. -E2BIG.
  * -EADDRNOTAVAIL: not an address of the interface. -EADDRINUSE: a listener of the ring has it;
- * another program's comes as OP_DONE. -EMFILE: max_connections. -EOPNOTSUPP: the ring has no TCP.
- * -EAFNOSUPPORT. */
+ * another ring's or program's comes as OP_DONE. -EMFILE: max_connections. -EOPNOTSUPP: the ring has
+ * no TCP. -EAFNOSUPPORT. */
 XTREME_API int xtreme_tcp_listen(xtreme_ring ring, const xtreme_tcp_options* options,
                                  xtreme_socket* socket);
 /* Starts a connection to `peer`; `options` may be null. Sends are QUEUED until ESTABLISHED; refused

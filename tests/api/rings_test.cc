@@ -395,6 +395,25 @@ TEST_F(RingsTest, CountersHaveNamesMeaningsAndValues) {
   EXPECT_GT(xtreme_ring_describe(ring, text, sizeof text), 20);
 }
 
+TEST_F(RingsTest, APortOfAnyAddressIsTakenForTheRingsOfOtherInterfaces) {
+  const xtreme_ring first = OpenRing("xt0");
+  const xtreme_ring second = OpenRing("xt1");
+  OpenSocket(first, ":9000");
+  OpenSocket(first, "10.1.0.1:9001");
+  OpenSocket(second, "10.2.0.1:9001");
+  xtreme_udp_options options = UdpOptions(":9000");
+  xtreme_socket socket = {};
+  ASSERT_EQ(xtreme_udp_open(second, &options, &socket), 0) << xtreme_error();
+  EXPECT_EQ(Await(second, XTREME_OP_DONE).status, EADDRINUSE);
+  xtreme_tcp_options listening = {};
+  listening.size = sizeof listening;
+  listening.local = Address(":9002");
+  ASSERT_EQ(xtreme_tcp_listen(first, &listening, &socket), 0) << xtreme_error();
+  EXPECT_EQ(Await(first, XTREME_OP_DONE).status, 0);
+  ASSERT_EQ(xtreme_tcp_listen(second, &listening, &socket), 0) << xtreme_error();
+  EXPECT_EQ(Await(second, XTREME_OP_DONE).status, EADDRINUSE);
+}
+
 TEST_F(RingsTest, CountersArePublishedForOtherProgramsAndGoWithTheRing) {
   char directory[] = "/dev/shm/xtreme_api_test.XXXXXX";
   ASSERT_NE(mkdtemp(directory), nullptr);
