@@ -230,6 +230,36 @@ TEST_F(ReceiveScalingTest, StateThatTheProgramThinksItHasMustBeTheQueues) {
   EXPECT_EQ(Endpoint::Poll(cqs_[0]).status, IBV_WC_WR_FLUSH_ERR);
 }
 
+TEST_F(ReceiveScalingTest, ChangeThatIsRefusedForItsStateChangesNoFlags) {
+  ibv_qp* qp = MakeQp(kAllOfTcpOverIpv4);
+  ASSERT_NE(qp, nullptr);
+  ibv_flow* flow = TakeEverything(qp);
+  ASSERT_NE(flow, nullptr);
+  for (ibv_wq* wq : wqs_) {
+    ibv_wq_attr attributes{.attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_FLAGS,
+                           .wq_state = IBV_WQS_UNKNOWN,
+                           .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
+                           .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING};
+    EXPECT_EQ(ibv_modify_wq(wq, &attributes), EINVAL);
+  }
+  {
+    Endpoint a("mlx5_0");
+    std::vector<uint8_t> frame = TcpFrame("10.0.0.1", "10.0.0.2", 1, 2);
+    const uint8_t tag[] = {0x81, 0, 0, 5};
+    frame.insert(frame.begin() + 12, std::begin(tag), std::end(tag));
+    ASSERT_EQ(a.Send(0, frame, 0), 0);
+    connectx_->Step(1000);
+    uint32_t bytes = 0;
+    for (ibv_cq* cq : cqs_) {
+      const ibv_wc taken = Endpoint::Poll(cq);
+      if (taken.status == IBV_WC_SUCCESS) bytes = taken.byte_len;
+    }
+    EXPECT_EQ(bytes, frame.size()) << "with its tag";
+  }
+  EXPECT_EQ(ibv_destroy_flow(flow), 0);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+}
+
 TEST(DeviceWithoutScaling, OffersNoneAndRefusesIt) {
   Device::Options device;
   device.features.receive_scaling = false;

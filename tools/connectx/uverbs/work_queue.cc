@@ -111,16 +111,21 @@ int ModifyWq(Context& context, const VerbsCall& call) {
   const bool wrong_current = (request.attr_mask & IBV_WQ_ATTR_CURR_STATE) != 0 &&
                              request.curr_wq_state != static_cast<uint32_t>(now.state);
   if (wrong_current) return EINVAL;
-  if ((request.attr_mask & IBV_WQ_ATTR_FLAGS) != 0) {
+  const bool sets_flags = (request.attr_mask & IBV_WQ_ATTR_FLAGS) != 0;
+  if (sets_flags) {
     if ((request.flags_mask & ~IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) != 0) return EOPNOTSUPP;
     if (!context.device->options().features.vlan_stripping) return EOPNOTSUPP;
-    if (request.flags_mask != 0) {
-      context.device->StripVlan(wq->rqn,
-                                (request.flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) != 0);
-    }
   }
-  if ((request.attr_mask & IBV_WQ_ATTR_STATE) == 0) return 0;
-  return context.device->ModifyWq(wq->rqn, static_cast<ibv_wq_state>(request.wq_state));
+  // One command of the device's: what it refuses changes nothing.
+  if ((request.attr_mask & IBV_WQ_ATTR_STATE) != 0) {
+    const auto state = static_cast<ibv_wq_state>(request.wq_state);
+    if (const int error = context.device->ModifyWq(wq->rqn, state); error != 0) return error;
+  }
+  if (sets_flags && request.flags_mask != 0) {
+    context.device->StripVlan(wq->rqn,
+                              (request.flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) != 0);
+  }
+  return 0;
 }
 
 int DestroyWq(Context& context, const VerbsCall& call) {

@@ -27,7 +27,11 @@ void Add(std::atomic<uint64_t>& counter, uint64_t n = 1) {
 }  // namespace
 
 absl::Status SharedWire::Options::Validate() const {
-  if (segment.empty()) return absl::InvalidArgumentError("shared wire: no segment named");
+  // Of the directories that these are, the files are others'.
+  if (segment.empty() || segment == "." || segment == "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared wire: '", segment, "' names no segment"));
+  }
   if (SharedSegment::Shape{ports, ring_bytes}.Valid()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("shared wire: ", ports, " ports with rings of ", ring_bytes,

@@ -225,6 +225,9 @@ TEST_F(SharedWireTest, WhatNobodyLivesInIsMadeAnew) {
 }
 
 TEST_F(SharedWireTest, OptionsOutOfRangeAreErrors) {
+  for (const char* none : {"", ".", ".."}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(SharedWire::Open({.segment = none}).status())) << none;
+  }
   using Options = SharedWire::Options;
   for (const Options& options : {Options{}, Options{.segment = "x", .ports = 1},
                                  Options{.segment = "x", .ports = 65},
