@@ -53,11 +53,14 @@ nic::ClockConversion ClockTracker::Add(const ClockSample& sample) {
 
 bool ClockTracker::Contradicts(const ClockSample& sample) const {
   if (!conversion_.in_sync) return false;
-  const int64_t age_ns = sample.host_ns - conversion_.base_ns;
-  // Past the horizon nothing was promised.
-  if (age_ns > kClockHorizonNs) return false;
+  // Past the horizon nothing was promised, but what is still true errs by as much more as it is
+  // older; else the rate would be found across the time at which a clock was set.
+  const double age_ns = static_cast<double>(sample.host_ns - conversion_.base_ns);
+  const double horizons = std::max(age_ns / static_cast<double>(kClockHorizonNs), 1.0);
   const int64_t error_ns = std::llabs(conversion_.ToNanoseconds(sample.raw) - sample.host_ns);
-  return error_ns > static_cast<int64_t>(conversion_.error_bound_ns) + sample.half_width_ns;
+  return static_cast<double>(error_ns) >
+         horizons * static_cast<double>(conversion_.error_bound_ns) +
+             static_cast<double>(sample.half_width_ns);
 }
 
 void ClockTracker::Remember(const ClockSample& sample) {

@@ -86,14 +86,24 @@ TEST(ClockTracker, BoundHoldsWhereTheMultiplierIsRoundedMost) {
             static_cast<int64_t>(conversion.error_bound_ns));
 }
 
-TEST(ClockTracker, WhatIsReadBeyondTheHorizonContradictsNothing) {
+TEST(ClockTracker, WhatIsReadLongAfterTheHorizonMayDifferByAsMuchMore) {
+  SimulatedClock device{.ns_per_tick = 1.0};
+  ClockTracker tracker(1'000'000, ~uint64_t{0});
+  tracker.Add(device.Sample(0));
+  const auto bound = tracker.Add(device.Sample(kSecond)).error_bound_ns;
+  device.raw_at_zero += 10 * bound;
+  EXPECT_TRUE(tracker.Add(device.Sample(kSecond + 20 * kClockHorizonNs)).in_sync);
+  EXPECT_EQ(tracker.restarts(), 0u);
+}
+
+TEST(ClockTracker, ClockThatWasSetWhileNobodyReadItStartsOver) {
   SimulatedClock device{.ns_per_tick = 1.0};
   ClockTracker tracker(1'000'000, ~uint64_t{0});
   tracker.Add(device.Sample(0));
   tracker.Add(device.Sample(kSecond));
   device.raw_at_zero += 1'000'000;
-  EXPECT_TRUE(tracker.Add(device.Sample(2 * kSecond + kClockHorizonNs)).in_sync);
-  EXPECT_EQ(tracker.restarts(), 0u);
+  EXPECT_FALSE(tracker.Add(device.Sample(2 * kSecond + kClockHorizonNs)).in_sync);
+  EXPECT_EQ(tracker.restarts(), 1u);
 }
 
 TEST(ClockTracker, InterruptedReadingIsLeftOut) {

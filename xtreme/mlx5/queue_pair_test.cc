@@ -285,15 +285,19 @@ TEST_F(QueuePairTest, RefillWritesAddressesAndKeepsKeyAndLength) {
   EXPECT_EQ(base::LoadBe64(wqe + 8), reinterpret_cast<uintptr_t>(pool_->region()));
 }
 
-TEST_F(QueuePairTest, LapsOfTheReceiveQueueLoseNothing) {
+// The record names its index in 16 bits.
+TEST_F(QueuePairTest, LapsOfTheReceiveQueueLoseNothingThoughItsIndicesBeginAnew) {
+  constexpr uint32_t kTurns = 40'000;
   queues_->Refill();
-  for (int i = 0; i < 50; ++i) {
+  for (uint32_t i = 0; i < kTurns; ++i) {
     device_.CompleteReceive(60);
     device_.CompleteReceive(60);
     ASSERT_EQ(Receive(), 2u) << i;
+    ASSERT_EQ(device_.receive_cq_record(0), 2 * i + 2);
     ASSERT_EQ(queues_->Refill(), 2u) << i;
+    ASSERT_EQ(device_.receive_record(), (kFrames + 2 * i + 2) % (1u << 16));
   }
-  EXPECT_EQ(device_.receive_record(), kFrames + 100);
+  EXPECT_EQ(queues_->counters().rx_frames, 2 * kTurns);
 }
 
 TEST_F(QueuePairTest, EmptyPoolShortensTheRefillAndCountsIt) {
