@@ -5,6 +5,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <sstream>
@@ -73,6 +74,13 @@ class DescriptorLimitTest : public FacesTest {
     EXPECT_GT(memory, 0) << server->Output();
     return memory;
   }
+  // The heap grows by steps, of which one more is chance.
+  int64_t LeastOfSome(uint64_t files) {
+    constexpr int kTimes = 3;
+    int64_t least = Serve(files);
+    for (int i = 1; i < kTimes; ++i) least = std::min(least, Serve(files));
+    return least;
+  }
 };
 
 TEST_F(DescriptorLimitTest, MemoryDoesNotFollowIt) {
@@ -83,8 +91,8 @@ TEST_F(DescriptorLimitTest, MemoryDoesNotFollowIt) {
   const uint64_t many = setrlimit(RLIMIT_NOFILE, &most) == 0 ? kMany : limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   ASSERT_GT(many, 2 * kFew);
-  const int64_t few = Serve(kFew);
-  EXPECT_LE(Serve(many), few + kNoise);
+  const int64_t few = LeastOfSome(kFew);
+  EXPECT_LE(LeastOfSome(many), few + kNoise);
 }
 
 }  // namespace
