@@ -97,6 +97,15 @@ class FaceTurnScenario : public FaceScenario {
   uint32_t received() const { return received_; }
 
  protected:
+  // What was sent has left, and a datagram has come.
+  void ExchangeDatagrams() {
+    auto exchange = [this] {
+      rig_.device().CompleteSends();
+      rig_.device().CompleteReceives(1, kFrameBytes);
+    };
+    AsDevice(exchange);
+  }
+
   uint32_t received_ = 0;
 };
 
@@ -104,13 +113,9 @@ class FaceUdpScenario : public FaceTurnScenario {
  public:
   using FaceTurnScenario::FaceTurnScenario;
   void Run() override {
-    auto turn = [this] {
-      rig_.device().CompleteSends();
-      rig_.device().CompleteReceives(1, kFrameBytes);
-    };
     for (uint32_t i = 0; i < operations_; ++i) {
       Send(fd_, bytes_.data(), kPayloadBytes);
-      AsDevice(turn);
+      ExchangeDatagrams();
       received_ += Receive(fd_, bytes_.data(), bytes_.size()) > 0;
     }
   }
@@ -126,15 +131,11 @@ class FaceMessageScenario : public FaceTurnScenario {
     socket->SetOption(SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
   }
   void Run() override {
-    auto turn = [this] {
-      rig_.device().CompleteSends();
-      rig_.device().CompleteReceives(1, kFrameBytes);
-    };
     for (uint32_t i = 0; i < operations_; ++i) {
       iovec part{.iov_base = bytes_.data(), .iov_len = kPayloadBytes};
       msghdr message{.msg_iov = &part, .msg_iovlen = 1};
       preload::Result(sockets::SendMessageOurs(fd_, &message, 0));
-      AsDevice(turn);
+      ExchangeDatagrams();
       alignas(cmsghdr) std::array<uint8_t, 64> control;
       sockaddr_in source;
       part.iov_len = bytes_.size();
@@ -182,13 +183,9 @@ class FaceEpollScenario : public FaceTurnScenario {
   FaceEpollScenario(FaceRig* rig, int fd, uint32_t operations)
       : FaceTurnScenario(rig, fd, operations), set_(fd) {}
   void Run() override {
-    auto turn = [this] {
-      rig_.device().CompleteSends();
-      rig_.device().CompleteReceives(1, kFrameBytes);
-    };
     for (uint32_t i = 0; i < operations_; ++i) {
       Send(fd_, bytes_.data(), kPayloadBytes);
-      AsDevice(turn);
+      ExchangeDatagrams();
       received_ += set_.IsReady() && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
     }
   }
@@ -318,6 +315,26 @@ absl::StatusOr<std::unique_ptr<Scenario>> Tried(std::unique_ptr<FaceTurnScenario
   return absl::InternalError("recv() gets nothing");
 }
 
+template <typename Turns>
+absl::StatusOr<std::unique_ptr<Scenario>> OnDatagrams(uint32_t operations) {
+  const auto rig = FaceRig::The();
+  if (!rig.ok()) return rig.status();
+  const auto fd = (*rig)->OpenDatagrams();
+  if (!fd.ok()) return fd.status();
+  return Tried(std::make_unique<Turns>(*rig, *fd, operations));
+}
+
+template <typename Turns>
+absl::StatusOr<std::unique_ptr<Scenario>> OnConnection(uint32_t operations) {
+  const auto rig = FaceRig::The();
+  if (!rig.ok()) return rig.status();
+  auto far = FarEnd::Make();
+  if (!far.ok()) return far.status();
+  const auto fd = (*rig)->Connect(far->server(), kServerPort);
+  if (!fd.ok()) return fd.status();
+  return Tried(std::make_unique<Turns>(*rig, *fd, *std::move(far), operations));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceSend(uint32_t operations) {
@@ -344,27 +361,15 @@ absl::StatusOr<std::unique_ptr<Scenario>> FacePoll(uint32_t operations, uint32_t
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceUdp(uint32_t operations) {
-  const auto rig = FaceRig::The();
-  if (!rig.ok()) return rig.status();
-  const auto fd = (*rig)->OpenDatagrams();
-  if (!fd.ok()) return fd.status();
-  return Tried(std::make_unique<FaceUdpScenario>(*rig, *fd, operations));
+  return OnDatagrams<FaceUdpScenario>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceMessage(uint32_t operations) {
-  const auto rig = FaceRig::The();
-  if (!rig.ok()) return rig.status();
-  const auto fd = (*rig)->OpenDatagrams();
-  if (!fd.ok()) return fd.status();
-  return Tried(std::make_unique<FaceMessageScenario>(*rig, *fd, operations));
+  return OnDatagrams<FaceMessageScenario>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations) {
-  const auto rig = FaceRig::The();
-  if (!rig.ok()) return rig.status();
-  const auto fd = (*rig)->OpenDatagrams();
-  if (!fd.ok()) return fd.status();
-  return Tried(std::make_unique<FaceEpollScenario>(*rig, *fd, operations));
+  return OnDatagrams<FaceEpollScenario>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations) {
@@ -374,23 +379,11 @@ absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations) {
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceTcp(uint32_t operations) {
-  const auto rig = FaceRig::The();
-  if (!rig.ok()) return rig.status();
-  auto far = FarEnd::Make();
-  if (!far.ok()) return far.status();
-  const auto fd = (*rig)->Connect(far->server(), kServerPort);
-  if (!fd.ok()) return fd.status();
-  return Tried(std::make_unique<FaceTcpScenario>(*rig, *fd, *std::move(far), operations));
+  return OnConnection<FaceTcpScenario>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceEpollTcp(uint32_t operations) {
-  const auto rig = FaceRig::The();
-  if (!rig.ok()) return rig.status();
-  auto far = FarEnd::Make();
-  if (!far.ok()) return far.status();
-  const auto fd = (*rig)->Connect(far->server(), kServerPort);
-  if (!fd.ok()) return fd.status();
-  return Tried(std::make_unique<FaceEpollTcpScenario>(*rig, *fd, *std::move(far), operations));
+  return OnConnection<FaceEpollTcpScenario>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> EngineTcp(uint32_t operations) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "xtreme/stats/frame_reader.h"
+#include "xtreme/stats/parent_testing.h"
 
 namespace xtreme::stats {
 namespace {
@@ -338,28 +339,17 @@ TEST_F(FrameTapTest, FramesOfAKilledProcessAreReadUntilTheNextTap) {
 
 // What says that it lives is neither a child's nor a descriptor.
 TEST_F(FrameTapTest, AProcessIsDeadThoughAChildOfItLivesAndAliveThoughItClosesAllFiles) {
-  int told[2];
-  ASSERT_EQ(pipe2(told, O_CLOEXEC), 0);
-  const pid_t writer = fork();
-  if (writer == 0) {
-    const auto left = Open();
-    Write(left.get(), 42);
-    const pid_t child = fork();
-    dup2(told[1], STDIN_FILENO);
-    if (child != 0) close_range(STDERR_FILENO + 1, ~0u, 0);  // As who becomes a daemon.
-    while (child == 0 || write(STDIN_FILENO, &child, sizeof child) > 0) pause();
-  }
-  pid_t child = 0;
-  ASSERT_EQ(read(told[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
-  close(told[0]);
-  close(told[1]);
+  testing::ParentWriter writer([this] {
+    auto tap = Open();
+    Write(tap.get(), 42);
+    return tap;
+  });
+  ASSERT_TRUE(writer.started());
   const std::string path = ListFrameTaps(directory_).at(0);
   EXPECT_TRUE(Read(path)->alive());
-  kill(writer, SIGKILL);
-  EXPECT_EQ(waitpid(writer, nullptr, 0), writer);
+  writer.Kill();
   EXPECT_FALSE(Read(path)->alive());
   EXPECT_EQ(RemoveStaleFrames(directory_), 1);
-  kill(child, SIGKILL);
 }
 
 TEST_F(FrameTapTest, AClosedTapLeavesNothing) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "xtreme/stats/histogram.h"
+#include "xtreme/stats/parent_testing.h"
 #include "xtreme/stats/publisher.h"
 #include "xtreme/stats/reader.h"
 
@@ -199,28 +200,17 @@ TEST_F(StatsTest, TheCountersOfAKilledProcessAreReadUntilTheNextOneStarts) {
 
 // What says that it lives is neither a child's nor a descriptor.
 TEST_F(StatsTest, AProcessIsDeadThoughAChildOfItLivesAndAliveThoughItClosesAllFiles) {
-  int told[2];
-  ASSERT_EQ(pipe2(told, O_CLOEXEC), 0);
-  const pid_t writer = fork();
-  if (writer == 0) {
-    const auto left = Open();
-    Publish(left.get(), 42, 1);
-    const pid_t child = fork();
-    dup2(told[1], STDIN_FILENO);
-    if (child != 0) close_range(STDERR_FILENO + 1, ~0u, 0);  // As who becomes a daemon.
-    while (child == 0 || write(STDIN_FILENO, &child, sizeof child) > 0) pause();
-  }
-  pid_t child = 0;
-  ASSERT_EQ(read(told[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
-  close(told[0]);
-  close(told[1]);
+  testing::ParentWriter writer([this] {
+    auto publisher = Open();
+    Publish(publisher.get(), 42, 1);
+    return publisher;
+  });
+  ASSERT_TRUE(writer.started());
   const std::string path = ListSegments(directory_).at(0);
   EXPECT_TRUE(ReadSegment(path)->alive);
-  kill(writer, SIGKILL);
-  EXPECT_EQ(waitpid(writer, nullptr, 0), writer);
+  writer.Kill();
   EXPECT_FALSE(ReadSegment(path)->alive);
   EXPECT_EQ(RemoveStale(directory_), 1);
-  kill(child, SIGKILL);
 }
 
 // Of another PID namespace, or what a killed program of another user left.
