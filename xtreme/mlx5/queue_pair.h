@@ -126,17 +126,27 @@ class QueuePair : public nic::QueuePair {
  protected:
   SendQueue& send() { return send_; }
   const ReceiveQueue& receive() const { return receive_; }
-  // Whether the CQE behind the next one is written too, if that one is, and stands behind it.
-  bool IsFollowed() const;
-  // PollKnown() of several, or where more is due.
+  // PollKnown(), of either form, and TakeKnown(), of frames that somebody watches
+  // (receive_known.h); PollMany() is PollFlows() of several, or where more is due.
+  template <typename Watch>
+  uint32_t PollFlows(const completion::KnownFlows& flows, completion::Completion* out,
+                     uint32_t most);
+  template <typename Watch>
   uint32_t PollMany(const completion::KnownFlows& flows, completion::Completion* out,
                     uint32_t most);
+  template <typename Flows, typename Watch>
+  uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most, bool* declined);
+  template <typename Watch>
+  packet::Buffer* TakeOne(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
+                          size_t most);
 
  private:
-  template <typename Flows>
-  uint32_t PollInto(const Flows& flows, typename Flows::Out* out, uint32_t most, bool* declined);
+  // Whether the CQE behind the next one is written too, if that one is, and stands behind it.
+  bool IsFollowed() const;
+  template <typename Watch>
   uint32_t PollOther(const completion::KnownFlows& flows, const ReceiveQueue::Posted& posted,
                      uint32_t length, completion::Completion* out);
+  template <typename Watch>
   uint32_t PollUnknown(const completion::KnownFlows& flows, completion::Completion* out);
   uint32_t Decline() {
     declined_ = true;

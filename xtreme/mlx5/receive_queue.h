@@ -68,23 +68,18 @@ class ReceiveQueue {
   // See nic::QueuePair; `Flows` are those of either form. From the next CQE, of this `phase`, whose
   // owner bit stands at `op_own`; to that of the first that was not taken. Adds to `sums`, and says
   // in `declined` that a frame was looked at and left. `most`: not more than are posted. Pass()
-  // comes next. (receive_known.cc)
-  template <typename Flows>
+  // comes next. Shows `watch` what it looks at (receive_known.h).
+  template <typename Flows, typename Watch>
   const uint8_t* PollKnown(const Flows& flows, const uint8_t* op_own, uint8_t phase,
-                           typename Flows::Out* out, uint32_t most, Sums* sums, bool* declined);
-  // Whether a buffer has room for it.
-  bool Fits(uint32_t length) const { return length <= buffer_bytes_; }
+                           typename Flows::Out* out, uint32_t most, Sums* sums, bool* declined,
+                           Watch watch);
   // Whether a frame of this `length` is one that PollKnown() looks at.
   bool MayBeKnown(const mlx5_cqe64& cqe, uint32_t length) const;
-  // Of the CQEs from the next one on, which shows as above, those in [begin, most) are handed to
-  // `see(frame, bytes, hw_clock)`, up to the first that is no frame yet, or none; which one that
-  // is. `begin`: not more than there are. (receive_ahead.h)
-  template <typename See>
-  uint32_t LookAhead(const uint8_t* op_own, uint8_t phase, uint32_t begin, uint32_t most,
-                     See&& see) const;
   // The same of the next CQE alone; null: it was not taken. At least one is posted.
+  template <typename Watch>
   packet::Buffer* TakeKnown(const completion::KnownFlows& flows, const udp::Endpoint* endpoint,
-                            size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes);
+                            size_t most, const uint8_t* op_own, uint8_t phase, uint64_t* bytes,
+                            Watch watch);
   // Done with as many CQEs, which did not go over their ring's end; they go back to the device with
   // the next refill.
   void Pass(uint32_t cqes) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "xtreme/mlx5/receive_ahead.h"
+#include "xtreme/mlx5/receive_known.h"
 #include "xtreme/mlx5/send_wqe.h"
 #include "xtreme/nic/stream_post.h"
 
@@ -40,100 +40,37 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
 uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
   const uint32_t taken = QueuePair::PollReceive(out);
   if (taken == 0) return 0;
-  const uint32_t copied = std::min(ahead_, taken);
-  ahead_ -= copied;
-  const std::span<const nic::RxFrame> frames = out.subspan(copied, taken - copied);
+  const std::span<const nic::RxFrame> frames = out.first(taken);
   if (!tap_->KeepsLeast()) [[unlikely]] {
     for (const nic::RxFrame& frame : frames) {
       tap_->Write(received_, frame.buffer->data, frame.buffer->length, frame.hw_clock);
     }
-    tap_->Publish(taken - copied);
+    tap_->Publish(taken);
     return taken;
   }
   FrameTap::Run run(tap_);
   for (const nic::RxFrame& frame : frames) {
     run.Write(received_, frame.buffer->data, frame.buffer->length, frame.hw_clock);
   }
-  run.Publish(taken - copied);
+  run.Publish(taken);
   return taken;
 }
 
-[[gnu::always_inline]] inline uint32_t TappedQueuePair::CopyAhead(uint32_t most) {
-  if (ahead_ >= most) return most;
-  if (!tap_->KeepsLeast()) [[unlikely]] return CopyAheadWhole(most);
-  FrameTap::Run run(tap_);
-  const uint32_t ahead = receive().LookAhead(
-      receive_peek_, receive_phase_, ahead_, most,
-      [&run, kind = received_](const uint8_t* frame, uint32_t bytes, uint64_t hw_clock) {
-        run.Write(kind, frame, bytes, hw_clock);
-      });
-  run.Publish(ahead - ahead_);
-  return ahead_ = ahead;
-}
-
-[[gnu::noinline]] uint32_t TappedQueuePair::CopyAheadWhole(uint32_t most) {
-  const uint32_t ahead = receive().LookAhead(
-      receive_peek_, receive_phase_, ahead_, most,
-      [this](const uint8_t* frame, uint32_t bytes, uint64_t hw_clock) {
-        tap_->Write(received_, frame, bytes, hw_clock);
-      });
-  tap_->Publish(ahead - ahead_);
-  return ahead_ = ahead;
-}
-
-[[gnu::always_inline]] inline bool TappedQueuePair::CopyNext() {
-  const mlx5_cqe64& cqe = *CqeOfOpOwn(receive_peek_);
-  if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(receive_phase_))) return false;
-  const uint32_t length = FrameBytes(cqe);
-  if (!receive().Fits(length)) [[unlikely]] return false;
-  tap_->WriteLeast(received_, receive().next().data, length, HardwareClock(cqe), /*order=*/0);
-  tap_->Publish(1);
-  return true;
-}
-
-// Saves no registers for either.
 uint32_t TappedQueuePair::PollKnown(const completion::KnownFlows& flows,
                                     completion::Completion* out, uint32_t most) {
-  const bool several = RefillDue() || ahead_ != 0 || most == 0 || (most > 1 && IsFollowed());
-  return several || !tap_->KeepsLeast() ? PollSeveral(flows, out, most) : PollAlone(flows, out);
-}
-
-[[gnu::noinline]] uint32_t TappedQueuePair::PollAlone(const completion::KnownFlows& flows,
-                                                      completion::Completion* out) {
-  if (!CopyNext()) [[unlikely]] return kRest;
-  const uint32_t taken = QueuePair::PollKnown(flows, out, 1);
-  if (taken == kRest) [[unlikely]] ahead_ = 1;  // It was left.
-  return taken;
-}
-
-// No more than were copied: one that came meanwhile waits.
-[[gnu::noinline]] uint32_t TappedQueuePair::PollSeveral(const completion::KnownFlows& flows,
-                                                        completion::Completion* out,
-                                                        uint32_t most) {
-  const uint32_t copied = CopyAhead(most);
-  if (copied == 0) return kRest;
-  const uint32_t before = receive().completions().consumer();
-  const uint32_t taken = QueuePair::PollMany(flows, out, copied);
-  ahead_ -= receive().completions().consumer() - before;
-  return copied < most && ReceiveReady() ? taken | kRest : taken;
+  if (!tap_->KeepsLeast()) [[unlikely]] return PollMany<Watch>(flows, out, most);
+  return PollFlows<LeastWatch>(flows, out, most);
 }
 
 uint32_t TappedQueuePair::PollLinks(const completion::LinkFlows& flows,
                                     completion::LinkCompletion* out, uint32_t most) {
-  const uint32_t copied = CopyAhead(most);
-  if (copied == 0) return 0;
-  const uint32_t before = receive().completions().consumer();
-  const uint32_t taken = QueuePair::PollLinks(flows, out, copied);
-  ahead_ -= receive().completions().consumer() - before;
-  return taken;
+  bool declined = false;  // There are no others to leave it to.
+  return PollInto<completion::LinkFlows, Watch>(flows, out, most, &declined);
 }
 
 packet::Buffer* TappedQueuePair::TakeKnown(const completion::KnownFlows& flows,
                                            const udp::Endpoint* endpoint, size_t most) {
-  if (CopyAhead(1) == 0) return nullptr;
-  packet::Buffer* const buffer = QueuePair::TakeKnown(flows, endpoint, most);
-  if (buffer != nullptr) --ahead_;
-  return buffer;
+  return TakeOne<Watch>(flows, endpoint, most);
 }
 
 nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {

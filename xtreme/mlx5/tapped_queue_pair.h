@@ -59,16 +59,32 @@ class TappedQueuePair final : public QueuePair {
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
 
  private:
-  // PollKnown() of a frame that is alone, which has nothing to share with others, and of several.
-  uint32_t PollAlone(const completion::KnownFlows& flows, completion::Completion* out);
-  uint32_t PollSeveral(const completion::KnownFlows& flows, completion::Completion* out,
-                       uint32_t most);
-  // Copies the least of the next frame, which was not yet; false: there is none, or it is longer
-  // than its buffer.
-  bool CopyNext();
-  // Copies what comes next, up to `most` frames, if it was not yet; of how many that is done now.
-  uint32_t CopyAhead(uint32_t most);
-  uint32_t CopyAheadWhole(uint32_t most);
+  // Writes frames before they are taken; one that was not is taken back, and comes again. What
+  // takes them looks at no frame without a time.
+  class Watch {
+   public:
+    explicit Watch(QueuePair* of) : pair_(*static_cast<TappedQueuePair*>(of)) {}
+    [[gnu::always_inline]] void Show(const ReceiveQueue::Posted& posted, uint32_t bytes,
+                                     const mlx5_cqe64& cqe) const {
+      pair_.tap_->Write(stats::FrameKind::kReceived, posted.data, bytes, HardwareClock(cqe));
+    }
+    void Keep() const { pair_.tap_->Publish(1); }
+    void TakeBack() const { pair_.tap_->TakeBack(); }
+
+   protected:
+    TappedQueuePair& pair_;
+  };
+  // The same where the least of a frame is kept; calls nothing.
+  class LeastWatch : public Watch {
+   public:
+    using Watch::Watch;
+    [[gnu::always_inline]] void Show(const ReceiveQueue::Posted& posted, uint32_t bytes,
+                                     const mlx5_cqe64& cqe) const {
+      pair_.tap_->WriteLeast(
+          stats::FrameKind::kReceived, bytes, [&] { return HardwareClock(cqe); },
+          [&] { return posted.data; });
+    }
+  };
   // A burst of which more is kept than the least.
   nic::TxBurst PostEach(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   // Of frames that were posted, the first at `wqe`; the last goes to the ring's end or over it.
@@ -95,7 +111,6 @@ class TappedQueuePair final : public QueuePair {
   const size_t ring_bytes_;
   const stats::FrameKind sent_;  // Of this queue.
   const stats::FrameKind received_;
-  uint32_t ahead_ = 0;  // Of the frames that come next, those that were copied.
   std::array<uint8_t, kKeptBytes> joined_;
   nic::TxFront never_;  // Of streams, which are posted and never ready.
 };

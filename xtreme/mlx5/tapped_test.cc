@@ -193,10 +193,11 @@ TEST_F(TappedTest, WhatIsSentInAnswerStandsBehindTheFrame) {
   EXPECT_EQ(Poll(), 0u);
   const auto kept = Kept();
   ASSERT_EQ(kept.size(), 4u);
-  EXPECT_EQ(kept[0].kind, FrameKind::kReceived);
-  EXPECT_EQ(kept[1].kind, FrameKind::kReceived);
-  EXPECT_EQ(kept[2].kind, FrameKind::kSent);
-  EXPECT_THAT(kept[1].bytes, ElementsAreArray(Datagram(kOther)));
+  for (const size_t at : {0u, 2u}) {
+    EXPECT_EQ(kept[at].kind, FrameKind::kReceived);
+    EXPECT_THAT(kept[at].bytes, ElementsAreArray(Datagram(kOther)));
+    EXPECT_EQ(kept[at + 1].kind, FrameKind::kSent);
+  }
 }
 
 // Of one length, of one beyond what is kept, and of several; often enough to go over the ring's end

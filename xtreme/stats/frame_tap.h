@@ -65,6 +65,18 @@ class FrameTap {
     CopyFirst(slot + sizeof(FrameSlot), frame);
     return slot;
   }
+  // The same of a frame without an order, for who has few registers left: `ticks` and `frame` say
+  // what they are when it is written.
+  template <typename Ticks, typename Frame>
+  [[gnu::always_inline]] void WriteLeast(FrameKind kind, uint32_t length, Ticks ticks,
+                                         Frame frame) {
+    uint8_t* const slot = next_slot_;
+    WriteHead(slot, kind, length, ticks(), /*order=*/0);
+    CopyFirst(slot + sizeof(FrameSlot), frame());
+    GoBehind(slot);
+  }
+  // The last one was none, and nothing was written behind it: its place is the next one's.
+  void TakeBack() { next_slot_ = (next_slot_ == slots_ ? end_ : next_slot_) - slot_bytes_; }
   // Frames one behind the other, of which the least is kept: what changes with each stands in
   // registers until Publish(), and nothing else is written meanwhile.
   class Run {
@@ -123,9 +135,12 @@ class FrameTap {
 
   uint8_t* TakeSlot() {
     uint8_t* const slot = next_slot_;
+    GoBehind(slot);
+    return slot;
+  }
+  void GoBehind(uint8_t* slot) {
     uint8_t* const next = slot + slot_bytes_;
     next_slot_ = next == end_ ? slots_ : next;
-    return slot;
   }
   [[gnu::always_inline]] static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length,
                                                uint64_t ticks, uint32_t order) {

@@ -226,6 +226,22 @@ TEST_F(FrameTapTest, WhatIsNotPublishedIsNotRead) {
   EXPECT_EQ(TakeAll(Read(tap->path()).get()).size(), 1u);
 }
 
+// Wherever it stood, at the end of the slots too.
+TEST_F(FrameTapTest, OfWhatWasTakenBackNothingIsLeft) {
+  const auto tap = Open();
+  const auto reader = Read(tap->path());
+  for (uint64_t number = 1; number <= 3 * kLeastSlots; ++number) {
+    const Bytes taken_back = MakeFrame(0, 64);
+    tap->Write(FrameKind::kReceived, taken_back.data(), 64, 0);
+    tap->TakeBack();
+    Write(tap.get(), number);
+    const auto frames = TakeAll(reader.get());
+    ASSERT_EQ(frames.size(), 1u);
+    ASSERT_EQ(frames[0].bytes[0], static_cast<uint8_t>(number));
+  }
+  EXPECT_EQ(reader->missed(), 0u);
+}
+
 TEST_F(FrameTapTest, AReaderThatIsLappedCountsWhatItMissed) {
   const auto tap = Open();
   Write(tap.get(), 0);
