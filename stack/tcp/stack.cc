@@ -273,6 +273,11 @@ void Stack::OweReset(const wire::TcpTemplate& headers, const Outgoing& reset) {
   tables_->owed_resets.Push(owed);
 }
 
+void Stack::SetOwedSource(wire::MacAddress mac) {
+  tables_->owed_resets.ForEach(
+      [mac](StackTables::OwedReset& owed) { owed.headers.SetSourceMac(mac); });
+}
+
 // False: the device has no more room.
 bool Stack::SendOwedResets() {
   while (!tables_->owed_resets.empty()) {

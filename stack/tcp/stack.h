@@ -320,6 +320,8 @@ class Stack final : private Sink {
   void OnOptionsChanged(Connection& connection, base::Nanoseconds now);
   // The peer is reached by another way from now on.
   void SetPath(Connection& connection, const LinkPath& path);
+  // The device is another one, whose address this is: resets that are owed to peers come from it.
+  void SetOwedSource(wire::MacAddress mac);
 
   // --- Moving a connection to another stack (stack_moving.cc) ---
 

@@ -70,6 +70,8 @@ class TcpTemplate {
 
   // The next hop's address became known or changed.
   void SetDestinationMac(MacAddress mac) { mac.Store(&bytes_[0]); }
+  // Frames leave by another port.
+  void SetSourceMac(MacAddress mac) { mac.Store(&bytes_[MacAddress::kBytes]); }
 
   // Whether they have timestamps from now on: what both SYNs had became known.
   void UseTimestamps(bool in_use);

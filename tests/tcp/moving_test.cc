@@ -146,6 +146,24 @@ struct Nowhere : Onward {
   }
 };
 
+// A ring that moves to another port meanwhile has another address.
+TEST(MovingTest, AResetThatIsOwedComesFromTheDeviceThatSendsIt) {
+  Quiet session;
+  Host& host = session.world().host(1);
+  std::vector<uint8_t> reset;
+  host.on_frame = [&reset](const std::vector<uint8_t>& frame) { reset = frame; };
+  host.deaf = true;
+  host.stack().Abort(*session.server().connection(), session.world().now());
+  EXPECT_TRUE(reset.empty());
+  const wire::MacAddress other({2, 0, 0, 0, 0, 9});
+  host.stack().SetOwedSource(other);
+  host.deaf = false;
+  host.stack().OnRoom(session.world().now());
+  ASSERT_GE(reset.size(), 12u);
+  EXPECT_EQ(wire::MacAddress::Load(reset.data()), host.path().peer);
+  EXPECT_EQ(wire::MacAddress::Load(reset.data() + 6), other);
+}
+
 TEST(MovingTest, WhatAConnectionKnowsGoesAlong) {
   Quiet session;
   World& world = session.world();

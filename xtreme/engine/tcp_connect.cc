@@ -227,6 +227,7 @@ void Tcp::OnMoved() {
   if (stack_ == nullptr) return;
   door_->ifindex.store(core_->device.ifindex, std::memory_order_relaxed);
   RefreshPaths();
+  stack_->SetOwedSource(core_->device.nic->mac());
 }
 
 // What it sends from here on has the time to live and the type of service of its settings, and goes
