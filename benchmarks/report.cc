@@ -17,6 +17,7 @@
 #include "benchmarks/measurement.h"
 #include "benchmarks/row.h"
 #include "benchmarks/scratch_directory.h"
+#include "tools/arguments.h"
 
 namespace xtreme::benchmarks {
 namespace {
@@ -93,7 +94,7 @@ int Main(int argc, char** argv) {
   app.add_option("--count", arguments.count, "run these scenarios for valgrind and end")
       ->delimiter(',');
   app.add_option("--answer", arguments.answer, "answer on this segment until killed");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = tools::ParseArguments(app, argc, argv)) return *code;
   if (!arguments.answer.empty()) return AnswerOverSharedWire(arguments.answer);
   if (!arguments.count.empty()) {
     RunCounted(arguments.count, arguments.operations);

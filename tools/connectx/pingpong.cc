@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "tools/arguments.h"
 
 namespace xtreme::connectx {
 namespace {
@@ -259,7 +260,7 @@ int main(int argc, char** argv) {
   app.fallthrough();
   const CLI::App* ping = app.add_subcommand("ping", "counts the time");
   app.add_subcommand("pong", "answers");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = xtreme::tools::ParseArguments(app, argc, argv)) return *code;
   if (ping->parsed()) {
     Player player(device, xtreme::connectx::kToPong, xtreme::connectx::kToPing, spin_us * 1000);
     xtreme::connectx::Ping(player, rounds);
