@@ -148,14 +148,16 @@ void Ring::ReportLosses() {
   NoteLosses();
 }
 
-// A queue stopped: whatever was posted and has not left never will.
+// A queue stopped. If it is the send queue, whatever was posted and has not left never will. Behind
+// an error of the receive queue the device goes on sending, and reads what it sends.
 void Ring::OnBroken() {
   RingCore& core = *core_;
   if (core.device.broken) return;
   ++core.tally.counters.queues_stopped;
   core.Reap();  // What has left has left.
   paced_->Reap();
-  if (core.device.queue->error()) core.sends.Abandon();
+  const auto& error = core.device.queue->error();
+  if (error && !error->receive) core.sends.Abandon();
   paced_->AbandonBroken();
   core.attention |= kSendsWanted;
   StopSending();

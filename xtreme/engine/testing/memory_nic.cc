@@ -175,6 +175,8 @@ void MemoryQueuePair::CompleteSends(uint64_t hw_clock) {
 
 void MemoryQueuePair::Break() {
   error_ = nic::QueueError{.receive = true, .syndrome = 4, .text = "local protection error"};
+  visible_ = posted_frames();
+  CompleteSends();
   Show();
 }
 
@@ -420,8 +422,6 @@ uint32_t MemoryQueuePair::PollSend(std::span<nic::TxCompletion> out) {
   AllowDirect();
   return count;
 }
-
-void MemoryQueuePair::Arm(bool) { armed_ = true; }
 
 void MemoryQueuePair::AcknowledgeEvents() {
   eventfd_t value;

@@ -55,7 +55,7 @@ class MemoryQueuePair final : public nic::QueuePair {
   }
   // Completes what was posted so far, at `hw_clock`; in error it is flushed.
   void CompleteSends(uint64_t hw_clock = 0);
-  // Puts the queue pair in error.
+  // Puts the queue pair in error, both queues: what was posted is flushed.
   void Break();
   // The same, found by whoever polls for send completions.
   void BreakSends() { break_sends_ = true; }
@@ -135,7 +135,7 @@ class MemoryQueuePair final : public nic::QueuePair {
     return posted_frames_ + static_cast<uint32_t>(front_->posted());
   }
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
-  void Arm(bool) override;
+  void Arm(bool) override { armed_ = true; }
   int fd() const override { return fd_; }
   void AcknowledgeEvents() override;
   const std::optional<nic::QueueError>& error() const override { return error_; }
