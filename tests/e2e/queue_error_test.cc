@@ -50,6 +50,32 @@ class QueueErrorTest : public TwoRingsTest {
   Handle theirs = 0;
 };
 
+class LongQueueErrorTest : public QueueErrorTest {
+ protected:
+  LongQueueErrorTest() : QueueErrorTest({.tx_queue_frames = 2'048}) {}
+};
+
+// Nobody asked about any of them.
+TEST_F(LongQueueErrorTest, AnErrorBehindManyCompletionsIsToldWithTheNextLookAtTheClock) {
+  Open();
+  Udp& udp = a->ring->udp();
+  const uint8_t byte = 'x';
+  const std::vector<nic::TxPayload> burst(1'000, {&byte, 1});
+  SendResult last;
+  ASSERT_EQ(udp.SendBurst(udp.Find(ours), burst, kNoDoorbell, &last), burst.size());
+  static const std::vector<uint8_t> kUnregistered(1'000);
+  ASSERT_EQ(udp.Send(udp.Find(ours),
+                     {kUnregistered.data(), kUnregistered.size(), a->ring->AcquireBuffer()}, {}),
+            SendResult::kSent);
+  rig->Step();
+  rig.ExpectViolation("memory_key");
+  EXPECT_EQ(CountOf(a->Poll(), Kind::kRing), 0);
+  a->ring->OnClock({.host = a->ring->core().clock.host(), .ptp = {}}, {});
+  const auto told = a->Poll();
+  ASSERT_EQ(CountOf(told, Kind::kRing), 1);
+  EXPECT_EQ(told[0].event, RingEvent::kBroken);
+}
+
 // Till then the device reads it.
 TEST_F(QueueErrorTest, WhatIsBeingSentWhenReceivingStopsIsGivenBackWhenItHasLeft) {
   Open();

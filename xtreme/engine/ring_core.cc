@@ -176,7 +176,7 @@ void RingCore::LookForErrors() {
 }
 
 void RingCore::LookInto(nic::QueuePair& queue, SendLog& log) {
-  TakeCompletions(queue, log, kReapedAtOnce);
+  while (TakeCompletions(queue, log, kReapedAtOnce) == kReapedAtOnce) continue;
 }
 
 void RingCore::SetDeviceClock(const nic::DeviceClock& device) {
