@@ -76,6 +76,38 @@ TEST_F(LongQueueErrorTest, AnErrorBehindManyCompletionsIsToldWithTheNextLookAtTh
   EXPECT_EQ(told[0].event, RingEvent::kBroken);
 }
 
+// As a card whose completion queue has stopped, or ran over: it completes nothing any more.
+TEST_F(QueueErrorTest, AQueueThatStopsWithoutACompletionIsToldByItsEventAndResetBringsItBack) {
+  Open();
+  for (const bool receive : {true, false}) {
+    const nic::QueueAddresses at = *a->ring->core().device.queue->Addresses();
+    (receive ? at.receive_completions : at.send_completions).record[0] = 0xffff;
+    ASSERT_EQ(b->SendTo(theirs, {kA, 7000}, "the last"), SendResult::kSent);
+    ASSERT_EQ(a->SendTo(ours, {kB, 7000}, "x", {.flags = kSendWantDone, .cookie = 4}),
+              SendResult::kSent);
+    rig->Step();
+    rig.ExpectViolation("cq_consumer");
+    a->engine->control().RunAndWait([] {});
+    std::vector<Completion> told = a->Poll();
+    for (const Completion& next : a->Poll()) told.push_back(next);
+    ASSERT_EQ(CountOf(told, Kind::kRing), 1) << receive;
+    Release(told);
+    Release(b->Poll());
+    EXPECT_EQ(a->SendTo(ours, {kB, 7000}, "refused"), SendResult::kRefusedState);
+    ASSERT_TRUE(a->ring->Reset(1).ok());
+    a->engine->control().RunAndWait([] {});
+    for (int i = 0; i < 2; ++i) {
+      for (const Completion& next : a->Poll()) told.push_back(next);
+    }
+    EXPECT_EQ(CountOf(told, Kind::kTxDone), 1) << receive;
+    ASSERT_EQ(b->SendTo(theirs, {kA, 7000}, "again"), SendResult::kSent);
+    rig->Step();
+    const auto got = a->Poll();
+    ASSERT_EQ(CountOf(got, Kind::kPacket), 1) << receive;
+    Release(got);
+  }
+}
+
 // Till then the device reads it.
 TEST_F(QueueErrorTest, WhatIsBeingSentWhenReceivingStopsIsGivenBackWhenItHasLeft) {
   Open();

@@ -415,12 +415,21 @@ TEST_P(NicTest, FramesAreReceivedBehindAnErrorOfTheSendQueue) {
 
 TEST_P(NicTest, AnOverrunThatNoCompletionCanTellIsAnEventOfAQueue) {
   TestPort a("mlx5_0");
+  auto other = a.nic->CreateQueuePair({}, a.pool.get());
+  ASSERT_TRUE(other.ok()) << other.status();
   const nic::QueueAddresses at = *a.queues->Addresses();
   *at.send_record = __builtin_bswap32(at.send_block_count + 1);
   *reinterpret_cast<volatile uint64_t*>(at.send_register) = 1;
   StepAll();
   EXPECT_EQ(a.nic->PollEvent(), nic::PortEvent::kQueueError);
   EXPECT_EQ(a.nic->PollEvent(), std::nullopt);
+  EXPECT_FALSE(a.queues->error().has_value()) << "nobody looked yet";
+  for (nic::QueuePair* queues : {a.queues.get(), other->get()}) queues->LookForStop();
+  ASSERT_TRUE(a.queues->error().has_value());
+  EXPECT_THAT(a.queues->error()->text, HasSubstr("no completion says why"));
+  EXPECT_EQ(a.Send(UdpFrame(5000, "refused")), nic::TxStatus::kBroken);
+  EXPECT_FALSE((*other)->error().has_value()) << "it was not the one";
+  other->reset();
   connectx_.ExpectViolation("doorbell_bytes");
   connectx_.ExpectViolation("send_overrun");
 }

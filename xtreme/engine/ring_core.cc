@@ -177,6 +177,7 @@ void RingCore::LookForErrors() {
 
 void RingCore::LookInto(nic::QueuePair& queue, SendLog& log) {
   while (TakeCompletions(queue, log, kReapedAtOnce) == kReapedAtOnce) continue;
+  queue.LookForStop();
 }
 
 void RingCore::SetDeviceClock(const nic::DeviceClock& device) {

@@ -190,7 +190,10 @@ absl::Status BringUp::CreateCompletionQueue(std::string_view what, uint32_t cqes
   // timestamps keeps them free-running, where a device could also write wall-clock time.
   constexpr uint64_t kTimes = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   ibv_cq_init_attr_ex attributes{
-      .cqe = cqes - 1, .channel = verbs_->channel.get(), .wc_flags = timed_ ? kTimes : 0};
+      .cqe = cqes - 1,
+      .cq_context = verbs_.get(),
+      .channel = verbs_->channel.get(),
+      .wc_flags = timed_ ? kTimes : 0};
   mlx5dv_cq_init_attr direct{.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
                              .cqe_size = kCqeBytes};
   errno = 0;
@@ -217,6 +220,7 @@ absl::Status BringUp::CreateQueues() {
   ibv_pd* pd = verbs_->parent_domain != nullptr ? verbs_->parent_domain.get() : device_.pd.get();
   // One gather and nothing inline is one WQEBB in libmlx5's count: so max_send_wr is WQEBBs.
   ibv_qp_init_attr_ex attributes{
+      .qp_context = verbs_.get(),
       .send_cq = verbs_->send_cq.get(),
       .recv_cq = verbs_->receive_cq.get(),
       .cap = {.max_send_wr = wqebbs,

@@ -11,6 +11,7 @@
 
 #include <infiniband/mlx5dv.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,6 +36,12 @@ class QueuePairVerbs final : public QueuePairObjects {
   Event TakeEvent() override;
   ibv_qp* verbs_qp() const override { return qp.get(); }
   std::array<ibv_cq*, 2> verbs_cqs() const override { return {receive_cq.get(), send_cq.get()}; }
+  bool stopped() const override { return stopped_.load(std::memory_order_relaxed); }
+
+  // An event said so of a queue with this context, and is not acknowledged: so it still stands.
+  static void OnStopped(void* verbs) {
+    static_cast<QueuePairVerbs*>(verbs)->stopped_.store(true, std::memory_order_relaxed);
+  }
 
   VerbsHandle<ibv_mr> region;           // The pool's memory.
   VerbsHandle<ibv_td> thread_domain;    // A doorbell register of our own; may be null.
@@ -51,6 +58,7 @@ class QueuePairVerbs final : public QueuePairObjects {
 
   uint32_t receive_events_ = 0;  // Taken and not acknowledged.
   uint32_t send_events_ = 0;
+  std::atomic<bool> stopped_{false};
 };
 
 class BringUp {

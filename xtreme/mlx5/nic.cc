@@ -50,6 +50,20 @@ std::optional<nic::PortEvent> Translate(ibv_event_type type) {
   }
 }
 
+// What stopped learns of it: there may be no completion that tells.
+void NoteStopped(const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      return QueuePairVerbs::OnStopped(event.element.qp->qp_context);
+    case IBV_EVENT_CQ_ERR:
+      return QueuePairVerbs::OnStopped(event.element.cq->cq_context);
+    default:
+      return;
+  }
+}
+
 nic::Capabilities CapabilitiesOf(const Device& device, uint32_t mtu) {
   const bool timestamps = device.limits.timestamp_mask != 0;
   nic::Capabilities most;
@@ -213,6 +227,7 @@ std::optional<nic::PortEvent> Nic::PollEvent() {
                          event.event_type == IBV_EVENT_PORT_ERR;
     // A device of several ports tells of them all.
     const bool ours = !of_port || event.element.port_num == device_.port;
+    NoteStopped(event);
     ibv_ack_async_event(&event);
     if (ours && told.has_value()) return told;
   }

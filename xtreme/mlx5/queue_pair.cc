@@ -77,6 +77,16 @@ void QueuePair::Arm(bool for_send) {
   if (for_send) send_.completions().Arm();
 }
 
+// What has come is looked at first: it may tell why.
+void QueuePair::LookForStop() {
+  if (error_ || ReceiveReady() || objects_ == nullptr || !objects_->stopped()) return;
+  send_.End();
+  receive_.End();
+  error_ = nic::QueueError{.receive = true,
+                           .text = "queue pair: the device says that a queue of it stopped, and no "
+                                   "completion says why"};
+}
+
 std::optional<nic::QueueAddresses> QueuePair::Addresses() const {
   if (objects_ == nullptr) return std::nullopt;
   const auto completions = [](const CompletionQueueMemory& memory, const CompletionQueue& queue) {

@@ -39,6 +39,8 @@ class QueuePairObjects {
   virtual ibv_qp* verbs_qp() const = 0;
   // Of receive and send.
   virtual std::array<ibv_cq*, 2> verbs_cqs() const = 0;
+  // Whether the device has said that a queue of them stopped.
+  virtual bool stopped() const = 0;
 };
 
 struct QueuePairMemory {
@@ -105,6 +107,7 @@ class QueuePair : public nic::QueuePair {
   int fd() const override { return objects_ == nullptr ? -1 : objects_->event_fd(); }
   void AcknowledgeEvents() override;
 
+  void LookForStop() override;
   const std::optional<nic::QueueError>& error() const override { return error_; }
   const nic::Capabilities& capabilities() const override { return capabilities_; }
   const nic::QueueCounters& counters() const override {

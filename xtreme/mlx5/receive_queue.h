@@ -100,6 +100,8 @@ class ReceiveQueue {
 
   uint32_t posted() const { return producer_ - completions_.consumer(); }
   uint32_t size() const { return mask_ + 1; }
+  // Nothing more is posted.
+  void End() { broken_ = true; }
   // In error, and nothing is left to be taken.
   bool ended() const { return broken_ && posted() == 0; }
   CompletionQueue& completions() { return completions_; }

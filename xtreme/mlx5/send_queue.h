@@ -87,6 +87,12 @@ class SendQueue {
   // posted frame is counted and passed over.
   uint32_t Poll(std::span<nic::TxCompletion> out, std::optional<nic::QueueError>* error);
 
+  // Nothing more is posted.
+  void End() {
+    frames_ = 0;
+    UpdateAttention();
+  }
+
   // Free-running counts of frames.
   uint32_t posted_frames() const { return static_cast<uint32_t>(front_.posted()); }
   uint32_t completed_frames() const { return completed_; }

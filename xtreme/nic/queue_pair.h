@@ -485,6 +485,9 @@ class QueuePair {
 
   // --- State ---
 
+  // Looks whether the device has said that the queue pair stopped, which no completion may tell:
+  // error() does then.
+  virtual void LookForStop() {}
   // The first error; nothing while the queue pair works.
   virtual const std::optional<QueueError>& error() const = 0;
   virtual const Capabilities& capabilities() const = 0;
