@@ -77,9 +77,14 @@ TEST_P(BringUpTest, AnyCallMayFailWithoutLeavingObjects) {
   const auto bring_up = [&] {
     auto nic = Nic::Open(PortOptions("mlx5_0"));
     if (!nic.ok()) return false;
-    auto queues = (*nic)->CreateQueuePair({.interrupts = true}, pool_.get());
+    const auto memory = (*nic)->Register(pool_->region(), pool_->region_bytes());
+    auto queues = (*nic)->CreateQueuePair({.device_memory_bytes = 8'192, .interrupts = true},
+                                          pool_.get());
     if (!queues.ok()) return false;
-    return (*nic)->AddRule(UdpRule(5000), queues->get()).ok();
+    (*nic)->SetRate(queues->get(), {.bytes_per_second = 1'000'000}).IgnoreError();
+    (*nic)->SetModeration(queues->get(), {.completions = 4, .microseconds = 4}).IgnoreError();
+    const auto rule = (*nic)->AddRule(UdpRule(5000), queues->get());
+    return rule.ok() && memory.ok();
   };
   const uint64_t before = connectx_->calls();
   EXPECT_TRUE(bring_up());
@@ -91,6 +96,25 @@ TEST_P(BringUpTest, AnyCallMayFailWithoutLeavingObjects) {
     EXPECT_EQ(connectx_->live_objects(), connectx::LiveObjects{}) << "call " << i;
   }
   if (__lsan_enable != nullptr) __lsan_enable();
+}
+
+// It is an offer: what cannot be used is given back, and frames are gathered.
+TEST_P(BringUpTest, OnDeviceMemoryThatCannotBeRegisteredIsDoneWithout) {
+  nic_ = OpenPort(PortOptions("mlx5_0"));
+  const nic::QueuePairOptions options{.device_memory_bytes = 8'192};
+  const bool offered = (*nic_->CreateQueuePair(options, pool_.get()))
+                           ->capabilities().device_memory_bytes != 0;
+  ASSERT_TRUE(connectx_->FailNext("REG_DM_MR", EOPNOTSUPP));
+  auto queues = nic_->CreateQueuePair(options, pool_.get());
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  EXPECT_EQ((*queues)->capabilities().device_memory_bytes, 0u);
+  EXPECT_EQ(connectx_->live_objects().device_memories, 0u);
+  if (offered) {
+    EXPECT_THAT((*queues)->capabilities().ToString(),
+                HasSubstr("on-device memory: register 8192 bytes"));
+  }
+  queues->reset();
+  nic_.reset();
 }
 
 TEST_P(BringUpTest, WithoutADoorbellRegisterOfItsOwnItRingsAndSaysSo) {

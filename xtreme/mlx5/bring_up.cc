@@ -309,11 +309,18 @@ absl::Status BringUp::TakeDeviceMemory() {
     Lack(absl::StrCat("on-device memory: ", asked, " bytes asked, the device gave ", bytes,
                       " of ", device_.limits.device_memory_bytes));
   }
+  const absl::Status registered = RegisterDeviceMemory(bytes);
+  if (registered.ok()) return absl::OkStatus();
+  Lack(absl::StrCat("on-device memory: ", registered.message()));
+  verbs_->device_memory.reset();
+  memory_.send.device_memory = {};
+  return absl::OkStatus();
+}
+
+absl::Status BringUp::RegisterDeviceMemory(uint32_t bytes) {
   mlx5dv_dm direct{};
   mlx5dv_obj object{.dm = {verbs_->device_memory.get(), &direct}};
-  if (int error = mlx5dv_init_obj(&object, MLX5DV_OBJ_DM)) {
-    return VerbsError(error, "locate on-device memory");
-  }
+  if (int error = mlx5dv_init_obj(&object, MLX5DV_OBJ_DM)) return VerbsError(error, "locate it");
   memory_.send.device_memory.bytes = static_cast<uint8_t*>(direct.buf);
   errno = 0;
   // An int, because the macro would mix enumerations.
@@ -321,7 +328,7 @@ absl::Status BringUp::TakeDeviceMemory() {
   verbs_->device_region.reset(
       ibv_reg_dm_mr(device_.pd.get(), verbs_->device_memory.get(), 0, bytes, kAccess));
   if (verbs_->device_region == nullptr) {
-    return VerbsError(errno, absl::StrCat("register ", bytes, " bytes of on-device memory"));
+    return VerbsError(errno, absl::StrCat("register ", bytes, " bytes"));
   }
   memory_.send.device_memory.key = verbs_->device_region->lkey;
   return absl::OkStatus();

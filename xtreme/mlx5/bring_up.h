@@ -85,6 +85,7 @@ class BringUp {
   absl::Status LocateRings();
   absl::Status TakeDeviceMemory();
   bool AllocateDeviceMemory();
+  absl::Status RegisterDeviceMemory(uint32_t bytes);
   absl::Status BringToSend();
   std::unique_ptr<QueuePair> Compose();
 
