@@ -2,16 +2,19 @@
 //
 // A send queue under random use: every way to post, each length, doorbells put off, completions
 // asked for or not, and a device that comes late. Whatever the order, the device finds each frame
-// once, in order and whole, where the record says; and each completion tells how far it is.
+// once, in order and whole, where the record says; and each completion tells how far it is. Where a
+// frame fails, the device flushes those behind it, and each is told as lost once.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "xtreme/mlx5/queue_pair.h"
@@ -61,6 +64,8 @@ class RandomSends {
     }
     Finish();
   }
+  // The first frame that ends at or behind so many blocks fails.
+  void FailAt(uint32_t blocks) { fail_at_ = blocks; }
   // Since the beginning.
   uint32_t blocks() const { return executed_wqebb_; }
 
@@ -179,8 +184,8 @@ class RandomSends {
     if (status == nic::TxStatus::kPosted) {
       NotePosted(number, length);
     } else {
-      ASSERT_NE(status, nic::TxStatus::kBroken);
-      if (status == nic::TxStatus::kFull) {
+      ASSERT_TRUE(status != nic::TxStatus::kBroken || failed_);
+      if (status == nic::TxStatus::kFull && !failed_) {
         ASSERT_GE(number - completed_, kFrames);
       }
     }
@@ -210,7 +215,14 @@ class RandomSends {
     const uint32_t begin = executed_wqebb_;
     executed_wqebb_ += WqebbsOfSegments(SegmentsOf(wqe.data()));
     ++executed_;
+    if (executed_wqebb_ >= fail_at_) return Fail(static_cast<uint16_t>(begin));
     if (HasCompletion(wqe.data())) device_.CompleteSend(static_cast<uint16_t>(begin));
+  }
+  void Fail(uint16_t wqebb) {
+    const uint8_t why = std::exchange(failed_, true) ? MLX5_CQE_SYNDROME_WR_FLUSH_ERR
+                                                     : MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
+    device_.CompleteSend(wqebb, MLX5_CQE_REQ_ERR, why);
+    lost_.push_back(executed_);
   }
   struct Expected {
     uint32_t number = ~uint32_t{0};
@@ -240,13 +252,41 @@ class RandomSends {
     std::array<nic::TxCompletion, 3> done;
     const uint32_t count = queues_->PollSend(std::span(done).first(1 + random_() % 3));
     for (uint32_t i = 0; i < count; ++i) {
-      ASSERT_FALSE(done[i].lost);
+      if (done[i].lost) {
+        ASSERT_FALSE(lost_.empty());
+        ASSERT_EQ(done[i].frames, lost_.front());
+        lost_.pop_front();
+        ++lost_told_;
+        completed_ = done[i].frames;
+        continue;
+      }
+      ASSERT_EQ(lost_told_, 0u) << "nothing leaves behind one that is lost";
       ASSERT_LE(done[i].frames - completed_, executed_ - completed_) << "told too early";
       completed_ = done[i].frames;
     }
   }
+  // Also what is due no completion may have one: it fails.
+  void FinishFailed() {
+    for (int i = 0; i < 100 && completed_ != queues_->posted_frames(); ++i) {
+      queues_->Flush();
+      Work(kFrames);
+      Poll();
+    }
+    EXPECT_EQ(queues_->Post({.header = Header(0), .payload = nullptr,
+                             .header_length = kHeaderBytes, .payload_length = 0, .key = 0,
+                             .flags = 0}),
+              nic::TxStatus::kBroken);
+    ASSERT_TRUE(queues_->error().has_value());
+    EXPECT_EQ(queues_->error()->syndrome, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+    EXPECT_EQ(queues_->counters().tx_errors, lost_told_);
+    EXPECT_TRUE(lost_.empty());
+  }
   // Everything leaves, and a frame behind all tells so.
   void Finish() {
+    if (failed_) {
+      FinishFailed();
+      return ExpectAllTold();
+    }
     for (int i = 0; i < 100 && completed_ != queues_->posted_frames(); ++i) {
       queues_->Flush();
       Work(kFrames);
@@ -258,6 +298,9 @@ class RandomSends {
                                        .key = 0, .flags = nic::kTxSignal}));
       }
     }
+    ExpectAllTold();
+  }
+  void ExpectAllTold() {
     EXPECT_EQ(executed_, queues_->posted_frames());
     EXPECT_EQ(completed_, queues_->posted_frames());
     EXPECT_TRUE(queues_->SendIdle());
@@ -278,6 +321,10 @@ class RandomSends {
   uint32_t executed_ = 0;        // Frames.
   uint32_t executed_wqebb_ = 0;
   uint32_t completed_ = 0;       // As told.
+  uint32_t fail_at_ = ~uint32_t{0};
+  bool failed_ = false;
+  std::deque<uint32_t> lost_;    // Frames completed in error and not told yet.
+  uint64_t lost_told_ = 0;
 };
 
 TEST(SendQueueRandomTest, EachFrameLeavesOnceWholeAndInOrder) {
@@ -286,6 +333,29 @@ TEST(SendQueueRandomTest, EachFrameLeavesOnceWholeAndInOrder) {
     RandomSends sends(seed, /*signal_every=*/1 + seed % 2,
                       /*blueflame_bytes=*/seed % 5 == 0 ? 0 : 256, /*stores=*/seed % 3 != 0);
     sends.Run(2'000);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(SendQueueRandomTest, BehindAFrameThatFailsEachIsLostOnce) {
+  for (uint32_t seed = 1; seed <= 4'000; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    RandomSends sends(seed, /*signal_every=*/1 + seed % 2,
+                      /*blueflame_bytes=*/seed % 5 == 0 ? 0 : 256, /*stores=*/seed % 3 != 0);
+    sends.FailAt(1 + seed % 300);
+    sends.Run(400);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(SendQueueRandomTest, WhereIndicesBeginAnewToo) {
+  for (uint32_t seed = 1; seed <= 16; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    RandomSends sends(seed, /*signal_every=*/1 + seed % 2,
+                      /*blueflame_bytes=*/seed % 5 == 0 ? 0 : 256, /*stores=*/seed % 3 != 0);
+    sends.FailAt((1u << 16) - 8 + seed);
+    sends.Run(160'000);
+    EXPECT_GT(sends.blocks(), (1u << 16) - 8);
     if (::testing::Test::HasFailure()) return;
   }
 }
