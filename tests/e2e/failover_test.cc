@@ -6,16 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "stack/wire/arp.h"
-#include "stack/wire/ethernet.h"
-#include "tests/e2e/two_rings.h"
-#include "tools/connectx/connectx.h"
-#include "tools/connectx/wire/link.h"
+#include "tests/e2e/failover_bed.h"
+#include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/ring_port.h"
 #include "xtreme/engine/tcp.h"
@@ -24,180 +21,6 @@
 
 namespace xtreme::engine::testing {
 namespace {
-
-constexpr wire::Ipv4Address kOwn{10, 0, 0, 1};
-constexpr wire::Ipv4Address kPeer{10, 0, 0, 2};
-constexpr wire::Ipv4Address kBackup{10, 0, 0, 3};
-constexpr wire::Ipv4Address kGroup{239, 1, 2, 3};
-constexpr connectx::MacAddress kOwnMac = {2, 0, 0, 0, 0, 1};
-constexpr connectx::MacAddress kPeerMac = {2, 0, 0, 0, 0, 2};
-constexpr connectx::MacAddress kBackupMac = {2, 0, 0, 0, 0, 3};
-
-class FailoverTest : public ::testing::Test {
- protected:
-  void Open(bool backup_stays = false, bool carrier = true) {
-    auto hub = connectx::MakeHub(4);
-    ASSERT_TRUE(hub.ok()) << hub.status();
-    ends = *std::move(hub);
-    auto made = connectx::SoftwareConnectX::Create(
-        {.mode = connectx::SoftwareConnectX::Mode::kStep,
-         .ports = {{.device = {.name = "mlx5_0", .mac = kOwnMac}, .wire = ends[0].get()},
-                   {.device = {.name = "mlx5_1", .mac = kPeerMac}, .wire = ends[1].get()},
-                   {.device = {.name = "mlx5_2", .mac = kBackupMac}, .wire = ends[2].get()}}});
-    ASSERT_TRUE(made.ok()) << made.status();
-    card = *std::move(made);
-    ends[0]->SetPlugged(carrier);
-    RingOptions options;
-    options.interface_name = MemoryKernel::kInterface;
-    options.rx_buffers = 2'048;
-    options.hugepages = Hugepages::kNever;
-    peer = std::make_unique<RingEnd>(
-        "mlx5_1",
-        MemoryKernel::Link{kPeer, wire::MacAddress(kPeerMac), kOwn, wire::MacAddress(kOwnMac)},
-        &now, options, base::Nanoseconds());
-    options.backup_interface = MemoryKernel::kBackupInterface;
-    options.backup_stays = backup_stays;
-    options.counters_directory = frames_in;
-    options.dump_frames = frames_in.empty() ? 0 : 1'024;
-    us = std::make_unique<RingEnd>(
-        "mlx5_0",
-        MemoryKernel::Link{.own = kOwn,
-                           .own_mac = wire::MacAddress(kOwnMac),
-                           .peer = kPeer,
-                           .peer_mac = wire::MacAddress(kPeerMac),
-                           .carrier = carrier,
-                           .backup = kBackup,
-                           .backup_mac = wire::MacAddress(kBackupMac)},
-        &now, options, base::Nanoseconds(), "mlx5_2");
-    ASSERT_TRUE(us->ring->Start().ok());
-    ASSERT_TRUE(peer->ring->Start().ok());
-  }
-  void TearDown() override {
-    us.reset();
-    peer.reset();
-    EXPECT_EQ(card->live_objects(), connectx::LiveObjects{});
-    for (size_t i = 0; i < card->size(); ++i) {
-      for (const auto& violation : card->device(i).Violations()) ADD_FAILURE() << violation;
-    }
-  }
-
-  // Plugs a port in or pulls its cable; what our ring tells until nothing more comes.
-  std::vector<Completion> Plug(size_t end, bool plugged) {
-    ends[end]->SetPlugged(plugged);
-    std::vector<Completion> all;
-    for (int round = 0; round < 8; ++round) {
-      card->Step();
-      us->engine->control().RunAndWait([] {});
-      const auto some = us->Poll();
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    return all;
-  }
-  static std::vector<std::pair<RingEvent, uint32_t>> Events(
-      const std::vector<Completion>& completions) {
-    std::vector<std::pair<RingEvent, uint32_t>> events;
-    for (const Completion& completion : completions) {
-      if (completion.kind != Kind::kRing) continue;
-      EXPECT_EQ(completion.status, 0) << completion.text;
-      events.emplace_back(completion.event, completion.interface_index);
-    }
-    return events;
-  }
-  // The payloads that `end` has, in order, and where they came in.
-  static std::vector<std::string> Take(RingEnd& end, uint32_t* ifindex = nullptr) {
-    std::vector<std::string> payloads;
-    for (const Completion& completion : end.Poll()) {
-      if (completion.kind != Kind::kPacket) continue;
-      payloads.emplace_back(reinterpret_cast<const char*>(completion.data), completion.length);
-      if (ifindex != nullptr) *ifindex = completion.interface_index;
-      packet::BufferPool::ReleaseChain(completion.buffer);
-    }
-    return payloads;
-  }
-  // What our ring's next polls bring until no packet waits: whether each had the device's time.
-  std::vector<bool> TakeTimed() {
-    std::vector<bool> timed;
-    for (int round = 0; round < 8; ++round) NoteTimes(us->Poll(), &timed);
-    return timed;
-  }
-  static void NoteTimes(const std::vector<Completion>& completions, std::vector<bool>* timed) {
-    for (const Completion& completion : completions) {
-      if (completion.kind != Kind::kPacket) continue;
-      timed->push_back(completion.hw_clock != 0);
-      packet::BufferPool::ReleaseChain(completion.buffer);
-    }
-  }
-  // Of frames that our ring received and keeps for xtreme_dump.
-  std::vector<int64_t> KeptTimes() {
-    std::vector<int64_t> times;
-    const stats::FrameTap& tap = *us->ring->core().device.tap;
-    const auto reader = stats::FrameReader::Open(tap.path());
-    const auto frames = (*reader)->Take(100);
-    for (const stats::TappedFrame& frame : *frames) {
-      if (frame.kind == stats::FrameKind::kReceived) times.push_back(frame.time_ns.value_or(0));
-    }
-    return times;
-  }
-  // Frames that were on the network since the last call.
-  std::vector<std::vector<uint8_t>> Overhear() {
-    struct Listener final : connectx::FrameSink {
-      void OnFrame(std::span<const uint8_t> frame, int64_t) override {
-        heard.emplace_back(frame.begin(), frame.end());
-      }
-      std::vector<std::vector<uint8_t>> heard;
-    };
-    card->Step();
-    Listener listener;
-    while (ends[3]->Receive(listener, 64, 0) > 0) continue;
-    return std::move(listener.heard);
-  }
-  // Whether they say, once, that our address is the backup's.
-  static void ExpectAnnounced(const std::vector<std::vector<uint8_t>>& frames) {
-    int announced = 0;
-    for (const std::vector<uint8_t>& frame : frames) {
-      const auto ethernet = wire::EthernetView::Parse(frame);
-      if (!ethernet.ok() || ethernet->ether_type() != wire::kEtherTypeArp) continue;
-      const auto arp = wire::ArpView::Parse(std::span(frame).subspan(14));
-      ASSERT_TRUE(arp.ok());
-      EXPECT_EQ(arp->sender(), kOwn);
-      EXPECT_EQ(arp->target(), kOwn);
-      EXPECT_EQ(arp->sender_mac(), wire::MacAddress(kBackupMac));
-      ++announced;
-    }
-    EXPECT_EQ(announced, 1);
-  }
-  Handle Listen(uint16_t port) {
-    const Handle socket = us->OpenSocket({.local = {{}, port}});
-    EXPECT_TRUE(us->ring->udp().Join(socket, {kGroup, 0}, std::nullopt, 0, 1).ok());
-    us->Settle();
-    return socket;
-  }
-  // The peer hears where our address is now.
-  void TellPeer(const connectx::MacAddress& mac) {
-    peer->kernel->tables().neighbours[0].mac = wire::MacAddress(mac);
-    peer->kernel->Publish();
-    peer->Poll();
-  }
-  uint64_t Counter(std::string_view scope, std::string_view name) {
-    uint64_t found = ~uint64_t{0};
-    us->ring->VisitCounters([&](std::string_view in, std::string_view called, std::string_view,
-                                uint64_t value) {
-      if (in == scope && called == name) found = value;
-    });
-    return found;
-  }
-
-  static constexpr uint32_t kHome = MemoryKernel::kIfindex;
-  static constexpr uint32_t kAway = MemoryKernel::kBackupIfindex;
-  using News = std::vector<std::pair<RingEvent, uint32_t>>;
-
-  std::atomic<uint64_t> now{1'000'000'000};
-  std::vector<std::unique_ptr<connectx::LinkEnd>> ends;  // The last one: for who listens in.
-  std::unique_ptr<connectx::SoftwareConnectX> card;
-  std::string frames_in;  // Where ours keeps its frames; empty: it does not.
-  std::unique_ptr<RingEnd> us;
-  std::unique_ptr<RingEnd> peer;
-};
 
 TEST_F(FailoverTest, SocketsAndMembershipsMoveWhenThePortGoesDown) {
   Open();
@@ -282,6 +105,34 @@ TEST_F(FailoverTest, WithBothPortsDownItMovesToTheFirstThatComesUp) {
   EXPECT_EQ(Events(Plug(0, false)), (News{{RingEvent::kLinkDown, kHome}}));
   EXPECT_EQ(Events(Plug(2, true)),
             (News{{RingEvent::kLinkUp, kAway}, {RingEvent::kMoved, kAway}}));
+}
+
+// Of the device in that place.
+class PulledDeviceTest : public FailoverTest, public ::testing::WithParamInterface<size_t> {};
+INSTANTIATE_TEST_SUITE_P(OwnOrBackup, PulledDeviceTest, ::testing::Values(0, 2));
+
+TEST_P(PulledDeviceTest, MemoryIsRegisteredWithTheOneThatIsLeftAndSentByIt) {
+  Open();
+  card->device(GetParam()).Remove();
+  Plug(GetParam(), true);
+  alignas(64) static std::array<uint8_t, 4'096> memory;
+  memory.fill('m');
+  packet::Buffer* buffer = nullptr;
+  ASSERT_TRUE(us->ring
+                  ->RegisterMemory({.start = memory.data(), .bytes = memory.size(), .cookie = 5},
+                                   &buffer)
+                  .ok());
+  us->Settle();
+  const Handle ours = us->OpenSocket({.local = {kOwn, 7001}});
+  peer->OpenSocket({.local = {kPeer, 6000}});
+  packet::BufferPool::AddReferenceByOwner(buffer);
+  Udp& udp = us->ring->udp();
+  ASSERT_EQ(udp.SendTo(udp.Find(ours), {kPeer, 6000}, {memory.data(), 1'000, buffer}, {}),
+            SendResult::kSent);
+  EXPECT_EQ(Counter("queue", "tx_gathered"), 1u);
+  card->Step();
+  EXPECT_EQ(Take(*peer), std::vector<std::string>{std::string(1'000, 'm')});
+  packet::BufferPool::ReleaseByOwner(buffer);
 }
 
 TEST_F(FailoverTest, NoPacketIsLostOrCountedTwice) {

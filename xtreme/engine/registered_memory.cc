@@ -66,7 +66,12 @@ Outcome RegisteredMemory::Register(const MemoryRequest& request, packet::Buffer*
 
 void RegisteredMemory::StartRegistering(const Region& region, const MemoryRequest& request) {
   std::vector<nic::Nic*> nics;
-  for (const RingPort& port : core_->ports->all) nics.push_back(port.nic);
+  const RingPorts& ports = *core_->ports;
+  for (const RingPort& port : ports.all) {
+    // The ring never goes to one that was removed, which may register nothing any more.
+    const bool never = port.link.removed() && &port != &ports.current();
+    nics.push_back(never ? nullptr : port.nic);
+  }
   const std::span bytes(static_cast<uint8_t*>(request.start), request.bytes);
   core_->Start(MakeOperation([nics, bytes, serial = region.serial, cookie = request.cookie,
                               side = core_->host.control_side, mailbox = core_->host.mailbox] {
@@ -93,6 +98,7 @@ absl::StatusOr<RegisteredMemory::Keys> RegisteredMemory::RegisterWith(
   Keys keys{};
   std::vector<std::unique_ptr<nic::Registration>> made;
   for (size_t i = 0; i < nics.size(); ++i) {
+    if (nics[i] == nullptr) continue;
     auto registration = nics[i]->Register(bytes.data(), bytes.size());
     if (!registration.ok()) return registration.status();
     keys[i] = (*registration)->key();

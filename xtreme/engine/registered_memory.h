@@ -4,7 +4,8 @@
 // one buffer, which whoever sends from it holds; when nobody does any more, the NIC lets go of it.
 //
 // Invariant: a region is told as released when neither a reference nor a posted frame nor the NIC
-// is left of it. It is registered with every port of the ring, each of which knows it by a key.
+// is left of it. It is registered with every port that the ring may go to, each of which knows it
+// by a key.
 // Units: bytes. Threads: the ring's owner; the NIC is asked on the control thread.
 
 #ifndef XTREME_XTREME_ENGINE_REGISTERED_MEMORY_H_
@@ -77,7 +78,7 @@ class RegisteredMemory {
     Keys keys{};
   };
 
-  // On the control thread.
+  // On the control thread; null: a port without.
   static absl::StatusOr<Keys> RegisterWith(const std::vector<nic::Nic*>& nics, ControlSide& side,
                                            uint64_t serial, std::span<uint8_t> bytes);
 
