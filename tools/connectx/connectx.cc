@@ -228,7 +228,9 @@ bool SoftwareConnectX::FailNext(std::string_view command, int error) {
   return uverbs_->FailNext(command, error);
 }
 
-void SoftwareConnectX::FailAfter(uint64_t calls, int error) { uverbs_->FailAfter(calls, error); }
+void SoftwareConnectX::FailAfter(uint64_t calls, int error, bool spares_ends) {
+  uverbs_->FailAfter(calls, error, spares_ends);
+}
 
 std::vector<std::string> SoftwareConnectX::last_calls() const { return uverbs_->last_calls(); }
 

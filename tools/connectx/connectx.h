@@ -90,7 +90,8 @@ class SoftwareConnectX {
   // effect; false: no such name. "OPEN", "MMAP", and those of commands(), such as "CREATE_QP".
   bool FailNext(std::string_view command, int error);
   // The call after `calls` more, whatever it is, fails: for a test that fails each step in turn.
-  void FailAfter(uint64_t calls, int error);
+  // `spares_ends`: or the first behind it that ends no object, which no kernel refuses.
+  void FailAfter(uint64_t calls, int error, bool spares_ends = false);
   // Calls that FailAfter counts, since Create.
   uint64_t calls() const;
   // The names of the last 256 of them, the oldest first: for a test of an order.

@@ -32,6 +32,10 @@ std::optional<size_t> DeviceIndex(std::string_view path) {
   return index;
 }
 
+bool EndsAnObject(std::string_view command) {
+  return command.starts_with("DESTROY_") || command.starts_with("FREE_");
+}
+
 }  // namespace
 
 Uverbs::Uverbs(std::vector<Port> ports, DeviceObserver* observer, std::function<void()> on_open)
@@ -190,9 +194,9 @@ bool Uverbs::FailNext(std::string_view command, int error) {
   return true;
 }
 
-void Uverbs::FailAfter(uint64_t calls, int error) {
+void Uverbs::FailAfter(uint64_t calls, int error, bool spares_ends) {
   const std::lock_guard lock(mutex_);
-  failure_after_ = {calls_ + calls, error};
+  failure_after_ = {calls_ + calls, error, spares_ends};
 }
 
 uint64_t Uverbs::calls() const {
@@ -216,8 +220,9 @@ int Uverbs::PlannedFailure(std::string_view command) {
   const uint64_t number = calls_++;
   if (last_calls_.size() == kLastCalls) last_calls_.pop_front();
   last_calls_.emplace_back(command);
-  if (failure_after_ && failure_after_->first == number) {
-    const int error = failure_after_->second;
+  if (failure_after_ && number >= failure_after_->call &&
+      !(failure_after_->spares_ends && EndsAnObject(command))) {
+    const int error = failure_after_->error;
     failure_after_.reset();
     return error;
   }

@@ -75,7 +75,7 @@ class Uverbs final : public Boundary {
   // CommandNames(), "OPEN" and "MMAP". False: there is no such name.
   bool FailNext(std::string_view command, int error);
   // The call after `calls` more of any kind fails with `error`, whatever it is.
-  void FailAfter(uint64_t calls, int error);
+  void FailAfter(uint64_t calls, int error, bool spares_ends);
   // Calls so far that FailAfter counts.
   uint64_t calls() const;
   // The names of the last kLastCalls of them, the oldest first.
@@ -109,7 +109,12 @@ class Uverbs final : public Boundary {
   uint64_t pinned_pages_ = 0;       // By all contexts together.
   std::map<int, Opened> contexts_;  // By descriptor.
   std::map<std::string, int, std::less<>> planned_failures_;
-  std::optional<std::pair<uint64_t, int>> failure_after_;  // Number of the call, errno.
+  struct FailureAfter {
+    uint64_t call;
+    int error;
+    bool spares_ends;
+  };
+  std::optional<FailureAfter> failure_after_;
   static constexpr size_t kLastCalls = 256;
   uint64_t calls_ = 0;
   std::deque<std::string> last_calls_;
