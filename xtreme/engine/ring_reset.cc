@@ -219,7 +219,8 @@ void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
   RingCore& core = *core_;
   RingDevice& device = core.device;
   resetting_ = true;
-  core.Reap();  // What has left has left: the queues go with what they say of it.
+  core.Flush();  // What was posted leaves while others are made.
+  core.Reap();   // What has left has left: the queues go with what they say of it.
   paced_->Reap();
   ResetWork work{.options = core.options,
                  .pool = device.pool.get(),

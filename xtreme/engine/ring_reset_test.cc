@@ -219,6 +219,19 @@ TEST_F(RingResetTest, OfAWorkingRingCancelsWhatMayNotHaveLeftOnce) {
   EXPECT_EQ(later[0].status, 0);
 }
 
+// It leaves while the new queues are made, as what had its doorbell does.
+TEST_F(RingResetTest, WhatWaitsForADoorbellIsRungForBeforeTheQueuesGo) {
+  Open();
+  const Handle socket = OpenSocket(7000);
+  Connect(socket, kPeer);
+  ASSERT_EQ(Send(socket, "x", {.flags = kNoDoorbell}), SendResult::kSent);
+  ASSERT_EQ(queue().visible(), 0u);
+  uint32_t visible = 0;
+  nic->before_queues = [&] { visible = queue().visible(); };
+  EXPECT_EQ(Reset().status, 0);
+  EXPECT_EQ(visible, 1u);
+}
+
 // Of the ring's own queue, and of one with a rate.
 TEST_F(RingResetTest, WhatHadLeftAndWasNotPolledForIsToldAsThat) {
   nic_options.rate_limit = true;
