@@ -75,15 +75,13 @@ JoinResult Demux::Join(Endpoint& endpoint, wire::Ipv4Address group, uint16_t vla
                        SourceFilter filter) {
   if (!group.IsMulticast()) return JoinResult::kNotMulticast;
   if (endpoint.FindMembership(group, vlan_id) != nullptr) return JoinResult::kAlreadyJoined;
-  if (endpoint.memberships_ == nullptr) {
-    endpoint.memberships_ = std::make_unique<std::vector<std::unique_ptr<Membership>>>();
-  }
+  if (endpoint.groups_ == nullptr) endpoint.groups_ = std::make_unique<JoinedGroups>();
   auto membership = std::make_unique<Membership>();
   membership->group = group;
   membership->vlan_id = vlan_id;
   membership->filter = std::move(filter);
   if (endpoint.attached()) LinkGroup(endpoint, *membership);
-  endpoint.memberships_->push_back(std::move(membership));
+  endpoint.groups_->memberships.push_back(std::move(membership));
   return JoinResult::kOk;
 }
 
@@ -102,11 +100,12 @@ JoinResult Demux::SetFilter(Endpoint& endpoint, wire::Ipv4Address group, uint16_
 JoinResult Demux::Leave(Endpoint& endpoint, wire::Ipv4Address group, uint16_t vlan_id) {
   const Membership* membership = endpoint.FindMembership(group, vlan_id);
   if (membership == nullptr) return JoinResult::kNotJoined;
+  auto& memberships = endpoint.groups_->memberships;
   const auto left = std::find_if(
-      endpoint.memberships_->begin(), endpoint.memberships_->end(),
+      memberships.begin(), memberships.end(),
       [membership](const std::unique_ptr<Membership>& m) { return m.get() == membership; });
   Unlink(**left);
-  endpoint.memberships_->erase(left);
+  memberships.erase(left);
   return JoinResult::kOk;
 }
 
@@ -160,7 +159,7 @@ bool Demux::Admits(const Binding& binding, const wire::UdpFlow& flow) {
   Endpoint& endpoint = *binding.endpoint;
   if (endpoint.connected() && !endpoint.IsPeer(flow)) return false;
   if (binding.kind == Binding::Kind::kGroup && !FilterOf(binding).Admits(flow.source)) {
-    ++endpoint.counters_.source_filtered;
+    ++endpoint.groups_->counters.source_filtered;
     return false;
   }
   // A wildcard is looked up without a VLAN; the others have it in their key.

@@ -191,9 +191,9 @@ TEST_F(DemuxTest, SourceFiltersDecidePerSocketAndAreCounted) {
   Endpoint& only = Member(kGroup, Only(kPeer));
   Endpoint& all_but = Member(kGroup, AllBut(kPeer));
   EXPECT_EQ(ReceiversWith(To(kGroup), nullptr), (Set{&all, &only}));
-  EXPECT_EQ(all_but.counters().source_filtered, 1u);
+  EXPECT_EQ(all_but.group_counters().source_filtered, 1u);
   EXPECT_EQ(ReceiversWith(To(kGroup, kStranger), nullptr), (Set{&all, &all_but}));
-  EXPECT_EQ(only.counters().source_filtered, 1u);
+  EXPECT_EQ(only.group_counters().source_filtered, 1u);
   EXPECT_EQ(Receivers(To(kGroup)), (Set{&all, &only}));
 }
 

@@ -64,18 +64,34 @@ struct Membership : Binding {
 struct EndpointCounters {
   uint64_t datagrams = 0;
   uint64_t bytes = 0;
-  uint64_t source_filtered = 0;
 
   static constexpr auto Table() {
     using E = EndpointCounters;
     return std::to_array<base::CounterDescriptor<E>>({
         {"datagrams", "datagrams received", &E::datagrams},
         {"bytes", "payload bytes of those datagrams", &E::bytes},
-        {"source_filtered", "group datagrams from sources the filter refuses", &E::source_filtered},
     });
   }
 };
 static_assert(base::DescribesEveryCounter<EndpointCounters>());
+
+struct GroupCounters {
+  uint64_t source_filtered = 0;
+
+  static constexpr auto Table() {
+    using G = GroupCounters;
+    return std::to_array<base::CounterDescriptor<G>>({
+        {"source_filtered", "group datagrams from sources the filter refuses", &G::source_filtered},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<GroupCounters>());
+
+// What an endpoint has from its first join on: there are many sockets, and most join nothing.
+struct JoinedGroups {
+  std::vector<std::unique_ptr<Membership>> memberships;  // Whose bindings must not move.
+  GroupCounters counters;
+};
 
 class Endpoint {
  public:
@@ -104,8 +120,8 @@ class Endpoint {
 
   // The joined groups, in the order of joining.
   std::span<const std::unique_ptr<Membership>> memberships() const {
-    if (memberships_ == nullptr) return {};
-    return *memberships_;
+    if (groups_ == nullptr) return {};
+    return groups_->memberships;
   }
   // Null when `group` was not joined on that VLAN.
   const Membership* FindMembership(wire::Ipv4Address group, uint16_t vlan_id) const {
@@ -120,6 +136,10 @@ class Endpoint {
 
   EndpointCounters& counters() { return counters_; }
   const EndpointCounters& counters() const { return counters_; }
+  const GroupCounters& group_counters() const {
+    static constexpr GroupCounters kNone;
+    return groups_ == nullptr ? kNone : groups_->counters;
+  }
 
   void CountReceived(uint32_t payload_bytes) {
     ++counters_.datagrams;
@@ -129,12 +149,11 @@ class Endpoint {
  private:
   friend class Demux;
 
-  Options options_;
-  bool attached_ = false;  // To a demux.
-  // Apart, because there are many sockets and most join nothing. The bindings must not move.
-  std::unique_ptr<std::vector<std::unique_ptr<Membership>>> memberships_;
   Binding binding_;
   EndpointCounters counters_;
+  std::unique_ptr<JoinedGroups> groups_;  // Null: nothing was ever joined.
+  Options options_;
+  bool attached_ = false;  // To a demux.
 };
 
 }  // namespace xtreme::udp

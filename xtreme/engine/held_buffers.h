@@ -11,9 +11,11 @@
 #ifndef XTREME_XTREME_ENGINE_HELD_BUFFERS_H_
 #define XTREME_XTREME_ENGINE_HELD_BUFFERS_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
+#include "stack/base/counters.h"
 #include "stack/packet/buffer.h"
 
 namespace xtreme::engine {
@@ -30,8 +32,26 @@ class BufferSerials {
   uint32_t last_ = 0;
 };
 
+struct HeldCounters {
+  uint64_t held_limit = 0;
+
+  static constexpr auto Table() {
+    using C = HeldCounters;
+    return std::to_array<base::CounterDescriptor<C>>({
+        {"held_limit", "datagrams dropped because max_held buffers were held", &C::held_limit},
+    });
+  }
+};
+static_assert(base::DescribesEveryCounter<HeldCounters>());
+
 class HeldBuffers {
  public:
+  // Of the socket whose buffers they are; 0 if it has no limit.
+  static const HeldCounters& CountersOf(const HeldBuffers* held) {
+    static constexpr HeldCounters kNone;
+    return held == nullptr ? kNone : held->counters;
+  }
+
   HeldBuffers(uint32_t limit, const BufferSerials* serials)
       : limit_(limit), serials_(serials), held_(std::make_unique<Held[]>(limit)) {}
 
@@ -41,6 +61,8 @@ class HeldBuffers {
     if (count_ + count > limit_) Sweep(poll);
     return count_ + count <= limit_;
   }
+
+  HeldCounters counters;
 
   // Counts `buffer` as held; false: the limit is reached.
   bool Add(const packet::Buffer* buffer, uint64_t poll) {

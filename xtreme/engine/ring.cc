@@ -366,8 +366,10 @@ bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const
   const auto udp = [&visit](std::string_view name, std::string_view meaning,
                             const uint64_t& value) { visit("udp", name, meaning, value); };
   base::VisitCounters(socket->counters(), udp);
+  base::VisitCounters(socket->group_counters(), udp);
   base::VisitCounters(SendFlows::CountersOf(socket->flows.get()), udp);
   base::VisitCounters(socket->sends, udp);
+  base::VisitCounters(HeldBuffers::CountersOf(socket->held.get()), udp);
   return true;
 }
 

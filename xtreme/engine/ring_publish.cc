@@ -27,8 +27,9 @@ namespace {
 using Names = std::vector<stats::Publisher::Name>;
 
 constexpr size_t CountersOfUdp() {
-  return udp::EndpointCounters::Table().size() + SendCounters::Table().size() +
-         UdpCounters::Table().size();
+  return udp::EndpointCounters::Table().size() + udp::GroupCounters::Table().size() +
+         SendCounters::Table().size() + UdpCounters::Table().size() +
+         HeldCounters::Table().size();
 }
 
 Names SocketNames() {
@@ -37,8 +38,10 @@ Names SocketNames() {
     names.push_back({"udp", name, meaning});
   };
   base::VisitCounters(udp::EndpointCounters(), add);
+  base::VisitCounters(udp::GroupCounters(), add);
   base::VisitCounters(SendCounters(), add);
   base::VisitCounters(UdpCounters(), add);
+  base::VisitCounters(HeldCounters(), add);
   const auto add_tcp = [&names](std::string_view name, std::string_view meaning,
                                 const uint64_t&) { names.push_back({"tcp", name, meaning}); };
   base::VisitCounters(TcpCounters(), add_tcp);
@@ -154,8 +157,10 @@ void Ring::PublishAs(bool closed) {
     PublishGroups(socket, &to);
     if (!to.BeginSocket(HeaderOf(socket))) return;
     base::VisitCounters(socket.counters(), put);
+    base::VisitCounters(socket.group_counters(), put);
     base::VisitCounters(SendFlows::CountersOf(socket.flows.get()), put);
     base::VisitCounters(socket.sends, put);
+    base::VisitCounters(HeldBuffers::CountersOf(socket.held.get()), put);
   });
   if (tcp_->table() != nullptr) {
     tcp_->table()->ForEach([&to](const TcpSocket& socket) { PublishTcp(socket, &to); });

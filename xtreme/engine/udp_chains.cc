@@ -73,7 +73,7 @@ uint32_t Udp::DeliverChain(packet::Buffer* head, const wire::UdpFlow& flow,
 // Whether a socket with a limit may have all of a chain; if not, it is released.
 bool Udp::AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links) {
   if (!socket.held->HasRoom(links, core_->poll_ticks)) {
-    ++socket.sends.held_limit;
+    ++socket.held->counters.held_limit;
     core_->CountLoss(Drop::kHeldLimit);
     packet::BufferPool::ReleaseChain(head);
     return false;

@@ -92,7 +92,6 @@ void Udp::TellNews() {
     }
     socket->state = UdpSocket::State::kTerminated;
     Completion* completion = core_->Emit(Kind::kTerminated);
-    completion->status = socket->termination;
     completion->socket = socket->handle;
     completion->user_data = socket->user_data;
     // In the caller's array already, nothing of the socket can wait any more.

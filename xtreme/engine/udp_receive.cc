@@ -31,7 +31,7 @@ uint16_t Udp::CastOf(wire::Ipv4Address destination) const {
 // Whether a socket with a limit may have one more; if not, the buffer is released.
 bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   if (socket.held->Add(buffer, core_->poll_ticks)) return true;
-  ++socket.sends.held_limit;
+  ++socket.held->counters.held_limit;
   core_->CountLoss(Drop::kHeldLimit);
   packet::BufferPool::ReleaseByOwner(buffer);
   return false;

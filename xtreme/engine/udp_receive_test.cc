@@ -62,7 +62,7 @@ class UdpReceiveTest : public RingTest {
     Settle();
     return socket;
   }
-  uint64_t Filtered(Handle socket) { return ring->udp().Find(socket)->counters().source_filtered; }
+  uint64_t Filtered(Handle socket) { return ring->udp().Find(socket)->group_counters().source_filtered; }
 };
 
 TEST_F(UdpReceiveTest, ADatagramIsOneCompletionWithEveryFieldWritten) {

@@ -29,13 +29,11 @@ class HeldBuffers;
 // What was sent counts where it was sent to (SendFlows).
 struct UdpCounters {
   uint64_t refused = 0;
-  uint64_t held_limit = 0;
 
   static constexpr auto Table() {
     using C = UdpCounters;
     return std::to_array<base::CounterDescriptor<C>>({
         {"refused", "sends refused", &C::refused},
-        {"held_limit", "datagrams dropped because max_held buffers were held", &C::held_limit},
     });
   }
 };
@@ -73,13 +71,12 @@ struct UdpSocket : udp::Endpoint {
   Settings settings;
   State state = State::kOpen;
   bool released = false;          // The control thread has given back what it held.
-  int16_t termination = 0;        // Status of TERMINATED, an errno.
   uint32_t sends_wanted = 0;      // Sends of which a TX_DONE or TX_WIRE is still to come.
   UdpCounters sends;
   base::ListHook news;            // In the list of sockets with something to tell.
   std::unique_ptr<SendFlows> flows;
   PacedUse pace;                  // The queue that it sends by; null: the ring's.
-  std::unique_ptr<HeldBuffers> held;
+  std::unique_ptr<HeldBuffers> held;  // Null: it has no limit.
   std::shared_ptr<SocketHoldings> holdings;
 };
 
