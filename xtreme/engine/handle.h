@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace xtreme::engine {
@@ -36,49 +37,53 @@ inline constexpr uint32_t kFirstTcpPlace = 1u << 23;
 // Whether a socket's handle is that of a connection or listener; else it is a UDP socket's.
 constexpr bool IsTcp(Handle handle) { return PlaceOf(handle) >= kFirstTcpPlace; }
 
-// Objects by handle. The table owns none of them. Never allocates after construction.
-template <typename T>
-class HandleTable {
+// Whether `handle`, of whatever ring, is that of the object at its place, whose own is `of`, or
+// kNobodys.
+constexpr bool IsSamePlace(Handle of, Handle handle) {
+  constexpr uint32_t kRingBits = 16;
+  return (of ^ handle) << kRingBits == 0;
+}
+// Of an object whose place is nobody's: no table is so long.
+inline constexpr Handle kNobodys = ~Handle{0};
+
+// Which places of a table are taken; its owner has an object for each, which knows its handle.
+// Never allocates after construction.
+class HandlePlaces {
  public:
-  // Its places are `first` and the `capacity` - 1 after it.
-  HandleTable(uint16_t ring, uint32_t capacity, uint32_t first = 0)
+  // They are `first` and the `capacity` - 1 after it.
+  HandlePlaces(uint16_t ring, uint32_t capacity, uint32_t first = 0)
       : ring_(ring), first_(first), capacity_(capacity), places_(capacity) {
     for (uint32_t i = 0; i < capacity; ++i) places_[i].next_free = i + 1;
   }
 
-  // 0: the table is full.
-  Handle Insert(T* object) {
+  // 0: all are taken.
+  Handle Take() {
     if (free_ == capacity_) return 0;
     const uint32_t at = free_;
-    Place& place = places_[at];
-    free_ = place.next_free;
-    place.object = object;
+    free_ = std::exchange(places_[at].next_free, kTaken);
     ++size_;
-    return MakeHandle(ring_, first_ + at, place.generation);
+    return MakeHandle(ring_, first_ + at, places_[at].generation);
   }
-
-  // Null for a stale handle.
-  T* Find(Handle handle) const {
-    const uint32_t at = PlaceOf(handle) - first_;
-    if (at >= capacity_) return nullptr;
-    const Place& place = places_[at];
-    return place.generation == GenerationOf(handle) ? place.object : nullptr;
-  }
-
-  // What stands at a place now, of whatever generation; null when nothing does.
-  T* At(uint32_t place) const {
-    const uint32_t at = place - first_;
-    return at < capacity_ ? places_[at].object : nullptr;
-  }
-
-  void Erase(Handle handle) {
+  void Free(Handle handle) {
     const uint32_t at = PlaceOf(handle) - first_;
     Place& place = places_[at];
-    place.object = nullptr;
     place.generation = place.generation == kHandleFieldMask ? 1 : place.generation + 1;
-    place.next_free = free_;
-    free_ = at;
+    place.next_free = std::exchange(free_, at);
     --size_;
+  }
+  // `at`: from 0 on.
+  bool IsTaken(uint32_t at) const { return places_[at].next_free == kTaken; }
+
+  // Calls `visit` with each that is taken, from 0 on; it may free that.
+  template <typename Visit>
+  void ForEachTaken(Visit&& visit) const {
+    // Places fill from the first on: the last one ends the walk.
+    uint32_t left = size_;
+    for (uint32_t at = 0; left > 0 && at < capacity_; ++at) {
+      if (!IsTaken(at)) continue;
+      --left;
+      visit(at);
+    }
   }
 
   std::span<std::byte> memory() { return std::as_writable_bytes(std::span(places_)); }
@@ -86,8 +91,8 @@ class HandleTable {
   uint32_t capacity() const { return capacity_; }
 
  private:
+  static constexpr uint32_t kTaken = ~uint32_t{0};
   struct Place {
-    T* object = nullptr;
     uint32_t generation = 1;
     uint32_t next_free = 0;
   };

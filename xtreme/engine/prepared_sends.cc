@@ -31,30 +31,31 @@ int ErrnoOf(SendResult refusal) {
 
 }  // namespace
 
-PreparedSends::~PreparedSends() {
-  for (uint32_t place = 0; table_ != nullptr && place < kMost; ++place) delete table_->At(place);
-}
+PreparedSends::~PreparedSends() = default;
 
 Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
                                std::span<const uint8_t> payload, Handle* handle) {
   if (table_ == nullptr) {
-    table_ = std::make_unique<HandleTable<PreparedSend>>(core_->options.number, kMost);
+    table_ = std::make_unique<Table>(core_->options.number);
   }
-  auto prepared = std::make_unique<PreparedSend>();
-  *handle = table_->Insert(prepared.get());
+  *handle = table_->places.Take();
   if (*handle == 0) return {ENOBUFS, absl::StrCat("prepare: ", kMost, " sends are prepared")};
+  std::unique_ptr<PreparedSend>& prepared = table_->sends[PlaceOf(*handle)];
+  prepared = std::make_unique<PreparedSend>();
   prepared->owner = owner;
   prepared->socket = socket;
   prepared->handle = *handle;
   prepared->payload.assign(payload.begin(), payload.end());
   prepared->more = CountPair{1, payload.size()};
   prepared->armed_for = PreparedSend::kLongWay;
-  Build(*prepared.release());
+  Build(*prepared);
   return {};
 }
 
 PreparedSend* PreparedSends::Find(Handle handle) const {
-  return table_ == nullptr ? nullptr : table_->Find(handle);
+  const uint32_t at = PlaceOf(handle);
+  PreparedSend* prepared = table_ == nullptr || at >= kMost ? nullptr : table_->sends[at].get();
+  return prepared != nullptr && IsSamePlace(prepared->handle, handle) ? prepared : nullptr;
 }
 
 Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> bytes) {
@@ -162,21 +163,18 @@ Outcome PreparedSends::Discard(Handle handle) {
   core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("discard");
-  table_->Erase(handle);
   if (prepared->kept != nullptr) packet::BufferPool::ReleaseByOwner(prepared->kept);
-  delete prepared;
+  table_->places.Free(handle);
+  table_->sends[PlaceOf(handle)].reset();
   return {};
 }
 
 template <typename Act>
 void PreparedSends::ForEachOf(Handle socket, Act act) {
-  uint32_t left = table_ == nullptr ? 0 : table_->size();
-  for (uint32_t place = 0; left > 0; ++place) {
-    PreparedSend* prepared = table_->At(place);
-    if (prepared == nullptr) continue;
-    --left;
-    if (prepared->socket == socket) act(*prepared);
-  }
+  if (table_ == nullptr) return;
+  table_->places.ForEachTaken([&](uint32_t at) {
+    if (table_->sends[at]->socket == socket) act(*table_->sends[at]);
+  });
 }
 
 bool PreparedSends::AnyOf(Handle socket) {

@@ -14,6 +14,7 @@
 #ifndef XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
 #define XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -60,7 +61,7 @@ struct PreparedSend {
   bool constant = false;  // Every fire posts `frame` as it stands.
   bool looks = false;     // Its owner looks whether and how: PreparedOwner::FirePrepared().
   Handle socket = 0;
-  Handle handle = 0;
+  Handle handle = kNobodys;
   std::vector<uint8_t> payload;
 
   bool armed() const { return armed_for != kNever; }
@@ -113,7 +114,12 @@ class PreparedSends {
   void ForEachOf(Handle socket, Act act);
 
   RingCore* const core_;
-  std::unique_ptr<HandleTable<PreparedSend>> table_;  // With the first one.
+  struct Table {
+    explicit Table(uint16_t ring) : places(ring, kMost) {}
+    HandlePlaces places;
+    std::array<std::unique_ptr<PreparedSend>, kMost> sends;  // Null: nobody's.
+  };
+  std::unique_ptr<Table> table_;  // With the first one.
 };
 
 // Fires, in its caller. `Core` is RingCore: who includes this has it defined.

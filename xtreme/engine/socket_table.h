@@ -3,12 +3,13 @@
 // SocketTable: the sockets of a ring by handle, those with something to tell, and how many of them
 // one datagram can reach.
 //
-// Owns the sockets. Threads: the ring's owner. Allocates only when sockets are opened or join.
+// Threads: the ring's owner. Allocates only when sockets are counted that nobody listened like.
 
 #ifndef XTREME_XTREME_ENGINE_SOCKET_TABLE_H_
 #define XTREME_XTREME_ENGINE_SOCKET_TABLE_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,39 +25,43 @@ namespace xtreme::engine {
 
 class SocketTable {
  public:
-  SocketTable(uint16_t ring, uint32_t capacity) : by_handle_(ring, capacity) {}
-  ~SocketTable() {
-    ForEach([](UdpSocket& socket) { delete &socket; });
-  }
+  SocketTable(uint16_t ring, uint32_t capacity)
+      : places_(ring, capacity), sockets_(std::make_unique<UdpSocket[]>(capacity)) {}
   SocketTable(const SocketTable&) = delete;
   SocketTable& operator=(const SocketTable&) = delete;
 
-  // 0: the table is full, and nothing was taken.
-  Handle Insert(std::unique_ptr<UdpSocket>& socket) {
-    const Handle handle = by_handle_.Insert(socket.get());
-    if (handle != 0) socket.release()->handle = handle;
-    return handle;
+  // Null when all are in use.
+  UdpSocket* Take(const udp::Endpoint::Options& options) {
+    const Handle handle = places_.Take();
+    if (handle == 0) return nullptr;
+    UdpSocket* socket = &sockets_[PlaceOf(handle)];
+    Renew(socket, options);
+    socket->handle = handle;
+    return socket;
   }
-  void Erase(UdpSocket* socket) {
-    by_handle_.Erase(socket->handle);
-    delete socket;
+  void Put(UdpSocket* socket) {
+    places_.Free(socket->handle);
+    Renew(socket, {});
   }
 
-  UdpSocket* Find(Handle handle) const { return by_handle_.Find(handle); }
-  UdpSocket* At(uint32_t place) const { return by_handle_.At(place); }
-  uint32_t size() const { return by_handle_.size(); }
-  std::span<std::byte> memory() { return by_handle_.memory(); }
+  // Null for a stale handle. The number of its ring is not looked at.
+  UdpSocket* Find(Handle handle) const {
+    UdpSocket* socket = At(PlaceOf(handle));
+    return socket != nullptr && IsSamePlace(socket->handle, handle) ? socket : nullptr;
+  }
+  // What stands at a place now, of whatever generation, or nobody's; null when there is none.
+  UdpSocket* At(uint32_t place) const {
+    return place < places_.capacity() ? &sockets_[place] : nullptr;
+  }
+  uint32_t size() const { return places_.size(); }
+  std::array<std::span<std::byte>, 2> memory() {
+    return {places_.memory(),
+            std::as_writable_bytes(std::span(sockets_.get(), places_.capacity()))};
+  }
 
   template <typename Visit>
   void ForEach(Visit&& visit) const {
-    // Places fill from the first on: the last socket ends the walk.
-    uint32_t left = by_handle_.size();
-    for (uint32_t i = 0; left > 0 && i < by_handle_.capacity(); ++i) {
-      UdpSocket* socket = by_handle_.At(i);
-      if (socket == nullptr) continue;
-      --left;
-      visit(*socket);
-    }
+    places_.ForEachTaken([&](uint32_t at) { visit(sockets_[at]); });
   }
 
   // `change` listeners more, or fewer, on what `key` names. Returns the most on any key, which is
@@ -82,7 +87,13 @@ class SocketTable {
   std::unique_ptr<BufferSerials> serials;
 
  private:
-  HandleTable<UdpSocket> by_handle_;
+  static void Renew(UdpSocket* socket, const udp::Endpoint::Options& options) {
+    std::destroy_at(socket);
+    std::construct_at(socket, options);
+  }
+
+  HandlePlaces places_;
+  std::unique_ptr<UdpSocket[]> sockets_;
   base::IntrusiveList<UdpSocket, &UdpSocket::news> news_;
   ListenerCounts listeners_;
   std::vector<uint32_t> keys_with_ = std::vector<uint32_t>(2);  // By number of listeners.

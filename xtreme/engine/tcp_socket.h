@@ -111,49 +111,41 @@ static_assert(sizeof(TcpSocket) == 256);
 class TcpSockets {
  public:
   TcpSockets(uint16_t ring, uint32_t capacity)
-      : by_handle_(ring, capacity, kFirstTcpPlace),
+      : places_(ring, capacity, kFirstTcpPlace),
         sockets_(std::make_unique<TcpSocket[]>(capacity)) {}
 
   // Null when all are in use.
   TcpSocket* Take() {
-    // The place is the socket's, so that none is allocated.
-    const Handle handle = by_handle_.Insert(sockets_.get());
+    const Handle handle = places_.Take();
     if (handle == 0) return nullptr;
     TcpSocket* socket = &sockets_[PlaceOf(handle) - kFirstTcpPlace];
     socket->handle = handle;
-    open->store(by_handle_.size(), std::memory_order_relaxed);
+    open->store(places_.size(), std::memory_order_relaxed);
     return socket;
   }
   void Put(TcpSocket* socket) {
-    by_handle_.Erase(socket->handle);
-    open->store(by_handle_.size(), std::memory_order_relaxed);
+    places_.Free(socket->handle);
+    open->store(places_.size(), std::memory_order_relaxed);
     std::destroy_at(socket);
     std::construct_at(socket);
   }
-  // Null for a stale handle. The number of its ring is not looked at. A place that is nobody's has
-  // handle 0.
+  // Null for a stale handle. The number of its ring is not looked at.
   TcpSocket* Find(Handle handle) const {
-    constexpr uint32_t kRingBits = 16;
     const uint32_t at = PlaceOf(handle) - kFirstTcpPlace;
     if (at >= capacity()) [[unlikely]] return nullptr;
     TcpSocket& socket = sockets_[at];
-    return (socket.handle ^ handle) << kRingBits == 0 ? &socket : nullptr;
+    return IsSamePlace(socket.handle, handle) ? &socket : nullptr;
   }
-  uint32_t size() const { return by_handle_.size(); }
-  uint32_t capacity() const { return by_handle_.capacity(); }
+  uint32_t size() const { return places_.size(); }
+  uint32_t capacity() const { return places_.capacity(); }
   std::array<std::span<std::byte>, 2> memory() {
-    return {by_handle_.memory(), std::as_writable_bytes(std::span(sockets_.get(), capacity()))};
+    return {places_.memory(), std::as_writable_bytes(std::span(sockets_.get(), capacity()))};
   }
 
   // Slow path. `visit` may Put what it is called with.
   template <typename Visit>
   void ForEach(Visit&& visit) const {
-    uint32_t left = by_handle_.size();
-    for (uint32_t i = 0; left > 0 && i < by_handle_.capacity(); ++i) {
-      if (by_handle_.At(kFirstTcpPlace + i) == nullptr) continue;
-      --left;
-      visit(sockets_[i]);
-    }
+    places_.ForEachTaken([&](uint32_t at) { visit(sockets_[at]); });
   }
 
   base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
@@ -164,7 +156,7 @@ class TcpSockets {
   const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 
  private:
-  HandleTable<TcpSocket> by_handle_;
+  HandlePlaces places_;
   std::unique_ptr<TcpSocket[]> sockets_;
 };
 

@@ -20,7 +20,7 @@ namespace xtreme::engine {
 
 struct ApplicationTimer : RingTimer {
   ApplicationTimer() : RingTimer(Use::kApplication) {}
-  Handle handle = 0;
+  Handle handle = kNobodys;
   uint64_t cookie = 0;
 };
 
@@ -32,12 +32,11 @@ class TimerTable {
   static constexpr uint32_t kPollsPerLook = 16;
 
   TimerTable(uint16_t ring, uint32_t capacity)
-      : by_handle_(ring, capacity), timers_(std::make_unique<ApplicationTimer[]>(capacity)) {}
+      : places_(ring, capacity), timers_(std::make_unique<ApplicationTimer[]>(capacity)) {}
 
   // Null when all are armed.
   ApplicationTimer* Take(uint64_t cookie) {
-    // The place is the timer's, so that none is allocated.
-    const Handle handle = by_handle_.Insert(&timers_[0]);
+    const Handle handle = places_.Take();
     if (handle == 0) return nullptr;
     ApplicationTimer* timer = &timers_[PlaceOf(handle)];
     timer->handle = handle;
@@ -45,12 +44,16 @@ class TimerTable {
     return timer;
   }
   ApplicationTimer* Find(Handle handle) {
-    return by_handle_.Find(handle) == nullptr ? nullptr : &timers_[PlaceOf(handle)];
+    const uint32_t at = PlaceOf(handle);
+    const bool stands = at < places_.capacity() && IsSamePlace(timers_[at].handle, handle);
+    return stands ? &timers_[at] : nullptr;
   }
-  void Put(ApplicationTimer* timer) { by_handle_.Erase(timer->handle); }
+  void Put(ApplicationTimer* timer) {
+    places_.Free(std::exchange(timer->handle, kNobodys));
+  }
 
   std::span<std::byte> memory() {
-    return std::as_writable_bytes(std::span(timers_.get(), by_handle_.capacity()));
+    return std::as_writable_bytes(std::span(timers_.get(), places_.capacity()));
   }
 
   bool IsTurn() {
@@ -90,7 +93,7 @@ class TimerTable {
   void CountReceived(uint32_t frames) { received_ += frames; }
 
  private:
-  HandleTable<ApplicationTimer> by_handle_;
+  HandlePlaces places_;
   std::unique_ptr<ApplicationTimer[]> timers_;
   uint32_t polls_to_look_ = kPollsPerLook;
   bool put_off_ = false;

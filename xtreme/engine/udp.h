@@ -10,6 +10,7 @@
 #ifndef XTREME_XTREME_ENGINE_UDP_H_
 #define XTREME_XTREME_ENGINE_UDP_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -183,7 +184,7 @@ class Udp : public NeighbourWaiters {
   Neighbours& neighbours() { return *neighbours_; }
   FrameLedger& ledger() { return *ledger_; }
   // Of the table of sockets.
-  std::span<std::byte> memory();
+  std::array<std::span<std::byte>, 2> memory();
   // Has ports leased ahead, when few are left.
   void StockPorts();
   PortStock& ports() { return *ports_; }

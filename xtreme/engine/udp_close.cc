@@ -87,7 +87,7 @@ void Udp::TellNews() {
     UdpSocket* socket = sockets_->news().PopFront();
     if (!socket->released || socket->sends_wanted > 0) continue;
     if (socket->state == UdpSocket::State::kDetached) {
-      sockets_->Erase(socket);
+      sockets_->Put(socket);
       continue;
     }
     socket->state = UdpSocket::State::kTerminated;
@@ -95,7 +95,7 @@ void Udp::TellNews() {
     completion->socket = socket->handle;
     completion->user_data = socket->user_data;
     // In the caller's array already, nothing of the socket can wait any more.
-    if (core_->fifo.waiting() == 0) sockets_->Erase(socket);
+    if (core_->fifo.waiting() == 0) sockets_->Put(socket);
   }
   if (sockets_->news().empty()) core_->attention &= ~kSocketNews;
 }
@@ -114,7 +114,7 @@ bool Udp::Resolve(Completion* completion) {
     return false;
   }
   completion->user_data = socket->user_data;
-  if (completion->kind == Kind::kTerminated) sockets_->Erase(socket);
+  if (completion->kind == Kind::kTerminated) sockets_->Put(socket);
   return true;
 }
 

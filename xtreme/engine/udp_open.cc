@@ -3,6 +3,7 @@
 // Opening a socket: what can be known at once is refused at once; port and rules are started.
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <utility>
 
@@ -97,7 +98,7 @@ Udp::~Udp() {
   });
 }
 
-std::span<std::byte> Udp::memory() { return sockets_->memory(); }
+std::array<std::span<std::byte>, 2> Udp::memory() { return sockets_->memory(); }
 
 UdpSocket* Udp::Find(Handle handle) const {
   UdpSocket* socket = sockets_->Find(handle);
@@ -152,14 +153,14 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
     }
     endpoint.local.port = port->local().port;
   }
-  auto socket = std::make_unique<UdpSocket>(endpoint);
-  UdpSocket& opened = *socket;
-  *handle = sockets_->Insert(socket);
-  if (*handle == 0) {
+  UdpSocket* const socket = sockets_->Take(endpoint);
+  if (socket == nullptr) {
     if (port != nullptr) ports_->Add(std::move(port));
     return {EMFILE, absl::StrCat("open UDP socket: max_sockets ", core_->options.max_sockets,
                                  " are open")};
   }
+  UdpSocket& opened = *socket;
+  *handle = opened.handle;
   opened.user_data = options.user_data;
   opened.settings = {
       .ttl = options.ttl == 0 ? uint8_t{64} : options.ttl,

@@ -62,7 +62,9 @@ class UdpReceiveTest : public RingTest {
     Settle();
     return socket;
   }
-  uint64_t Filtered(Handle socket) { return ring->udp().Find(socket)->group_counters().source_filtered; }
+  uint64_t Filtered(Handle socket) {
+    return ring->udp().Find(socket)->group_counters().source_filtered;
+  }
 };
 
 TEST_F(UdpReceiveTest, ADatagramIsOneCompletionWithEveryFieldWritten) {

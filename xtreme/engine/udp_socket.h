@@ -43,7 +43,7 @@ static_assert(base::DescribesEveryCounter<UdpCounters>());
 struct UdpSocket : udp::Endpoint {
   enum class State : uint8_t { kOpen, kClosing, kTerminated, kDetached };
 
-  explicit UdpSocket(const udp::Endpoint::Options& options);
+  explicit UdpSocket(const udp::Endpoint::Options& options = {});
   ~UdpSocket();
 
   // Where datagrams to groups leave: by the ring's interface; by the routes, which may lead to
@@ -66,7 +66,7 @@ struct UdpSocket : udp::Endpoint {
     uint32_t flow_tag = 0;        // Of rules that are made from here on; 0: the ring's own.
   };
 
-  Handle handle = 0;
+  Handle handle = kNobodys;
   uint64_t user_data = 0;
   Settings settings;
   State state = State::kOpen;
