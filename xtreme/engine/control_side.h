@@ -9,13 +9,16 @@
 #ifndef XTREME_XTREME_ENGINE_CONTROL_SIDE_H_
 #define XTREME_XTREME_ENGINE_CONTROL_SIDE_H_
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "stack/udp/source_filter.h"
+#include "xtreme/engine/handle.h"
 #include "xtreme/engine/kernel.h"
 #include "xtreme/engine/rule_table.h"
 #include "xtreme/nic/queue_pair.h"
@@ -27,33 +30,7 @@ class LoopbackDirectory;
 class LoopbackQueue;
 class Mailbox;
 
-struct ControlSide {
-  ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex,
-              Mailbox* mailbox)
-      : kernel(kernel), mailbox(mailbox), nic(nic), ifindex(ifindex), rules(nic, queue) {}
-
-  Kernel* const kernel;
-  Mailbox* const mailbox;  // Of the ring; outlives what is held for its sockets.
-  nic::Nic* nic;
-  uint32_t ifindex;
-  RuleTable rules;
-  // Made by a reset; the ring's owner takes it when it is told, else it ends with the ring.
-  std::unique_ptr<nic::QueuePair> fresh_queue;
-  // What the queue before had received and nobody had taken, with its references; also the owner's.
-  std::vector<nic::RxFrame> left_behind;
-  nic::QueueCounters left_counters;  // What that queue counted as they were taken.
-  // Of the last move, also the owner's: rules that stay at the port that was left, and how many of
-  // TCP's could not.
-  bool rules_left = false;
-  size_t rules_not_left = 0;
-  nic::Moderation moderation;  // Of interrupts: what new queues get.
-  // Of the application's memory, by the serial of RegisteredMemory; one for each port.
-  std::map<uint64_t, std::vector<std::unique_ptr<nic::Registration>>> registrations;
-  FdWatches* watches = nullptr;           // The engine's, of fds of the application.
-  LoopbackDirectory* directory = nullptr;   // The engine's.
-  std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.
-  uint64_t fault_count = 0;                 // The periodic look at the owner's page faults.
-};
+struct ControlSide;
 
 // Rules that are held: mostly one, which then needs no memory of its own.
 class HeldRules {
@@ -109,6 +86,49 @@ struct SocketHoldings {
   std::unique_ptr<KernelPort> port;
   HeldRules rules;
   std::unique_ptr<Groups> groups;  // Null: none was ever joined, as by most of many sockets.
+};
+
+// The same for a UDP socket: there are as many as sockets.
+struct PortHoldings : SocketHoldings {
+  std::atomic<uint32_t> waiting = 0;  // Datagrams of the kernel's on their way to the ring.
+};
+
+struct ControlSide {
+  ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex,
+              Mailbox* mailbox)
+      : kernel(kernel), mailbox(mailbox), nic(nic), ifindex(ifindex), rules(nic, queue) {}
+
+  Kernel* const kernel;
+  Mailbox* const mailbox;  // Of the ring; outlives what is held for its sockets.
+  nic::Nic* nic;
+  uint32_t ifindex;
+  RuleTable rules;
+  // Made by a reset; the ring's owner takes it when it is told, else it ends with the ring.
+  std::unique_ptr<nic::QueuePair> fresh_queue;
+  // What the queue before had received and nobody had taken, with its references; also the owner's.
+  std::vector<nic::RxFrame> left_behind;
+  nic::QueueCounters left_counters;  // What that queue counted as they were taken.
+  // Of the last move, also the owner's: rules that stay at the port that was left, and how many of
+  // TCP's could not.
+  bool rules_left = false;
+  size_t rules_not_left = 0;
+  nic::Moderation moderation;  // Of interrupts: what new queues get.
+  // Of the application's memory, by the serial of RegisteredMemory; one for each port.
+  std::map<uint64_t, std::vector<std::unique_ptr<nic::Registration>>> registrations;
+  FdWatches* watches = nullptr;           // The engine's, of fds of the application.
+  LoopbackDirectory* directory = nullptr;   // The engine's.
+  std::shared_ptr<LoopbackQueue> loopback;  // Of the ring.
+  uint64_t fault_count = 0;                 // The periodic look at the owner's page faults.
+  uint32_t port_watch = 0;                  // Of the fds behind UDP's ports; 0: none was yet.
+  // What is held for UDP sockets, by their places. A place is another socket's only when the
+  // control thread has given back what it held, and the ring was told.
+  std::deque<PortHoldings> of_udp;
+
+  PortHoldings& HoldingsOf(Handle udp_socket) {
+    const uint32_t place = PlaceOf(udp_socket);
+    while (of_udp.size() <= place) of_udp.emplace_back();
+    return of_udp[place];
+  }
 };
 
 }  // namespace xtreme::engine

@@ -27,6 +27,10 @@ base::Nanoseconds MonotonicNow() {
   return base::Seconds(now.tv_sec) + base::Nanoseconds(now.tv_nsec);
 }
 
+// What epoll tells of an fd: which watch of many it is of, and its number there; of none, itself.
+constexpr uint32_t kAlone = 0;
+constexpr uint64_t Told(uint32_t many, uint32_t number) { return uint64_t{many} << 32 | number; }
+
 void Wake(int wake_fd) {
   const uint64_t one = 1;
   // EAGAIN: the counter is full of wake-ups already.
@@ -46,7 +50,8 @@ absl::StatusOr<std::unique_ptr<ControlThread>> ControlThread::Create() {
   }
   std::unique_ptr<ControlThread> control(new ControlThread(epoll_fd, wake_fd));
   control->cpus_ = host::CpuSet::OfProcess();
-  epoll_event event = {.events = EPOLLIN, .data = {.fd = wake_fd}};
+  epoll_event event = {.events = EPOLLIN,
+                       .data = {.u64 = Told(kAlone, static_cast<uint32_t>(wake_fd))}};
   epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event);
   // The application's signals are the application's: the new thread inherits a full mask.
   sigset_t all, before;
@@ -88,22 +93,32 @@ void ControlThread::RunAndWait(const std::function<void()>& work) {
   done.get_future().wait();
 }
 
-bool ControlThread::WatchBy(int fd, uint32_t events, std::shared_ptr<FdWatch> watch) {
-  epoll_event event = {.events = events, .data = {.fd = fd}};
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0 &&
-      (errno != ENOENT || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0)) {
-    return false;
-  }
-  const auto place = static_cast<size_t>(fd);
-  if (watched_.size() <= place) watched_.resize(place + 1);
-  watched_[place] = std::move(watch);
+bool ControlThread::Add(int fd, uint32_t events, uint64_t told) {
+  epoll_event event = {.events = events, .data = {.u64 = told}};
+  return epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) == 0 ||
+         (errno == ENOENT && epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+void ControlThread::Remove(int fd) { epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr); }
+
+bool ControlThread::Watch(int fd, uint32_t events, std::function<void(uint32_t)> ready) {
+  if (!Add(fd, events, Told(kAlone, static_cast<uint32_t>(fd)))) return false;
+  watched_[fd] = std::move(ready);
   return true;
 }
 
+uint32_t ControlThread::StartMany(std::function<void(uint32_t, uint32_t)> ready) {
+  const uint32_t many = next_many_++;
+  many_[many] = std::move(ready);
+  return many;
+}
+
+bool ControlThread::WatchOneOf(uint32_t many, uint32_t number, int fd, uint32_t events) {
+  return Add(fd, events, Told(many, number));
+}
+
 void ControlThread::Unwatch(int fd) {
-  const bool known = fd >= 0 && static_cast<size_t>(fd) < watched_.size();
-  if (!known || std::exchange(watched_[static_cast<size_t>(fd)], nullptr) == nullptr) return;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  if (watched_.erase(fd) != 0) Remove(fd);
 }
 
 uint64_t ControlThread::StartPeriodic(base::Nanoseconds period, std::function<void()> work) {
@@ -151,15 +166,24 @@ void ControlThread::ServeFds(int timeout_ms) {
   std::array<epoll_event, 32> events;
   const int count = epoll_wait(epoll_fd_, events.data(), events.size(), timeout_ms);
   for (int i = 0; i < count; ++i) {
-    const int fd = events[i].data.fd;
+    const auto many = static_cast<uint32_t>(events[i].data.u64 >> 32);
+    const auto number = static_cast<uint32_t>(events[i].data.u64);
+    if (many != kAlone) {
+      const auto found = many_.find(many);
+      if (found != many_.end()) found->second(number, events[i].events);
+      continue;
+    }
+    const auto fd = static_cast<int>(number);
     if (fd == wake_fd_) {
       uint64_t wakes;
       [[maybe_unused]] const ssize_t got = read(wake_fd_, &wakes, sizeof wakes);
       continue;
     }
     // A callback before this one may have unwatched the fd; this one may unwatch itself.
-    const std::shared_ptr<FdWatch> watch = watched_[static_cast<size_t>(fd)];
-    if (watch != nullptr) watch->OnReady(events[i].events);
+    const auto found = watched_.find(fd);
+    if (found == watched_.end()) continue;
+    const std::function<void(uint32_t)> ready = found->second;
+    ready(events[i].events);
   }
 }
 

@@ -50,12 +50,6 @@ std::unique_ptr<Operation> MakeOperation(Work work) {
 
 class ControlThread {
  public:
-  // There are as many as sockets: one block of memory each.
-  struct FdWatch {
-    virtual ~FdWatch() = default;
-    virtual void OnReady(uint32_t events) = 0;
-  };
-
   // ResourceExhausted: no fd or no thread is to be had (the message has errno).
   static absl::StatusOr<std::unique_ptr<ControlThread>> Create();
 
@@ -80,19 +74,17 @@ class ControlThread {
   // Calls `ready(events)` whenever `fd` has one of `events` (EPOLLIN...; level triggered, unless
   // EPOLLONESHOT or EPOLLET is among them). Again for the same fd: replaces. False: errno of
   // epoll_ctl (EPERM: an fd that cannot be waited for, such as a file).
-  template <typename Ready>
-  bool Watch(int fd, uint32_t events, Ready ready) {
-    struct Callable final : FdWatch {
-      explicit Callable(Ready ready) : ready(std::move(ready)) {}
-      void OnReady(uint32_t events) override { ready(events); }
-      Ready ready;
-    };
-    return WatchBy(fd, events, std::make_shared<Callable>(std::move(ready)));
-  }
-  // The same of a watch that the caller has made part of something else.
-  bool WatchBy(int fd, uint32_t events, std::shared_ptr<FdWatch> watch);
-  // No call of `ready` comes after it. Before the fd is closed.
+  bool Watch(int fd, uint32_t events, std::function<void(uint32_t events)> ready);
+  // One watch of many fds, each of which has a number, which nothing is kept for: the number of the
+  // watch, of which `ready` is called until EndMany().
+  uint32_t StartMany(std::function<void(uint32_t number, uint32_t events)> ready);
+  // False: as Watch().
+  bool WatchOneOf(uint32_t many, uint32_t number, int fd, uint32_t events);
+  void EndMany(uint32_t many) { many_.erase(many); }
+  // No call of `ready` comes after it, of one of many but what is under way. Before the fd is
+  // closed.
   void Unwatch(int fd);
+  void UnwatchOneOf(int fd) { Remove(fd); }
 
   // Calls `work` about every `period`, until StopPeriodic() with the number returned.
   uint64_t StartPeriodic(base::Nanoseconds period, std::function<void()> work);
@@ -117,6 +109,9 @@ class ControlThread {
   ControlThread(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
   bool Bind();
   void Loop();
+  // `told`: what ServeFds() is told.
+  bool Add(int fd, uint32_t events, uint64_t told);
+  void Remove(int fd);
   void ServeFds(int timeout_ms);
   void RunRequests();
   void RunPeriodic();
@@ -129,7 +124,9 @@ class ControlThread {
   // Control thread.
   host::CpuSet cpus_;         // It may run on.
   host::CpuSet owners_cpus_;  // Of these, to keep off.
-  std::vector<std::shared_ptr<FdWatch>> watched_;  // By fd, of which the kernel gives the lowest.
+  std::map<int, std::function<void(uint32_t events)>> watched_;
+  std::map<uint32_t, std::function<void(uint32_t number, uint32_t events)>> many_;
+  uint32_t next_many_ = 1;
   std::map<uint64_t, Periodic> periodic_;
   uint64_t next_periodic_ = 1;
 

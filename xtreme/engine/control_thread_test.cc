@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <future>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -70,6 +72,34 @@ TEST(ControlThreadTest, CallsBackWhenAWatchedFdIsReadyAndNotAfterUnwatch) {
   control->RunAndWait([] {});
   close(pipe_fds[0]);
   close(pipe_fds[1]);
+}
+
+TEST(ControlThreadTest, OneWatchOfManyFdsIsToldTheirNumbersUntilItEnds) {
+  auto control = MakeThread();
+  const int first = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
+  const int second = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
+  std::promise<void> both;
+  std::set<uint32_t> told;
+  uint32_t many = 0;
+  control->RunAndWait([&] {
+    many = control->StartMany([&](uint32_t number, uint32_t events) {
+      EXPECT_EQ(events, static_cast<uint32_t>(EPOLLIN));
+      if (told.insert(number).second && told.size() == 2) both.set_value();
+      if (number == 7) control->UnwatchOneOf(first);
+    });
+    EXPECT_TRUE(control->WatchOneOf(many, 7, first, EPOLLIN));
+    EXPECT_TRUE(control->WatchOneOf(many, 1'000'000, second, EPOLLIN));
+  });
+  both.get_future().wait();
+  control->RunAndWait([&] {
+    EXPECT_EQ(told, (std::set<uint32_t>{7, 1'000'000}));
+    control->EndMany(many);
+    told.clear();
+  });
+  control->RunAndWait([] {});
+  control->RunAndWait([&] { EXPECT_TRUE(told.empty()); });
+  close(first);
+  close(second);
 }
 
 TEST(ControlThreadTest, AFileCannotBeWatched) {

@@ -67,9 +67,10 @@ struct GroupWork {
   uint64_t key = 0;
   nic::FlowRule rule;
   std::shared_ptr<ControlSide> side;
-  std::shared_ptr<SocketHoldings> holdings;
   Outcome outcome;
   std::optional<udp::SourceFilter> standing;  // Of the kernel's membership, after a failed join.
+
+  SocketHoldings& holdings() const { return side->HoldingsOf(join.handle); }
 
   void Run() {
     switch (kind) {
@@ -77,9 +78,8 @@ struct GroupWork {
       case Kind::kNarrow: outcome = OutcomeOf(Narrow()); break;
       case Kind::kLeave: Leave(); break;
     }
-    const SocketHoldings::Group* joined = holdings->Find(join.group);
+    const SocketHoldings::Group* joined = holdings().Find(join.group);
     if (!outcome.ok() && joined != nullptr) standing = joined->filter;
-    holdings.reset();
     side.reset();
   }
 
@@ -99,7 +99,7 @@ struct GroupWork {
 
   absl::Status Join() {
     const wire::Ipv4Address group = join.group;
-    SocketHoldings::Group* joined = holdings->Find(group);
+    SocketHoldings::Group* joined = holdings().Find(group);
     if (joined != nullptr) {
       // For its answer: a match that is shared otherwise is refused.
       auto again = side->rules.Hold(rule);
@@ -121,10 +121,9 @@ struct GroupWork {
     }
     fallback = held->fallback;
     kernel_excluded = held->kernel_excluded;
-    if (holdings->groups == nullptr) {
-      holdings->groups = std::make_unique<SocketHoldings::Groups>();
-    }
-    (*holdings->groups)[group] = {.rule = held->entry,
+    auto& groups = holdings().groups;
+    if (groups == nullptr) groups = std::make_unique<SocketHoldings::Groups>();
+    (*groups)[group] = {.rule = held->entry,
                                   .membership = *membership,
                                   .ifindex = side->ifindex,
                                   .key = key,
@@ -134,7 +133,7 @@ struct GroupWork {
   }
 
   absl::Status Narrow() {
-    SocketHoldings::Group* joined = holdings->Find(join.group);
+    SocketHoldings::Group* joined = holdings().Find(join.group);
     if (joined == nullptr) return absl::OkStatus();
     udp::SourceFilter filter = joined->filter;
     filter.Remove(*join.source);
@@ -151,12 +150,12 @@ struct GroupWork {
   }
 
   void Leave() {
-    const SocketHoldings::Group* joined = holdings->Find(join.group);
+    const SocketHoldings::Group* joined = holdings().Find(join.group);
     if (joined == nullptr) return;
     side->directory->Part(side->loopback.get(), key);
     side->rules.Drop(joined->rule);
     side->kernel->Leave(joined->membership);
-    holdings->groups->erase(join.group);
+    holdings().groups->erase(join.group);
   }
 };
 
@@ -183,7 +182,6 @@ std::unique_ptr<RoundTrip<GroupWork>> NewWork(const RingCore& core, const UdpSoc
   TakeGroup(core, group, socket.local().port, &work.rule);
   work.rule.tag = socket.settings.flow_tag;
   work.side = core.host.control_side;
-  work.holdings = socket.holdings;
   return trip;
 }
 

@@ -292,9 +292,6 @@ void Ring::Bury() {
   registered_->Bury(remains.get());
   tcp_->Bury(remains.get());
   remains->guard = core_->device.pool->Hold();
-  udp_->sockets().ForEach([&](UdpSocket& socket) {
-    if (socket.holdings != nullptr) remains->holdings.push_back(std::move(socket.holdings));
-  });
   remains->ports = udp_->ports().TakeAll();
   core_->sends.ForEach([&](const SendRecord& record) {
     if (record.buffer != nullptr) remains->sending.push_back(record.buffer);

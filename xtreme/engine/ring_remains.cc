@@ -54,6 +54,8 @@ void RingRemains::AwaitSends(base::Nanoseconds patience) {
 
 void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   for (auto& held : holdings) held->Release(*side, control);
+  for (PortHoldings& held : side->of_udp) held.Release(*side, control);
+  if (side->port_watch != 0) control.EndMany(side->port_watch);
   side->watches->EndAll(control, side.get());
   side->directory->Leave(side->loopback.get());
   if (side->fault_count != 0) control.StopPeriodic(side->fault_count);

@@ -46,7 +46,7 @@ struct RingRemains {
 
   std::vector<Posted> queues;  // The ring's own last.
   std::shared_ptr<ControlSide> side;
-  std::vector<std::shared_ptr<SocketHoldings>> holdings;
+  std::vector<std::shared_ptr<SocketHoldings>> holdings;  // TCP's.
   std::vector<std::unique_ptr<KernelPort>> ports;
   std::vector<packet::Buffer*> sending;  // A reference of each.
   packet::Buffer* guard = nullptr;       // Keeps the pool's memory.

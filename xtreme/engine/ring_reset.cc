@@ -44,7 +44,6 @@ struct ResetWork {
   // The port that the new ones are on, and whose memberships follow the ring there.
   nic::Nic* nic;
   uint32_t ifindex;
-  std::vector<std::shared_ptr<SocketHoldings>> holdings;
 
   absl::Status Run() {
     const absl::Status status = Replace();
@@ -156,7 +155,7 @@ struct ResetWork {
   // At the port of now, also those that a move before had failed to take along.
   absl::Status Rejoin() {
     absl::Status first;
-    for (const auto& held : holdings) first.Update(held->Rejoin(*side));
+    for (PortHoldings& held : side->of_udp) first.Update(held.Rejoin(*side));
     return first;
   }
 };
@@ -230,13 +229,9 @@ void Ring::ReplaceQueues(std::function<void(Ring&, const Outcome&)> done) {
                  .mailbox = mailbox_,
                  .tap = device.tap,
                  .nic = device.nic,
-                 .ifindex = device.ifindex,
-                 .holdings = {}};
+                 .ifindex = device.ifindex};
   work.old = GiveQueues();
   paced_->Replace();
-  udp_->sockets().ForEach([&work](UdpSocket& socket) {
-    if (socket.holdings != nullptr) work.holdings.push_back(socket.holdings);
-  });
   core.Start(MakeOperation([work = std::move(work), done = std::move(done)]() mutable {
     const Outcome outcome = OutcomeOf(work.Run());
     work.mailbox->Push(MakeNotice([done = std::move(done), told = outcome](Ring& ring) mutable {

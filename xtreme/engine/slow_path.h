@@ -9,38 +9,19 @@
 #ifndef XTREME_XTREME_ENGINE_SLOW_PATH_H_
 #define XTREME_XTREME_ENGINE_SLOW_PATH_H_
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
 
-#include "xtreme/engine/control_side.h"
-#include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/handle.h"
-#include "xtreme/engine/kernel.h"
 
 namespace xtreme::engine {
 
+class ControlThread;
+struct ControlSide;
+
 inline constexpr uint32_t kMostWaiting = 256;
 
-// What is held for a UDP socket, with the watch of its port: one block of memory, as there are as
-// many as sockets.
-class PortHoldings final : public SocketHoldings, public ControlThread::FdWatch {
- public:
-  // Hands on what the port of `path` gets to `socket` of the ring of `side`, until its fd is
-  // unwatched: before `side` goes.
-  static void Serve(const std::shared_ptr<PortHoldings>& path, ControlThread* control,
-                    const ControlSide* side, Handle socket);
-
-  void OnReady(uint32_t events) override;
-
- private:
-  // False: too many wait.
-  bool HandOn(const KernelDatagram& datagram);
-
-  const ControlSide* side_ = nullptr;
-  Handle socket_ = 0;
-  std::shared_ptr<std::atomic<uint32_t>> waiting_;  // Null: nothing ever came, as to most.
-};
+// Hands on what the port held for `socket` gets, until its fd is unwatched: before `side` goes.
+void ServePort(ControlThread& control, ControlSide& side, Handle socket);
 
 }  // namespace xtreme::engine
 

@@ -53,6 +53,7 @@ namespace xtreme::engine {
 template <typename Protocol>
 class PreparedOf;
 class Neighbours;
+class KernelPort;
 class PortStock;
 class SocketTable;
 struct FrameLedger;
@@ -252,7 +253,7 @@ class Udp : public NeighbourWaiters {
 
   // Sockets (udp_open.cc, udp_close.cc).
   Outcome ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const;
-  void StartOpen(UdpSocket& socket, int kernel_socket);
+  void StartOpen(UdpSocket& socket, int kernel_socket, std::unique_ptr<KernelPort> port);
   void StartRelease(UdpSocket& socket);
   std::vector<udp::LocalAddress> LocalAddresses() const;
   std::vector<nic::FlowRule> RulesOf(const UdpSocket& socket) const;

@@ -48,9 +48,8 @@ Outcome Udp::Close(Handle handle, bool detach) {
 
 void Udp::StartRelease(UdpSocket& socket) {
   core_->Start(MakeOperation([handle = socket.handle, side = core_->host.control_side,
-                              holdings = std::move(socket.holdings),
                               control = core_->host.control, mailbox = core_->host.mailbox] {
-    holdings->Release(*side, *control);
+    side->HoldingsOf(handle).Release(*side, *control);
     mailbox->Push(MakeNotice([handle](Ring& ring) { ring.udp().Released(handle); }));
   }));
 }
@@ -64,7 +63,7 @@ void SocketHoldings::Release(ControlSide& side, ControlThread& control) {
       side.kernel->Leave(group.membership);
     }
   }
-  if (port != nullptr && port->fd() >= 0) control.Unwatch(port->fd());
+  if (port != nullptr && port->fd() >= 0) control.UnwatchOneOf(port->fd());
   port.reset();
 }
 

@@ -35,24 +35,26 @@ struct OpenWork {
   bool reuse;
   bool deliver;
   int kernel_socket;
+  std::unique_ptr<KernelPort> port;  // Null: it is to be leased.
   std::vector<nic::FlowRule> rules;
   std::shared_ptr<ControlSide> side;
-  std::shared_ptr<PortHoldings> holdings;
   std::shared_ptr<Mailbox> mailbox;
   ControlThread* control;
 
   absl::Status Run(bool* fallback) {
-    if (holdings->port == nullptr) {
-      auto port = kernel_socket < 0 ? side->kernel->LeasePort(local, reuse, deliver)
-                                    : side->kernel->AdoptPort(kernel_socket, deliver);
-      if (!port.ok()) return port.status();
-      holdings->port = *std::move(port);
+    PortHoldings& holdings = side->HoldingsOf(handle);
+    holdings.port = std::move(port);
+    if (holdings.port == nullptr) {
+      auto leased = kernel_socket < 0 ? side->kernel->LeasePort(local, reuse, deliver)
+                                      : side->kernel->AdoptPort(kernel_socket, deliver);
+      if (!leased.ok()) return leased.status();
+      holdings.port = *std::move(leased);
     }
-    PortHoldings::Serve(holdings, control, side.get(), handle);
+    ServePort(*control, *side, handle);
     for (const nic::FlowRule& rule : rules) {
       auto held = side->rules.Hold(rule);
       if (!held.ok()) return held.status();
-      holdings->rules.Add(held->entry);
+      holdings.rules.Add(held->entry);
       *fallback |= held->fallback;
     }
     return absl::OkStatus();
@@ -179,25 +181,23 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
     const uint32_t limit = std::min(options.max_held, core_->device.pool->capacity());
     opened.held = std::make_unique<HeldBuffers>(limit, sockets_->serials.get());
   }
-  opened.holdings = std::make_shared<PortHoldings>();
-  opened.holdings->port = std::move(port);
   demux_->Attach(opened);
   CountLocal(opened, +1);
-  StartOpen(opened, options.kernel_socket);
+  StartOpen(opened, options.kernel_socket, std::move(port));
   StockPorts();
   return {};
 }
 
-void Udp::StartOpen(UdpSocket& socket, int kernel_socket) {
+void Udp::StartOpen(UdpSocket& socket, int kernel_socket, std::unique_ptr<KernelPort> port) {
   OpenWork work{.handle = socket.handle,
                 .local = socket.local(),
                 .reuse = socket.settings.reuse,
                 .deliver = core_->options.fragments == Fragments::kKernel ||
                            socket.settings.kernel_unicast,
                 .kernel_socket = kernel_socket,
+                .port = std::move(port),
                 .rules = RulesOf(socket),
                 .side = core_->host.control_side,
-                .holdings = std::static_pointer_cast<PortHoldings>(socket.holdings),
                 .mailbox = core_->host.mailbox,
                 .control = core_->host.control};
   core_->Start(MakeOperation([work = std::move(work)]() mutable {

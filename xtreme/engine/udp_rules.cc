@@ -92,10 +92,11 @@ void Udp::FollowAddresses(const std::vector<udp::LocalAddress>& local) {
 
 void Udp::StartRules(UdpSocket& socket) {
   core_->Start(MakeOperation([handle = socket.handle, rules = RulesOf(socket),
-                              side = core_->host.control_side, holdings = socket.holdings,
+                              side = core_->host.control_side,
                               mailbox = core_->host.mailbox] {
-    if (holdings->port == nullptr) return;  // Opening it failed.
-    const absl::Status replaced = holdings->ReplaceRules(*side, rules);
+    SocketHoldings& holdings = side->HoldingsOf(handle);
+    if (holdings.port == nullptr) return;  // Opening it failed.
+    const absl::Status replaced = holdings.ReplaceRules(*side, rules);
     if (replaced.ok()) return;
     mailbox->Push(MakeNotice([handle, error = ErrnoOf(replaced)](Ring& ring) {
       ring.udp().SocketError(handle, {}, error);

@@ -5,7 +5,7 @@
 // Life: kOpen, then kClosing (after close: its TX_DONEs and TERMINATED may come), then gone.
 // kDetached tells nothing more. Invariant: the socket is freed when TERMINATED was handed out, so
 // every completion that waits for it finds it.
-// Threads: the ring's owner; `holdings` the control thread.
+// Threads: the ring's owner. What the control thread holds for it stands there (control_side.h).
 
 #ifndef XTREME_XTREME_ENGINE_UDP_SOCKET_H_
 #define XTREME_XTREME_ENGINE_UDP_SOCKET_H_
@@ -23,7 +23,6 @@
 namespace xtreme::engine {
 
 struct SendFlows;
-struct SocketHoldings;
 class HeldBuffers;
 
 // What was sent counts where it was sent to (SendFlows).
@@ -77,7 +76,6 @@ struct UdpSocket : udp::Endpoint {
   std::unique_ptr<SendFlows> flows;
   PacedUse pace;                  // The queue that it sends by; null: the ring's.
   std::unique_ptr<HeldBuffers> held;  // Null: it has no limit.
-  std::shared_ptr<SocketHoldings> holdings;
 };
 
 }  // namespace xtreme::engine
