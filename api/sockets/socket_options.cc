@@ -115,7 +115,7 @@ void Socket::CopySettings() {
   socket->settings.groups = group_interface_.empty() ? Groups::kByRoute
                             : by_ring                ? Groups::kByRing
                                                      : Groups::kElsewhere;
-  socket->settings.group_source = group_source_;
+  socket->SetGroupSource(group_source_);
   // Flows that were resolved with the old ones are resolved anew.
   ++ring->ring().core().host.routes_version;
 }

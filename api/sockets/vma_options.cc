@@ -109,7 +109,7 @@ int Socket::SetFlowTag(const void* value, socklen_t length) {
   if (stream_ != nullptr || path() != Path::kOffloaded) return 0;
   const RingDoor::Entry entry(door());
   engine::UdpSocket* const socket = door()->ring().udp().Find(handle_);
-  if (socket != nullptr) socket->settings.flow_tag = FlowTagOnRing();
+  if (socket != nullptr) socket->SetFlowTag(FlowTagOnRing());
   return 0;
 }
 

@@ -67,7 +67,7 @@ void Demux::Detach(Endpoint& endpoint) {
 void Demux::Rebind(Endpoint& endpoint, const Endpoint::Options& options) {
   const bool attached = endpoint.attached();
   if (attached) Detach(endpoint);
-  endpoint.options_ = options;
+  endpoint.Become(options);
   if (attached) Attach(endpoint);
 }
 

@@ -52,12 +52,12 @@ struct Binding {
   bool admits_all = false;  // no look at the source is needed
   // Heads the chain of its key and admits all: the right answer whenever the key is equal.
   bool answers_key = false;
+  uint16_t vlan_id = 0;     // of the interface
 };
 
 // A group that was joined. Its binding is of kind kGroup, and no other in a chain is.
 struct Membership : Binding {
   wire::Ipv4Address group;
-  uint16_t vlan_id = 0;
   SourceFilter filter;
 };
 
@@ -101,21 +101,21 @@ class Endpoint {
     uint16_t vlan_id = 0;   // of the interface; kAnyVlan only with an address of Any
   };
 
-  explicit Endpoint(const Options& options) : options_(options) {}
+  explicit Endpoint(const Options& options) { Become(options); }
   // Not attached.
   ~Endpoint() = default;
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  const wire::Endpoint& local() const { return options_.local; }
-  const wire::Endpoint& remote() const { return options_.remote; }
-  uint16_t vlan_id() const { return options_.vlan_id; }
-  bool connected() const { return options_.remote.port != 0; }
+  const wire::Endpoint& local() const { return local_; }
+  const wire::Endpoint& remote() const { return remote_; }
+  uint16_t vlan_id() const { return binding_.vlan_id; }
+  bool connected() const { return remote_.port != 0; }
   bool attached() const { return attached_; }
 
   // Whether a datagram from there may reach a socket connected to remote().
   bool IsPeer(const wire::UdpFlow& flow) const {
-    return flow.source == options_.remote.address && flow.source_port == options_.remote.port;
+    return flow.source == remote_.address && flow.source_port == remote_.port;
   }
 
   // The joined groups, in the order of joining.
@@ -149,10 +149,17 @@ class Endpoint {
  private:
   friend class Demux;
 
+  void Become(const Options& options) {
+    local_ = options.local;
+    remote_ = options.remote;
+    binding_.vlan_id = options.vlan_id;
+  }
+
   Binding binding_;
   EndpointCounters counters_;
   std::unique_ptr<JoinedGroups> groups_;  // Null: nothing was ever joined.
-  Options options_;
+  wire::Endpoint local_;
+  wire::Endpoint remote_;
   bool attached_ = false;  // To a demux.
 };
 

@@ -209,8 +209,8 @@ TEST_F(FramesTest, OfTwoSocketsOnAGroupOnlyTheOneAtItsLimitGoesWithoutAndItIsCou
   EXPECT_EQ(second[1].event, RingEvent::kDropped);
   EXPECT_EQ(second[1].count, 1u);
   EXPECT_EQ(Counter("drop", "held_limit"), 1u);
-  EXPECT_EQ(ring->udp().Find(limited)->held->counters.held_limit, 1u);
-  EXPECT_EQ(HeldBuffers::CountersOf(ring->udp().Find(free)->held.get()).held_limit, 0u);
+  EXPECT_EQ(ring->udp().Find(limited)->held()->counters.held_limit, 1u);
+  EXPECT_EQ(HeldBuffers::CountersOf(ring->udp().Find(free)->held()).held_limit, 0u);
   // The buffer that only one of them got is free with its release.
   EXPECT_TRUE(packet::BufferPool::ReleaseByOwner(second[0].buffer));
   Release(first);

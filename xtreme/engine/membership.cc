@@ -180,7 +180,7 @@ std::unique_ptr<RoundTrip<GroupWork>> NewWork(const RingCore& core, const UdpSoc
   work.cookie = cookie;
   work.key = udp::BindingKey(group, core.device.vlan_id, socket.local().port);
   TakeGroup(core, group, socket.local().port, &work.rule);
-  work.rule.tag = socket.settings.flow_tag;
+  work.rule.tag = socket.flow_tag();
   work.side = core.host.control_side;
   return trip;
 }

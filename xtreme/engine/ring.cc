@@ -366,7 +366,7 @@ bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const
   base::VisitCounters(socket->group_counters(), udp);
   base::VisitCounters(SendFlows::CountersOf(socket->flows.get()), udp);
   base::VisitCounters(socket->sends, udp);
-  base::VisitCounters(HeldBuffers::CountersOf(socket->held.get()), udp);
+  base::VisitCounters(HeldBuffers::CountersOf(socket->held()), udp);
   return true;
 }
 

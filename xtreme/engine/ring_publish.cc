@@ -160,7 +160,7 @@ void Ring::PublishAs(bool closed) {
     base::VisitCounters(socket.group_counters(), put);
     base::VisitCounters(SendFlows::CountersOf(socket.flows.get()), put);
     base::VisitCounters(socket.sends, put);
-    base::VisitCounters(HeldBuffers::CountersOf(socket.held.get()), put);
+    base::VisitCounters(HeldBuffers::CountersOf(socket.held()), put);
   });
   if (tcp_->table() != nullptr) {
     tcp_->table()->ForEach([&to](const TcpSocket& socket) { PublishTcp(socket, &to); });

@@ -30,7 +30,7 @@ Outcome Udp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie)
         UdpSocket* const socket = Find(handle);
         if (socket == nullptr) return;
         if (outcome.ok()) {
-          socket->pace = std::move(use);
+          socket->Seldom().pace = std::move(use);
           ++core_->host.routes_version;  // Flows and prepared sends are for a queue.
         }
         OpDone(handle, cookie, outcome, /*fallback=*/false);
@@ -39,11 +39,11 @@ Outcome Udp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie)
 
 PacedQueue* Udp::PaceOf(const WaitingFrame& frame) const {
   const UdpSocket* const socket = sockets_->Find(frame.record.socket);
-  return socket == nullptr ? nullptr : socket->pace.get();
+  return socket == nullptr ? nullptr : socket->pace();
 }
 
 bool Udp::HasRoom(const UdpSocket& socket, uint32_t frames) {
-  if (PacedQueue* const paced = socket.pace.get()) {
+  if (PacedQueue* const paced = socket.pace()) {
     if (paced->Room() < frames) core_->paced->Reap();
     return paced->Room() >= frames;
   }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "stack/wire/frame.h"
@@ -79,7 +80,21 @@ class SocketTable {
   }
   uint32_t Listeners(uint64_t key) const { return listeners_.Of(key); }
 
-  base::IntrusiveList<UdpSocket, &UdpSocket::news>& news() { return news_; }
+  // Adds `socket` to those with something to tell, behind the others, if it is not among them.
+  void AddNews(UdpSocket& socket) {
+    if (socket.next_news != UdpSocket::kNoNews) return;
+    socket.next_news = UdpSocket::kLastNews;
+    const uint32_t place = PlaceOf(socket.handle);
+    (HasNews() ? sockets_[last_news_].next_news : first_news_) = place;
+    last_news_ = place;
+  }
+  bool HasNews() const { return first_news_ != UdpSocket::kLastNews; }
+  // The first of them, which is none of them any more.
+  UdpSocket* TakeNews() {
+    UdpSocket* first = &sockets_[first_news_];
+    first_news_ = std::exchange(first->next_news, UdpSocket::kNoNews);
+    return first;
+  }
 
   // Memberships of all sockets together.
   uint32_t groups = 0;
@@ -94,7 +109,8 @@ class SocketTable {
 
   HandlePlaces places_;
   std::unique_ptr<UdpSocket[]> sockets_;
-  base::IntrusiveList<UdpSocket, &UdpSocket::news> news_;
+  uint32_t first_news_ = UdpSocket::kLastNews;
+  uint32_t last_news_ = 0;  // If there are any.
   ListenerCounts listeners_;
   std::vector<uint32_t> keys_with_ = std::vector<uint32_t>(2);  // By number of listeners.
   uint32_t most_ = 1;

@@ -70,16 +70,18 @@ uint32_t Udp::DeliverChain(packet::Buffer* head, const wire::UdpFlow& flow,
   return sockets;
 }
 
-// Whether a socket with a limit may have all of a chain; if not, it is released.
+// Whether a socket may have all of a chain, if it has a limit; if not, it is released.
 bool Udp::AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links) {
-  if (!socket.held->HasRoom(links, core_->poll_ticks)) {
-    ++socket.held->counters.held_limit;
+  HeldBuffers* const held = socket.held();
+  if (held == nullptr) return true;
+  if (!held->HasRoom(links, core_->poll_ticks)) {
+    ++held->counters.held_limit;
     core_->CountLoss(Drop::kHeldLimit);
     packet::BufferPool::ReleaseChain(head);
     return false;
   }
   for (packet::Buffer* link = head; link != nullptr; link = link->next) {
-    socket.held->Add(link, core_->poll_ticks);
+    held->Add(link, core_->poll_ticks);
   }
   return true;
 }
@@ -88,7 +90,7 @@ void Udp::EmitChain(UdpSocket& socket, packet::Buffer* buffer, const wire::UdpFl
                     uint16_t flags) {
   uint32_t links = 0;
   for (const packet::Buffer* link = buffer; link != nullptr; link = link->next) ++links;
-  if (socket.held != nullptr && !AdmitChain(socket, buffer, links)) return;
+  if (!AdmitChain(socket, buffer, links)) return;
   if (links > 1) flags |= kChained;
   flags |= CastOf(flow.destination);
   Completion* completion = core_->Emit(Kind::kPacket);

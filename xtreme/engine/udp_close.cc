@@ -75,15 +75,14 @@ void Udp::Released(Handle handle) {
 }
 
 void Udp::AddNews(UdpSocket& socket) {
-  if (socket.news.linked()) return;
-  sockets_->news().PushBack(socket);
+  sockets_->AddNews(socket);
   core_->attention |= kSocketNews;
 }
 
 // A socket that has nothing more to tell but its end.
 void Udp::TellNews() {
-  while (!sockets_->news().empty() && core_->fifo.Room() > 0) {
-    UdpSocket* socket = sockets_->news().PopFront();
+  while (sockets_->HasNews() && core_->fifo.Room() > 0) {
+    UdpSocket* socket = sockets_->TakeNews();
     if (!socket->released || socket->sends_wanted > 0) continue;
     if (socket->state == UdpSocket::State::kDetached) {
       sockets_->Put(socket);
@@ -96,7 +95,7 @@ void Udp::TellNews() {
     // In the caller's array already, nothing of the socket can wait any more.
     if (core_->fifo.waiting() == 0) sockets_->Put(socket);
   }
-  if (sockets_->news().empty()) core_->attention &= ~kSocketNews;
+  if (!sockets_->HasNews()) core_->attention &= ~kSocketNews;
 }
 
 bool Udp::Resolve(Completion* completion) {

@@ -47,8 +47,8 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   std::optional<uint32_t> ifindex = core_->device.route_interface();
   if (group && socket.settings.groups == Groups::kByRing) ifindex = core_->device.ifindex;
   if (flow.peer.address.IsLimitedBroadcast()) ifindex = core_->device.ifindex;
-  if (group && !source && !socket.settings.group_source.IsAny()) {
-    source = socket.settings.group_source;
+  if (group && !source && !socket.group_source().IsAny()) {
+    source = socket.group_source();
   }
   const host::RouteResult route =
       core_->host.routes->RouteTo(flow.peer.address, source, ifindex);
@@ -111,7 +111,7 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
       &flow.prepared);
   // Those that may be cut on their way differ in their identification.
   const bool is_short = device.started && !device.broken && device.transmit_checksum &&
-                        !flow.loopback && socket.pace == nullptr && fields.dont_fragment &&
+                        !flow.loopback && socket.pace() == nullptr && fields.dont_fragment &&
                         fields.ttl != 0;
   flow.short_below =
       is_short ? std::min(flow.max_payload, flow.prepared.max_payload_bytes) + 1 : 0;

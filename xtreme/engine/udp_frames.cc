@@ -115,7 +115,7 @@ SendResult Udp::PostFragments(UdpSocket& socket, SendFlow& flow, const Payload& 
                        .flags = waiting.tx_flags};
     if (!last || (options.flags & kNoDoorbell) != 0) frame.flags |= nic::kTxMore;
     waiting.record.buffer = waiting.buffer;
-    const nic::TxStatus status = core_->Post(frame, &waiting.record, socket.pace.get());
+    const nic::TxStatus status = core_->Post(frame, &waiting.record, socket.pace());
     if (status != nic::TxStatus::kPosted) {
       // The queue broke under us: what was posted is lost with it, and a refused caller keeps the
       // reference that it has.

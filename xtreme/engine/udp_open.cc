@@ -72,6 +72,11 @@ uint64_t KeyOf(const udp::Demux& demux, const wire::Endpoint& local, uint16_t vl
 UdpSocket::UdpSocket(const udp::Endpoint::Options& options) : udp::Endpoint(options) {}
 UdpSocket::~UdpSocket() = default;
 
+UdpSeldom& UdpSocket::Seldom() {
+  if (seldom == nullptr) seldom = std::make_unique<UdpSeldom>();
+  return *seldom;
+}
+
 Udp::Udp(RingCore* core)
     : core_(core),
       demux_(std::make_unique<udp::Demux>()),
@@ -171,15 +176,15 @@ Outcome Udp::Open(const UdpOptions& options, Handle* handle) {
       .multicast_loop = options.multicast_loop,
       .broadcast = options.broadcast,
       .reuse = options.reuse,
-      .kernel_unicast = options.kernel_unicast,
-      .flow_tag = options.flow_tag};
+      .kernel_unicast = options.kernel_unicast};
+  opened.SetFlowTag(options.flow_tag);
   if (options.max_held > 0) {
     if (sockets_->serials == nullptr) {
       sockets_->serials = std::make_unique<BufferSerials>(core_->device.pool->capacity());
     }
     // More than there are cannot be held.
     const uint32_t limit = std::min(options.max_held, core_->device.pool->capacity());
-    opened.held = std::make_unique<HeldBuffers>(limit, sockets_->serials.get());
+    opened.Seldom().held = std::make_unique<HeldBuffers>(limit, sockets_->serials.get());
   }
   demux_->Attach(opened);
   CountLocal(opened, +1);

@@ -28,10 +28,11 @@ uint16_t Udp::CastOf(wire::Ipv4Address destination) const {
   return demux_->IsBroadcast(destination) ? kBroadcast : 0;
 }
 
-// Whether a socket with a limit may have one more; if not, the buffer is released.
+// Whether a socket that may have a limit may have one more; if not, the buffer is released.
 bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
-  if (socket.held->Add(buffer, core_->poll_ticks)) return true;
-  ++socket.held->counters.held_limit;
+  HeldBuffers* const held = socket.held();
+  if (held == nullptr || held->Add(buffer, core_->poll_ticks)) return true;
+  ++held->counters.held_limit;
   core_->CountLoss(Drop::kHeldLimit);
   packet::BufferPool::ReleaseByOwner(buffer);
   return false;
@@ -43,7 +44,7 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
                                                                 const nic::RxFrame& rx,
                                                                 const wire::UdpFrame& frame,
                                                                 uint16_t flags) {
-  if (socket.held != nullptr && !AdmitHeld(socket, rx.buffer)) [[unlikely]] return nullptr;
+  if (socket.seldom != nullptr && !AdmitHeld(socket, rx.buffer)) [[unlikely]] return nullptr;
   socket.CountReceived(frame.payload_bytes);
   RingCore& core = *core_;
   ++core.tally.counters.packets;

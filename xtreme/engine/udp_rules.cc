@@ -55,8 +55,8 @@ std::vector<nic::FlowRule> Udp::RulesOf(const UdpSocket& socket) const {
     rule.tag = 0;
     rules.push_back(rule);
   }
-  if (socket.settings.flow_tag != 0) {
-    for (nic::FlowRule& each : rules) each.tag = socket.settings.flow_tag;
+  if (socket.flow_tag() != 0) {
+    for (nic::FlowRule& each : rules) each.tag = socket.flow_tag();
   }
   return rules;
 }

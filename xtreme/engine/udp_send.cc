@@ -196,7 +196,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
   nic::TxStatus status = nic::TxStatus::kTooLong;
   if (payload.buffer == nullptr && (in_wqe || core_->device.device_memory)) {
     status = PostCopy(*core_, frame, record.wants != kWantNothing ? &record : nullptr,
-                      socket.pace.get());
+                      socket.pace());
   }
   if (status == nic::TxStatus::kTooLong) {
     if (payload.buffer == nullptr) {
@@ -205,7 +205,7 @@ SendResult Udp::PostDatagram(UdpSocket& socket, SendFlow& flow, const Payload& p
       memcpy(record.buffer->data, payload.data, payload.length);
       frame.payload = record.buffer->data;
     }
-    status = core_->Post(frame, &record, socket.pace.get());
+    status = core_->Post(frame, &record, socket.pace());
   }
   if (status != nic::TxStatus::kPosted) [[unlikely]] {
     if (record.buffer != payload.buffer) packet::BufferPool::ReleaseByOwner(record.buffer);
@@ -235,7 +235,7 @@ SendResult Udp::WouldSend(UdpSocket* socket, size_t length) {
   if (!HasRoom(*socket, frames)) return SendResult::kRefusedSqFull;
   const bool in_wqe = flow.header_bytes + length <= core_->device.max_inline_bytes;
   if (in_wqe || core_->device.pool->free_count() >= frames) return SendResult::kSent;
-  const bool may_store = core_->device.device_memory && frames == 1 && socket->pace == nullptr;
+  const bool may_store = core_->device.device_memory && frames == 1 && socket->pace() == nullptr;
   return may_store && HasRoomToStore(*core_, length) ? SendResult::kSent
                                                      : SendResult::kRefusedBuffers;
 }
@@ -244,7 +244,7 @@ void Udp::Warm() {
   static constexpr uint8_t kNothing[64] = {};
   sockets_->ForEach([this](UdpSocket& socket) {
     const bool sends = socket.state == UdpSocket::State::kOpen && socket.connected();
-    if (!sends || socket.pace != nullptr) return;
+    if (!sends || socket.pace() != nullptr) return;
     SendFlow& flow = socket.flows->connected;
     Resolve(socket, flow);
     if (flow.state != SendFlow::State::kReady) return;

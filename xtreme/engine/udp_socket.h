@@ -15,8 +15,8 @@
 #include <memory>
 
 #include "stack/base/counters.h"
-#include "stack/base/intrusive_list.h"
 #include "stack/udp/endpoint.h"
+#include "stack/wire/address.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/paced_use.h"
 
@@ -38,8 +38,16 @@ struct UdpCounters {
 };
 static_assert(base::DescribesEveryCounter<UdpCounters>());
 
+// What few sockets have.
+struct UdpSeldom {
+  PacedUse pace;                      // The queue that it sends by; null: the ring's.
+  std::unique_ptr<HeldBuffers> held;  // Null: it has no limit.
+  wire::Ipv4Address group_source;     // To groups, if bound to no host's; any: the route's.
+  uint32_t flow_tag = 0;  // Of rules that are made from here on; 0: the ring's own.
+};
+
 // The endpoint is the part of a socket that the demultiplexer finds; a UdpSocket is always one.
-struct UdpSocket : udp::Endpoint {
+struct alignas(64) UdpSocket : udp::Endpoint {
   enum class State : uint8_t { kOpen, kClosing, kTerminated, kDetached };
 
   explicit UdpSocket(const udp::Endpoint::Options& options = {});
@@ -61,22 +69,39 @@ struct UdpSocket : udp::Endpoint {
     bool dont_fragment : 1 = true;  // What fits in a frame is not to be cut on its way.
     bool whole : 1 = false;         // What does not is refused, not cut here.
     Groups groups = Groups::kByRing;
-    wire::Ipv4Address group_source;  // To groups, if bound to no host's; any: the route's.
-    uint32_t flow_tag = 0;        // Of rules that are made from here on; 0: the ring's own.
   };
 
-  Handle handle = kNobodys;
-  uint64_t user_data = 0;
+  PacedQueue* pace() const { return seldom == nullptr ? nullptr : seldom->pace.get(); }
+  HeldBuffers* held() const { return seldom == nullptr ? nullptr : seldom->held.get(); }
+  wire::Ipv4Address group_source() const {
+    return seldom == nullptr ? wire::Ipv4Address() : seldom->group_source;
+  }
+  uint32_t flow_tag() const { return seldom == nullptr ? 0 : seldom->flow_tag; }
+  // Allocates, if it has none yet.
+  UdpSeldom& Seldom();
+  void SetGroupSource(wire::Ipv4Address source) {
+    if (source != group_source()) Seldom().group_source = source;
+  }
+  void SetFlowTag(uint32_t tag) {
+    if (tag != flow_tag()) Seldom().flow_tag = tag;
+  }
+
+  // The smallest first, where the endpoint ends.
   Settings settings;
   State state = State::kOpen;
   bool released = false;          // The control thread has given back what it held.
   uint32_t sends_wanted = 0;      // Sends of which a TX_DONE or TX_WIRE is still to come.
+  uint32_t next_news = kNoNews;   // The place of the next socket with something to tell.
+  Handle handle = kNobodys;
+  uint64_t user_data = 0;
   UdpCounters sends;
-  base::ListHook news;            // In the list of sockets with something to tell.
   std::unique_ptr<SendFlows> flows;
-  PacedUse pace;                  // The queue that it sends by; null: the ring's.
-  std::unique_ptr<HeldBuffers> held;  // Null: it has no limit.
+  std::unique_ptr<UdpSeldom> seldom;
+
+  static constexpr uint32_t kNoNews = ~uint32_t{0};     // It has nothing to tell.
+  static constexpr uint32_t kLastNews = kNoNews - 1;    // It has, and none after it.
 };
+static_assert(sizeof(UdpSocket) == 128);
 
 }  // namespace xtreme::engine
 
