@@ -10,26 +10,26 @@ namespace xtreme::udp {
 namespace {
 
 // Puts `binding` before those with the same key: of equal sockets the last attached is served.
-template <typename Map, typename Key>
-void LinkIn(Map& map, const Key& key, Binding& binding) {
-  map.Reserve(map.size() + 1);
-  binding.next = map.Find(key);
+template <typename Key>
+void LinkIn(base::KeyedSet<Key, Binding>& heads, Binding& binding) {
+  heads.Reserve(heads.size() + 1);
+  binding.next = heads.Find(Key::Of(binding));
   if (binding.next != nullptr) binding.next->answers_key = false;
-  map.Insert(key, &binding);
+  heads.Insert(&binding);
   binding.linked = true;
 }
 
-template <typename Map, typename Key>
-void UnlinkFrom(Map& map, const Key& key, Binding& binding) {
-  Binding* before = map.Find(key);
+template <typename Key>
+void UnlinkFrom(base::KeyedSet<Key, Binding>& heads, Binding& binding) {
+  Binding* before = heads.Find(Key::Of(binding));
   if (before != &binding) {
     while (before->next != &binding) before = before->next;
     before->next = binding.next;
   } else if (binding.next != nullptr) {
-    map.Insert(key, binding.next);
+    heads.Insert(binding.next);
     binding.next->answers_key = binding.next->admits_all;
   } else {
-    map.Erase(key);
+    heads.Erase(Key::Of(binding));
   }
   binding.next = nullptr;
   binding.linked = false;
@@ -181,11 +181,6 @@ void Demux::CountMisaddressed(const wire::UdpFlow& flow, uint64_t key) {
   misaddressed_.Count(reason);
 }
 
-Demux::ConnectedKey Demux::ConnectedKeyOf(const Endpoint& endpoint) {
-  return {.local = endpoint.binding_.key,
-          .remote = BindingKey(endpoint.remote().address, 0, endpoint.remote().port)};
-}
-
 Binding::Kind Demux::KindOf(const Endpoint& endpoint) const {
   const wire::Ipv4Address address = endpoint.local().address;
   if (address.IsAny()) return Binding::Kind::kWildcard;
@@ -207,9 +202,9 @@ void Demux::LinkLocal(Endpoint& endpoint) {
   binding.key = BindingKey(local.address, wildcard ? kAnyVlan : endpoint.vlan_id(), local.port);
   binding.admits_all = !endpoint.connected() && (!wildcard || endpoint.vlan_id() == kAnyVlan);
   if (kind == Binding::Kind::kConnected) {
-    LinkIn(connected_, ConnectedKeyOf(endpoint), binding);
+    LinkIn(connected_, binding);
   } else {
-    LinkIn(bindings_, Key{binding.key}, binding);
+    LinkIn(bindings_, binding);
     binding.answers_key = binding.admits_all;
   }
 }
@@ -224,7 +219,7 @@ void Demux::LinkGroup(Endpoint& endpoint, Membership& membership) {
   binding.kind = Binding::Kind::kGroup;
   binding.key = BindingKey(membership.group, membership.vlan_id, local.port);
   binding.admits_all = !endpoint.connected() && membership.filter.AdmitsEverybody();
-  LinkIn(bindings_, Key{binding.key}, binding);
+  LinkIn(bindings_, binding);
   binding.answers_key = binding.admits_all;
 }
 
@@ -232,9 +227,9 @@ void Demux::Unlink(Binding& binding) {
   if (!binding.linked) return;
   ++changes_;
   if (binding.kind == Binding::Kind::kConnected) {
-    UnlinkFrom(connected_, ConnectedKeyOf(*binding.endpoint), binding);
+    UnlinkFrom(connected_, binding);
   } else {
-    UnlinkFrom(bindings_, Key{binding.key}, binding);
+    UnlinkFrom(bindings_, binding);
   }
 }
 

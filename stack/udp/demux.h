@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "stack/base/counters.h"
+#include "stack/base/keyed_set.h"
 #include "stack/base/small_hash_map.h"
 #include "stack/udp/endpoint.h"
 #include "stack/udp/source_filter.h"
@@ -135,12 +136,17 @@ class Demux {
  private:
   struct Key {
     uint64_t value = 0;
+    static Key Of(const Binding& binding) { return {binding.key}; }
     bool operator==(const Key&) const = default;
     uint64_t Hash() const { return base::MixBits(value); }
   };
   struct ConnectedKey {
     uint64_t local = 0;
     uint64_t remote = 0;
+    static ConnectedKey Of(const Binding& binding) {
+      const wire::Endpoint& remote = binding.endpoint->remote();
+      return {.local = binding.key, .remote = BindingKey(remote.address, 0, remote.port)};
+    }
     bool operator==(const ConnectedKey&) const = default;
     uint64_t Hash() const { return base::MixBits(base::MixBits(local) ^ remote); }
   };
@@ -158,14 +164,14 @@ class Demux {
   bool Admits(const Binding& binding, const wire::UdpFlow& flow);
   void CountMisaddressed(const wire::UdpFlow& flow, uint64_t key);
 
-  static ConnectedKey ConnectedKeyOf(const Endpoint& endpoint);
   Binding::Kind KindOf(const Endpoint& endpoint) const;
   void LinkLocal(Endpoint& endpoint);
   void LinkGroup(Endpoint& endpoint, Membership& membership);
   void Unlink(Binding& binding);
 
-  base::SmallHashMap<Key, Binding> bindings_;
-  base::SmallHashMap<ConnectedKey, Binding> connected_;
+  // Of each chain the first.
+  base::KeyedSet<Key, Binding> bindings_;
+  base::KeyedSet<ConnectedKey, Binding> connected_;
   std::vector<LocalAddress> local_addresses_;
   uint64_t changes_ = 1;
   base::ReasonCounters<Misaddressed> misaddressed_;
