@@ -252,6 +252,7 @@ void Socket::TakeDown() {
   RingDoor* const ring = door();
   if (ring == nullptr) return;
   const RingDoor::Entry entry(ring);
+  const Passage passage;
   counters_ = counters();
   if (stream_ == nullptr) ring->ring().udp().Close(handle_, /*detach=*/true);
   if (stream_ != nullptr) CloseStream(ring);
@@ -263,7 +264,6 @@ void Socket::TakeDown() {
   if (path() == Path::kClosed) ReleaseAll(&held_);  // Else the program has them still.
   // The port is the kernel socket's alone again when this returns. One that a connect took for
   // itself was never its.
-  const Passage passage;
   if (bound_) ring->ring().core().host.control->RunAndWait([] {});
   if (stream_ == nullptr && path() != Path::kClosed) SetForRing(false);
   door_.store(nullptr, std::memory_order_release);

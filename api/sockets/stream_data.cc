@@ -506,8 +506,10 @@ void Socket::CloseStream(RingDoor* ring) {
   socklen_t length = sizeof lingers;
   Kernel().getsockopt(fd(), SOL_SOCKET, SO_LINGER, &lingers, &length);
   const bool resets = (lingers.l_onoff != 0 && lingers.l_linger == 0) || !queue_.empty();
-  if (listening()) ring->KeepClaim(local_, std::exchange(stream_->claim, -1));
-  if (resets && stream_->state == Stream::State::kConnected) {
+  if (listening()) {
+    ring->KeepClaim(local_, std::exchange(stream_->claim, -1));
+    tcp.DetachListener(handle_);
+  } else if (resets && stream_->state == Stream::State::kConnected) {
     tcp.Abort(handle_);
   } else {
     tcp.Detach(handle_);
@@ -529,9 +531,7 @@ int Socket::TellableBytes() {
 }
 
 int Socket::UnacknowledgedBytes() {
-  return AskStream([](const engine::TcpReport& report) {
-    return report.in_flight + report.unsent;
-  });
+  return AskStream([](const engine::TcpReport& each) { return each.in_flight + each.unsent; });
 }
 
 int Socket::UnsentBytes() {

@@ -236,12 +236,16 @@ class Stack final : private Sink {
   // Null when somebody listens there already. May allocate.
   Listener* OpenListener(const Listen& listen);
   void Welcome(Listener& listener);
+  // From now on it is as if it had been opened hushed.
+  void Hush(Listener& listener);
   void SetBacklog(Listener& listener, uint32_t backlog);
   // Of a listener that holds them.
   void TookOne(Listener& listener);
   // Handshakes under way are forgotten; what was accepted stays. Where a hushed one stood nobody is
-  // answered until another one opens there.
+  // answered until another one opens there, or it is forgotten.
   void CloseListener(Listener& listener);
+  // Where a hushed listener was closed, if one was, strangers are answered as anywhere.
+  void ForgetClosed(const wire::Endpoint& local, uint16_t vlan_id);
 
   struct Connect {
     wire::Endpoint local;  // both given

@@ -89,6 +89,8 @@ Listener* Stack::OpenListener(const Listen& listen) {
 
 void Stack::Welcome(Listener& listener) { listener.listen.hushed = false; }
 
+void Stack::Hush(Listener& listener) { listener.listen.hushed = true; }
+
 void Stack::SetBacklog(Listener& listener, uint32_t backlog) { listener.listen.backlog = backlog; }
 
 void Stack::TookOne(Listener& listener) {
@@ -96,19 +98,23 @@ void Stack::TookOne(Listener& listener) {
 }
 
 void Stack::CloseListener(Listener& listener) {
-  if (listener.listen.hushed) {
-    listener.closed = true;
-    return;
-  }
-  tables_->places.Erase(StackTables::Place::Of(listener.listen.local, listener.listen.vlan_id));
   tables_->syns.RemoveIf(
       [&listener](const SynRecord& record) { return &ListenerOf(record) == &listener; });
   // A child that was not taken yet is told as accepted by nobody any more.
   for (Connection* const connection : tables_->InUse()) {
     if (connection->listener_ == &listener) connection->listener_ = nullptr;
   }
-  std::erase_if(tables_->listeners, [&listener](const std::unique_ptr<Listener>& candidate) {
-    return candidate.get() == &listener;
+  listener.closed = true;
+  if (!listener.listen.hushed) ForgetClosed(listener.listen.local, listener.listen.vlan_id);
+}
+
+void Stack::ForgetClosed(const wire::Endpoint& local, uint16_t vlan_id) {
+  const auto place = StackTables::Place::Of(local, vlan_id);
+  const Listener* const listener = tables_->places.Find(place);
+  if (listener == nullptr || !listener->closed) return;
+  tables_->places.Erase(place);
+  std::erase_if(tables_->listeners, [listener](const std::unique_ptr<Listener>& candidate) {
+    return candidate.get() == listener;
   });
 }
 

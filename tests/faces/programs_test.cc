@@ -184,6 +184,31 @@ TEST_F(ProgramsTest, OneOfTwoWorkersOfNginxHasTheRingAndTheOtherIsToldWhyNot) {
   EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
 }
 
+// Nobody is refused while the old worker, which has the ring, still serves a slow client.
+TEST_F(ProgramsTest, ReloadOfNginxRefusesNobodyAndItsOldWorkerGoesOn) {
+  Needs("nginx"), Needs("curl");
+  const std::string files = MakeFiles();
+  const std::string from = std::string("http://") + kOurs + ":8080/";
+  const auto server = StartOnXtreme(Nginx(kOurs, 1, files), kDebug);
+  ASSERT_TRUE(server->Says("offloaded on ours, listens as")) << server->Output();
+  const auto slow = StartOnKernel("/bin/sh -c 'curl -sSv --limit-rate 2M " + from +
+                                  "many | cmp - " + files + "/many && echo equal'");
+  ASSERT_TRUE(slow->Says("200 OK")) << slow->Output();
+  // Who is being accepted at that very moment may be reset (56).
+  const auto others = StartOnKernel("/bin/bash -c 'for i in {1..100}; do curl -sS --max-time 3 " +
+                                    from + "some -o /dev/null || [ $? = 56 ] || exit 1; "
+                                    "echo $i; done; echo all'");
+  ASSERT_TRUE(others->Says("20")) << others->Output();
+  const auto reload = StartBeside("/bin/sh -c 'kill -HUP $(cat " +
+                                  Temporary("nginx" + std::to_string(getpid()) + "pid") + ")'");
+  EXPECT_EQ(reload->Wait(), 0) << reload->Output();
+  EXPECT_TRUE(server->Says("left to the kernel: another process serves its address"))
+      << server->Output();
+  EXPECT_EQ(others->Wait(), 0) << others->Output();
+  EXPECT_EQ(slow->Output().find("equal"), std::string::npos) << "the old worker ended early";
+  EXPECT_EQ(slow->Wait(), 0) << slow->Output();
+}
+
 TEST_F(ProgramsTest, CurlIsOffloadedAndGetsWhatNginxHas) {
   Needs("nginx"), Needs("curl");
   const std::string files = MakeFiles();

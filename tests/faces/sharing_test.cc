@@ -406,5 +406,92 @@ os._exit(0)
 )");
 }
 
+// --- A worker that has the ring closes its listener, as when nginx reloads ---
+
+// The next worker has it too, in the kernel; the first one goes on with its connections.
+constexpr const char* kReloading = R"(
+import os, select, socket
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(('0.0.0.0', 7105))
+s.listen(50)
+s.settimeout(60)
+def worker(serve):
+    here, there = socket.socketpair()
+    if os.fork() == 0:
+        try: serve(there)
+        finally: os._exit(0)
+    assert here.recv(1) == b'r'
+    return here
+def old(master):
+    select.select([s], [], [], 0)
+    master.sendall(b'r')
+    some = [s.accept()[0] for turn in range(3)]
+    master.sendall(b'a')
+    assert master.recv(1) == b'q'
+    s.close()
+    some[0].sendall(b'closed')
+    some.pop().close()
+    while some:
+        for c in select.select(some, [], [], 60)[0]:
+            if came := c.recv(100): c.sendall(b'old ' + came)
+            else: some.remove(c)
+def new(master):
+    select.select([s], [], [], 0)
+    master.sendall(b'r')
+    while True: s.accept()[0].sendall(b'new')
+first = worker(old)
+print('ready', flush=True)
+assert first.recv(1) == b'a'
+second = worker(new)
+first.sendall(b'q')
+os.wait()
+print('ended', flush=True)
+os.wait()
+)";
+
+constexpr const char* kClients = R"(
+import socket, struct, time
+def connect(port=0):
+    c = socket.socket()
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    c.settimeout(20)
+    if port: c.bind(('10.9.0.2', port))
+    c.connect(('10.9.0.1', 7105))
+    return c
+def begin(*port):
+    c = connect(*port)
+    assert c.recv(10) == b'new'
+    return c
+kept = [connect() for turn in range(3)]
+assert kept[0].recv(10) == b'closed'
+started = time.monotonic()
+some = [begin() for turn in range(30)]
+took = time.monotonic() - started
+assert took < 0.9, 'a SYN was lost: %g s' % took
+def asks(c):
+    c.sendall(b'one')
+    return c.recv(100)
+for turn in range(3): assert [asks(c) for c in kept[:2]] == [b'old one'] * 2
+# The old worker has ended this one, and the new one may have its port.
+last = kept.pop()
+port = last.getsockname()[1]
+assert last.recv(10) == b''
+last.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+last.close()
+begin(port)
+begin()
+assert asks(kept[0]) == b'old one'
+)";
+
+TEST_F(SharingTest, ListenerThatAWorkerClosedIsTheNextWorkersAtOnceAndTheConnectionsGoOn) {
+  const auto server = StartOnXtreme(Script("reloading", kReloading), "XTREME_LOG_LEVEL=debug");
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto clients = StartOnKernel(Script("clients", kClients));
+  EXPECT_EQ(clients->Wait(), 0) << clients->Output() << server->Output();
+  EXPECT_TRUE(server->Says("ended")) << server->Output();
+  EXPECT_TRUE(server->Says("another process serves its address")) << server->Output();
+}
+
 }  // namespace
 }  // namespace xtreme::faces

@@ -50,7 +50,7 @@ class KernelPort {
   // Datagrams that the kernel dropped at the socket since the last call.
   virtual uint32_t TakeLost() { return 0; }
   // Of a listener's, which was closed: as host::PortLease::EndListening().
-  virtual void EndListening() {}
+  virtual bool EndListening() { return true; }
 };
 
 // What the kernel tells by itself, on the control thread.

@@ -33,7 +33,7 @@ class LeasedPort final : public KernelPort {
   int fd() const override { return reads_ == Reads::kNothing ? -1 : lease_.fd(); }
   void Drain(const std::function<void(const KernelDatagram&)>& take) override;
   uint32_t TakeLost() override;
-  void EndListening() override { lease_.EndListening(); }
+  bool EndListening() override { return lease_.EndListening(); }
 
  private:
   static constexpr int kBound = 64;  // Datagrams of one Drain.

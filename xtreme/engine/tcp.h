@@ -73,6 +73,7 @@ struct TcpDoor;
 struct TcpEvent;
 struct TcpForward;
 struct TcpForwards;
+struct TcpHeir;
 struct TcpMove;
 struct TcpPort;
 struct TcpPorts;
@@ -176,6 +177,12 @@ class Tcp {
   Outcome Detach(Handle handle, base::Nanoseconds timeout = base::kNever);
   // RST; TERMINATED with ECONNABORTED. Of a listener: as Close. EBADF.
   Outcome Abort(Handle handle);
+  // Detach of a listener of a kernel's socket, which may listen on without it: then nobody is
+  // answered any more, and what it accepted gets rules of its own, so that the kernel gets who
+  // connects from then on. If the device has no room for them, that is told (kRuleFallback), and
+  // the kernel gets nobody until all of these have ended. Waits for the control thread. EBADF.
+  // (tcp_hand_over.cc)
+  Outcome DetachListener(Handle handle);
 
   // --- Moving to another ring (tcp_move.cc, tcp_arrive.cc) ---
 
@@ -266,8 +273,11 @@ class Tcp {
   // The port and rules of a socket stand, or why not; the same of all that wait for one.
   void OnOpened(Handle handle, const Outcome& outcome);
   void OnLeased(const SocketHoldings& holdings, const Outcome& outcome, bool fallback);
-  // What `port` held is given back, which `handle` was the last to receive by.
-  void OnReleased(Handle handle, uint16_t port);
+  // What the port of `local` held is given back, which `handle` was the last to receive by.
+  void OnReleased(Handle handle, const wire::Endpoint& local);
+  // These receive by rules of their own, and not by those of `port` any more; or why not.
+  void OnHandedOver(const SocketHoldings& port, const std::vector<TcpHeir>& heirs,
+                    const Outcome& outcome);
   // From other rings: a connection; a frame or credit of one; where one is now; that it is gone,
   // and its record if it is in TIME-WAIT; one that this ring sent and nobody took; that one could
   // get no rule of its own.
@@ -295,6 +305,8 @@ class Tcp {
   Outcome Admit(const char* action, const TcpSettings& settings) const;
   std::vector<wire::Ipv4Address> OwnAddresses() const;
   bool IsOurs(wire::Ipv4Address address) const;
+  nic::FlowRule AnyRule() const;
+  nic::FlowRule RuleOf(const tcp::FlowKey& key) const;
   std::vector<nic::FlowRule> RulesOf(const wire::Endpoint& local, uint16_t port_mask) const;
   void StartOpen(TcpSocket& socket, int kernel_socket);
   void StartLease(TcpSocket& socket, int kernel_socket);
@@ -382,6 +394,7 @@ class Tcp {
   void Silence(TcpSocket& socket);
   bool HasUnread(Handle handle) const;
   void CloseListener(TcpSocket& socket);
+  void StartHandOver(TcpPort& port);
   void End(TcpSocket& socket, int status);
   void TellEnd(TcpSocket& socket);
   void Erase(TcpSocket& socket);

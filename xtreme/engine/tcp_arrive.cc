@@ -104,7 +104,7 @@ void Tcp::OnArrival(std::unique_ptr<TcpMove> move) {
 // has leased.
 void Tcp::TakePort(TcpSocket& socket, TcpMove& move) {
   if (move.holdings != nullptr) {
-    socket.port = ports_->AddMoved(socket.local);
+    socket.port = ports_->AddOfOne(socket.local);
     socket.port->holdings = std::move(move.holdings);
   }
   if (forwards_ == nullptr) return;

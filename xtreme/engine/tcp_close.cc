@@ -104,14 +104,8 @@ void Tcp::Silence(TcpSocket& socket) {
   if (socket.prepares) core_->prepared->DiscardOf(socket.handle);
 }
 
-// Its children keep the port, and not the kernel's listener that it may be of.
 void Tcp::CloseListener(TcpSocket& socket) {
   stack_->CloseListener(*std::exchange(socket.listener, nullptr));
-  if (socket.port != nullptr && socket.port->users > 1) {
-    core_->Start(MakeOperation([holdings = socket.port->holdings] {
-      if (holdings != nullptr && holdings->port != nullptr) holdings->port->EndListening();
-    }));
-  }
   End(socket, 0);
   EndCall(/*ring=*/true);
 }

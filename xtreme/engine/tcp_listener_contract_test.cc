@@ -297,6 +297,134 @@ TEST_F(TcpListenerContractTest, WhereAHushedListenerEndedNobodyIsResetUntilAnoth
   EXPECT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
 }
 
+// --- What the kernel's listener goes on with ---
+
+TEST_F(TcpListenerContractTest, WhereTheKernelListensOnChildrenGetRulesOfBothEnds) {
+  std::vector<uint8_t> syn;
+  a->lose = [&syn](const std::vector<uint8_t>& frame) {
+    if (syn.empty()) syn = frame;
+    return false;
+  };
+  OpenConnection();
+  b->kernel->KeepListening();
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  // What its rule had caught is not refused: it comes again, and is the kernel's then.
+  a->Connect({kB, kPort});
+  Run();
+  EXPECT_EQ(b->Counter("tcp", "hushed"), 1u);
+  LetGo();
+  ASSERT_EQ(b->nic->rules().size(), 1u);
+  const nic::FlowMatch match = b->nic->rules()[0].match;
+  TcpReport report;
+  ASSERT_TRUE(b->tcp().Report(server, &report));
+  EXPECT_EQ(match.source_ip, kA);
+  EXPECT_EQ(match.source_port, report.peer.port);
+  EXPECT_EQ(match.destination_ip, kB);
+  EXPECT_EQ(match.destination_port, kPort);
+  LetGo();
+  EXPECT_EQ(LeasedPorts(), 0u);
+  a->Send(client, "still there?");
+  b->Send(server, "still here");
+  Run(kUntilItComesAgain, kCoarse);
+  EXPECT_EQ(b->Bytes(server), "still there?");
+  EXPECT_EQ(a->Bytes(client), "still here");
+  EXPECT_TRUE(a->Of(Kind::kEstablished).empty());
+  EXPECT_EQ(b->Counter("tcp", "resets_to_strangers"), 0u);
+  // Until its rule is gone, who begins anew from the same port is not refused either.
+  ASSERT_TRUE(b->tcp().Abort(server).ok());
+  b->Poll();
+  const int came = b->nic->Deliver(syn, now);
+  b->Poll();
+  EXPECT_EQ(b->Counter("tcp", "resets_to_strangers"), 0u);
+  EXPECT_EQ(b->Counter("drop", "tcp_port"), static_cast<uint64_t>(came));
+  LetGo();
+  EXPECT_EQ(b->nic->rules().size(), 0u);
+}
+
+TEST_F(TcpListenerContractTest, AHandshakeThatTheKernelsListenerTakesOverIsForgotten) {
+  OpenConnection();
+  b->kernel->KeepListening();
+  a->Connect({kB, kPort});
+  Carry(*a, *b);
+  b->Poll();
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  Run();
+  EXPECT_TRUE(b->Of(Kind::kAccepted).empty());
+  EXPECT_EQ(b->Counter("tcp", "resets_to_strangers"), 0u);
+}
+
+TEST_F(TcpListenerContractTest, ADetachedListenerThatNobodyGoesOnWithRefusesAtOnce) {
+  OpenConnection();
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  a->Connect({kB, kPort});
+  Run();
+  ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
+  EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, ECONNREFUSED);
+  EXPECT_FALSE(b->nic->rules()[0].match.source_ip.has_value());
+  EXPECT_EQ(b->tcp().DetachListener(listener).error, EBADF);
+  EXPECT_EQ(b->tcp().DetachListener(server).error, EBADF);
+}
+
+TEST_F(TcpListenerContractTest, AChildThatEndsBeforeItsRuleIsToldOfLeavesNone) {
+  for (const bool all : {false, true}) {
+    Open();
+    OpenConnection();
+    const Handle other = a->Connect({kB, kPort});
+    Run();
+    ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
+    const Handle second = b->Of(Kind::kAccepted)[0].socket;
+    b->kernel->KeepListening();
+    ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+    ASSERT_TRUE(b->tcp().Abort(server).ok());
+    if (all) b->tcp().Abort(second);
+    LetGo();
+    LetGo();
+    EXPECT_EQ(b->nic->rules().size(), all ? 0u : 1u);
+    EXPECT_EQ(LeasedPorts(), 0u);
+    ASSERT_TRUE(a->tcp().Abort(other).ok());
+    Run();
+    LetGo();
+    EXPECT_EQ(b->nic->rules().size(), 0u);
+  }
+}
+
+TEST_F(TcpListenerContractTest, WithoutRoomForTheirRulesChildrenKeepThePort) {
+  for (const size_t room : {1, 2}) {
+    nic_options.max_rules = room;
+    Open();
+    OpenConnection();
+    a->Connect({kB, kPort});
+    Run();
+    b->Clear();
+    b->kernel->KeepListening();
+    ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+    LetGo();
+    ASSERT_EQ(b->Of(Kind::kRing).size(), 1u);
+    EXPECT_EQ(b->Of(Kind::kRing)[0].event, RingEvent::kRuleFallback);
+    EXPECT_EQ(b->Of(Kind::kRing)[0].status, 0);
+    ASSERT_EQ(b->nic->rules().size(), 1u);
+    EXPECT_FALSE(b->nic->rules()[0].match.source_ip.has_value());
+    a->Clear();
+    a->Connect({kB, kPort});
+    a->Send(client, "by the port's");
+    Run();
+    EXPECT_EQ(a->Kinds(), std::vector<Kind>{});
+    EXPECT_EQ(b->Bytes(server), "by the port's");
+  }
+}
+
+TEST_F(TcpListenerContractTest, WhyADeviceMadeNoRuleForAChildIsTold) {
+  nic_options.working_rules = 1;
+  Open();
+  OpenConnection();
+  b->kernel->KeepListening();
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  LetGo();
+  ASSERT_EQ(b->Of(Kind::kRing).size(), 1u);
+  EXPECT_EQ(b->Of(Kind::kRing)[0].event, RingEvent::kRuleFallback);
+  EXPECT_EQ(b->Of(Kind::kRing)[0].status, EIO);
+}
+
 TEST_F(TcpListenerContractTest, AClosedRingGivesBackWhatChildrenReceivedBy) {
   OpenConnection();
   ASSERT_TRUE(b->tcp().Close(listener).ok());

@@ -14,7 +14,6 @@
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
 #include "stack/tcp/time_wait.h"
-#include "stack/wire/ipv4.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/prepared_sends.h"
@@ -52,18 +51,6 @@ struct SteeringWork {
     if (before != nullptr) before->Release(*side, *control);
   }
 };
-
-nic::FlowRule RuleFor(const tcp::FlowKey& key, const RingDevice& device) {
-  nic::FlowRule rule;
-  rule.match.destination_mac = device.nic->mac();
-  if (device.vlan_id != 0) rule.match.vlan_id = device.vlan_id;
-  rule.match.protocol = wire::kIpProtocolTcp;
-  rule.match.source_ip = key.remote().address;
-  rule.match.source_port = key.remote().port;
-  rule.match.destination_ip = key.local().address;
-  rule.match.destination_port = key.local().port;
-  return rule;
-}
 
 }  // namespace
 
@@ -155,7 +142,7 @@ TcpForward& Tcp::AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& t
 void Tcp::StartSteering(TcpMove& move, TcpForward& forward, std::future<void> under_way) {
   const bool is_home = move.trail.front() == forward.to;
   if (!is_home) move.holdings = std::make_shared<SocketHoldings>();
-  SteeringWork work{.rule = RuleFor(forward.key, core_->device),
+  SteeringWork work{.rule = RuleOf(forward.key),
                     .holdings = move.holdings,
                     .to = forward.to,
                     .before = nullptr,

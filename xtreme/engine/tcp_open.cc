@@ -147,13 +147,28 @@ bool Tcp::IsOurs(wire::Ipv4Address address) const {
   return std::ranges::count(ports_->addresses, address) != 0;
 }
 
-// One for each address; the control thread fills in the port.
-std::vector<nic::FlowRule> Tcp::RulesOf(const wire::Endpoint& local, uint16_t port_mask) const {
-  std::vector<nic::FlowRule> rules;
+nic::FlowRule Tcp::AnyRule() const {
   nic::FlowRule rule;
   rule.match.destination_mac = core_->device.nic->mac();
   if (core_->device.vlan_id != 0) rule.match.vlan_id = core_->device.vlan_id;
   rule.match.protocol = wire::kIpProtocolTcp;
+  return rule;
+}
+
+// Of one connection, by both ends.
+nic::FlowRule Tcp::RuleOf(const tcp::FlowKey& key) const {
+  nic::FlowRule rule = AnyRule();
+  rule.match.source_ip = key.remote().address;
+  rule.match.source_port = key.remote().port;
+  rule.match.destination_ip = key.local().address;
+  rule.match.destination_port = key.local().port;
+  return rule;
+}
+
+// One for each address; the control thread fills in the port.
+std::vector<nic::FlowRule> Tcp::RulesOf(const wire::Endpoint& local, uint16_t port_mask) const {
+  std::vector<nic::FlowRule> rules;
+  nic::FlowRule rule = AnyRule();
   rule.match.destination_port = local.port;
   rule.match.destination_port_mask = port_mask;
   for (const wire::Ipv4Address own : ports_->addresses) {
@@ -299,18 +314,19 @@ void Tcp::LeavePort(TcpSocket& socket) {
 // `user`, or 0: one that has moved away, receives by it no more.
 void Tcp::GiveBack(TcpPort* port, Handle user) {
   if (--port->users > 0) return;
-  core_->Start(MakeOperation([user, number = port->local.port, side = core_->host.control_side,
+  core_->Start(MakeOperation([user, local = port->local, side = core_->host.control_side,
                               holdings = std::move(port->holdings),
                               control = core_->host.control, mailbox = core_->host.mailbox] {
     if (holdings != nullptr) holdings->Release(*side, *control);
     mailbox->Push(
-        MakeNotice([user, number](Ring& ring) { ring.tcp().OnReleased(user, number); }));
+        MakeNotice([user, local](Ring& ring) { ring.tcp().OnReleased(user, local); }));
   }));
   ports_->Remove(*port);
 }
 
-void Tcp::OnReleased(Handle handle, uint16_t port) {
-  ports_->OnReleased(port);
+void Tcp::OnReleased(Handle handle, const wire::Endpoint& local) {
+  ports_->OnReleased(local.port);
+  stack_->ForgetClosed(local, core_->device.vlan_id);
   TcpSocket* socket = sockets_->Find(handle);
   if (socket == nullptr) return;
   socket->released = true;

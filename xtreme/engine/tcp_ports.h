@@ -7,7 +7,8 @@
 // neither. A port serves any number of peers at once, so ports are not taken and returned: a
 // connect looks for one that is free towards its peer.
 // Invariant: the lease and the rules of a single port stand as long as a socket receives by them: a
-// listener may go before the connections that it accepted.
+// listener may go before the connections that it accepted, which then have rules of their own if
+// the port is to be the kernel's (tcp_hand_over.cc).
 // Threads: the ring's owner.
 
 #ifndef XTREME_XTREME_ENGINE_TCP_PORTS_H_
@@ -28,7 +29,7 @@ struct SocketHoldings;
 // A port leased by itself, with its rules: a listener's and its children's, or one connection's.
 struct TcpPort {
   enum class State : uint8_t {
-    kNone,  // Another ring's, or it could not be had.
+    kNone,  // Another ring's, or the kernel's, or it could not be had.
     kStarted,
     kReady,
   };
@@ -61,8 +62,8 @@ struct TcpPorts {
     ours.set(local.port);
     return &single.emplace_back(TcpPort{.local = local, .state = TcpPort::State::kStarted});
   }
-  // Of one connection that moved here: another ring has leased the port, and answers for it.
-  TcpPort* AddMoved(const wire::Endpoint& local) {
+  // Of one connection: another ring has leased the port, or the kernel has it, and answers for it.
+  TcpPort* AddOfOne(const wire::Endpoint& local) {
     return &single.emplace_back(TcpPort{.local = local});
   }
   // One that stands for `local` exactly, or is about to; null: none does.
@@ -86,7 +87,7 @@ struct TcpPorts {
   void OnReleased(uint16_t port) {
     if (IsOfBlock(port)) return;
     for (const TcpPort& other : single) {
-      if (other.local.port == port) return;
+      if (other.state != TcpPort::State::kNone && other.local.port == port) return;
     }
     ours.reset(port);
   }

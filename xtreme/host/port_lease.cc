@@ -135,13 +135,14 @@ absl::StatusOr<PortLease> PortLease::Adopt(int bound_socket) {
   return PortLease(PortProtocol::kUdp, local, std::move(fd));
 }
 
-void PortLease::EndListening() {
-  if (OptionOf(fd_.get(), SO_ACCEPTCONN) == 0) return;
+bool PortLease::EndListening() {
+  if (OptionOf(fd_.get(), SO_ACCEPTCONN) == 0) return fd_.valid();
   const int reuse = OptionOf(fd_.get(), SO_REUSEADDR);
   fd_ = FileDescriptor();
   absl::StatusOr<PortLease> silent = Acquire(
       {.protocol = PortProtocol::kTcp, .local = local_, .reuse_address = reuse != 0});
   if (silent.ok()) fd_ = std::move(silent->fd_);
+  return silent.ok();
 }
 
 absl::StatusOr<PortBlock> PortBlock::Acquire(const Options& options) {

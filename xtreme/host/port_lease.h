@@ -52,9 +52,9 @@ class PortLease {
   static absl::StatusOr<PortLease> Adopt(int bound_socket);
 
   // Of a listener's socket that was adopted: it does not listen on our behalf any more. The port
-  // stays taken, by a socket of its own, unless somebody else's listens there still. Nothing to be
-  // done of a lease that does not listen.
-  void EndListening();
+  // stays taken, by a socket of its own. False: somebody else's listens there still, or the port
+  // could not be had again. Nothing to be done of a lease that does not listen.
+  bool EndListening();
 
   PortProtocol protocol() const { return protocol_; }
   // What is bound; the port is never 0.

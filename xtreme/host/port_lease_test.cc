@@ -92,7 +92,7 @@ TEST_F(PortLeaseTest, AdoptedListenerEndsWithItsOwnersAndThePortStaysTaken) {
     auto lease = PortLease::Adopt(listener.get());
     ASSERT_TRUE(lease.ok()) << lease.status();
     if (!owned) listener = FileDescriptor();
-    lease->EndListening();
+    EXPECT_EQ(lease->EndListening(), !owned);
     const FileDescriptor client(::socket(AF_INET, SOCK_STREAM, 0));
     EXPECT_EQ(::connect(client.get(), local, sizeof(address)), owned ? 0 : -1);
     EXPECT_EQ(KernelBind(SOCK_STREAM, {kLoopback, 7101}), EADDRINUSE);
@@ -107,7 +107,7 @@ TEST_F(PortLeaseTest, WhatNeverListenedKeepsItsSocket) {
     return info.st_ino;
   };
   const ino_t before = inode();
-  lease.EndListening();
+  EXPECT_TRUE(lease.EndListening());
   EXPECT_EQ(inode(), before);
 }
 

@@ -35,6 +35,7 @@ class MemoryKernel::Port final : public KernelPort {
       take(datagram);
     }
   }
+  bool EndListening() override { return !kernel_->keeps_listening_; }
   // The kernel's mutex is held.
   void Push(const KernelDatagram& datagram, const std::string& payload) {
     waiting_.emplace_back(datagram, payload);

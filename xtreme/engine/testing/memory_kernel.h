@@ -7,6 +7,7 @@
 #ifndef XTREME_XTREME_ENGINE_TESTING_MEMORY_KERNEL_H_
 #define XTREME_XTREME_ENGINE_TESTING_MEMORY_KERNEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -62,6 +63,8 @@ class MemoryKernel final : public Kernel {
   // Whether nobody has begun to take all that was pushed there.
   bool Waits(uint16_t port) const;
   void FailJoins(absl::Status status) { join_status_ = std::move(status); }
+  // Where listeners end, others listen on.
+  void KeepListening() { keeps_listening_ = true; }
   void TakePort(uint16_t port) { taken_.insert(port); }
   // No block of TCP ports is free.
   void TakeBlocks() { blocks_taken_ = true; }
@@ -110,6 +113,7 @@ class MemoryKernel final : public Kernel {
   uint16_t next_port_ = 40'000;
   uint16_t next_block_ = 32'768;
   bool blocks_taken_ = false;
+  std::atomic<bool> keeps_listening_{false};
   MembershipId next_id_ = 1;
 };
 
