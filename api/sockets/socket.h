@@ -430,6 +430,7 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   int TakeLeftError();
   void EndStreamAnew(bool by_shutdown = false);
   int Claim();
+  bool KernelConnects(const std::string& interface);
   RingDoor* DoorForStream(std::string* why);
   void ServeListener();
   void EndClaim();

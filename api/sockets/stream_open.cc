@@ -28,7 +28,7 @@
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/tcp.h"
 #include "xtreme/engine/tcp_socket.h"
-#include "xtreme/host/half_open.h"
+#include "xtreme/host/kernel_connections.h"
 
 namespace xtreme::sockets {
 namespace {
@@ -116,9 +116,27 @@ int Socket::Claim() {
   return ClaimListener(local_);
 }
 
+// Whether the kernel has a connection there, or has begun one, that comes by `interface`: of this
+// listener, or of another process'.
+bool Socket::KernelConnects(const std::string& interface) {
+  pollfd waits{.fd = fd(), .events = POLLIN};
+  if (Kernel().poll(&waits, 1, 0) == 1) return true;
+  std::vector<wire::Ipv4Address> own;
+  std::vector<wire::Ipv4Address> there;
+  for (const HostAddress& each : HostAddresses()) {
+    own.push_back(each.address);
+    const bool of_it = local_.address.IsAny() || local_.address == each.address;
+    if (of_it && each.interface == interface) there.push_back(each.address);
+  }
+  const Passage passage;
+  return std::any_of(there.begin(), there.end(), [&](wire::Ipv4Address address) {
+    return host::CountConnections({address, local_.port}, own).value_or(0) != 0;
+  });
+}
+
 // A connection that the kernel began is a stranger to the ring: with one, it goes on as it began.
 // Looked at when the ring is up, which takes a while, and once more when the rule stands, then also
-// for one that is half open and whose last step comes to the ring: until then the ring answers
+// for one that was half open and whose last step comes to the ring: until then the ring answers
 // nobody, for it would reset that one by what came of it meanwhile.
 void Socket::ServeListener() {
   stream_->state = Stream::State::kIdle;
@@ -128,13 +146,10 @@ void Socket::ServeListener() {
   RingDoor* const ring = DoorForStream(&why);
   if (ring == nullptr) return LeaveToKernelLocked(why);
   constexpr const char* kTooLate = "connections came before it was first polled";
-  pollfd waits{.fd = fd(), .events = POLLIN};
-  if (Kernel().poll(&waits, 1, 0) == 1) return LeaveToKernelLocked(kTooLate);
+  if (KernelConnects(ring->interface())) return LeaveToKernelLocked(kTooLate);
   OpenListener(ring);
   if (path() != Path::kOffloaded) return;
-  if (host::CountHalfOpen(local_).value_or(0) != 0 || Kernel().poll(&waits, 1, 0) == 1) {
-    return LeaveToKernelLocked(kTooLate);
-  }
+  if (KernelConnects(ring->interface())) return LeaveToKernelLocked(kTooLate);
   {
     const RingDoor::Entry entry(ring);
     ring->ring().tcp().Welcome(handle_);

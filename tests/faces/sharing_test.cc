@@ -493,5 +493,57 @@ TEST_F(SharingTest, ListenerThatAWorkerClosedIsTheNextWorkersAtOnceAndTheConnect
   EXPECT_TRUE(server->Says("another process serves its address")) << server->Output();
 }
 
+// The first worker, which had the ring, is gone, and the second serves in the kernel; the third is
+// not to have a ring, which would reset what is the second's.
+TEST_F(SharingTest, ListenerWithConnectionsOfAnotherProcessInTheKernelStaysThere) {
+  const auto server = StartOnXtreme(Script("respawning", R"(
+import os, select, socket
+s = socket.create_server(('0.0.0.0', 7106))
+s.settimeout(60)
+def worker(serve):
+    here, there = socket.socketpair()
+    if os.fork() == 0:
+        try: serve(there)
+        finally: os._exit(0)
+    assert here.recv(1) == b'r'
+    return here
+def poll(master):
+    select.select([s], [], [], 0)
+    master.sendall(b'r')
+def serve(master):
+    poll(master)
+    c = s.accept()[0]
+    master.sendall(b'a')
+    assert master.recv(1) == b'g'
+    c.sendall(b'go')
+    c.settimeout(20)
+    c.sendall(c.recv(100))
+    c.recv(100)
+first = worker(lambda master: (poll(master), master.recv(1)))
+second = worker(serve)
+first.sendall(b'q')
+os.wait()
+print('ready', flush=True)
+assert second.recv(1) == b'a'
+third = worker(lambda master: (poll(master), master.recv(1)))
+second.sendall(b'g')
+os.wait()
+third.sendall(b'q')
+os.wait()
+)"),
+                                    "XTREME_LOG_LEVEL=debug");
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto client = StartOnKernel(Script("client", R"(
+import socket
+c = socket.create_connection(('10.9.0.1', 7106), timeout=20)
+assert c.recv(10) == b'go'
+c.sendall(b'still')
+assert c.recv(100) == b'still'
+)"));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
+  EXPECT_EQ(server->Wait(), 0) << server->Output();
+  EXPECT_NE(server->Output().find("offloaded on ours"), std::string::npos) << server->Output();
+}
+
 }  // namespace
 }  // namespace xtreme::faces

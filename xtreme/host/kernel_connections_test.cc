@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "xtreme/host/half_open.h"
+#include "xtreme/host/kernel_connections.h"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -24,7 +25,7 @@ using wire::Ipv4Address;
 constexpr Ipv4Address kLoopback(127, 0, 0, 1);
 constexpr Ipv4Address kAlso(127, 0, 0, 2);
 
-class HalfOpenTest : public ::testing::Test {
+class KernelConnectionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto space = Namespace::Create();
@@ -71,9 +72,15 @@ class HalfOpenTest : public ::testing::Test {
     return client;
   }
 
+  FileDescriptor Accept() const {
+    FileDescriptor accepted(::accept(listener_.get(), nullptr, nullptr));
+    EXPECT_TRUE(accepted.valid());
+    return accepted;
+  }
+
   uint32_t CountAt(Ipv4Address address) const { return CountAt({address, port_}); }
-  static uint32_t CountAt(const Endpoint& local) {
-    const auto count = CountHalfOpen(local);
+  static uint32_t CountAt(const Endpoint& local, std::span<const Ipv4Address> own = {}) {
+    const auto count = CountConnections(local, own);
     EXPECT_TRUE(count.ok()) << count.status();
     return count.value_or(~0u);
   }
@@ -84,26 +91,38 @@ class HalfOpenTest : public ::testing::Test {
   uint16_t port_ = 0;
 };
 
-TEST_F(HalfOpenTest, CountsThoseOfTheAddress) {
+TEST_F(KernelConnectionsTest, CountsThoseThatAreBegunAtTheAddress) {
   Listen(AF_INET);
   const FileDescriptor whole = Connect(kLoopback);
-  EXPECT_EQ(CountAt(Ipv4Address()), 0u) << "it waits to be accepted";
+  EXPECT_EQ(CountAt(kLoopback), 0u) << "it waits to be accepted";
   LoseAcknowledgements();
   const FileDescriptor first = Connect(kLoopback);
   const FileDescriptor second = Connect(kLoopback);
   const FileDescriptor elsewhere = Connect(kAlso);
   EXPECT_EQ(CountAt(kLoopback), 2u);
   EXPECT_EQ(CountAt(kAlso), 1u);
-  EXPECT_EQ(CountAt(Ipv4Address()), 3u);
   EXPECT_EQ(CountAt({kLoopback, static_cast<uint16_t>(port_ ^ 1)}), 0u);
 }
 
-TEST_F(HalfOpenTest, CountsPeersOfIpv4ThatAnIpv6SocketHas) {
+TEST_F(KernelConnectionsTest, CountsThoseThatAProcessHasUntilItClosesThem) {
+  Listen(AF_INET);
+  const FileDescriptor client = Connect(kLoopback);
+  FileDescriptor accepted = Accept();
+  EXPECT_EQ(CountAt(kLoopback), 1u);
+  EXPECT_EQ(CountAt(kAlso), 0u);
+  EXPECT_EQ(CountAt({kLoopback, port_}, {{kAlso}}), 1u);
+  EXPECT_EQ(CountAt({kLoopback, port_}, {{kAlso, kLoopback}}), 0u) << "its peer is in this host";
+  ::shutdown(accepted.get(), SHUT_WR);
+  EXPECT_EQ(CountAt(kLoopback), 1u);
+  accepted = FileDescriptor();
+  EXPECT_EQ(CountAt(kLoopback), 0u);
+}
+
+TEST_F(KernelConnectionsTest, CountsPeersOfIpv4ThatAnIpv6SocketHas) {
   Listen(AF_INET6);
   LoseAcknowledgements();
   const FileDescriptor client = Connect(kLoopback);
   EXPECT_EQ(CountAt(kLoopback), 1u);
-  EXPECT_EQ(CountAt(Ipv4Address()), 1u);
   EXPECT_EQ(CountAt(kAlso), 0u);
 }
 
