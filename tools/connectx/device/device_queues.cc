@@ -71,9 +71,10 @@ int CheckRate(const Device::Features& features, const Rate& rate) {
 }
 
 // Before a command that stops or ends the send queue: a card has sent what was rung for when it
-// comes to the command, the thread that stands for it may not have.
+// comes to the command, the thread that stands for it may not have. A card that was pulled sends
+// nothing, and what its queues name may be unmapped by now.
 void FinishSends(DeviceState& state, QueuePair& qp) {
-  if (qp.send() == nullptr) return;
+  if (qp.send() == nullptr || state.removed.load(std::memory_order_relaxed)) return;
   state.pump.TakeRung(state.uars->Find(qp.uar()));
   if (state.environment.options.step) return;
   while (state.pump.Finish(qp.send())) state.BeginPass();

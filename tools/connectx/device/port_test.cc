@@ -105,6 +105,21 @@ TEST_F(PortTest, RemovedDeviceTellsItOnceAndStandsStill) {
   EXPECT_EQ(program.device->DestroyQp(qp->qpn), 0) << "what there is can still be released";
 }
 
+// Its process has unmapped them by then: where a verb answers EIO, libmlx5 keeps the queue and
+// programs go on, to the end of their memory and of the device.
+TEST(PulledDeviceTest, ReadsNoBuffersWhenAQueueEndsThatHadRung) {
+  Device::Options options = TestProgram::DefaultOptions();
+  options.step = false;
+  TestProgram program(options);
+  auto cq = program.MakeCq();
+  auto qp = program.MakeQp(cq.get(), cq.get());
+  qp->PostAndRing(Wqe().Eth({}).Data(program.keys.lkey, program.Address(0), 100));
+  program.device->Remove();
+  EXPECT_EQ(program.device->DestroyQp(qp->qpn), 0);
+  EXPECT_TRUE(program.wire.sent.empty());
+  EXPECT_FALSE(cq->Poll().has_value());
+}
+
 TEST_F(PortTest, UnsubscribedHearsNothing) {
   program.device->Unsubscribe(&sink);
   program.device->SetPortUp(false);
