@@ -149,6 +149,12 @@ absl::StatusOr<Engine::Port> Engine::OpenPort(const std::string& interface) {
     if (device->nic->event_fd() >= 0) control_->Unwatch(device->nic->event_fd());
     device.reset();
   }
+  // Nobody would tell the ring, which would take it for one that works.
+  if (device != nullptr && device->removed) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("open ring: the device of ", below->name,
+                     " is gone, and a ring of this process still on it"));
+  }
   if (device == nullptr) {
     auto nic = open_nic_(below->name);
     if (!nic.ok()) {

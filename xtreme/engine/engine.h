@@ -74,8 +74,9 @@ class Engine {
   // --- Control thread (inside RunAndWait) ---
 
   // The port behind `interface` (a VLAN's is its parent's). NotFound: no such interface, or
-  // no device. FailedPrecondition: it is down or has no address. A device that was removed, or
-  // whose interface has another MTU or MAC address by now, is opened anew if no ring is on it.
+  // no device. FailedPrecondition: it is down or has no address, or its device was removed and a
+  // ring is still on it. A device that was removed, or whose interface has another MTU or MAC
+  // address by now, is opened anew if no ring is on it.
   absl::StatusOr<Port> OpenPort(const std::string& interface);
   // From here on `mailbox` is told of the port, until nobody else holds it or it is closed.
   void Subscribe(nic::Nic* nic, uint32_t ifindex, const std::shared_ptr<Mailbox>& mailbox);

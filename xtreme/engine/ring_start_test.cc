@@ -157,6 +157,15 @@ TEST_F(RingStartTest, ARemovedDeviceIsOpenedAnewWhenNoRingIsLeftOnIt) {
   EXPECT_EQ(nic_opened, opened + 1);
 }
 
+// It would never be told that, and go over to it as to one that works.
+TEST_F(RingStartTest, ARemovedDeviceIsNoneForANewRingWhileAnotherIsOnIt) {
+  Open();
+  nic->PushEvent(nic::PortEvent::kDeviceRemoved);
+  while (Settle().empty()) continue;
+  const auto refused = Ring::Open(engine.get(), options);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+}
+
 TEST_F(RingStartTest, NobodyLooksForEventsOfADeviceThatIsGone) {
   Open();
   nic->PushEvent(nic::PortEvent::kDeviceRemoved);
