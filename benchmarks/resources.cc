@@ -60,18 +60,23 @@ Row MemoryRing() {
                                "port of 25 Gb/s, one socket; ", (*rig)->ring().description())};
 }
 
-// Bytes of what stands in for the kernel and the device behind `count` sockets.
+// Bytes of what stands in for the kernel and the device behind `count` sockets: a port and what the
+// device has of a rule.
 double StandInBytes(uint32_t count) {
   engine::testing::MemoryKernel kernel({});
+  NullNic nic({});
   const double before = AllocatedBytes();
   std::vector<std::unique_ptr<engine::KernelPort>> ports;
+  std::vector<std::unique_ptr<nic::Rule>> rules;
   ports.reserve(count);
+  rules.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     auto port = kernel.LeasePort(
         {HostA().endpoint.address, static_cast<uint16_t>(kFirstPort + i)}, false, false);
     if (port.ok()) ports.push_back(*std::move(port));
+    if (auto rule = nic.AddRule({}, nullptr); rule.ok()) rules.push_back(*std::move(rule));
   }
-  return AllocatedBytes() - before - count * sizeof(ports[0]);
+  return AllocatedBytes() - before - count * (sizeof(ports[0]) + sizeof(rules[0]));
 }
 
 // Bytes of one rule in the engine's table, the device's own left out.
@@ -114,8 +119,8 @@ std::vector<Row> MemoryUdp(const Measurement& measurement) {
   const double sockets = AllocatedBytes() - before + tables - StandInBytes(count);
   const auto rule = RuleBytes(measurement.quick ? 64 : 1'024);
   const std::string note = absl::StrCat(
-      "heap of ", count, " sockets bound to ports of one address, tables included; of the kernel, "
-      "which is in memory here, nothing");
+      "heap of ", count, " sockets bound to ports of one address, tables included; of kernel and "
+      "device, which are in memory here, nothing");
   if (!rule.ok()) return {Unmeasured(kName, "B a socket", kGoal, rule.status())};
   return {{.name = kName,
            .unit = "B a socket, rule apart",
