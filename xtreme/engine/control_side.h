@@ -88,11 +88,6 @@ struct SocketHoldings {
   std::unique_ptr<Groups> groups;  // Null: none was ever joined, as by most of many sockets.
 };
 
-// The same for a UDP socket: there are as many as sockets.
-struct PortHoldings : SocketHoldings {
-  std::atomic<uint32_t> waiting = 0;  // Datagrams of the kernel's on their way to the ring.
-};
-
 struct ControlSide {
   ControlSide(Kernel* kernel, nic::Nic* nic, nic::QueuePair* queue, uint32_t ifindex,
               Mailbox* mailbox)
@@ -122,9 +117,11 @@ struct ControlSide {
   uint32_t port_watch = 0;                  // Of the fds behind UDP's ports; 0: none was yet.
   // What is held for UDP sockets, by their places. A place is another socket's only when the
   // control thread has given back what it held, and the ring was told.
-  std::deque<PortHoldings> of_udp;
+  std::deque<SocketHoldings> of_udp;
+  // Datagrams of the kernel's on their way to the ring, of the places of sockets that ever got any.
+  std::map<uint32_t, std::atomic<uint32_t>> waiting;
 
-  PortHoldings& HoldingsOf(Handle udp_socket) {
+  SocketHoldings& HoldingsOf(Handle udp_socket) {
     const uint32_t place = PlaceOf(udp_socket);
     while (of_udp.size() <= place) of_udp.emplace_back();
     return of_udp[place];

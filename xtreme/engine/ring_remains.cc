@@ -54,7 +54,7 @@ void RingRemains::AwaitSends(base::Nanoseconds patience) {
 
 void RingRemains::Bury(ControlThread& control, base::Nanoseconds patience) {
   for (auto& held : holdings) held->Release(*side, control);
-  for (PortHoldings& held : side->of_udp) held.Release(*side, control);
+  for (SocketHoldings& held : side->of_udp) held.Release(*side, control);
   if (side->port_watch != 0) control.EndMany(side->port_watch);
   side->watches->EndAll(control, side.get());
   side->directory->Leave(side->loopback.get());

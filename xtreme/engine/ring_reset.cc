@@ -155,7 +155,7 @@ struct ResetWork {
   // At the port of now, also those that a move before had failed to take along.
   absl::Status Rejoin() {
     absl::Status first;
-    for (PortHoldings& held : side->of_udp) first.Update(held.Rejoin(*side));
+    for (SocketHoldings& held : side->of_udp) first.Update(held.Rejoin(*side));
     return first;
   }
 };

@@ -51,8 +51,7 @@ void Arrive(Ring& ring, const SlowDatagram& datagram) {
 
 // False: too many wait.
 bool HandOn(ControlSide& side, uint32_t place, const KernelDatagram& datagram) {
-  // It is there until the ring is told that its socket has given everything back.
-  std::atomic<uint32_t>* const waiting = &side.of_udp[place].waiting;
+  std::atomic<uint32_t>* const waiting = &side.waiting[place];
   if (waiting->load(std::memory_order_relaxed) >= kMostWaiting) return false;
   waiting->fetch_add(1, std::memory_order_relaxed);
   SlowDatagram slow{.place = place,

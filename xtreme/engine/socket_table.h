@@ -3,7 +3,7 @@
 // SocketTable: the sockets of a ring by handle, those with something to tell, and how many of them
 // one datagram can reach.
 //
-// Threads: the ring's owner. Allocates only when sockets are counted that nobody listened like.
+// Threads: the ring's owner. Allocates only where sockets or listeners become more.
 
 #ifndef XTREME_XTREME_ENGINE_SOCKET_TABLE_H_
 #define XTREME_XTREME_ENGINE_SOCKET_TABLE_H_

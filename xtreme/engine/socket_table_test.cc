@@ -10,6 +10,52 @@
 namespace xtreme::engine {
 namespace {
 
+TEST(SocketTableTest, AHandleFindsItsSocketUntilThatIsPutBack) {
+  SocketTable table(/*ring=*/3, 2);
+  EXPECT_EQ(table.Find(0), nullptr);
+  EXPECT_EQ(table.Find(kNobodys), nullptr);
+  UdpSocket* const first = table.Take({.local = {{10, 0, 0, 1}, 7}});
+  ASSERT_NE(first, nullptr);
+  const Handle handle = first->handle;
+  EXPECT_EQ(first->local().port, 7);
+  EXPECT_EQ(table.Find(handle), first);
+  EXPECT_EQ(table.At(PlaceOf(handle)), first);
+  EXPECT_EQ(table.At(2), nullptr);
+  ASSERT_NE(table.Take({}), nullptr);
+  EXPECT_EQ(table.Take({}), nullptr);
+  first->SetFlowTag(5);
+  table.Put(first);
+  EXPECT_EQ(table.Find(handle), nullptr);
+  EXPECT_EQ(table.size(), 1u);
+  // The place is another one's, who has nothing of the one before.
+  UdpSocket* const next = table.Take({});
+  ASSERT_EQ(next, first);
+  EXPECT_EQ(PlaceOf(next->handle), PlaceOf(handle));
+  EXPECT_EQ(table.Find(handle), nullptr);
+  EXPECT_EQ(table.Find(next->handle), next);
+  EXPECT_EQ(next->local().port, 0);
+  EXPECT_EQ(next->flow_tag(), 0u);
+}
+
+TEST(SocketTableTest, NewsAreTakenInTheOrderInWhichTheyWereAddedAndOnce) {
+  SocketTable table(1, 3);
+  UdpSocket* const a = table.Take({});
+  UdpSocket* const b = table.Take({});
+  UdpSocket* const c = table.Take({});
+  EXPECT_FALSE(table.HasNews());
+  for (UdpSocket* socket : {b, c, b, a, c}) table.AddNews(*socket);
+  EXPECT_EQ(table.TakeNews(), b);
+  EXPECT_EQ(table.TakeNews(), c);
+  table.AddNews(*b);
+  EXPECT_EQ(table.TakeNews(), a);
+  EXPECT_EQ(table.TakeNews(), b);
+  EXPECT_FALSE(table.HasNews());
+  table.AddNews(*c);
+  EXPECT_TRUE(table.HasNews());
+  EXPECT_EQ(table.TakeNews(), c);
+  EXPECT_FALSE(table.HasNews());
+}
+
 TEST(SocketTableTest, TheMostListenersOnOneKeyFollowBothWays) {
   SocketTable table(1, 8);
   EXPECT_EQ(table.CountListener(1, +1), 1u);

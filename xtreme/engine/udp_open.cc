@@ -42,7 +42,7 @@ struct OpenWork {
   ControlThread* control;
 
   absl::Status Run(bool* fallback) {
-    PortHoldings& holdings = side->HoldingsOf(handle);
+    SocketHoldings& holdings = side->HoldingsOf(handle);
     holdings.port = std::move(port);
     if (holdings.port == nullptr) {
       auto leased = kernel_socket < 0 ? side->kernel->LeasePort(local, reuse, deliver)
