@@ -34,6 +34,8 @@ constexpr Face kFaces[] = {
     {"face_posix", "UDP", "face_posix_udp", "engine_udp", 150},
     {"face_posix", "recvmsg() with times and UDP", "face_posix_message", "engine_udp", 0},
     {"face_posix", "epoll_wait() and UDP", "face_posix_epoll", "engine_udp", 0},
+    {"face_posix", "poll() and UDP", "face_posix_poll", "engine_udp", 0},
+    {"face_posix", "select() and UDP", "face_posix_select", "engine_udp", 0},
     {"face_posix", "TCP", "face_posix_tcp", "engine_tcp", 150},
     {"face_posix", "epoll_wait() and TCP", "face_posix_epoll_tcp", "engine_tcp", 0},
     {"face_vma", "send", "face_vma_send", "udp_tx_post", 25},

@@ -3,7 +3,9 @@
 #include "benchmarks/face_scenarios.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
+#include <sys/select.h>
 
 #include <array>
 #include <memory>
@@ -16,6 +18,7 @@
 #include "api/sockets/descriptor_calls.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/message_calls.h"
+#include "api/sockets/poll.h"
 #include "api/vma/api.h"
 #include "benchmarks/face_rig.h"
 #include "benchmarks/frame_sizes.h"
@@ -178,20 +181,56 @@ class SetOfOne {
   const int set_ = epoll_create1(EPOLL_CLOEXEC);
 };
 
-class FaceEpollScenario : public FaceTurnScenario {
+// One socket by poll(), and by select().
+class PollOfOne {
  public:
-  FaceEpollScenario(FaceRig* rig, int fd, uint32_t operations)
-      : FaceTurnScenario(rig, fd, operations), set_(fd) {}
+  explicit PollOfOne(int fd) : fd_(fd) {}
+  bool IsReady() const {
+    sockets::Faces& faces = sockets::Faces::The();
+    pollfd one{.fd = fd_, .events = POLLIN};
+    if (!sockets::AnyOurs(faces, {&one, 1})) return false;
+    return preload::ResultOf([&] {
+             return sockets::Poll(faces, {&one, 1}, base::Nanoseconds(0), nullptr);
+           }) == 1;
+  }
+
+ private:
+  const int fd_;
+};
+
+class SelectOfOne {
+ public:
+  explicit SelectOfOne(int fd) : fd_(fd) {}
+  bool IsReady() const {
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(fd_, &set);
+    return preload::ResultOf([&] {
+             return sockets::Select(sockets::Faces::The(), fd_ + 1, &set, nullptr, nullptr,
+                                    base::Nanoseconds(0), nullptr);
+           }) == 1;
+  }
+
+ private:
+  const int fd_;
+};
+
+// Asks before it receives.
+template <typename Question>
+class FaceAskingScenario : public FaceTurnScenario {
+ public:
+  FaceAskingScenario(FaceRig* rig, int fd, uint32_t operations)
+      : FaceTurnScenario(rig, fd, operations), question_(fd) {}
   void Run() override {
     for (uint32_t i = 0; i < operations_; ++i) {
       Send(fd_, bytes_.data(), kPayloadBytes);
       ExchangeDatagrams();
-      received_ += set_.IsReady() && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
+      received_ += question_.IsReady() && Receive(fd_, bytes_.data(), bytes_.size()) > 0;
     }
   }
 
  private:
-  const SetOfOne set_;
+  const Question question_;
 };
 
 class EngineUdpScenario : public Scenario {
@@ -369,7 +408,15 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceMessage(uint32_t operations) {
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations) {
-  return OnDatagrams<FaceEpollScenario>(operations);
+  return OnDatagrams<FaceAskingScenario<SetOfOne>>(operations);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> FacePollCall(uint32_t operations) {
+  return OnDatagrams<FaceAskingScenario<PollOfOne>>(operations);
+}
+
+absl::StatusOr<std::unique_ptr<Scenario>> FaceSelect(uint32_t operations) {
+  return OnDatagrams<FaceAskingScenario<SelectOfOne>>(operations);
 }
 
 absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations) {

@@ -26,6 +26,9 @@ absl::StatusOr<std::unique_ptr<Scenario>> FaceUdp(uint32_t operations);
 absl::StatusOr<std::unique_ptr<Scenario>> FaceMessage(uint32_t operations);
 // The same as FaceUdp with epoll_wait() before recv(), of a set that holds the socket.
 absl::StatusOr<std::unique_ptr<Scenario>> FaceEpoll(uint32_t operations);
+// The same with poll(), and with select(), of the socket alone.
+absl::StatusOr<std::unique_ptr<Scenario>> FacePollCall(uint32_t operations);
+absl::StatusOr<std::unique_ptr<Scenario>> FaceSelect(uint32_t operations);
 // By the engine.
 absl::StatusOr<std::unique_ptr<Scenario>> EngineUdp(uint32_t operations);
 // send() of 64 bytes on a connection, and recv() of as many that answer them.

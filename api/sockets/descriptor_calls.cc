@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <utility>
-#include <vector>
 
 #include "api/sockets/data_calls.h"
 #include "api/sockets/descriptors.h"
@@ -46,7 +45,7 @@ void Drop(Faces& faces, int fd, const Descriptors::Meaning& meaning) {
 
 // Whether what wakes its sleepers is not the kernel's.
 bool IsOnRings(const Descriptors::Meaning& meaning) {
-  std::vector<RingDoor*> doors;
+  Doors doors;
   if (meaning.socket != nullptr) meaning.socket->AddDoors(&doors);
   if (meaning.epoll != nullptr) meaning.epoll->AddDoors(&doors);
   return !doors.empty();

@@ -372,15 +372,10 @@ int EpollSet::CollectFromBoth(epoll_event* events, int most, bool kernel) {
 int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
                    const sigset_t* signals) {
   if (most <= 0) return -EINVAL;
-  const bool waits = limit != base::Nanoseconds(0);
-  const base::Nanoseconds start = waits ? SteadyNow() : base::Nanoseconds(0);
-  const base::Nanoseconds until = base::DeadlineAfter(start, limit);
-  const int64_t poll_us = faces_->settings().select_poll_us;
-  const base::Nanoseconds poll_until =
-      poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
+  TimeToWait time(limit, faces_->settings().select_poll_us);
   KernelTurns turns(faces_->settings().select_poll_os_ratio);
   Interruption interruption;
-  std::vector<RingDoor*> doors;
+  Doors doors;
   for (;;) {
     doors.clear();
     RingDoor* const only = only_door_.load(std::memory_order_relaxed);
@@ -393,23 +388,23 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     }
     pthread_testcancel();
     const int count = Collect(events, most, turns.due());
-    if (count != 0 || !waits) return count;
+    if (count != 0 || time.none()) return count;
     if (interruption.happened() || (turns.due() && HasSignal(signals))) return -EINTR;
-    const base::Nanoseconds now = SteadyNow();
-    if (now >= until && turns.due()) return 0;
-    if (now < poll_until && now < until && !polled.empty()) {
+    time.Look();
+    if (time.is_over() && turns.due()) return 0;
+    if (time.polls() && !polled.empty()) {
       turns.Next();
       continue;
     }
     turns.BeDue();
-    if (now >= until) continue;
+    if (time.is_over()) continue;
     Sleeper::OfThread().Rest();
     const Attachment attachment(this, &Sleeper::OfThread());
-    std::vector<RingDoor*> doors_now;
+    Doors doors_now;
     AddDoors(&doors_now);
     if ((Look() & EPOLLIN) != 0 || !std::ranges::equal(doors_now, polled)) continue;
     pollfd own[] = {{.fd = fd(), .events = POLLIN}};
-    const int slept = SleepOnRings(polled, own, until, signals);
+    const int slept = SleepOnRings(polled, own, time.until(), signals);
     if (slept < 0) return slept;
     // By whom it came there is another question.
     if (own[0].revents != 0) kernel_alone_.store(true, std::memory_order_relaxed);
@@ -426,7 +421,7 @@ uint32_t EpollSet::Look() {
   return ready ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-void EpollSet::AddDoors(std::vector<RingDoor*>* doors) const {
+void EpollSet::AddDoors(Doors* doors) const {
   const std::lock_guard lock(lock_);
   for (const auto& [door, items] : doors_) {
     if (std::find(doors->begin(), doors->end(), door) == doors->end()) doors->push_back(door);

@@ -57,7 +57,7 @@ class EpollSet final : public Pollable {
   std::atomic<int> descriptors{1};
 
   uint32_t Look() override;
-  void AddDoors(std::vector<RingDoor*>* doors) const override;
+  void AddDoors(Doors* doors) const override;
   void AfterFork() override;
 
  private:

@@ -16,8 +16,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
@@ -33,11 +33,16 @@ namespace {
 static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLERR == POLLERR);
 static_assert(EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP && EPOLLPRI == POLLPRI);
 
+// A call on so many descriptors allocates nothing.
+constexpr size_t kFew = 8;
+using Pollfds = absl::InlinedVector<pollfd, kFew>;
+
 // What one call looks at.
 class Looks {
  public:
   Looks(Faces& faces, std::span<pollfd> fds)
       : skip_(faces.settings().select_skip_os), fds_(fds), kernel_(fds.begin(), fds.end()) {
+    ours_.reserve(fds.size());
     for (const pollfd& each : fds) ours_.push_back(Find(faces, each.fd));
   }
 
@@ -45,12 +50,14 @@ class Looks {
   // have, in one call of so many (SELECT_SKIP_OS). -EINTR: none, and it was asked, and one of the
   // signals that `signals` lets through was waiting.
   int Once(const sigset_t* signals, bool kernel) {
-    doors_ = Follow();
+    Follow(&doors_);
     for (RingDoor* door : doors_) {
       const RingDoor::Entry entry(door);
       door->Progress();
     }
-    for (pollfd& each : kernel_) each.revents = 0;
+    if (any_of_kernel_) {
+      for (pollfd& each : kernel_) each.revents = 0;
+    }
     int ready = Merge();
     if (ready != 0 ? IsDue() : kernel && any_of_kernel_) {
       WordsOfThread().skips = 0;
@@ -61,14 +68,16 @@ class Looks {
   }
   int Sleep(base::Nanoseconds until, const sigset_t* signals) {
     Sleeper::OfThread().Rest();
-    std::vector<std::unique_ptr<Attachment>> attachments;
+    absl::InlinedVector<std::unique_ptr<Attachment>, kFew> attachments;
     for (const auto& each : ours_) {
       if (each == nullptr) continue;
       attachments.push_back(std::make_unique<Attachment>(each.get(), &Sleeper::OfThread()));
     }
     if (const int ready = Merge(); ready != 0) return 0;
     // One that went to a ring, or from it, before it could tell this.
-    if (Follow() != doors_) return 0;
+    Doors doors_now;
+    Follow(&doors_now);
+    if (doors_now != doors_) return 0;
     return SleepOnRings(doors_, kernel_, until, signals);
   }
   bool spins() const { return !doors_.empty(); }
@@ -76,19 +85,18 @@ class Looks {
  private:
   // The rings to poll, and what the kernel is to look at: a socket may change from one to the other
   // while this waits.
-  std::vector<RingDoor*> Follow() {
-    std::vector<RingDoor*> doors;
+  void Follow(Doors* doors) {
+    doors->clear();
     any_of_kernel_ = false;
     for (size_t i = 0; i < fds_.size(); ++i) {
       if (ours_[i] != nullptr) {
-        ours_[i]->AddDoors(&doors);
+        ours_[i]->AddDoors(doors);
         // The kernel's half of an epoll set still counts.
         const bool on_ring = ours_[i]->door() != nullptr && !ours_[i]->KernelToo();
         kernel_[i].fd = on_ring || ours_[i]->Ended() ? -1 : fds_[i].fd;
       }
       any_of_kernel_ |= kernel_[i].fd >= 0;
     }
-    return doors;
   }
   // Of calls that rings answer.
   bool IsDue() const { return any_of_kernel_ && ++WordsOfThread().skips > skip_; }
@@ -116,10 +124,10 @@ class Looks {
 
   const int64_t skip_;
   const std::span<pollfd> fds_;
-  std::vector<pollfd> kernel_;
+  Pollfds kernel_;
   bool any_of_kernel_ = false;  // Whether anything of them is to be asked for.
-  std::vector<std::shared_ptr<Pollable>> ours_;
-  std::vector<RingDoor*> doors_;
+  absl::InlinedVector<std::shared_ptr<Pollable>, kFew> ours_;
+  Doors doors_;
 };
 
 // --- Sets of select() ---
@@ -186,28 +194,23 @@ bool AnyOurs(Faces& faces, std::span<const pollfd> fds) {
 
 int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sigset_t* signals) {
   Looks looks(faces, fds);
-  const bool waits = limit != base::Nanoseconds(0);
-  const base::Nanoseconds start = waits ? SteadyNow() : base::Nanoseconds(0);
-  const base::Nanoseconds until = base::DeadlineAfter(start, limit);
-  const int64_t poll_us = faces.settings().select_poll_us;
-  const base::Nanoseconds poll_until =
-      poll_us < 0 ? base::kNever : start + base::Microseconds(poll_us);
+  TimeToWait time(limit, faces.settings().select_poll_us);
   KernelTurns turns(faces.settings().select_poll_os_ratio);
   Interruption interruption;
   for (;;) {
     pthread_testcancel();
     const int ready = looks.Once(signals, turns.due());
-    if (ready != 0 || !waits) return ready;
+    if (ready != 0 || time.none()) return ready;
     if (interruption.happened()) return -EINTR;
-    const base::Nanoseconds now = SteadyNow();
-    if (now >= until && turns.due()) return 0;
-    if (now < poll_until && now < until && looks.spins()) {
+    time.Look();
+    if (time.is_over() && turns.due()) return 0;
+    if (time.polls() && looks.spins()) {
       turns.Next();
       continue;
     }
     turns.BeDue();
-    if (now >= until) continue;
-    const int slept = looks.Sleep(until, signals);
+    if (time.is_over()) continue;
+    const int slept = looks.Sleep(time.until(), signals);
     if (slept < 0) return slept;
   }
 }
@@ -217,7 +220,7 @@ int Select(Faces& faces, int count, fd_set* read, fd_set* write, fd_set* except,
   if (count < 0) return kAskKernel;
   const size_t words = WordsOf(Clipped(count));
   const std::array<Bits, 3> sets = {Bits(read, words), Bits(write, words), Bits(except, words)};
-  std::vector<pollfd> fds;
+  Pollfds fds;
   for (size_t word = 0; word < words; ++word) {
     uint64_t any = sets[0].word(word) | sets[1].word(word) | sets[2].word(word);
     for (; any != 0; any &= any - 1) {

@@ -66,6 +66,34 @@ bool HasSignal(const sigset_t* signals);
 int SleepOnRings(std::span<RingDoor* const> doors, std::span<pollfd> others,
                  base::Nanoseconds until, const sigset_t* signals);
 
+// How long poll, select or epoll_wait waits, and polls before it sleeps. The clock is asked when a
+// look found nothing, and the time begins with the first: who finds something never asks.
+class TimeToWait {
+ public:
+  // `poll_us`: below 0, it polls all the time.
+  TimeToWait(base::Nanoseconds limit, int64_t poll_us) : limit_(limit), poll_us_(poll_us) {}
+
+  bool none() const { return limit_ == base::Nanoseconds(0); }
+  void Look() {
+    now_ = SteadyNow();
+    if (std::exchange(began_, true)) return;
+    until_ = base::DeadlineAfter(now_, limit_);
+    poll_until_ = poll_us_ < 0 ? base::kNever : now_ + base::Microseconds(poll_us_);
+  }
+  // As of the last look.
+  bool is_over() const { return now_ >= until_; }
+  bool polls() const { return now_ < poll_until_ && !is_over(); }
+  base::Nanoseconds until() const { return until_; }
+
+ private:
+  const base::Nanoseconds limit_;
+  const int64_t poll_us_;
+  bool began_ = false;
+  base::Nanoseconds now_{};
+  base::Nanoseconds until_{};
+  base::Nanoseconds poll_until_{};
+};
+
 // Whose turn it is while poll, select or epoll_wait polls: rings are looked at each time, what is
 // the kernel's once in so many.
 class KernelTurns {

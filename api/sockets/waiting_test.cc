@@ -27,6 +27,35 @@ TEST(KernelTurnsTest, OneLookOfSoManyAndWhatIsMadeDue) {
   EXPECT_EQ(turns_of(0), "k....k.");
 }
 
+TEST(TimeToWaitTest, BeginsWithTheFirstLook) {
+  TimeToWait none(base::Nanoseconds(0), -1);
+  EXPECT_TRUE(none.none());
+  constexpr base::Nanoseconds kLimit = base::Seconds(100);
+  const base::Nanoseconds begin = SteadyNow();
+  TimeToWait some(kLimit, 50'000'000);
+  some.Look();
+  EXPECT_FALSE(some.none());
+  EXPECT_FALSE(some.is_over());
+  EXPECT_TRUE(some.polls());
+  const base::Nanoseconds until = some.until();
+  EXPECT_GE(until, begin + kLimit);
+  some.Look();
+  EXPECT_EQ(some.until(), until);
+}
+
+TEST(TimeToWaitTest, PollsForItsTimeOrAllOfIt) {
+  TimeToWait sleeps(base::kNever, 0);
+  sleeps.Look();
+  EXPECT_FALSE(sleeps.polls());
+  EXPECT_FALSE(sleeps.is_over());
+  EXPECT_EQ(sleeps.until(), base::kNever);
+  TimeToWait polls(base::Nanoseconds(1), -1);
+  polls.Look();
+  EXPECT_TRUE(polls.polls());
+  while (!polls.is_over()) polls.Look();
+  EXPECT_FALSE(polls.polls());
+}
+
 TEST(WaitingTest, PollForEverEndsWhenTheTimeIsOver) {
   constexpr base::Nanoseconds kLimit = base::Milliseconds(50);
   const base::Nanoseconds begin = SteadyNow();

@@ -46,7 +46,7 @@ void Pollable::Tell(uint32_t happened) {
   for (Watcher* watcher : watchers_) watcher->Told(happened);
 }
 
-void Pollable::AddDoors(std::vector<RingDoor*>* doors) const {
+void Pollable::AddDoors(Doors* doors) const {
   RingDoor* const own = door();
   if (own == nullptr) return;
   if (std::find(doors->begin(), doors->end(), own) == doors->end()) doors->push_back(own);

@@ -15,11 +15,15 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "api/sockets/locks.h"
 
 namespace xtreme::sockets {
 
 class RingDoor;
+
+// Each once; a call that waits allocates none for few.
+using Doors = absl::InlinedVector<RingDoor*, 4>;
 
 // A bit of the mask that is none of epoll's: bytes wait, fewer than SO_RCVLOWAT asks for.
 inline constexpr uint32_t kBelowLowWater = uint32_t{1} << 26;
@@ -56,7 +60,7 @@ class Pollable {
   // Whether its last descriptor is being closed: the kernel is not to be asked by its number.
   virtual bool Ended() const { return false; }
   // Adds the rings that can make it ready and are not in `doors` yet.
-  virtual void AddDoors(std::vector<RingDoor*>* doors) const;
+  virtual void AddDoors(Doors* doors) const;
 
   // If this has ended, it is told so at once.
   void Attach(Watcher* watcher);
