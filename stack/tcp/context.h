@@ -168,6 +168,8 @@ struct Context {
   // it acknowledges ours, and by payload that comes after a hole for what fills it.
   uint32_t copies_leave = 0;
   uint32_t holes_leave = 0;
+  // The most that a packet may have on the link that they leave by now; 0: not known.
+  uint32_t link_mtu = 0;
   // No payload is taken: of each segment only what it says of ours.
   bool short_of_buffers = false;
   PcbCounters counters;

@@ -79,7 +79,24 @@ PathVerdict Pcb::OnPathMtu(const PathError& error, base::Nanoseconds now) {
 // not, a router says so again.
 void Pcb::ForgetPathMtu() {
   path_mtu_deadline_ = base::kNever;
-  smss_ = agreed_smss_;
+  smss_ = LinkSmss();
+  congestion_.SetSmss(smss_, /*nothing_sent=*/false);
+}
+
+// What was agreed with the peer, as far as the link takes it.
+uint16_t Pcb::LinkSmss() const {
+  const uint32_t mtu = context_->link_mtu;
+  if (mtu == 0) return agreed_smss_;
+  const uint32_t fits = std::max<uint32_t>(mtu, kLeastMss + HeaderBytes()) - HeaderBytes();
+  return static_cast<uint16_t>(std::min<uint32_t>(agreed_smss_, fits));
+}
+
+// What a router said holds on.
+void Pcb::OnLinkMtu() {
+  const uint16_t link = LinkSmss();
+  const uint16_t smss = path_mtu_deadline_ == base::kNever ? link : std::min(smss_, link);
+  if (smss == smss_) return;
+  smss_ = smss;
   congestion_.SetSmss(smss_, /*nothing_sent=*/false);
 }
 

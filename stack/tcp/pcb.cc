@@ -105,7 +105,8 @@ uint16_t Pcb::SmssOf(uint32_t mss, bool timestamps) const {
 }
 
 void Pcb::SetPeerMss(uint32_t mss) {
-  agreed_smss_ = smss_ = SmssOf(mss, Has(kTimestamps));
+  agreed_smss_ = SmssOf(mss, Has(kTimestamps));
+  smss_ = LinkSmss();
   // A SYN may be on the way: it says nothing of the window (RFC 6928 section 2).
   congestion_.SetSmss(smss_, /*nothing_sent=*/true);
 }

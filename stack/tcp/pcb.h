@@ -228,6 +228,8 @@ class Pcb {
   // remembered as the cause should it time out before SND.UNA moves; a hard one ends a connection
   // that is not established yet.
   PathVerdict OnPathError(const PathError& error, base::Nanoseconds now);
+  // Context::link_mtu is another now: from here on segments are as long as it lets them.
+  void OnLinkMtu();
 
   // --- Accessors ---
 
@@ -388,6 +390,7 @@ class Pcb {
   uint32_t HeaderBytes() const;
   PathVerdict OnPathMtu(const PathError& error, base::Nanoseconds now);
   void ForgetPathMtu();
+  uint16_t LinkSmss() const;
   int TimeoutStatus() const;
 
   // expected.cc, expected.h

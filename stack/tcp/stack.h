@@ -387,6 +387,9 @@ class Stack final : private Sink {
   bool WaitsForRoom() const;
   // While it is so no payload is taken; the peers send it again.
   void SetShortOfBuffers(bool is) { context_.short_of_buffers = is; }
+  // The most that a packet may have on the link that all leave by, from here on; segments that were
+  // longer are cut when they go again. 0, as at first: what handshakes allow.
+  void SetLinkMtu(uint32_t mtu);
   // An ICMP error about a segment that the connection of `key` sent, or is said to have.
   void OnPathError(const FlowKey& key, const PathError& error, base::Nanoseconds now);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "stack/tcp/connection.h"
 #include "stack/tcp/stack.h"
@@ -184,6 +185,11 @@ void Stack::OnOptionsChanged(Connection& connection, base::Nanoseconds now) {
   now_ = now;
   connection.Pcb::OnOptionsChanged(now);
   Schedule(connection);
+}
+
+void Stack::SetLinkMtu(uint32_t mtu) {
+  if (std::exchange(context_.link_mtu, mtu) == mtu) return;
+  tables_->demux.ForEach([](Connection& connection) { connection.Pcb::OnLinkMtu(); });
 }
 
 void Stack::SetPath(Connection& connection, const LinkPath& path) {

@@ -326,6 +326,7 @@ class Tcp {
   void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket, bool accepted = false);
   void RefreshPaths();
+  uint32_t LinkMtu() const;
   void NoteAnswer();
   bool IsKnown(const wire::TcpFrame& frame) const;
   bool ArrivalsWait() const;

@@ -3,6 +3,7 @@
 // Connecting: a port, a route and a next hop, then SYN; and how paths follow the kernel's tables.
 // None of it enters the kernel.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -201,6 +202,7 @@ void Tcp::OnResolved(Handle handle, int error) {
 
 void Tcp::OnStart() {
   if (stack_ == nullptr) return;
+  stack_->SetLinkMtu(LinkMtu());
   sockets_->ForEach([this](TcpSocket& socket) {
     if (socket.state == TcpSocket::State::kOpening) GoOn(socket);
   });
@@ -221,6 +223,12 @@ void Tcp::RefreshPaths() {
   const bool may = device.started && !device.broken && device.transmit_checksum &&
                    device.pool->payload_bytes() >= nic::StreamSegment::kPayloadReadable;
   direct_epoch_ = may ? epoch_ : 0;
+}
+
+// Of the port that the ring is on, whose queues take nothing longer, and of the interface now.
+uint32_t Tcp::LinkMtu() const {
+  const host::Interface* interface = core_->host.routes->FindInterface(core_->device.ifindex);
+  return interface == nullptr ? core_->device.mtu : std::min(core_->device.mtu, interface->mtu);
 }
 
 void Tcp::OnMoved() {

@@ -362,6 +362,7 @@ void Tcp::StartPorts() {
 // Ports on any address take the new ones, and leave those that are gone.
 void Tcp::OnRoutes() {
   if (stack_ == nullptr) return;
+  stack_->SetLinkMtu(LinkMtu());
   std::vector<wire::Ipv4Address> own = OwnAddresses();
   if (own == ports_->addresses) return;
   ports_->addresses = std::move(own);

@@ -73,8 +73,45 @@ class TcpPathContractTest : public TcpPairTest {
     a->queue().Inject(message);
   }
 
+  void SetMtu(uint32_t mtu) {
+    a->kernel->tables().interfaces[0].mtu = mtu;
+    a->kernel->Publish();
+    a->Settle();
+  }
+
   std::vector<uint8_t> lost_;
 };
+
+TEST_F(TcpPathContractTest, SegmentsAreAsLongAsTheMtuOfTheInterfaceIsNow) {
+  OpenConnection();
+  size_t longest = 0;
+  a->lose = [&longest](const std::vector<uint8_t>& frame) {
+    longest = std::max(longest, TcpPayloadOf(frame));
+    return false;
+  };
+  std::string bytes;
+  for (const uint32_t mtu : {900u, 1500u}) {
+    SetMtu(mtu);
+    longest = 0;
+    EXPECT_EQ(a->Send(client, std::string(2'896, 'x')), SendResult::kSent);
+    Run(2'000'000);
+    EXPECT_EQ(longest, mtu - 20 - 32);
+    bytes += std::string(2'896, 'x');
+    EXPECT_EQ(b->Bytes(server), bytes);
+  }
+}
+
+TEST_F(TcpPathContractTest, WhatLeftInLongerSegmentsThanTheInterfaceTakesNowIsCutWhenItGoesAgain) {
+  OpenConnection();
+  NarrowThePath();
+  const std::string bytes(1400, 'x');
+  EXPECT_EQ(a->Send(client, bytes), SendResult::kSent);
+  Run(1'000'000);
+  ASSERT_FALSE(lost_.empty());
+  SetMtu(900);
+  Run(1'000'000'000, 1'000'000);
+  EXPECT_EQ(b->Bytes(server), bytes);
+}
 
 TEST_F(TcpPathContractTest, WhatWasTooLongForTheNextHopArrivesInShorterSegments) {
   OpenConnection();
