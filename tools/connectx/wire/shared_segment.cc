@@ -89,6 +89,14 @@ bool TryLock(int file, off_t byte) {
   return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
+bool LockSoon(int file, off_t byte) {
+  for (int tries = 0; tries < kEntryTries; ++tries) {
+    if (TryLock(file, byte)) return true;
+    nanosleep(&kEntryPause, nullptr);
+  }
+  return false;
+}
+
 void Unlock(int file, off_t byte) {
   struct flock lock = RangeLock(F_UNLCK, byte, 1);
   (void)fcntl(file, F_OFD_SETLK, &lock);
@@ -293,9 +301,9 @@ SharedSegment::~SharedSegment() {
   // A child has a copy of this object, but of the segment nothing.
   if (owner_ != getpid()) return;
   if (claimed_) Detach();
-  // Nobody may come in while we look whether we are the last: who cannot be kept out stays, and the
-  // next one to leave or to come cleans up.
-  if (TryLock(file_, kEntryLock) && NobodyElseLives()) {
+  // Nobody may come in, or leave, while we look whether we are the last: of two that leave at a
+  // time the other one is. Who stands still in there is not waited for: the next one cleans up.
+  if (claimed_ && LockSoon(file_, kEntryLock) && NobodyElseLives()) {
     for (size_t port = 0; port < shape_.ports; ++port) {
       unlinkat(directory_fd_, WakeName(port).c_str(), 0);
     }

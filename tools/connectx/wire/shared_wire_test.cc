@@ -7,11 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -189,6 +191,22 @@ TEST_F(SharedWireTest, LastOneToLeaveRemovesTheSegment) {
   EXPECT_TRUE(std::filesystem::exists(segment_));
   b.reset();
   EXPECT_FALSE(std::filesystem::exists(segment_));
+}
+
+TEST_F(SharedWireTest, TheLastTwoToLeaveAtATimeRemoveTheSegment) {
+  for (int lap = 0; lap < 200; ++lap) {
+    auto a = Open();
+    auto b = Open();
+    std::atomic<bool> there{false};
+    std::thread other([&] {
+      there = true;
+      a.reset();
+    });
+    while (!there) continue;
+    b.reset();
+    other.join();
+    ASSERT_FALSE(std::filesystem::exists(segment_)) << "lap " << lap;
+  }
 }
 
 TEST_F(SharedWireTest, NoPortIsLeftOnAFullSwitch) {
