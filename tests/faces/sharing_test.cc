@@ -493,6 +493,25 @@ TEST_F(SharingTest, ListenerThatAWorkerClosedIsTheNextWorkersAtOnceAndTheConnect
   EXPECT_TRUE(server->Says("another process serves its address")) << server->Output();
 }
 
+TEST_F(SharingTest, ListenerThatGoesToTheKernelListensThereAtOnceAndItsConnectionsGoOn) {
+  const auto helper = StartOnKernel(Script("helper", kHelper));
+  ASSERT_TRUE(helper->Says("ready"));
+  Run("leaving", std::string(kListening) + R"(
+s = listener(7107, '0.0.0.0')
+assert ask(7107) == b'connected'
+child = s.accept()[0]
+s.setsockopt(socket.SOL_SOCKET, socket.SO_DONTROUTE, 1)
+child.settimeout(0.2)
+try: assert child.recv(10) == b'x', 'it has ended'
+except TimeoutError: pass
+assert ask(7107) == b'connected'
+assert s.accept()[0].getpeername()[0] == '10.9.0.2'
+# The helper keeps one at a time.
+child.settimeout(10)
+assert child.recv(10) == b''
+)");
+}
+
 // The first worker, which had the ring, is gone, and the second serves in the kernel; the third is
 // not to have a ring, which would reset what is the second's.
 TEST_F(SharingTest, ListenerWithConnectionsOfAnotherProcessInTheKernelStaysThere) {
