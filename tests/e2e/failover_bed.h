@@ -72,7 +72,8 @@ class FailoverTest : public ::testing::Test {
                            .peer_mac = wire::MacAddress(kPeerMac),
                            .carrier = carrier,
                            .backup = kBackup,
-                           .backup_mac = wire::MacAddress(kBackupMac)},
+                           .backup_mac = wire::MacAddress(kBackupMac),
+                           .backup_mtu = backup_mtu_},
         &now, options, base::Nanoseconds(), "mlx5_2");
     ASSERT_TRUE(us->ring->Start().ok());
     ASSERT_TRUE(peer->ring->Start().ok());
@@ -201,6 +202,7 @@ class FailoverTest : public ::testing::Test {
   std::unique_ptr<connectx::SoftwareConnectX> card;
   std::string frames_in;  // Where ours keeps its frames; empty: it does not.
   uint32_t device_memory_ = 0;  // Bytes of our send queue.
+  uint32_t backup_mtu_ = 1'500;
   std::unique_ptr<RingEnd> us;
   std::unique_ptr<RingEnd> peer;
 };

@@ -42,7 +42,7 @@ struct RingEnd {
       const bool backup = interface == MemoryKernel::kBackupInterface;
       auto nic = mlx5::Nic::Open({.port = {.device = backup ? backup_device : device, .port = 1},
                                   .mac = backup ? link.backup_mac : link.own_mac,
-                                  .mtu = link.mtu});
+                                  .mtu = backup ? link.backup_mtu : link.mtu});
       if (!nic.ok()) return nic.status();
       return std::unique_ptr<nic::Nic>(*std::move(nic));
     };

@@ -112,7 +112,7 @@ void MemoryKernel::AddBackup(const Link& link) {
   interface.ifindex = kBackupIfindex;
   interface.name = kBackupInterface;
   interface.mac = link.backup_mac;
-  interface.mtu = link.mtu;
+  interface.mtu = link.backup_mtu;
   interface.up = interface.running = interface.multicast = true;
   tables_.interfaces.push_back(interface);
   host::InterfaceAddress address = tables_.addresses[0];

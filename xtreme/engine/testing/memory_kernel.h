@@ -43,6 +43,7 @@ class MemoryKernel final : public Kernel {
     // There is xt1 as well, in the same network, with this address.
     std::optional<wire::Ipv4Address> backup = std::nullopt;
     wire::MacAddress backup_mac{{2, 0, 0, 0, 0, 3}};
+    uint32_t backup_mtu = 1'500;
   };
 
   // xt0 (or xt0.N) with `link.own`/24 in 10.0.0.0/24, and a default gateway 10.0.0.254.
