@@ -174,11 +174,17 @@ template <typename Watch>
   return PassOne(1);
 }
 
-// By itself, with the arguments that its caller has, so that a datagram alone saves no registers
-// for a loop,
+// What stands by itself has the arguments that its caller has: gcc would pass what it finds in
+// them, which is more than there are registers for. clang does not, and knows no such attribute.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wunknown-attributes"
+#endif
+
+// By itself, so that a datagram alone saves no registers for a loop,
 template <typename Watch>
-[[gnu::noipa]] uint32_t QueuePair::PollMany(const completion::KnownFlows& flows,
-                                               completion::Completion* out, uint32_t most) {
+[[gnu::noinline, gnu::noipa]] uint32_t QueuePair::PollMany(
+    const completion::KnownFlows& flows, completion::Completion* out, uint32_t most) {
   const uint32_t taken = PollInto<completion::KnownFlows, Watch>(flows, out, most, &declined_);
   if (taken != most) return taken | kRest;
   return RefillDue() ? taken | kRefill : taken;
@@ -186,9 +192,9 @@ template <typename Watch>
 
 // nor for a call: of the next frame, which is no datagram,
 template <typename Watch>
-[[gnu::noipa]] uint32_t QueuePair::PollOther(const completion::KnownFlows& flows,
-                                                const ReceiveQueue::Posted& posted,
-                                                uint32_t length, completion::Completion* out) {
+[[gnu::noinline, gnu::noipa]] uint32_t QueuePair::PollOther(
+    const completion::KnownFlows& flows, const ReceiveQueue::Posted& posted, uint32_t length,
+    completion::Completion* out) {
   using Taken = completion::KnownFlows::Taken;
   const uint64_t hw_clock = HardwareClock(*CqeOfOpOwn(receive_peek_));
   const Taken taken = flows.AskOthers(posted.buffer, posted.data, length, hw_clock, out);
@@ -205,10 +211,14 @@ template <typename Watch>
 
 // or which is one of no flow that is known.
 template <typename Watch>
-[[gnu::noipa]] uint32_t QueuePair::PollUnknown(const completion::KnownFlows& flows,
-                                                  completion::Completion* out) {
+[[gnu::noinline, gnu::noipa]] uint32_t QueuePair::PollUnknown(
+    const completion::KnownFlows& flows, completion::Completion* out) {
   return PollOther<Watch>(flows, receive_.next(), FrameBytes(*CqeOfOpOwn(receive_peek_)), out);
 }
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 [[gnu::always_inline]] inline uint32_t QueuePair::PassOne(uint32_t taken) {
   receive_peek_ += kCqeBytes;
