@@ -408,14 +408,9 @@ os._exit(0)
 
 // --- A worker that has the ring closes its listener, as when nginx reloads ---
 
-// The next worker has it too, in the kernel; the first one goes on with its connections.
-constexpr const char* kReloading = R"(
+// `serve(there)` in a process of its own, from when that has said b'r'.
+constexpr const char* kWorkers = R"(
 import os, select, socket
-s = socket.socket()
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind(('0.0.0.0', 7105))
-s.listen(50)
-s.settimeout(60)
 def worker(serve):
     here, there = socket.socketpair()
     if os.fork() == 0:
@@ -423,6 +418,15 @@ def worker(serve):
         finally: os._exit(0)
     assert here.recv(1) == b'r'
     return here
+)";
+
+// The next worker has it too, in the kernel; the first one goes on with its connections.
+constexpr const char* kReloading = R"(
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(('0.0.0.0', 7105))
+s.listen(50)
+s.settimeout(60)
 def old(master):
     select.select([s], [], [], 0)
     master.sendall(b'r')
@@ -485,7 +489,8 @@ assert asks(kept[0]) == b'old one'
 )";
 
 TEST_F(SharingTest, ListenerThatAWorkerClosedIsTheNextWorkersAtOnceAndTheConnectionsGoOn) {
-  const auto server = StartOnXtreme(Script("reloading", kReloading), "XTREME_LOG_LEVEL=debug");
+  const std::string reloading = Script("reloading", std::string(kWorkers) + kReloading);
+  const auto server = StartOnXtreme(reloading, "XTREME_LOG_LEVEL=debug");
   ASSERT_TRUE(server->Says("ready")) << server->Output();
   const auto clients = StartOnKernel(Script("clients", kClients));
   EXPECT_EQ(clients->Wait(), 0) << clients->Output() << server->Output();
@@ -515,17 +520,9 @@ assert child.recv(10) == b''
 // The first worker, which had the ring, is gone, and the second serves in the kernel; the third is
 // not to have a ring, which would reset what is the second's.
 TEST_F(SharingTest, ListenerWithConnectionsOfAnotherProcessInTheKernelStaysThere) {
-  const auto server = StartOnXtreme(Script("respawning", R"(
-import os, select, socket
+  const auto server = StartOnXtreme(Script("respawning", std::string(kWorkers) + R"(
 s = socket.create_server(('0.0.0.0', 7106))
 s.settimeout(60)
-def worker(serve):
-    here, there = socket.socketpair()
-    if os.fork() == 0:
-        try: serve(there)
-        finally: os._exit(0)
-    assert here.recv(1) == b'r'
-    return here
 def poll(master):
     select.select([s], [], [], 0)
     master.sendall(b'r')

@@ -124,10 +124,10 @@ struct GroupWork {
     auto& groups = holdings().groups;
     if (groups == nullptr) groups = std::make_unique<SocketHoldings::Groups>();
     (*groups)[group] = {.rule = held->entry,
-                                  .membership = *membership,
-                                  .ifindex = side->ifindex,
-                                  .key = key,
-                                  .filter = filter};
+                        .membership = *membership,
+                        .ifindex = side->ifindex,
+                        .key = key,
+                        .filter = filter};
     side->directory->Join(side->loopback.get(), key);
     return absl::OkStatus();
   }

@@ -107,6 +107,12 @@ class PreparedSends {
   void BuildOf(Handle socket);
 
  private:
+  struct Table {
+    explicit Table(uint16_t ring) : places(ring, kMost) {}
+    HandlePlaces places;
+    std::array<std::unique_ptr<PreparedSend>, kMost> sends;  // Null: nobody's.
+  };
+
   void Build(PreparedSend& prepared);
   // Whether its TERMINATED waits to be handed out.
   bool EndIsTold(Handle socket) const;
@@ -114,11 +120,6 @@ class PreparedSends {
   void ForEachOf(Handle socket, Act act);
 
   RingCore* const core_;
-  struct Table {
-    explicit Table(uint16_t ring) : places(ring, kMost) {}
-    HandlePlaces places;
-    std::array<std::unique_ptr<PreparedSend>, kMost> sends;  // Null: nobody's.
-  };
   std::unique_ptr<Table> table_;  // With the first one.
 };
 

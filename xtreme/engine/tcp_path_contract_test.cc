@@ -50,6 +50,14 @@ class TcpPathContractTest : public TcpPairTest {
       return too_long;
     };
   }
+  // Opens the connection, sends `bytes` over it, and does not get them through.
+  void LoseOnANarrowPath(const std::string& bytes) {
+    OpenConnection();
+    NarrowThePath();
+    EXPECT_EQ(a->Send(client, bytes), SendResult::kSent);
+    Run(1'000'000);
+    ASSERT_FALSE(lost_.empty());
+  }
   void Complain(const ip::SocketError& error) {
     auto batch = std::make_shared<PathErrors>();
     batch->errors = {error};
@@ -102,24 +110,16 @@ TEST_F(TcpPathContractTest, SegmentsAreAsLongAsTheMtuOfTheInterfaceIsNow) {
 }
 
 TEST_F(TcpPathContractTest, WhatLeftInLongerSegmentsThanTheInterfaceTakesNowIsCutWhenItGoesAgain) {
-  OpenConnection();
-  NarrowThePath();
   const std::string bytes(1400, 'x');
-  EXPECT_EQ(a->Send(client, bytes), SendResult::kSent);
-  Run(1'000'000);
-  ASSERT_FALSE(lost_.empty());
+  ASSERT_NO_FATAL_FAILURE(LoseOnANarrowPath(bytes));
   SetMtu(900);
   Run(1'000'000'000, 1'000'000);
   EXPECT_EQ(b->Bytes(server), bytes);
 }
 
 TEST_F(TcpPathContractTest, WhatWasTooLongForTheNextHopArrivesInShorterSegments) {
-  OpenConnection();
-  NarrowThePath();
   const std::string bytes(1400, 'x');
-  EXPECT_EQ(a->Send(client, bytes), SendResult::kSent);
-  Run(1'000'000);
-  ASSERT_FALSE(lost_.empty());
+  ASSERT_NO_FATAL_FAILURE(LoseOnANarrowPath(bytes));
   EXPECT_EQ(b->Bytes(server), "");
   Complain(About(lost_, EMSGSIZE, 900));
   EXPECT_EQ(a->tcp().PathMtu(client, {kB, 1}, kA), 1500u);
