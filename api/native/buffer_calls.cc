@@ -2,8 +2,6 @@
 //
 // xtreme.h: buffers, timers, lanes, watched fds and counters.
 
-#include <algorithm>
-#include <cstring>
 #include <functional>
 
 #include "api/native/calls.h"
@@ -20,13 +18,6 @@ packet::Buffer* ToPacket(const xtreme_buffer* buffer) {
   return reinterpret_cast<packet::Buffer*>(const_cast<xtreme_buffer*>(buffer));
 }
 xtreme_buffer* ToC(packet::Buffer* buffer) { return reinterpret_cast<xtreme_buffer*>(buffer); }
-
-// The payload's part in the first link: headers stand before it.
-uint32_t FirstLinkBytes(const xtreme_completion& completion) {
-  const packet::Buffer* head = ToPacket(completion.buffer);
-  const auto after = static_cast<uint32_t>(head->data + head->length - completion.data);
-  return std::min(after, completion.length);
-}
 
 // Fills an array of counters, and counts how many there are when it is too short.
 class CounterSink {
@@ -69,22 +60,8 @@ uint32_t xtreme_buffer_length(const xtreme_buffer* buffer) { return ToPacket(buf
 
 size_t xtreme_copy_out(const xtreme_completion* completion, void* to, size_t size) {
   if (completion->buffer == nullptr) return 0;
-  auto* next = static_cast<uint8_t*>(to);
-  size_t left = std::min<size_t>(size, completion->length);
-  const uint8_t* from = completion->data;
-  size_t there = xtreme::api::FirstLinkBytes(*completion);
-  const xtreme::packet::Buffer* link = ToPacket(completion->buffer);
-  while (left > 0) {
-    const size_t copied = std::min(left, there);
-    memcpy(next, from, copied);
-    next += copied;
-    left -= copied;
-    link = link->next;
-    if (link == nullptr) break;
-    from = link->data;
-    there = link->length;
-  }
-  return static_cast<size_t>(next - static_cast<uint8_t*>(to));
+  return xtreme::packet::CopyOut(
+      {ToPacket(completion->buffer), completion->data, completion->length}, to, size);
 }
 
 void xtreme_release(const xtreme_completion* completions, int count, size_t completion_size) {

@@ -2,9 +2,6 @@
 
 #include "api/sockets/received.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "stack/packet/buffer_pool.h"
 #include "stack/wire/frame.h"
 #include "xtreme/engine/ip_bytes.h"
@@ -33,28 +30,8 @@ Received ReceivedFrom(const engine::Completion& completion) {
           .on_ptp = (completion.flags & completion::kPtpTime) != 0};
 }
 
-uint32_t FirstLinkBytes(const Received& received) {
-  const packet::Buffer* head = received.buffer;
-  const auto after = static_cast<uint32_t>(head->data + head->length - received.data);
-  return std::min(after, received.length);
-}
-
 size_t CopyOut(const Received& received, void* to, size_t size) {
-  auto* next = static_cast<uint8_t*>(to);
-  size_t left = std::min<size_t>(size, received.length);
-  const uint8_t* from = received.data;
-  size_t there = left == 0 ? 0 : FirstLinkBytes(received);
-  for (const packet::Buffer* link = received.buffer; left > 0;) {
-    const size_t copied = std::min(left, there);
-    memcpy(next, from, copied);
-    next += copied;
-    left -= copied;
-    link = link->next;
-    if (link == nullptr) break;
-    from = link->data;
-    there = link->length;
-  }
-  return static_cast<size_t>(next - static_cast<uint8_t*>(to));
+  return packet::CopyOut(BytesOf(received), to, size);
 }
 
 void PassOver(Received* received, size_t count) {

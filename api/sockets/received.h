@@ -54,8 +54,9 @@ inline wire::Endpoint SourceOf(const engine::Completion& completion) {
 wire::Endpoint SourceOf(const packet::Buffer& datagram);
 Received ReceivedFrom(const engine::Completion& completion);
 
-// Bytes of the first link from `data` on.
-uint32_t FirstLinkBytes(const Received& received);
+inline packet::ChainBytes BytesOf(const Received& received) {
+  return {received.buffer, received.data, received.length};
+}
 // Copies up to `size` bytes; how many. Takes nothing.
 size_t CopyOut(const Received& received, void* to, size_t size);
 // Passes over `count` bytes, fewer than its length, and releases nothing.

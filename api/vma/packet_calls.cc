@@ -36,7 +36,7 @@ std::vector<iovec> PartsOf(const Received& packet) {
   std::vector<iovec> parts;
   uint32_t left = packet.length;
   uint8_t* data = packet.data;
-  uint32_t there = sockets::FirstLinkBytes(packet);
+  uint32_t there = sockets::BytesOf(packet).InFirstLink();
   for (const packet::Buffer* link = packet.buffer; link != nullptr; link = link->next) {
     const uint32_t length = std::min(left, there);
     parts.push_back({.iov_base = data, .iov_len = length});

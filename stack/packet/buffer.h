@@ -12,8 +12,11 @@
 #ifndef XTREME_STACK_PACKET_BUFFER_H_
 #define XTREME_STACK_PACKET_BUFFER_H_
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace xtreme::packet {
@@ -69,6 +72,37 @@ inline uint64_t ChainLength(const Buffer* head) {
   uint64_t total = 0;
   for (const Buffer* link = head; link != nullptr; link = link->next) total += link->length;
   return total;
+}
+
+// A packet's bytes: `length` of them over the links of a chain, from `data` in its first one on.
+struct ChainBytes {
+  const Buffer* head;
+  const uint8_t* data;
+  uint32_t length;
+
+  // Of the first link from `data` on.
+  uint32_t InFirstLink() const {
+    return std::min(static_cast<uint32_t>(head->data + head->length - data), length);
+  }
+};
+
+// Copies up to `size` of them; how many.
+inline size_t CopyOut(const ChainBytes& bytes, void* to, size_t size) {
+  auto* next = static_cast<uint8_t*>(to);
+  size_t left = std::min<size_t>(size, bytes.length);
+  const uint8_t* from = bytes.data;
+  size_t there = left == 0 ? 0 : bytes.InFirstLink();
+  for (const Buffer* link = bytes.head; left > 0;) {
+    const size_t copied = std::min(left, there);
+    std::memcpy(next, from, copied);
+    next += copied;
+    left -= copied;
+    link = link->next;
+    if (link == nullptr) break;
+    from = link->data;
+    there = link->length;
+  }
+  return static_cast<size_t>(next - static_cast<uint8_t*>(to));
 }
 
 }  // namespace xtreme::packet

@@ -510,7 +510,5 @@ constexpr Case kCases[] = {
 }  // namespace xtreme::faces
 
 int main(int argc, char** argv) {
-  xtreme::faces::Run run;
-  if (argc != 4 || !xtreme::faces::Begin(argv, &run)) return 2;
-  xtreme::faces::RunCases(xtreme::faces::kCases, run);
+  return xtreme::faces::RunProgram(argc, argv, xtreme::faces::kCases);
 }

@@ -199,4 +199,11 @@ void RunCases(std::span<const Case> cases, Run& run) {
   puts("done");
 }
 
+int RunProgram(int argc, char** argv, std::span<const Case> cases) {
+  Run run;
+  if (argc != 4 || !Begin(argv, &run)) return 2;
+  RunCases(cases, run);
+  return 0;
+}
+
 }  // namespace xtreme::faces

@@ -87,6 +87,8 @@ void ConnectDatagrams(Run& run);
 
 // Each with a connection or a datagram socket of its own and an epoll set.
 void RunCases(std::span<const Case> cases, Run& run);
+// A program of nothing but these; what main() returns.
+int RunProgram(int argc, char** argv, std::span<const Case> cases);
 
 }  // namespace xtreme::faces
 

@@ -23,6 +23,7 @@
 #include "tools/dump/output.h"
 #include "tools/stats/pause.h"
 #include "tools/stats/rings.h"
+#include "tools/stats/selection_options.h"
 #include "xtreme/stats/frame_reader.h"
 
 namespace xtreme::dump {
@@ -259,15 +260,9 @@ int Main(int argc, char** argv) {
   Command command;
   CLI::App app{kAbout, "xtreme_dump"};
   app.footer(kExamples);
-  app.add_option("-k,--directory", command.selection.directory,
-                 "where rings publish (counters_directory)")->capture_default_str();
-  app.add_option("-p,--pid", command.selection.pid, "of this process only");
-  app.add_option("-n,--program", command.selection.program, "of programs of this name");
-  app.add_option("-r,--ring", command.selection.ring, "the ring of this number");
-  app.add_option("--interface", command.selection.interface, "rings on this interface");
-  app.add_option("-s,--socket", command.selection.socket,
-                 "frames of one socket: ADDRESS:PORT, :PORT, or its handle as xtreme_stats shows "
-                 "it");
+  stats::AddOptions(app, command.selection,
+                    "frames of one socket: ADDRESS:PORT, :PORT, or its handle as xtreme_stats "
+                    "shows it");
   app.add_option("-w,--write", command.write, "pcapng to this file; -: to the standard output");
   app.add_flag("-1,--once", command.once, "only what is there, then end");
   app.add_flag("--from-now", command.from_now, "only what comes from here on");

@@ -16,6 +16,7 @@
 #include "tools/arguments.h"
 #include "tools/stats/pause.h"
 #include "tools/stats/rings.h"
+#include "tools/stats/selection_options.h"
 #include "tools/stats/views.h"
 #include "xtreme/stats/frame_reader.h"
 
@@ -139,14 +140,7 @@ int Main(int argc, char** argv) {
   Command command;
   CLI::App app{kAbout, "xtreme_stats"};
   app.footer(kForUsersOfVma);
-  app.add_option("-k,--directory", command.selection.directory,
-                 "where rings publish (counters_directory)")->capture_default_str();
-  app.add_option("-p,--pid", command.selection.pid, "of this process only");
-  app.add_option("-n,--program", command.selection.program, "of programs of this name");
-  app.add_option("-r,--ring", command.selection.ring, "the ring of this number");
-  app.add_option("--interface", command.selection.interface, "rings on this interface");
-  app.add_option("-s,--socket", command.selection.socket,
-                 "one socket: its handle, ADDRESS:PORT or :PORT");
+  AddOptions(app, command.selection, "one socket: its handle, ADDRESS:PORT or :PORT");
   std::vector<std::string> views;
   for (const auto& [name, view] : ViewNames()) views.push_back(name);
   app.add_option_function<std::string>(

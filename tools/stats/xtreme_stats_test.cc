@@ -3,21 +3,15 @@
 // xtreme_stats as somebody runs it: beside a program whose ring stands on a software ConnectX, and
 // after that program was killed.
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/net/namespace.h"
+#include "tests/samples/echo_beside.h"
 #include "tests/samples/program.h"
 
 namespace xtreme::stats {
@@ -28,62 +22,16 @@ using samples::Program;
 
 constexpr int kDatagrams = 3;
 
-class XtremeStatsTest : public ::testing::Test {
+class XtremeStatsTest : public samples::EchoBesideTest {
  protected:
-  void SetUp() override {
-    std::string pattern = "/dev/shm/xtreme_stats_tool_test.XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    auto kernel = net::Namespace::Create();
-    auto ring = net::Namespace::Create();
-    ASSERT_TRUE(kernel.ok() && ring.ok()) << kernel.status() << ring.status();
-    kernel_ = *std::move(kernel);
-    ring_ = *std::move(ring);
-    ASSERT_TRUE(net::ConnectByVeth(*kernel_, "feed0", *ring_, "feed1").ok());
-    ASSERT_TRUE(kernel_->AddAddress("feed0", "10.9.0.1/24").ok());
-    ASSERT_TRUE(ring_->AddAddress("feed1", "10.9.0.2/24").ok());
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
+  XtremeStatsTest() : EchoBesideTest(std::vector<std::string>(kDatagrams, "x")) {}
 
-  // An echo on port 7 that has answered kDatagrams and keeps its last frames.
+  // Keeping its last frames, too.
   void StartEcho() {
-    const net::Namespace::Inside inside(*ring_);
-    echo_ = std::make_unique<Program>(std::vector<std::string>{
-        "/usr/bin/env", "XTREME_COUNTERS_DIRECTORY=" + directory_, "XTREME_HISTOGRAMS=on",
-        "XTREME_DUMP_FRAMES=64",
-        "tools/connectx/preload/launch", "--interface=feed1", "--", "samples/udp_echo", "feed1",
-        "7"});
-    ASSERT_TRUE(echo_->ReadUntil("ready")) << echo_->output();
-    Ask();
+    EchoBesideTest::StartEcho({"XTREME_HISTOGRAMS=on", "XTREME_DUMP_FRAMES=64"});
   }
-  void Ask() {
-    const net::Namespace::Inside inside(*kernel_);
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7)};
-    inet_pton(AF_INET, "10.9.0.2", &to.sin_addr);
-    const timeval patience = {.tv_sec = 10, .tv_usec = 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    for (int i = 0; i < kDatagrams; ++i) {
-      char byte = 'x';
-      sendto(fd, &byte, 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
-      ASSERT_EQ(recv(fd, &byte, 1, 0), 1);
-    }
-    close(fd);
-  }
-
-  // What the tool prints; its exit code in `code`.
-  std::string Run(std::vector<std::string> arguments, int* code) {
-    std::vector<std::string> command = {"tools/stats/xtreme_stats", "--directory=" + directory_};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    Program tool(command);
-    *code = tool.Wait();
-    return tool.output();
-  }
-  std::string Run(const std::vector<std::string>& arguments) {
-    int code = -1;
-    std::string output = Run(arguments, &code);
-    EXPECT_EQ(code, 0) << output;
-    return output;
+  std::string Run(const std::vector<std::string>& arguments, int expected_code = 0) {
+    return RunTool("tools/stats/xtreme_stats", arguments, expected_code);
   }
   // The ring as JSON once its last publication has `packets`: it publishes once a second.
   nlohmann::json AwaitPackets(uint64_t packets) {
@@ -96,11 +44,6 @@ class XtremeStatsTest : public ::testing::Test {
     ADD_FAILURE() << rings.dump(2);
     return {};
   }
-
-  std::string directory_;
-  std::unique_ptr<net::Namespace> kernel_;
-  std::unique_ptr<net::Namespace> ring_;
-  std::unique_ptr<Program> echo_;
 };
 
 TEST_F(XtremeStatsTest, ShowsARunningProgram) {
@@ -142,9 +85,7 @@ TEST_F(XtremeStatsTest, ShowsAKilledProgramUntilItIsCleanedAway) {
   EXPECT_THAT(Run({"--view=sockets"}), HasSubstr("sent=3"));
   EXPECT_EQ(Run({"--clean"}), "2 removed\n") << "counters, and frames";
   EXPECT_TRUE(std::filesystem::is_empty(directory_));
-  int code = 0;
-  Run({}, &code);
-  EXPECT_EQ(code, 1);
+  Run({}, 1);
 }
 
 TEST_F(XtremeStatsTest, AReportThatCannotBeWrittenIsAFailure) {
@@ -181,16 +122,12 @@ TEST_F(XtremeStatsTest, SaysWhichViewOfVmasToolIsWhich) {
 }
 
 TEST_F(XtremeStatsTest, RefusesAViewThatThereIsNot) {
-  int code = 0;
-  Run({"--view=everything"}, &code);
-  EXPECT_EQ(code, 2);
+  Run({"--view=everything"}, 2);
 }
 
 TEST_F(XtremeStatsTest, RefusesNumbersThatAreNone) {
   for (const char* option : {"--count=-1", "--count=0", "--interval=nan", "--pid=-1"}) {
-    int code = 0;
-    Run({option}, &code);
-    EXPECT_EQ(code, 2) << option;
+    Run({option}, 2);
   }
 }
 
@@ -223,9 +160,7 @@ TEST_F(XtremeStatsTest, AFileThatCannotBeReadIsNamedOnceAndIsAFailure) {
 }
 
 TEST_F(XtremeStatsTest, CountersForPrometheusAreNoDifferences) {
-  int code = 0;
-  Run({"--prometheus", "--delta"}, &code);
-  EXPECT_EQ(code, 2);
+  Run({"--prometheus", "--delta"}, 2);
 }
 
 }  // namespace
