@@ -62,12 +62,18 @@ struct SendFlow {
   // by the NIC, no copy for own listeners. 0: none, the flow is not ready or not of that kind, or
   // the ring does not send. As wide as what is compared with it.
   uint64_t short_below = 0;
+  // Of those that are not shorter, so many lengths from there on may be copied to on-device memory,
+  // with as little to look at. 0: as above, or the device has none.
+  uint64_t stored_lengths = 0;
   uint32_t max_payload = 0;    // Bytes that fit one frame.
   uint32_t mtu = 0;            // Of the IP packet.
   wire::Endpoint peer;
   wire::Endpoint source;
   wire::Ipv4Address next_hop;
   wire::FrameTemplate pattern;
+
+  // All payloads, whatever their length.
+  void TakeTheLongWay() { short_below = stored_lengths = 0; }
 };
 
 struct SendCounters {

@@ -36,7 +36,7 @@ SendFlow& Udp::FlowTo(UdpSocket& socket, const wire::Endpoint& peer) {
 
 void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   flow.state = SendFlow::State::kNoRoute;
-  flow.short_below = 0;
+  flow.TakeTheLongWay();
   const wire::Ipv4Address local = socket.local().address;
   std::optional<wire::Ipv4Address> source;
   if (local.IsUnicastHost()) source = local;
@@ -76,7 +76,7 @@ void Udp::Resolve(UdpSocket& socket, SendFlow& flow) {
   BuildHeaders(socket, flow, mac.value_or(wire::MacAddress()));
   if (mac) return;
   flow.state = SendFlow::State::kNeighbour;
-  flow.short_below = 0;
+  flow.TakeTheLongWay();
 }
 
 void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress mac) {
@@ -115,6 +115,8 @@ void Udp::BuildHeaders(const UdpSocket& socket, SendFlow& flow, wire::MacAddress
                         fields.ttl != 0;
   flow.short_below =
       is_short ? std::min(flow.max_payload, flow.prepared.max_payload_bytes) + 1 : 0;
+  flow.stored_lengths =
+      is_short && device.device_memory ? flow.max_payload + 1 - flow.short_below : 0;
 }
 
 void Udp::NeighbourSeen(wire::Ipv4Address address, wire::MacAddress mac) {

@@ -21,9 +21,9 @@ namespace {
 // short way, nothing more is looked at.
 bool IsStored(const RingCore& core, const SendFlow& flow, const Payload& payload, uint32_t flags) {
   constexpr uint32_t kPlainFlags = kNoDoorbell | kNowOrFail;
-  return flow.epoch == core.host.routes_version && flow.short_below != 0 &&
-         payload.length >= flow.short_below && payload.length <= flow.max_payload &&
-         payload.buffer == nullptr && core.device.device_memory && (flags & ~kPlainFlags) == 0;
+  return flow.epoch == core.host.routes_version &&
+         payload.length - flow.short_below < flow.stored_lengths && payload.buffer == nullptr &&
+         (flags & ~kPlainFlags) == 0;
 }
 
 // Posts a frame whose payload is copied on the way, into its WQE or to on-device memory. kTooLong:

@@ -63,7 +63,7 @@ class DeviceMemoryRing {
   }
   // Finds `bytes` in one piece from head_ on. False: there are none, and nothing has changed.
   bool FindRun(uint32_t bytes);
-  static void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes);
+  void CopyLines(uint8_t* to, const uint8_t* from, uint32_t bytes);
 
   const DeviceMemory memory_;
   const uint32_t size_;
@@ -72,11 +72,14 @@ class DeviceMemoryRing {
   uint32_t run_ = 0;  // Bytes from head_ on that are free, in one piece, and want no mark.
   uint32_t marked_ = 0;
   bool mark_is_due_ = false;
+  // Where the last line of a payload is put together: what it has stands at the end of the first
+  // line here, and the second, which nobody sends, behind it.
+  alignas(kLineBytes) uint8_t last_[2 * kLineBytes] = {};
 };
 
 // Whole lines in ascending order, each with two stores: write-combining buffers then leave full.
-// Of `from` no byte beyond `bytes` is read: the rest of the last line is put together elsewhere,
-// and first, or its load would wait behind all those stores until its own bytes are in memory.
+// Of `from` no byte beyond `bytes` is read: the last line is put together elsewhere, and first, or
+// its load would wait behind all those stores until its own bytes are in memory.
 [[gnu::always_inline]] inline void DeviceMemoryRing::CopyLines(uint8_t* to, const uint8_t* from,
                                                                uint32_t bytes) {
   const auto copy = [&]<int kLines>() {
@@ -85,19 +88,18 @@ class DeviceMemoryRing {
     to += kLines * kLineBytes;
     from += kLines * kLineBytes;
   };
-  alignas(32) uint8_t rest[kLineBytes];
-  const uint32_t rest_bytes = bytes % kLineBytes;
-  if (rest_bytes != 0) {
-    Store32(rest, Bytes32{});
-    Store32(rest + 32, Bytes32{});
-    CopyShort(rest, from + bytes - rest_bytes, rest_bytes);
+  const uint32_t rest = bytes % kLineBytes;
+  if (bytes >= kLineBytes) [[likely]] {
+    Copy64(last_, from + bytes - kLineBytes);
+  } else {
+    CopyShort(last_ + kLineBytes - rest, from, rest);
   }
   uint32_t left = bytes;
   for (; left >= 8 * kLineBytes; left -= 8 * kLineBytes) copy.template operator()<8>();
   if ((left & 4 * kLineBytes) != 0) copy.template operator()<4>();
   if ((left & 2 * kLineBytes) != 0) copy.template operator()<2>();
   if ((left & kLineBytes) != 0) copy.template operator()<1>();
-  if (rest_bytes != 0) Copy64(to, rest);
+  if (rest != 0) Copy64(to, last_ + kLineBytes - rest);
 }
 
 [[gnu::always_inline]] inline uint32_t DeviceMemoryRing::Write(const uint8_t* payload,
