@@ -6,12 +6,14 @@
 //
 // The invariant: between a key's home slot and its slot no slot is free, and at least a quarter of
 // the slots are free. Only the constructor and `Reserve` allocate. Objects have addresses of 48
-// bits, as Linux gives them to all that do not ask for more. The set owns none. One thread.
+// bits, as Linux gives them to all that do not ask for more: a debug build looks. The set owns
+// none. One thread.
 #ifndef XTREME_STACK_BASE_KEYED_SET_H_
 #define XTREME_STACK_BASE_KEYED_SET_H_
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,13 +44,15 @@ class KeyedSet {
   // Adds `object`, in place of the one that has its key. False when the set is full and the key is
   // new: call Reserve from the slow path.
   bool Insert(Object* object) {
+    const auto address = static_cast<Slot>(reinterpret_cast<uintptr_t>(object));
+    assert((address & ~kAddress) == 0 && "an address of more than 48 bits");
     const Key key = Key::Of(*object);
     Slot& slot = slots_[SlotFor(key)];
     if (slot == kFree) {
       if (size_ == capacity()) return false;
       ++size_;
     }
-    slot = (key.Hash() & ~kAddress) | static_cast<Slot>(reinterpret_cast<uintptr_t>(object));
+    slot = (key.Hash() & ~kAddress) | address;
     return true;
   }
 

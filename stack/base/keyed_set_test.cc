@@ -45,6 +45,13 @@ TEST(KeyedSet, FindsWhatWasInsertedAndNothingElse) {
   EXPECT_EQ(set.size(), 2u);
 }
 
+#if !defined(NDEBUG)
+TEST(KeyedSetDeathTest, AnAddressThatASlotCannotHoldIsSeen) {
+  KeyedSet<Key, Object> set(8);
+  EXPECT_DEATH(set.Insert(reinterpret_cast<Object*>(uint64_t{1} << 48)), "48 bits");
+}
+#endif
+
 TEST(KeyedSet, AnObjectOfAKnownKeyReplaces) {
   Object one{1}, other{1};
   KeyedSet<Key, Object> set(1);

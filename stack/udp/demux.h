@@ -130,6 +130,8 @@ class Demux {
   std::span<const LocalAddress> local_addresses() const { return local_addresses_; }
   bool IsLocal(wire::Ipv4Address address) const;
   bool IsBroadcast(wire::Ipv4Address address) const;
+  // Whether a socket that is not connected is bound to, or joined, what `key` names.
+  bool HasBinding(uint64_t key) const { return bindings_.Find({key}) != nullptr; }
   // Of the tables.
   size_t memory_bytes() const { return bindings_.memory_bytes() + connected_.memory_bytes(); }
 

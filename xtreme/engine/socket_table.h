@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SocketTable: the sockets of a ring by handle, those with something to tell, and how many of them
-// one datagram can reach.
+// one datagram can reach. A datagram to one address reaches one socket, however many are bound
+// there: of those the demultiplexer knows, and nothing is counted here.
 //
 // Threads: the ring's owner. Allocates only where sockets or listeners become more.
 
@@ -19,7 +20,7 @@
 #include "stack/wire/frame.h"
 #include "xtreme/engine/handle.h"
 #include "xtreme/engine/held_buffers.h"
-#include "xtreme/engine/listener_counts.h"
+#include "xtreme/engine/socket_counts.h"
 #include "xtreme/engine/udp_socket.h"
 
 namespace xtreme::engine {
@@ -65,8 +66,8 @@ class SocketTable {
     places_.ForEachTaken([&](uint32_t at) { visit(sockets_[at]); });
   }
 
-  // `change` listeners more, or fewer, on what `key` names. Returns the most on any key, which is
-  // how many completions one frame can cause.
+  // `change` listeners more, or fewer, on what `key` names: a group, or broadcasts to a port.
+  // Returns the most on any key, which is how many completions one frame can cause.
   uint32_t CountListener(uint64_t key, int change) {
     const uint32_t now = listeners_.Add(key, change);
     // One key moved from the row of `before` to that of `now`: the highest row in use follows.
@@ -79,6 +80,10 @@ class SocketTable {
     return most_;
   }
   uint32_t Listeners(uint64_t key) const { return listeners_.Of(key); }
+
+  // The same of sockets connected from there, each of which has its peer's datagrams to itself.
+  void CountConnected(uint64_t key, int change) { connected_.Add(key, change); }
+  bool HasConnected(uint64_t key) const { return connected_.Of(key) > 0; }
 
   // Adds `socket` to those with something to tell, behind the others, if it is not among them.
   void AddNews(UdpSocket& socket) {
@@ -111,7 +116,8 @@ class SocketTable {
   std::unique_ptr<UdpSocket[]> sockets_;
   uint32_t first_news_ = UdpSocket::kLastNews;
   uint32_t last_news_ = 0;  // If there are any.
-  ListenerCounts listeners_;
+  SocketCounts<uint16_t> listeners_;  // Of one key fewer than completions.
+  SocketCounts<uint32_t> connected_;
   std::vector<uint32_t> keys_with_ = std::vector<uint32_t>(2);  // By number of listeners.
   uint32_t most_ = 1;
 };

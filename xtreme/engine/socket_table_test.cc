@@ -72,8 +72,8 @@ TEST(SocketTableTest, TheMostListenersOnOneKeyFollowBothWays) {
 }
 
 // Held against a map, through growth and in runs of neighbours that come and go.
-TEST(ListenerCountsTest, EveryKeyKeepsItsCountWhateverComesAndGoes) {
-  ListenerCounts counts;
+TEST(SocketCountsTest, EveryKeyKeepsItsCountWhateverComesAndGoes) {
+  SocketCounts<uint16_t> counts;
   std::map<uint64_t, uint32_t> expected;
   uint32_t seed = 1;
   for (int step = 0; step < 20'000; ++step) {
@@ -89,13 +89,13 @@ TEST(ListenerCountsTest, EveryKeyKeepsItsCountWhateverComesAndGoes) {
   EXPECT_EQ(counts.Of(7), 0u);
 }
 
-TEST(ListenerCountsTest, AsManyAsCompletionsCanBeListenOnOneKey) {
-  ListenerCounts counts;
+TEST(SocketCountsTest, MoreThanThereArePortsCanBeOfOneKey) {
+  SocketCounts<uint32_t> counts;
   constexpr uint64_t kKey = uint64_t{0xef010101} << 32 | 0xffff;
-  for (uint32_t i = 1; i <= 65'535; ++i) ASSERT_EQ(counts.Add(kKey, +1), i);
-  EXPECT_EQ(counts.Of(kKey), 65'535u);
+  for (uint32_t i = 1; i <= 65'536; ++i) ASSERT_EQ(counts.Add(kKey, +1), i);
+  EXPECT_EQ(counts.Of(kKey), 65'536u);
   EXPECT_EQ(counts.Of(kKey - 1), 0u);
-  EXPECT_EQ(counts.Add(kKey, -1), 65'534u);
+  EXPECT_EQ(counts.Add(kKey, -1), 65'535u);
 }
 
 }  // namespace

@@ -61,10 +61,9 @@ struct OpenWork {
   }
 };
 
-// By which listeners at an address are counted: a broadcast goes to those of any address too.
-uint64_t KeyOf(const udp::Demux& demux, const wire::Endpoint& local, uint16_t vlan_id) {
-  const bool shared = local.address.IsAny() || demux.IsBroadcast(local.address);
-  return udp::BindingKey(shared ? wire::Ipv4Address::Any() : local.address, vlan_id, local.port);
+// By which the listeners to broadcasts are counted: those of any address get them too.
+uint64_t BroadcastKey(uint16_t vlan_id, uint16_t port) {
+  return udp::BindingKey(wire::Ipv4Address::Any(), vlan_id, port);
 }
 
 }  // namespace
@@ -123,14 +122,18 @@ Outcome Udp::ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const
                                         core_->options.interface_name)};
   }
   if (local->port == 0) return {};
-  const uint64_t key = udp::BindingKey(address, core_->device.vlan_id, local->port);
-  if (!options.reuse && sockets_->Listeners(key) > 0) {
+  const uint16_t vlan_id = core_->device.vlan_id;
+  const uint64_t key = udp::BindingKey(address, vlan_id, local->port);
+  const bool taken = demux_->HasBinding(key) || sockets_->HasConnected(key) ||
+                     sockets_->Listeners(key) > 0;
+  if (!options.reuse && taken) {
     return {EADDRINUSE, absl::StrCat("open UDP socket: ", wire::ToString(*local),
                                      " asked, another socket of the ring has it")};
   }
-  // A datagram is taken when there is room for a completion of each.
-  if (sockets_->Listeners(KeyOf(*demux_, *local, core_->device.vlan_id)) + 1 >=
-      core_->options.completions) {
+  // A broadcast is taken when there is room for a completion of each.
+  const bool hears_broadcasts = address.IsAny() || demux_->IsBroadcast(address);
+  if (hears_broadcasts && sockets_->Listeners(BroadcastKey(vlan_id, local->port)) + 1 >=
+                              core_->options.completions) {
     return {ENOBUFS, absl::StrCat("open UDP socket: ", wire::ToString(*local),
                                   " asked, completions ", core_->options.completions,
                                   " are too few for one more listener there")};
@@ -138,10 +141,21 @@ Outcome Udp::ChooseLocal(const UdpOptions& options, wire::Endpoint* local) const
   return {};
 }
 
+// Of a socket that is attached; of a group, its memberships are counted.
 void Udp::CountLocal(const UdpSocket& socket, int change) {
-  if (socket.local().address.IsMulticast()) return;  // Counted by its groups.
-  core_->fanout = sockets_->CountListener(
-      KeyOf(*demux_, socket.local(), core_->device.vlan_id), change);
+  const wire::Endpoint& local = socket.local();
+  const uint16_t vlan_id = core_->device.vlan_id;
+  switch (socket.binding().kind) {
+    case udp::Binding::Kind::kConnected:
+      sockets_->CountConnected(udp::BindingKey(local.address, vlan_id, local.port), change);
+      break;
+    case udp::Binding::Kind::kWildcard:
+    case udp::Binding::Kind::kBroadcast:
+      core_->fanout = sockets_->CountListener(BroadcastKey(vlan_id, local.port), change);
+      break;
+    case udp::Binding::Kind::kUnicast:
+    case udp::Binding::Kind::kGroup: break;
+  }
 }
 
 Outcome Udp::Open(const UdpOptions& options, Handle* handle) {

@@ -99,6 +99,48 @@ TEST_F(UdpSocketTest, WhatIsKnownAtOnceIsRefusedAtOnce) {
   EXPECT_EQ(ring->udp().Open({.local = {{}, 7002}}, &handle).error, EMFILE);
 }
 
+TEST_F(UdpSocketTest, APortIsTakenHoweverTheSocketThereStands) {
+  constexpr wire::Ipv4Address kBroadcast(255, 255, 255, 255);
+  Open();
+  Handle handle = 0;
+  const auto refuses = [&](wire::Ipv4Address address, uint16_t port) {
+    return ring->udp().Open({.local = {address, port}}, &handle).error == EADDRINUSE;
+  };
+  OpenSocket({.local = {kBroadcast, 7000}});
+  EXPECT_TRUE(refuses(kBroadcast, 7000));
+  EXPECT_TRUE(refuses({}, 7000)) << "any address gets broadcasts too";
+  OpenSocket(7001);
+  EXPECT_TRUE(refuses({}, 7001));
+  const Handle member = OpenSocket(7002);
+  Join(member, kGroup);
+  EXPECT_TRUE(refuses(kGroup, 7002));
+  const Handle connected = OpenSocket({.local = {kOwn, 7003}, .reuse = true});
+  const Handle other = OpenSocket({.local = {kOwn, 7003}, .reuse = true});
+  Connect(connected, kPeer);
+  Connect(other, kStranger);
+  EXPECT_TRUE(refuses(kOwn, 7003));
+  ASSERT_TRUE(ring->udp().Close(connected, false).ok());
+  EXPECT_TRUE(refuses(kOwn, 7003)) << "the other one still is";
+  ASSERT_TRUE(ring->udp().Close(other, false).ok());
+  Settle();
+  EXPECT_FALSE(refuses(kOwn, 7003));
+}
+
+TEST_F(UdpSocketTest, AsManyHearBroadcastsAsTheFifoHasRoomForAndOfOneAddressAnyNumber) {
+  options.completions = 64;
+  Open();
+  Handle handle = 0;
+  for (int i = 0; i < 63; ++i) OpenSocket({.local = {{}, 7000}, .reuse = true});
+  EXPECT_EQ(ring->udp().Open({.local = {{}, 7000}, .reuse = true}, &handle).error, ENOBUFS);
+  for (int i = 0; i < 99; ++i) OpenSocket({.local = {kOwn, 7001}, .reuse = true});
+  const Handle last = OpenSocket({.local = {kOwn, 7001}, .reuse = true});
+  ASSERT_TRUE(Inject({.destination = {kOwn, 7001}}));
+  const auto got = PollAll();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].socket, last);
+  Release(got);
+}
+
 TEST_F(UdpSocketTest, WhatTheKernelRefusesComesAsOpDone) {
   Open();
   kernel->TakePort(7000);

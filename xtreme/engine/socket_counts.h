@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ListenerCounts: how many sockets listen on each address and port, of keys as udp::BindingKey()
+// SocketCounts: how many sockets there are of each address and port, of keys as udp::BindingKey()
 // makes them. A ring is on one VLAN: those that differ in it alone are the same here.
 //
 // Open addressing with linear probing over a power of two of slots, of which a quarter is free;
 // what goes shifts back what came after it, so that a look is never longer for what there was.
 // Threads: the ring's owner. Allocates only where a key comes that was not there.
 
-#ifndef XTREME_XTREME_ENGINE_LISTENER_COUNTS_H_
-#define XTREME_XTREME_ENGINE_LISTENER_COUNTS_H_
+#ifndef XTREME_XTREME_ENGINE_SOCKET_COUNTS_H_
+#define XTREME_XTREME_ENGINE_SOCKET_COUNTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,11 +19,13 @@
 
 namespace xtreme::engine {
 
-class ListenerCounts {
+// `Count` holds the most that there can be of one key.
+template <typename Count>
+class SocketCounts {
  public:
   uint32_t Of(uint64_t key) const { return slots_[Find(At(key))].count; }
 
-  // `change` more, or fewer, on `key`; how many there are then: below 65,536.
+  // `change` more, or fewer, on `key`; how many there are then.
   uint32_t Add(uint64_t key, int change) {
     const Slot wanted = At(key);
     size_t at = Find(wanted);
@@ -35,18 +37,17 @@ class ListenerCounts {
       slots_[at] = wanted;
     }
     Slot& slot = slots_[at];
-    slot.count = static_cast<uint16_t>(slot.count + change);
+    slot.count = static_cast<Count>(slot.count + change);
     const uint32_t now = slot.count;
     if (now == 0) Free(at);
     return now;
   }
 
  private:
-  // There are as many as sockets: of eight bytes.
   struct Slot {
     uint32_t address = 0;
     uint16_t port = 0;
-    uint16_t count = 0;  // 0: free.
+    Count count = 0;  // 0: free.
   };
   static constexpr size_t kFirstSlots = 16;
 
@@ -92,4 +93,4 @@ class ListenerCounts {
 
 }  // namespace xtreme::engine
 
-#endif  // XTREME_XTREME_ENGINE_LISTENER_COUNTS_H_
+#endif  // XTREME_XTREME_ENGINE_SOCKET_COUNTS_H_
