@@ -107,7 +107,7 @@ class Demux {
 
   size_t size() const { return size_; }
   // At most two of three slots are used, so a lookup seldom sees a second bucket.
-  size_t capacity() const { return (mask_ + 1) * kSlots * 2 / 3; }
+  size_t capacity() const { return (mask_ + 1) * (kSlots * 2 / 3); }
   size_t memory_bytes() const { return (mask_ + 1) * sizeof(Bucket); }
   std::span<std::byte> memory() {
     return std::as_writable_bytes(std::span(buckets_.get(), mask_ + 1));

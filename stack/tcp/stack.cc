@@ -419,10 +419,6 @@ void Stack::KeepTimeWait(const Connection& connection) {
 
 // --- What comes out ---
 
-bool Stack::HasEvents() const {
-  return !tables_->news.empty() || !tables_->deliveries.empty() || !tables_->dones.empty();
-}
-
 bool Stack::TakeEvent(Event* event) {
   for (;;) {
     const bool front_opened =
@@ -562,21 +558,9 @@ Connection* Stack::Make(const FlowKey& key, const PcbOptions& options) {
   return connection;
 }
 
-wire::TcpTemplate Stack::HeadersFor(const FlowKey& key, const LinkPath& path, bool timestamps) {
-  std::optional<wire::VlanTag> tag;
-  if (path.vlan_tci) tag = wire::VlanTag::FromTci(*path.vlan_tci);
-  return wire::TcpTemplate({.destination_mac = path.peer,
-                            .source_mac = path.local,
-                            .vlan = tag,
-                            .destination = key.remote(),
-                            .source = key.local(),
-                            .ttl = path.ttl,
-                            .tos = path.tos,
-                            .timestamps = timestamps});
-}
-
+// Made where they stay.
 void Stack::SetHeaders(Connection& connection, const LinkPath& path, bool timestamps) {
-  connection.headers_ = HeadersFor(connection.key_, path, timestamps);
+  std::construct_at(&connection.headers_, FieldsOf(connection.key_, path, timestamps));
 }
 
 void Stack::Release(Connection& connection) {

@@ -398,7 +398,7 @@ class Stack final : private Sink {
   // The next event; false when there is none. What the last Input caused comes before the next
   // Input: otherwise bytes may have to be dropped and sent again.
   bool TakeEvent(Event* event);
-  // False: TakeEvent has nothing to tell.
+  // False: TakeEvent has nothing to tell. (Inlined: stack_tables.h.)
   bool HasEvents() const;
 
   // --- Time ---
@@ -457,7 +457,6 @@ class Stack final : private Sink {
   bool HasDeliveries(const Connection& connection) const;
   void DropDeliveries(const Connection& connection);
   Connection* Make(const FlowKey& key, const PcbOptions& options);
-  static wire::TcpTemplate HeadersFor(const FlowKey& key, const LinkPath& path, bool timestamps);
   void SetHeaders(Connection& connection, const LinkPath& path, bool timestamps);
 
   // stack_calls.cc

@@ -476,7 +476,7 @@ void Stack::ResetStranger(const FlowKey& key, const wire::TcpSegment& segment,
 }
 
 void Stack::Reply(const FlowKey& key, const LinkPath& path, const Outgoing& outgoing) {
-  const wire::TcpTemplate headers = HeadersFor(key, path, outgoing.has_timestamps);
+  const wire::TcpTemplate headers(FieldsOf(key, path, outgoing.has_timestamps));
   const Taken taken = device_->Transmit({.headers = &headers, .outgoing = &outgoing});
   counters_.answers_refused += taken == Taken::kRefused;
 }

@@ -124,6 +124,26 @@ struct StackTables {
   uint32_t dones_promised = 0;  // sends that will end in a Done
 };
 
+inline bool Stack::HasEvents() const {
+  return !tables_->news.empty() || !tables_->deliveries.empty() || !tables_->dones.empty();
+}
+
+// What the headers of a connection, or of one answer, say.
+[[gnu::always_inline]] inline wire::TcpTemplate::Fields FieldsOf(const FlowKey& key,
+                                                                 const LinkPath& path,
+                                                                 bool timestamps) {
+  std::optional<wire::VlanTag> tag;
+  if (path.vlan_tci) tag = wire::VlanTag::FromTci(*path.vlan_tci);
+  return {.destination_mac = path.peer,
+          .source_mac = path.local,
+          .vlan = tag,
+          .destination = key.remote(),
+          .source = key.local(),
+          .ttl = path.ttl,
+          .tos = path.tos,
+          .timestamps = timestamps};
+}
+
 }  // namespace xtreme::tcp
 
 #endif  // XTREME_STACK_TCP_STACK_TABLES_H_

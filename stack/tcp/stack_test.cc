@@ -8,6 +8,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
+#include "stack/tcp/stack_tables.h"
 #include "stack/tcp/time_wait.h"
 
 namespace xtreme::tcp {

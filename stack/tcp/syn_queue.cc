@@ -2,6 +2,7 @@
 #include "stack/tcp/syn_queue.h"
 
 #include <algorithm>
+#include <new>
 
 namespace xtreme::tcp {
 namespace {
@@ -28,7 +29,7 @@ SynRecord* SynQueue::Insert(const FlowKey& key, base::Nanoseconds now) {
   }
   // The hook of a record in no list is as a new one's: everything else is written.
   std::destroy_at(record);
-  std::construct_at(record);
+  new (record) SynRecord;  // construct_at() would clear all of it before.
   record->key = key;
   record->first_sent = now;
   by_key_.Attach(*record);

@@ -54,7 +54,7 @@ class TcpTemplate {
 
   TcpTemplate() = default;
   // Inlined into who has the fields: they need not lie together first.
-  explicit TcpTemplate(const Fields& fields);
+  [[gnu::always_inline]] explicit TcpTemplate(const Fields& fields);
 
   const uint8_t* data() const { return bytes_.data(); }
   // 54, or 66 with timestamps; 4 more with a tag; 0 when default-constructed.

@@ -138,9 +138,15 @@ inline void SetHead(Completion* completion, Kind kind, uint16_t flags) {
   memcpy(static_cast<void*>(completion), &head, sizeof(head));
 }
 
-// Every field zero but the kind: where a completion is written piece by piece, start from this.
+// Every field zero but the kind: where a completion is written piece by piece, start from this. In
+// four parts, which become vectors: of so much at once gcc makes a dearer string instruction.
 inline void Clear(Completion* completion, Kind kind) {
-  memset(static_cast<void*>(completion), 0, sizeof(Completion));
+  constexpr size_t kVector = 32;
+  auto* const bytes = reinterpret_cast<uint8_t*>(completion);
+  memset(bytes, 0, kVector);
+  memset(bytes + kVector, 0, kVector);
+  memset(bytes + 2 * kVector, 0, kVector);
+  memset(bytes + 3 * kVector, 0, kVector);
   completion->kind = kind;
 }
 

@@ -7,7 +7,7 @@
 
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/connection.h"
-#include "stack/tcp/stack.h"
+#include "stack/tcp/stack_tables.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/paced_queues.h"

@@ -9,6 +9,7 @@
 #include "stack/base/copy.h"
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
+#include "stack/tcp/stack_tables.h"
 #include "stack/wire/tcp_template.h"
 #include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_core.h"

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -127,7 +128,7 @@ class TcpSockets {
     places_.Free(socket->handle);
     open->store(places_.size(), std::memory_order_relaxed);
     std::destroy_at(socket);
-    std::construct_at(socket);
+    new (socket) TcpSocket;  // construct_at() would clear all of it before.
   }
   // Null for a stale handle. The number of its ring is not looked at.
   TcpSocket* Find(Handle handle) const {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <variant>
 
 #include "stack/tcp/congestion/algorithm.h"
@@ -93,9 +94,9 @@ class CongestionControl {
   using Control = std::variant<NewReno, Cubic, NoCongestionControl>;
 
   static Control Make(Algorithm algorithm) {
-    if (algorithm == Algorithm::kNewReno) return NewReno();
-    if (algorithm == Algorithm::kCubic) return Cubic();
-    return NoCongestionControl();
+    if (algorithm == Algorithm::kNewReno) return Control(std::in_place_type<NewReno>);
+    if (algorithm == Algorithm::kCubic) return Control(std::in_place_type<Cubic>);
+    return Control(std::in_place_type<NoCongestionControl>);
   }
 
   bool unlimited() const { return std::holds_alternative<NoCongestionControl>(control_); }

@@ -17,6 +17,8 @@ namespace xtreme::tcp {
 
 class Cubic {
  public:
+  Cubic() {}  // By hand: who asks for the compiler's own has all of it cleared before.
+
   void OnAck(const AckEvent& ack, CongestionWindow& window);
   // Fast recovery begins: sets ssthresh. The window follows it there. Section 4.6.
   void OnLoss(const LossEvent& loss, CongestionWindow& window);
