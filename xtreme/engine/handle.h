@@ -12,9 +12,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace xtreme::engine {
 
@@ -37,71 +37,82 @@ inline constexpr uint32_t kFirstTcpPlace = 1u << 23;
 // Whether a socket's handle is that of a connection or listener; else it is a UDP socket's.
 constexpr bool IsTcp(Handle handle) { return PlaceOf(handle) >= kFirstTcpPlace; }
 
-// Whether `handle`, of whatever ring, is that of the object at its place, whose own is `of`, or
-// kNobodys.
-constexpr bool IsSamePlace(Handle of, Handle handle) {
-  constexpr uint32_t kRingBits = 16;
-  return (of ^ handle) << kRingBits == 0;
-}
-// Of an object whose place is nobody's: no table is so long.
-inline constexpr Handle kNobodys = ~Handle{0};
-
-// Which places of a table are taken; its owner has an object for each, which knows its handle.
-// Never allocates after construction.
-class HandlePlaces {
+// The objects of a table, as their handles find them. Each has a `Handle handle`, which the table
+// writes: while the object is nobody's it says which place is free next, and of which generation
+// the next handle of its own place is, so that no place needs more memory than its object.
+//
+// Invariant: what stands there then is no handle of that place. Never allocates after construction.
+template <typename Object, uint32_t kFirst = 0>
+class HandleTable {
  public:
-  // They are `first` and the `capacity` - 1 after it.
-  HandlePlaces(uint16_t ring, uint32_t capacity, uint32_t first = 0)
-      : ring_(ring), first_(first), capacity_(capacity), places_(capacity) {
-    for (uint32_t i = 0; i < capacity; ++i) places_[i].next_free = i + 1;
-  }
-
-  // 0: all are taken.
-  Handle Take() {
-    if (free_ == capacity_) return 0;
-    const uint32_t at = free_;
-    free_ = std::exchange(places_[at].next_free, kTaken);
-    ++size_;
-    return MakeHandle(ring_, first_ + at, places_[at].generation);
-  }
-  void Free(Handle handle) {
-    const uint32_t at = PlaceOf(handle) - first_;
-    Place& place = places_[at];
-    place.generation = place.generation == kHandleFieldMask ? 1 : place.generation + 1;
-    place.next_free = std::exchange(free_, at);
-    --size_;
-  }
-  // `at`: from 0 on.
-  bool IsTaken(uint32_t at) const { return places_[at].next_free == kTaken; }
-
-  // Calls `visit` with each that is taken, from 0 on; it may free that.
-  template <typename Visit>
-  void ForEachTaken(Visit&& visit) const {
-    // Places fill from the first on: the last one ends the walk.
-    uint32_t left = size_;
-    for (uint32_t at = 0; left > 0 && at < capacity_; ++at) {
-      if (!IsTaken(at)) continue;
-      --left;
-      visit(at);
+  // Its places are `kFirst` and the `capacity` - 1 after it.
+  HandleTable(uint16_t ring, uint32_t capacity)
+      : capacity_(capacity), objects_(std::make_unique<Object[]>(capacity)), ring_(ring) {
+    for (uint32_t at = 0; at < capacity; ++at) {
+      objects_[at].handle = FreeWord(kFirst + at + 1, /*generation=*/1);
     }
   }
 
-  std::span<std::byte> memory() { return std::as_writable_bytes(std::span(places_)); }
+  // Whose handle is made, and nothing else; null: all are taken.
+  Object* Take() {
+    if (free_ == kFirst + capacity_) return nullptr;
+    Object& object = objects_[free_ - kFirst];
+    const Handle handle = MakeHandle(ring_, free_, GenerationOf(object.handle));
+    free_ = PlaceOf(object.handle);
+    object.handle = handle;
+    ++size_;
+    return &object;
+  }
+  // The object whose handle this was is nobody's.
+  void Free(Handle handle) {
+    const uint32_t place = PlaceOf(handle);
+    const uint32_t generation = GenerationOf(handle);
+    const uint32_t next = generation == kHandleFieldMask ? 1 : generation + 1;
+    objects_[place - kFirst].handle = FreeWord(std::exchange(free_, place), next);
+    --size_;
+  }
+
+  // Null for a stale handle. The number of its ring is not looked at.
+  Object* Find(Handle handle) const {
+    const uint32_t at = PlaceOf(handle) - kFirst;
+    if (at >= capacity_) [[unlikely]] return nullptr;
+    constexpr uint32_t kRingBits = 16;
+    Object& object = objects_[at];
+    return (object.handle ^ handle) << kRingBits == 0 ? &object : nullptr;
+  }
+  // What stands at a place now, of whatever generation, or nobody's; null when there is none.
+  Object* At(uint32_t place) const {
+    return place - kFirst < capacity_ ? &objects_[place - kFirst] : nullptr;
+  }
+
+  // Calls `visit` with each that is taken, from the first place on; it may free that.
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    // Places fill from the first on: the last one ends the walk.
+    uint32_t left = size_;
+    for (uint32_t at = 0; left > 0 && at < capacity_; ++at) {
+      if (PlaceOf(objects_[at].handle) != kFirst + at) continue;
+      --left;
+      visit(objects_[at]);
+    }
+  }
+
+  std::span<std::byte> memory() {
+    return std::as_writable_bytes(std::span(objects_.get(), capacity_));
+  }
   uint32_t size() const { return size_; }
   uint32_t capacity() const { return capacity_; }
 
  private:
-  static constexpr uint32_t kTaken = ~uint32_t{0};
-  struct Place {
-    uint32_t generation = 1;
-    uint32_t next_free = 0;
-  };
+  // No place is free behind the last one: then `next` is the one after all.
+  static Handle FreeWord(uint32_t next, uint32_t generation) {
+    return MakeHandle(/*ring=*/0, next, generation);
+  }
 
-  const uint16_t ring_;
-  const uint32_t first_;
   const uint32_t capacity_;
-  std::vector<Place> places_;
-  uint32_t free_ = 0;
+  const std::unique_ptr<Object[]> objects_;
+  const uint16_t ring_;
+  uint32_t free_ = kFirst;
   uint32_t size_ = 0;
 };
 

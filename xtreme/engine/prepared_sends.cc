@@ -36,11 +36,14 @@ PreparedSends::~PreparedSends() = default;
 Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
                                std::span<const uint8_t> payload, Handle* handle) {
   if (table_ == nullptr) {
-    table_ = std::make_unique<Table>(core_->options.number);
+    table_ = std::make_unique<HandleTable<Place>>(core_->options.number, kMost);
   }
-  *handle = table_->places.Take();
-  if (*handle == 0) return {ENOBUFS, absl::StrCat("prepare: ", kMost, " sends are prepared")};
-  std::unique_ptr<PreparedSend>& prepared = table_->sends[PlaceOf(*handle)];
+  Place* const place = table_->Take();
+  if (place == nullptr) {
+    return {ENOBUFS, absl::StrCat("prepare: ", kMost, " sends are prepared")};
+  }
+  *handle = place->handle;
+  std::unique_ptr<PreparedSend>& prepared = place->send;
   prepared = std::make_unique<PreparedSend>();
   prepared->owner = owner;
   prepared->socket = socket;
@@ -53,9 +56,8 @@ Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
 }
 
 PreparedSend* PreparedSends::Find(Handle handle) const {
-  const uint32_t at = PlaceOf(handle);
-  PreparedSend* prepared = table_ == nullptr || at >= kMost ? nullptr : table_->sends[at].get();
-  return prepared != nullptr && IsSamePlace(prepared->handle, handle) ? prepared : nullptr;
+  const Place* const place = table_ == nullptr ? nullptr : table_->Find(handle);
+  return place == nullptr ? nullptr : place->send.get();
 }
 
 Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> bytes) {
@@ -164,16 +166,16 @@ Outcome PreparedSends::Discard(Handle handle) {
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("discard");
   if (prepared->kept != nullptr) packet::BufferPool::ReleaseByOwner(prepared->kept);
-  table_->places.Free(handle);
-  table_->sends[PlaceOf(handle)].reset();
+  table_->At(PlaceOf(handle))->send.reset();
+  table_->Free(handle);
   return {};
 }
 
 template <typename Act>
 void PreparedSends::ForEachOf(Handle socket, Act act) {
   if (table_ == nullptr) return;
-  table_->places.ForEachTaken([&](uint32_t at) {
-    if (table_->sends[at]->socket == socket) act(*table_->sends[at]);
+  table_->ForEach([&](Place& place) {
+    if (place.send->socket == socket) act(*place.send);
   });
 }
 

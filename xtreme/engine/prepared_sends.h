@@ -14,7 +14,6 @@
 #ifndef XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
 #define XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -61,7 +60,7 @@ struct PreparedSend {
   bool constant = false;  // Every fire posts `frame` as it stands.
   bool looks = false;     // Its owner looks whether and how: PreparedOwner::FirePrepared().
   Handle socket = 0;
-  Handle handle = kNobodys;
+  Handle handle = 0;
   std::vector<uint8_t> payload;
 
   bool armed() const { return armed_for != kNever; }
@@ -107,10 +106,9 @@ class PreparedSends {
   void BuildOf(Handle socket);
 
  private:
-  struct Table {
-    explicit Table(uint16_t ring) : places(ring, kMost) {}
-    HandlePlaces places;
-    std::array<std::unique_ptr<PreparedSend>, kMost> sends;  // Null: nobody's.
+  struct Place {
+    Handle handle = 0;
+    std::unique_ptr<PreparedSend> send;  // Null: nobody's.
   };
 
   void Build(PreparedSend& prepared);
@@ -120,7 +118,7 @@ class PreparedSends {
   void ForEachOf(Handle socket, Act act);
 
   RingCore* const core_;
-  std::unique_ptr<Table> table_;  // With the first one.
+  std::unique_ptr<HandleTable<Place>> table_;  // With the first one.
 };
 
 // Fires, in its caller. `Core` is RingCore: who includes this has it defined.

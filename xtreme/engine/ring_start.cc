@@ -78,7 +78,7 @@ void Ring::MakeResident() {
   residency_->Keep("sends", core.sends.memory());
   residency_->Keep("frames", BytesOf(frames_.get(), core.options.poll_batch));
   residency_->Keep("timers", timers_->memory());
-  for (const std::span<std::byte> piece : udp_->memory()) residency_->Keep("sockets", piece);
+  residency_->Keep("sockets", udp_->memory());
   for (const std::span<std::byte> piece : tcp_->memory()) residency_->Keep("TCP", piece);
   residency_->KeepUntilUnmapped("stack", host::TouchStack(kStackBytes));
   absl::StrAppend(&description_, "; ", residency_->ToString());

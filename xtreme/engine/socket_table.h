@@ -10,7 +10,6 @@
 #define XTREME_XTREME_ENGINE_SOCKET_TABLE_H_
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,42 +27,31 @@ namespace xtreme::engine {
 class SocketTable {
  public:
   SocketTable(uint16_t ring, uint32_t capacity)
-      : places_(ring, capacity), sockets_(std::make_unique<UdpSocket[]>(capacity)) {}
+      : sockets_(ring, capacity) {}
   SocketTable(const SocketTable&) = delete;
   SocketTable& operator=(const SocketTable&) = delete;
 
   // Null when all are in use.
   UdpSocket* Take(const udp::Endpoint::Options& options) {
-    const Handle handle = places_.Take();
-    if (handle == 0) return nullptr;
-    UdpSocket* socket = &sockets_[PlaceOf(handle)];
-    Renew(socket, options);
-    socket->handle = handle;
+    UdpSocket* socket = sockets_.Take();
+    if (socket != nullptr) Renew(socket, options);
     return socket;
   }
   void Put(UdpSocket* socket) {
-    places_.Free(socket->handle);
     Renew(socket, {});
+    sockets_.Free(socket->handle);
   }
 
   // Null for a stale handle. The number of its ring is not looked at.
-  UdpSocket* Find(Handle handle) const {
-    UdpSocket* socket = At(PlaceOf(handle));
-    return socket != nullptr && IsSamePlace(socket->handle, handle) ? socket : nullptr;
-  }
+  UdpSocket* Find(Handle handle) const { return sockets_.Find(handle); }
   // What stands at a place now, of whatever generation, or nobody's; null when there is none.
-  UdpSocket* At(uint32_t place) const {
-    return place < places_.capacity() ? &sockets_[place] : nullptr;
-  }
-  uint32_t size() const { return places_.size(); }
-  std::array<std::span<std::byte>, 2> memory() {
-    return {places_.memory(),
-            std::as_writable_bytes(std::span(sockets_.get(), places_.capacity()))};
-  }
+  UdpSocket* At(uint32_t place) const { return sockets_.At(place); }
+  uint32_t size() const { return sockets_.size(); }
+  std::span<std::byte> memory() { return sockets_.memory(); }
 
   template <typename Visit>
   void ForEach(Visit&& visit) const {
-    places_.ForEachTaken([&](uint32_t at) { visit(sockets_[at]); });
+    sockets_.ForEach(visit);
   }
 
   // `change` listeners more, or fewer, on what `key` names: a group, or broadcasts to a port.
@@ -90,13 +78,13 @@ class SocketTable {
     if (socket.next_news != UdpSocket::kNoNews) return;
     socket.next_news = UdpSocket::kLastNews;
     const uint32_t place = PlaceOf(socket.handle);
-    (HasNews() ? sockets_[last_news_].next_news : first_news_) = place;
+    (HasNews() ? At(last_news_)->next_news : first_news_) = place;
     last_news_ = place;
   }
   bool HasNews() const { return first_news_ != UdpSocket::kLastNews; }
   // The first of them, which is none of them any more.
   UdpSocket* TakeNews() {
-    UdpSocket* first = &sockets_[first_news_];
+    UdpSocket* first = At(first_news_);
     first_news_ = std::exchange(first->next_news, UdpSocket::kNoNews);
     return first;
   }
@@ -107,13 +95,14 @@ class SocketTable {
   std::unique_ptr<BufferSerials> serials;
 
  private:
+  // But for its handle.
   static void Renew(UdpSocket* socket, const udp::Endpoint::Options& options) {
+    const Handle handle = socket->handle;
     std::destroy_at(socket);
-    std::construct_at(socket, options);
+    std::construct_at(socket, options)->handle = handle;
   }
 
-  HandlePlaces places_;
-  std::unique_ptr<UdpSocket[]> sockets_;
+  HandleTable<UdpSocket> sockets_;
   uint32_t first_news_ = UdpSocket::kLastNews;
   uint32_t last_news_ = 0;  // If there are any.
   SocketCounts<uint16_t> listeners_;  // Of one key fewer than completions.

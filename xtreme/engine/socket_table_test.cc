@@ -5,15 +5,56 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 
 namespace xtreme::engine {
 namespace {
 
+struct Thing {
+  Handle handle = 0;
+};
+
+// Whatever free places say of one another: each handle that there can be is tried after each step.
+TEST(HandleTableTest, OnlyTheHandlesOfWhatIsTakenFindAnything) {
+  constexpr uint32_t kFirst = 5;
+  constexpr uint32_t kPlaces = 3;
+  HandleTable<Thing, kFirst> table(/*ring=*/0, kPlaces);
+  std::map<Handle, Thing*> taken;
+  uint32_t seed = 1;
+  for (int step = 0; step < 100; ++step) {
+    seed = seed * 1664525 + 1013904223;
+    if (taken.empty() || (seed >> 16 & 1) != 0) {
+      Thing* const thing = table.Take();
+      ASSERT_EQ(thing == nullptr, taken.size() == kPlaces);
+      if (thing != nullptr) taken[thing->handle] = thing;
+    } else {
+      const auto one = std::next(taken.begin(), (seed >> 20) % taken.size());
+      table.Free(one->first);
+      taken.erase(one);
+    }
+    ASSERT_EQ(table.size(), taken.size());
+    for (uint32_t place = kFirst - 1; place <= kFirst + kPlaces; ++place) {
+      for (uint32_t generation = 0; generation < 100; ++generation) {
+        const Handle handle = MakeHandle(/*ring=*/9, place, generation);
+        const auto expected = taken.find(MakeHandle(0, place, generation));
+        ASSERT_EQ(table.Find(handle), expected == taken.end() ? nullptr : expected->second);
+      }
+    }
+  }
+}
+
+TEST(HandleTableTest, BehindTheLastGenerationComesTheFirst) {
+  HandleTable<Thing> table(/*ring=*/1, 1);
+  table.Take()->handle = MakeHandle(1, 0, kHandleFieldMask);
+  table.Free(MakeHandle(1, 0, kHandleFieldMask));
+  EXPECT_EQ(table.Take()->handle, MakeHandle(1, 0, 1));
+}
+
 TEST(SocketTableTest, AHandleFindsItsSocketUntilThatIsPutBack) {
   SocketTable table(/*ring=*/3, 2);
   EXPECT_EQ(table.Find(0), nullptr);
-  EXPECT_EQ(table.Find(kNobodys), nullptr);
+  EXPECT_EQ(table.Find(~Handle{0}), nullptr);
   UdpSocket* const first = table.Take({.local = {{10, 0, 0, 1}, 7}});
   ASSERT_NE(first, nullptr);
   const Handle handle = first->handle;

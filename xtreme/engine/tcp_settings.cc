@@ -243,7 +243,7 @@ size_t Tcp::memory_bytes() const {
 std::vector<std::span<std::byte>> Tcp::memory() {
   if (stack_ == nullptr) return {};
   std::vector<std::span<std::byte>> all = stack_->memory();
-  for (const std::span<std::byte> piece : sockets_->memory()) all.push_back(piece);
+  all.push_back(sockets_->memory());
   all.push_back(std::as_writable_bytes(std::span(this, 1)));
   return all;
 }

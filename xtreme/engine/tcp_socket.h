@@ -111,42 +111,31 @@ static_assert(sizeof(TcpSocket) == 256);
 
 class TcpSockets {
  public:
-  TcpSockets(uint16_t ring, uint32_t capacity)
-      : places_(ring, capacity, kFirstTcpPlace),
-        sockets_(std::make_unique<TcpSocket[]>(capacity)) {}
+  TcpSockets(uint16_t ring, uint32_t capacity) : sockets_(ring, capacity) {}
 
   // Null when all are in use.
   TcpSocket* Take() {
-    const Handle handle = places_.Take();
-    if (handle == 0) return nullptr;
-    TcpSocket* socket = &sockets_[PlaceOf(handle) - kFirstTcpPlace];
-    socket->handle = handle;
-    open->store(places_.size(), std::memory_order_relaxed);
+    TcpSocket* socket = sockets_.Take();
+    open->store(size(), std::memory_order_relaxed);
     return socket;
   }
   void Put(TcpSocket* socket) {
-    places_.Free(socket->handle);
-    open->store(places_.size(), std::memory_order_relaxed);
+    const Handle handle = socket->handle;
     std::destroy_at(socket);
     new (socket) TcpSocket;  // construct_at() would clear all of it before.
+    sockets_.Free(handle);
+    open->store(size(), std::memory_order_relaxed);
   }
   // Null for a stale handle. The number of its ring is not looked at.
-  TcpSocket* Find(Handle handle) const {
-    const uint32_t at = PlaceOf(handle) - kFirstTcpPlace;
-    if (at >= capacity()) [[unlikely]] return nullptr;
-    TcpSocket& socket = sockets_[at];
-    return IsSamePlace(socket.handle, handle) ? &socket : nullptr;
-  }
-  uint32_t size() const { return places_.size(); }
-  uint32_t capacity() const { return places_.capacity(); }
-  std::array<std::span<std::byte>, 2> memory() {
-    return {places_.memory(), std::as_writable_bytes(std::span(sockets_.get(), capacity()))};
-  }
+  TcpSocket* Find(Handle handle) const { return sockets_.Find(handle); }
+  uint32_t size() const { return sockets_.size(); }
+  uint32_t capacity() const { return sockets_.capacity(); }
+  std::span<std::byte> memory() { return sockets_.memory(); }
 
   // Slow path. `visit` may Put what it is called with.
   template <typename Visit>
   void ForEach(Visit&& visit) const {
-    places_.ForEachTaken([&](uint32_t at) { visit(sockets_[at]); });
+    sockets_.ForEach(visit);
   }
 
   base::IntrusiveList<TcpSocket, &TcpSocket::news> news;
@@ -157,8 +146,7 @@ class TcpSockets {
   const std::shared_ptr<std::atomic<uint32_t>> open = std::make_shared<std::atomic<uint32_t>>(0);
 
  private:
-  HandlePlaces places_;
-  std::unique_ptr<TcpSocket[]> sockets_;
+  HandleTable<TcpSocket, kFirstTcpPlace> sockets_;
 };
 
 }  // namespace xtreme::engine

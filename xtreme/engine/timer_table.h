@@ -8,7 +8,6 @@
 #define XTREME_XTREME_ENGINE_TIMER_TABLE_H_
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -20,7 +19,7 @@ namespace xtreme::engine {
 
 struct ApplicationTimer : RingTimer {
   ApplicationTimer() : RingTimer(Use::kApplication) {}
-  Handle handle = kNobodys;
+  Handle handle = 0;
   uint64_t cookie = 0;
 };
 
@@ -31,30 +30,18 @@ class TimerTable {
   // nothing, a timer is late by less than 1 us.
   static constexpr uint32_t kPollsPerLook = 16;
 
-  TimerTable(uint16_t ring, uint32_t capacity)
-      : places_(ring, capacity), timers_(std::make_unique<ApplicationTimer[]>(capacity)) {}
+  TimerTable(uint16_t ring, uint32_t capacity) : timers_(ring, capacity) {}
 
   // Null when all are armed.
   ApplicationTimer* Take(uint64_t cookie) {
-    const Handle handle = places_.Take();
-    if (handle == 0) return nullptr;
-    ApplicationTimer* timer = &timers_[PlaceOf(handle)];
-    timer->handle = handle;
-    timer->cookie = cookie;
+    ApplicationTimer* timer = timers_.Take();
+    if (timer != nullptr) timer->cookie = cookie;
     return timer;
   }
-  ApplicationTimer* Find(Handle handle) {
-    const uint32_t at = PlaceOf(handle);
-    const bool stands = at < places_.capacity() && IsSamePlace(timers_[at].handle, handle);
-    return stands ? &timers_[at] : nullptr;
-  }
-  void Put(ApplicationTimer* timer) {
-    places_.Free(std::exchange(timer->handle, kNobodys));
-  }
+  ApplicationTimer* Find(Handle handle) { return timers_.Find(handle); }
+  void Put(ApplicationTimer* timer) { timers_.Free(timer->handle); }
 
-  std::span<std::byte> memory() {
-    return std::as_writable_bytes(std::span(timers_.get(), places_.capacity()));
-  }
+  std::span<std::byte> memory() { return timers_.memory(); }
 
   bool IsTurn() {
     if (--polls_to_look_ != 0) return false;
@@ -93,8 +80,7 @@ class TimerTable {
   void CountReceived(uint32_t frames) { received_ += frames; }
 
  private:
-  HandlePlaces places_;
-  std::unique_ptr<ApplicationTimer[]> timers_;
+  HandleTable<ApplicationTimer> timers_;
   uint32_t polls_to_look_ = kPollsPerLook;
   bool put_off_ = false;
   uint32_t received_ = 0;  // Frames taken since `due_since_`.

@@ -10,7 +10,6 @@
 #ifndef XTREME_XTREME_ENGINE_UDP_H_
 #define XTREME_XTREME_ENGINE_UDP_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -185,7 +184,7 @@ class Udp : public NeighbourWaiters {
   Neighbours& neighbours() { return *neighbours_; }
   FrameLedger& ledger() { return *ledger_; }
   // Of the table of sockets.
-  std::array<std::span<std::byte>, 2> memory();
+  std::span<std::byte> memory();
   // Has ports leased ahead, when few are left.
   void StockPorts();
   PortStock& ports() { return *ports_; }

@@ -104,7 +104,7 @@ Udp::~Udp() {
   });
 }
 
-std::array<std::span<std::byte>, 2> Udp::memory() { return sockets_->memory(); }
+std::span<std::byte> Udp::memory() { return sockets_->memory(); }
 
 UdpSocket* Udp::Find(Handle handle) const {
   UdpSocket* socket = sockets_->Find(handle);

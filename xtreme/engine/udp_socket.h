@@ -92,7 +92,7 @@ struct alignas(64) UdpSocket : udp::Endpoint {
   bool released = false;          // The control thread has given back what it held.
   uint32_t sends_wanted = 0;      // Sends of which a TX_DONE or TX_WIRE is still to come.
   uint32_t next_news = kNoNews;   // The place of the next socket with something to tell.
-  Handle handle = kNobodys;
+  Handle handle = 0;
   uint64_t user_data = 0;
   UdpCounters sends;
   std::unique_ptr<SendFlows> flows;
