@@ -22,15 +22,24 @@ class PreparedOf final : public PreparedOwner {
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options) override {
     return protocol_->PostPrepared(prepared, options);
   }
-  SendResult FirePrepared(PreparedSend& prepared) override {
-    return protocol_->FirePrepared(prepared);
-  }
   SendResult RefusePrepared(PreparedSend& prepared, SendResult reason) override {
     return protocol_->Refuse(*protocol_->Find(prepared.socket), reason);
   }
   bool Resolve(Completion* completion) override { return protocol_->Resolve(completion); }
 
+  // As PreparedSend::fire, of a protocol that fires by itself; of a queue that keeps what it sends.
+  static SendResult Fire(RingCore&, PreparedSend& prepared) {
+    return Of(prepared).FirePrepared(prepared);
+  }
+  static SendResult FireKept(RingCore&, PreparedSend& prepared) {
+    return Of(prepared).FireKept(prepared);
+  }
+
  private:
+  static Protocol& Of(const PreparedSend& prepared) {
+    return *static_cast<PreparedOf*>(prepared.owner)->protocol_;
+  }
+
   Protocol* const protocol_;
 };
 

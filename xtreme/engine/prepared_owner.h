@@ -21,8 +21,6 @@ class PreparedOwner {
   virtual void BuildPrepared(PreparedSend& prepared) = 0;
   // Posts it whatever it takes, but now: never QUEUED. Counts it.
   virtual SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options) = 0;
-  // A whole fire with no options, armed or not: of one that `looks` nothing has been looked at.
-  virtual SendResult FirePrepared(PreparedSend& prepared) = 0;
   // Counts a refusal.
   virtual SendResult RefusePrepared(PreparedSend& prepared, SendResult reason) = 0;
   // Fills in the user data of its socket, as at hand-out. False: it is not to be handed out.

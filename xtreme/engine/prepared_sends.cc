@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "stack/packet/buffer_pool.h"
+#include "xtreme/engine/keep_sent.h"
 #include "xtreme/engine/ring_core.h"
 
 namespace xtreme::engine {
@@ -51,6 +52,7 @@ Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
   prepared->payload.assign(payload.begin(), payload.end());
   prepared->more = CountPair{1, payload.size()};
   prepared->armed_for = PreparedSend::kLongWay;
+  prepared->fire = &FirePlain;
   Build(*prepared);
   return {};
 }
@@ -71,7 +73,7 @@ Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> 
   }
   if (bytes.empty()) return {};  // Which may be at null, as a payload of none is.
   std::memcpy(payload.data() + at, bytes.data(), bytes.size());
-  if (prepared->frame.frame_bytes != 0) {
+  if (prepared->frame.frame_bytes() != 0) {
     std::memcpy(prepared->frame.payload() + at, bytes.data(), bytes.size());
   }
   if (prepared->kept != nullptr) {
@@ -80,27 +82,52 @@ Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> 
   return {};
 }
 
-// Where it can be sent at once, firing will not have to look.
+// Where it can be sent at once, firing will not have to look; where it is kept, only Fire() has to
+// leave it to others.
 void PreparedSends::Build(PreparedSend& prepared) {
   const uint64_t now = core_->host.routes_version;
   if (prepared.built_for != now) prepared.owner->BuildPrepared(prepared);
   const bool one_look = prepared.constant && prepared.armed();
   if (!one_look || prepared.built_for != now) return;
+  nic::QueuePair& queue = *core_->device.queue;
+  if (queue.MayKeep(prepared.frame)) {
+    prepared.front = queue.sent_tap().front;
+    prepared.fire = prepared.frame.direct_blocks == 3 ? &FireKept<3> : &FireKept<2>;
+    return;
+  }
   prepared.armed_for = now;
-  prepared.front = core_->device.queue->FrontFor(prepared.frame);
+  prepared.front = queue.FrontFor(prepared.frame);
+  prepared.fire = &FireConstant;
+}
+
+SendResult PreparedSends::FirePlain(RingCore& core, PreparedSend& prepared) {
+  return core.prepared->FireOtherwise(prepared, {});
+}
+
+SendResult PreparedSends::FireConstant(RingCore& core, PreparedSend& prepared) {
+  if (!prepared.armed() || prepared.built_for != core.host.routes_version) [[unlikely]] {
+    return FirePlain(core, prepared);
+  }
+  // More is due with this post, or the queue takes all by a call.
+  const nic::TxStatus status = core.device.queue->PostPrepared(prepared.frame, 0);
+  if (status != nic::TxStatus::kPosted) [[unlikely]] return FirePlain(core, prepared);
+  prepared.CountFired();
+  return SendResult::kSent;
+}
+
+template <uint32_t kBlocks>
+SendResult PreparedSends::FireKept(RingCore& core, PreparedSend& prepared) {
+  const bool current = prepared.armed() && prepared.built_for == core.host.routes_version;
+  if (!current || !prepared.front->Ready()) [[unlikely]] return FireConstant(core, prepared);
+  nic::PostReady<kBlocks>(*prepared.front, prepared.frame, nic::Unedited(),
+                          KeepSent(*core.device.queue));
+  prepared.CountFired();
+  return SendResult::kSent;
 }
 
 SendResult PreparedSends::FireOtherwise(PreparedSend& prepared, const SendOptions& options) {
   if (!prepared.armed()) {
     return prepared.owner->RefusePrepared(prepared, SendResult::kRefusedState);
-  }
-  // More is due with this post, or the queue takes all by a call.
-  const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
-  const bool current = plain && prepared.armed_for == core_->host.routes_version;
-  if (current &&
-      core_->device.queue->PostPrepared(prepared.frame, 0) == nic::TxStatus::kPosted) {
-    prepared.CountFired();
-    return SendResult::kSent;
   }
   Build(prepared);
   const SendResult result = prepared.owner->PostPrepared(prepared, options);

@@ -7,8 +7,9 @@
 // when it is discarded or its socket is closed.
 // Invariant: `armed_for` equals the ring's epoch only when it is armed and `frame` is constant and
 // right for the state of the world which that epoch names: then one comparison decides, and nothing
-// else is looked at but whether `front`, the queue's, has more to do than to post it. Protocols
-// build and post behind PreparedOwner; this file knows none of them.
+// else is looked at but whether `front`, the queue's, has more to do than to post it; whenever that
+// is not so, `fire` says what a fire is. Protocols build and post behind PreparedOwner; this file
+// knows none of them.
 // Threads: the ring's owner. Others fire through their lane (ring_lane.h).
 
 #ifndef XTREME_XTREME_ENGINE_PREPARED_SENDS_H_
@@ -46,8 +47,11 @@ struct PreparedSend {
   nic::TxPrepared frame;
   uint64_t armed_for = kNever;
   // Of the queue if it takes `frame` directly, else one that is never ready: of a constant frame
-  // for one of two blocks, of a stream's for as many as it has.
+  // for one of two blocks, of a stream's for as many as it has. Of a queue that keeps what it sends
+  // that of its tap, on which only `fire` posts.
   nic::TxFront* front = nullptr;
+  // A whole fire without options, armed or not, that is not as Fire() has it.
+  SendResult (*fire)(RingCore& core, PreparedSend& prepared) = nullptr;
   CountPair* counts = nullptr;  // The socket's.
   CountPair more = {};          // What a fire adds to them.
   uint64_t built_for = kNever;
@@ -58,7 +62,6 @@ struct PreparedSend {
   packet::Buffer* kept = nullptr;
   tcp::WindowAhead* ahead = nullptr;  // The socket's.
   bool constant = false;  // Every fire posts `frame` as it stands.
-  bool looks = false;     // Its owner looks whether and how: PreparedOwner::FirePrepared().
   Handle socket = 0;
   Handle handle = 0;
   std::vector<uint8_t> payload;
@@ -90,6 +93,8 @@ class PreparedSends {
   Outcome Patch(Handle handle, size_t at, std::span<const uint8_t> bytes);
   // A fire whenever it is not the short way below. kRefusedState: not armed.
   SendResult FireOtherwise(PreparedSend& prepared, const SendOptions& options);
+  // The same as PreparedSend::fire, of what is not constant.
+  static SendResult FirePlain(RingCore& core, PreparedSend& prepared);
   // A fire that another thread asked for: what it cannot return is told as ERROR with the cookie,
   // and a TX_DONE that was wanted is ECANCELED.
   void FireFor(Handle handle, const SendOptions& options);
@@ -112,6 +117,11 @@ class PreparedSends {
   };
 
   void Build(PreparedSend& prepared);
+  // PreparedSend::fire of a constant one: by the queue, with what else is due; and of a queue that
+  // keeps what it sends, where nothing is.
+  static SendResult FireConstant(RingCore& core, PreparedSend& prepared);
+  template <uint32_t kBlocks>
+  static SendResult FireKept(RingCore& core, PreparedSend& prepared);
   // Whether its TERMINATED waits to be handed out.
   bool EndIsTold(Handle socket) const;
   template <typename Act>
@@ -129,7 +139,7 @@ template <typename Core>
   const bool plain = (options.flags & ~uint32_t{kNowOrFail}) == 0;
   const bool current = plain && prepared.armed_for == core.host.routes_version;
   if (!current || !prepared.front->Ready()) [[unlikely]] {
-    if (plain && prepared.looks) return prepared.owner->FirePrepared(prepared);
+    if (plain) return prepared.fire(core, prepared);
     const SendOptions otherwise = options;  // Only here do they need an address.
     return core.prepared->FireOtherwise(prepared, otherwise);
   }

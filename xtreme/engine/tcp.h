@@ -353,8 +353,11 @@ class Tcp {
   bool CanSend(const TcpSocket& socket) const;
   bool PostSegment(tcp::Connection& connection, const tcp::Outgoing& outgoing,
                    const Payload& payload, packet::Buffer* kept, uint32_t flags, bool* gathered);
-  template <bool kReady>
+  // On a queue where no more is due than the post; where that and to keep it is; where more is.
+  enum class Due { kPost, kPostAndKeep, kMore };
+  template <Due kDue>
   bool SendDirect(TcpSocket& socket, const Payload& payload, const SendOptions& options);
+  SendResult SendKept(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   SendResult SendLong(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   bool SendGathered(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   SendResult SendOtherwise(TcpSocket* socket, const Payload& payload, const SendOptions& options);
@@ -376,8 +379,12 @@ class Tcp {
   // Prepared sends (tcp_prepared.cc).
   friend class PreparedOf<Tcp>;
   void BuildPrepared(PreparedSend& prepared);
+  void ChooseFire(PreparedSend& prepared, size_t tcp_at);
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
   SendResult FirePrepared(PreparedSend& prepared);
+  SendResult FireKept(PreparedSend& prepared);
+  template <typename See>
+  SendResult FireAhead(PreparedSend& prepared, const See& see);
   void Spend(PreparedSend& prepared);
   SendResult PostOtherwise(PreparedSend& prepared, const SendOptions& options);
 

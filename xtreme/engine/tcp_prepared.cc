@@ -16,6 +16,7 @@
 #include "stack/packet/buffer_pool.h"
 #include "stack/tcp/fire.h"
 #include "stack/wire/tcp_template.h"
+#include "xtreme/engine/keep_sent.h"
 #include "xtreme/engine/prepared_of.h"
 #include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring_core.h"
@@ -109,10 +110,20 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   prepared.connection = socket.connection;
   socket.ahead = connection.LookAhead();
   prepared.ahead = &socket.ahead;
-  prepared.looks = prepared.frame.frame_at + pattern.tcp_offset() == kHalfOfTcp * kHalfBytes;
-  prepared.front = prepared.frame.direct_blocks == 3 ? device.queue->FrontFor<3>(prepared.frame)
-                                                     : device.queue->FrontFor<2>(prepared.frame);
+  ChooseFire(prepared, prepared.frame.frame_at + pattern.tcp_offset());
   prepared.built_for = core_->host.routes_version;
+}
+
+// `tcp_at`: where TCP's header stands in what the queue is given.
+void Tcp::ChooseFire(PreparedSend& prepared, size_t tcp_at) {
+  nic::QueuePair& queue = *core_->device.queue;
+  const nic::TxPrepared& frame = prepared.frame;
+  const bool looks = tcp_at == kHalfOfTcp * kHalfBytes;
+  prepared.front = frame.direct_blocks == 3 ? queue.FrontFor<3>(frame) : queue.FrontFor<2>(frame);
+  prepared.fire = looks ? &PreparedOf<Tcp>::Fire : &PreparedSends::FirePlain;
+  if (!looks || !queue.MayKeep(frame)) return;
+  prepared.front = queue.sent_tap().front;
+  prepared.fire = &PreparedOf<Tcp>::FireKept;
 }
 
 // It left, and its buffer is the stack's: armed again, it needs another.
@@ -125,14 +136,15 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
 
 // What the order waits for comes first: may it leave, its header, the doorbell. What is kept of it
 // is written behind that.
-SendResult Tcp::FirePrepared(PreparedSend& prepared) {
+template <typename See>
+[[gnu::always_inline]] inline SendResult Tcp::FireAhead(PreparedSend& prepared, const See& see) {
   RingCore& core = *core_;
   const bool built = prepared.armed() && prepared.built_for == core.host.routes_version;
   if (!built || !prepared.front->Ready()) [[unlikely]] {
     return core.prepared->FireOtherwise(prepared, {});
   }
   tcp::Connection& connection = *prepared.connection;
-  const uint32_t bytes = prepared.frame.frame_bytes - prepared.frame.header_bytes;
+  const uint32_t bytes = prepared.frame.frame_bytes() - prepared.frame.header_bytes;
   const tcp::Stack::Send send{.now_or_fail = true};
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
@@ -142,9 +154,9 @@ SendResult Tcp::FirePrepared(PreparedSend& prepared) {
   }
   const auto patch = [&](auto& halves) { PatchHeader(outgoing, ahead, halves[kHalfOfTcp]); };
   if (prepared.frame.direct_blocks == 3) [[likely]] {
-    nic::PostReady<3>(*prepared.front, prepared.frame, patch);
+    nic::PostReady<3>(*prepared.front, prepared.frame, patch, see);
   } else {
-    nic::PostReady<2>(*prepared.front, prepared.frame, patch);
+    nic::PostReady<2>(*prepared.front, prepared.frame, patch, see);
   }
   packet::Buffer* const kept = prepared.kept;
   stack_->Fired(connection, outgoing, {.bytes = kept->data, .length = bytes, .buffer = kept}, send,
@@ -152,6 +164,14 @@ SendResult Tcp::FirePrepared(PreparedSend& prepared) {
   prepared.armed_for = PreparedSend::kNever;
   Spend(prepared);
   return SendResult::kSent;
+}
+
+SendResult Tcp::FirePrepared(PreparedSend& prepared) {
+  return FireAhead(prepared, nic::Unseen());
+}
+
+SendResult Tcp::FireKept(PreparedSend& prepared) {
+  return FireAhead(prepared, KeepSent(*core_->device.queue));
 }
 
 SendResult Tcp::PostPrepared(PreparedSend& prepared, const SendOptions& options) {

@@ -11,6 +11,7 @@
 #include "stack/tcp/fire.h"
 #include "stack/tcp/stack_tables.h"
 #include "stack/wire/tcp_template.h"
+#include "xtreme/engine/keep_sent.h"
 #include "xtreme/engine/registered_memory.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -45,14 +46,36 @@ tcp::Stack::Send StackSend(const SendOptions& options) {
 }
 
 // A function of its own, so that lengths are constants in the other.
+template <typename See>
 [[gnu::noinline]] void PostWithoutTimestamps(nic::TxFront& front, const uint8_t* headers,
                                              const tcp::Outgoing& outgoing,
-                                             const nic::TxPayload& payload) {
-  nic::PostStream(front, {.headers = headers,
-                          .header_bytes = nic::StreamSegment::kShortestHeader,
-                          .tcp = TcpHalf(headers, outgoing, payload.data),
-                          .payload = payload.data,
-                          .payload_length = payload.length});
+                                             const nic::TxPayload& payload, const See& see) {
+  nic::PostStream(front,
+                  {.headers = headers,
+                   .header_bytes = nic::StreamSegment::kShortestHeader,
+                   .tcp = TcpHalf(headers, outgoing, payload.data),
+                   .payload = payload.data,
+                   .payload_length = payload.length},
+                  see);
+}
+
+// Where no more is due than the post, and what `see` does.
+template <typename See>
+[[gnu::always_inline]] inline void PostAlone(nic::TxFront& front, const uint8_t* headers,
+                                             const tcp::Outgoing& outgoing,
+                                             const nic::TxPayload& payload, bool timestamps,
+                                             const See& see) {
+  if (!timestamps) [[unlikely]] {
+    const tcp::Outgoing says = outgoing;  // Only here does it need an address.
+    return PostWithoutTimestamps(front, headers, says, payload, see);
+  }
+  nic::PostStream(front,
+                  {.headers = headers,
+                   .header_bytes = nic::StreamSegment::kLongestHeader,
+                   .tcp = TcpHalf(headers, outgoing, payload.data),
+                   .payload = payload.data,
+                   .payload_length = payload.length},
+                  see);
 }
 
 // On a queue where more is due than the post. False: it was not posted.
@@ -125,16 +148,16 @@ void Tcp::EndCall(bool ring) {
 }
 
 // Most sends: a short segment that may leave now, of which nothing is told, by a queue that takes
-// it from registers; kReady: where no more is due than that. False: it is not one, and nothing has
-// changed.
-template <bool kReady>
+// it from registers. False: it is not one, and nothing has changed.
+template <Tcp::Due kDue>
 [[gnu::always_inline]] inline bool Tcp::SendDirect(TcpSocket& socket, const Payload& payload,
                                                    const SendOptions& options) {
   RingCore& core = *core_;
   nic::QueuePair& queue = *core.device.queue;
-  nic::TxFront& front = *queue.StreamFront();
+  nic::TxFront& front =
+      kDue == Due::kPostAndKeep ? *queue.sent_tap().front : *queue.StreamFront();
   // One by one, each unlikely: of all in one expression the compiler takes what follows to be rare.
-  if (kReady && !front.Ready()) [[unlikely]] return false;
+  if (kDue != Due::kMore && !front.Ready()) [[unlikely]] return false;
   tcp::Connection* const connection = socket.connection;
   if (direct_epoch_ != core.host.routes_version) [[unlikely]] return false;
   if (connection == nullptr || socket.paced) [[unlikely]] return false;
@@ -160,21 +183,18 @@ template <bool kReady>
   const base::Nanoseconds now = core.clock.Now();
   tcp::Outgoing outgoing;
   connection->FillFired(now, &outgoing);
-  if (!kReady) {
-    if (!PostWithDue(queue, headers.data(), outgoing, {kept->data, length})) {
+  const nic::TxPayload copied = {kept->data, length};
+  const bool timestamps = connection->uses_timestamps();
+  if constexpr (kDue == Due::kMore) {
+    if (!PostWithDue(queue, headers.data(), outgoing, copied)) {
       packet::BufferPool::ReleaseByOwner(kept);
       return false;
     }
     core.attention &= ~kDoorbellOwed;  // One doorbell rang for all that was posted before.
-  } else if (connection->uses_timestamps()) [[likely]] {
-    nic::PostStream(front, {.headers = headers.data(),
-                            .header_bytes = nic::StreamSegment::kLongestHeader,
-                            .tcp = TcpHalf(headers.data(), outgoing, kept->data),
-                            .payload = kept->data,
-                            .payload_length = length});
+  } else if constexpr (kDue == Due::kPostAndKeep) {
+    PostAlone(front, headers.data(), outgoing, copied, timestamps, KeepSent(queue));
   } else {
-    const tcp::Outgoing says = outgoing;  // Only here does it need an address.
-    PostWithoutTimestamps(front, headers.data(), says, {kept->data, length});
+    PostAlone(front, headers.data(), outgoing, copied, timestamps, nic::Unseen());
   }
   stack_->Fired(*connection, outgoing, {.bytes = kept->data, .length = length, .buffer = kept},
                 send, /*posts_reference=*/false, now);
@@ -232,7 +252,20 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
     const bool copied = payload.buffer == nullptr;
     return copied ? SendLong(socket, payload, options) : SendOtherwise(socket, payload, options);
   }
-  if (!SendDirect<true>(*socket, payload, options)) [[unlikely]] {
+  const nic::QueuePair& queue = *core_->device.queue;
+  if (!queue.StreamFront()->Ready()) [[unlikely]] {
+    const bool keeps = queue.sent_tap().front != nullptr;
+    return keeps ? SendKept(socket, payload, options) : SendOtherwise(socket, payload, options);
+  }
+  if (!SendDirect<Due::kPost>(*socket, payload, options)) [[unlikely]] {
+    return SendOtherwise(socket, payload, options);
+  }
+  return SendResult::kSent;
+}
+
+[[gnu::noinline]] SendResult Tcp::SendKept(TcpSocket* socket, const Payload& payload,
+                                           const SendOptions& options) {
+  if (!SendDirect<Due::kPostAndKeep>(*socket, payload, options)) [[unlikely]] {
     return SendOtherwise(socket, payload, options);
   }
   return SendResult::kSent;
@@ -242,7 +275,7 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
                                                 const SendOptions& options) {
   const nic::QueuePair& queue = *core_->device.queue;
   const bool more_due = queue.TakesStreams() && !queue.StreamFront()->Ready();
-  if (more_due && SendDirect<false>(*socket, payload, options)) return SendResult::kSent;
+  if (more_due && SendDirect<Due::kMore>(*socket, payload, options)) return SendResult::kSent;
   if (SendAtOnce(*socket, payload, options)) [[likely]] return SendResult::kSent;
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);

@@ -265,7 +265,6 @@ class Udp : public NeighbourWaiters {
   friend class PreparedOf<Udp>;
   void BuildPrepared(PreparedSend& prepared);
   SendResult PostPrepared(PreparedSend& prepared, const SendOptions& options);
-  SendResult FirePrepared(PreparedSend& prepared);
 
   void OnPosted(const WaitingFrame& frame) override;
   void OnFailed(const WaitingFrame& frame, int error) override;

@@ -70,8 +70,4 @@ SendResult Udp::PostPrepared(PreparedSend& prepared, const SendOptions& options)
   return SendResult::kSent;
 }
 
-SendResult Udp::FirePrepared(PreparedSend& prepared) {
-  return core_->prepared->FireOtherwise(prepared, {});
-}
-
 }  // namespace xtreme::engine

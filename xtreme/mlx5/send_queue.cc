@@ -48,6 +48,7 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       frames_((mask_ + 1) / kMaxWqebbs),
       marks_(std::make_unique<Mark[]>(size_t{mask_} + 1)),
       completions_(memory.completions) {
+  nic::StoreRecord(front_.record, Index());  // Indices of WQEs are taken from there.
   UpdateAttention();
 }
 
@@ -202,8 +203,7 @@ bool SendQueue::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepare
   WriteInlineFrame(image, frame.header, frame.header_length, frame.payload, frame.payload_length);
   prepared->frame_at = kInlineOffset;
   prepared->header_bytes = frame.header_length;
-  prepared->frame_bytes = bytes;
-  SetBlocks(*prepared, WqebbsOfSegments(segments), most_direct_blocks());
+  SetStep(*prepared, bytes, WqebbsOfSegments(segments), most_direct_blocks());
   return true;
 }
 
@@ -273,12 +273,12 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
     return PostSpecial(prepared, flags);
   }
   uint8_t* const wqe = front_.next_wqe;
-  const uint32_t wqebbs = prepared.blocks;
+  const uint32_t wqebbs = prepared.blocks();
   CopyBlocks(wqe, prepared.image.data(), wqebbs);
   base::StoreBe16(wqe + 1, static_cast<uint16_t>(Index()));
   front_.next_wqe = wqe + wqebbs * kWqebbBytes;
   front_.Advance(wqebbs);
-  counters_->tx_bytes += prepared.frame_bytes;
+  counters_->tx_bytes += prepared.frame_bytes();
   return Ring(wqe, wqebbs, flags);
 }
 
@@ -291,9 +291,10 @@ template <uint32_t kBlocks>
   const uint64_t posted = front_.posted() + 1;
   const bool signal = IsSignalled(posted);
   nic::HalfLine halves[2 * kBlocks];
-  nic::LoadReady(front_.index, prepared, halves);
+  nic::LoadReady(front_.record, prepared, halves);
   EnterInPlace(signal, halves);
-  nic::RingReady(front_, front_.index, prepared.frame_bytes, halves);
+  front_.direct_bytes += prepared.frame_bytes();
+  nic::RingReady(front_, front_.record, front_.index, halves);
   AttendInPlace(signal, posted, first, first + kBlocks);
   return nic::TxStatus::kPosted;
 }
@@ -301,18 +302,18 @@ template <uint32_t kBlocks>
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
   if (IsFull()) return Refuse();
   // Exactly its blocks are written: one that ends with the ring stands there at once.
-  const bool crosses = (Index() & mask_) + prepared.blocks > mask_ + 1;
+  const bool crosses = (Index() & mask_) + prepared.blocks() > mask_ + 1;
   uint8_t* const wqe = crosses ? scratch_ : front_.next_wqe;
-  CopyBlocks(wqe, prepared.image.data(), prepared.blocks);
+  CopyBlocks(wqe, prepared.image.data(), prepared.blocks());
   base::StoreBe16(wqe + 1, static_cast<uint16_t>(Index()));
   if ((flags & nic::kTxWarm) != 0) {
     SetOpcode(wqe, MLX5_OPCODE_NOP);
     ++counters_->tx_warm;
   }
   if (!options_.checksums) {
-    SumInline(wqe, prepared.header_bytes, prepared.frame_bytes - prepared.header_bytes);
+    SumInline(wqe, prepared.header_bytes, prepared.frame_bytes() - prepared.header_bytes);
   }
-  return Commit(wqe, prepared.blocks, prepared.frame_bytes, flags);
+  return Commit(wqe, prepared.blocks(), prepared.frame_bytes(), flags);
 }
 
 nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
@@ -434,11 +435,11 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     if (writer.blocks != 2) front_.skew -= (int64_t{writer.blocks} - 2) * count;
     front_.ready_below = kNotReady;
     otherwise_rung_ += static_cast<uint64_t>(count);
-    counters_->tx_bytes += static_cast<uint64_t>(count) * flow.frame.frame_bytes;
+    counters_->tx_bytes += static_cast<uint64_t>(count) * flow.frame.frame_bytes();
   }
   // Nobody has rung for it: the device has not looked at it.
   if (signals && next == cut) {
-    const uint32_t slot = (Index() - flow.frame.blocks) & mask_;
+    const uint32_t slot = (Index() - flow.frame.blocks()) & mask_;
     SetCompletion(wqebbs_ + size_t{slot} * kWqebbBytes, Completion::kAlways);
     const uint64_t posted = front_.posted();
     NoteSignal(static_cast<uint32_t>(posted), slot, Index());

@@ -17,10 +17,10 @@ template <uint32_t kBlocks>
   nic::HalfLine halves[2 * kBlocks];
   nic::LoadStream(front_, segment, halves);
   EnterInPlace(signal, halves);
+  front_.direct_bytes += segment.frame_bytes();
   if (unrung_ == nullptr) {  // As in Ring().
-    nic::RingReady(front_, front_.index, segment.frame_bytes(), halves);
+    nic::RingReady(front_, front_.record, front_.index, halves);
   } else {
-    front_.direct_bytes += segment.frame_bytes();
     ++otherwise_rung_;
     RingByDoorbell(WqeAt(first));
   }

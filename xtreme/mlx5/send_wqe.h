@@ -133,8 +133,9 @@ inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t byte
 
 // --- Frames of a flow ----------------------------------------------------------------------------
 
-inline void SetBlocks(nic::TxPrepared& frame, uint32_t blocks, uint32_t most_direct_blocks) {
-  frame.blocks = blocks;
+inline void SetStep(nic::TxPrepared& frame, uint32_t bytes, uint32_t blocks,
+                    uint32_t most_direct_blocks) {
+  frame.step = {uint64_t{blocks} * kWqebbBytes, blocks, int64_t{blocks} - 2, bytes};
   frame.direct_blocks = blocks <= most_direct_blocks ? blocks : 0;
 }
 
@@ -168,7 +169,7 @@ inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t 
   stored[7] = static_cast<uint8_t>(segments);
   base::StoreBe16(stored + 28, static_cast<uint16_t>(header.length));
   WriteDataSegment(stored + flow->data_at, {.address = 0, .key = stored_key}, 0);
-  SetBlocks(flow->stored, WqebbsOfSegments(segments), most_direct_blocks);
+  SetStep(flow->stored, 0, WqebbsOfSegments(segments), most_direct_blocks);
 }
 
 // Brings the lengths of a flow's frame with a stored payload up to date.
@@ -176,7 +177,7 @@ inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t 
                                               uint32_t payload_length) {
   uint8_t* const image = flow.stored.image.data();
   flow.stored_length = payload_length;
-  flow.stored.frame_bytes = flow.header_length + payload_length;
+  flow.stored.step.frame_bytes = flow.header_length + payload_length;
   base::StoreBe32(image + flow.data_at + offsetof(mlx5_wqe_data_seg, byte_count), payload_length);
   for (const nic::LengthField& field : flow.lengths) {
     base::StoreBe16(image + field.at, static_cast<uint16_t>(field.constant + payload_length));
@@ -190,10 +191,10 @@ inline void PrepareTemplate(const nic::TxHeader& header, uint32_t qpn, uint32_t 
   nic::TxPrepared& frame = flow.frame;
   uint8_t* const image = frame.image.data();
   flow.payload_length = payload_length;
-  frame.frame_bytes = flow.header_length + payload_length;
-  SetBlocks(frame, WqebbsWithInline(frame.frame_bytes), flow.most_direct_blocks);
-  image[7] = static_cast<uint8_t>(SegmentsWithInline(frame.frame_bytes));
-  base::StoreBe16(image + 28, static_cast<uint16_t>(frame.frame_bytes));
+  const uint32_t bytes = flow.header_length + payload_length;
+  SetStep(frame, bytes, WqebbsWithInline(bytes), flow.most_direct_blocks);
+  image[7] = static_cast<uint8_t>(SegmentsWithInline(bytes));
+  base::StoreBe16(image + 28, static_cast<uint16_t>(bytes));
   for (const nic::LengthField& field : flow.lengths) {
     base::StoreBe16(image + field.at, static_cast<uint16_t>(field.constant + payload_length));
   }
@@ -217,7 +218,7 @@ struct FrameWriter {
               Load32(flow.frame.image.data() + 64)},
         payload_at(flow.payload_at),
         payload_length(flow.payload_length),
-        blocks(flow.frame.blocks) {}
+        blocks(flow.frame.blocks()) {}
 
   // Writes the WQE of one frame; `wqebb_index` as for WriteControl. The first 96 bytes at `wqe` are
   // written in any case.

@@ -81,11 +81,12 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
     WriteInlineFrame(expected.data(), header.data(), 42, payload.data(), length);
     const std::span<const uint8_t> whole = std::span(expected).first(72 + length);
     const nic::TxPrepared& frame = FrameOf(flow, payload.data(), length);
-    EXPECT_EQ(frame.frame_bytes, 42 + length);
-    EXPECT_EQ(frame.blocks, WqebbsWithInline(42 + length));
-    EXPECT_EQ(frame.direct_blocks, frame.blocks <= 3 ? frame.blocks : 0);
+    EXPECT_EQ(frame.frame_bytes(), 42 + length);
+    EXPECT_EQ(frame.blocks(), WqebbsWithInline(42 + length));
+    EXPECT_EQ(frame.direct_blocks, frame.blocks() <= 3 ? frame.blocks() : 0);
     std::copy(frame.image.begin(), frame.image.end(), wqe_.begin());
-    Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(0xfffe));
+    const uint32_t record = base::HostToBigEndian(uint32_t{0xfffe});
+    Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(&record));
     ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
     wqe_.fill(0xa5);
     FrameWriter(flow).Write(wqe_.data(), 0xfffe, payload.data());
@@ -114,8 +115,8 @@ TEST_F(SendWqeTest, FrameOfAFlowWithAStoredPayloadEqualsTheGatheredOne) {
                         .payload_length = length, .key = 0xdeadbeef, .flags = 0},
                        {.address = 0, .key = 0xdeadbeef}, SegmentsWithInline(42));
     SetStoredLength(flow, length);
-    EXPECT_EQ(flow.stored.frame_bytes, 42 + length);
-    EXPECT_EQ(flow.stored.blocks, 2u);
+    EXPECT_EQ(flow.stored.frame_bytes(), 42 + length);
+    EXPECT_EQ(flow.stored.blocks(), 2u);
     EXPECT_EQ(flow.stored.direct_blocks, 2u);
     const std::span<const uint8_t> stored = std::span(flow.stored.image).first(96);
     EXPECT_THAT(Bytes(0, 72), ElementsAreArray(stored.first(72)));

@@ -33,8 +33,10 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
       ring_bytes_(size_t{kWqebbBytes} << memory.send.wqebbs_log2),
       sent_(stats::OfQueue(FrameKind::kSent, tap->AddQueue())),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
-  front_ = NoFront();  // Every post is seen here.
-  if (TakesStreams()) stream_front_ = &never_;
+  front_ = NoFront();  // Every post is seen here, or by who posts on the tap's front.
+  if (!TakesStreams()) return;
+  stream_front_ = &never_;
+  if (tap->KeepsLeast()) sent_tap_ = {send().front(), tap, sent_};
 }
 
 uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
@@ -92,7 +94,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
   send().PostDirectly(flow.frame);
   tap_->WriteLeast(sent_, flow.frame.image.data() + kInlineOffset,
-                   flow.frame.frame_bytes, FrameTap::Now(), send().posted_frames());
+                   flow.frame.frame_bytes(), FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return nic::TxStatus::kPosted;
 }
@@ -103,7 +105,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
                                                                uint32_t flags) {
   const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
   if (status != nic::TxStatus::kPosted) return status;
-  tap_->Write(sent_, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes,
+  tap_->Write(sent_, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes(),
               FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;
@@ -165,7 +167,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
     return PostOtherwise(prepared, flags);
   }
   send().PostDirectly(prepared);
-  tap_->WriteLeast(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
+  tap_->WriteLeast(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes(),
                    FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return nic::TxStatus::kPosted;
@@ -175,7 +177,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
                                                                uint32_t flags) {
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
-  tap_->Write(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes,
+  tap_->Write(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes(),
               FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
   return status;

@@ -22,6 +22,7 @@
 #include "xtreme/mlx5/queue_pair_testing.h"
 #include "xtreme/mlx5/stream_frame_testing.h"
 #include "xtreme/mlx5/tapped_queue_pair.h"
+#include "xtreme/nic/doorbell.h"
 #include "xtreme/stats/frame_reader.h"
 #include "xtreme/stats/frame_tap.h"
 
@@ -50,7 +51,7 @@ class TappedTest : public QueuePairTest {
   }
 
   // Of each frame `snap_bytes` are kept.
-  void Open(uint32_t snap_bytes) {
+  void Open(uint32_t snap_bytes, uint32_t signal_every = 2) {
     queues_.reset();
     tap_.reset();
     auto tap = stats::FrameTap::Create(
@@ -59,7 +60,7 @@ class TappedTest : public QueuePairTest {
     tap_ = *std::move(tap);
     tap_->SetClocks({.ns_per_tick_q32 = int64_t{1} << 32}, {});
     queues_ = std::make_unique<TappedQueuePair>(tap_.get(), device_.memory(),
-                                                SendQueue::Options{.signal_every = 2},
+                                                SendQueue::Options{.signal_every = signal_every},
                                                 ReceiveQueue::Options{}, nic::Capabilities{},
                                                 pool_.get(), nullptr);
     auto reader = stats::FrameReader::Open(tap_->path());
@@ -227,6 +228,60 @@ TEST_F(TappedTest, ABurstIsKeptAsTheDeviceGetsIt) {
       }
     }
   }
+}
+
+// Those that are posted on the tap's front and those that the queue posts, with a signal and at the
+// ring's end, in one order, and each as the device gets it.
+TEST_F(TappedTest, WhoPostsOnTheTapsFrontKeepsTheFrameByHimself) {
+  Open(stats::kLeastSnapBytes, /*signal_every=*/4);
+  const nic::SentTap& tap = queues_->sent_tap();
+  const auto keep = [&](const nic::TxFront& front, uint32_t bytes, const auto& halves) {
+    tap.frames->WriteLeast(tap.kind, bytes, 0, static_cast<uint32_t>(front.posted()),
+                           [&](uint8_t* to) { nic::CopyFrame(halves, to); });
+    tap.frames->Publish(1);
+  };
+  uint32_t block = 0, alone = 0;
+  for (uint32_t i = 0; i < 120; ++i) {
+    const std::vector<uint8_t> payload(i % 2 == 0 ? 56 : 57, static_cast<uint8_t>('a' + i % 26));
+    nic::TxFrame frame = Frame64();
+    frame.payload = payload.data();
+    frame.payload_length = static_cast<uint32_t>(payload.size());
+    nic::TxPrepared prepared;
+    ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
+    ASSERT_TRUE(queues_->MayKeep(prepared));
+    if (!tap.front->Ready()) {
+      ASSERT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
+    } else if (prepared.direct_blocks == 3) {
+      nic::PostReady<3>(*tap.front, prepared, nic::Unedited(), keep);
+      ++alone;
+    } else {
+      nic::PostReady<2>(*tap.front, prepared, nic::Unedited(), keep);
+      ++alone;
+    }
+    const auto kept = Sent();
+    ASSERT_EQ(kept.size(), 1u) << i;
+    ASSERT_EQ(kept[0].frame_bytes, 42 + payload.size());
+    ASSERT_EQ(kept[0].order, static_cast<uint16_t>(queues_->posted_frames()));
+    std::vector<uint8_t> bytes(frame.header, frame.header + frame.header_length);
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
+    bytes.resize(std::min<size_t>(bytes.size(), stats::kLeastSnapBytes));
+    ASSERT_THAT(kept[0].bytes, ElementsAreArray(bytes)) << i;
+    Complete(block);
+    block += prepared.blocks();
+  }
+  EXPECT_GE(alone, 30u);
+  EXPECT_EQ(queues_->counters().tx_frames, 120u);
+}
+
+TEST_F(TappedTest, OfWhatMoreThanTheLeastIsKeptTheQueueSeesEveryPost) {
+  const nic::TxFrame frame = Frame64();
+  nic::TxPrepared prepared;
+  ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
+  EXPECT_TRUE(queues_->MayKeep(prepared));
+  EXPECT_FALSE(queues_->FrontFor(prepared)->Ready());
+  Open(stats::kLeastSnapBytes + 1);
+  EXPECT_FALSE(queues_->MayKeep(prepared));
+  EXPECT_FALSE(queues_->FrontFor(prepared)->Ready());
 }
 
 class TappedStreamTest : public TappedTest, public ::testing::WithParamInterface<uint32_t> {

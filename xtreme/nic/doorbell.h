@@ -16,6 +16,7 @@
 #define XTREME_XTREME_NIC_DOORBELL_H_
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -111,74 +112,101 @@ __attribute__((no_sanitize("thread"), always_inline)) inline void WriteBlueFlame
 // --- A whole post --------------------------------------------------------------------------------
 
 // What OR-ed into the first 32 bytes of a WQE, as they lie, gives it its index; they have 0 there.
-// The index, below TxFront::kIndices, is that of bytes 1 and 2, big endian: reversed, it stands in
-// the upper two of four.
-inline HalfLine IndexBits(int64_t index) {
+// Nothing waits to be rung for, so that the record has it: big endian, below TxFront::kIndices and
+// so in the upper two of four bytes. A WQE has it in bytes 1 and 2.
+inline HalfLine IndexBits(const uint32_t* record) {
+  static_assert(std::endian::native == std::endian::little);
   typedef uint32_t Words __attribute__((vector_size(32), may_alias));
-  const Words words = {base::HostToBigEndian(static_cast<uint32_t>(index)) >> 8};
-  return reinterpret_cast<HalfLine>(words);
+  const Words index = {*record};
+  return reinterpret_cast<HalfLine>(index >> 8);
 }
 
 // The half of the register that is due; the other one is, next: the device may still take what was
 // written to this.
 inline uint8_t* TakeRegister(TxFront& front) {
-  const uintptr_t taken = front.next_register;
-  front.next_register = taken ^ front.half_bytes;
+  // As if somebody else wrote it, or the compiler would store what it computes of this: that is one
+  // instruction more than to change it where it is.
+  const auto taken = std::atomic_ref(front.next_register).load(std::memory_order_relaxed);
+  front.next_register ^= front.half_bytes;
   return reinterpret_cast<uint8_t*>(taken);
 }
 
-// The default of PostReady().
+// The defaults of PostReady() and PostStream().
 struct Unedited {
   template <size_t kHalves>
   void operator()(HalfLine (&)[kHalves]) const {}
 };
+struct Unseen {
+  template <size_t kHalves>
+  void operator()(const TxFront&, uint32_t, const HalfLine (&)[kHalves]) const {}
+};
 
 // The WQE of a frame that was built ahead, in registers, with its index.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void LoadReady(int64_t index, const TxPrepared& prepared,
+[[gnu::always_inline]] inline void LoadReady(const uint32_t* record, const TxPrepared& prepared,
                                              HalfLine (&halves)[kHalves]) {
   const auto* const image = reinterpret_cast<const HalfLine*>(prepared.image.data());
 #pragma GCC unroll 8
   for (size_t i = 0; i < kHalves; ++i) halves[i] = image[i];
-  halves[0] |= IndexBits(index);
+  halves[0] |= IndexBits(record);
 }
 
 // Rings for it, alone by BlueFlame: it stands in the ring now, up to the block with `index`.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void RingReady(TxFront& front, int64_t index,
-                                             uint32_t frame_bytes,
+[[gnu::always_inline]] inline void RingReady(TxFront& front, uint32_t* record, int64_t index,
                                              const HalfLine (&halves)[kHalves]) {
   OrderWqeBeforeRecord();
-  StoreRecord(front.record, static_cast<uint32_t>(index));
+  StoreRecord(record, static_cast<uint32_t>(index));
   OrderRecordBeforeDoorbell();
   WriteBlueFlame(TakeRegister(front), halves);
   FlushBlueFlame();
-  front.direct_bytes += frame_bytes;
+}
+
+// Counts a post, but for `skew`, which one of two blocks leaves as it is.
+[[gnu::always_inline]] inline void Advance(TxFront& front, const TxStep& step) {
+  static_assert(offsetof(TxFront, index) == offsetof(TxStep, blocks) &&
+                offsetof(TxFront, ready_below) == offsetof(TxStep, beyond_two) &&
+                offsetof(TxFront, direct_bytes) == offsetof(TxStep, frame_bytes) &&
+                sizeof(TxStep) == sizeof(HalfLine));
+  reinterpret_cast<HalfLine&>(front) += reinterpret_cast<const HalfLine&>(step);
 }
 
 // Does what QueuePair::PostPrepared() does with no flags, where its caller stands: front.Ready(),
 // and `prepared.direct_blocks` is kBlocks. The queue learns of it by what both share. Two blocks
 // are a frame of up to 98 bytes, three one of up to 162, as most orders over TCP are: between
 // loading them and BlueFlame they stay in registers. There `edit(halves)` may change them, but for
-// the first 28 bytes: what is stored into `prepared` just before would be waited for.
-template <uint32_t kBlocks = 2, typename Edit = Unedited>
+// the first 28 bytes: what is stored into `prepared` just before would be waited for. When it was
+// rung for, `see(front, frame_bytes, halves)` is shown the WQE.
+template <uint32_t kBlocks = 2, typename Edit = Unedited, typename See = Unseen>
 [[gnu::always_inline]] inline void PostReady(TxFront& front, const TxPrepared& prepared,
-                                             const Edit& edit = {}) {
-  constexpr uint32_t kBlockBytes = 64;
+                                             const Edit& edit = {}, const See& see = {}) {
   HalfLine halves[2 * kBlocks];
-  const int64_t index = front.index;  // Not to be read again behind stores that may be anything's.
-  LoadReady(index, prepared, halves);
+  // Not to be read again behind stores that may be anything's.
+  const int64_t index = front.index;
+  uint32_t* const record = front.record;
+  LoadReady(record, prepared, halves);
   edit(halves);
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
-  front.next_wqe += kBlocks * kBlockBytes;
-  front.index = index + kBlocks;
-  if constexpr (kBlocks != 2) {
-    front.skew -= kBlocks - 2;
-    front.ready_below += kBlocks - 2;
+  Advance(front, prepared.step);
+  if constexpr (kBlocks != 2) front.skew -= kBlocks - 2;
+  RingReady(front, record, index + kBlocks, halves);
+  see(front, prepared.frame_bytes(), halves);
+}
+
+// Where the frame of a WQE in registers goes that begins in the last two bytes of the first half:
+// kFrameCopied bytes are written, of which those behind the frame are whatever they are.
+inline constexpr size_t kFrameCopied = 2 + 3 * sizeof(HalfLine);
+template <size_t kHalves>
+[[gnu::always_inline]] inline void CopyFrame(const HalfLine (&halves)[kHalves], uint8_t* to) {
+  static_assert(kHalves >= 4 && kStreamFrameAt == sizeof(HalfLine) - 2);
+  typedef uint16_t Words __attribute__((vector_size(32), may_alias));
+  base::StoreNative(to, reinterpret_cast<const Words&>(halves[0])[15]);
+#pragma GCC unroll 3
+  for (size_t i = 0; i < 3; ++i) {
+    __builtin_memcpy(to + 2 + i * sizeof(HalfLine), &halves[1 + i], sizeof(HalfLine));
   }
-  RingReady(front, index + kBlocks, prepared.frame_bytes, halves);
 }
 
 }  // namespace xtreme::nic

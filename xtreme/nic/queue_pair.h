@@ -26,6 +26,10 @@ class LinkFlows;
 struct Completion;
 struct LinkCompletion;
 }  // namespace xtreme::completion
+namespace xtreme::stats {
+class FrameTap;
+enum class FrameKind : uint16_t;
+}
 namespace xtreme::udp {
 class Endpoint;
 }
@@ -122,33 +126,46 @@ struct TxHeader {
   std::array<LengthField, 2> lengths;
 };
 
+// What a post adds to the first words of a TxFront, in their order: one addition does.
+struct alignas(32) TxStep {
+  uint64_t wqe_bytes = 0;
+  int64_t blocks = 0;
+  int64_t beyond_two = 0;  // Blocks that the WQE has.
+  uint64_t frame_bytes = 0;
+};
+
 // A frame that was built ahead, in the device's own form: QueuePair::PostPrepared() sends it as
 // often as it is called. Its bytes may be changed between two posts.
 struct alignas(64) TxPrepared {
   std::array<uint8_t, 256> image{};
   uint32_t frame_at = 0;      // Of the frame's first byte in the image.
   uint32_t header_bytes = 0;
-  uint32_t frame_bytes = 0;   // 0: nothing was built.
-  uint32_t blocks = 0;        // The driver's.
-  uint32_t direct_blocks = 0;  // The same if PostReady() may post them, 2 or 3; else 0.
+  uint32_t direct_blocks = 0;  // Those of its WQE if PostReady() may post them, 2 or 3; else 0.
+  TxStep step;                 // The driver's.
 
+  // 0: nothing was built.
+  uint32_t frame_bytes() const { return static_cast<uint32_t>(step.frame_bytes); }
+  uint32_t blocks() const { return static_cast<uint32_t>(step.blocks); }
   uint8_t* payload() { return image.data() + frame_at + header_bytes; }
 };
 
 // The words of a send queue that change with each post: who posts frames that were built ahead
 // does so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
 // How many frames were posted is not counted: most are of two blocks, so the index says it.
-struct TxFront {
+struct alignas(32) TxFront {
+  // As in TxStep.
   uint8_t* next_wqe = nullptr;   // Where the next WQE is written.
   int64_t index = 0;             // Of its first block, as WQEs name it: below kIndices.
   // The index from which on more than a post is due, if all that is posted until then has two
   // blocks; up to there the index does not begin anew.
   int64_t ready_below = 0;
+  uint64_t direct_bytes = 0;     // Posted by PostReady() and not yet in the queue's counters.
+
   int64_t skew = 0;              // What `index` lacks of two a frame.
-  uint32_t* record = nullptr;    // Of the producer index, big endian.
+  // Of the producer index, big endian: of `index`, where nothing waits to be rung for.
+  uint32_t* record = nullptr;
   uintptr_t next_register = 0;   // For doorbells: one half of it or the other.
   uintptr_t half_bytes = 0;      // Between the two.
-  uint64_t direct_bytes = 0;     // Posted by PostReady() and not yet in the queue's counters.
   // Of the WQE of a whole frame, for PostStream(): its first 8 bytes as a number, with index and
   // length 0; and the 8 that ask for checksums, as they lie.
   uint64_t stream_control = 0;
@@ -167,6 +184,14 @@ struct TxFront {
     skew -= over;
     ready_below += over;
   }
+};
+
+// Of a queue that keeps what it sends for a reader (stats/frame_tap.h), for who posts on `front`
+// where they stand and keeps each frame by himself: the queue's own fronts are never ready.
+struct SentTap {
+  TxFront* front = nullptr;  // Null: there is no such way.
+  stats::FrameTap* frames = nullptr;
+  stats::FrameKind kind{};
 };
 
 // The header of a flow in the device's own form: a send writes its payload behind it, and the
@@ -426,6 +451,11 @@ class QueuePair {
   TxFront* FrontFor(const TxPrepared& prepared) {
     return prepared.direct_blocks == kBlocks ? front_ : NoFront();
   }
+  // Of a queue that keeps what it sends: whether of this frame its caller may do so.
+  bool MayKeep(const TxPrepared& prepared) const {
+    return sent_tap_.front != nullptr && prepared.direct_blocks != 0;
+  }
+  const SentTap& sent_tap() const { return sent_tap_; }
 
   // For PostStream(), until the queue ends; never ready if it has no such way.
   TxFront* StreamFront() const { return stream_front_; }
@@ -509,6 +539,7 @@ class QueuePair {
   uint32_t send_completions_due_ = 0;
   TxFront* front_ = NoFront();
   TxFront* stream_front_ = NoFront();
+  SentTap sent_tap_;
 
   static void FetchToWrite(const void* at) {
     // GCC makes of its own builtin one that is not for writing, where it must run on any x86.

@@ -111,8 +111,9 @@ inline constexpr uint32_t kGatheredBlocks = 2;
                        base::HostToBigEndian(payload)};
 }
 
-template <uint32_t kBlocks>
-[[gnu::always_inline]] inline void PostStreamBlocks(TxFront& front, const StreamSegment& segment) {
+template <uint32_t kBlocks, typename See>
+[[gnu::always_inline]] inline void PostStreamBlocks(TxFront& front, const StreamSegment& segment,
+                                                    const See& see) {
   constexpr uint32_t kBlockBytes = 64;
   HalfLine halves[2 * kBlocks];
   LoadStream(front, segment, halves);
@@ -121,17 +122,21 @@ template <uint32_t kBlocks>
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   front.next_wqe += kBlocks * kBlockBytes;
   front.Advance(kBlocks);
-  RingReady(front, front.index, segment.frame_bytes(), halves);
+  RingReady(front, front.record, front.index, halves);
+  front.direct_bytes += segment.frame_bytes();
+  see(front, segment.frame_bytes(), halves);
 }
 
 // Posts it and rings for it. The front is a StreamFront() and Ready(). What stands behind the
-// payload where that is read is written to the WQE and sent nowhere.
-[[gnu::always_inline]] inline void PostStream(TxFront& front, const StreamSegment& segment) {
+// payload where that is read is written to the WQE and sent nowhere. `see`: as PostReady() has it.
+template <typename See = Unseen>
+[[gnu::always_inline]] inline void PostStream(TxFront& front, const StreamSegment& segment,
+                                              const See& see = {}) {
   constexpr uint32_t kBlockBytes = 64;
   const uint32_t bytes = segment.wqe_bytes();
-  if (bytes <= 2 * kBlockBytes) return PostStreamBlocks<2>(front, segment);
-  if (bytes <= 3 * kBlockBytes) return PostStreamBlocks<3>(front, segment);
-  PostStreamBlocks<4>(front, segment);
+  if (bytes <= 2 * kBlockBytes) return PostStreamBlocks<2>(front, segment, see);
+  if (bytes <= 3 * kBlockBytes) return PostStreamBlocks<3>(front, segment, see);
+  PostStreamBlocks<4>(front, segment, see);
 }
 
 }  // namespace xtreme::nic

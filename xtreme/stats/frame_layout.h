@@ -22,7 +22,7 @@
 namespace xtreme::stats {
 
 inline constexpr std::array<char, 8> kFramesMagic = {'X', 'T', 'F', 'R', 'A', 'M', 'E', 'S'};
-inline constexpr uint32_t kFramesVersion = 4;
+inline constexpr uint32_t kFramesVersion = 5;
 
 inline constexpr uint32_t kLeastSlots = 1'024;
 inline constexpr uint32_t kMostSlots = 1u << 20;
@@ -84,13 +84,20 @@ struct FrameSlot {
 };
 static_assert(sizeof(FrameSlot) == 16);
 
+// Slots share no cache line.
+inline constexpr uint32_t kSlotLineBytes = 64;
+constexpr uint32_t SlotBytes(uint32_t snap_bytes) {
+  constexpr uint32_t kHead = sizeof(FrameSlot);
+  return (kHead + snap_bytes + kSlotLineBytes - 1) / kSlotLineBytes * kSlotLineBytes;
+}
+
 struct FramesHeader {
   std::array<char, 8> magic;
   uint32_t version;
   uint32_t pid;
   uint32_t ring;
   uint32_t slots;       // Power of two.
-  uint32_t slot_bytes;  // sizeof(FrameSlot) + snap_bytes.
+  uint32_t slot_bytes;  // sizeof(FrameSlot) + snap_bytes, in whole lines.
   uint32_t snap_bytes;
   std::array<char, 32> interface;
   std::array<char, 32> program;
@@ -102,7 +109,7 @@ struct FramesHeader {
   alignas(64) uint64_t sequence;  // Odd while they are written.
   FrameClocks clocks;
 };
-static_assert(sizeof(FramesHeader) == 320);
+static_assert(sizeof(FramesHeader) == 320 && sizeof(FramesHeader) % kSlotLineBytes == 0);
 
 }  // namespace xtreme::stats
 

@@ -62,8 +62,7 @@ absl::Status CheckFramesHeader(const FramesHeader& header, uint64_t bytes) {
   const bool shaped = std::has_single_bit(header.slots) && header.slots >= kLeastSlots &&
                       header.slots <= kMostSlots && header.snap_bytes >= kLeastSnapBytes &&
                       header.snap_bytes <= kMostSnapBytes &&
-                      header.slot_bytes >= sizeof(FrameSlot) + header.snap_bytes &&
-                      header.slot_bytes <= sizeof(FrameSlot) + header.snap_bytes + 7;
+                      header.slot_bytes == SlotBytes(header.snap_bytes);
   if (!shaped) {
     return Malformed(absl::StrCat(header.slots, " slots of ", header.slot_bytes, " bytes for ",
                                   header.snap_bytes));

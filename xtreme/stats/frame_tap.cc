@@ -43,8 +43,7 @@ absl::StatusOr<std::unique_ptr<FrameTap>> FrameTap::Create(const Options& option
   shape.ring = options.ring;
   shape.slots = std::max(options.frames, kLeastSlots);
   shape.snap_bytes = options.snap_bytes;
-  // Whole words, so that the heads of slots are aligned.
-  shape.slot_bytes = (sizeof(FrameSlot) + options.snap_bytes + 7) & ~7u;
+  shape.slot_bytes = SlotBytes(options.snap_bytes);
   CopyText(options.interface, &shape.interface);
   CopyText(options.program, &shape.program);
   const size_t bytes = sizeof shape + size_t{shape.slots} * shape.slot_bytes;
@@ -80,7 +79,7 @@ void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {
 void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
                           const uint8_t* payload, uint32_t payload_length, uint64_t ticks,
                           uint32_t order) {
-  uint8_t* const slot = TakeSlot();
+  uint8_t* const slot = TakeSlot(slot_bytes_);
   WriteHead(slot, kind, header_length + payload_length, ticks, order);
   uint8_t* const to = slot + sizeof(FrameSlot);
   const uint32_t header_kept = std::min(header_length, snap_bytes_);
@@ -91,7 +90,7 @@ void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header
 
 void FrameTap::Note(std::string_view text) {
   const auto length = static_cast<uint32_t>(std::min<size_t>(text.size(), snap_bytes_));
-  uint8_t* const slot = TakeSlot();
+  uint8_t* const slot = TakeSlot(slot_bytes_);
   WriteHead(slot, FrameKind::kNote, length, Now(), 0);
   memcpy(slot + sizeof(FrameSlot), text.data(), length);
   Publish(1);

@@ -53,17 +53,26 @@ class FrameTap {
   // sent one, OfQueue(). `order`: of a sent one, by which WriteSendTime() names it.
   [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
                                     uint64_t ticks, uint32_t order = 0) {
-    uint8_t* const slot = WriteLeast(kind, frame, length, ticks, order);
+    uint8_t* const slot = TakeSlot(slot_bytes_);
+    WriteHead(slot, kind, length, ticks, order);
+    CopyFirst(slot + sizeof(FrameSlot), frame);
     if (!KeepsLeast()) [[unlikely]] CopyRest(slot, frame, length);
   }
   // Whether no more than kLeastSnapBytes of a frame are kept: then this is all that Write() does.
   bool KeepsLeast() const { return snap_bytes_ == kLeastSnapBytes; }
-  [[gnu::always_inline]] uint8_t* WriteLeast(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                             uint64_t ticks, uint32_t order) {
-    uint8_t* const slot = TakeSlot();
+  [[gnu::always_inline]] void WriteLeast(FrameKind kind, const uint8_t* frame, uint32_t length,
+                                         uint64_t ticks, uint32_t order) {
+    WriteLeast(kind, length, ticks, order, [frame](uint8_t* to) { CopyFirst(to, frame); });
+  }
+  // The same of a frame that `copy` writes where it is told, with what stands behind it up to
+  // kLeastRoom bytes.
+  static constexpr size_t kLeastRoom = SlotBytes(kLeastSnapBytes) - sizeof(FrameSlot);
+  template <typename Copy>
+  [[gnu::always_inline]] void WriteLeast(FrameKind kind, uint32_t length, uint64_t ticks,
+                                         uint32_t order, const Copy& copy) {
+    uint8_t* const slot = TakeSlot(SlotBytes(kLeastSnapBytes));
     WriteHead(slot, kind, length, ticks, order);
-    CopyFirst(slot + sizeof(FrameSlot), frame);
-    return slot;
+    copy(slot + sizeof(FrameSlot));
   }
   // The same of a frame without an order, for who has few registers left: `ticks` and `frame` say
   // what they are when it is written.
@@ -73,7 +82,7 @@ class FrameTap {
     uint8_t* const slot = next_slot_;
     WriteHead(slot, kind, length, ticks(), /*order=*/0);
     CopyFirst(slot + sizeof(FrameSlot), frame());
-    GoBehind(slot);
+    GoBehind(slot, SlotBytes(kLeastSnapBytes));
   }
   // The last one was none, and nothing was written behind it: its place is the next one's.
   void TakeBack() { next_slot_ = (next_slot_ == slots_ ? end_ : next_slot_) - slot_bytes_; }
@@ -82,14 +91,14 @@ class FrameTap {
   class Run {
    public:
     explicit Run(FrameTap* tap)
-        : tap_(tap), slot_(tap->next_slot_), end_(tap->end_), bytes_(tap->slot_bytes_) {}
+        : tap_(tap), slot_(tap->next_slot_), end_(tap->end_) {}
     // Where the frame stands.
     [[gnu::always_inline]] uint8_t* Write(FrameKind kind, const uint8_t* frame, uint32_t length,
                                           uint64_t ticks, uint32_t order = 0) {
       uint8_t* const slot = slot_;
       WriteHead(slot, kind, length, ticks, order);
       CopyFirst(slot + sizeof(FrameSlot), frame);
-      slot_ += bytes_;
+      slot_ += SlotBytes(kLeastSnapBytes);
       if (slot_ == end_) [[unlikely]] slot_ = tap_->slots_;
       return slot + sizeof(FrameSlot);
     }
@@ -102,7 +111,6 @@ class FrameTap {
     FrameTap* const tap_;
     uint8_t* slot_;
     uint8_t* const end_;
-    const uint64_t bytes_;
   };
   // The same in two parts, as long as they are; a few more instructions.
   void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
@@ -110,7 +118,7 @@ class FrameTap {
                   uint32_t order = 0);
   // The device's time of the last frame of the send queue that was written with this `order`.
   void WriteSendTime(uint32_t order, uint64_t ticks, uint8_t queue = 0) {
-    WriteHead(TakeSlot(), OfQueue(FrameKind::kSendTime, queue), 0, ticks, order);
+    WriteHead(TakeSlot(slot_bytes_), OfQueue(FrameKind::kSendTime, queue), 0, ticks, order);
   }
   // Shows readers the last `frames` that were written, all there are that they do not know of. One
   // instruction, so that none of it is seen half; stores stay in order (Intel SDM volume 3, 9.2.2).
@@ -133,13 +141,13 @@ class FrameTap {
 
   FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape);
 
-  uint8_t* TakeSlot() {
+  uint8_t* TakeSlot(uint64_t slot_bytes) {
     uint8_t* const slot = next_slot_;
-    GoBehind(slot);
+    GoBehind(slot, slot_bytes);
     return slot;
   }
-  void GoBehind(uint8_t* slot) {
-    uint8_t* const next = slot + slot_bytes_;
+  void GoBehind(uint8_t* slot, uint64_t slot_bytes) {
+    uint8_t* const next = slot + slot_bytes;
     next_slot_ = next == end_ ? slots_ : next;
   }
   [[gnu::always_inline]] static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length,

@@ -381,11 +381,12 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
   };
   const Row rows[] = {
       {0, 0, "read frames: this is not a frame tap"},
-      {offsetof(FramesHeader, version), 5, "read frames: layout 5, 4 is known"},
-      {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 112 bytes for 96"},
-      {offsetof(FramesHeader, snap_bytes), 97, "read frames: 1024 slots of 112 bytes for 97"},
+      {offsetof(FramesHeader, version), 4, "read frames: layout 4, 5 is known"},
+      {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 128 bytes for 96"},
+      {offsetof(FramesHeader, snap_bytes), 113,
+       "read frames: 1024 slots of 128 bytes for 113"},
       {offsetof(FramesHeader, slots), 2'048,
-       "read frames: 115008 bytes, its header says 229696"},
+       "read frames: 131392 bytes, its header says 262464"},
       {offsetof(FramesHeader, clocks.host.unused_bits), 64,
        "read frames: a clock without bits"},
   };
@@ -495,7 +496,7 @@ TEST_F(FrameTapTest, AFileThatShrinksIsAnError) {
   const auto reader = Read(tap->path());
   ASSERT_EQ(truncate(tap->path().c_str(), sizeof(FramesHeader)), 0);
   EXPECT_FALSE(reader->Take(1).ok());
-  ASSERT_EQ(truncate(tap->path().c_str(), sizeof(FramesHeader) + 1'024 * 112), 0);
+  ASSERT_EQ(truncate(tap->path().c_str(), sizeof(FramesHeader) + 1'024 * 128), 0);
 }
 
 TEST_F(FrameTapTest, WhatIsNotPossibleIsRefused) {

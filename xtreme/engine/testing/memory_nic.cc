@@ -338,9 +338,9 @@ bool MemoryQueuePair::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* p
   base::StoreNative<uint16_t>(&prepared->image[kDirectFlagsAt], frame.flags);
   prepared->frame_at = kDirectFrameAt;
   prepared->header_bytes = frame.header_length;
-  prepared->frame_bytes = bytes;
-  prepared->blocks = (kDirectFrameAt + bytes + kBlockBytes - 1) / kBlockBytes;
-  prepared->direct_blocks = prepared->blocks <= 3 ? prepared->blocks : 0;
+  const uint32_t blocks = (kDirectFrameAt + bytes + kBlockBytes - 1) / kBlockBytes;
+  prepared->step = {uint64_t{blocks} * kBlockBytes, blocks, int64_t{blocks} - 2, bytes};
+  prepared->direct_blocks = blocks <= 3 ? blocks : 0;
   return true;
 }
 
@@ -350,7 +350,7 @@ nic::TxStatus MemoryQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   return Post({.header = header,
                .payload = header + prepared.header_bytes,
                .header_length = prepared.header_bytes,
-               .payload_length = prepared.frame_bytes - prepared.header_bytes,
+               .payload_length = prepared.frame_bytes() - prepared.header_bytes,
                .key = 0,
                .flags = static_cast<uint16_t>(constant_flags | flags)});
 }
