@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TappedQueuePair: a queue pair that copies every frame it takes and posts to a frame tap.
+// TappedQueuePair: a queue pair that copies every frame it takes and posts to a frame tap; who
+// posts on its front (nic::SentTap) does so himself.
 //
 // Invariant: a received frame is copied once, before anybody sees it: what is sent in answer comes
 // behind it. What is not posted is not copied; warm sends, which reach no wire, are not either. A
