@@ -75,7 +75,8 @@ XTREME_CALL int accept4(int fd, sockaddr* address, socklen_t* length, int flags)
     const ErrnoKept kept;
     ours->Decide();
   }
-  if (ours == nullptr || !ours->listening()) return Kernel().accept4(fd, address, length, flags);
+  const bool ring_may_have_some = ours != nullptr && (ours->listening() || ours->deferred());
+  if (!ring_may_have_some) return Kernel().accept4(fd, address, length, flags);
   return ResultOf(
       [&] { return xtreme::sockets::Accept(Faces(), ours, fd, address, length, flags); });
 }

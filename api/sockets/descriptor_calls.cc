@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/sockets/data_calls.h"
+#include "api/sockets/deferred_listeners.h"
 #include "api/sockets/descriptors.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
@@ -149,12 +150,16 @@ int Accept(Faces& faces, const std::shared_ptr<Socket>& listener, int fd, sockad
     const bool on_both = waits && listener->listening();
     if (on_both && Kernel().poll(&kernels, 1, 0) != 1) continue;
     if (listener->Ended()) return -EBADF;
-    if (!on_both) {
+    if (!waits) {
       const int accepted = Kernel().accept4(fd, address, length, flags);
-      return accepted >= 0 ? accepted : -errno;
+      const int result = accepted >= 0 ? accepted : -errno;
+      if (result == -EAGAIN) faces.deferred().OfferAgain();
+      return result;
     }
-    const int accepted = listener->AcceptInKernel(fd, address, length, flags);
-    if (accepted != -EAGAIN) return accepted;
+    const int accepted = on_both ? listener->AcceptInKernel(fd, address, length, flags)
+                                 : listener->AwaitInKernel(fd, address, length, flags);
+    const int once_more = on_both ? -EAGAIN : kAskKernel;
+    if (accepted != once_more) return accepted;
   }
 }
 

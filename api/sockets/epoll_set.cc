@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "api/sockets/deferred_listeners.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
 #include "api/sockets/ring_door.h"
@@ -388,6 +389,7 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     }
     pthread_testcancel();
     const int count = Collect(events, most, turns.due());
+    if (count == 0 && turns.due()) faces_->deferred().OfferAgain();
     if (count != 0 || time.none()) return count;
     if (interruption.happened() || (turns.due() && HasSignal(signals))) return -EINTR;
     time.Look();
@@ -404,7 +406,8 @@ int EpollSet::Wait(epoll_event* events, int most, base::Nanoseconds limit,
     AddDoors(&doors_now);
     if ((Look() & EPOLLIN) != 0 || !std::ranges::equal(doors_now, polled)) continue;
     pollfd own[] = {{.fd = fd(), .events = POLLIN}};
-    const int slept = SleepOnRings(polled, own, time.until(), signals);
+    const base::Nanoseconds until = faces_->deferred().SleepUntil(time.until());
+    const int slept = SleepOnRings(polled, own, until, signals);
     if (slept < 0) return slept;
     // By whom it came there is another question.
     if (own[0].revents != 0) kernel_alone_.store(true, std::memory_order_relaxed);

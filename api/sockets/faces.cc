@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "api/native/settings.h"
+#include "api/sockets/deferred_listeners.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
@@ -64,7 +65,7 @@ Faces& Faces::Make() {
   return *faces;
 }
 
-Faces::Faces() {
+Faces::Faces() : deferred_(std::make_unique<DeferredListeners>(&setup_)) {
   // Even a library below us may read files by calls that are ours.
   const Passage passage;
   // Whatever the settings say: there are descriptors to keep and to forget until off().

@@ -31,6 +31,8 @@
 
 namespace xtreme::sockets {
 
+class DeferredListeners;
+
 class Faces {
  public:
   static Faces& The() {
@@ -51,6 +53,7 @@ class Faces {
   const FaceSettings& settings() const { return settings_; }
   Descriptors& descriptors() { return descriptors_; }
   SetupLock& setup() { return setup_; }
+  DeferredListeners& deferred() { return *deferred_; }
 
   // The ring of that key, or the one it shares because the interface has as many as it may. Null:
   // `why` says why there is none.
@@ -131,6 +134,7 @@ class Faces {
 
   std::atomic<RingDoor*> newest_door_{nullptr};
   SetupLock setup_{&newest_door_};
+  const std::unique_ptr<DeferredListeners> deferred_;
   std::atomic<uintptr_t> forking_{0};  // Token of the thread that locked all for it; 0: none.
   std::map<RingKey, Place> places_;
   std::vector<RingProfile> profiles_;

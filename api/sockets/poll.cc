@@ -18,6 +18,7 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
+#include "api/sockets/deferred_listeners.h"
 #include "api/sockets/epoll_set.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/kernel_calls.h"
@@ -200,6 +201,7 @@ int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sig
   for (;;) {
     pthread_testcancel();
     const int ready = looks.Once(signals, turns.due());
+    if (ready == 0 && turns.due()) faces.deferred().OfferAgain();
     if (ready != 0 || time.none()) return ready;
     if (interruption.happened()) return -EINTR;
     time.Look();
@@ -210,7 +212,7 @@ int Poll(Faces& faces, std::span<pollfd> fds, base::Nanoseconds limit, const sig
     }
     turns.BeDue();
     if (time.is_over()) continue;
-    const int slept = looks.Sleep(time.until(), signals);
+    const int slept = looks.Sleep(faces.deferred().SleepUntil(time.until()), signals);
     if (slept < 0) return slept;
   }
 }

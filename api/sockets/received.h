@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Received: what came for a socket, in the buffers that the NIC wrote; ReceiveRequest: who asks.
+// Received: what came for a socket, in the buffers that the NIC wrote; ReceiveRequest: who asks;
+// SocketCounters: how much came and went.
 //
 // Invariant: each link of the chain from `buffer` on holds one reference of whoever has the
 // Received. Byte order: endpoints host. Threads: a plain value; references inside the ring's door.
@@ -45,6 +46,18 @@ struct ReceiveRequest {
   // Out.
   Received about;             // Addresses, times; its buffer is not to be used.
   int message_flags = 0;      // MSG_TRUNC.
+};
+
+// Counts that change together stand apart: a compiler that moves two as a vector takes longer.
+struct SocketCounters {
+  uint64_t received = 0;
+  uint64_t sent = 0;
+  uint64_t received_bytes = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t dummies = 0;       // Sent to no wire.
+  uint64_t dropped = 0;       // The queue was full.
+  uint64_t by_callback = 0;   // A receive callback dropped or held it.
+  uint64_t slow_path = 0;     // Came through the kernel.
 };
 
 inline wire::Endpoint SourceOf(const engine::Completion& completion) {

@@ -92,18 +92,6 @@ struct SendRequest {
   }
 };
 
-// Counts that change together stand apart: a compiler that moves two as a vector takes longer.
-struct SocketCounters {
-  uint64_t received = 0;
-  uint64_t sent = 0;
-  uint64_t received_bytes = 0;
-  uint64_t sent_bytes = 0;
-  uint64_t dummies = 0;       // Sent to no wire.
-  uint64_t dropped = 0;       // The queue was full.
-  uint64_t by_callback = 0;   // A receive callback dropped or held it.
-  uint64_t slow_path = 0;     // Came through the kernel.
-};
-
 class Socket final : public Pollable, public std::enable_shared_from_this<Socket> {
  public:
   // Of the program's socket() call, or what came of it; `fd` is the kernel's socket, `offload`: by
@@ -127,7 +115,14 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   // A connection of the kernel's side of a listener, by its descriptor `fd`, as accept4(2), or
   // -errno; -EAGAIN: there is none, however the descriptor blocks.
   int AcceptInKernel(int fd, sockaddr* address, socklen_t* length, int flags);
+  // The same of one that is on no ring, where that may wait; meanwhile it goes to none. kAskKernel:
+  // it has gone to one.
+  int AwaitInKernel(int fd, sockaddr* address, socklen_t* length, int flags);
   bool listening() const;
+  // A listener that no ring may have yet; its connections are the kernel's.
+  bool deferred() const;
+  // One of them is offered again. False: it is none any more.
+  bool ServeDeferred();
   // A connection of a ring, however far it is.
   bool HasConnected() const;
 
@@ -429,10 +424,11 @@ class Socket final : public Pollable, public std::enable_shared_from_this<Socket
   bool LeaveErrorInKernel(int error);
   int TakeLeftError();
   void EndStreamAnew(bool by_shutdown = false);
-  int Claim();
+  RingDoor* Claim();
   bool KernelConnects(const std::string& interface);
   RingDoor* DoorForStream(std::string* why);
   void ServeListener();
+  void DeferLocked(const char* reason, RingDoor* keeper);
   void EndClaim();
   void OpenListener(RingDoor* door);
   void OnAccepted(const engine::Completion& completion);

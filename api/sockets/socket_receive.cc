@@ -413,7 +413,8 @@ int Socket::Shutdown(int how) {
   if (how < SHUT_RD || how > SHUT_RDWR) return -EINVAL;
   const std::lock_guard lock(faces_->setup());
   const bool listens = stream_ != nullptr && (stream_->state == Stream::State::kListening ||
-                                              stream_->state == Stream::State::kOffered);
+                                              stream_->state == Stream::State::kOffered ||
+                                              stream_->state == Stream::State::kDeferred);
   if (listens && (path() == Path::kOffloaded || path() == Path::kUndecided)) {
     // Linux: it has nothing to send.
     if (how == SHUT_WR) return 0;

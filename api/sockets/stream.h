@@ -38,7 +38,16 @@ struct StreamOption {
 
 struct Stream {
   // kOffered: listens in the kernel; goes to the ring of the process that first accepts or polls.
-  enum class State : uint8_t { kIdle, kOffered, kListening, kConnecting, kConnected, kEnded };
+  // kDeferred: was offered, and no ring may have it yet (deferred_listeners.h).
+  enum class State : uint8_t {
+    kIdle,
+    kOffered,
+    kDeferred,
+    kListening,
+    kConnecting,
+    kConnected,
+    kEnded
+  };
 
   std::atomic<State> state{State::kIdle};
   std::atomic<bool> established{false};  // It was, at some time.
@@ -72,6 +81,7 @@ struct Stream {
   int claim = -1;                                // Of a listener: as ClaimListener().
   std::deque<std::shared_ptr<Socket>> accepted;  // Of a listener, not handed out yet.
   std::mutex kernel_accept_mutex;                // Taken last: Socket::AcceptInKernel().
+  std::atomic<int> kernel_accepts{0};            // Threads that are a Socket::KernelAccept.
 };
 
 }  // namespace xtreme::sockets

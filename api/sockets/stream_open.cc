@@ -3,7 +3,8 @@
 // Listening, accepting and connecting. A listener listens on the kernel's side too: what comes by
 // loopback or by another interface is accepted there.
 // It goes to a ring with its first accept or poll, so that a worker that was forked after listen()
-// has it; of several processes that do so, the first.
+// has it; of several processes that do so, the first. The others' are offered again
+// (deferred_listeners.h).
 
 #include <fcntl.h>
 #include <netinet/ip.h>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include "api/sockets/blocking.h"
+#include "api/sockets/deferred_listeners.h"
 #include "api/sockets/faces.h"
 #include "api/sockets/host_addresses.h"
 #include "api/sockets/kernel_calls.h"
@@ -44,6 +46,10 @@ bool IsOfListeners(const StreamOption& option) {
 
 bool Socket::listening() const {
   return stream_ != nullptr && stream_->state == Stream::State::kListening;
+}
+
+bool Socket::deferred() const {
+  return stream_ != nullptr && stream_->state == Stream::State::kDeferred;
 }
 
 bool Socket::HasConnected() const {
@@ -107,13 +113,16 @@ int Socket::Listen(int backlog) {
   return 0;
 }
 
-// The name of it, or what an earlier listener of this process left. -1: another process has it.
-int Socket::Claim() {
+// Takes the name of it, or what an earlier listener of this process left: then whose ring kept it.
+// Without either another process has it.
+RingDoor* Socket::Claim() {
   for (RingDoor* each = faces_->doors(); each != nullptr; each = each->older()) {
     const RingDoor::Entry entry(each);
-    if (const int claim = each->TakeClaim(local_); claim >= 0) return claim;
+    stream_->claim = each->TakeClaim(local_);
+    if (stream_->claim >= 0) return each;
   }
-  return ClaimListener(local_);
+  stream_->claim = ClaimListener(local_);
+  return nullptr;
 }
 
 // Whether the kernel has a connection there, or has begun one, that comes by `interface`: of this
@@ -140,16 +149,18 @@ bool Socket::KernelConnects(const std::string& interface) {
 // nobody, for it would reset that one by what came of it meanwhile.
 void Socket::ServeListener() {
   stream_->state = Stream::State::kIdle;
-  stream_->claim = Claim();
-  if (stream_->claim < 0) return LeaveToKernelLocked("another process serves its address");
+  RingDoor* const keeper = Claim();
+  if (stream_->claim < 0) return DeferLocked("another process serves its address", nullptr);
   std::string why;
   RingDoor* const ring = DoorForStream(&why);
   if (ring == nullptr) return LeaveToKernelLocked(why);
-  constexpr const char* kTooLate = "connections came before it was first polled";
-  if (KernelConnects(ring->interface())) return LeaveToKernelLocked(kTooLate);
+  constexpr const char* kConnects = "the kernel has connections at its address";
+  if (KernelConnects(ring->interface())) return DeferLocked(kConnects, keeper);
   OpenListener(ring);
   if (path() != Path::kOffloaded) return;
-  if (KernelConnects(ring->interface())) return LeaveToKernelLocked(kTooLate);
+  if (KernelConnects(ring->interface()) || stream_->kernel_accepts != 0) {
+    return DeferLocked(kConnects, keeper);
+  }
   {
     const RingDoor::Entry entry(ring);
     ring->ring().tcp().Welcome(handle_);
@@ -158,6 +169,37 @@ void Socket::ServeListener() {
       wire::ToString(local_));
   // Who watches it learns of the ring.
   Change(0, 0, EPOLLHUP);
+}
+
+// What the kernel has it keeps, and gets what comes. `keeper`: the ring that kept the claim.
+void Socket::DeferLocked(const char* reason, RingDoor* keeper) {
+  // Who takes completions looks for them at rings alone, and never waits.
+  if (taker_ == Taker::kCompletions) return LeaveToKernelLocked(reason);
+  (void)KeyOn("");  // The ring is that of this thread, whoever offers it again.
+  const int claim = std::exchange(stream_->claim, -1);
+  if (path() == Path::kOffloaded) {
+    path_.store(Path::kUndecided, std::memory_order_release);
+    TakeDown();
+  }
+  if (keeper != nullptr) {
+    const RingDoor::Entry entry(keeper);
+    keeper->KeepClaim(local_, claim);
+  } else {
+    stream_->claim = claim;
+    EndClaim();
+  }
+  stream_->state = Stream::State::kDeferred;
+  faces_->deferred().Add(shared_from_this());
+  if (reason_.empty()) faces_->CountLeft(reason);
+  if (reason_ != reason) Log(LogLevel::kDetails, "fd {} is left to the kernel: {}", fd(), reason);
+  reason_ = reason;
+  Change(0, ~uint32_t{0}, EPOLLHUP);
+}
+
+bool Socket::ServeDeferred() {
+  if (path() != Path::kUndecided || !deferred()) return false;
+  ServeListener();
+  return path() == Path::kUndecided && deferred();
 }
 
 void Socket::OpenListener(RingDoor* ring) {
@@ -177,7 +219,7 @@ void Socket::OpenListener(RingDoor* ring) {
     // Before it is known that the rules stand: they may, and then connections come.
     stream_->state = Stream::State::kListening;
     door_.store(ring, std::memory_order_release);
-    path_.store(Path::kOffloaded, std::memory_order_release);
+    path_.store(Path::kOffloaded, std::memory_order_seq_cst);
     ring->Register(handle_, this);
     outcome = ring->Await(handle_, 0);
   }
@@ -301,6 +343,19 @@ int Socket::AcceptInKernel(int fd, sockaddr* address, socklen_t* length, int fla
   const int result = made >= 0 ? made : -errno;
   if (blocks) Kernel().fcntl(fd, F_SETFL, before);
   return result;
+}
+
+// Who looks at the path, and whether a thread is here, sees the other of the two as it was left.
+int Socket::AwaitInKernel(int fd, sockaddr* address, socklen_t* length, int flags) {
+  struct Counted {
+    explicit Counted(std::atomic<int>* count) : count(count) { ++*count; }
+    ~Counted() { --*count; }
+    std::atomic<int>* const count;
+  };
+  const Counted counted(&stream_->kernel_accepts);
+  if (path_.load(std::memory_order_seq_cst) == Path::kOffloaded) return kAskKernel;
+  const int made = Kernel().accept4(fd, address, length, flags);
+  return made >= 0 ? made : -errno;
 }
 
 // --- Connecting ---

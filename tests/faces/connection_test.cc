@@ -97,7 +97,8 @@ TEST_F(ConnectionTest, AListenerThatHasOneHalfOpenIsTheKernels) {
   ASSERT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
   pollfd readable{.fd = listener, .events = POLLIN};
   EXPECT_EQ(Poll(&readable, 1, 0), 0);
-  EXPECT_EQ(Behind(listener)->path(), sockets::Path::kKernel) << Behind(listener)->reason();
+  EXPECT_TRUE(Behind(listener)->deferred()) << Behind(listener)->reason();
+  EXPECT_EQ(Behind(listener)->door(), nullptr);
   ASSERT_EQ(setsockopt(listener, SOL_SOCKET, SO_DETACH_FILTER, &filter, sizeof filter), 0);
   ASSERT_EQ(send(client, "x", 1, 0), 1);
   int fd = -EAGAIN;

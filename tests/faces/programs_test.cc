@@ -45,6 +45,17 @@ class ProgramsTest : public FacesTest {
     }
     return false;
   }
+  static bool SaysTwice(const Program& program, const std::string& text) {
+    for (int tries = 0; tries < 3'000; ++tries) {
+      const std::string output = program.Output();
+      const size_t first = output.find(text);
+      if (first != std::string::npos && output.find(text, first + 1) != std::string::npos) {
+        return true;
+      }
+      usleep(10'000);
+    }
+    return false;
+  }
   static bool IsOffloaded(const Program& program) {
     return program.Output().find(kOffloaded) != std::string::npos;
   }
@@ -187,7 +198,7 @@ TEST_F(ProgramsTest, OneOfTwoWorkersOfNginxHasTheRingAndTheOtherIsToldWhyNot) {
 }
 
 // Nobody is refused while the old worker, which has the ring, still serves a client that reads no
-// further until it is told to.
+// further until it is told to. The next one has it then.
 TEST_F(ProgramsTest, ReloadOfNginxRefusesNobodyAndItsOldWorkerGoesOn) {
   Needs("nginx"), Needs("curl");
   const std::string files = MakeFiles();
@@ -216,6 +227,10 @@ TEST_F(ProgramsTest, ReloadOfNginxRefusesNobodyAndItsOldWorkerGoesOn) {
   EXPECT_EQ(slow->Wait(), 0) << slow->Output();
   close(tell);
   unlink(go.c_str());
+  // The old worker is gone, and so is who came meanwhile.
+  EXPECT_TRUE(SaysTwice(*server, "offloaded on ours, listens as")) << server->Output();
+  const auto client = StartOnKernel(GetFiles(std::string("http://") + kOurs + ":8080", files));
+  EXPECT_EQ(client->Wait(), 0) << client->Output() << server->Output();
 }
 
 TEST_F(ProgramsTest, CurlIsOffloadedAndGetsWhatNginxHas) {

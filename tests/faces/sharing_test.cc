@@ -4,6 +4,8 @@
 // with its own takes nothing from the others. Programs in Python with libxtreme.so preloaded,
 // against the kernel on the other side.
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -515,6 +517,180 @@ assert s.accept()[0].getpeername()[0] == '10.9.0.2'
 child.settimeout(10)
 assert child.recv(10) == b''
 )");
+}
+
+// --- The next worker's listener goes to its ring, when it may ---
+
+// What the next worker waits by is named.
+constexpr const char* kSucceeding = R"(
+import sys, threading
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(('0.0.0.0', 7108))
+s.listen(50)
+def answer(c, who):
+    while came := c.recv(100): c.sendall(who + came)
+    c.close()
+def old(master):
+    select.select([s], [], [], 0)
+    master.sendall(b'r')
+    c = s.accept()[0]
+    master.sendall(b'a')
+    assert master.recv(1) == b'q'
+    s.close()
+    c.sendall(b'closed')
+    answer(c, b'old ')
+def by_epoll():
+    events = select.epoll()
+    events.register(s, select.EPOLLIN)
+    while True:
+        events.poll()
+        yield s.accept()[0]
+def by_epoll_that_never_waits():
+    events = select.epoll()
+    events.register(s, select.EPOLLIN)
+    while True:
+        if events.poll(0): yield s.accept()[0]
+def by_select():
+    while True:
+        select.select([s], [], [])
+        yield s.accept()[0]
+def by_accept():
+    s.settimeout(None)
+    while True: yield s.accept()[0]
+def by_accept_that_never_waits():
+    s.setblocking(False)
+    while True:
+        try: c = s.accept()[0]
+        except BlockingIOError: continue
+        c.setblocking(True)
+        yield c
+def new(master):
+    select.select([s], [], [], 0)
+    master.sendall(b'r')
+    for c in globals()['by_' + sys.argv[1]]():
+        threading.Thread(target=answer, args=(c, b'new '), daemon=True).start()
+first = worker(old)
+print('ready', flush=True)
+assert first.recv(1) == b'a'
+second = worker(new)
+first.sendall(b'q')
+os.wait()
+os.wait()
+)";
+
+// When the old worker's connection ends there is one in the kernel, as long as the file is there
+// whose name is given first; then one comes after the other until the second file is there.
+constexpr const char* kSuccessorsClients = R"(
+import os, socket, sys, time
+def connect():
+    c = socket.create_connection(('10.9.0.1', 7108), timeout=20)
+    return c
+def asks(c):
+    c.sendall(b'one')
+    return c.recv(100)
+kept = connect()
+assert kept.recv(10) == b'closed'
+stays = connect()
+assert asks(stays) == b'new one'
+assert asks(kept) == b'old one'
+kept.close()
+print('in the kernel', flush=True)
+while os.path.exists(sys.argv[1]): time.sleep(0.05)
+assert asks(stays) == b'new one'
+stays.close()
+count = 0
+while not os.path.exists(sys.argv[2]) or count < 20:
+    c = connect()
+    assert asks(c) == b'new one'
+    c.close()
+    count += 1
+    time.sleep(0.02)
+)";
+
+class SuccessorTest : public SharingTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static std::string FileOf(const std::string& name) {
+    return std::string(std::getenv("TEST_TMPDIR")) + "/" + name + GetParam();
+  }
+  static int CountOf(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+  static int RingsOf(const Program& server) {
+    return CountOf(server.Output(), "offloaded on ours, listens as");
+  }
+};
+
+TEST_P(SuccessorTest, ListenerGoesToTheNextWorkersRingWhenTheKernelHasNoConnections) {
+  const std::string stays = FileOf("stays"), ends = FileOf("ends");
+  std::ofstream(stays).flush();
+  const auto server = StartOnXtreme(
+      Script("succeeding", std::string(kWorkers) + kSucceeding) + " " + GetParam(),
+      "XTREME_LOG_LEVEL=debug");
+  ASSERT_TRUE(server->Says("ready")) << server->Output();
+  const auto clients =
+      StartOnKernel(Script("clients", kSuccessorsClients) + " " + stays + " " + ends);
+  ASSERT_TRUE(clients->Says("in the kernel")) << clients->Output() << server->Output();
+  EXPECT_TRUE(server->Says("the kernel has connections at its address")) << server->Output();
+  EXPECT_EQ(RingsOf(*server), 1) << server->Output();
+  std::filesystem::remove(stays);
+  for (int tries = 0; tries < 1'000 && RingsOf(*server) < 2; ++tries) usleep(10'000);
+  EXPECT_EQ(RingsOf(*server), 2) << server->Output();
+  std::ofstream(ends).flush();
+  EXPECT_EQ(clients->Wait(), 0) << clients->Output() << server->Output();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, SuccessorTest,
+                         ::testing::Values("epoll", "epoll_that_never_waits", "select", "accept",
+                                           "accept_that_never_waits"),
+                         [](const auto& way) { return std::string(way.param); });
+
+// haproxy's way: a new process gets the listener from the old one (-x), which it ends (-sf).
+constexpr const char* kHaproxysClients = R"(
+import socket
+def connect():
+    return socket.create_connection(('10.9.0.1', 7109), timeout=20)
+def asks(c):
+    c.sendall(b'one')
+    return c.recv(100)
+kept = connect()
+assert asks(kept) == b'one'
+for turn in range(60):
+    # Who is being accepted as the old one closes its listener may be reset.
+    with connect() as c:
+        try: assert asks(c) == b'one'
+        except ConnectionResetError: print('reset', flush=True)
+    assert asks(kept) == b'one'
+    print('turn', turn, flush=True)
+)";
+
+TEST_F(SharingTest, HaproxyThatTakesOverRefusesNobodyAndTheOldOneGoesOn) {
+  const auto echo = StartEcho();
+  ASSERT_TRUE(echo->Says("ready"));
+  const std::string own = "/tmp/xtreme_haproxy" + std::to_string(getpid());
+  const std::string config = std::string(std::getenv("TEST_TMPDIR")) + "/haproxy.cfg";
+  std::ofstream(config) << "global\n maxconn 200\n noreuseport\n stats socket " << own
+                        << ".sock mode 600 level admin expose-fd listeners\ndefaults\n mode tcp\n "
+                           "timeout connect 9s\n timeout client 60s\n timeout server 60s\nlisten "
+                           "all\n bind 10.9.0.1:7109\n server one 10.9.0.2:8000\n";
+  const std::string start = "haproxy -db -f " + config;
+  const auto old = StartOnXtreme(start, "XTREME_LOG_LEVEL=debug");
+  ASSERT_TRUE(old->Says("offloaded on ours, listens as")) << old->Output();
+  const auto clients = StartOnKernel(Script("haproxys_clients", kHaproxysClients));
+  ASSERT_TRUE(clients->Says("turn 9")) << clients->Output() << old->Output();
+  const std::string says = old->Output(), before = "Xtreme, process ";
+  const int pid = std::atoi(says.c_str() + says.find(before) + before.size());
+  ASSERT_GT(pid, 1) << says;
+  const auto next = StartOnXtreme(start + " -x " + own + ".sock -sf " + std::to_string(pid),
+                                  "XTREME_LOG_LEVEL=debug");
+  EXPECT_EQ(clients->Wait(), 0) << clients->Output() << old->Output() << next->Output();
+  EXPECT_EQ(old->Wait(), 0) << old->Output();
+  // What it was handed is the kernel's there.
+  const auto last = StartOnKernel(Script("haproxys_clients", kHaproxysClients));
+  EXPECT_EQ(last->Wait(), 0) << last->Output() << next->Output();
+  std::filesystem::remove(own + ".sock");
 }
 
 // The first worker, which had the ring, is gone, and the second serves in the kernel; the third is

@@ -31,6 +31,9 @@ struct Search {
 constexpr uint32_t kStates = 1u << TCP_ESTABLISHED | 1u << TCP_SYN_RECV | 1u << TCP_FIN_WAIT1 |
                              1u << TCP_FIN_WAIT2 | 1u << TCP_CLOSE_WAIT | 1u << TCP_LAST_ACK |
                              1u << TCP_CLOSING;
+// Of these the peer has not acknowledged all yet, whoever has them: SYN, or bytes and FIN.
+constexpr uint32_t kUnanswered = 1u << TCP_SYN_RECV | 1u << TCP_FIN_WAIT1 | 1u << TCP_LAST_ACK |
+                                 1u << TCP_CLOSING;
 
 // The IPv4 peers of an IPv6 socket come to an IPv4-mapped address, from such.
 bool Counts(const inet_diag_msg& connection, const Search& search) {
@@ -41,7 +44,8 @@ bool Counts(const inet_diag_msg& connection, const Search& search) {
   const int last = mapped ? 3 : 0;
   if (ntohl(address[last]) != search.local.address.value()) return false;
   // What no process has, has no inode.
-  if (connection.idiag_state != TCP_SYN_RECV && connection.idiag_inode == 0) return false;
+  const bool answered = (1u << connection.idiag_state & kUnanswered) == 0;
+  if (answered && connection.idiag_inode == 0) return false;
   const wire::Ipv4Address peer(ntohl(connection.id.idiag_dst[last]));
   return std::ranges::count(search.own, peer) == 0;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel's TCP connections at an address, in the calling thread's network namespace: those that
-// a peer has begun and not completed (SYN-RECEIVED), and those that processes have.
+// a peer has begun and not completed (SYN-RECEIVED), those that processes have, and those that they
+// have closed, as long as the peer has not acknowledged what was sent on them.
 //
 // Threads: any; system calls. Spec: sock_diag(7).
 
@@ -17,7 +18,8 @@
 namespace xtreme::host {
 
 // How many there are at `local`, of IPv4, whatever kind of listener has or had them; but those with
-// a peer of `own` address, and those that wait to be accepted or that their process has closed.
+// a peer of `own` address, those that wait to be accepted, and those of which their process has
+// closed and the peer acknowledged all.
 // INTERNAL: the kernel has no sock_diag for TCP or does not say (the message has the reason); no
 // memory.
 absl::StatusOr<uint32_t> CountConnections(const wire::Endpoint& local,

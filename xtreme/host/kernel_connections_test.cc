@@ -5,11 +5,13 @@
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/net/namespace.h"
@@ -72,6 +74,12 @@ class KernelConnectionsTest : public ::testing::Test {
     return client;
   }
 
+  // What has come to it, at once.
+  static void Acknowledge(const FileDescriptor& client) {
+    const int on = 1;
+    EXPECT_EQ(::setsockopt(client.get(), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on), 0);
+  }
+
   FileDescriptor Accept() const {
     FileDescriptor accepted(::accept(listener_.get(), nullptr, nullptr));
     EXPECT_TRUE(accepted.valid());
@@ -114,7 +122,23 @@ TEST_F(KernelConnectionsTest, CountsThoseThatAProcessHasUntilItClosesThem) {
   EXPECT_EQ(CountAt({kLoopback, port_}, {{kAlso, kLoopback}}), 0u) << "its peer is in this host";
   ::shutdown(accepted.get(), SHUT_WR);
   EXPECT_EQ(CountAt(kLoopback), 1u);
+  Acknowledge(client);
   accepted = FileDescriptor();
+  EXPECT_EQ(CountAt(kLoopback), 0u);
+}
+
+TEST_F(KernelConnectionsTest, CountsWhatAProcessClosedUntilThePeerHasAllThatWasSent) {
+  Listen(AF_INET);
+  const FileDescriptor client = Connect(kLoopback);
+  FileDescriptor accepted = Accept();
+  std::vector<char> bytes(1 << 16);
+  while (::send(accepted.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+  }
+  accepted = FileDescriptor();
+  EXPECT_EQ(CountAt(kLoopback), 1u);
+  while (::recv(client.get(), bytes.data(), bytes.size(), 0) > 0) {
+  }
+  Acknowledge(client);
   EXPECT_EQ(CountAt(kLoopback), 0u);
 }
 
