@@ -26,10 +26,11 @@ def _check_devices(devices):
 
 def _binary_devices(devices, host):
     """What run_binary and the launcher are told of a binary's devices."""
-    if len([device for device in devices if "=" in device]) > 0:
-        if len(devices) != 1:
-            fail("connectx_test: a binary has one device on an interface, or several without")
-        return ["--device=" + devices[0]], {"INTERFACE": devices[0].split("=")[0]}
+    interfaces = [device.split("=")[0] for device in devices if "=" in device]
+    if interfaces:
+        if len(interfaces) != len(devices):
+            fail("connectx_test: of a binary's devices all are on interfaces, or none")
+        return ["--device=" + device for device in devices], {"INTERFACE": ",".join(interfaces)}
     if host != None:
         fail("connectx_test: host: a binary's host is at the other end of an interface: " +
              "devices = [\"eth2=10.0.0.1/24+10.0.0.9/24\"]")
@@ -69,15 +70,16 @@ def connectx_test(
         one that is the port of an interface with that address, "eth2=10.0.0.1/24+10.0.0.9/24" for
         one with a Linux host of the second address at the other end, for TCP:
         TestBed::HostSocket, or `host`.
-        A binary has either one that is the port of an interface, as rings need it, or those for
-        verbs alone: "mlx5_0", "mlx5_1" and so on, in order, on one cable, two at least.
+        A binary has either some that are ports of interfaces, as rings need it, eight at most, or
+        those for verbs alone: "mlx5_0", "mlx5_1" and so on, in order, on one cable, two at least.
+        Its host has the other ends of all its interfaces; groups go by the first.
       mtu: of the devices and their interfaces, the hosts' included (1500).
       personality: "cx4lx", "cx5", "cx6dx", "cx7" or "vf".
       without: capabilities to take away; tools/connectx/run --help names them.
       faults: rates and times: {"loss": "0.01", "delay_us": "50"}.
       seed: decides which frames the faults hit.
       clock: "real", or "virtual": then nothing happens but in TestBed::Pump. Not for a binary.
-      host: of a binary: a program that runs on the Linux host at the other end meanwhile, on the
+      host: of a binary: a program that runs on the Linux host at the other ends meanwhile, on the
         kernel's sockets. If it fails, the test does; it is killed when the binary has ended.
       host_args: its arguments, one each: what has a space in it stands in quotes of the shell's,
         "'a b'", for Bazel splits them as it does args.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A user's program on sockets, for the test of connectx_test: `serve PORT` answers datagrams, `ask
-// ADDRESS PORT` sends a hundred and succeeds when all were answered and some had to be sent again.
+// PORT ADDRESS...` sends a hundred to each address and succeeds when all were answered, and of each
+// address some had to be sent again.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -66,7 +67,13 @@ int Ask(int fd, const char* ip, const char* port) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
-  if (argc == 3 && std::strcmp(argv[1], "serve") == 0) return Serve(fd, argv[2]);
-  return argc == 4 ? Ask(fd, argv[2], argv[3]) : EXIT_FAILURE;
+  if (argc == 3 && std::strcmp(argv[1], "serve") == 0) {
+    return Serve(::socket(AF_INET, SOCK_DGRAM, 0), argv[2]);
+  }
+  int result = argc > 3 ? EXIT_SUCCESS : EXIT_FAILURE;
+  for (int i = 3; i < argc; ++i) {
+    const int asked = Ask(::socket(AF_INET, SOCK_DGRAM, 0), argv[i], argv[2]);
+    if (asked != EXIT_SUCCESS) result = asked;
+  }
+  return result;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a connectx_test of a binary runs: a program in a network of its own, with one interface if
-// one is asked for, and another program on the Linux host at that wire's other end.
+// What a connectx_test of a binary runs: a program in a network of its own, with the interfaces
+// that are asked for, and another program on the Linux host at their wires' other ends.
 //
-//   run_binary [--device=eth2=10.0.0.1/24[+10.0.0.9/24] [--mtu=9000]] [--preload=LIBRARY]...
+//   run_binary [--device=eth2=10.0.0.1/24[+10.0.0.9/24]]... [--mtu=9000] [--preload=LIBRARY]...
 //              [--host=PROGRAM [--host-arg=ARGUMENT]...] -- PROGRAM [ARGUMENT]...
+//
+// Groups are reached by the first interface.
 //
 // Ends as PROGRAM does; with 1 if the host's program failed before that. Both are gone then.
 
@@ -38,11 +40,10 @@ namespace {
 
 constexpr int kUsageError = 2;
 constexpr char kGroups[] = "224.0.0.0/4";
-constexpr char kHostInterface[] = "host0";
 
 struct Arguments {
-  std::string device;
-  uint32_t mtu = 0;  // Of the interface and the host's; 0: as they are made.
+  std::vector<std::string> devices;
+  uint32_t mtu = 0;  // Of the interfaces and the host's; 0: as they are made.
   std::string preload;
   std::vector<char*> host;  // Of execvp; empty: no program.
   char** program = nullptr;
@@ -67,7 +68,7 @@ std::optional<Arguments> ParseArguments(char** argv) {
     if (equals == nullptr) return std::nullopt;
     const std::string_view name = option.substr(0, static_cast<size_t>(equals - *at));
     if (name == "--device") {
-      arguments.device = equals + 1;
+      arguments.devices.emplace_back(equals + 1);
     } else if (name == "--mtu" && ParseMtu(equals + 1, &arguments.mtu)) {
       continue;
     } else if (name == "--preload") {
@@ -89,29 +90,32 @@ struct Networks {
 };
 
 absl::Status AddEnd(net::Namespace& network, const std::string& interface,
-                    const std::string& address, uint32_t mtu) {
+                    const std::string& address, uint32_t mtu, bool first) {
   if (mtu != 0) {
     if (absl::Status set = network.SetMtu(interface, mtu); !set.ok()) return set;
   }
   if (address.empty()) return absl::OkStatus();
   if (absl::Status added = network.AddAddress(interface, address); !added.ok()) return added;
-  return network.AddRoute(kGroups, interface);
+  return first ? network.AddRoute(kGroups, interface) : absl::OkStatus();
 }
 
-absl::StatusOr<Networks> MakeNetworks(const std::string& device, uint32_t mtu) {
+absl::StatusOr<Networks> MakeNetworks(const std::vector<std::string>& devices, uint32_t mtu) {
   Networks made;
   auto own = MakeOwnNetwork();
   if (!own.ok()) return own.status();
   made.own = *std::move(own);
-  if (device.empty()) return made;
+  if (devices.empty()) return made;
   auto host = net::Namespace::Create();
   if (!host.ok()) return host.status();
   made.host = *std::move(host);
-  const PortText port = ParsePort(device);
-  absl::Status status = net::ConnectByVeth(*made.own, port.interface, *made.host, kHostInterface);
-  if (status.ok()) status = AddEnd(*made.own, port.interface, port.address, mtu);
-  if (status.ok()) status = AddEnd(*made.host, kHostInterface, port.host, mtu);
-  if (!status.ok()) return status;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const PortText port = ParsePort(devices[i]);
+    const std::string end = "host" + std::to_string(i);
+    absl::Status status = net::ConnectByVeth(*made.own, port.interface, *made.host, end);
+    if (status.ok()) status = AddEnd(*made.own, port.interface, port.address, mtu, i == 0);
+    if (status.ok()) status = AddEnd(*made.host, end, port.host, mtu, i == 0);
+    if (!status.ok()) return status;
+  }
   return made;
 }
 
@@ -160,12 +164,12 @@ int EndAs(int status) {
 int Main(char** argv) {
   auto arguments = ParseArguments(argv);
   if (!arguments) {
-    std::fprintf(stderr, "usage: run_binary [--device=IF=ADDRESS[+HOST] [--mtu=MTU]] "
+    std::fprintf(stderr, "usage: run_binary [--device=IF=ADDRESS[+HOST]]... [--mtu=MTU] "
                          "[--preload=LIBRARY]... [--host=PROGRAM [--host-arg=ARGUMENT]...] "
                          "-- PROGRAM [ARGUMENT]...\n");
     return kUsageError;
   }
-  const auto networks = MakeNetworks(arguments->device, arguments->mtu);
+  const auto networks = MakeNetworks(arguments->devices, arguments->mtu);
   if (!networks.ok()) {
     std::fprintf(stderr, "connectx_test: %s\n", networks.status().ToString().c_str());
     return EXIT_FAILURE;

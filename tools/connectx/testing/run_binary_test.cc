@@ -86,6 +86,20 @@ TEST(RunBinaryTest, InterfaceHasItsAddressAndTheGroups) {
   }
 }
 
+TEST(RunBinaryTest, EachInterfaceHasAnAddressAndTheMtuAndTheFirstTheGroups) {
+  const Outcome outcome = Execute(kDevice +
+                                  "--device=eth3=10.1.0.1/24+10.1.0.9/24 --mtu=9000 -- sh -c 'ip "
+                                  "route; ip link show eth2; ip link show eth3'");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  for (const char* each :
+       {"10.0.0.0/24 dev eth2", "10.1.0.0/24 dev eth3", "224.0.0.0/4 dev eth2"}) {
+    EXPECT_NE(outcome.output.find(each), std::string::npos) << each << "\n" << outcome.output;
+  }
+  const size_t first = outcome.output.find(" mtu 9000 ");
+  ASSERT_NE(first, std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find(" mtu 9000 ", first + 1), std::string::npos) << outcome.output;
+}
+
 // Both ends of the wire: what is as long arrives whole.
 TEST(RunBinaryTest, InterfaceAndTheHostsHaveTheMtuThatIsAsked) {
   const Outcome outcome =
