@@ -8,12 +8,13 @@
 #include <signal.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "samples/arguments.h"
 #include "samples/market/exchange.h"
 #include "samples/market/order_port.h"
 #include "samples/publisher/feed.h"
@@ -120,13 +121,16 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   bool await = false;
   app.add_flag("--await-client", await, "Begin the day when the first client connects");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto ended = samples::ParseArguments(app, argc, argv)) return *ended;
 
   for (int signal_number : {SIGINT, SIGTERM}) {
     signal(signal_number, [](int) { stopped = 1; });
   }
   const auto a = publisher::ParseEndpoint(line_a), b = publisher::ParseEndpoint(line_b);
-  if (!a || !b) return Fail(fmt::format("a line is GROUP:PORT, not '{}'", a ? line_b : line_a));
+  if (!a || !b) {
+    const std::string& wrong = a ? line_b : line_a;
+    return samples::RefuseArguments("exchange", "a line is GROUP:PORT, not '" + wrong + "'");
+  }
   lines.lines = {*a, *b};
   lines.loss = loss_percent / 100;
   lines.seed = options.seed;

@@ -9,12 +9,13 @@
 #include <signal.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "samples/arguments.h"
 #include "samples/publisher/line_sockets.h"
 #include "samples/publisher/replay.h"
 #include "samples/publisher/session.h"
@@ -113,14 +114,17 @@ int main(int argc, char** argv) {
   app.add_option("--speed", speed, "Replay this many times as fast")->check(CLI::PositiveNumber);
   bool list = false;
   app.add_flag("--list", list, "Only say what the capture holds");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto ended = samples::ParseArguments(app, argc, argv)) return *ended;
   if (list) return ListCapture(pcap);
 
   for (int signal_number : {SIGINT, SIGTERM}) {
     signal(signal_number, [](int) { stopped = 1; });
   }
   const auto a = publisher::ParseEndpoint(line_a), b = publisher::ParseEndpoint(line_b);
-  if (!a || !b) return Fail(fmt::format("a line is GROUP:PORT, not '{}'", a ? line_b : line_a));
+  if (!a || !b) {
+    const std::string& wrong = a ? line_b : line_a;
+    return samples::RefuseArguments("feed_publisher", "a line is GROUP:PORT, not '" + wrong + "'");
+  }
   options.feed.lines = {*a, *b};
   options.feed.loss = loss_percent / 100;
   publisher::LineSockets sockets;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "api/xtreme.hpp"
+#include "samples/wrong_arguments.h"
 
 namespace {
 
@@ -66,7 +67,10 @@ int Receive(xtreme::Ring* ring, size_t operations, uint64_t count) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) return Fail("usage: multicast_rx INTERFACE COUNT GROUP:PORT...");
+  if (argc < 4) {
+    return samples::RefuseArguments("multicast_rx",
+                                    "usage: multicast_rx INTERFACE COUNT GROUP:PORT...");
+  }
   auto ring = xtreme::Ring::Open(xtreme::RingOptions::Feed(argv[1]).FromEnvironment(environ));
   if (!ring) return Fail(ring.error().message);
   std::vector<xtreme::UdpSocket> sockets;

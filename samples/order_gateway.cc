@@ -6,14 +6,15 @@
 //
 // How the ring waits, and every other setting of it, comes from the environment (XTREME_WAIT=...).
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "api/xtreme.hpp"
 #include "fmt/format.h"
+#include "samples/arguments.h"
 #include "samples/feed/handler.h"
 #include "samples/gateway/order_line.h"
 #include "samples/gateway/taker.h"
@@ -57,12 +58,7 @@ std::optional<int> ParseCommandLine(int argc, char** argv, Options* options) {
   app.add_option("--timeout", options->timeout_s, "Seconds until the run has failed")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  return samples::ParseArguments(app, argc, argv);
 }
 
 class Gateway {

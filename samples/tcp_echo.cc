@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/xtreme.hpp"
+#include "samples/wrong_arguments.h"
 
 namespace {
 
@@ -108,7 +109,9 @@ int Ask(xtreme::Ring* ring, const xtreme_address& server, uint64_t count) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return Fail("usage: tcp_echo INTERFACE [ADDRESS:]PORT [COUNT]");
+  if (argc < 3) {
+    return samples::RefuseArguments("tcp_echo", "usage: tcp_echo INTERFACE [ADDRESS:]PORT [COUNT]");
+  }
   const bool ask = std::strchr(argv[2], ':') != nullptr;
   const uint64_t count =
       argc > 3 ? std::strtoull(argv[3], nullptr, 10) : (ask ? kQuestions : UINT64_MAX);

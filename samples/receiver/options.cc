@@ -2,7 +2,8 @@
 
 #include "samples/receiver/options.h"
 
-#include <CLI/CLI.hpp>
+#include "CLI/CLI.hpp"
+#include "samples/arguments.h"
 
 namespace receiver {
 
@@ -26,12 +27,7 @@ std::optional<int> ParseCommandLine(int argc, char** argv, const std::string& de
                  "Only count datagrams, whatever they are, and end after so many");
   app.add_option("--json", options->json, "Write the figures to this file");
   app.add_flag("--quiet", options->quiet, "No line every second");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return std::nullopt;
+  return samples::ParseArguments(app, argc, argv);
 }
 
 }  // namespace receiver
