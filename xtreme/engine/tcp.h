@@ -326,6 +326,8 @@ class Tcp {
   void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket, bool accepted = false);
   void RefreshPaths();
+  // Before anything is sent that does not answer a frame.
+  void FollowPaths();
   uint32_t LinkMtu() const;
   void NoteAnswer();
   bool IsKnown(const wire::TcpFrame& frame) const;

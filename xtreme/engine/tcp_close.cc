@@ -32,6 +32,7 @@ Outcome Tcp::Shutdown(Handle handle) {
       socket->connection->state() == tcp::State::kSynSent) {
     return {ENOTCONN, "shutdown: not established"};
   }
+  FollowPaths();
   stack_->Shutdown(*socket->connection, core_->clock.Now());
   EndCall(/*ring=*/true);
   return {};
@@ -50,6 +51,7 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
       End(*socket, ECANCELED);
       break;
     case TcpSocket::State::kOpen:
+      FollowPaths();
       if (HasUnread(handle)) {
         stack_->CloseUnread(*socket->connection, core_->clock.Now());
         EndCall(/*ring=*/true);
@@ -94,6 +96,7 @@ Outcome Tcp::Abort(Handle handle) {
     End(*socket, ECONNABORTED);
     return {};
   }
+  FollowPaths();
   stack_->Abort(*socket->connection, core_->clock.Now());
   EndCall(/*ring=*/true);
   return {};

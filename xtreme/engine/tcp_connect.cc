@@ -225,6 +225,10 @@ void Tcp::RefreshPaths() {
   direct_epoch_ = may ? epoch_ : 0;
 }
 
+void Tcp::FollowPaths() {
+  if (epoch_ != core_->host.routes_version) [[unlikely]] RefreshPaths();
+}
+
 // Of the port that the ring is on, whose queues take nothing longer, and of the interface now.
 uint32_t Tcp::LinkMtu() const {
   const host::Interface* interface = core_->host.routes->FindInterface(core_->device.ifindex);

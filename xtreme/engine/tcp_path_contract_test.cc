@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -79,6 +80,19 @@ class TcpPathContractTest : public TcpPairTest {
                             .payload_bytes = 36};
     ip.Emit(std::span(message).subspan(kIpAt));
     a->queue().Inject(message);
+  }
+
+  static wire::MacAddress MacOf(int number) {
+    return wire::MacAddress({2, 0, 0, 0, 0, static_cast<uint8_t>(number)});
+  }
+  // To a's knowledge.
+  void MovePeer(int number) {
+    a->kernel->tables().neighbours[0].mac = MacOf(number);
+    a->kernel->Publish();
+    a->Settle();
+  }
+  wire::MacAddress LastGoesTo() {
+    return wire::MacAddress::Load(a->queue().sent().back().bytes.data());
   }
 
   void SetMtu(uint32_t mtu) {
@@ -245,6 +259,45 @@ TEST_F(TcpPathContractTest, AnAcceptedConnectionGoesWhereItsPeerIsKnownToBe) {
   b->Poll();
   ASSERT_EQ(b->Of(Kind::kAccepted).size(), 1u);
   EXPECT_EQ(goes_to(b->Of(Kind::kAccepted)[0].socket), kElsewhere);
+}
+
+// No poll of its own, nor a frame of the peer's, comes before: only the news of the neighbour.
+TEST_F(TcpPathContractTest, WhatIsSentFirstAfterThePeerMovedGoesWhereItIs) {
+  OpenConnection();
+  a->lose = [](const std::vector<uint8_t>&) { return true; };
+  int moves = 0;
+  const auto goes_to_where_it_moved = [&](const std::function<void()>& send) {
+    MovePeer(++moves + 10);
+    const size_t before = a->queue().sent().size();
+    send();
+    ASSERT_GT(a->queue().sent().size(), before) << "move " << moves;
+    for (size_t i = before; i < a->queue().sent().size(); ++i) {
+      EXPECT_EQ(wire::MacAddress::Load(a->queue().sent()[i].bytes.data()), MacOf(moves + 10))
+          << "move " << moves << ", frame " << i - before;
+    }
+  };
+  const auto sends = [this](size_t bytes) {
+    return [=, this] { EXPECT_EQ(a->Send(client, std::string(bytes, 'x')), SendResult::kSent); };
+  };
+  goes_to_where_it_moved(sends(1));
+  goes_to_where_it_moved(sends(1'000));
+  goes_to_where_it_moved(sends(5'000));
+  goes_to_where_it_moved([this] { Run(3'000'000'000, 10'000'000); });  // It goes again.
+  goes_to_where_it_moved([this] { EXPECT_TRUE(a->tcp().Abort(client).ok()); });
+}
+
+TEST_F(TcpPathContractTest, FinThatIsSentFirstAfterThePeerMovedGoesWhereItIs) {
+  OpenConnection();
+  MovePeer(9);
+  EXPECT_TRUE(a->tcp().Shutdown(client).ok());
+  EXPECT_EQ(LastGoesTo(), MacOf(9));
+}
+
+TEST_F(TcpPathContractTest, CloseThatComesFirstAfterThePeerMovedGoesWhereItIs) {
+  OpenConnection();
+  MovePeer(9);
+  EXPECT_TRUE(a->tcp().Close(client).ok());
+  EXPECT_EQ(LastGoesTo(), MacOf(9));
 }
 
 // It has lost nothing and has nothing to say but what it said, which the peer did not hear.

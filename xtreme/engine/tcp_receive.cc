@@ -243,6 +243,7 @@ void Tcp::SetShortOfBuffers(bool is) {
 }
 
 void Tcp::OnTimers(base::Nanoseconds now) {
+  FollowPaths();
   stack_->OnTimers(now);
   EndCall(/*ring=*/false);
 }
