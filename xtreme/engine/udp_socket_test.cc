@@ -117,7 +117,7 @@ TEST_F(UdpSocketTest, APortIsTakenHoweverTheSocketThereStands) {
   const Handle connected = OpenSocket({.local = {kOwn, 7003}, .reuse = true});
   const Handle other = OpenSocket({.local = {kOwn, 7003}, .reuse = true});
   Connect(connected, kPeer);
-  Connect(other, kStranger);
+  Connect(other, {kPeer.address, 5001});
   EXPECT_TRUE(refuses(kOwn, 7003));
   ASSERT_TRUE(ring->udp().Close(connected, false).ok());
   EXPECT_TRUE(refuses(kOwn, 7003)) << "the other one still is";
