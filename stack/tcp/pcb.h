@@ -230,6 +230,8 @@ class Pcb {
   PathVerdict OnPathError(const PathError& error, base::Nanoseconds now);
   // Context::link_mtu is another now: from here on segments are as long as it lets them.
   void OnLinkMtu();
+  // The link works again: if time-outs were backed off from, the first segment goes at once.
+  void OnLinkUp(base::Nanoseconds now);
 
   // --- Accessors ---
 

@@ -390,6 +390,9 @@ class Stack final : private Sink {
   // The most that a packet may have on the link that all leave by, from here on; segments that were
   // longer are cut when they go again. 0, as at first: what handshakes allow.
   void SetLinkMtu(uint32_t mtu);
+  // That link works again, after it did not, or all leave by another: what waits for a time-out
+  // that was backed off from goes at once.
+  void OnLinkUp(base::Nanoseconds now);
   // An ICMP error about a segment that the connection of `key` sent, or is said to have.
   void OnPathError(const FlowKey& key, const PathError& error, base::Nanoseconds now);
 

@@ -192,6 +192,14 @@ void Stack::SetLinkMtu(uint32_t mtu) {
   tables_->demux.ForEach([](Connection& connection) { connection.Pcb::OnLinkMtu(); });
 }
 
+void Stack::OnLinkUp(base::Nanoseconds now) {
+  now_ = now;
+  tables_->demux.ForEach([&](Connection& connection) {
+    connection.Pcb::OnLinkUp(now);
+    Schedule(connection);
+  });
+}
+
 void Stack::SetPath(Connection& connection, const LinkPath& path) {
   SetHeaders(connection, path, connection.headers_.timestamps());
 }

@@ -157,6 +157,18 @@ void Pcb::OnRetransmissionTimeout(base::Nanoseconds now) {
   reorder_deadline_ = base::kNever;
 }
 
+// What was sent again went nowhere, and backed off for that alone: of the path nothing is known.
+// What bounds how long it is tried goes on.
+void Pcb::OnLinkUp(base::Nanoseconds now) {
+  const bool waits = rtt_.backoff() != 0 && !queue_.all_acknowledged();
+  if (state_ == State::kClosed || !waits || queue_.first()->Has(Segment::kSacked)) return;
+  rto_base_ = now;
+  rtt_.ClearBackOff();
+  queue_.MarkLost(*queue_.first());
+  Set(kSendOne);
+  Output(now);
+}
+
 void Pcb::MarkAllLost(base::Nanoseconds now) {
   if (Has(kSack)) return rack_.MarkLossesOnTimeout(queue_, RackContext(now));
   for (Segment* s = queue_.first(); s != queue_.first_unsent(); s = s->next) queue_.MarkLost(*s);

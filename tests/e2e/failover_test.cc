@@ -559,6 +559,35 @@ TEST_F(FailoverOfConnectionsTest, WhatWaitedBehindAHoleHasNoTimeOfTheOldPort) {
   EXPECT_EQ(timed, (std::vector<bool>{true, false}));
 }
 
+// The last of its time-outs before has 3 s more to go.
+TEST_F(FailoverOfConnectionsTest, WhatTimedOutMeanwhileGoesAtOnceWhenTheLinkWorksAgain) {
+  Open();
+  Connect();
+  const auto plug_peer = [this](bool plugged) {
+    ends[1]->SetPlugged(plugged);
+    card->Step();
+    peer->engine->control().RunAndWait([] {});
+  };
+  plug_peer(false);
+  EXPECT_EQ(Send(*peer, child, "late"), SendResult::kSent);
+  Run(3'500);
+  plug_peer(true);
+  Run(10);
+  EXPECT_EQ(at_us, "late");
+}
+
+TEST_F(FailoverOfConnectionsTest, WhatTimedOutMeanwhileGoesAtOnceByTheBackup) {
+  Open();
+  Connect();
+  ends[2]->SetPlugged(false);
+  Plug(0, false);
+  EXPECT_EQ(Send(*us, client, "late"), SendResult::kSent);
+  Run(3'500);
+  Plug(2, true);
+  Run(10);
+  EXPECT_EQ(at_peer, "late");
+}
+
 TEST_F(FailoverOfConnectionsTest, OneThatWasMadeThereComesBack) {
   Open();
   Plug(0, false);

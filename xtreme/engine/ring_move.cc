@@ -67,6 +67,8 @@ void Ring::TellLink(const RingPort& port, RingEvent event) {
   if (event == RingEvent::kRemoved) news.count = CountOfPorts();
   core_->Tell(news);
   ConsiderMove();
+  const bool works = event == RingEvent::kLinkUp && IsInUse(port) && !resetting_;
+  if (works) tcp_->OnLinkUp();
 }
 
 // Those that are there, up or down.

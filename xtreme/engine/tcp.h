@@ -266,6 +266,8 @@ class Tcp {
   void OnRoutes();
   // The ring is on another port: what is sent from here on comes from there.
   void OnMoved();
+  // The port that the ring is on works again: what went nowhere meanwhile goes at once.
+  void OnLinkUp();
   // Device times of what has come and was not told are not those of the device of now.
   void ForgetTimes();
   // The next hop of a connect is known; or `error`.

@@ -240,6 +240,13 @@ void Tcp::OnMoved() {
   door_->ifindex.store(core_->device.ifindex, std::memory_order_relaxed);
   RefreshPaths();
   stack_->SetOwedSource(core_->device.nic->mac());
+  OnLinkUp();
+}
+
+void Tcp::OnLinkUp() {
+  if (stack_ == nullptr) return;
+  stack_->OnLinkUp(core_->clock.Now());
+  EndCall(/*ring=*/false);
 }
 
 // What it sends from here on has the time to live and the type of service of its settings, and goes
