@@ -332,6 +332,8 @@ void Ring::VisitCounters(const CounterVisitor& visit) {
         core_->device.queue->capabilities().device_memory_bytes);
   visit("queue", "paced_queues", "send queues with a rate, beside the ring's own",
         paced_->size());
+  visit("queue", "rx_posted", "receive buffers posted now",
+        core_->device.started ? core_->device.queue->posted() : 0);
   visit("queue", "rx_low_water", "least number of posted receive buffers seen",
         core_->device.started ? core_->tally.queue_low_water : 0);
   const packet::BufferPool& pool = *core_->device.pool;
