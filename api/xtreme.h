@@ -639,7 +639,8 @@ enum xtreme_send_result {
                                     a call for the other kind of socket. */
   XTREME_REFUSED_SIZE = -5,      /* Longer than a datagram can be. */
   XTREME_REFUSED_ROUTE = -6,     /* No route, another interface's, broadcast not allowed, IPv6. */
-  /* Of streams. TX_SPACE follows one of these, SQ_FULL and BUFFERS. */
+  /* Of streams. TX_SPACE follows one of these, SQ_FULL and BUFFERS, when it would be SENT; with
+   * NOW_OR_FAIL, and longer than a segment, that may be never while nothing else is sent. */
   XTREME_REFUSED_WINDOW = -7,    /* The peer's window, or the send queue, is full. */
   XTREME_REFUSED_CONGESTION = -8, /* NOW_OR_FAIL: the congestion window is full, */
   XTREME_REFUSED_RECOVERY = -9    /* or losses are being repaired. */
