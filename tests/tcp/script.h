@@ -6,8 +6,8 @@
 //   +0    listen                              deliveries and syns_per_second, the stack's. Calls:
 //   +0    < S 0:0(0) win 65535 <mss 1460>     listen [BACKLOG], connect, send N [now] [more]
 //   +0    > S. 0:0(0) ack 1                   [-> RESULT], credit N, shutdown, close [SECONDS],
-//                                             abort, deaf, room, leave (events in the
-//                                             stack), icmp SEQ ERROR [MTU [LENGTH]]
+//                                             abort, deaf, room, up (the link again), leave
+//                                             (events in the stack), icmp SEQ ERROR [MTU [LENGTH]]
 //   +.01  < . 1:1(0) ack 1 win 65535       `<` arrives, `>` must have been sent at that time
 //   +0    > . 1:3001(3000) ack 1           several that touch, the last with these flags
 //   +.2~.3 > . 1:1001(1000) ack 1          at the time it was sent, between these two

@@ -419,6 +419,8 @@ class Runner : public Device {
     } else if (verb == "deaf" || verb == "room") {
       deaf_ = verb == "deaf";
       if (!deaf_) stack_->OnRoom(now_);
+    } else if (verb == "up") {
+      stack_->OnLinkUp(now_);
     } else if (verb == "leave") {
       leaves_events_ = true;
     } else if (verb == "icmp") {
