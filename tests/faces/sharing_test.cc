@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/faces/program.h"
@@ -646,6 +647,50 @@ INSTANTIATE_TEST_SUITE_P(Ways, SuccessorTest,
                          ::testing::Values("epoll", "epoll_that_never_waits", "select", "accept",
                                            "accept_that_never_waits"),
                          [](const auto& way) { return std::string(way.param); });
+
+// A server that is started again while connections of the one before go on: as its listener was
+// closed before, it has one of its own, which is to get all that come.
+TEST_F(SharingTest, ServerThatIsStartedAgainGetsWhoConnectsWhileOldConnectionsGoOn) {
+  const std::string serving = Script("serving", R"(
+import select, socket, sys
+s = socket.create_server(('10.9.0.1', 7110))
+s.settimeout(60)
+print('ready', flush=True)
+c = s.accept()[0]
+c.sendall(sys.argv[1].encode())
+s.close()
+print('closed', flush=True)
+while came := c.recv(100): c.sendall(came)
+)");
+  const std::string ready = std::string(std::getenv("TEST_TMPDIR")) + "/ready";
+  const auto clients = StartOnKernel(Script("clients", R"(
+import os, socket, sys, time
+def connect():
+    c = socket.create_connection(('10.9.0.1', 7110), timeout=20)
+    return c, c.recv(100)
+for turn in range(3):
+    while not os.path.exists(sys.argv[1] + str(turn)): time.sleep(0.01)
+    c, name = connect()
+    assert name == b'server%d' % turn, name
+    kept = (kept if turn else []) + [c]
+    for each in kept:
+        each.sendall(b'goes on')
+        assert each.recv(100) == b'goes on'
+    print('turn', turn, flush=True)
+)") + " " + ready);
+  std::vector<std::unique_ptr<Program>> servers;
+  for (int turn = 0; turn < 3; ++turn) {
+    servers.push_back(StartOnXtreme(serving + " server" + std::to_string(turn),
+                                    "XTREME_LOG_LEVEL=debug"));
+    ASSERT_TRUE(servers.back()->Says("ready")) << servers.back()->Output();
+    std::ofstream(ready + std::to_string(turn)).flush();
+    ASSERT_TRUE(clients->Says("turn " + std::to_string(turn)))
+        << clients->Output() << servers.back()->Output();
+    ASSERT_TRUE(servers.back()->Says("closed")) << servers.back()->Output();
+  }
+  EXPECT_EQ(clients->Wait(), 0) << clients->Output();
+  for (const auto& server : servers) EXPECT_EQ(server->Wait(), 0) << server->Output();
+}
 
 // haproxy's way: a new process gets the listener from the old one (-x), which it ends (-sf).
 constexpr const char* kHaproxysClients = R"(

@@ -177,11 +177,11 @@ class Tcp {
   Outcome Detach(Handle handle, base::Nanoseconds timeout = base::kNever);
   // RST; TERMINATED with ECONNABORTED. Of a listener: as Close. EBADF.
   Outcome Abort(Handle handle);
-  // Detach of a listener of a kernel's socket, which may listen on without it: then nobody is
-  // answered any more, and what it accepted gets rules of its own, so that the kernel gets who
-  // connects from then on. If the device has no room for them, that is told (kRuleFallback), and
-  // the kernel gets nobody until all of these have ended. Waits for the control thread. EBADF.
-  // (tcp_hand_over.cc)
+  // Detach of a listener of a kernel's socket: what it accepted gets rules of its own, so that the
+  // kernel gets who connects from then on. The socket may listen on without it: then nobody is
+  // answered until that is done. If the device has no room for the rules, that is told
+  // (kRuleFallback), and the kernel gets nobody until all of these have ended. Waits for the
+  // control thread. EBADF. (tcp_hand_over.cc)
   Outcome DetachListener(Handle handle);
 
   // --- Moving to another ring (tcp_move.cc, tcp_arrive.cc) ---
@@ -406,7 +406,7 @@ class Tcp {
   void Silence(TcpSocket& socket);
   bool HasUnread(Handle handle) const;
   void CloseListener(TcpSocket& socket);
-  void StartHandOver(TcpPort& port);
+  void StartHandOver(TcpPort& port, bool keeps_lease);
   void End(TcpSocket& socket, int status);
   void TellEnd(TcpSocket& socket);
   void Erase(TcpSocket& socket);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A listener goes, and the kernel's at its address goes on: another process has that one, or this
-// one without a ring. Whoever connects from then on is the kernel's, at once: what the listener
-// accepted gets rules of both ends, and then those of the port are taken off.
+// A listener goes, and whoever connects from then on is the kernel's: another process may listen
+// there, with the same socket or soon with one of its own, or this one without a ring. What the
+// listener accepted gets rules of both ends, and then those of the port are taken off; the port
+// itself stays leased as long as one of them is there.
 //
-// What comes between is not answered, so that it comes again.
+// Where the kernel's listener goes on, what comes between is not answered, so that it comes again.
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "stack/tcp/stack.h"
 #include "xtreme/engine/control_side.h"
 #include "xtreme/engine/control_thread.h"
+#include "xtreme/engine/kernel.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/tcp.h"
@@ -31,11 +34,24 @@ struct TcpHeir {
 
 namespace {
 
+// A lease that several have.
+class SharedPort final : public KernelPort {
+ public:
+  explicit SharedPort(std::shared_ptr<KernelPort> port) : port_(std::move(port)) {}
+  wire::Endpoint local() const override { return port_->local(); }
+  int fd() const override { return -1; }  // Nothing comes to a port of TCP.
+  void Drain(const std::function<void(const KernelDatagram&)>&) override {}
+
+ private:
+  const std::shared_ptr<KernelPort> port_;
+};
+
 // What it is to do for them.
 struct HandOverWork {
   std::vector<TcpHeir> heirs;
   std::shared_ptr<SocketHoldings> port;
   std::shared_ptr<ControlSide> side;
+  bool keeps_lease;
 
   // All or nothing: as long as the port has its rules they receive by these.
   absl::Status Run() const {
@@ -48,6 +64,9 @@ struct HandOverWork {
       heir.holdings->rules.Add(held->entry);
     }
     port->rules.DropAll(side->rules);
+    if (!keeps_lease) return absl::OkStatus();
+    const std::shared_ptr<KernelPort> lease = std::move(port->port);
+    for (const TcpHeir& heir : heirs) heir.holdings->port = std::make_unique<SharedPort>(lease);
     return absl::OkStatus();
   }
 };
@@ -60,21 +79,25 @@ Outcome Tcp::DetachListener(Handle handle) {
   if (socket == nullptr || socket->listener == nullptr) {
     return {EBADF, "detach listener: no listener"};
   }
-  bool kept = true;
-  core_->host.control->RunAndWait([&kept, holdings = socket->port->holdings] {
-    if (holdings != nullptr && holdings->port != nullptr) kept = holdings->port->EndListening();
+  bool is_leased = false, kept = false;
+  core_->host.control->RunAndWait([&is_leased, &kept, holdings = socket->port->holdings] {
+    is_leased = holdings != nullptr && holdings->port != nullptr;
+    if (is_leased) kept = holdings->port->EndListening();
   });
-  if (kept) return Detach(handle);
-  stack_->Hush(*socket->listener);
+  if (!is_leased) return Detach(handle);
+  if (!kept) stack_->Hush(*socket->listener);
   TcpPort& port = *socket->port;
   const bool has_heirs = port.users > 1;
   (void)Detach(handle);
-  if (has_heirs) StartHandOver(port);
+  if (has_heirs) StartHandOver(port, kept);
   return {};
 }
 
-void Tcp::StartHandOver(TcpPort& port) {
-  HandOverWork work{.heirs = {}, .port = port.holdings, .side = core_->host.control_side};
+void Tcp::StartHandOver(TcpPort& port, bool keeps_lease) {
+  HandOverWork work{.heirs = {},
+                    .port = port.holdings,
+                    .side = core_->host.control_side,
+                    .keeps_lease = keeps_lease};
   sockets_->ForEach([&](const TcpSocket& socket) {
     if (socket.port != &port || socket.state != TcpSocket::State::kOpen) return;
     const tcp::FlowKey key =

@@ -360,9 +360,35 @@ TEST_F(TcpListenerContractTest, ADetachedListenerThatNobodyGoesOnWithRefusesAtOn
   Run();
   ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
   EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, ECONNREFUSED);
-  EXPECT_FALSE(b->nic->rules()[0].match.source_ip.has_value());
   EXPECT_EQ(b->tcp().DetachListener(listener).error, EBADF);
   EXPECT_EQ(b->tcp().DetachListener(server).error, EBADF);
+}
+
+// So that another process may listen there; by who does not share ports it is not to be had.
+TEST_F(TcpListenerContractTest, ADetachedListenersPortStaysLeasedUntilItsLastChildHasEnded) {
+  OpenConnection();
+  const Handle other = a->Connect({kB, kPort});
+  Run();
+  const Handle second = b->Of(Kind::kAccepted)[0].socket;
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  LetGo();
+  LetGo();
+  ASSERT_EQ(b->nic->rules().size(), 2u);
+  for (const auto& rule : b->nic->rules()) EXPECT_TRUE(rule.match.source_ip.has_value());
+  a->Send(client, "one");
+  a->Send(other, "other");
+  Run();
+  EXPECT_EQ(b->Bytes(server), "one");
+  EXPECT_EQ(b->Bytes(second), "other");
+  EXPECT_EQ(LeasedPorts(), 1u);
+  ASSERT_TRUE(b->tcp().Abort(server).ok());
+  LetGo();
+  EXPECT_EQ(b->nic->rules().size(), 1u);
+  EXPECT_EQ(LeasedPorts(), 1u);
+  ASSERT_TRUE(b->tcp().Abort(second).ok());
+  LetGo();
+  EXPECT_EQ(b->nic->rules().size(), 0u);
+  EXPECT_EQ(LeasedPorts(), 0u);
 }
 
 TEST_F(TcpListenerContractTest, AChildThatEndsBeforeItsRuleIsToldOfLeavesNone) {

@@ -7,8 +7,8 @@
 // neither. A port serves any number of peers at once, so ports are not taken and returned: a
 // connect looks for one that is free towards its peer.
 // Invariant: the lease and the rules of a single port stand as long as a socket receives by them: a
-// listener may go before the connections that it accepted, which then have rules of their own if
-// the port is to be the kernel's (tcp_hand_over.cc).
+// listener may go before the connections that it accepted, which then have rules of their own where
+// the port is the kernel's too (tcp_hand_over.cc).
 // Threads: the ring's owner.
 
 #ifndef XTREME_XTREME_ENGINE_TCP_PORTS_H_
