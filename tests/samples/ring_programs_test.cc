@@ -267,7 +267,7 @@ TEST_F(BackupTest, TcpEchoKeepsItsConnection) {
 }
 
 TEST_F(RingProgramsTest, WrongArgumentsAreRefused) {
-  EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1"})->Wait(), 1);
+  EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1"})->Wait(), 2) << "too few";
   EXPECT_EQ(StartOnRing({"samples/udp_echo", "feed1", "no-such-address:7"})->Wait(), 1);
   EXPECT_EQ(StartOnRing({"samples/multicast_rx", "feed1", "1", "10.9.0.1:7"})->Wait(), 1);
   EXPECT_EQ(StartOnRing({"samples/tcp_echo", "feed1", "no-such-address:7"})->Wait(), 1);
