@@ -205,7 +205,7 @@ bool Tcp::Drain() {
 
 void Tcp::TellNews() {
   core_->attention &= ~kTcpNews;
-  if (epoch_ != core_->host.routes_version) RefreshPaths();
+  FollowPaths();
   if (!sockets_->credit.empty()) CreditReturned(core_->PollTime());
   if (forwards_ != nullptr && forwards_->credit_due) PassCredits();
   core_->attention |= kTimersArmed;  // What is taken may let some leave.
