@@ -234,7 +234,7 @@ class DevicesScenario : public Scenario {
       packet::BufferPool::Options options;
       options.buffers = 4 * operations + 2048;
       pool = *packet::BufferPool::Create(options);
-      queues = MakeQueuePair(device, {}, /*signal_every=*/32, pool.get());
+      queues = MakeQueuePair(device, {}, /*signal_every=*/64, pool.get());
     }
     void Prepare(uint32_t frames) {
       std::array<nic::RxFrame, 32> received;

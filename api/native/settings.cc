@@ -59,7 +59,7 @@ constexpr Setting kSettings[] = {
      {16, 32, 64, 16}},
     {"signal_every", "One send completion for this many sends, and for each half of "
      "device_memory written; at most half of tx_queue_frames.",
-     offsetof(Options, signal_every), 4, 1, 256, {32, 32, 64, 8}},
+     offsetof(Options, signal_every), 4, 1, 256, {64, 64, 64, 8}},
     {"max_sockets", "Most sockets open on the ring.", offsetof(Options, max_sockets), 4, 1,
      1'000'000, {256, 1'024, 1'024, 64}},
     {"max_groups", "Most memberships of all its sockets together.", offsetof(Options, max_groups),

@@ -30,7 +30,7 @@ namespace xtreme::mlx5 {
 class SendQueue {
  public:
   struct Options {
-    uint32_t signal_every = 32;       // 1 .. a quarter of the frames the ring holds.
+    uint32_t signal_every = 64;       // 1 .. a quarter of the frames the ring holds.
     uint32_t max_frame_bytes = 1518;  // MTU, Ethernet header and a VLAN tag.
     bool timestamps = true;           // CQEs carry a time.
     bool checksums = true;            // The device computes them; else they are finished here.
