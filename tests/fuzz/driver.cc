@@ -2,7 +2,8 @@
 //
 // Runs a fuzz target (LLVMFuzzerTestOneInput) with any compiler: seeds first, then mutations, each
 // a pure function of (--seed, index). When the target dies, the line to replay that one input and
-// its bytes are printed. Exit code 0: every input was survived.
+// its bytes are printed. Exit code 0: every input was survived. Built by --config=fuzzer,
+// clang's libFuzzer makes the inputs instead (guided.h).
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "tests/fuzz/guided.h"
 #include "tests/fuzz/input.h"
 
 extern "C" {
@@ -83,6 +85,10 @@ std::vector<Bytes> ReadFiles(const std::vector<std::string>& paths) {
 
 void Run(const Options& options) {
   const Inputs inputs(ReadFiles(options.seeds), options.seed, options.max_bytes);
+  if (RunGuided != nullptr) {
+    RunGuided(inputs, {current.program, options.seed, options.max_bytes, options.iterations,
+                       options.seconds});
+  }
   const auto start = std::chrono::steady_clock::now();
   const std::chrono::duration<double> limit(options.seconds);
   const auto goes_on = [&](uint64_t done) {
@@ -116,7 +122,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   xtreme::fuzz::current.program = argv[0];
   xtreme::fuzz::current.seed = options.seed;
-  xtreme::fuzz::InstallDeathReport();
+  if (xtreme::fuzz::RunGuided == nullptr) xtreme::fuzz::InstallDeathReport();
   xtreme::fuzz::Run(options);
   return 0;
 }
