@@ -433,7 +433,7 @@ void MakeRoomForClients(const std::vector<char*>& of_rings, xtreme_ring_options*
 // with little of either signals come more often than was asked.
 void FitSignals(xtreme_ring_options* ring) {
   constexpr uint32_t kOften = 16;
-  ring->signal_every = std::min(ring->signal_every, ring->tx_queue_frames / 2);
+  ring->signal_every = std::min(ring->signal_every, ring->tx_queue_frames / 4);
   if (ring->rx_buffers == 0) return;
   const uint32_t spare = ring->rx_buffers - std::min(ring->rx_buffers, ring->rx_queue_frames);
   const uint32_t least = std::min(kOften, ring->signal_every);

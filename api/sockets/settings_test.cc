@@ -248,7 +248,7 @@ TEST(FaceSettingsTest, LengthsOfQueuesThatVmaIsAskedForAreWishes) {
   EXPECT_EQ(settings.ring.rx_queue_frames, 32'768u);
   EXPECT_EQ(settings.ring.tx_queue_frames, 64u);
   EXPECT_EQ(Read({"VMA_SPEC=throughput", "VMA_TX_WRE=64"}, &settings, &remarks), "");
-  EXPECT_EQ(settings.ring.signal_every, 32u) << "as often as such a queue wants it";
+  EXPECT_EQ(settings.ring.signal_every, 16u) << "as often as such a queue wants it";
   settings = FaceSettings();
   EXPECT_NE(Read({"XTREME_RX_QUEUE_FRAMES=65536"}, &settings, &remarks), "");
 }
@@ -281,7 +281,7 @@ TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
       << "signals are no rarer for it";
   for (const char* const buffers : {"VMA_RX_BUFS=2000", "VMA_RX_BUFS=0"}) {  // 0: as many as fit.
     EXPECT_EQ(Read({buffers}, &settings, &remarks), "");
-    EXPECT_EQ(settings.ring.signal_every, 32u);
+    EXPECT_EQ(settings.ring.signal_every, 64u);
   }
 }
 

@@ -165,6 +165,7 @@ TEST_F(SendsTest, WhatIsLongerThanADatagramIsRefused) {
 TEST_F(SendsTest, AFullSendQueueIsRefused) {
   xtreme_ring_options options = Options("xt0");
   options.tx_queue_frames = 64;
+  options.signal_every = 256;  // Of such a queue it is sooner, or there would be no room again.
   const xtreme_ring ring = OpenRing(options);
   const xtreme_socket socket = OpenSocket(ring, ":9000");
   Connect(ring, socket, "10.1.0.2:5000");

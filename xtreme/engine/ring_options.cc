@@ -47,7 +47,7 @@ absl::Status RingOptions::Validate() const {
       {"fragments", static_cast<uint64_t>(fragments), 0, 1},
       {"hugepages", static_cast<uint64_t>(hugepages), 0, 2},
       {"tx_queue_frames", tx_queue_frames, 64, 32'768, true},
-      {"signal_every", signal_every, 1, tx_queue_frames / 2},
+      {"signal_every", signal_every, 1, 32'768},
       {"device_memory", device_memory == 0 ? 4'096 : device_memory, 4'096, 1 << 20, true},
       {"neighbour_queue", neighbour_queue, 0, 1'024},
       {"completions", completions, 64, 65'536, true},
