@@ -47,7 +47,9 @@ XTREME_API const char* xtreme_error(void);
 /* ---- Handles and addresses ------------------------------------------------------------------- */
 
 /* Handles carry a generation: one whose object is gone is -EBADF, not somebody else's object, until
- * 16 million others have stood in its place, or 65,535 rings, groups or lanes been opened since. */
+ * 16 million others have stood in its place, or 65,535 rings, groups or lanes been opened since.
+ * A socket is gone with the poll that hands out its TERMINATED, also for whoever handles what
+ * stands before that in the same batch. */
 typedef struct xtreme_ring { uint64_t value; } xtreme_ring;
 typedef struct xtreme_socket { uint64_t value; } xtreme_socket;
 typedef struct xtreme_group { uint64_t value; } xtreme_group;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stack/base/byte_order.h"
+#include "stack/packet/buffer_pool.h"
 #include "xtreme/engine/testing/tcp_pair.h"
 
 namespace xtreme::engine::testing {
@@ -70,6 +71,27 @@ class TcpLateContractTest : public TcpPairTest {
     a->lose = b->lose = nullptr;
   }
 
+  // Bytes and, behind them, the end, which b has not polled yet.
+  void SendLastWords() {
+    ASSERT_EQ(a->Send(client, "last words"), SendResult::kSent);
+    ASSERT_TRUE(a->tcp().Abort(client).ok());
+    Carry(*a, *b);
+  }
+
+  void ExpectLastWords(const Completion& packet) {
+    ASSERT_EQ(packet.kind, Kind::kPacket);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(packet.data), packet.length),
+              "last words");
+    packet::BufferPool::ReleaseChain(packet.buffer);
+  }
+
+  void ExpectStale(Handle socket) {
+    EXPECT_EQ(b->tcp().SetSettings(socket, {}).error, EBADF);
+    EXPECT_EQ(b->tcp().Shutdown(socket).error, EBADF);
+    EXPECT_EQ(b->tcp().Close(socket).error, EBADF);
+    EXPECT_EQ(b->tcp().Find(socket), nullptr) << "which a send looks for";
+  }
+
   void CloseAndExpectResets() {
     ASSERT_TRUE(b->tcp().Close(server).ok());
     Run(kMillisecond);
@@ -104,6 +126,29 @@ TEST_F(TcpLateContractTest, TimeWaitThatBeganWithWhatWasTakenLateEnds) {
   EXPECT_EQ(b->Counter("tcp", "time_wait_entered"), 1u);
   Run(2'000 * kMillisecond, kMillisecond);
   EXPECT_EQ(b->Counter("tcp", "time_wait_expired"), 1u);
+}
+
+// A handler of the bytes can do nothing with the handle, and has the bytes.
+TEST_F(TcpLateContractTest, AHandleIsStaleFromThePollThatHandsItsTerminatedOut) {
+  OpenConnection();
+  SendLastWords();
+  Completion batch[2];
+  ASSERT_EQ(b->ring->Poll(batch, 2, sizeof(Completion)), 2u);
+  ExpectLastWords(batch[0]);
+  ASSERT_EQ(batch[1].kind, Kind::kTerminated);
+  ExpectStale(server);
+}
+
+TEST_F(TcpLateContractTest, AHandleIsGoodWhileItsTerminatedWaits) {
+  OpenConnection();
+  SendLastWords();
+  Completion completion;
+  ASSERT_EQ(b->ring->Poll(&completion, 1, sizeof completion), 1u);
+  ExpectLastWords(completion);
+  EXPECT_TRUE(b->tcp().SetSettings(server, {}).ok());
+  ASSERT_EQ(b->ring->Poll(&completion, 1, sizeof completion), 1u);
+  ASSERT_EQ(completion.kind, Kind::kTerminated);
+  ExpectStale(server);
 }
 
 TEST_F(TcpLateContractTest, CloseWithBytesThatWaitInTheStackIsAReset) {
