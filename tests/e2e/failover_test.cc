@@ -598,6 +598,24 @@ TEST_F(FailoverOfConnectionsTest, OneThatWasMadeThereComesBack) {
   ExpectItGoesOn();
 }
 
+// Whoever has not heard yet that the ring is at home sends there: what is counted is the port's.
+TEST_F(FailoverOfConnectionsTest, ADatagramThatStillComesToThePortThatItLeftFindsNoRule) {
+  Open();
+  us->OpenSocket({.local = {kOwn, 7001}});
+  const Handle theirs = peer->OpenSocket({.local = {kPeer, 6000}});
+  Plug(0, false);
+  TellPeer(kBackupMac);
+  Plug(0, true);
+  const uint64_t missed = AtBackup("rx_steer_missed_packets");
+  const uint64_t unicast = AtBackup("unicast_rcv_packets");
+  ASSERT_EQ(peer->SendTo(theirs, {kOwn, 7001}, "late"), SendResult::kSent);
+  card->Step();
+  EXPECT_EQ(Take(*us), std::vector<std::string>{});
+  EXPECT_EQ(AtBackup("rx_steer_missed_packets"), missed + 1);
+  EXPECT_EQ(AtBackup("unicast_rcv_packets"), unicast + 1);
+  EXPECT_EQ(AtBackup("out_of_buffer"), 0u);
+}
+
 TEST_F(FailoverOfConnectionsTest, SegmentsThatStillComeToThePortThatItLeftAreNotTheKernels) {
   ConnectAndComeHome();
   EXPECT_TRUE(BackupDrops());
