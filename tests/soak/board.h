@@ -71,7 +71,8 @@ inline const char* NameOf(Phase phase) {
 struct Flow {
   std::atomic<uint64_t> sent;  // By the sender, as all that ends so.
   std::atomic<uint64_t> short_sent;
-  std::atomic<uint64_t> received;  // Each once.
+  std::atomic<uint64_t> received;  // Each once,
+  std::atomic<uint64_t> repeated;  // and again.
   std::atomic<uint64_t> short_received;
 
   uint64_t Missing() const {
@@ -81,18 +82,33 @@ struct Flow {
 };
 enum Way : int { kUnicast, kMulticast, kConnected, kWays };
 
+// What the wires, devices and rings of a member have counted of frames and datagrams.
+struct Tally {
+  std::atomic<uint64_t> of_sent;      // Lost until they were on the shared wire,
+  std::atomic<uint64_t> of_received;  // and behind it.
+  std::atomic<uint64_t> unwanted;     // They came to a device and found no rule.
+  std::atomic<uint64_t> misdirected;  // They came to the second port, by its own address.
+  std::atomic<uint64_t> moves;        // Of rings, from port to port.
+  std::atomic<uint64_t> repeated_of_sent;  // By the wire, as these.
+  std::atomic<uint64_t> repeated_of_received;
+
+  void Set(const Tally& other) {
+    of_sent = other.of_sent.load();
+    of_received = other.of_received.load();
+    unwanted = other.unwanted.load();
+    misdirected = other.misdirected.load();
+    moves = other.moves.load();
+    repeated_of_sent = other.repeated_of_sent.load();
+    repeated_of_received = other.repeated_of_received.load();
+  }
+};
+
 struct MemberPage {
   std::atomic<Phase> reached;
   std::atomic<uint32_t> incarnation;
   std::atomic<bool> at_backup;  // Its first ring is.
-  // Frames and datagrams that wire, device and rings say were lost, and frames that came to a
-  // device and found no rule; so far, and before the quiet.
-  std::atomic<uint64_t> lost;
-  std::atomic<uint64_t> lost_in_noise;
-  std::atomic<uint64_t> unwanted;
-  std::atomic<uint64_t> unwanted_in_noise;
-  std::atomic<uint64_t> duplicated;  // By the wire,
-  std::atomic<uint64_t> duplicates;  // and datagrams that came twice.
+  Tally tally;
+  Tally tally_in_noise;  // And in the calm: of what was sent in the quiet none is among them.
   std::array<char, 512> status;      // For people.
 };
 

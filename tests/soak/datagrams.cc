@@ -168,7 +168,7 @@ std::string Datagrams::TakeNumbered(const Completion& packet, int from, Way way)
   std::vector<bool>& seen = seen_[{header.quiet, from, way, header.incarnation}];
   if (seen.size() <= header.number) seen.resize(header.number + 1'000);
   if (seen[header.number]) {
-    ++page().duplicates;
+    ++board_->flow(header.quiet != 0, from, at_, way).repeated;
     return "";
   }
   seen[header.number] = true;

@@ -138,7 +138,7 @@ void Member::Act(Phase phase) {
     if (!station->shelf.Release(now_ns)) Check("a packet that was kept has changed");
   }
   if (phase == Phase::kNoise) MakeNoise();
-  if (phase >= Phase::kCalm && !std::exchange(calm_, true)) trouble_.End();
+  if (phase >= Phase::kCalm && !std::exchange(calm_, true)) BeginCalm();
   if (phase == Phase::kQuiet && !std::exchange(quiet_, true)) BeginQuiet();
   for (const auto& station : stations_) {
     if (phase == Phase::kNoise || phase == Phase::kQuiet) SendDatagrams(station.get(), quiet_);
@@ -147,6 +147,8 @@ void Member::Act(Phase phase) {
   for (const auto& station : stations_) station->ring.Flush();
   if (page().reached != phase && IsDone(phase)) {
     Publish(/*now=*/true);
+    // Nobody sends in the quiet before all have reached the calm.
+    if (phase == Phase::kCalm) page().tally_in_noise.Set(page().tally);
     page().reached = phase;
   }
 }
@@ -186,10 +188,17 @@ void Member::MakeNoise() {
                 stations_[1 - from]->ring.handle(), &dice_);
 }
 
+// Whoever connects in the quiet finds listeners that are ready for it.
+void Member::BeginCalm() {
+  trouble_.End();
+  for (const auto& station : stations_) {
+    const Status set = station->listener.SetOptions(Stream::Options(Stream::Patience::kLong));
+    if (!set) Check("listener: " + set.error().message);
+  }
+}
+
 // What is sent from here on has to arrive, and to end well.
 void Member::BeginQuiet() {
-  page().lost_in_noise = page().lost.load();
-  page().unwanted_in_noise = page().unwanted.load();
   for (const auto& station : stations_) {
     station->quiet_datagrams = kQuietDatagrams;
     for (int to = 0; to < kRings; ++to) {
@@ -210,15 +219,30 @@ void Member::SendDatagrams(Station* station, bool quiet) {
   }
 }
 
+void Member::PublishTally() {
+  uint64_t of_sent = wires_.LostOfSent();
+  uint64_t of_received = wires_.LostOfReceived();
+  uint64_t moves = 0;
+  for (const auto& station : stations_) {
+    of_sent += station->sender.cancelled();
+    of_received += station->LostOfReceived();
+    moves += station->Count("ring", "moves");
+  }
+  Tally& tally = page().tally;
+  tally.of_sent = of_sent;
+  tally.of_received = of_received;
+  tally.unwanted = wires_.Unwanted();
+  tally.misdirected = wires_.Misdirected();
+  tally.moves = moves;
+  tally.repeated_of_sent = wires_.RepeatedOfSent();
+  tally.repeated_of_received = wires_.RepeatedOfReceived();
+}
+
 // For the others, and for people.
 void Member::Publish(bool now_too) {
   if (now() < next_report_ns_ && !now_too) return;
   next_report_ns_ = now() + 20 * kMillisecond;
-  uint64_t lost = wires_.Lost();
-  for (const auto& station : stations_) lost += station->Lost();
-  page().lost = lost;
-  page().unwanted = wires_.Unwanted();
-  page().duplicated = wires_.Duplicated();
+  PublishTally();
   std::string status = std::to_string(streams_.size()) + " streams";
   for (const auto& [error, count] : streams_.ended()) {
     status += ", " + std::to_string(count) + " ended with " + std::to_string(error);

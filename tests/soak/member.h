@@ -57,8 +57,8 @@ class Member {
 
     // The ring's counter; without a name, the sum of its scope.
     uint64_t Count(std::string_view scope, std::string_view name) const;
-    // Frames and datagrams that it says were lost.
-    uint64_t Lost() const;
+    // Frames and datagrams that it says were lost of what came.
+    uint64_t LostOfReceived() const;
   };
   static constexpr uint64_t kReset = 78;  // Its cookie.
 
@@ -81,11 +81,13 @@ class Member {
   void Reset(Station* station);
   void Act(Phase phase);
   void MakeNoise();
+  void BeginCalm();
   void BeginQuiet();
   bool IsCalm() const;
   bool IsDone(Phase phase) const;
   void SendDatagrams(Station* station, bool quiet);
   void Publish(bool now_too);
+  void PublishTally();
   Station* StationAt(int at);
   MemberPage& page() { return board_->member(member_); }
   void Check(const std::string& wrong);

@@ -31,22 +31,26 @@ uint32_t AnyPiece(Dice* dice) {
 
 }  // namespace
 
-// A peer that was killed, and one whose reset was lost, is noticed within seconds.
 // With checks and sanitizers everything is slower.
-TcpOptions Stream::Options() {
+TcpOptions Stream::Options(Patience patience) {
 #if XTREME_DEBUG
-  constexpr int64_t kSecond = 3'000'000'000;
+  constexpr int64_t kProbe = 1'200'000'000;
 #else
-  constexpr int64_t kSecond = 1'000'000'000;
+  constexpr int64_t kProbe = 400'000'000;
 #endif
+  const int64_t silence = patience == Patience::kLong ? kLongPatienceNs : 5 * kProbe;
   TcpOptions options;
-  options.keepalive_idle_ns = kSecond;
-  options.keepalive_interval_ns = kSecond;
-  options.keepalive_probes = 4;
-  options.user_timeout_ns = 6 * kSecond;
-  options.linger_ns = 6 * kSecond;
-  options.connect_timeout_ns = 4 * kSecond;
+  options.keepalive_idle_ns = kProbe;
+  options.keepalive_interval_ns = kProbe;
+  options.keepalive_probes = static_cast<uint8_t>(silence / kProbe);
+  options.user_timeout_ns = silence;
+  options.linger_ns = silence;
+  options.connect_timeout_ns = silence;
   return options;
+}
+
+Stream::Patience Stream::PatienceOf(uint64_t key) {
+  return StreamPlan::Of(key).has_to_end_well() ? Patience::kLong : Patience::kShort;
 }
 
 StreamPlan StreamPlan::Of(uint64_t key) {
@@ -83,6 +87,7 @@ void Stream::Fill(bool up, uint32_t from, std::vector<uint8_t>* bytes) const {
 }
 
 std::string Stream::Push(Sender* sender, Dice* dice) {
+  if (stale_) return "a stale handle, and no end came with it: " + Describe();
   if (!socket_.is_open() || !known_ || shut_) return "";
   const bool waits = !client_ && plan_.end == StreamPlan::End::kServerLast && !peer_closed_;
   if (!waits && refused_ == 0 && sent_ < to_send()) {
@@ -134,6 +139,7 @@ std::string Stream::OnPacket(const Completion& packet) {
     memcpy(&key, key_bytes_.data(), sizeof key);
     plan_ = StreamPlan::Of(key);
     known_ = true;
+    if (std::string wrong = SetPatience(); !wrong.empty()) return wrong;
   }
   if (received_ > to_receive()) return "more bytes than were sent: " + Describe();
   std::vector<uint8_t> expected(bytes.size());
@@ -141,6 +147,15 @@ std::string Stream::OnPacket(const Completion& packet) {
   const auto differs = std::mismatch(bytes.begin(), bytes.end(), expected.begin()).first;
   if (differs == bytes.end()) return "";
   return "a wrong byte at " + std::to_string(from + (differs - bytes.begin())) + ": " + Describe();
+}
+
+// Its listener's may be that of the quiet. The handle is stale when the end stands behind these
+// bytes in the same batch.
+std::string Stream::SetPatience() {
+  if (!socket_.is_open()) return "";
+  const Status set = socket_.SetOptions(Options(PatienceOf(plan_.key)));
+  stale_ = !set && set.error().code == EBADF;
+  return set || stale_ ? "" : "set options: " + set.error().message;
 }
 
 std::string Stream::OnPeerClosed() {
@@ -159,10 +174,12 @@ std::string Stream::OnTerminated(int status) const {
     case ECONNRESET:
     case ETIMEDOUT:
     case EHOSTUNREACH:
-      if (!has_to_end_well()) return "";
+      if (!plan_.has_to_end_well()) return "";
       break;
+    case ENOBUFS:  // Also of a small ring that has no memory for what was to follow the SYN.
+      if (client_ && !established_ && !plan_.has_to_end_well()) return "";
+      [[fallthrough]];
     case ENETDOWN:
-    case ENOBUFS:
       if (moved_) return "";
       break;
     default: break;

@@ -30,6 +30,9 @@ struct StreamPlan {
   };
 
   static StreamPlan Of(uint64_t key);
+  bool of_quiet() const { return (key & 1) != 0; }
+  bool Aborts() const { return end == End::kClientAborts || end == End::kServerAborts; }
+  bool has_to_end_well() const { return of_quiet() && !Aborts(); }
 
   uint64_t key = 0;
   uint32_t up = 0;    // From the client, the key included.
@@ -42,8 +45,14 @@ struct StreamPlan {
 
 class Stream {
  public:
-  // What all connections have in common.
-  static TcpOptions Options();
+  // How long a peer may be silent. One that was killed, and one whose reset was lost, is noticed
+  // within seconds; where that cannot be, it may only have no processor.
+  enum class Patience { kShort, kLong };
+  static constexpr int64_t kLongPatienceNs = 60'000'000'000;
+  // What connections have in common.
+  static TcpOptions Options(Patience patience);
+  // What that of a client has, by its key.
+  static Patience PatienceOf(uint64_t key);
 
   // A client's, with its key; a server's, which has none yet.
   Stream(uint64_t number, TcpSocket socket, uint64_t key);
@@ -55,7 +64,7 @@ class Stream {
   TcpSocket& socket() { return socket_; }
   bool may_move() const { return established_ && !shut_ && !peer_closed_; }
   // Whoever made it in the quiet says so in the key: it has to end as it was planned.
-  bool of_quiet() const { return (plan_.key & 1) != 0; }
+  bool of_quiet() const { return plan_.of_quiet(); }
 
   // Sends some of what is left, and ends it where the plan says so.
   std::string Push(Sender* sender, Dice* dice);
@@ -70,11 +79,6 @@ class Stream {
   std::string Describe() const;
 
  private:
-  bool has_to_end_well() const { return of_quiet() && !Aborts(); }
-  bool Aborts() const {
-    return plan_.end == StreamPlan::End::kClientAborts ||
-           plan_.end == StreamPlan::End::kServerAborts;
-  }
   bool AbortsHere() const {
     return plan_.end == (client_ ? StreamPlan::End::kClientAborts
                                  : StreamPlan::End::kServerAborts);
@@ -82,6 +86,7 @@ class Stream {
   uint32_t to_send() const { return client_ ? plan_.up : plan_.down; }
   uint32_t to_receive() const { return client_ ? plan_.down : plan_.up; }
   void Fill(bool up, uint32_t from, std::vector<uint8_t>* bytes) const;
+  std::string SetPatience();
   std::string SendSome(Sender* sender, Dice* dice);
   void EndSending();
 
@@ -95,6 +100,7 @@ class Stream {
   int refused_ = 0;  // Why, until TX_SPACE.
   bool shut_ = false;
   bool peer_closed_ = false;
+  bool stale_ = false;  // Its TERMINATED stands in the batch that is looked at.
   bool moved_ = false;  // Or was to: the other ring may have had no room, or no queues just then.
   uint32_t sent_ = 0;
   uint32_t received_ = 0;

@@ -10,7 +10,7 @@
 namespace xtreme::soak {
 
 std::string Streams::Connect(Ring* ring, int from, int to, uint64_t key) {
-  TcpOptions options = Stream::Options();
+  TcpOptions options = Stream::Options(Stream::PatienceOf(key));
   const uint64_t number = next_++;
   options.user_data = kUserData | number;
   options.local = std::string(EndpointAt(from).ip) + ":0";

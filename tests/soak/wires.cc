@@ -46,22 +46,26 @@ void Wires::Impair(const connectx::Impairment& impairment) {
 
 void Wires::Plug(size_t port, bool plugged) { wires_[port]->SetConnected(plugged); }
 
-uint64_t Wires::Sum(const std::vector<std::string_view>& names) const {
+uint64_t Wires::Sum(const std::vector<std::string_view>& names, size_t first) const {
   uint64_t sum = 0;
   const auto add = [&](std::string_view name, uint64_t count) {
     for (const std::string_view wanted : names) {
       if (name.find(wanted) != name.npos) sum += count;
     }
   };
-  for (size_t port = 0; port < wires_.size(); ++port) {
+  for (size_t port = first; port < wires_.size(); ++port) {
     for (const auto& counter : wires_[port]->counters()) add(counter.name, counter.count);
     for (const auto& counter : devices_->device(port).Counters()) add(counter.name, counter.value);
   }
   return sum;
 }
 
-uint64_t Wires::Lost() const {
-  return Sum({"_lost", "_dropped", "corrupted", "unplugged", "discards", "rcv_errors",
+uint64_t Wires::LostOfSent() const {
+  return Sum({"tx_dropped", "tx_lost", "tx_corrupted", "tx_unplugged", "xmit_discards"});
+}
+
+uint64_t Wires::LostOfReceived() const {
+  return Sum({"rx_dropped", "rx_lost", "rx_corrupted", "rx_unplugged", "rcv_errors",
               "out_of_buffer"});
 }
 

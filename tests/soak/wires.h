@@ -39,18 +39,22 @@ class Wires {
   void Impair(const connectx::Impairment& impairment);
   void Plug(size_t port, bool plugged);
 
-  // Frames that wires and devices dropped or spoilt; those that no rule of a device wanted; that
+  // Frames that wires and devices dropped or spoilt, on their way out and in.
+  uint64_t LostOfSent() const;
+  uint64_t LostOfReceived() const;
+  // Those that no rule of a device wanted; that came to the second port for its own address; that
   // were sent twice; that are under way.
-  uint64_t Lost() const;
   uint64_t Unwanted() const { return Sum({"steer_missed"}); }
-  uint64_t Duplicated() const { return Sum({"duplicated"}); }
+  uint64_t Misdirected() const { return Sum({"unicast_rcv"}, /*first=*/1); }
+  uint64_t RepeatedOfSent() const { return Sum({"tx_duplicated"}); }
+  uint64_t RepeatedOfReceived() const { return Sum({"rx_duplicated"}); }
   uint64_t Held() const { return Sum({"held"}); }
   // What the rings did that a card punishes; empty: nothing.
   std::string Violations() const;
 
  private:
-  // Of all counters that have one of these in their name.
-  uint64_t Sum(const std::vector<std::string_view>& names) const;
+  // Of all counters, of the ports from `first` on, that have one of these in their name.
+  uint64_t Sum(const std::vector<std::string_view>& names, size_t first = 0) const;
 
   std::vector<std::unique_ptr<connectx::ImpairedWire>> wires_;
   std::unique_ptr<connectx::SoftwareConnectX> devices_;
