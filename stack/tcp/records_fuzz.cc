@@ -44,7 +44,7 @@ class SynTrial {
 
   void Expire(base::Nanoseconds now) {
     queue_.Expire(
-        now, [&](SynRecord& record) { OnResend(PortOf(record.key), now); },
+        now, UINT32_MAX, [&](SynRecord& record) { OnResend(PortOf(record.key), now); },
         [&](const SynRecord& record) { OnGivenUp(PortOf(record.key), now); });
     base::Nanoseconds next = base::kNever;
     for (const auto& [port, wait] : waiting_) next = base::Earlier(next, wait.deadline);
@@ -103,7 +103,7 @@ class TimeWaitTrial {
   }
 
   void Expire(base::Nanoseconds now) {
-    table_.Expire(now);
+    table_.Expire(now, UINT32_MAX);
     std::erase_if(deadlines_, [&](const auto& entry) { return entry.second <= now; });
     base::Nanoseconds next = base::kNever;
     for (const auto& [port, deadline] : deadlines_) next = base::Earlier(next, deadline);

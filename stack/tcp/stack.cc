@@ -497,24 +497,25 @@ base::Nanoseconds Stack::NextDeadline() {
 
 void Stack::OnTimers(base::Nanoseconds now) {
   now_ = now;
-  tables_->wheel.Expire(now, [this, now](base::Timer* timer) {
-    if (timer == &tables_->starved_timer) [[unlikely]] {
-      RetryForMemory(now);
-      return true;
-    }
-    auto& connection = static_cast<Connection&>(*timer);
-    if (connection.OnlyAckIsDue(now) && AcknowledgeAtOnce(connection, now)) {
-      Schedule(connection);
-      return true;
-    }
-    if (connection.Pcb::NextDeadline() <= now) connection.OnTimer(now);
-    ScheduleAt(connection, connection.Pcb::NextDeadline());
-    return true;
+  uint32_t left = kMostTimers;
+  tables_->wheel.Expire(now, [&](base::Timer* timer) {
+    OnTimer(*timer, now);
+    return --left != 0;
   });
   tables_->syns.Expire(
-      now, [this](SynRecord& record) { SendSynAck(record, PathOf(record)); },
+      now, kMostTimers, [this](SynRecord& record) { SendSynAck(record, PathOf(record)); },
       [](const SynRecord&) {});
-  tables_->time_wait.Expire(now);
+  tables_->time_wait.Expire(now, kMostTimers);
+}
+
+inline void Stack::OnTimer(base::Timer& timer, base::Nanoseconds now) {
+  if (&timer == &tables_->starved_timer) [[unlikely]] return RetryForMemory(now);
+  auto& connection = static_cast<Connection&>(timer);
+  if (connection.OnlyAckIsDue(now) && AcknowledgeAtOnce(connection, now)) {
+    return Schedule(connection);
+  }
+  if (connection.Pcb::NextDeadline() <= now) connection.OnTimer(now);
+  ScheduleAt(connection, connection.Pcb::NextDeadline());
 }
 
 // What has not been worked out yet is when the timer fires.

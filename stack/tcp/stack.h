@@ -29,6 +29,9 @@
 #include "stack/tcp/segment_queue.h"
 #include "stack/wire/address.h"
 
+namespace xtreme::base {
+struct Timer;
+}
 namespace xtreme::wire {
 class PlainTcpView;
 class TcpTemplate;
@@ -410,7 +413,10 @@ class Stack final : private Sink {
   base::Nanoseconds NextDeadline();
   // The same, inlined (take_expected.h).
   base::Nanoseconds Deadline();
+  // What is due at `now`, no more than kMostTimers of a kind (connections, half-open ones, those in
+  // TIME-WAIT) in one call: while NextDeadline() is not after `now` there are more.
   void OnTimers(base::Nanoseconds now);
+  static constexpr uint32_t kMostTimers = 16;
 
   // --- Accessors ---
 
@@ -444,6 +450,7 @@ class Stack final : private Sink {
   // stack.cc
   void Block(Connection& connection);
   void RetryForMemory(base::Nanoseconds now);
+  void OnTimer(base::Timer& timer, base::Nanoseconds now);
   void Arrive(Connection& connection, const wire::TcpFrame& frame, packet::Buffer* buffer,
               uint64_t stamp, base::Nanoseconds now);
   void OweReset(const wire::TcpTemplate& headers, const Outgoing& reset);

@@ -101,8 +101,8 @@ void Stack::CloseListener(Listener& listener) {
   tables_->syns.RemoveIf(
       [&listener](const SynRecord& record) { return &ListenerOf(record) == &listener; });
   // A child that was not taken yet is told as accepted by nobody any more.
-  for (Connection* const connection : tables_->InUse()) {
-    if (connection->listener_ == &listener) connection->listener_ = nullptr;
+  for (Connection& connection : tables_->news) {
+    if (connection.listener_ == &listener) connection.listener_ = nullptr;
   }
   listener.closed = true;
   if (!listener.listen.hushed) ForgetClosed(listener.listen.local, listener.listen.vlan_id);
@@ -120,9 +120,9 @@ void Stack::ForgetClosed(const wire::Endpoint& local, uint16_t vlan_id) {
 
 void Stack::UseOptions(Listener& listener, const PcbOptions& options, base::Nanoseconds now) {
   listener.listen.options = &options;
-  for (Connection* const connection : tables_->InUse()) {
-    const bool waits = (connection->news_ & Connection::kAccepted) != 0;
-    if (waits && connection->listener_ == &listener) UseOptions(*connection, options, now);
+  for (Connection& connection : tables_->news) {
+    const bool waits = (connection.news_ & Connection::kAccepted) != 0;
+    if (waits && connection.listener_ == &listener) UseOptions(connection, options, now);
   }
 }
 

@@ -108,11 +108,14 @@ class SynQueue {
   void Defer(SynRecord& record, uint8_t deferrals, base::Nanoseconds now);
 
   // Calls `resend(SynRecord&)` for each whose SYN-ACK is due again, and `give_up(const SynRecord&)`
-  // for each that waited long enough, which is then removed. Neither may change the queue.
+  // for each that waited long enough, which is then removed; up to `most` in all. Neither may
+  // change the queue.
   template <typename Resend, typename GiveUp>
-  void Expire(base::Nanoseconds now, Resend&& resend, GiveUp&& give_up) {
+  void Expire(base::Nanoseconds now, uint32_t most, Resend&& resend, GiveUp&& give_up) {
     if (size() == 0) return;
-    while (SynRecord* const record = NextDue(now)) {
+    for (; most > 0; --most) {
+      SynRecord* const record = NextDue(now);
+      if (record == nullptr) return;
       if (record->resends >= std::max<uint32_t>(options_.resends, record->deferrals)) {
         ++counters_.given_up;
         give_up(static_cast<const SynRecord&>(*record));
@@ -132,12 +135,14 @@ class SynQueue {
     return size() == 0 ? base::kNever : EarliestDeadline();
   }
 
-  // Removes those of which `leaves(const SynRecord&)` says so: their listener closed. Slow path.
+  // Removes those of which `leaves(const SynRecord&)` says so: their listener closed. Looks at each
+  // that waits.
   template <typename Leaves>
   void RemoveIf(Leaves&& leaves) {
-    for (size_t i = 0; i < options_.capacity; ++i) {
-      if (in_use(records_[i]) && leaves(static_cast<const SynRecord&>(records_[i]))) {
-        Remove(records_[i]);
+    for (List& list : waiting_) {
+      for (auto at = list.begin(); at != list.end();) {
+        SynRecord& record = *at++;
+        if (leaves(static_cast<const SynRecord&>(record))) Remove(record);
       }
     }
   }
@@ -156,7 +161,6 @@ class SynQueue {
  private:
   using List = base::IntrusiveList<SynRecord, &SynRecord::hook>;
 
-  static bool in_use(const SynRecord& record) { return record.deadline != base::kNever; }
   base::Nanoseconds EarliestDeadline();  // Of some.
   SynRecord* NextDue(base::Nanoseconds now);
   void Schedule(SynRecord& record, base::Nanoseconds now);

@@ -23,10 +23,10 @@ FlowKey Key(uint16_t port) {
 class SynQueueTest : public testing::Test {
  protected:
   // The ports of those to be answered again, and negative those given up.
-  std::vector<int> Expire(Nanoseconds now) {
+  std::vector<int> Expire(Nanoseconds now, uint32_t most = 100) {
     std::vector<int> ports;
     queue_.Expire(
-        now, [&](SynRecord& record) { ports.push_back(record.key.remote().port); },
+        now, most, [&](SynRecord& record) { ports.push_back(record.key.remote().port); },
         [&](const SynRecord& record) { ports.push_back(-record.key.remote().port); });
     return ports;
   }
@@ -138,13 +138,21 @@ TEST_F(SynQueueTest, AListenersRecordsLeaveWithIt) {
   EXPECT_EQ(Expire(Seconds(2)), (std::vector<int>{2, 4}));
 }
 
+TEST_F(SynQueueTest, NoMoreExpireAtOnceThanWasAsked) {
+  for (int port = 1; port <= 3; ++port) queue_.Insert(Key(port), Seconds(10));
+  EXPECT_EQ(Expire(Seconds(11), 2), (std::vector<int>{1, 2}));
+  EXPECT_LE(queue_.NextDeadline(), Seconds(11));
+  EXPECT_EQ(Expire(Seconds(11), 2), std::vector<int>{3});
+  EXPECT_EQ(queue_.NextDeadline(), Seconds(13));
+}
+
 TEST_F(SynQueueTest, NoMoreResendsThanThereAreLists) {
   SynQueue many({.capacity = 1, .resend_after = Seconds(1), .resends = 100});
   many.Insert(Key(1), Seconds(0));
   size_t resends = 0;
   for (int64_t now = 1; many.size() != 0; ++now) {
     many.Expire(
-        Seconds(now), [&](SynRecord&) { ++resends; }, [](const SynRecord&) {});
+        Seconds(now), 1, [&](SynRecord&) { ++resends; }, [](const SynRecord&) {});
   }
   EXPECT_EQ(resends, SynQueue::kMaxResends);
 }

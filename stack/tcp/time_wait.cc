@@ -85,8 +85,8 @@ void TimeWait::Remove(TimeWaitRecord& record) {
   free_.PushFront(record);
 }
 
-void TimeWait::Expire(base::Nanoseconds now) {
-  while (!by_age_.empty() && by_age_.front().deadline <= now) {
+void TimeWait::Expire(base::Nanoseconds now, uint32_t most) {
+  for (; most > 0 && !by_age_.empty() && by_age_.front().deadline <= now; --most) {
     ++counters_.expired;
     Remove(by_age_.front());
   }

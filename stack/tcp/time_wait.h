@@ -109,8 +109,8 @@ class TimeWait {
   void Reuse(TimeWaitRecord& record);
 
   void Remove(TimeWaitRecord& record);
-  // Removes those whose time is over.
-  void Expire(base::Nanoseconds now);
+  // Removes those whose time is over, up to `most` of them.
+  void Expire(base::Nanoseconds now, uint32_t most);
   base::Nanoseconds NextDeadline() {
     return by_age_.empty() ? base::kNever : by_age_.front().deadline;
   }

@@ -50,12 +50,21 @@ TEST_F(TimeWaitTest, ARecordLeavesWhenItsTimeIsOver) {
   Enter(1, Seconds(10));
   Enter(2, Seconds(20));
   EXPECT_EQ(table_.NextDeadline(), Seconds(70));
-  table_.Expire(Seconds(69));
+  table_.Expire(Seconds(69), 100);
   EXPECT_NE(table_.Find(Key(1)), nullptr);
-  table_.Expire(Seconds(70));
+  table_.Expire(Seconds(70), 100);
   EXPECT_EQ(table_.Find(Key(1)), nullptr);
   EXPECT_NE(table_.Find(Key(2)), nullptr);
   EXPECT_EQ(table_.counters().expired, 1u);
+}
+
+TEST_F(TimeWaitTest, NoMoreLeaveAtOnceThanWasAsked) {
+  for (int port = 1; port <= 3; ++port) Enter(port, Seconds(10));
+  table_.Expire(Seconds(70), 2);
+  EXPECT_EQ(table_.size(), 1u);
+  EXPECT_EQ(table_.NextDeadline(), Seconds(70));
+  table_.Expire(Seconds(70), 2);
+  EXPECT_EQ(table_.size(), 0u);
 }
 
 TEST_F(TimeWaitTest, AFullTableGivesUpItsOldest) {
@@ -79,7 +88,7 @@ TEST_F(TimeWaitTest, TheFinAgainIsAnsweredAndTheWaitBeginsAgain) {
   Enter(2, Seconds(11));
   EXPECT_EQ(Arrives(1, wire::kTcpFin | wire::kTcpAck, -1, 0, Seconds(30)), Verdict::kAcknowledge);
   EXPECT_EQ(table_.NextDeadline(), Seconds(71));
-  table_.Expire(Seconds(71));
+  table_.Expire(Seconds(71), 100);
   EXPECT_NE(table_.Find(Key(1)), nullptr);
 }
 

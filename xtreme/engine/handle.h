@@ -10,6 +10,7 @@
 #ifndef XTREME_XTREME_ENGINE_HANDLE_H_
 #define XTREME_XTREME_ENGINE_HANDLE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,7 @@ class HandleTable {
     free_ = PlaceOf(object.handle);
     object.handle = handle;
     ++size_;
+    used_ = std::max(used_, PlaceOf(handle) - kFirst + 1);
     return &object;
   }
   // The object whose handle this was is nobody's.
@@ -102,6 +104,8 @@ class HandleTable {
   }
   uint32_t size() const { return size_; }
   uint32_t capacity() const { return capacity_; }
+  // The first so many places are those that were ever taken.
+  uint32_t used() const { return used_; }
 
  private:
   // No place is free behind the last one: then `next` is the one after all.
@@ -114,6 +118,7 @@ class HandleTable {
   const uint16_t ring_;
   uint32_t free_ = kFirst;
   uint32_t size_ = 0;
+  uint32_t used_ = 0;
 };
 
 }  // namespace xtreme::engine

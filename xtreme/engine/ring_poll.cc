@@ -359,8 +359,9 @@ void Ring::TakeNotices() {
         [this](std::unique_ptr<Notice> notice) { notices_.Add(std::move(notice)); });
     core.attention |= kNoticesWait;
   }
-  // A notice causes two completions at most, beside what it tells by Tell().
-  while (!notices_.empty() && core.fifo.Room() >= 2) {
+  // A notice causes two completions at most, beside what it tells by Tell(); and some none.
+  constexpr int kMostNotices = 64;
+  for (int left = kMostNotices; left > 0 && !notices_.empty() && core.fifo.Room() >= 2; --left) {
     std::unique_ptr<Notice> notice = notices_.TakeFirst();
     ++core.tally.counters.notices;
     static_cast<RingNotice*>(notice.get())->Arrive(*this);

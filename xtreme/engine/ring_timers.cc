@@ -56,12 +56,16 @@ void Ring::FireTimers() {
       timers_->Barrier(now, empty, core.options.rx_queue_frames, &forced);
   if (deadline > barrier || core.fifo.Room() < 2) return;
   if (tcp_deadline <= barrier) tcp_->OnTimers(barrier);
-  if (core.wheel.NextDeadline() > barrier) return;
-  core.wheel.Expire(barrier, [this, forced](base::Timer* timer) {
-    if (forced) ++core_->tally.counters.timers_forced;
-    Fire(static_cast<RingTimer*>(timer));
-    return core_->fifo.Room() >= 2;
-  });
+  // As many as frames of a batch: the rest comes with the next polls.
+  uint32_t left = core.options.poll_batch;
+  if (core.wheel.NextDeadline() <= barrier) {
+    core.wheel.Expire(barrier, [this, forced, &left](base::Timer* timer) {
+      if (forced) ++core_->tally.counters.timers_forced;
+      Fire(static_cast<RingTimer*>(timer));
+      return --left != 0 && core_->fifo.Room() >= 2;
+    });
+  }
+  if (NextDeadline() <= barrier) timers_->GoOn(barrier, core.options.rx_queue_frames);
 }
 
 void Ring::Fire(RingTimer* timer) {

@@ -76,6 +76,7 @@ struct TcpForwards;
 struct TcpHeir;
 struct TcpMove;
 struct TcpPort;
+struct TcpPortKey;
 struct TcpPorts;
 struct TcpSocket;
 
@@ -274,12 +275,12 @@ class Tcp {
   void OnResolved(Handle handle, int error);
   // The port and rules of a socket stand, or why not; the same of all that wait for one.
   void OnOpened(Handle handle, const Outcome& outcome);
-  void OnLeased(const SocketHoldings& holdings, const Outcome& outcome, bool fallback);
+  void OnLeased(const TcpPortKey& key, Handle asked, const Outcome& outcome, bool fallback);
   // What the port of `local` held is given back, which `handle` was the last to receive by.
   void OnReleased(Handle handle, const wire::Endpoint& local);
-  // These receive by rules of their own, and not by those of `port` any more; or why not.
-  void OnHandedOver(const SocketHoldings& port, const std::vector<TcpHeir>& heirs,
-                    const Outcome& outcome);
+  // These receive by rules of their own, and not by those of the port any more; or why none does.
+  void OnHandedOver(const TcpPortKey& port, const std::vector<TcpHeir>& heirs);
+  void OnNotHandedOver(const Outcome& outcome);
   // From other rings: a connection; a frame or credit of one; where one is now; that it is gone,
   // and its record if it is in TIME-WAIT; one that this ring sent and nobody took; that one could
   // get no rule of its own.
@@ -328,7 +329,10 @@ class Tcp {
   void MarkPath(TcpSocket& socket);
   void Refresh(TcpSocket& socket, bool accepted = false);
   void RefreshPaths();
-  // Before anything is sent that does not answer a frame.
+  void FollowSome();
+  void FollowNow(TcpSocket& socket);
+  // Before anything is sent that does not answer a frame: by `socket`, or by whichever.
+  void FollowPaths(TcpSocket& socket);
   void FollowPaths();
   uint32_t LinkMtu() const;
   void NoteAnswer();
@@ -407,6 +411,7 @@ class Tcp {
   bool HasUnread(Handle handle) const;
   void CloseListener(TcpSocket& socket);
   void StartHandOver(TcpPort& port, bool keeps_lease);
+  TcpPort** PlaceOfPort(const TcpPort* port, const tcp::FlowKey& key);
   void End(TcpSocket& socket, int status);
   void TellEnd(TcpSocket& socket);
   void Erase(TcpSocket& socket);
@@ -426,7 +431,15 @@ class Tcp {
   // or null, as Take() found, whose arguments stay in their registers.
   std::unique_ptr<wire::TcpFrame> frame_;
   tcp::Connection* found_ = nullptr;
-  uint64_t epoch_ = 0;                 // The state of the world that the paths are right for.
+  // Places of sockets whose paths are looked at now, so that they are right for another state of
+  // the world: `left` of the first `end`, from `next` on.
+  struct {
+    uint64_t epoch = 0;
+    uint32_t next = 0;
+    uint32_t left = 0;
+    uint32_t end = 0;
+  } following_;
+  uint64_t epoch_ = 0;                 // The state of the world that all paths are right for.
   uint64_t direct_epoch_ = 0;          // And SendDirect() is: it may send.
 };
 

@@ -189,8 +189,7 @@ void Tcp::EndTrail(TcpSocket& socket) {
   TellGone(*trail, door_.get(), key, stack_->FindTimeWait(key));
   if (forwards_ == nullptr) return;
   stack_->Forget(key);
-  std::erase_if(forwards_->by_handle,
-                [&key](const auto& entry) { return entry.second->key == key; });
+  forwards_->Erase(key);
 }
 
 }  // namespace xtreme::engine

@@ -32,7 +32,7 @@ Outcome Tcp::Shutdown(Handle handle) {
       socket->connection->state() == tcp::State::kSynSent) {
     return {ENOTCONN, "shutdown: not established"};
   }
-  FollowPaths();
+  FollowPaths(*socket);
   stack_->Shutdown(*socket->connection, core_->clock.Now());
   EndCall(/*ring=*/true);
   return {};
@@ -51,7 +51,7 @@ Outcome Tcp::Close(Handle handle, base::Nanoseconds timeout) {
       End(*socket, ECANCELED);
       break;
     case TcpSocket::State::kOpen:
-      FollowPaths();
+      FollowPaths(*socket);
       if (HasUnread(handle)) {
         stack_->CloseUnread(*socket->connection, core_->clock.Now());
         EndCall(/*ring=*/true);
@@ -96,7 +96,7 @@ Outcome Tcp::Abort(Handle handle) {
     End(*socket, ECONNABORTED);
     return {};
   }
-  FollowPaths();
+  FollowPaths(*socket);
   stack_->Abort(*socket->connection, core_->clock.Now());
   EndCall(/*ring=*/true);
   return {};
@@ -209,7 +209,7 @@ void Tcp::Bury(RingRemains* remains) {
   sockets_->ForEach([this](TcpSocket& socket) {
     if (socket.trail != nullptr) EndTrail(socket);
   });
-  for (TcpPort& port : ports_->single) {
+  for (auto& [key, port] : ports_->single) {
     if (port.holdings != nullptr) remains->holdings.push_back(std::move(port.holdings));
   }
   if (ports_->holdings != nullptr) remains->holdings.push_back(std::move(ports_->holdings));

@@ -47,6 +47,9 @@ struct TcpRoute {
 
 namespace {
 
+// So many are looked at in one poll when the world has changed.
+constexpr uint32_t kPathsAtOnce = 32;
+
 // How the next hop with `mac` is reached.
 tcp::LinkPath PathTo(wire::MacAddress mac, const RingDevice& device, const TcpSettings& settings) {
   tcp::LinkPath path{.local = device.nic->mac(),
@@ -210,14 +213,31 @@ void Tcp::OnStart() {
 
 // --- Paths follow ---
 
-// Looked at when something is sent, not for every change: what is idle costs nothing.
-void Tcp::RefreshPaths() {
-  epoch_ = core_->host.routes_version;
-  sockets_->ForEach([this](TcpSocket& socket) {
-    if (socket.state == TcpSocket::State::kOpen) Refresh(socket);
-  });
-  // Asking for a neighbour may itself have moved it on.
-  epoch_ = core_->host.routes_version;
+// Looked at when something is sent, not for every change: what is idle costs nothing. Some each
+// poll, until it was all of them; who sends meanwhile is looked at as it does.
+void Tcp::FollowSome() {
+  constexpr uint32_t kPlacesAtOnce = 512;
+  auto& [epoch, next, left, end] = following_;
+  uint64_t& world = core_->host.routes_version;
+  if (epoch != world) {
+    end = left = sockets_->used();
+    if (next >= end) next = 0;
+  }
+  uint32_t paths = 0;
+  for (uint32_t places = 0; left > 0 && paths < kPathsAtOnce && places < kPlacesAtOnce; ++places) {
+    TcpSocket& socket = sockets_->At(next);
+    next = next + 1 == end ? 0 : next + 1;
+    --left;
+    if (socket.state != TcpSocket::State::kOpen) continue;
+    Refresh(socket);
+    ++paths;
+  }
+  epoch = world;  // Asking for a neighbour may itself have moved it on.
+  if (left > 0) {
+    core_->attention |= kTcpNews;  // The next poll goes on.
+    return;
+  }
+  epoch_ = epoch;
   // Whatever of the device changes moves the version on.
   const RingDevice& device = core_->device;
   const bool may = device.started && !device.broken && device.transmit_checksum &&
@@ -226,7 +246,27 @@ void Tcp::RefreshPaths() {
 }
 
 void Tcp::FollowPaths() {
-  if (epoch_ != core_->host.routes_version) [[unlikely]] RefreshPaths();
+  if (epoch_ != core_->host.routes_version) [[unlikely]] FollowSome();
+}
+
+void Tcp::FollowPaths(TcpSocket& socket) {
+  if (epoch_ != core_->host.routes_version) [[unlikely]] FollowNow(socket);
+}
+
+// Whether the others are looked at yet or not.
+void Tcp::FollowNow(TcpSocket& socket) {
+  if (sockets_->used() <= kPathsAtOnce) return FollowSome();
+  const bool begun = following_.epoch == core_->host.routes_version;
+  if (socket.state == TcpSocket::State::kOpen) Refresh(socket);
+  if (begun) following_.epoch = core_->host.routes_version;
+  core_->attention |= kTcpNews;
+}
+
+void Tcp::RefreshPaths() {
+  following_.epoch = 0;
+  do {
+    FollowSome();
+  } while (following_.left > 0);
 }
 
 // Of the port that the ring is on, whose queues take nothing longer, and of the interface now.

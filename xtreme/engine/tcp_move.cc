@@ -132,9 +132,7 @@ TcpForward& Tcp::AddForward(TcpSocket& socket, const std::shared_ptr<TcpDoor>& t
   added->port = std::exchange(socket.port, nullptr);
   added->early_credit = std::exchange(socket.early_credit, 0);
   forwards_->ForEachOf(added->key, [&to](TcpForward& older) { older.to = to; });
-  std::unique_ptr<TcpForward>& place = forwards_->by_handle[TcpForwards::KeyOf(socket.handle)];
-  place = std::move(added);
-  return *place;
+  return forwards_->Add(socket.handle, std::move(added));
 }
 
 // Before the move itself is on its way, so that what the new ring asks for comes after it; but the
@@ -208,8 +206,7 @@ void Tcp::OnGone(const tcp::FlowKey& key, const tcp::TimeWaitRecord* time_wait) 
   forwards_->ForEachOf(key, [this](TcpForward& forward) {
     if (forward.port != nullptr) GiveBack(std::exchange(forward.port, nullptr), /*user=*/0);
   });
-  std::erase_if(forwards_->by_handle,
-                [&key](const auto& entry) { return entry.second->key == key; });
+  forwards_->Erase(key);
   core_->attention |= kTimersArmed;
 }
 

@@ -103,13 +103,28 @@ struct TcpForwards {
   // Of one connection: it may have left more than once.
   template <typename Visit>
   void ForEachOf(const tcp::FlowKey& key, Visit&& visit) {
-    for (auto& [handle, forward] : by_handle) {
-      if (forward->key == key) visit(*forward);
-    }
+    const auto [first, end] = of_flow_.equal_range(key);
+    for (auto at = first; at != end; ++at) visit(*by_handle.find(at->second)->second);
+  }
+  TcpForward& Add(Handle handle, std::unique_ptr<TcpForward> forward) {
+    of_flow_.emplace(forward->key, KeyOf(handle));
+    return *(by_handle[KeyOf(handle)] = std::move(forward));
+  }
+  // All of one connection.
+  void Erase(const tcp::FlowKey& key) {
+    const auto [first, end] = of_flow_.equal_range(key);
+    for (auto at = first; at != end; ++at) by_handle.erase(at->second);
+    of_flow_.erase(first, end);
   }
 
   std::unordered_map<uint64_t, std::unique_ptr<TcpForward>> by_handle;
   bool credit_due = false;  // Some have `returned`.
+
+ private:
+  struct Hash {
+    size_t operator()(const tcp::FlowKey& key) const { return key.Hash(); }
+  };
+  std::unordered_multimap<tcp::FlowKey, uint64_t, Hash> of_flow_;
 };
 
 }  // namespace xtreme::engine

@@ -661,6 +661,32 @@ TEST_F(TcpMoveContractTest, ANewRingThatClosesLaterResetsThePeerAndTheFirstGives
   EXPECT_TRUE(b->nic->rules().empty());
 }
 
+// So that the address is the kernel's, though what was accepted there goes on elsewhere.
+TEST_F(TcpMoveContractTest, AListenersPortIsTheKernelsThoughAConnectionHasMoved) {
+  OpenRings();
+  const Handle moved = MoveNow(*b, server, *c);
+  SettleAll();
+  b->kernel->KeepListening();
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  SettleAll();
+  ASSERT_FALSE(b->nic->rules().empty());
+  for (const auto& rule : b->nic->rules()) EXPECT_TRUE(rule.match.source_ip.has_value());
+  a->Send(client, "still there?");
+  RunAll();
+  EXPECT_EQ(c->Bytes(moved), "still there?");
+  // Home again it receives by what it was left.
+  const Handle home = MoveNow(*c, moved, *b);
+  SettleAll();
+  EXPECT_EQ(b->nic->rules().size(), 1u);
+  a->Send(client, "and now?");
+  RunAll();
+  EXPECT_EQ(b->Bytes(home), "and now?");
+  ASSERT_TRUE(b->tcp().Abort(home).ok());
+  SettleAll();
+  SettleAll();
+  EXPECT_TRUE(b->nic->rules().empty());
+}
+
 TEST_F(TcpMoveContractTest, WithoutRoomForItsRuleAConnectionGoesOnByItsOldRing) {
   nic_options.max_rules = 1;
   OpenRings();

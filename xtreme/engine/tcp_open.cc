@@ -264,21 +264,24 @@ void Tcp::StartLease(TcpSocket& socket, int kernel_socket) {
                  .rules = RulesOf(socket.local, 0xFFFF),
                  .side = core_->host.control_side,
                  .holdings = socket.port->holdings};
-  core_->Start(MakeOperation([work = std::move(work), mailbox = core_->host.mailbox]() mutable {
+  core_->Start(MakeOperation([work = std::move(work), key = socket.port->key,
+                              handle = socket.handle, mailbox = core_->host.mailbox]() mutable {
     bool fallback = false;
     const Outcome outcome = OutcomeOf(work.Run(&fallback));
-    mailbox->Push(MakeNotice([holdings = work.holdings, outcome, fallback](Ring& ring) {
-      ring.tcp().OnLeased(*holdings, outcome, fallback);
+    mailbox->Push(MakeNotice([key, handle, outcome, fallback](Ring& ring) {
+      ring.tcp().OnLeased(key, handle, outcome, fallback);
     }));
   }));
 }
 
-// Whoever waited for it goes on.
-void Tcp::OnLeased(const SocketHoldings& holdings, const Outcome& outcome, bool fallback) {
+// Whoever waited for it goes on: mostly who asked for it, alone.
+void Tcp::OnLeased(const TcpPortKey& key, Handle asked, const Outcome& outcome, bool fallback) {
   if (fallback) core_->TellFallback();
-  TcpPort* const port = ports_->FindBy(&holdings);
+  TcpPort* const port = ports_->FindBy(key);
   if (port == nullptr) return;
   port->state = outcome.ok() ? TcpPort::State::kReady : TcpPort::State::kNone;
+  const TcpSocket* const first = sockets_->Find(asked);
+  if (port->users == 1 && first != nullptr && first->port == port) return OnOpened(asked, outcome);
   sockets_->ForEach([&](TcpSocket& socket) {
     if (socket.port == port) OnOpened(socket.handle, outcome);
   });
@@ -367,7 +370,7 @@ void Tcp::OnRoutes() {
   if (own == ports_->addresses) return;
   ports_->addresses = std::move(own);
   if (ports_->holdings != nullptr) StartRules(ports_->holdings, RulesOf({}, ports_->mask()));
-  for (const TcpPort& port : ports_->single) {
+  for (const auto& [key, port] : ports_->single) {
     if (port.local.address.IsAny()) StartRules(port.holdings, RulesOf(port.local, 0xFFFF));
   }
 }

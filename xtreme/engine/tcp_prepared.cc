@@ -80,7 +80,7 @@ void Tcp::BuildPrepared(PreparedSend& prepared) {
   prepared.counts = reinterpret_cast<CountPair*>(&socket.counters.sends);
   const RingDevice& device = core_->device;
   if (!CanSend(socket) || !device.transmit_checksum || socket.pace != nullptr) return;
-  FollowPaths();
+  FollowPaths(socket);
   const tcp::Connection& connection = *socket.connection;
   const auto bytes = static_cast<uint32_t>(prepared.payload.size());
   const bool fits = connection.state() == tcp::State::kEstablished && bytes <= connection.smss();

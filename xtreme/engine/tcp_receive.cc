@@ -25,6 +25,12 @@
 #include "xtreme/engine/tcp_socket.h"
 
 namespace xtreme::engine {
+namespace {
+
+// What one poll tells of connections at most.
+constexpr uint32_t kMostEvents = 256;
+
+}  // namespace
 
 // Only here: a nested type cannot be declared ahead.
 struct TcpEvent : tcp::Stack::Event {};
@@ -189,11 +195,11 @@ Tcp::KnownFlows::Taken Tcp::TakeAny(packet::Buffer* buffer, uint8_t* bytes, uint
   return last ? Taken::kFirst : Taken::kCompletion;
 }
 
-// False: there was no room for all.
+// False: there was no room for all, or more than one poll tells: of some nobody is told.
 bool Tcp::Drain() {
   TcpEvent event;
-  while (stack_->HasEvents()) {
-    if (core_->fifo.Room() == 0) {
+  for (uint32_t left = kMostEvents; stack_->HasEvents(); --left) {
+    if (core_->fifo.Room() == 0 || left == 0) {
       core_->attention |= kTcpNews;
       return false;
     }
@@ -210,8 +216,9 @@ void Tcp::TellNews() {
   if (forwards_ != nullptr && forwards_->credit_due) PassCredits();
   core_->attention |= kTimersArmed;  // What is taken may let some leave.
   if (!Drain()) return;
+  uint32_t left = kMostEvents;
   while (TcpSocket* socket = sockets_->news.PopFront()) {
-    if (core_->fifo.Room() == 0) {
+    if (core_->fifo.Room() == 0 || left-- == 0) {
       sockets_->news.PushFront(*socket);
       core_->attention |= kTcpNews;
       return;

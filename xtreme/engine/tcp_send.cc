@@ -280,7 +280,7 @@ SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOption
   if (socket->state == TcpSocket::State::kOpening) return SendEarly(*socket, payload, options);
   if (!CanSend(*socket)) return Refuse(*socket, SendResult::kRefusedState);
   if ((options.flags & kWarm) != 0) return SendWarm(*socket, payload, options);
-  FollowPaths();
+  FollowPaths(*socket);
   tcp::Connection& connection = *socket->connection;
   const bool ring = (options.flags & kNoDoorbell) == 0;
   const base::Nanoseconds now = core_->clock.Now();

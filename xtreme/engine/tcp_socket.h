@@ -128,6 +128,9 @@ class TcpSockets {
   }
   // Null for a stale handle. The number of its ring is not looked at.
   TcpSocket* Find(Handle handle) const { return sockets_.Find(handle); }
+  // What stands at the place that is the `at`th of the table, perhaps nobody's; `at` < used().
+  TcpSocket& At(uint32_t at) const { return *sockets_.At(kFirstTcpPlace + at); }
+  uint32_t used() const { return sockets_.used(); }
   uint32_t size() const { return sockets_.size(); }
   uint32_t capacity() const { return sockets_.capacity(); }
   std::span<std::byte> memory() { return sockets_.memory(); }

@@ -64,6 +64,7 @@ class TimerTable {
   // queue was seen empty, or since then as many frames were taken as it can have held.
   base::Nanoseconds Barrier(base::Nanoseconds now, bool receive_empty, uint32_t queue_frames,
                             bool* forced) {
+    const bool goes_on = std::exchange(goes_on_, false);
     *forced = false;
     if (receive_empty) {
       due_since_ = base::kNever;
@@ -74,15 +75,23 @@ class TimerTable {
       received_ = 0;
     }
     if (received_ < queue_frames) return base::Nanoseconds(-1);
-    *forced = true;
+    *forced = !goes_on;
     return std::exchange(due_since_, base::kNever);
   }
   void CountReceived(uint32_t frames) { received_ += frames; }
+  // More is due at `barrier`, of Barrier(), than one poll fires: the next goes on, whatever comes.
+  void GoOn(base::Nanoseconds barrier, uint32_t queue_frames) {
+    MakeTurn();
+    due_since_ = barrier;
+    received_ = queue_frames;
+    goes_on_ = true;
+  }
 
  private:
   HandleTable<ApplicationTimer> timers_;
   uint32_t polls_to_look_ = kPollsPerLook;
   bool put_off_ = false;
+  bool goes_on_ = false;
   uint32_t received_ = 0;  // Frames taken since `due_since_`.
   base::Nanoseconds due_since_ = base::kNever;
 };

@@ -32,5 +32,19 @@ TEST(TimerTableTest, APollPutsItsLookOffOnce) {
   }
 }
 
+// Else very many that are due would wait for a queue that is never empty, again and again.
+TEST(TimerTableTest, WhatIsLeftOverOfABarrierFiresWithTheNextPollWhateverComes) {
+  constexpr uint32_t kQueue = 64;
+  constexpr base::Nanoseconds kNow(1000), kLater(2000);
+  TimerTable timers(1, 4);
+  bool forced = false;
+  EXPECT_EQ(timers.Barrier(kNow, /*receive_empty=*/true, kQueue, &forced), kNow);
+  timers.GoOn(kNow, kQueue);
+  EXPECT_EQ(PollsToLook(timers), 1u);
+  EXPECT_EQ(timers.Barrier(kLater, /*receive_empty=*/false, kQueue, &forced), kNow);
+  EXPECT_FALSE(forced) << "the queue was empty when they came due";
+  EXPECT_LT(timers.Barrier(kLater, /*receive_empty=*/false, kQueue, &forced), kNow);
+}
+
 }  // namespace
 }  // namespace xtreme::engine
