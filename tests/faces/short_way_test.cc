@@ -97,23 +97,26 @@ void LetArrive() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 std::string Ebadf() { return std::to_string(-EBADF); }
 
 TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsReceiveSaysEbadf) {
+  int same = 0;
   for (int i = 0; i < 5; ++i) {
     const int fd = WarmSocket(8020);
     const int other = BoundDatagramSocket(8021);
     int taken = -1;
     Behind(other)->SetCallback([&](Socket&, const Received&) {
       Close(fd);
-      taken = BoundDatagramSocket(8022);  // Has the number.
+      taken = BoundDatagramSocket(8022);  // Has the number, unless a lower one has become free.
       SetReceiveTimeout(taken, 1'000);
       return Verdict::kDrop;
     });
     Ask(other);
     LetArrive();
     EXPECT_EQ(Take(fd), Ebadf());
-    EXPECT_EQ(taken, fd);
+    EXPECT_GE(taken, 0);
+    same += taken == fd;
     Close(taken);
     Close(other);
   }
+  EXPECT_NE(same, 0);
 }
 
 TEST_F(ShortWayTest, SocketThatACallbackClosesBehindItsPacketIsNotTouched) {
