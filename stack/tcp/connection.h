@@ -48,7 +48,7 @@ class Connection : public Pcb, private base::Timer {
 
   wire::TcpTemplate headers_;
   FlowKey key_;  // From here to news_ lies what may be read behind the headers.
-  Listener* listener_ = nullptr;
+  Listener* listener_ = nullptr;  // Of a child, until it was told as accepted.
   base::ListHook news_hook_;
   base::ListHook blocked_hook_;
   base::ListHook starved_hook_;

@@ -104,7 +104,7 @@ TEST_F(ShortWayTest, SocketThatACallbackClosesUnderItsReceiveSaysEbadf) {
     int taken = -1;
     Behind(other)->SetCallback([&](Socket&, const Received&) {
       Close(fd);
-      taken = BoundDatagramSocket(8022);  // Has the number, unless a lower one has become free.
+      taken = BoundDatagramSocket(8022);  // Has the number, if no other thread took or left one.
       SetReceiveTimeout(taken, 1'000);
       return Verdict::kDrop;
     });

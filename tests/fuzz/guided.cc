@@ -42,10 +42,8 @@ std::string WriteFirst(const Inputs& inputs) {
 }  // namespace
 
 void RunGuided(const Inputs& inputs, const GuidedRun& run) {
-  const std::string folder = WriteFirst(inputs);
-  static std::string first;  // For at_exit: libFuzzer ends the process.
-  first = folder;
-  std::atexit([] { std::filesystem::remove_all(first); });
+  static const std::string folder = WriteFirst(inputs);
+  std::atexit([] { std::filesystem::remove_all(folder); });  // libFuzzer ends the process.
   const std::string limit =
       run.seconds == 0 ? "-runs=" + std::to_string(run.iterations)
                        : "-max_total_time=" + std::to_string(std::lround(std::ceil(run.seconds)));

@@ -292,7 +292,9 @@ uint64_t Soak::NotWantedTwice(bool quiet) {
 // By whoever sent it, and by the member. While rules go from queue to queue and from port to port
 // a frame finds none, which the member's ports count. In the quiet rules stay, unless a move that
 // began in the noise ends then; but some may not have heard yet that the roamer is at home, and
-// send to where it was. By that address no other frame comes to that port.
+// send to where it was. By that address no other frame comes to that port. Ports do not say whose a
+// frame was: the counts of the noise have TCP's too, and what was on its way to others, so that
+// they only bound what is missing.
 uint64_t Soak::LostOnTheWayTo(int member, bool quiet) {
   const Tally none = {};
   const auto rise = [&](int at, std::atomic<uint64_t> Tally::*count) {
