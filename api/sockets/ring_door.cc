@@ -216,7 +216,7 @@ void RingDoor::GiveLater() {
 }
 
 void RingDoor::FollowRealTime() {
-  const uint64_t ticks = ring_->core().poll_ticks;
+  const uint64_t ticks = ring_->core().poll_ticks();
   if (!real_clock_->IsFresh(ticks)) real_clock_->Follow(ticks, ring_->TimesAreOnPtp());
 }
 

@@ -91,6 +91,7 @@ class KnownFlows {
 
   // What the packets of a poll have in common: the TSC, and the device's clock.
   void SetTicks(uint64_t ticks) { ticks_ = ticks; }
+  uint64_t ticks() const { return ticks_; }
   void SetScale(const ClockScale& scale) { scale_ = scale; }
 
   // Of a raw value of the device's clock.

@@ -30,7 +30,7 @@ void Tcp::OnPathErrors(const PathErrors& batch, uint64_t lost) {
          .hard = error.hard,
          .mtu = error.mtu_bytes,
          .length = error.length},
-        core_->clock.ToTime(core_->poll_ticks));
+        core_->clock.ToTime(core_->poll_ticks()));
   }
   EndCall(/*ring=*/false);
 }

@@ -249,6 +249,7 @@ class Ring {
   void RefillIfDue();
   void Refill();
   uint32_t RefillAfter(uint32_t taken);
+  uint32_t CheckRefilled(uint32_t taken, uint32_t refilled);
   void LimitShortCopies();
   void CheckPool();
   void CheckQueue();

@@ -213,7 +213,7 @@ void RingCore::Tell(const Completion& completion) {
   if (kept.empty() && fifo.Room() > 0) {
     Completion* told = Emit(completion.kind);
     *told = completion;
-    told->poll_tsc = poll_ticks;
+    told->poll_tsc = poll_ticks();
     return;
   }
   kept.push_back(completion);

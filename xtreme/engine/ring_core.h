@@ -140,7 +140,7 @@ struct RingCore {
     Clear(completion, kind);
     completion->user_data = options.user_data;
     completion->interface_index = device.ifindex;
-    completion->poll_tsc = poll_ticks;
+    completion->poll_tsc = poll_ticks();
     if (fifo.waiting() != 0) attention |= kCompletionsWait;
     return completion;
   }
@@ -179,8 +179,10 @@ struct RingCore {
   // A frame was posted; `owed`: without a doorbell.
   void OweDoorbell(bool owed) { attention |= owed ? uint32_t{kDoorbellOwed} : 0; }
 
-  // The time of the poll under way.
-  base::Nanoseconds PollTime() const { return clock.ToTime(poll_ticks); }
+  // The TSC that the poll under way has read, and the time that it tells.
+  uint64_t poll_ticks() const { return known.ticks(); }
+  void SetPollTicks(uint64_t ticks) { known.SetTicks(ticks); }
+  base::Nanoseconds PollTime() const { return clock.ToTime(poll_ticks()); }
 
   // Frames the send queue has room for.
   uint32_t SendRoom() const {
@@ -286,7 +288,6 @@ struct RingCore {
   uint32_t attention = 0;
   uint32_t fanout = 1;        // Most completions that one CQE can cause.
   uint16_t after_drop = 0;    // kAfterDrop for the next packet, or 0.
-  uint64_t poll_ticks = 0;    // Read by the poll under way.
 };
 
 }  // namespace xtreme::engine

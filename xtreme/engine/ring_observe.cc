@@ -35,12 +35,12 @@ void Ring::TimePoll() {
   RingCore& core = *core_;
   const RingClock& clock = core.clock;
   PollTimes& times = *poll_times_;
-  const base::Nanoseconds now = clock.ToTime(core.poll_ticks);
+  const base::Nanoseconds now = clock.ToTime(core.poll_ticks());
   if (times.last_ticks != 0) {
     const int64_t gap_ns = (now - clock.ToTime(times.last_ticks)).count();
     times.gap.Count(static_cast<uint64_t>(std::max<int64_t>(gap_ns, 0)));
   }
-  times.last_ticks = core.poll_ticks;
+  times.last_ticks = core.poll_ticks();
   const uint64_t frames = core.device.queue->counters().rx_frames;
   if (std::exchange(times.frames, frames) == frames) return;
   const nic::RxFrame& first = frames_[0];

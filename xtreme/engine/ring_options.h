@@ -27,6 +27,8 @@ enum class HwTime : uint8_t { kMonotonic = 0, kPtp = 1 };
 enum class WaitPolicy : uint8_t { kBusy = 0, kSleep = 1, kHybrid = 2 };
 
 struct RingOptions {
+  static constexpr uint32_t kLeastQueueFrames = 64;  // Of either queue.
+
   // Who and where.
   std::string interface_name;
   uint64_t user_data = 0;

@@ -52,8 +52,7 @@ uint32_t Ring::Poll(void* out, uint32_t max, size_t stride) {
   }
   const uint64_t ticks = core_->clock.Ticks();
   RingCore& core = *core_;
-  core.poll_ticks = ticks;
-  core.known.SetTicks(ticks);
+  core.SetPollTicks(ticks);
   const uint32_t most = std::min(core.options.poll_batch, max);
   const uint32_t taken =
       core.device.queue->PollKnown(core.known, static_cast<Completion*>(out), most);
@@ -143,7 +142,7 @@ Ring::Linked Ring::PollLinks(completion::LinkCompletion* out, uint32_t max) {
   const uint64_t ticks = core.clock.Ticks();
   const bool due = core.attention != 0 && NextDeadline() <= core.clock.ToTime(ticks);
   if (due || core.after_drop != 0) [[unlikely]] return {0, true};
-  core.poll_ticks = ticks;
+  core.SetPollTicks(ticks);
   core.links->Follow(ticks);
   const uint32_t most = std::min(core.options.poll_batch, max);
   uint32_t taken = queue.PollLinks(*core.links, out, most);
@@ -178,12 +177,13 @@ packet::Buffer* Ring::TakeDatagram(const UdpSocket& socket, size_t most) {
 [[gnu::noinline]] uint32_t Ring::PollBusy(void* out, uint32_t max, size_t stride) {
   RingCore& core = *core_;
   if (!mailbox_->HasEntry()) [[likely]] {
-    core.poll_ticks = core.clock.Ticks();
+    core.SetPollTicks(core.clock.Ticks());
     return PollOn(out, max, stride, 0);
   }
   const uint32_t waited = core.fifo.waiting();
   TakeEntry();
-  const uint64_t ticks = core.poll_ticks = core.clock.Ticks();
+  const uint64_t ticks = core.clock.Ticks();
+  core.SetPollTicks(ticks);
   core.fifo.ForEachWaiting([ticks](Completion* told) { told->poll_tsc = ticks; }, waited);
   return PollOn(out, max, stride, 0);
 }
@@ -237,7 +237,7 @@ void Ring::TellKept() {
   for (; !core.kept.empty() && core.fifo.Room() > 0; core.kept.pop_front()) {
     Completion completion = core.kept.front();
     if (completion.socket != 0 && !Resolve(&completion)) continue;
-    completion.poll_tsc = core.poll_ticks;
+    completion.poll_tsc = core.poll_ticks();
     *core.Emit(completion.kind) = completion;
   }
   if (core.kept.empty()) core.attention &= ~kToldLater;
@@ -253,7 +253,6 @@ void Ring::Receive(uint32_t max) {
   RingCore& core = *core_;
   const bool declined = core.device.queue->TakeDeclined();
   core.known.Follow();
-  core.known.SetTicks(core.poll_ticks);
   if (frames_at_ == frames_end_) {
     const std::span<Completion> direct = core.fifo.Direct();
     const auto room = static_cast<uint32_t>(direct.size());
@@ -392,21 +391,29 @@ void Ring::Refill() {
 // What other threads returned, and a pool that runs low, is looked at with every refill. Last in a
 // poll that took as many, which it gives back.
 [[gnu::noinline]] uint32_t Ring::RefillAfter(uint32_t taken) {
-  RingCore& core = *core_;
+  const RingDevice& device = core_->device;
   // Also where the queue takes none: their bytes are credited, and nobody knocks again for them.
-  if (core.device.pool->HasReturns()) core.device.pool->DrainReturns();
-  if (!core.device.started || core.device.broken) return taken;
-  const uint32_t refilled = core.device.queue->Refill();
+  if (device.pool->HasReturns()) device.pool->DrainReturns();
+  if (!device.started || device.broken) return taken;
+  const uint32_t refilled = device.queue->Refill();
+  // One by one, so that no register is saved for them.
+  const auto check = [=, this] { return CheckRefilled(taken, refilled); };
+  if (refilled >= RingOptions::kLeastQueueFrames) [[unlikely]] return check();
+  if ((core_->attention & kRefillOwed) != 0) [[unlikely]] return check();
+  if (device.pool->IsBelow(few_)) [[unlikely]] return check();
+  return taken;
+}
+
+[[gnu::noinline]] uint32_t Ring::CheckRefilled(uint32_t taken, uint32_t refilled) {
+  RingCore& core = *core_;
   const bool few = core.device.pool->IsBelow(few_);
-  if (few) [[unlikely]] LimitShortCopies();
+  if (few) LimitShortCopies();
   const bool low = few && core.device.pool->IsBelow(low_water_);
-  if (low || (core.attention & kRefillOwed) != 0) [[unlikely]] CheckPool();
-  // Only where nothing is posted but what was just now, the queue may have been seen empty: that is
-  // more than a batch, or the pool is low.
-  constexpr uint32_t kFewerThanAQueueHolds = 16;
-  if (!low && refilled < kFewerThanAQueueHolds) [[likely]] return taken;
+  if (low || (core.attention & kRefillOwed) != 0) CheckPool();
+  // Only where nothing is posted but what was just now, the queue may have been seen empty: all of
+  // it, or as much as the pool had.
   const bool was_empty = core.device.queue->posted() == refilled;
-  if (was_empty && core.device.queue->counters().rx_empty != empty_seen_) [[unlikely]] CheckQueue();
+  if (was_empty && core.device.queue->counters().rx_empty != empty_seen_) CheckQueue();
   return taken;
 }
 

@@ -40,7 +40,7 @@ namespace {
   out->length = static_cast<uint32_t>(payload.size());
   out->count = 1;
   out->hw_time_ns = core.known.ToNanoseconds(hw_clock);
-  out->poll_tsc = core.poll_ticks;
+  out->poll_tsc = core.poll_ticks();
   out->source_ip = socket.peer_ip;
   out->destination_ip = socket.local_ip;
   out->source_port = socket.peer.port;

@@ -74,14 +74,14 @@ uint32_t Udp::DeliverChain(packet::Buffer* head, const wire::UdpFlow& flow,
 bool Udp::AdmitChain(UdpSocket& socket, packet::Buffer* head, uint32_t links) {
   HeldBuffers* const held = socket.held();
   if (held == nullptr) return true;
-  if (!held->HasRoom(links, core_->poll_ticks)) {
+  if (!held->HasRoom(links, core_->poll_ticks())) {
     ++held->counters.held_limit;
     core_->CountLoss(Drop::kHeldLimit);
     packet::BufferPool::ReleaseChain(head);
     return false;
   }
   for (packet::Buffer* link = head; link != nullptr; link = link->next) {
-    held->Add(link, core_->poll_ticks);
+    held->Add(link, core_->poll_ticks());
   }
   return true;
 }
@@ -130,7 +130,7 @@ void Udp::ReceiveFragment(const nic::RxFrame& rx, const wire::UdpFrame& frame) {
                                         rx.buffer->length - frame.ip_offset);
   // The parser has looked at it already.
   const auto ip = wire::Ipv4View::Parse(packet, wire::ChecksumCheck::kTrusted);
-  const base::Nanoseconds now = core_->clock.ToTime(core_->poll_ticks);
+  const base::Nanoseconds now = core_->clock.ToTime(core_->poll_ticks());
   ip::ReassembledDatagram whole;
   const uint16_t vlan_id = frame.tagged() ? frame.vlan().id : 0;
   const auto result = reassembly_->reassembler.Add(rx.buffer, *ip, vlan_id, now, &whole);

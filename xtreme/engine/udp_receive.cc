@@ -31,7 +31,7 @@ uint16_t Udp::CastOf(wire::Ipv4Address destination) const {
 // Whether a socket that may have a limit may have one more; if not, the buffer is released.
 bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   HeldBuffers* const held = socket.held();
-  if (held == nullptr || held->Add(buffer, core_->poll_ticks)) return true;
+  if (held == nullptr || held->Add(buffer, core_->poll_ticks())) return true;
   ++held->counters.held_limit;
   core_->CountLoss(Drop::kHeldLimit);
   packet::BufferPool::ReleaseByOwner(buffer);
@@ -69,7 +69,7 @@ bool Udp::AdmitHeld(UdpSocket& socket, packet::Buffer* buffer) {
   completion->length = frame.payload_bytes;
   completion->count = 1;
   completion->hw_time_ns = hw_time_ns;
-  completion->poll_tsc = core.poll_ticks;
+  completion->poll_tsc = core.poll_ticks();
   StoreIp(frame.flow.source, &completion->source_ip);
   StoreIp(frame.flow.destination, &completion->destination_ip);
   completion->source_port = frame.flow.source_port;

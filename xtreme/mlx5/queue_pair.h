@@ -151,12 +151,16 @@ class QueuePair : public nic::QueuePair {
                      uint32_t length, completion::Completion* out);
   template <typename Watch>
   uint32_t PollUnknown(const completion::KnownFlows& flows, completion::Completion* out);
+  // PostCopied() that is more than to copy and to ring.
+  nic::TxStatus PostCopiedOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
+                                    uint32_t payload_length, uint32_t flags);
   uint32_t Decline() {
     declined_ = true;
     return kRest;
   }
-  // The next CQE was a frame that is taken; with how many completions, which it gives back.
-  uint32_t PassOne(uint32_t taken);
+  // The next CQE, at `peek`, was a frame that is taken; with how many completions, which it gives
+  // back.
+  uint32_t PassOne(uint32_t taken, const uint8_t* peek);
   uint32_t PassStop(uint32_t taken);
   // Says that a refill is due, which then finds out.
   void BeginAnew() {

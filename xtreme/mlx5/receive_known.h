@@ -154,7 +154,8 @@ template <typename Watch>
                                                             uint32_t most) {
   if (RefillDue() || (most > 1 && IsFollowed())) return PollMany<Watch>(flows, out, most);
   if (most == 0) [[unlikely]] return 0;
-  const mlx5_cqe64& cqe = *CqeOfOpOwn(receive_peek_);
+  const uint8_t* const peek = receive_peek_;  // Not to be read again behind what is written.
+  const mlx5_cqe64& cqe = *CqeOfOpOwn(peek);
   if (!IsReceivedFrame(LoadOpOwn(cqe), ReceivedOpOwn(receive_phase_))) [[unlikely]] return kRest;
   const uint32_t length = FrameBytes(cqe);
   if (!receive_.MayBeKnown(cqe, length)) [[unlikely]] return Decline();
@@ -171,7 +172,7 @@ template <typename Watch>
   flows.WriteTime(HardwareClock(cqe), out);
   watch.Keep();
   counters_.rx_bytes += FrameBytes(cqe);
-  return PassOne(1);
+  return PassOne(1, peek);
 }
 
 // What stands by itself has the arguments that its caller has: gcc would pass what it finds in
@@ -205,8 +206,8 @@ template <typename Watch>
   }
   watch.Keep();
   counters_.rx_bytes += FrameBytes(*CqeOfOpOwn(receive_peek_));
-  if (taken == Taken::kFirst) [[unlikely]] return PassOne(1) | kRest;
-  return PassOne(static_cast<uint32_t>(taken));
+  if (taken == Taken::kFirst) [[unlikely]] return PassOne(1, receive_peek_) | kRest;
+  return PassOne(static_cast<uint32_t>(taken), receive_peek_);
 }
 
 // or which is one of no flow that is known.
@@ -220,8 +221,9 @@ template <typename Watch>
 #pragma clang diagnostic pop
 #endif
 
-[[gnu::always_inline]] inline uint32_t QueuePair::PassOne(uint32_t taken) {
-  receive_peek_ += kCqeBytes;
+[[gnu::always_inline]] inline uint32_t QueuePair::PassOne(uint32_t taken,
+                                                          const uint8_t* peek) {
+  receive_peek_ = peek + kCqeBytes;
   receive_.Pass(1);
   return RefillDue() ? PassStop(taken) : taken;
 }
@@ -234,7 +236,7 @@ template <typename Watch>
                                                     receive_phase_, &counters_.rx_bytes,
                                                     Watch(this));
   if (buffer == nullptr) [[unlikely]] return nullptr;
-  PassOne(1);
+  PassOne(1, receive_peek_);
   return buffer;
 }
 

@@ -66,6 +66,11 @@ void SendQueue::UpdateAttention() {
   SetAttention(ahead_ ? posted : behind_ahead_);
 }
 
+nic::TxStatus SendQueue::AttendAfter() {
+  UpdateAttention();
+  return nic::TxStatus::kPosted;
+}
+
 [[gnu::always_inline]] inline bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
   const Mark& mark = marks_[WqeCounter(cqe) & mask_];
   // Blocks that hold no signalled frame still have the count of one that completed in an earlier
@@ -210,7 +215,9 @@ bool SendQueue::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepare
 nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
                                          uint32_t payload_length, uint32_t flags) {
   SetPayloadLength(flow, payload_length);
-  return PostCopied(flow, payload, payload_length, flags);
+  if (!MayPostDirectly(flow.frame, flags)) return PostCopied(flow, payload, payload_length, flags);
+  CopyDirectly(flow, payload);
+  return nic::TxStatus::kPosted;
 }
 
 nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
@@ -295,8 +302,7 @@ template <uint32_t kBlocks>
   EnterInPlace(signal, halves);
   front_.direct_bytes += prepared.frame_bytes();
   nic::RingReady(front_, front_.record, front_.index, halves);
-  AttendInPlace(signal, posted, first, first + kBlocks);
-  return nic::TxStatus::kPosted;
+  return AttendInPlace(signal, posted, first, first + kBlocks);
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {

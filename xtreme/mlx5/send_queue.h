@@ -49,6 +49,7 @@ class SendQueue {
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
     PrepareTemplate(header, qpn_, most_direct_blocks(), device_memory_.key(), flow);
   }
+  // For who has looked whether MayCopyDirectly().
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
   nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
@@ -68,6 +69,15 @@ class SendQueue {
     return prepared.direct_blocks == 2 && flags == 0 && front_.Ready();
   }
   void PostDirectly(const nic::TxPrepared& prepared) { nic::PostReady(front_, prepared); }
+  // The same of PostCopied(): of a payload as long as the flow's last.
+  bool MayCopyDirectly(const nic::TxTemplate& flow, uint32_t payload_length,
+                       uint32_t flags) const {
+    return payload_length == flow.payload_length && MayPostDirectly(flow.frame, flags);
+  }
+  [[gnu::always_inline]] void CopyDirectly(const nic::TxTemplate& flow, const uint8_t* payload) {
+    CopyShort(flow.frame.image.data() + flow.payload_at, payload, flow.payload_length);
+    PostDirectly(flow.frame);
+  }
   // PostReady() is made for frames of two and of three, whose checksums are the device's.
   uint32_t most_direct_blocks() const {
     return options_.checksums ? std::min<uint32_t>(blueflame_wqebbs_, 3) : 0;
@@ -134,8 +144,8 @@ class SendQueue {
   template <size_t kHalves>
   void EnterInPlace(bool signal, nic::HalfLine (&halves)[kHalves]);
   // And what is due behind it, the last of `posted`, when it was rung for: it stands in
-  // [first, end).
-  void AttendInPlace(bool signal, uint64_t posted, uint32_t first, uint32_t end);
+  // [first, end). Always kPosted, as the two that it ends in: posts end in them.
+  nic::TxStatus AttendInPlace(bool signal, uint64_t posted, uint32_t first, uint32_t end);
   // The last of `posted` frames has a completion of its own; its WQE stands in [slot, end).
   void NoteSignal(uint32_t posted, uint32_t slot, uint32_t end);
   // The frames of a burst that need no attention, from `next` on; the first that was not posted.
@@ -152,7 +162,7 @@ class SendQueue {
   void TakeOneAhead();  // The room that it gave back is not counted yet.
   // UpdateAttention() where the last of `posted` frames was signalled, and found room: if nothing
   // asked is due the next post begins with TakeAhead(), and what is due behind it is known now.
-  void AttendToSignal(uint64_t posted);
+  nic::TxStatus AttendToSignal(uint64_t posted);
   // A payload of the next frame is to be written to the device; false: there is no room.
   bool MakeRoomToStore(uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
@@ -199,6 +209,7 @@ class SendQueue {
   // Frames of any kind that end before the ring does.
   uint32_t BeforeEnd() const { return (mask_ - (Index() & mask_)) / kMaxWqebbs; }
   void UpdateAttention();
+  nic::TxStatus AttendAfter();
 
   // Ring for everything posted, `wqe` being the last. Always kPosted: posts end in them.
   nic::TxStatus Ring(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags);
@@ -256,7 +267,7 @@ class SendQueue {
     return PostOtherLength(flow, payload, payload_length, flags);
   }
   CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
-  return PostPrepared(flow.frame, flags);
+  return PostOtherwise(flow.frame, flags);
 }
 
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPrepared(

@@ -20,13 +20,14 @@ namespace xtreme::mlx5 {
 constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
                                        << (offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) - 8) * 8;
 
-[[gnu::always_inline]] inline void SendQueue::AttendToSignal(uint64_t posted) {
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendToSignal(uint64_t posted) {
   ahead_ = !AskedIsDue();
-  if (!ahead_) [[unlikely]] return UpdateAttention();
+  if (!ahead_) [[unlikely]] return AttendAfter();
   const uint32_t room = frames_ + completed_ - static_cast<uint32_t>(posted);
   behind_ahead_ = posted + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
   attention_at_ = posted;
   front_.ready_below = front_.index;  // SetAttention(posted); nor is it, while others wait.
+  return nic::TxStatus::kPosted;
 }
 
 inline void SendQueue::NoteSignal(uint32_t posted, uint32_t slot, uint32_t end) {
@@ -43,21 +44,24 @@ template <size_t kHalves>
   const auto place = [&](uint32_t block) {
     return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
   };
-  halves[0] |= nic::HalfLine{0, signal ? kAskForCompletion : 0};
+  if (signal) [[likely]] halves[0] |= nic::HalfLine{0, kAskForCompletion};
+  auto* at = reinterpret_cast<nic::HalfLine*>(front_.next_wqe);
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < kBlocks; ++i) {
-    place(first + i)[0] = halves[2 * i];
-    place(first + i)[1] = halves[2 * i + 1];
+    if (i != 0) at = place(first + i);
+    at[0] = halves[2 * i];
+    at[1] = halves[2 * i + 1];
   }
   front_.next_wqe = reinterpret_cast<uint8_t*>(place(first + kBlocks));
   AdvanceOverEnd(kBlocks);
 }
 
-[[gnu::always_inline]] inline void SendQueue::AttendInPlace(bool signal, uint64_t posted,
-                                                            uint32_t first, uint32_t end) {
-  if (!signal) return UpdateAttention();
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendInPlace(bool signal, uint64_t posted,
+                                                                     uint32_t first,
+                                                                     uint32_t end) {
+  if (!signal) return AttendAfter();
   NoteSignal(static_cast<uint32_t>(posted), first & mask_, end);
-  AttendToSignal(posted);
+  return AttendToSignal(posted);
 }
 
 }  // namespace xtreme::mlx5

@@ -87,12 +87,10 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
 // The flow's frame is what was written into the WQE. Most call nothing here, and save nothing.
 nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
-  const bool same = payload_length == flow.payload_length;
-  if (!same || !send().MayPostDirectly(flow.frame, flags) || !tap_->KeepsLeast()) [[unlikely]] {
+  if (!send().MayCopyDirectly(flow, payload_length, flags) || !tap_->KeepsLeast()) [[unlikely]] {
     return PostOtherwise(flow, payload, payload_length, flags);
   }
-  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
-  send().PostDirectly(flow.frame);
+  send().CopyDirectly(flow, payload);
   tap_->WriteLeast(sent_, flow.frame.image.data() + kInlineOffset,
                    flow.frame.frame_bytes(), FrameTap::Now(), send().posted_frames());
   tap_->Publish(1);
