@@ -28,7 +28,7 @@ constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
 constexpr int kIdlePolls = 64;
 constexpr uint32_t kPortsLog2 = 12;  // A block for connects; as many go to each port of the peer.
 constexpr uint32_t kAtOnce = 128;    // Connections opened side by side.
-constexpr uint64_t kStillTick = 10;  // Nanoseconds that each look at a still clock takes.
+constexpr uint64_t kStillTick = 1;   // Nanoseconds that each look at a still clock takes.
 // What opening leaves to timers: the last acknowledgements, and what they were to repair.
 constexpr base::Nanoseconds kOpeningTimers = base::Seconds(2);
 constexpr base::Nanoseconds kTimerStep = base::Milliseconds(1);
