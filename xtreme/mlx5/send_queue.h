@@ -74,9 +74,11 @@ class SendQueue {
                        uint32_t flags) const {
     return payload_length == flow.payload_length && MayPostDirectly(flow.frame, flags);
   }
-  [[gnu::always_inline]] void CopyDirectly(const nic::TxTemplate& flow, const uint8_t* payload) {
+  template <typename See = nic::Unseen>
+  [[gnu::always_inline]] void CopyDirectly(const nic::TxTemplate& flow, const uint8_t* payload,
+                                           const See& see = {}) {
     CopyShort(flow.frame.image.data() + flow.payload_at, payload, flow.payload_length);
-    PostDirectly(flow.frame);
+    nic::PostReady(front_, flow.frame, nic::Unedited(), see);
   }
   // PostReady() is made for frames of two and of three, whose checksums are the device's.
   uint32_t most_direct_blocks() const {

@@ -84,16 +84,19 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   return status;
 }
 
-// The flow's frame is what was written into the WQE. Most call nothing here, and save nothing.
+// Most call nothing here, and save nothing.
 nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
-  if (!send().MayCopyDirectly(flow, payload_length, flags) || !tap_->KeepsLeast()) [[unlikely]] {
+  FrameTap& tap = *tap_;  // Not to be read again behind what is written there.
+  if (!send().MayCopyDirectly(flow, payload_length, flags) || !tap.KeepsLeast()) [[unlikely]] {
     return PostOtherwise(flow, payload, payload_length, flags);
   }
-  send().CopyDirectly(flow, payload);
-  tap_->WriteLeast(sent_, flow.frame.image.data() + kInlineOffset,
-                   flow.frame.frame_bytes(), FrameTap::Now(), send().posted_frames());
-  tap_->Publish(1);
+  send().CopyDirectly(flow, payload, [&](const nic::TxFront& front, uint32_t frame_bytes,
+                                         const auto& halves) {
+    tap.WriteLeast(sent_, frame_bytes, FrameTap::Now(), static_cast<uint32_t>(front.posted()),
+                   [&](uint8_t* to) { nic::CopyFrame(halves, to); });
+    tap.Publish(1);
+  });
   return nic::TxStatus::kPosted;
 }
 
