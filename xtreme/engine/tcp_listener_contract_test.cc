@@ -306,11 +306,19 @@ TEST_F(TcpListenerContractTest, WhereTheKernelListensOnChildrenGetRulesOfBothEnd
     return false;
   };
   OpenConnection();
-  b->kernel->KeepListening();
-  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
   // What its rule had caught is not refused: it comes again, and is the kernel's then.
+  std::vector<uint8_t> caught;
+  a->lose = [&caught](const std::vector<uint8_t>& frame) {
+    caught = frame;
+    return true;
+  };
   a->Connect({kB, kPort});
   Run();
+  a->lose = nullptr;
+  ASSERT_EQ(b->nic->Deliver(caught, now), 1);
+  b->kernel->KeepListening();
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  b->Poll();
   EXPECT_EQ(b->Counter("tcp", "hushed"), 1u);
   LetGo();
   ASSERT_EQ(b->nic->rules().size(), 1u);
