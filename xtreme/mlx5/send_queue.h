@@ -211,7 +211,7 @@ class SendQueue {
   // Frames of any kind that end before the ring does.
   uint32_t BeforeEnd() const { return (mask_ - (Index() & mask_)) / kMaxWqebbs; }
   void UpdateAttention();
-  nic::TxStatus AttendAfter();
+  nic::TxStatus AttendAfter();  // The same, where a post ends in it.
 
   // Ring for everything posted, `wqe` being the last. Always kPosted: posts end in them.
   nic::TxStatus Ring(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags);
