@@ -28,7 +28,7 @@ constexpr base::Nanoseconds kSeldom = base::Seconds(3600);
 constexpr int kIdlePolls = 64;
 constexpr uint32_t kPortsLog2 = 12;  // A block for connects; as many go to each port of the peer.
 constexpr uint32_t kAtOnce = 128;    // Connections opened side by side.
-constexpr uint64_t kStillTick = 1;   // Nanoseconds that each look at a still clock takes.
+constexpr uint64_t kStillTick = 10;  // Nanoseconds that each look at a still clock takes.
 // What opening leaves to timers: the last acknowledgements, and what they were to repair.
 constexpr base::Nanoseconds kOpeningTimers = base::Seconds(2);
 constexpr base::Nanoseconds kTimerStep = base::Milliseconds(1);
@@ -145,8 +145,8 @@ absl::Status TcpPair::Open(const Options& options) {
   const uint32_t listeners = options.connections / (1u << kPortsLog2) + 1;
   max_connections_ = std::max(256u, options.connections + listeners);
   ring.max_connections = max_connections_;
-  // What was sent and is not acknowledged holds a buffer.
-  ring.rx_buffers += options.connections + options.connections / 4;
+  // What was sent and is not acknowledged holds a buffer; a quarter of the pool is not for that.
+  ring.rx_buffers += options.connections + options.connections / 2;
   ring.tcp_ports_log2 = kPortsLog2;
   ring.hugepages = engine::Hugepages::kTry;
   std::atomic<uint64_t>* const clock = options.still_clock ? &still_ticks_ : nullptr;
