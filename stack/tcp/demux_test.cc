@@ -66,6 +66,21 @@ TEST(Demux, AFullOneRefusesUntilRoomIsMade) {
   for (Connection& connection : connections) EXPECT_EQ(demux.Find(connection.key), &connection);
 }
 
+// Of a full table, of which many stand past their bucket.
+TEST(Demux, TheFirstMatchIsTheConnectionOrNoneAndMostlyFound) {
+  auto connections = Connections(20'000);
+  Demux<Connection> demux(connections.size(), 1);
+  for (Connection& connection : connections) ASSERT_TRUE(demux.Attach(connection));
+  size_t found = 0;
+  for (Connection& connection : connections) {
+    Connection* const first = demux.FindFirst(connection.key);
+    ASSERT_TRUE(first == &connection || first == nullptr);
+    found += first != nullptr;
+  }
+  EXPECT_GT(found, connections.size() * 9 / 10);
+  for (uint32_t i = 20'000; i < 40'000; ++i) ASSERT_EQ(demux.FindFirst(Key(i)), nullptr);
+}
+
 TEST(Demux, VisitsEachOnce) {
   auto connections = Connections(50);
   Demux<Connection> demux(50, 1);

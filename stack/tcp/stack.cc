@@ -175,6 +175,13 @@ bool Stack::Input(const wire::TcpFrame& frame, packet::Buffer* buffer, uint64_t 
 
 // From here on it is one of the recent.
 Connection* Stack::FindAnew(FlowKey key) const {
+  Connection* const connection = tables_->demux.FindFirst(key);
+  if (connection == nullptr) [[unlikely]] return FindFurther(key);
+  tables_->recent[key.Place(StackTables::kRecent)] = connection;
+  return connection;
+}
+
+[[gnu::noinline]] Connection* Stack::FindFurther(FlowKey key) const {
   Connection* const connection = tables_->demux.Find(key);
   if (connection != nullptr) tables_->recent[key.Place(StackTables::kRecent)] = connection;
   return connection;

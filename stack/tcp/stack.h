@@ -459,7 +459,9 @@ class Stack final : private Sink {
   void Schedule(Connection& connection);
   void ScheduleAt(Connection& connection, base::Nanoseconds deadline);
   void Watch(Connection& connection);
+  // Of one that is not among those that received last; and where it is not looked for at first.
   Connection* FindAnew(FlowKey key) const;
+  Connection* FindFurther(FlowKey key) const;
   bool TellFirst(Connection& connection, uint8_t news);
   void Detach(Connection& connection);
   void KeepTimeWait(const Connection& connection);
