@@ -459,7 +459,7 @@ class Stack final : private Sink {
   void Schedule(Connection& connection);
   void ScheduleAt(Connection& connection, base::Nanoseconds deadline);
   void Watch(Connection& connection);
-  // Of one that is not among those that received last; and where it is not looked for at first.
+  // Of one that is not among those that received last; and where Demux::FindFirst() finds none.
   Connection* FindAnew(FlowKey key) const;
   Connection* FindFurther(FlowKey key) const;
   bool TellFirst(Connection& connection, uint8_t news);

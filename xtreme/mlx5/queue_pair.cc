@@ -49,7 +49,7 @@ nic::TxStatus QueuePair::Post(const nic::TxFrame& frame) {
   return send_.Post(frame);
 }
 
-// Both have the same arguments, which stay where they are.
+// What it is left to has the same arguments, which stay in their registers.
 nic::TxStatus QueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                     uint32_t payload_length, uint32_t flags) {
   if (!send_.MayCopyDirectly(flow, payload_length, flags)) [[unlikely]] {

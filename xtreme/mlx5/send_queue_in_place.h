@@ -45,6 +45,7 @@ template <size_t kHalves>
     return reinterpret_cast<nic::HalfLine*>(wqebbs_ + size_t{block & mask_} * kWqebbBytes);
   };
   if (signal) [[likely]] halves[0] |= nic::HalfLine{0, kAskForCompletion};
+  // The place of `first`: attention is due before the front's would be beyond the ring.
   auto* at = reinterpret_cast<nic::HalfLine*>(front_.next_wqe);
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < kBlocks; ++i) {

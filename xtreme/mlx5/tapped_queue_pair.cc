@@ -104,7 +104,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
                                                                const uint8_t* payload,
                                                                uint32_t payload_length,
                                                                uint32_t flags) {
-  const nic::TxStatus status = send().PostCopied(flow, payload, payload_length, flags);
+  const nic::TxStatus status = QueuePair::PostCopied(flow, payload, payload_length, flags);
   if (status != nic::TxStatus::kPosted) return status;
   tap_->Write(sent_, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes(),
               FrameTap::Now(), send().posted_frames());
