@@ -16,7 +16,7 @@ namespace xtreme::benchmarks {
 namespace {
 
 constexpr NullDevice::Options kDevice;
-constexpr uint32_t kSignalEvery = 64;
+constexpr uint32_t kSignalEvery = 128;
 constexpr uint32_t kBatch = 16;
 constexpr uint32_t kBuffers = 2048;
 

@@ -92,7 +92,7 @@ class RingRig {
   }
   // One built ahead, which is armed anew by Rearm().
   void Fire(engine::PreparedSend& prepared) {
-    engine::Fire(ring_->core(), prepared, {});
+    engine::Fire(prepared, {});
   }
   // Builds a send ahead.
   absl::StatusOr<engine::PreparedSend*> Prepare();

@@ -142,8 +142,7 @@ class FireScenario : public PairScenario {
     for (engine::PreparedSend* prepared : prepared_) sends.Rearm(prepared->handle);
   }
   void Run() override {
-    engine::RingCore& core = pair_->client().ring().core();
-    for (engine::PreparedSend* prepared : prepared_) engine::Fire(core, *prepared, {});
+    for (engine::PreparedSend* prepared : prepared_) engine::Fire(*prepared, {});
   }
 
  private:
@@ -234,7 +233,7 @@ class DevicesScenario : public Scenario {
       packet::BufferPool::Options options;
       options.buffers = 4 * operations + 2048;
       pool = *packet::BufferPool::Create(options);
-      queues = MakeQueuePair(device, {}, /*signal_every=*/64, pool.get());
+      queues = MakeQueuePair(device, {}, /*signal_every=*/128, pool.get());
     }
     void Prepare(uint32_t frames) {
       std::array<nic::RxFrame, 32> received;

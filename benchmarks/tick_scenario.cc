@@ -74,11 +74,10 @@ class TickScenario : public Scenario {
 
   void Run() override {
     engine::Ring& ring = pair_->client().ring();
-    engine::RingCore& core = ring.core();
     for (uint32_t i = 0; i < operations_; ++i) {
       if (ring.Poll(&ticks_[i], 1, sizeof(Completion)) == 0) continue;
       if (ticks_[i].kind != Kind::kPacket) continue;
-      fired_ += engine::Fire(core, *orders_[i], {}) == engine::SendResult::kSent;
+      fired_ += engine::Fire(*orders_[i], {}) == engine::SendResult::kSent;
     }
   }
 

@@ -24,7 +24,7 @@ using connectx::Endpoint;
 using connectx::SoftwareConnectX;
 
 constexpr int kQueueDepth = 1024;
-constexpr uint32_t kSignalEvery = 64;
+constexpr uint32_t kSignalEvery = 128;
 constexpr uint32_t kBatch = 16;
 constexpr uint16_t kPort = 26477;
 

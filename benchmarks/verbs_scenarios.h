@@ -17,7 +17,7 @@
 
 namespace xtreme::benchmarks {
 
-// Posts `burst` frames inline with one call, hence one doorbell, 1 in 64 signalled, checksums by
+// Posts `burst` frames inline with one call, hence one doorbell, 1 in 128 signalled, checksums by
 // the device.
 absl::StatusOr<std::unique_ptr<Scenario>> VerbsTransmit(uint32_t operations, uint32_t burst);
 // Posts frames of 1,024 bytes, gathered from registered memory, one with each call; the rest as

@@ -63,8 +63,7 @@ int xtreme_fire(xtreme_prepared prepared, const xtreme_send_options* options) {
   if (ring == nullptr || !xtreme::api::MayTouch(*ring)) [[unlikely]] return XTREME_REFUSED_STATE;
   xtreme::engine::PreparedSend* found = ring->prepared().Find(prepared.value);
   if (found == nullptr) [[unlikely]] return static_cast<int>(ring->udp().RefuseStale());
-  return static_cast<int>(
-      xtreme::engine::Fire(ring->core(), *found, xtreme::api::ToEngine(options)));
+  return static_cast<int>(xtreme::engine::Fire(*found, xtreme::api::ToEngine(options)));
 }
 
 int xtreme_cancel(xtreme_prepared prepared) {

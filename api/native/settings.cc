@@ -57,9 +57,9 @@ constexpr Setting kSettings[] = {
      offsetof(Options, completions), 4, 64, 65'536, {1'024, 4'096, 4'096, 512}, true},
     {"poll_batch", "Most packets that one poll takes.", offsetof(Options, poll_batch), 4, 1, 256,
      {16, 32, 64, 16}},
-    {"signal_every", "One send completion for this many sends, at most for a quarter of "
-     "tx_queue_frames, and for each half of device_memory written.",
-     offsetof(Options, signal_every), 4, 1, 256, {64, 64, 64, 8}},
+    {"signal_every", "One send completion for this many sends, of which one of more than 98 bytes "
+     "counts twice, at most for a quarter of tx_queue_frames, and for each half of device_memory "
+     "written.", offsetof(Options, signal_every), 4, 1, 256, {128, 128, 128, 8}},
     {"max_sockets", "Most sockets open on the ring.", offsetof(Options, max_sockets), 4, 1,
      1'000'000, {256, 1'024, 1'024, 64}},
     {"max_groups", "Most memberships of all its sockets together.", offsetof(Options, max_groups),

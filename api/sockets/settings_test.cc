@@ -281,7 +281,7 @@ TEST(FaceSettingsTest, BuffersAreMoreThanWaitToReceive) {
       << "signals are no rarer for it";
   for (const char* const buffers : {"VMA_RX_BUFS=2000", "VMA_RX_BUFS=0"}) {  // 0: as many as fit.
     EXPECT_EQ(Read({buffers}, &settings, &remarks), "");
-    EXPECT_EQ(settings.ring.signal_every, 64u);
+    EXPECT_EQ(settings.ring.signal_every, 128u);
   }
 }
 

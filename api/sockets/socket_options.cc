@@ -117,7 +117,7 @@ void Socket::CopySettings() {
                                                      : Groups::kElsewhere;
   socket->SetGroupSource(group_source_);
   // Flows that were resolved with the old ones are resolved anew.
-  ++ring->ring().core().host.routes_version;
+  ring->ring().core().ChangeWorld();
 }
 
 int Socket::SetOption(int level, int name, const void* value, socklen_t length) {

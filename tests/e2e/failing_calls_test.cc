@@ -94,7 +94,7 @@ class FailingCallsTest : public FailoverTest {
     EXPECT_EQ(udp.Send(udp.Find(ours_), Of(longer), {}), SendResult::kSent);
     EXPECT_EQ(udp.Send(udp.Find(paced_), Of("paced"), {}), SendResult::kSent);
     EXPECT_TRUE(us->ring->prepared().Rearm(order_).ok());
-    EXPECT_EQ(Fire(us->ring->core(), *us->ring->prepared().Find(order_), {}), SendResult::kSent);
+    EXPECT_EQ(Fire(*us->ring->prepared().Find(order_), {}), SendResult::kSent);
     EXPECT_GE(static_cast<int>(tcp.Send(tcp.Find(child_), Of(stream), {})), 0);
     EXPECT_EQ(peer->SendTo(theirs_, {kOwn, kPlainPort}, "unicast"), SendResult::kSent);
     EXPECT_EQ(peer->SendTo(theirs_, {kGroup, 7'000}, "group"), SendResult::kSent);

@@ -175,7 +175,7 @@ TEST_P(FrameTapTest, DatagramsAreKeptAtBothEnds) {
     Handle prepared = 0;
     ASSERT_TRUE(udp.PrepareSend(from, payload, &prepared).ok());
     for (int i = 0; i < 40; ++i) {
-      EXPECT_EQ(Fire(a->ring->core(), *sends.Find(prepared), {}), SendResult::kSent);
+      EXPECT_EQ(Fire(*sends.Find(prepared), {}), SendResult::kSent);
       EXPECT_TRUE(sends.Rearm(prepared).ok());
       ++count;
     }
@@ -222,7 +222,7 @@ TEST_P(FrameTapTest, SegmentsAreKeptAtBothEnds) {
     const std::span bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
     ASSERT_TRUE(a->ring->tcp().PrepareSend(client, bytes, &order).ok());
     for (size_t i = 0; i < kFires; ++i) {
-      EXPECT_EQ(Fire(a->ring->core(), *sends.Find(order), {}), SendResult::kSent);
+      EXPECT_EQ(Fire(*sends.Find(order), {}), SendResult::kSent);
       EXPECT_TRUE(sends.Rearm(order).ok());
       Run(1);
     }

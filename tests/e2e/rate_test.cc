@@ -200,7 +200,7 @@ TEST_F(RateTest, FragmentsBurstsAndPreparedSendsArePacedToo) {
   SetRate(paced);
   SendMany(paced, kAtOnce);
   EXPECT_EQ(Arrived(kPaced), kAtOnce);
-  EXPECT_EQ(Fire(a->ring->core(), *a->ring->prepared().Find(prepared), {}), SendResult::kSent);
+  EXPECT_EQ(Fire(*a->ring->prepared().Find(prepared), {}), SendResult::kSent);
   EXPECT_EQ(Arrived(kPaced), 0u);
   EXPECT_EQ(Arrived(kPaced, kMillisecond), 1u);
 

@@ -148,7 +148,7 @@ class TroublesTest : public FailoverTest, public ::testing::WithParamInterface<u
     if (random_() % 2 == 0) {
       EXPECT_EQ(lane_->Fire(order_, options.cookie, options.flags), 0);
     } else {
-      Note(Fire(us->ring->core(), *us->ring->prepared().Find(order_), options), options);
+      Note(Fire(*us->ring->prepared().Find(order_), options), options);
     }
   }
   void SendStream() {

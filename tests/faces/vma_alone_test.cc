@@ -356,7 +356,8 @@ TEST_F(VmaAloneTest, PartsOfADatagramLeaveAsOne) {
 TEST_F(VmaAloneTest, BehindNewsOfRoutesASendAsksForItsWay) {
   ConnectToEcho();
   engine::Ring& ring = DoorOf(fd_)->ring();
-  const uint64_t version = ++ring.core().host.routes_version;
+  ring.core().ChangeWorld();
+  const uint64_t version = ring.core().host.routes_version;
   EXPECT_EQ(Say("a"), 1);
   EXPECT_EQ(ring.udp().Find(Behind(fd_)->handle())->flows->connected.epoch, version);
   std::vector<vma_completion_t> got = Polled(1);

@@ -220,7 +220,7 @@ Outcome Udp::Join(Handle handle, const wire::Endpoint& group,
     demux_->Join(*socket, group.address, vlan_id, *std::move(filter));
     core_->fanout = sockets_->CountListener(key, +1);
     ++sockets_->groups;
-    ++core_->host.routes_version;  // Own sends to the group have a listener more.
+    core_->ChangeWorld();  // Own sends to the group have a listener more.
   } else {
     demux_->SetFilter(*socket, group.address, vlan_id, *std::move(filter));
   }
@@ -250,7 +250,7 @@ void Udp::Forget(Handle handle, wire::Ipv4Address group) {
   core_->fanout = sockets_->CountListener(
       udp::BindingKey(group, vlan_id, socket->local().port), -1);
   --sockets_->groups;
-  ++core_->host.routes_version;
+  core_->ChangeWorld();
 }
 
 void Udp::JoinDone(const GroupJoin& join, bool ok, const udp::SourceFilter* standing) {

@@ -95,7 +95,7 @@ void Neighbours::Seen(wire::Ipv4Address address, wire::MacAddress mac) {
   // Of others anybody on the link may say what it likes: no flow is resolved anew for it.
   if (!cache_.Confirm(address, mac, core_->clock.Now())) return;
   // Flows look again, to say that they still use it: what nobody uses is not asked for again.
-  ++core_->host.routes_version;
+  core_->ChangeWorld();
   Act();
 }
 
@@ -105,7 +105,7 @@ void Neighbours::AdoptRoutes() {
     if (!ours) continue;
     // The kernel's word is news once: it says the same of one that is long gone.
     if (cache_.Adopt(neighbour.address, neighbour.mac, core_->clock.Now())) {
-      ++core_->host.routes_version;
+      core_->ChangeWorld();
     }
   }
   Act();
@@ -114,7 +114,7 @@ void Neighbours::AdoptRoutes() {
 // One that made room for another, or one that nobody used: who goes on sending is to say so.
 void Neighbours::ConsiderForgotten() {
   const uint64_t forgotten = counters().evicted + counters().unused;
-  if (std::exchange(forgotten_, forgotten) != forgotten) ++core_->host.routes_version;
+  if (std::exchange(forgotten_, forgotten) != forgotten) core_->ChangeWorld();
 }
 
 void Neighbours::Act() {
@@ -143,10 +143,10 @@ void Neighbours::Perform(const Action& action) {
     case Action::Kind::kUnreachable:
       return Fail(*static_cast<Waiting*>(action.packet), Drop::kNeighbour, EHOSTUNREACH);
     case Action::Kind::kResolved:
-      ++core_->host.routes_version;
+      core_->ChangeWorld();
       return Settle(action.address, 0);
     case Action::Kind::kLost:
-      ++core_->host.routes_version;
+      core_->ChangeWorld();
       Settle(action.address, EHOSTUNREACH);
       if (!action.mac.IsZero()) waiters_->OnLost(action.address);
       return;

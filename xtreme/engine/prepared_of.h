@@ -28,10 +28,10 @@ class PreparedOf final : public PreparedOwner {
   bool Resolve(Completion* completion) override { return protocol_->Resolve(completion); }
 
   // As PreparedSend::fire, of a protocol that fires by itself; of a queue that keeps what it sends.
-  static SendResult Fire(RingCore&, PreparedSend& prepared) {
+  static SendResult Fire(PreparedSend& prepared) {
     return Of(prepared).FirePrepared(prepared);
   }
-  static SendResult FireKept(RingCore&, PreparedSend& prepared) {
+  static SendResult FireKept(PreparedSend& prepared) {
     return Of(prepared).FireKept(prepared);
   }
 

@@ -46,6 +46,7 @@ Outcome PreparedSends::Prepare(PreparedOwner* owner, Handle socket,
   *handle = place->handle;
   std::unique_ptr<PreparedSend>& prepared = place->send;
   prepared = std::make_unique<PreparedSend>();
+  prepared->core = core_;
   prepared->owner = owner;
   prepared->socket = socket;
   prepared->handle = *handle;
@@ -87,41 +88,43 @@ Outcome PreparedSends::Patch(Handle handle, size_t at, std::span<const uint8_t> 
 void PreparedSends::Build(PreparedSend& prepared) {
   const uint64_t now = core_->host.routes_version;
   if (prepared.built_for != now) prepared.owner->BuildPrepared(prepared);
-  const bool one_look = prepared.constant && prepared.armed();
-  if (!one_look || prepared.built_for != now) return;
+  if (!prepared.constant || !prepared.armed()) return;
+  prepared.uncounted = true;
+  if (prepared.built_for != now) return;
   nic::QueuePair& queue = *core_->device.queue;
+  prepared.armed_for = nic::TxFront::EpochOf(now);
   if (queue.MayKeep(prepared.frame)) {
-    prepared.front = queue.sent_tap().front;
+    prepared.front = nic::QueuePair::NoFront();
+    prepared.tapped = queue.sent_tap().front;
     prepared.fire = prepared.frame.direct_blocks == 3 ? &FireKept<3> : &FireKept<2>;
     return;
   }
-  prepared.armed_for = now;
   prepared.front = queue.FrontFor(prepared.frame);
   prepared.fire = &FireConstant;
 }
 
-SendResult PreparedSends::FirePlain(RingCore& core, PreparedSend& prepared) {
-  return core.prepared->FireOtherwise(prepared, {});
+[[gnu::noinline]] SendResult PreparedSends::FirePlain(PreparedSend& prepared) {
+  return prepared.core->prepared->FireOtherwise(prepared, {});
 }
 
-SendResult PreparedSends::FireConstant(RingCore& core, PreparedSend& prepared) {
+SendResult PreparedSends::FireConstant(PreparedSend& prepared) {
+  const RingCore& core = *prepared.core;
   if (!prepared.armed() || prepared.built_for != core.host.routes_version) [[unlikely]] {
-    return FirePlain(core, prepared);
+    return FirePlain(prepared);
   }
   // More is due with this post, or the queue takes all by a call.
   const nic::TxStatus status = core.device.queue->PostPrepared(prepared.frame, 0);
-  if (status != nic::TxStatus::kPosted) [[unlikely]] return FirePlain(core, prepared);
-  prepared.CountFired();
+  if (status != nic::TxStatus::kPosted) [[unlikely]] return FirePlain(prepared);
+  prepared.armed_for = PreparedSend::kNotArmed;
   return SendResult::kSent;
 }
 
 template <uint32_t kBlocks>
-SendResult PreparedSends::FireKept(RingCore& core, PreparedSend& prepared) {
-  const bool current = prepared.armed() && prepared.built_for == core.host.routes_version;
-  if (!current || !prepared.front->Ready()) [[unlikely]] return FireConstant(core, prepared);
-  nic::PostReady<kBlocks>(*prepared.front, prepared.frame, nic::Unedited(),
-                          KeepSent(*core.device.queue));
-  prepared.CountFired();
+SendResult PreparedSends::FireKept(PreparedSend& prepared) {
+  if (!prepared.tapped->ReadyIn(prepared.armed_for)) [[unlikely]] return FireConstant(prepared);
+  nic::PostReady<kBlocks>(*prepared.tapped, prepared.frame, nic::Unedited(),
+                          KeepSent(*prepared.core->device.queue));
+  prepared.armed_for = PreparedSend::kNotArmed;
   return SendResult::kSent;
 }
 
@@ -133,7 +136,10 @@ SendResult PreparedSends::FireOtherwise(PreparedSend& prepared, const SendOption
   const SendResult result = prepared.owner->PostPrepared(prepared, options);
   // Refused, it may be fired again; a warm one never left.
   const bool left = result == SendResult::kSent && (options.flags & kWarm) == 0;
-  if (left) prepared.armed_for = PreparedSend::kNever;
+  if (left) {  // Its owner has counted it.
+    prepared.armed_for = PreparedSend::kNotArmed;
+    prepared.uncounted = false;
+  }
   return result;
 }
 
@@ -149,7 +155,7 @@ void PreparedSends::FireFor(Handle handle, const SendOptions& options) {
   PreparedSend* prepared = Find(handle);
   SendResult result = SendResult::kRefusedState;
   if (prepared != nullptr) {
-    result = Fire(*core_, *prepared, options);
+    result = Fire(*prepared, options);
   } else {
     core_->tally.refusals.Count(RefusalOf(result));
   }
@@ -175,7 +181,7 @@ Outcome PreparedSends::Cancel(Handle handle) {
   core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("cancel");
-  prepared->armed_for = PreparedSend::kNever;
+  prepared->Disarm();
   return {};
 }
 
@@ -183,6 +189,7 @@ Outcome PreparedSends::Rearm(Handle handle) {
   core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("rearm");
+  prepared->Settle();
   prepared->armed_for = PreparedSend::kLongWay;
   Build(*prepared);
   return {};
@@ -192,6 +199,7 @@ Outcome PreparedSends::Discard(Handle handle) {
   core_->CheckOwner();
   PreparedSend* prepared = Find(handle);
   if (prepared == nullptr) return NoSuch("discard");
+  prepared->Settle();
   if (prepared->kept != nullptr) packet::BufferPool::ReleaseByOwner(prepared->kept);
   table_->At(PlaceOf(handle))->send.reset();
   table_->Free(handle);
@@ -199,10 +207,15 @@ Outcome PreparedSends::Discard(Handle handle) {
 }
 
 template <typename Act>
-void PreparedSends::ForEachOf(Handle socket, Act act) {
+void PreparedSends::ForEach(Act act) {
   if (table_ == nullptr) return;
-  table_->ForEach([&](Place& place) {
-    if (place.send->socket == socket) act(*place.send);
+  table_->ForEach([&](Place& place) { act(*place.send); });
+}
+
+template <typename Act>
+void PreparedSends::ForEachOf(Handle socket, Act act) {
+  ForEach([&](PreparedSend& prepared) {
+    if (prepared.socket == socket) act(prepared);
   });
 }
 
@@ -220,10 +233,27 @@ void PreparedSends::BuildOf(Handle socket) {
   ForEachOf(socket, [this](PreparedSend& prepared) { Build(prepared); });
 }
 
+void PreparedSends::Settle() {
+  ForEach([](PreparedSend& prepared) { prepared.Settle(); });
+}
+
+void PreparedSends::Outdate(PreparedSend& prepared) {
+  prepared.built_for = PreparedSend::kNotBuilt;
+  if (prepared.armed()) prepared.armed_for = PreparedSend::kLongWay;
+}
+
 void PreparedSends::Outdate(Handle socket) {
-  ForEachOf(socket, [](PreparedSend& prepared) {
-    prepared.built_for = PreparedSend::kNever;
-    if (prepared.armed()) prepared.armed_for = PreparedSend::kLongWay;
+  ForEachOf(socket, [](PreparedSend& prepared) { Outdate(prepared); });
+}
+
+void PreparedSends::OutdateAll() {
+  ForEach([](PreparedSend& prepared) { Outdate(prepared); });
+}
+
+void PreparedSends::LeaveQueue() {
+  ForEach([](PreparedSend& prepared) {
+    prepared.front = prepared.tapped = nic::QueuePair::NoFront();
+    Outdate(prepared);
   });
 }
 

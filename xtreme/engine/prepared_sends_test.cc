@@ -35,7 +35,15 @@ class PreparedSendsTest : public RingTest {
     return prepared;
   }
   SendResult Fire(Handle prepared, SendOptions with = {}) {
-    return engine::Fire(ring->core(), *ring->prepared().Find(prepared), with);
+    return engine::Fire(*ring->prepared().Find(prepared), with);
+  }
+  uint64_t CountOf(Handle socket, std::string_view counter) {
+    uint64_t count = 0;
+    ring->VisitSocketCounters(socket, [&](std::string_view, std::string_view name,
+                                          std::string_view, uint64_t value) {
+      if (name == counter) count = value;
+    });
+    return count;
   }
   // A started ring with a connected socket.
   Handle OpenConnected() {
@@ -72,9 +80,34 @@ TEST_F(PreparedSendsTest, IsTheSameFrameAsASendAndLeavesOnce) {
   EXPECT_EQ(queue().visible(), 2u);
   EXPECT_EQ(Fire(order), SendResult::kRefusedState) << "an order does not leave twice";
   EXPECT_EQ(queue().sent().size(), 2u);
-  EXPECT_EQ(ring->udp().Find(socket)->flows->counters.sent, 2u);
-  EXPECT_EQ(ring->udp().Find(socket)->flows->counters.sent_bytes, 26u);
+  EXPECT_EQ(CountOf(socket, "sent"), 2u);
+  EXPECT_EQ(CountOf(socket, "sent_bytes"), 26u);
   EXPECT_EQ(ring->udp().Find(socket)->sends.refused, 1u);
+}
+
+TEST_F(PreparedSendsTest, EachFireIsCountedOnceWhoeverLooksAndWhen) {
+  const Handle socket = OpenConnected();
+  const Handle order = Prepare(socket, "order");
+  PreparedSends& sends = ring->prepared();
+  EXPECT_EQ(CountOf(socket, "sent"), 0u);
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(CountOf(socket, "sent"), 1u);
+  EXPECT_EQ(CountOf(socket, "sent"), 1u);
+  ASSERT_TRUE(sends.Rearm(order).ok());
+  EXPECT_EQ(CountOf(socket, "sent"), 1u) << "armed, not fired";
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  ASSERT_TRUE(sends.Rearm(order).ok());  // Nobody has looked meanwhile.
+  ASSERT_TRUE(sends.Cancel(order).ok());
+  EXPECT_EQ(CountOf(socket, "sent"), 2u) << "cancelled, it does not leave";
+  ASSERT_TRUE(sends.Rearm(order).ok());
+  EXPECT_EQ(Fire(order, {.flags = kSendWantDone}), SendResult::kSent);
+  ASSERT_TRUE(sends.Cancel(order).ok());
+  EXPECT_EQ(CountOf(socket, "sent"), 3u);
+  ASSERT_TRUE(sends.Rearm(order).ok());
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  ASSERT_TRUE(sends.Discard(order).ok());
+  EXPECT_EQ(CountOf(socket, "sent"), 4u);
+  EXPECT_EQ(CountOf(socket, "sent_bytes"), 20u);
 }
 
 TEST_F(PreparedSendsTest, IsPatchedCancelledAndArmedAgain) {
@@ -292,6 +325,40 @@ TEST_F(PreparedSendsTest, WhatAFireTellsLaterComesBeforeWhatFollowsIt) {
     ASSERT_EQ(ring->Poll(out.data(), 128, kShort), 1u);
     EXPECT_EQ(kind_at(0), expected);
   }
+}
+
+TEST_F(PreparedSendsTest, IsPostedWhereItsCallerStandsOnlyInTheWorldItWasBuiltFor) {
+  const Handle socket = OpenConnected();
+  queue().TakeDirectPosts();
+  ring->core().ChangeWorld();
+  PreparedSends& sends = ring->prepared();
+  const Handle order = Prepare(socket, "order");
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(Sent(), (Strings{"order"}));
+  EXPECT_EQ(queue().direct_posts(), 1u);
+  ASSERT_TRUE(sends.Rearm(order).ok());
+  ring->core().ChangeWorld();
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(Sent(), (Strings{"order", "order"}));
+  EXPECT_EQ(queue().direct_posts(), 1u) << "built anew";
+}
+
+// The versions of the world are more than the epochs of a queue.
+TEST_F(PreparedSendsTest, NeitherIsItInAnotherWorldOfTheSameEpoch) {
+  constexpr uint64_t kVersions = nic::TxFront::kVersions;
+  const Handle socket = OpenConnected();
+  queue().TakeDirectPosts();
+  RingCore& core = ring->core();
+  core.ChangeWorld();
+  const Handle order = Prepare(socket, "order");
+  const uint64_t then = core.host.routes_version;
+  core.host.routes_version = kVersions - 1;
+  core.ChangeWorld();
+  core.host.routes_version = kVersions + then - 1;
+  core.ChangeWorld();
+  EXPECT_EQ(Fire(order), SendResult::kSent);
+  EXPECT_EQ(Sent(), (Strings{"order"}));
+  EXPECT_EQ(queue().direct_posts(), 0u) << "built anew";
 }
 
 TEST_F(PreparedSendsTest, ALaneFiresNothingOfAnotherRing) {

@@ -362,6 +362,7 @@ bool Ring::VisitSocketCounters(Handle handle, const CounterVisitor& visit) const
   if (IsTcp(handle)) return tcp_->VisitSocketCounters(handle, tcp);
   const UdpSocket* socket = udp_->Find(handle);
   if (socket == nullptr) return false;
+  prepared_->Settle();
   const auto udp = [&visit](std::string_view name, std::string_view meaning,
                             const uint64_t& value) { visit("udp", name, meaning, value); };
   base::VisitCounters(socket->counters(), udp);

@@ -11,6 +11,7 @@
 #include "xtreme/engine/barrier.h"
 #include "xtreme/engine/control_thread.h"
 #include "xtreme/engine/paced_queues.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/registered_memory.h"
 
 namespace xtreme::engine {
@@ -128,6 +129,12 @@ nic::TxStatus RingCore::PostPaced(nic::TxFrame& frame, SendRecord* record, Paced
 
 // By what waits for the doorbell, else by a frame that reaches no wire; where that finds no room,
 // with the next Flush().
+void RingCore::ChangeWorld() {
+  ++host.routes_version;
+  if (host.routes_version % nic::TxFront::kVersions == 0) prepared->OutdateAll();
+  device.queue->SetEpoch(nic::TxFront::EpochOf(host.routes_version));
+}
+
 void RingCore::AskForCompletion() {
   const bool asked = sends.wanted() == 0 || device.queue->SignalLast() ||
                      PostBarrier(*device.queue) != nic::TxStatus::kFull;

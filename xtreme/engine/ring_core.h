@@ -160,6 +160,9 @@ struct RingCore {
     attention |= kLossesCounted;
   }
 
+  // What was found out about routes, neighbours or the queue may be so no more: it is found anew.
+  void ChangeWorld();
+
   // How the device's clock relates to ours from now on.
   void SetDeviceClock(const nic::DeviceClock& device);
   // The time of a send that has left, at `hw_clock`, and what it is worth; 0: it has none.

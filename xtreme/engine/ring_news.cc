@@ -39,7 +39,7 @@ Completion Dropped(const RingCore& core, Layer layer, uint64_t count) {
 
 void Ring::OnRoutes() {
   core_->host.routes = core_->host.control_side->kernel->Routes();
-  ++core_->host.routes_version;
+  core_->ChangeWorld();
   FollowInterfaces();
   udp_->AdoptRoutes();
   tcp_->OnRoutes();
@@ -172,7 +172,7 @@ void Ring::OnBroken() {
 // Connections end. Those that a reset under way had kept do, too.
 void Ring::StopSending() {
   core_->device.broken = true;
-  ++core_->host.routes_version;  // Flows can send no more.
+  core_->ChangeWorld();  // Flows can send no more.
   tcp_->OnBroken();
 }
 

@@ -52,7 +52,7 @@ struct RingOptions {
 
   // Send.
   uint32_t tx_queue_frames = 512;       // Power of two, 64 .. 32,768.
-  uint32_t signal_every = 64;           // 1 .. 32,768; at most a quarter of the queue is taken.
+  uint32_t signal_every = 128;          // 1 .. 32,768; at most a quarter of the queue is taken.
   uint32_t neighbour_queue = 16;        // 0 .. 1,024.
   bool blueflame = true;
   uint32_t device_memory = 0;           // Bytes; 0, or a power of two up to 2^20.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "stack/tcp/connection.h"
 #include "xtreme/engine/ip_bytes.h"
+#include "xtreme/engine/prepared_sends.h"
 #include "xtreme/engine/ring.h"
 #include "xtreme/engine/ring_core.h"
 #include "xtreme/engine/send_flow.h"
@@ -145,6 +146,7 @@ void Ring::Publish() {
 void Ring::PublishAs(bool closed) {
   if (publisher_ == nullptr) return;
   stats::Publisher& to = *publisher_;
+  prepared_->Settle();
   to.Begin();
   VisitCounters([&to](std::string_view, std::string_view, std::string_view, uint64_t value) {
     to.Put(value);

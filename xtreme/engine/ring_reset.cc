@@ -205,8 +205,9 @@ std::unique_ptr<nic::QueuePair> Ring::GiveQueues() {
   RingCore& core = *core_;
   RingDevice& device = core.device;
   if (device.taken != nullptr) return std::move(device.taken);
+  core.prepared->LeaveQueue();
   device.broken = true;
-  ++core.host.routes_version;  // Flows can send no more.
+  core.ChangeWorld();  // Flows can send no more.
   base::AddCounters(device.queue->counters(), core.tally.queues_before);
   if (device.queue->fd() >= 0) mailbox_->waiter().Remove(device.queue->fd());
   auto absent = std::make_unique<nic::AbsentQueuePair>(device.queue->capabilities());
@@ -284,7 +285,7 @@ void Ring::OnFreshQueues() {
   barrier_ = 0;  // Of the frames of the one before.
   gap_follows_ = !left_behind_.empty();
   if (!gap_follows_) core.after_drop = kAfterDrop;
-  ++core.host.routes_version;  // Headers are prepared for a queue.
+  core.ChangeWorld();  // Headers are prepared for a queue.
   ++core.tally.counters.resets;
   if (!core.device.started) return;
   core.device.queue->Refill();

@@ -270,11 +270,17 @@ TEST_F(RingResetTest, PreparedSendsAreBuiltForTheNewQueues) {
   Connect(socket, kPeer);
   Handle order = 0;
   const std::string text = "order";
+  queue().TakeDirectPosts();
   ASSERT_TRUE(ring->udp()
                   .PrepareSend(socket, {reinterpret_cast<const uint8_t*>(text.data()), 5}, &order)
                   .ok());
-  Reset();
-  EXPECT_EQ(Fire(ring->core(), *ring->prepared().Find(order), {}), SendResult::kSent);
+  const PreparedSend& prepared = *ring->prepared().Find(order);
+  EXPECT_NE(prepared.front, nic::QueuePair::NoFront());
+  ASSERT_TRUE(ring->Reset(1).ok());
+  EXPECT_EQ(prepared.front, nic::QueuePair::NoFront()) << "its own is about to go";
+  engine->control().RunAndWait([] {});
+  PollAll();
+  EXPECT_EQ(Fire(*ring->prepared().Find(order), {}), SendResult::kSent);
   EXPECT_EQ(PayloadOf(fresh().sent().back()), "order");
 }
 

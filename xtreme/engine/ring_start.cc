@@ -50,7 +50,7 @@ absl::Status Ring::Start() {
   engine_->control().RunAndWait([] {});
   MakeResident();
   core_->device.started = true;
-  ++core_->host.routes_version;  // Flows resolved before could not send.
+  core_->ChangeWorld();  // Flows resolved before could not send.
   core_->device.queue->Refill();
   udp_->Warm();
   tcp_->OnStart();

@@ -31,7 +31,7 @@ Outcome Udp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie)
         if (socket == nullptr) return;
         if (outcome.ok()) {
           socket->Seldom().pace = std::move(use);
-          ++core_->host.routes_version;  // Flows and prepared sends are for a queue.
+          core_->ChangeWorld();  // Flows and prepared sends are for a queue.
         }
         OpDone(handle, cookie, outcome, /*fallback=*/false);
       });
@@ -68,7 +68,7 @@ Outcome Tcp::SetRate(Handle handle, const nic::RateLimit& rate, uint64_t cookie)
         if (outcome.ok()) {
           socket->pace = std::move(use);
           socket->paced = socket->pace != nullptr;
-          ++core_->host.routes_version;  // Prepared sends are for a queue.
+          core_->ChangeWorld();  // Prepared sends are for a queue.
         }
         Completion* const completion = TellKind(*socket, Kind::kOpDone, outcome.error, cookie);
         // The notice that brought it lives until it was handed out.

@@ -269,7 +269,7 @@ TEST_F(TcpEarlyContractTest, ConnectionsSurviveAResetOfTheirRing) {
   a->resets = 1;
   a->carried = 0;
   b->Send(server, "from the peer");
-  EXPECT_EQ(engine::Fire(a->ring->core(), *a->ring->prepared().Find(order), {}),
+  EXPECT_EQ(engine::Fire(*a->ring->prepared().Find(order), {}),
             SendResult::kSent);
   Run(3'000 * kMillisecond, kMillisecond);
   EXPECT_EQ(b->Bytes(server), "lost|order");

@@ -294,7 +294,7 @@ TEST_F(TcpLongContractTest, ItIsCountedAndTimersAreLookedAtFromThenOn) {
 
 TEST_F(TcpLongContractTest, BehindNewsOfRoutesTheFirstAsksForItsWay) {
   OpenDirect();
-  ++a->ring->core().host.routes_version;
+  a->ring->core().ChangeWorld();
   ASSERT_EQ(a->Send(client, Text(1'000)), SendResult::kSent);
   EXPECT_EQ(Direct(), 0u);
   Run();

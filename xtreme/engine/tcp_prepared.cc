@@ -129,7 +129,7 @@ void Tcp::ChooseFire(PreparedSend& prepared, size_t tcp_at) {
 // It left, and its buffer is the stack's: armed again, it needs another.
 [[gnu::always_inline]] inline void Tcp::Spend(PreparedSend& prepared) {
   prepared.kept = nullptr;
-  prepared.built_for = PreparedSend::kNever;
+  prepared.built_for = PreparedSend::kNotBuilt;
   core_->attention |= kTimersArmed;
   *prepared.counts += prepared.more;
 }
@@ -161,7 +161,7 @@ template <typename See>
   packet::Buffer* const kept = prepared.kept;
   stack_->Fired(connection, outgoing, {.bytes = kept->data, .length = bytes, .buffer = kept}, send,
                 /*posts_reference=*/false, now);
-  prepared.armed_for = PreparedSend::kNever;
+  prepared.armed_for = PreparedSend::kNotArmed;
   Spend(prepared);
   return SendResult::kSent;
 }

@@ -44,7 +44,7 @@ class TcpPreparedContractTest : public TcpPairTest, public ::testing::WithParamI
   }
   PreparedSends& sends() { return a->ring->prepared(); }
   SendResult Fire(Handle prepared, SendOptions with = {}) {
-    return engine::Fire(a->ring->core(), *sends().Find(prepared), with);
+    return engine::Fire(*sends().Find(prepared), with);
   }
   const std::vector<uint8_t>& LastFrame() { return a->queue().sent().back().bytes; }
   uint32_t FreeBuffers() { return static_cast<uint32_t>(a->Counter("pool", "free")); }
@@ -260,7 +260,7 @@ TEST_P(TcpPreparedContractTest, PreparedBeforeItIsEstablishedItIsReadyThen) {
   EXPECT_EQ(Fire(order), SendResult::kRefusedState);
   Run();
   ASSERT_EQ(a->Kinds(), std::vector<Kind>{Kind::kEstablished});
-  EXPECT_NE(sends().Find(order)->built_for, PreparedSend::kNever);
+  EXPECT_NE(sends().Find(order)->built_for, PreparedSend::kNotBuilt);
   EXPECT_EQ(Fire(order), SendResult::kSent);
   Run();
   EXPECT_EQ(b->Bytes(b->Of(Kind::kAccepted)[0].socket), "order");

@@ -41,7 +41,7 @@ Outcome Udp::Close(Handle handle, bool detach) {
   }
   core_->prepared->DiscardOf(handle);
   demux_->Detach(*socket);
-  ++core_->host.routes_version;
+  core_->ChangeWorld();
   StartRelease(*socket);
   return {};
 }

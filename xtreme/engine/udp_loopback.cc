@@ -91,7 +91,7 @@ bool Udp::TakeLooped() {
 
 void Udp::AddPeer(LoopbackPeers::node_type peer) {
   peers_.insert(std::move(peer));
-  ++core_->host.routes_version;  // Own sends to the group have a listener more.
+  core_->ChangeWorld();  // Own sends to the group have a listener more.
 }
 
 void Udp::RemovePeer(uint64_t key, const LoopbackQueue* queue) {
@@ -101,7 +101,7 @@ void Udp::RemovePeer(uint64_t key, const LoopbackQueue* queue) {
     peers_.erase(peer);
     break;
   }
-  ++core_->host.routes_version;
+  core_->ChangeWorld();
 }
 
 }  // namespace xtreme::engine

@@ -476,64 +476,6 @@ TEST_F(QueuePairTest, PreparedFrameIsTheSameWqeAsAPostedOneWhateverItsLength) {
   }
 }
 
-TEST_F(QueuePairTest, AFrameThatIsReadyGoesOutAsOneThatIsPosted) {
-  PlainDevice other;
-  const SendQueue::Options options{.signal_every = 4};
-  QueuePair posted(other.memory(), options, ReceiveQueue::Options{}, {}, pool_.get(), nullptr);
-  queues_ = std::make_unique<QueuePair>(device_.memory(), options, ReceiveQueue::Options{},
-                                        nic::Capabilities{}, pool_.get(), nullptr);
-  const nic::TxFrame frame = Frame64();
-  nic::TxPrepared prepared;
-  ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
-  nic::TxFront& front = *queues_->FrontFor(prepared);
-  uint32_t ready = 0;
-  for (uint32_t i = 0; i < 40; ++i) {
-    ASSERT_EQ(posted.Post(frame), nic::TxStatus::kPosted);
-    if (front.Ready()) {
-      nic::PostReady(front, prepared);
-      ++ready;
-    } else {
-      ASSERT_EQ(queues_->PostPrepared(prepared, 0), nic::TxStatus::kPosted);
-    }
-    ASSERT_EQ(std::memcmp(device_.wqe(2 * i), other.wqe(2 * i), 128), 0) << i;
-    ASSERT_EQ(device_.send_record(), other.send_record()) << i;
-    ASSERT_EQ(std::memcmp(device_.uar(0x800), other.uar(0x800), 512), 0) << "either half, " << i;
-    ASSERT_EQ(queues_->posted_frames(), posted.posted_frames());
-    if (i % 4 != 3) continue;
-    device_.CompleteSend(static_cast<uint16_t>(2 * i));
-    other.CompleteSend(static_cast<uint16_t>(2 * i));
-    std::array<nic::TxCompletion, 4> done;
-    ASSERT_EQ(posted.PollSend(done), 1u);
-    ASSERT_EQ(queues_->PollSend(done), 1u);
-  }
-  EXPECT_GE(ready, 10u) << "one in four is signalled, and some stand at the ring's end";
-  EXPECT_EQ(queues_->counters().tx_frames, 40u);
-  EXPECT_EQ(queues_->counters().tx_bytes, 40u * 64);
-  EXPECT_EQ(queues_->counters().tx_blueflame, posted.counters().tx_blueflame);
-}
-
-TEST_F(QueuePairTest, NothingIsReadyBehindADoorbellThatIsOwedNorWhereASignalIsDue) {
-  queues_ = std::make_unique<QueuePair>(device_.memory(), SendQueue::Options{.signal_every = 4},
-                                        ReceiveQueue::Options{}, nic::Capabilities{},
-                                        pool_.get(), nullptr);
-  const nic::TxFrame frame = Frame64();
-  nic::TxPrepared prepared;
-  ASSERT_TRUE(queues_->PrepareFrame(frame, &prepared));
-  nic::TxFront& front = *queues_->FrontFor(prepared);
-  EXPECT_TRUE(front.Ready());
-  ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
-  EXPECT_FALSE(front.Ready()) << "BlueFlame would leave the first one behind";
-  queues_->Flush();
-  EXPECT_TRUE(front.Ready());
-  nic::PostReady(front, prepared);
-  EXPECT_TRUE(front.Ready());
-  nic::PostReady(front, prepared);
-  EXPECT_FALSE(front.Ready()) << "the fourth one is signalled";
-  EXPECT_FALSE(queues_->FrontFor<3>(prepared)->Ready()) << "not three blocks";
-  prepared.direct_blocks = 0;
-  EXPECT_FALSE(queues_->FrontFor(prepared)->Ready()) << "not direct";
-}
-
 TEST_F(QueuePairTest, PreparedFrameWaitsForOthersAndIsSignalledRefusedAndWarmedAsTheyAre) {
   nic::TxPrepared prepared;
   const nic::TxFrame frame = Frame64();

@@ -40,7 +40,6 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       front_{.next_wqe = memory.wqebbs,
              .record = memory.record,
              .next_register = reinterpret_cast<uintptr_t>(memory.doorbell_register),
-             .half_bytes = memory.blueflame_bytes,
              .stream_control = StreamControl(memory.qpn),
              .stream_offloads = StreamOffloads()},
       signal_at_(options.signal_every - 1),
@@ -48,22 +47,22 @@ SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
       frames_((mask_ + 1) / kMaxWqebbs),
       marks_(std::make_unique<Mark[]>(size_t{mask_} + 1)),
       completions_(memory.completions) {
-  nic::StoreRecord(front_.record, Index());  // Indices of WQEs are taken from there.
   UpdateAttention();
 }
 
 // The queue is full, a signal is due, or a WQE of the longest kind might cross the ring's end:
-// whichever is first. In distances from the frames posted, as counts wrap. Where checksums are
-// finished here, every frame needs attention.
+// whichever is first. In distances from what is posted, as counts wrap; a frame is a unit at least.
+// Where checksums are finished here, every frame needs attention.
 void SendQueue::UpdateAttention() {
   const uint64_t posted = front_.posted();
   const uint32_t used = static_cast<uint32_t>(posted) - completed_;
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   const uint32_t most = options_.checksums ? room : 0;
-  const uint32_t to_signal = signal_at_ - static_cast<uint32_t>(posted);
+  const uint64_t units = front_.units();
+  const uint32_t to_signal = NextIsSignalled() ? 0 : signal_at_ - static_cast<uint32_t>(units);
   // Nor up to the end: who needs no attention leaves the next WQE's place where it would be beyond.
-  behind_ahead_ = posted + std::min(std::min(most, to_signal), BeforeEnd());
-  SetAttention(ahead_ ? posted : behind_ahead_);
+  behind_ahead_ = units + std::min(std::min(most, to_signal), BeforeEnd());
+  SetAttention(ahead_ ? units : behind_ahead_);
 }
 
 nic::TxStatus SendQueue::AttendAfter() {
@@ -91,14 +90,15 @@ nic::TxStatus SendQueue::AttendAfter() {
 [[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
   ahead_ = false;
   SetAttention(behind_ahead_);
+  const mlx5_cqe64& cqe = completions_.Next();
   const uint8_t op_owner = completions_.NextOpOwner();
   if (!IsWrittenSent(op_owner)) [[unlikely]] {
     if (!IsWritten(op_owner)) return;
     frames_ = 0;
-    SetAttention(front_.posted());
+    SetAttention(front_.units());
     return;
   }
-  const bool sent = TakeSent(completions_.Next());
+  const bool sent = TakeSent(cqe);
   asked_ = completed_;  // Never so old that it seems to be ahead.
   if (sent) {
     if (untold_) --*completions_due_;
@@ -256,22 +256,24 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
     if (!device_memory_.MakeRun(payload_length)) return false;
   }
   if (device_memory_.mark_is_due()) {
-    signal_at_ = posted_frames();
+    signal_at_ = Units();
     UpdateAttention();
   }
   return true;
 }
 
-nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (flags == 0 && front_.Ready() && prepared.direct_blocks == 3) [[likely]] {
-    nic::PostReady<3>(front_, prepared);
+nic::TxStatus SendQueue::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (flags == 0 && front_.Ready() && prepared.direct_blocks != 0) {
+    if (prepared.direct_blocks == 2) {
+      PostDirectly(prepared);
+    } else {
+      nic::PostReady<3>(front_, prepared);
+    }
     return nic::TxStatus::kPosted;
   }
   if (ahead_) {
     TakeOneAhead();
-    if (!MayPostDirectly(prepared, flags)) [[unlikely]] return PostOtherwise(prepared, flags);
-    PostDirectly(prepared);
-    return nic::TxStatus::kPosted;
+    return PostPrepared(prepared, flags);
   }
   if (MayPostInPlace(prepared, flags)) {
     return prepared.direct_blocks == 3 ? PostInPlace<3>(prepared) : PostInPlace<2>(prepared);
@@ -289,20 +291,30 @@ nic::TxStatus SendQueue::PostOtherwise(const nic::TxPrepared& prepared, uint32_t
   return Ring(wqe, wqebbs, flags);
 }
 
-// As PostReady() does; and the signal, if it is due, and the ring's end, if the WQE reaches it. For
-// one of them it is here.
+// As PostReady() does; and the signal, if it is due. For that it is here.
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
     const nic::TxPrepared& prepared) {
+  if (NoneBeforeEnd()) [[unlikely]] return PostAtEnd<kBlocks>(prepared);
   const uint32_t first = Index();
-  const uint64_t posted = front_.posted() + 1;
-  const bool signal = IsSignalled(posted);
+  const bool signal = NextIsSignalled();
+  nic::PostReady<kBlocks>(front_, prepared, [signal](auto& halves) {
+    if (signal) [[likely]] halves[0] |= nic::HalfLine{0, kAskForCompletion};
+  });
+  return AttendInPlace(signal, first, first + kBlocks);
+}
+
+// The same where the WQE may reach the ring's end.
+template <uint32_t kBlocks>
+[[gnu::noinline]] nic::TxStatus SendQueue::PostAtEnd(const nic::TxPrepared& prepared) {
+  const uint32_t first = Index();
+  const bool signal = NextIsSignalled();
   nic::HalfLine halves[2 * kBlocks];
-  nic::LoadReady(front_.record, prepared, halves);
+  nic::LoadReady(front_, prepared, halves);
   EnterInPlace(signal, halves);
   front_.direct_bytes += prepared.frame_bytes();
-  nic::RingReady(front_, front_.record, front_.index, halves);
-  return AttendInPlace(signal, posted, first, first + kBlocks);
+  nic::RingReady(front_, front_.record_now(), halves);
+  return AttendInPlace(signal, first, first + kBlocks);
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
@@ -344,12 +356,12 @@ nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, u
   const uint32_t slot = first & mask_;
   // Where it was due; an attention that comes too early costs less than one made anew each time.
   const bool due = AttentionIsDue();
-  const bool signal = posted_frames() == signal_at_;
+  const bool signal = NextIsSignalled();
   const bool asked = (flags & nic::kTxSignal) != 0;
   AdvanceOverEnd(wqebbs);
   if (signal || asked) {
     SetCompletion(wqe, Completion::kAlways);
-    NoteSignal(posted_frames(), slot, first + wqebbs);
+    NoteSignal(front_.units(), slot, first + wqebbs);
     if (asked) asked_ = posted_frames();
     ahead_ = !AskedIsDue();
   }
@@ -371,7 +383,7 @@ bool SendQueue::SignalLast() {
   ahead_ = false;  // attention_at_ may come too early, as above
   if (HasCompletion(wqe)) return true;
   SetCompletion(wqe, Completion::kAlways);
-  NoteSignal(posted_frames(), slot, Index());
+  NoteSignal(front_.units(), slot, Index());
   return true;
 }
 
@@ -402,28 +414,28 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
   for (; next != end && !ahead_ && AttentionIsDue(); ++next) {
     if (next->length > flow.max_payload_bytes) break;
     const nic::TxPrepared& frame = FrameOf(flow, next->data, next->length);
-    if (PostOtherwise(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
+    if (PostPrepared(frame, nic::kTxMore) != nic::TxStatus::kPosted) break;
   }
   return next;
 }
 
 [[gnu::always_inline]] inline const nic::TxPayload* SendQueue::PostRun(
     const nic::TxTemplate& flow, const nic::TxPayload* next, const nic::TxPayload* end) {
-  const auto asked = static_cast<size_t>(end - next);
-  size_t plain = attention_at_ - front_.posted();
-  // Where a signal is all that is due, the run ends with the frame that is signalled.
-  const bool signals = asked > plain && static_cast<uint32_t>(attention_at_) == signal_at_ &&
-                       options_.checksums && plain < BeforeEnd() &&
-                       posted_frames() - completed_ + plain < frames_;
-  if (signals) ++plain;
-  const nic::TxPayload* const cut = next + std::min(asked, plain);
+  bool signals = false;
   // As many as have one length at a time.
-  while (next != cut) {
+  while (next != end && !signals) {
     if (next->length != flow.payload_length) [[unlikely]] {
       if (next->length > flow.max_payload_bytes) break;
       SetPayloadLength(flow, next->length);
     }
     const FrameWriter writer(flow);
+    const auto asked = static_cast<size_t>(end - next);
+    size_t plain = PlainFrames(writer.blocks);
+    // Where a signal is all that is due, the run ends with the frame that is signalled.
+    signals = asked > plain && writer.blocks <= 2 && EndsWithSignal(plain);
+    plain += signals;
+    if (plain == 0) break;
+    const nic::TxPayload* const cut = next + std::min(asked, plain);
     const size_t wqe_bytes = size_t{writer.blocks} * kWqebbBytes;
     uint8_t* wqe = front_.next_wqe;
     uint32_t index = Index();
@@ -434,22 +446,24 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
       index += writer.blocks;
       ++next;
     } while (next != cut && next->length == writer.payload_length);
-    const int64_t count = next - first;
+    signals = signals && next == cut;
+    const auto count = static_cast<uint64_t>(next - first);
     front_.next_wqe = wqe;
     unrung_ = wqe - wqe_bytes;
-    front_.index = index;
-    if (writer.blocks != 2) front_.skew -= (int64_t{writer.blocks} - 2) * count;
-    front_.ready_below = kNotReady;
-    otherwise_rung_ += static_cast<uint64_t>(count);
-    counters_->tx_bytes += static_cast<uint64_t>(count) * flow.frame.frame_bytes();
+    front_.SetFirstBlock(index);
+    front_.gate += count * nic::TxStep::UnitsOf(writer.blocks);
+    front_.wide += writer.blocks > 2 ? count : 0;
+    front_.Shut();
+    otherwise_rung_ += count;
+    counters_->tx_bytes += count * flow.frame.frame_bytes();
   }
   // Nobody has rung for it: the device has not looked at it.
-  if (signals && next == cut) {
+  if (signals) {
     const uint32_t slot = (Index() - flow.frame.blocks()) & mask_;
     SetCompletion(wqebbs_ + size_t{slot} * kWqebbBytes, Completion::kAlways);
-    const uint64_t posted = front_.posted();
-    NoteSignal(static_cast<uint32_t>(posted), slot, Index());
-    AttendToSignal(posted);
+    const uint64_t units = front_.units();
+    NoteSignal(units, slot, Index());
+    AttendToSignal(units);
   }
   return next;
 }
@@ -476,7 +490,7 @@ nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
   nic::OrderWqeBeforeRecord();
   nic::StoreRecord(front_.record, Index());
   nic::OrderRecordBeforeDoorbell();
-  nic::RingDoorbell(nic::TakeRegister(front_), DoorbellBytes(wqe));
+  nic::RingDoorbell(TakeRegister(), DoorbellBytes(wqe));
   nic::FlushBlueFlame();
   unrung_ = nullptr;
   ShowReady();

@@ -30,7 +30,7 @@ namespace xtreme::mlx5 {
 class SendQueue {
  public:
   struct Options {
-    uint32_t signal_every = 64;       // 1 .. a quarter of the frames the ring holds.
+    uint32_t signal_every = 128;      // Units; 1 .. a quarter of the frames the ring holds.
     uint32_t max_frame_bytes = 1518;  // MTU, Ethernet header and a VLAN tag.
     bool timestamps = true;           // CQEs carry a time.
     bool checksums = true;            // The device computes them; else they are finished here.
@@ -80,12 +80,13 @@ class SendQueue {
     CopyShort(flow.frame.image.data() + flow.payload_at, payload, flow.payload_length);
     nic::PostReady(front_, flow.frame, nic::Unedited(), see);
   }
-  // PostReady() is made for frames of two and of three, whose checksums are the device's.
+  // PostReady() is made for frames of two and of three, whose checksums are the device's, and for
+  // registers as most have it.
   uint32_t most_direct_blocks() const {
-    return options_.checksums ? std::min<uint32_t>(blueflame_wqebbs_, 3) : 0;
+    return MayPostStreams() ? 3 : 0;
   }
   // PostStream(): WQEs of up to four blocks for the register.
-  bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ >= kMaxWqebbs; }
+  bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ == kMaxWqebbs; }
   bool PostStreamOtherwise(const nic::StreamSegment& segment);
   bool PlaceStream(const nic::StreamSegment& segment);
   std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
@@ -118,9 +119,7 @@ class SendQueue {
   // PostCopied() of another length than the flow's last.
   nic::TxStatus PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
                                 uint32_t payload_length, uint32_t flags);
-  // What PostPrepared() does not do itself: frames of another length, without a doorbell, or behind
-  // one without; and then signals, the ring's end, refusals.
-  nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
+  // Of PostPrepared() what is asked for, the ring's end and refusals.
   nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
   // Whether nothing but the post is due, once what can be seen to at once has been.
   bool IsClear() {
@@ -136,23 +135,35 @@ class SendQueue {
   template <uint32_t kBlocks>
   nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
   template <uint32_t kBlocks>
+  nic::TxStatus PostAtEnd(const nic::TxPrepared& prepared);
+  template <uint32_t kBlocks>
   void PostStreamInPlace(const nic::StreamSegment& segment);
   bool PlaceStreamOtherwise(const nic::StreamSegment& segment);
-  // Whether the last of `posted` frames is signalled as one in N.
-  bool IsSignalled(uint64_t posted) const {
-    return static_cast<uint32_t>(posted) - 1 == signal_at_;
-  }
+  // Whether the next frame is signalled as one in N.
+  bool NextIsSignalled() const { return static_cast<int32_t>(Units() - signal_at_) >= 0; }
   // Writes a WQE, with the signal if it has one, to its place, also over the ring's end.
   template <size_t kHalves>
   void EnterInPlace(bool signal, nic::HalfLine (&halves)[kHalves]);
-  // And what is due behind it, the last of `posted`, when it was rung for: it stands in
-  // [first, end). Always kPosted, as the two that it ends in: posts end in them.
-  nic::TxStatus AttendInPlace(bool signal, uint64_t posted, uint32_t first, uint32_t end);
-  // The last of `posted` frames has a completion of its own; its WQE stands in [slot, end).
-  void NoteSignal(uint32_t posted, uint32_t slot, uint32_t end);
+  // And what is due behind it, the last one, when it was rung for: it stands in [first, end).
+  // Always kPosted, as the two that it ends in: posts end in them.
+  nic::TxStatus AttendInPlace(bool signal, uint32_t first, uint32_t end);
+  // The last frame, with which `units` were posted, has a completion of its own; its WQE stands in
+  // [slot, end).
+  void NoteSignal(uint64_t units, uint32_t slot, uint32_t end);
   // The frames of a burst that need no attention, from `next` on; the first that was not posted.
   const nic::TxPayload* PostRun(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                 const nic::TxPayload* end);
+  // How many of so many blocks need none; whether behind so many, of a unit each, a signal is all
+  // that is due.
+  size_t PlainFrames(uint32_t blocks) const {
+    const uint64_t units = front_.units();
+    const uint32_t each = nic::TxStep::UnitsOf(blocks);
+    return units < attention_at_ ? (attention_at_ - units + each - 1) / each : 0;
+  }
+  bool EndsWithSignal(size_t plain) const {
+    return static_cast<uint32_t>(attention_at_) == signal_at_ && options_.checksums &&
+           plain < BeforeEnd() && posted_frames() - completed_ + plain < frames_;
+  }
   // Those that do; the same.
   const nic::TxPayload* PostCut(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                 const nic::TxPayload* end);
@@ -162,9 +173,9 @@ class SendQueue {
   void TakeAhead();
   bool AskedIsDue() const { return static_cast<int32_t>(asked_ - completed_) > 0; }
   void TakeOneAhead();  // The room that it gave back is not counted yet.
-  // UpdateAttention() where the last of `posted` frames was signalled, and found room: if nothing
-  // asked is due the next post begins with TakeAhead(), and what is due behind it is known now.
-  nic::TxStatus AttendToSignal(uint64_t posted);
+  // UpdateAttention() where the last frame was signalled, and found room: if nothing asked is due
+  // the next post begins with TakeAhead(), and what is due behind it is known now.
+  nic::TxStatus AttendToSignal(uint64_t units);
   // A payload of the next frame is to be written to the device; false: there is no room.
   bool MakeRoomToStore(uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
@@ -178,38 +189,40 @@ class SendQueue {
   void WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
                   uint32_t segments);
 
-  // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
-  // and rings for it.
-  // Whatever is posted until it is told anew.
-  static constexpr int64_t kNotReady = INT64_MIN / 2;
-
-  uint32_t Index() const { return static_cast<uint32_t>(front_.index); }
+  uint32_t Index() const { return front_.first_block(); }
+  uint32_t FramesOf(uint64_t units) const { return static_cast<uint32_t>(units - front_.wide); }
+  uint32_t Units() const { return static_cast<uint32_t>(front_.units()); }
   bool IsFull() const { return posted_frames() - completed_ >= frames_; }
   // Whether more than a post is due, whatever waits to be rung for.
-  bool AttentionIsDue() const { return !front_.Ready() && front_.posted() == attention_at_; }
+  bool AttentionIsDue() const { return !front_.Ready() && front_.units() >= attention_at_; }
   void SetAttention(uint64_t at) {
     attention_at_ = at;
     ShowReady();
   }
   // For who posts on the front.
   void ShowReady() {
-    const auto at = static_cast<int64_t>(attention_at_);
-    front_.ready_below = unrung_ == nullptr ? 2 * at - front_.skew : kNotReady;
+    if (unrung_ != nullptr) return front_.Shut();
+    front_.BeReadyUntil(attention_at_);
   }
   // A frame was posted that may end with the ring, or go beyond it: indices begin anew with it.
+  static constexpr uint32_t kIndices = 1 << 16;
   void AdvanceOverEnd(uint32_t blocks) {
     front_.Advance(blocks);
-    if (front_.index < nic::TxFront::kIndices) return;
-    front_.index -= nic::TxFront::kIndices;
-    front_.skew += nic::TxFront::kIndices;
-    laps_ += nic::TxFront::kIndices;
+    if (Index() < kIndices) return;
+    front_.SetFirstBlock(Index() - kIndices);
+    laps_ += kIndices;
   }
+  // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
+  // and rings for it.
   uint8_t* NextWqe() { return AtRingEnd() ? scratch_ : front_.next_wqe; }
   nic::TxStatus Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
   bool AtRingEnd() const { return (Index() & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
-  // Frames of any kind that end before the ring does.
-  uint32_t BeforeEnd() const { return (mask_ - (Index() & mask_)) / kMaxWqebbs; }
+  // Units of whatever frames that end before the ring does, the last of them with a frame of two.
+  uint32_t BeforeEnd() const { return std::max(BlocksBehind(), kMaxWqebbs - 1) / 2 - 1; }
+  bool NoneBeforeEnd() const { return BlocksBehind() < kMaxWqebbs; }
+  // The next one.
+  uint32_t BlocksBehind() const { return mask_ - (Index() & mask_); }
   void UpdateAttention();
   nic::TxStatus AttendAfter();  // The same, where a post ends in it.
 
@@ -217,6 +230,9 @@ class SendQueue {
   nic::TxStatus Ring(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags);
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
+  uint8_t* TakeRegister() {
+    return nic::TakeRegister(front_, size_t{blueflame_wqebbs_} * kWqebbBytes);
+  }
 
   // What stands up to a signalled block, and where its WQE ends.
   struct alignas(16) Mark {
@@ -244,8 +260,8 @@ class SendQueue {
   const uint8_t* unrung_ = nullptr;  // The last WQE that waits for Flush().
   uint32_t laps_ = 0;           // Blocks before index 0.
   uint64_t otherwise_rung_ = 0;  // Frames that were not written to BlueFlame.
-  uint64_t attention_at_ = 0;   // The count of frames at which more than a post is due.
-  uint32_t signal_at_;          // The count at which the next frame is signalled.
+  uint64_t attention_at_ = 0;   // The count of units from which on more than a post is due.
+  uint32_t signal_at_;          // The one from which on the next frame is signalled.
   bool ahead_ = false;          // Nothing asked is due; the next post begins with TakeAhead(),
   uint64_t behind_ahead_ = 0;   // and then attention_at_ is this.
   alignas(64) uint8_t scratch_[kMaxWqeBytes] = {};
@@ -269,14 +285,7 @@ class SendQueue {
     return PostOtherLength(flow, payload, payload_length, flags);
   }
   CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
-  return PostOtherwise(flow.frame, flags);
-}
-
-[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPrepared(
-    const nic::TxPrepared& prepared, uint32_t flags) {
-  if (!MayPostDirectly(prepared, flags)) [[unlikely]] return PostOtherwise(prepared, flags);
-  PostDirectly(prepared);
-  return nic::TxStatus::kPosted;
+  return PostPrepared(flow.frame, flags);
 }
 
 // BlueFlame carries one WQE: the only one that the device does not know of.
@@ -285,7 +294,7 @@ class SendQueue {
   if ((flags & nic::kTxMore) != 0) {
     ++otherwise_rung_;
     unrung_ = wqe;
-    front_.ready_below = kNotReady;
+    front_.Shut();
     return nic::TxStatus::kPosted;
   }
   if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);
@@ -298,7 +307,7 @@ class SendQueue {
   nic::OrderWqeBeforeRecord();
   nic::StoreRecord(front_.record, Index());
   nic::OrderRecordBeforeDoorbell();
-  nic::WriteBlueFlame(nic::TakeRegister(front_), wqe, wqebbs);
+  nic::WriteBlueFlame(TakeRegister(), wqe, wqebbs);
   nic::FlushBlueFlame();
   return nic::TxStatus::kPosted;
 }

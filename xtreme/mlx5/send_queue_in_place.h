@@ -20,19 +20,18 @@ namespace xtreme::mlx5 {
 constexpr uint64_t kAskForCompletion = uint64_t{MLX5_WQE_CTRL_CQ_UPDATE}
                                        << (offsetof(mlx5_wqe_ctrl_seg, fm_ce_se) - 8) * 8;
 
-[[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendToSignal(uint64_t posted) {
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendToSignal(uint64_t units) {
   ahead_ = !AskedIsDue();
   if (!ahead_) [[unlikely]] return AttendAfter();
-  const uint32_t room = frames_ + completed_ - static_cast<uint32_t>(posted);
-  behind_ahead_ = posted + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
-  attention_at_ = posted;
-  front_.ready_below = front_.index;  // SetAttention(posted); nor is it, while others wait.
+  const uint32_t room = frames_ + completed_ - FramesOf(units);
+  behind_ahead_ = units + std::min(std::min(room, options_.signal_every - 1), BeforeEnd());
+  attention_at_ = units;  // The front is not ready: it was due with the signal.
   return nic::TxStatus::kPosted;
 }
 
-inline void SendQueue::NoteSignal(uint32_t posted, uint32_t slot, uint32_t end) {
-  marks_[slot] = {posted, device_memory_.TakeMark(), end};
-  signal_at_ = posted + options_.signal_every - 1;
+inline void SendQueue::NoteSignal(uint64_t units, uint32_t slot, uint32_t end) {
+  marks_[slot] = {FramesOf(units), device_memory_.TakeMark(), end};
+  signal_at_ = static_cast<uint32_t>(units) + options_.signal_every - 1;
   ++*completions_due_;
 }
 
@@ -57,12 +56,12 @@ template <size_t kHalves>
   AdvanceOverEnd(kBlocks);
 }
 
-[[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendInPlace(bool signal, uint64_t posted,
-                                                                     uint32_t first,
+[[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendInPlace(bool signal, uint32_t first,
                                                                      uint32_t end) {
   if (!signal) return AttendAfter();
-  NoteSignal(static_cast<uint32_t>(posted), first & mask_, end);
-  return AttendToSignal(posted);
+  const uint64_t units = front_.units();
+  NoteSignal(units, first & mask_, end);
+  return AttendToSignal(units);
 }
 
 }  // namespace xtreme::mlx5

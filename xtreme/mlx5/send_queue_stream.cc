@@ -12,19 +12,18 @@ template <uint32_t kBlocks>
 [[gnu::always_inline]] inline void SendQueue::PostStreamInPlace(
     const nic::StreamSegment& segment) {
   const uint32_t first = Index();
-  const uint64_t posted = front_.posted() + 1;
-  const bool signal = IsSignalled(posted);
+  const bool signal = NextIsSignalled();
   nic::HalfLine halves[2 * kBlocks];
   nic::LoadStream(front_, segment, halves);
   EnterInPlace(signal, halves);
   front_.direct_bytes += segment.frame_bytes();
   if (unrung_ == nullptr) {  // As in Ring().
-    nic::RingReady(front_, front_.record, front_.index, halves);
+    nic::RingReady(front_, front_.record_now(), halves);
   } else {
     ++otherwise_rung_;
     RingByDoorbell(WqeAt(first));
   }
-  AttendInPlace(signal, posted, first, first + kBlocks);
+  AttendInPlace(signal, first, first + kBlocks);
 }
 
 // Behind a signalled one at once, not with the next post as others do: beside a send over TCP it is
@@ -73,14 +72,13 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   }
   if (IsFull()) return false;
   const uint32_t first = Index();
-  const uint64_t posted = front_.posted() + 1;
-  const bool signal = IsSignalled(posted);
+  const bool signal = NextIsSignalled();
   nic::HalfLine halves[2 * kBlocks];
   nic::LoadStream(front_, segment, halves);
   EnterInPlace(signal, halves);
   front_.direct_bytes += segment.frame_bytes();
   Ring(WqeAt(first), kBlocks, nic::kTxMore);
-  AttendInPlace(signal, posted, first, first + kBlocks);
+  AttendInPlace(signal, first, first + kBlocks);
   return true;
 }
 
@@ -115,7 +113,7 @@ std::optional<uint32_t> SendQueue::PostGathered(const nic::StreamSegment& segmen
   const uint32_t posted = posted_frames();
   if (asked) {
     asked_ = posted;
-    NoteSignal(posted, first & mask_, first + kBlocks);
+    NoteSignal(front_.units(), first & mask_, first + kBlocks);
   }
   Ring(wqe, kBlocks, flags);
   return posted;

@@ -135,7 +135,10 @@ inline void WriteDataSegment(uint8_t* segment, const Gather& from, uint32_t byte
 
 inline void SetStep(nic::TxPrepared& frame, uint32_t bytes, uint32_t blocks,
                     uint32_t most_direct_blocks) {
-  frame.step = {uint64_t{blocks} * kWqebbBytes, blocks, int64_t{blocks} - 2, bytes};
+  frame.step = {.index = uint64_t{blocks} << nic::TxStep::kIndexShift,
+                .wqe_bytes = uint64_t{blocks} * kWqebbBytes,
+                .units = nic::TxStep::UnitsOf(blocks),
+                .frame_bytes = bytes};
   frame.direct_blocks = blocks <= most_direct_blocks ? blocks : 0;
 }
 

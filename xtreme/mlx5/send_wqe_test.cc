@@ -85,8 +85,9 @@ TEST_F(SendWqeTest, FrameLikeATemplateEqualsTheFrameWrittenFieldByField) {
     EXPECT_EQ(frame.blocks(), WqebbsWithInline(42 + length));
     EXPECT_EQ(frame.direct_blocks, frame.blocks() <= 3 ? frame.blocks() : 0);
     std::copy(frame.image.begin(), frame.image.end(), wqe_.begin());
-    const uint32_t record = base::HostToBigEndian(uint32_t{0xfffe});
-    Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(&record));
+    nic::TxFront front;
+    front.SetFirstBlock(0xfffe);
+    Store32(wqe_.data(), Load32(wqe_.data()) | nic::IndexBits(front));
     ASSERT_THAT(Bytes(0, whole.size()), ElementsAreArray(whole)) << length;
     wqe_.fill(0xa5);
     FrameWriter(flow).Write(wqe_.data(), 0xfffe, payload.data());

@@ -73,6 +73,15 @@ inline void StoreRecord(uint32_t* record, uint32_t value) {
   std::atomic_ref<uint32_t>(*record).store(base::HostToBigEndian(value),
                                            std::memory_order_release);
 }
+// The same of a value in its byte order. x86 orders stores by itself, and an atomic one is made by
+// way of a register more where `value` stands in a vector.
+inline void StoreRecordAsIs(uint32_t* record, uint32_t value) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  *static_cast<volatile uint32_t*>(record) = value;
+#else
+  std::atomic_ref<uint32_t>(*record).store(value, std::memory_order_release);
+#endif
+}
 
 // Rings: one 8-byte store, as the device requires. `bytes` as they shall lie in the register.
 inline void RingDoorbell(uint8_t* device_register, uint64_t bytes) {
@@ -112,22 +121,21 @@ __attribute__((no_sanitize("thread"), always_inline)) inline void WriteBlueFlame
 // --- A whole post --------------------------------------------------------------------------------
 
 // What OR-ed into the first 32 bytes of a WQE, as they lie, gives it its index; they have 0 there.
-// Nothing waits to be rung for, so that the record has it: big endian, below TxFront::kIndices and
-// so in the upper two of four bytes. A WQE has it in bytes 1 and 2.
-inline HalfLine IndexBits(const uint32_t* record) {
-  static_assert(std::endian::native == std::endian::little);
+inline HalfLine IndexBits(const TxFront& front) {
   typedef uint32_t Words __attribute__((vector_size(32), may_alias));
-  const Words index = {*record};
-  return reinterpret_cast<HalfLine>(index >> 8);
+  constexpr size_t kInRecord = 1;  // Bytes 1 and 2 of the WQE are 2 and 3 of the record.
+  const Words index = {
+      base::LoadNative<uint32_t>(reinterpret_cast<const uint8_t*>(&front.index) + kInRecord)};
+  return reinterpret_cast<HalfLine>(index);
 }
 
 // The half of the register that is due; the other one is, next: the device may still take what was
 // written to this.
-inline uint8_t* TakeRegister(TxFront& front) {
+inline uint8_t* TakeRegister(TxFront& front, uintptr_t half_bytes = TxFront::kHalfBytes) {
   // As if somebody else wrote it, or the compiler would store what it computes of this: that is one
   // instruction more than to change it where it is.
   const auto taken = std::atomic_ref(front.next_register).load(std::memory_order_relaxed);
-  front.next_register ^= front.half_bytes;
+  front.next_register ^= half_bytes;
   return reinterpret_cast<uint8_t*>(taken);
 }
 
@@ -143,32 +151,46 @@ struct Unseen {
 
 // The WQE of a frame that was built ahead, in registers, with its index.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void LoadReady(const uint32_t* record, const TxPrepared& prepared,
+[[gnu::always_inline]] inline void LoadReady(const TxFront& front, const TxPrepared& prepared,
                                              HalfLine (&halves)[kHalves]) {
   const auto* const image = reinterpret_cast<const HalfLine*>(prepared.image.data());
 #pragma GCC unroll 8
   for (size_t i = 0; i < kHalves; ++i) halves[i] = image[i];
-  halves[0] |= IndexBits(record);
+  halves[0] |= IndexBits(front);
 }
 
-// Rings for it, alone by BlueFlame: it stands in the ring now, up to the block with `index`.
+// Rings for it, alone by BlueFlame: it stands in the ring now. `record`: as it lies, of the block
+// behind it.
 template <size_t kHalves>
-[[gnu::always_inline]] inline void RingReady(TxFront& front, uint32_t* record, int64_t index,
+[[gnu::always_inline]] inline void RingReady(TxFront& front, uint32_t record,
                                              const HalfLine (&halves)[kHalves]) {
   OrderWqeBeforeRecord();
-  StoreRecord(record, static_cast<uint32_t>(index));
+  StoreRecordAsIs(front.record, record);
   OrderRecordBeforeDoorbell();
   WriteBlueFlame(TakeRegister(front), halves);
   FlushBlueFlame();
 }
 
-// Counts a post, but for `skew`, which one of two blocks leaves as it is.
-[[gnu::always_inline]] inline void Advance(TxFront& front, const TxStep& step) {
-  static_assert(offsetof(TxFront, index) == offsetof(TxStep, blocks) &&
-                offsetof(TxFront, ready_below) == offsetof(TxStep, beyond_two) &&
+// Counts a post, but for `wide`. The record of what is posted then, as it lies.
+[[gnu::always_inline]] inline uint32_t Advance(TxFront& front, const HalfLine& step) {
+  static_assert(offsetof(TxFront, index) == offsetof(TxStep, index) &&
+                offsetof(TxFront, next_wqe) == offsetof(TxStep, wqe_bytes) &&
+                offsetof(TxFront, gate) == offsetof(TxStep, units) &&
                 offsetof(TxFront, direct_bytes) == offsetof(TxStep, frame_bytes) &&
                 sizeof(TxStep) == sizeof(HalfLine));
-  reinterpret_cast<HalfLine&>(front) += reinterpret_cast<const HalfLine&>(step);
+  typedef uint8_t Bytes __attribute__((vector_size(32), may_alias));
+  typedef uint32_t Words __attribute__((vector_size(32), may_alias));
+  auto& words = reinterpret_cast<HalfLine&>(front);
+  const auto sum = reinterpret_cast<Bytes>(words + step);
+  // The index as the record has it, of the 16 bits that were added to; all else as it is.
+  const Bytes after = __builtin_shufflevector(sum, sum, 4, 4, 6, 5, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+                                              13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                                              26, 27, 28, 29, 30, 31);
+  words = reinterpret_cast<HalfLine>(after);
+  return reinterpret_cast<Words>(after)[0];
+}
+[[gnu::always_inline]] inline uint32_t Advance(TxFront& front, const TxStep& step) {
+  return Advance(front, reinterpret_cast<const HalfLine&>(step));
 }
 
 // Does what QueuePair::PostPrepared() does with no flags, where its caller stands: front.Ready(),
@@ -181,17 +203,14 @@ template <uint32_t kBlocks = 2, typename Edit = Unedited, typename See = Unseen>
 [[gnu::always_inline]] inline void PostReady(TxFront& front, const TxPrepared& prepared,
                                              const Edit& edit = {}, const See& see = {}) {
   HalfLine halves[2 * kBlocks];
-  // Not to be read again behind stores that may be anything's.
-  const int64_t index = front.index;
-  uint32_t* const record = front.record;
-  LoadReady(record, prepared, halves);
+  LoadReady(front, prepared, halves);
   edit(halves);
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
-  Advance(front, prepared.step);
-  if constexpr (kBlocks != 2) front.skew -= kBlocks - 2;
-  RingReady(front, record, index + kBlocks, halves);
+  const uint32_t record = Advance(front, prepared.step);
+  if constexpr (kBlocks > 2) ++front.wide;
+  RingReady(front, record, halves);
   see(front, prepared.frame_bytes(), halves);
 }
 

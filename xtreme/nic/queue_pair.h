@@ -11,6 +11,7 @@
 #define XTREME_NIC_QUEUE_PAIR_H_
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -128,10 +129,15 @@ struct TxHeader {
 
 // What a post adds to the first words of a TxFront, in their order: one addition does.
 struct alignas(32) TxStep {
+  static constexpr uint32_t kIndexShift = 40;
+
+  uint64_t index = 0;  // Blocks that the WQE has, as TxFront::index has them.
   uint64_t wqe_bytes = 0;
-  int64_t blocks = 0;
-  int64_t beyond_two = 0;  // Blocks that the WQE has.
+  uint64_t units = 1;
   uint64_t frame_bytes = 0;
+
+  // Of one or two blocks 1, of three or four 2.
+  static constexpr uint32_t UnitsOf(uint32_t blocks) { return blocks > 2 ? 2 : 1; }
 };
 
 // A frame that was built ahead, in the device's own form: QueuePair::PostPrepared() sends it as
@@ -145,44 +151,71 @@ struct alignas(64) TxPrepared {
 
   // 0: nothing was built.
   uint32_t frame_bytes() const { return static_cast<uint32_t>(step.frame_bytes); }
-  uint32_t blocks() const { return static_cast<uint32_t>(step.blocks); }
+  uint32_t blocks() const { return static_cast<uint32_t>(step.index >> TxStep::kIndexShift); }
   uint8_t* payload() { return image.data() + frame_at + header_bytes; }
 };
 
-// The words of a send queue that change with each post: who posts frames that were built ahead
-// does so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
-// How many frames were posted is not counted: most are of two blocks, so the index says it.
+// The words of a send queue that change with each post: who posts frames that were built ahead does
+// so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
+// Invariant: `gate` counts units up to the one with which more than a post is due; counting that,
+// it has another epoch in its upper half. So who found in an epoch that all is well has one
+// comparison to make: is that so still, and is nothing due?
 struct alignas(32) TxFront {
   // As in TxStep.
-  uint8_t* next_wqe = nullptr;   // Where the next WQE is written.
-  int64_t index = 0;             // Of its first block, as WQEs name it: below kIndices.
-  // The index from which on more than a post is due, if all that is posted until then has two
-  // blocks; up to there the index does not begin anew.
-  int64_t ready_below = 0;
-  uint64_t direct_bytes = 0;     // Posted by PostReady() and not yet in the queue's counters.
+  // Of the first block of the next WQE, as WQEs name it: 16 bits. As it lies: four bytes that the
+  // doorbell record has, 0, and the index as ours; four from the second on are a WQE's first.
+  uint64_t index = 0;
+  uint8_t* next_wqe = nullptr;     // Where the next WQE is written.
+  uint64_t gate = uint64_t{1} << 32;  // Shut.
+  uint64_t direct_bytes = 0;       // Posted by PostReady() and not yet in the queue's counters.
 
-  int64_t skew = 0;              // What `index` lacks of two a frame.
-  // Of the producer index, big endian: of `index`, where nothing waits to be rung for.
-  uint32_t* record = nullptr;
-  uintptr_t next_register = 0;   // For doorbells: one half of it or the other.
-  uintptr_t half_bytes = 0;      // Between the two.
+  uint32_t* record = nullptr;      // Of the producer index, big endian.
+  uintptr_t next_register = 0;     // For doorbells: one half of it or the other.
+  uint64_t before_gate = 0;        // The units posted so far without those that `gate` counts.
+  uint64_t wide = 0;               // Frames of two units posted so far.
+  uint64_t shut = uint64_t{1} << 32;  // The epoch, and 1 more: `gate` with nothing to count.
   // Of the WQE of a whole frame, for PostStream(): its first 8 bytes as a number, with index and
   // length 0; and the 8 that ask for checksums, as they lie.
   uint64_t stream_control = 0;
   uint64_t stream_offloads = 0;
 
-  static constexpr int64_t kIndices = 1 << 16;
-
-  // Whether nothing but the post itself is due.
-  bool Ready() const { return index < ready_below; }
-  // Frames posted so far.
-  uint64_t posted() const { return static_cast<uint64_t>(index + skew) / 2; }
-  // So many were posted, of `blocks` each.
-  void Advance(int64_t blocks, int64_t frames = 1) {
-    const int64_t over = (blocks - 2) * frames;
-    index += blocks * frames;
-    skew -= over;
-    ready_below += over;
+  // Of the registers that PostReady() and PostStream() write.
+  static constexpr uintptr_t kHalfBytes = kStreamWqeBytes;
+  // Epochs are multiples of it, one of each version up to kVersions; what is due adds 1 to one.
+  static constexpr uint32_t kEpochs = 4;
+  static constexpr uint64_t kVersions = (uint64_t{1} << 32) / kEpochs;
+  static constexpr uint32_t EpochOf(uint64_t version) {
+    return static_cast<uint32_t>(version % kVersions) * kEpochs;
+  }
+  // Whether nothing but the post itself is due, and what was found in `found_in` is so still.
+  bool ReadyIn(uint32_t found_in) const { return gate >> 32 == found_in; }
+  bool Ready() const { return static_cast<int32_t>(gate) < 0; }
+  uint64_t units() const { return before_gate + static_cast<uint64_t>(static_cast<int32_t>(gate)); }
+  uint64_t posted() const { return units() - wide; }  // Frames so far.
+  // Ready until so many units were posted.
+  void BeReadyUntil(uint64_t at) {
+    const uint64_t beyond = units() - at;
+    before_gate = at;
+    gate = shut + beyond;
+  }
+  // Not ready, whatever is posted, until the next BeReadyUntil().
+  void Shut() { BeReadyUntil(units() - (uint64_t{1} << 30)); }
+  void SetEpoch(uint32_t epoch) {
+    const uint64_t now = (uint64_t{epoch} + 1) << 32;
+    gate += now - shut;
+    shut = now;
+  }
+  uint32_t first_block() const { return static_cast<uint32_t>(index >> TxStep::kIndexShift); }
+  void SetFirstBlock(uint32_t block) {
+    static_assert(std::endian::native == std::endian::little);
+    index = uint64_t{block} << TxStep::kIndexShift | __builtin_bswap32(block);
+  }
+  uint32_t record_now() const { return static_cast<uint32_t>(index); }
+  // A frame was posted, of `blocks`.
+  void Advance(uint32_t blocks) {
+    SetFirstBlock(first_block() + blocks);
+    gate += TxStep::UnitsOf(blocks);
+    wide += blocks > 2;
   }
 };
 
@@ -445,6 +478,11 @@ class QueuePair {
   // Posts it. Of `flags` kTxMore, kTxSignal and kTxWarm count.
   virtual TxStatus PostPrepared(const TxPrepared& prepared, uint32_t flags) = 0;
 
+  // One that is never ready, for all: nobody writes it.
+  static TxFront* NoFront() {
+    static TxFront none;
+    return &none;
+  }
   // For PostReady<kBlocks>() of `prepared`, as long as the queue lives; never ready if it is not of
   // so many direct blocks.
   template <uint32_t kBlocks = 2>
@@ -456,6 +494,12 @@ class QueuePair {
     return sent_tap_.front != nullptr && prepared.direct_blocks != 0;
   }
   const SentTap& sent_tap() const { return sent_tap_; }
+
+  // The front's, of who compares by it: nothing that was found before is so for sure.
+  void SetEpoch(uint32_t epoch) {
+    TxFront* const front = sent_tap_.front != nullptr ? sent_tap_.front : front_;
+    if (front != NoFront()) front->SetEpoch(epoch);
+  }
 
   // For PostStream(), until the queue ends; never ready if it has no such way.
   TxFront* StreamFront() const { return stream_front_; }
@@ -548,12 +592,6 @@ class QueuePair {
 #else
     __builtin_prefetch(at, 1);
 #endif
-  }
-
-  // One that is never ready, for all: nobody writes it.
-  static TxFront* NoFront() {
-    static TxFront none;
-    return &none;
   }
 };
 

@@ -50,8 +50,8 @@ struct StreamSegment {
 [[gnu::always_inline]] inline HalfLine StreamStart(const TxFront& front,
                                                    const StreamSegment& segment,
                                                    uint32_t inline_bytes, uint32_t units) {
-  const auto index = static_cast<uint64_t>(front.index);
-  const uint64_t control = base::HostToBigEndian(front.stream_control + (index << 40) + units);
+  const uint64_t index = uint64_t{front.first_block()} << 40;
+  const uint64_t control = base::HostToBigEndian(front.stream_control + index + units);
   const uint64_t length = base::HostToBigEndian(static_cast<uint16_t>(inline_bytes));
   const uint64_t first = base::LoadNative<uint16_t>(segment.headers);
   return HalfLine{control, 0, front.stream_offloads, length << 32 | first << 48};
@@ -120,10 +120,11 @@ template <uint32_t kBlocks, typename See>
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
-  front.next_wqe += kBlocks * kBlockBytes;
-  front.Advance(kBlocks);
-  RingReady(front, front.record, front.index, halves);
-  front.direct_bytes += segment.frame_bytes();
+  const HalfLine step = {uint64_t{kBlocks} << TxStep::kIndexShift, kBlocks * kBlockBytes,
+                         TxStep::UnitsOf(kBlocks), segment.frame_bytes()};
+  const uint32_t record = Advance(front, step);
+  if constexpr (kBlocks > 2) ++front.wide;
+  RingReady(front, record, halves);
   see(front, segment.frame_bytes(), halves);
 }
 

@@ -48,7 +48,7 @@ MemoryQueuePair::MemoryQueuePair(const nic::Capabilities& capabilities,
 }
 
 struct MemoryQueuePair::Direct {
-  static constexpr uint32_t kHalfBytes = 256;
+  static constexpr uint32_t kHalfBytes = nic::TxFront::kHalfBytes;
 
   alignas(2 * kHalfBytes) std::array<uint8_t, 2 * kHalfBytes> registers{};
   alignas(64) std::array<uint8_t, 256> wqe{};
@@ -58,10 +58,8 @@ struct MemoryQueuePair::Direct {
 
 void MemoryQueuePair::TakeDirectPosts() {
   direct_ = std::make_unique<Direct>();
-  direct_->front = {.next_wqe = direct_->wqe.data(),
-                    .record = &direct_->record,
+  direct_->front = {.next_wqe = direct_->wqe.data(), .record = &direct_->record,
                     .next_register = reinterpret_cast<uintptr_t>(direct_->registers.data()),
-                    .half_bytes = Direct::kHalfBytes,
                     .stream_offloads = nic::kTxIpChecksum | nic::kTxL4Checksum};
   static_assert(kDirectFrameAt == nic::kStreamFrameAt && kDirectFlagsAt == 16);
   front_ = stream_front_ = &direct_->front;
@@ -72,22 +70,23 @@ void MemoryQueuePair::AllowDirect() {
   if (direct_ == nullptr) return;
   const bool ready = !error_ && visible_ == posted_frames_ &&
                      send_completions_due_ < options_.send_queue_frames;
-  direct_->front.ready_below = ready ? direct_->front.index + 1 : 0;
+  direct_->front.BeReadyUntil(direct_->front.posted() + ready);
 }
 
 void MemoryQueuePair::BeDue() {
   TakeDirect();
-  direct_->front.ready_below = 0;
+  direct_->front.BeReadyUntil(direct_->front.posted());
 }
 
 void MemoryQueuePair::TakeDirect() {
-  if (direct_ == nullptr || direct_->front.index == 0) return;
+  if (direct_ == nullptr || direct_->front.first_block() == 0) return;
   nic::TxFront& front = direct_->front;
   const auto bytes = static_cast<uint32_t>(std::exchange(front.direct_bytes, 0));
   front.next_wqe = direct_->wqe.data();
   const bool covered =
-      base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) == front.index;
-  front.index = front.skew = 0;
+      base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) == front.first_block();
+  front.SetFirstBlock(0);
+  front.before_gate -= front.posted();
   // What it was not given, it does not send.
   if (covered) {
     const auto* written =
@@ -339,7 +338,8 @@ bool MemoryQueuePair::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* p
   prepared->frame_at = kDirectFrameAt;
   prepared->header_bytes = frame.header_length;
   const uint32_t blocks = (kDirectFrameAt + bytes + kBlockBytes - 1) / kBlockBytes;
-  prepared->step = {uint64_t{blocks} * kBlockBytes, blocks, int64_t{blocks} - 2, bytes};
+  prepared->step = {uint64_t{blocks} << nic::TxStep::kIndexShift, uint64_t{blocks} * kBlockBytes,
+                    nic::TxStep::UnitsOf(blocks), bytes};
   prepared->direct_blocks = blocks <= 3 ? blocks : 0;
   return true;
 }
