@@ -29,8 +29,7 @@ class KeepSent {
     static_assert(stats::kLeastSnapBytes <= nic::kFrameCopied &&
                   nic::kFrameCopied <= stats::FrameTap::kLeastRoom);
     stats::FrameTap& frames = *tap_.frames;  // Not to be read again behind what is written there.
-    frames.WriteLeast(tap_.kind, frame_bytes, stats::FrameTap::Now(),
-                      static_cast<uint32_t>(front.posted()),
+    frames.WriteLeast(tap_.kind, frame_bytes, stats::FrameTap::Now(), front.last_end(),
                       [&](uint8_t* to) { nic::CopyFrame(halves, to); });
     frames.Publish(1);
   }

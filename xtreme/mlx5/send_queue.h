@@ -109,6 +109,11 @@ class SendQueue {
   // Free-running counts of frames.
   uint32_t posted_frames() const { return static_cast<uint32_t>(front_.posted()); }
   uint32_t completed_frames() const { return completed_; }
+  // Where the WQE ends that completed last; as TxFront::last_end().
+  uint16_t completed_end() const { return EndAsTold(oldest_wqebb_); }
+  static uint16_t EndAsTold(uint32_t block) {
+    return __builtin_bswap16(static_cast<uint16_t>(block));
+  }
   CompletionQueue& completions() { return completions_; }
   const CompletionQueue& completions() const { return completions_; }
   // Blocks posted so far, free-running; the half of the register that is due.

@@ -79,7 +79,7 @@ nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
   const nic::TxStatus status = QueuePair::Post(frame);
   if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
   tap_->WriteParts(sent_, frame.header, frame.header_length, frame.payload,
-                   frame.payload_length, FrameTap::Now(), send().posted_frames());
+                   frame.payload_length, FrameTap::Now(), send().front()->last_end());
   tap_->Publish(1);
   return status;
 }
@@ -93,7 +93,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   }
   send().CopyDirectly(flow, payload, [&](const nic::TxFront& front, uint32_t frame_bytes,
                                          const auto& halves) {
-    tap.WriteLeast(sent_, frame_bytes, FrameTap::Now(), static_cast<uint32_t>(front.posted()),
+    tap.WriteLeast(sent_, frame_bytes, FrameTap::Now(), front.last_end(),
                    [&](uint8_t* to) { nic::CopyFrame(halves, to); });
     tap.Publish(1);
   });
@@ -107,7 +107,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   const nic::TxStatus status = QueuePair::PostCopied(flow, payload, payload_length, flags);
   if (status != nic::TxStatus::kPosted) return status;
   tap_->Write(sent_, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes(),
-              FrameTap::Now(), send().posted_frames());
+              FrameTap::Now(), send().front()->last_end());
   tap_->Publish(1);
   return status;
 }
@@ -116,27 +116,31 @@ nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
                                         std::span<const nic::TxPayload> payloads) {
   if (!tap_->KeepsLeast() || payloads.size() > kMostAtOnce) return PostEach(flow, payloads);
   const uint8_t* const wqe = send().front()->next_wqe;
+  const uint32_t block = send().front()->first_block();
   const nic::TxBurst posted = send().PostBurst(flow, payloads);
   const auto frames = payloads.first(posted.frames);
-  if (send().front()->next_wqe >= wqe) [[likely]] KeepBurst<false>(flow, frames, wqe);
-  else KeepBurst<true>(flow, frames, wqe);
+  if (send().front()->next_wqe >= wqe) [[likely]] KeepBurst<false>(flow, frames, wqe, block);
+  else KeepBurst<true>(flow, frames, wqe, block);
   return posted;
 }
 
 // From their WQEs, one behind the other.
 template <bool kOverEnd>
 [[gnu::always_inline]] inline void TappedQueuePair::KeepBurst(
-    const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads, const uint8_t* wqe) {
+    const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads, const uint8_t* wqe,
+    uint32_t block) {
   const stats::FrameKind kind = sent_;
   const uint32_t header_bytes = flow.header_length;
   const uint64_t now = FrameTap::Now();
-  uint32_t order = send().posted_frames() - static_cast<uint32_t>(payloads.size());
   FrameTap::Run run(tap_);
   for (const nic::TxPayload& payload : payloads) {
     const uint32_t bytes = header_bytes + payload.length;
     const bool cut = kOverEnd && wqe > ring_end_ - kKeptBytes;
-    run.Write(kind, (cut ? JoinOverEnd(wqe) : wqe) + kInlineOffset, bytes, now, ++order);
-    wqe += size_t{WqebbsWithInline(bytes)} * kWqebbBytes;
+    const uint32_t blocks = WqebbsWithInline(bytes);
+    block += blocks;
+    run.Write(kind, (cut ? JoinOverEnd(wqe) : wqe) + kInlineOffset, bytes, now,
+              SendQueue::EndAsTold(block));
+    wqe += size_t{blocks} * kWqebbBytes;
     if (kOverEnd && wqe >= ring_end_) wqe -= ring_bytes_;
   }
   run.Publish(static_cast<uint32_t>(payloads.size()));
@@ -169,7 +173,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   }
   send().PostDirectly(prepared);
   tap_->WriteLeast(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes(),
-                   FrameTap::Now(), send().posted_frames());
+                   FrameTap::Now(), send().front()->last_end());
   tap_->Publish(1);
   return nic::TxStatus::kPosted;
 }
@@ -179,7 +183,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
   tap_->Write(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes(),
-              FrameTap::Now(), send().posted_frames());
+              FrameTap::Now(), send().front()->last_end());
   tap_->Publish(1);
   return status;
 }
@@ -191,12 +195,12 @@ template <uint32_t kBlocks>
   if (tap_->KeepsLeast()) [[likely]] {
     const uint8_t* const whole = wqe <= ring_end_ - kKeptBytes ? wqe : JoinOverEnd(wqe);
     tap_->WriteLeast(sent_, whole + kInlineOffset, segment.frame_bytes(), FrameTap::Now(),
-                     send().posted_frames());
+                     send().front()->last_end());
   } else {
     nic::HalfLine halves[2 * kBlocks];
     nic::LoadStream(*send().front(), segment, halves);
     tap_->Write(sent_, reinterpret_cast<const uint8_t*>(halves) + kInlineOffset,
-                segment.frame_bytes(), FrameTap::Now(), send().posted_frames());
+                segment.frame_bytes(), FrameTap::Now(), send().front()->last_end());
   }
   tap_->Publish(1);
 }
@@ -224,7 +228,7 @@ std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& 
   const std::optional<uint32_t> posted = send().PostGathered(segment, key, flags);
   if (!posted.has_value()) return posted;
   tap_->WriteParts(sent_, wqe + kInlineOffset, segment.header_bytes, segment.payload,
-                   segment.payload_length, FrameTap::Now(), *posted);
+                   segment.payload_length, FrameTap::Now(), send().front()->last_end());
   tap_->Publish(1);
   return posted;
 }
@@ -234,18 +238,19 @@ nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
   if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
   tap_->WriteParts(sent_, segments.header, segments.header_length, first.data,
-                   first.length, FrameTap::Now(), send().posted_frames());
+                   first.length, FrameTap::Now(), send().front()->last_end());
   tap_->Publish(1);
   return status;
 }
 
 // A completion is of the frame that was signalled, with its time, and of those before it.
 uint32_t TappedQueuePair::PollSend(std::span<nic::TxCompletion> out) {
-  const uint32_t taken = QueuePair::PollSend(out);
+  uint32_t taken = 0;
   uint32_t timed = 0;
-  for (const nic::TxCompletion& done : out.first(taken)) {
-    if (done.hw_clock == 0) continue;
-    tap_->WriteSendTime(done.frames, done.hw_clock, stats::QueueOf(sent_));
+  while (taken < out.size() && QueuePair::PollSend(out.subspan(taken, 1)) != 0) {
+    const uint64_t at = out[taken++].hw_clock;
+    if (at == 0) continue;
+    tap_->WriteSendTime(send().completed_end(), at, stats::QueueOf(sent_));
     ++timed;
   }
   tap_->Publish(timed);

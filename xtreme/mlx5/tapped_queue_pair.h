@@ -88,10 +88,11 @@ class TappedQueuePair final : public QueuePair {
   };
   // A burst of which more is kept than the least.
   nic::TxBurst PostEach(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
-  // Of frames that were posted, the first at `wqe`; the last goes to the ring's end or over it.
+  // Of frames that were posted, the first at `wqe`, which is `block`; the last goes to the ring's
+  // end or over it.
   template <bool kOverEnd>
   void KeepBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads,
-                 const uint8_t* wqe);
+                 const uint8_t* wqe, uint32_t block);
   // PostPrepared() and PostCopied() that are more than to copy and to ring.
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,

@@ -236,7 +236,7 @@ TEST_F(TappedTest, WhoPostsOnTheTapsFrontKeepsTheFrameByHimself) {
   Open(stats::kLeastSnapBytes, /*signal_every=*/4);
   const nic::SentTap& tap = queues_->sent_tap();
   const auto keep = [&](const nic::TxFront& front, uint32_t bytes, const auto& halves) {
-    tap.frames->WriteLeast(tap.kind, bytes, 0, static_cast<uint32_t>(front.posted()),
+    tap.frames->WriteLeast(tap.kind, bytes, 0, front.last_end(),
                            [&](uint8_t* to) { nic::CopyFrame(halves, to); });
     tap.frames->Publish(1);
   };
@@ -261,7 +261,7 @@ TEST_F(TappedTest, WhoPostsOnTheTapsFrontKeepsTheFrameByHimself) {
     const auto kept = Sent();
     ASSERT_EQ(kept.size(), 1u) << i;
     ASSERT_EQ(kept[0].frame_bytes, 42 + payload.size());
-    ASSERT_EQ(kept[0].order, static_cast<uint16_t>(queues_->posted_frames()));
+    ASSERT_EQ(kept[0].order, SendQueue::EndAsTold(block + prepared.blocks()));
     std::vector<uint8_t> bytes(frame.header, frame.header + frame.header_length);
     bytes.insert(bytes.end(), payload.begin(), payload.end());
     bytes.resize(std::min<size_t>(bytes.size(), stats::kLeastSnapBytes));
@@ -335,7 +335,7 @@ TEST_P(TappedStreamTest, AStreamsSegmentIsKeptAsTheDeviceGetsIt) {
     ASSERT_EQ(frame.frame_bytes, bytes.size());
     bytes.resize(std::min<size_t>(bytes.size(), GetParam()));
     ASSERT_THAT(frame.bytes, ElementsAreArray(bytes)) << i;
-    ASSERT_EQ(frame.order, static_cast<uint16_t>(queues_->posted_frames()));
+    ASSERT_EQ(frame.order, SendQueue::EndAsTold(block_));
     if (kept->size() > 1) {
       ASSERT_EQ(kept->back().order, frame.order) << "its time";
     }

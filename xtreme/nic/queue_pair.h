@@ -157,9 +157,9 @@ struct alignas(64) TxPrepared {
 
 // The words of a send queue that change with each post: who posts frames that were built ahead does
 // so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
-// Invariant: `gate` counts units up to the one with which more than a post is due; counting that,
-// it has another epoch in its upper half. So who found in an epoch that all is well has one
-// comparison to make: is that so still, and is nothing due?
+// Invariant: `gate` counts units up to the one with which more than a post is due; then it has
+// another epoch in its upper half. So one comparison says whether what was found in an epoch is so
+// still and nothing is due.
 struct alignas(32) TxFront {
   // As in TxStep.
   // Of the first block of the next WQE, as WQEs name it: 16 bits. As it lies: four bytes that the
@@ -178,7 +178,6 @@ struct alignas(32) TxFront {
   // length 0; and the 8 that ask for checksums, as they lie.
   uint64_t stream_control = 0;
   uint64_t stream_offloads = 0;
-
   // Of the registers that PostReady() and PostStream() write.
   static constexpr uintptr_t kHalfBytes = kStreamWqeBytes;
   // Epochs are multiples of it, one of each version up to kVersions; what is due adds 1 to one.
@@ -187,18 +186,17 @@ struct alignas(32) TxFront {
   static constexpr uint32_t EpochOf(uint64_t version) {
     return static_cast<uint32_t>(version % kVersions) * kEpochs;
   }
-  // Whether nothing but the post itself is due, and what was found in `found_in` is so still.
+  // Whether nothing but the post itself is due; and whether what was found in an epoch is so still.
   bool ReadyIn(uint32_t found_in) const { return gate >> 32 == found_in; }
   bool Ready() const { return static_cast<int32_t>(gate) < 0; }
   uint64_t units() const { return before_gate + static_cast<uint64_t>(static_cast<int32_t>(gate)); }
   uint64_t posted() const { return units() - wide; }  // Frames so far.
-  // Ready until so many units were posted.
+  // Ready until so many units were posted; not ready until it is called again.
   void BeReadyUntil(uint64_t at) {
     const uint64_t beyond = units() - at;
     before_gate = at;
     gate = shut + beyond;
   }
-  // Not ready, whatever is posted, until the next BeReadyUntil().
   void Shut() { BeReadyUntil(units() - (uint64_t{1} << 30)); }
   void SetEpoch(uint32_t epoch) {
     const uint64_t now = (uint64_t{epoch} + 1) << 32;
@@ -211,6 +209,8 @@ struct alignas(32) TxFront {
     index = uint64_t{block} << TxStep::kIndexShift | __builtin_bswap32(block);
   }
   uint32_t record_now() const { return static_cast<uint32_t>(index); }
+  // The record's last two bytes, by which who keeps the last frame names it.
+  uint16_t last_end() const { return static_cast<uint16_t>(index >> 16); }
   // A frame was posted, of `blocks`.
   void Advance(uint32_t blocks) {
     SetFirstBlock(first_block() + blocks);

@@ -80,7 +80,7 @@ struct FrameSlot {
   uint64_t ticks;
   uint32_t frame_bytes;  // On the wire, without FCS; of which snap_bytes at most follow.
   FrameKind kind;        // OfQueue().
-  uint16_t order;        // Of a sent frame: its number in the send queue, the lower bits of it.
+  uint16_t order;        // Of a sent frame: names it in its send queue, until another one does.
 };
 static_assert(sizeof(FrameSlot) == 16);
 

@@ -164,7 +164,8 @@ class FrameTap {
     }
     head->frame_bytes = length;
     head->kind = kind;
-    head->order = static_cast<uint16_t>(order);
+    // By itself: the compiler would join it with `kind`, which takes more than a store.
+    const_cast<volatile uint16_t&>(head->order) = static_cast<uint16_t>(order);
   }
   static void CopyFirst(uint8_t* to, const uint8_t* from) {
     static_assert(kLeastSnapBytes == 3 * sizeof(Bytes32));
