@@ -59,9 +59,8 @@ void SendQueue::UpdateAttention() {
   const uint32_t room = used < frames_ ? frames_ - used : 0;
   const uint32_t most = options_.checksums ? room : 0;
   const uint64_t units = front_.units();
-  const uint32_t to_signal = NextIsSignalled() ? 0 : signal_at_ - static_cast<uint32_t>(units);
   // Nor up to the end: who needs no attention leaves the next WQE's place where it would be beyond.
-  behind_ahead_ = units + std::min(std::min(most, to_signal), BeforeEnd());
+  behind_ahead_ = units + std::min(std::min(most, ToSignal()), BeforeEnd());
   SetAttention(ahead_ ? units : behind_ahead_);
 }
 
@@ -263,6 +262,7 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
 }
 
 nic::TxStatus SendQueue::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
+  if (ahead_) TakeOneAhead();
   if (flags == 0 && front_.Ready() && prepared.direct_blocks != 0) {
     if (prepared.direct_blocks == 2) {
       PostDirectly(prepared);
@@ -270,10 +270,6 @@ nic::TxStatus SendQueue::PostPrepared(const nic::TxPrepared& prepared, uint32_t 
       nic::PostReady<3>(front_, prepared);
     }
     return nic::TxStatus::kPosted;
-  }
-  if (ahead_) {
-    TakeOneAhead();
-    return PostPrepared(prepared, flags);
   }
   if (MayPostInPlace(prepared, flags)) {
     return prepared.direct_blocks == 3 ? PostInPlace<3>(prepared) : PostInPlace<2>(prepared);
@@ -291,12 +287,14 @@ nic::TxStatus SendQueue::PostPrepared(const nic::TxPrepared& prepared, uint32_t 
   return Ring(wqe, wqebbs, flags);
 }
 
-// As PostReady() does; and the signal, if it is due. For that it is here.
+// As PostReady() does; and the signal, if it is due, and the next lap of the ring. For one of them
+// it is here.
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
     const nic::TxPrepared& prepared) {
-  if (NoneBeforeEnd()) [[unlikely]] return PostAtEnd<kBlocks>(prepared);
   const uint32_t first = Index();
+  const uint32_t behind = BlocksBehind();
+  if (behind < kBlocks) [[unlikely]] return PostAtEnd<kBlocks>(prepared);
   const bool signal = NextIsSignalled();
   nic::PostReady<kBlocks>(front_, prepared, [signal](auto& halves) {
     if (signal) [[likely]] halves[0] |= nic::HalfLine{0, kAskForCompletion};
@@ -304,17 +302,21 @@ template <uint32_t kBlocks>
   return AttendInPlace(signal, first, first + kBlocks);
 }
 
-// The same where the WQE may reach the ring's end.
+// The same of a WQE that ends with the ring, or goes over its end.
 template <uint32_t kBlocks>
 [[gnu::noinline]] nic::TxStatus SendQueue::PostAtEnd(const nic::TxPrepared& prepared) {
   const uint32_t first = Index();
   const bool signal = NextIsSignalled();
   nic::HalfLine halves[2 * kBlocks];
   nic::LoadReady(front_, prepared, halves);
-  EnterInPlace(signal, halves);
-  front_.direct_bytes += prepared.frame_bytes();
-  nic::RingReady(front_, front_.record_now(), halves);
-  return AttendInPlace(signal, first, first + kBlocks);
+  if (signal) halves[0] |= nic::HalfLine{0, kAskForCompletion};
+  WriteInPlace(first, halves);
+  const uint32_t record = nic::Advance(front_, prepared.step);
+  if (kBlocks > 2) ++front_.wide;
+  BeginLap();
+  nic::RingReady(front_, record, halves);
+  if (signal) return AttendInPlace(signal, first, first + kBlocks);
+  return AttendAhead(front_.units(), ToSignal());
 }
 
 nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
@@ -463,7 +465,7 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     SetCompletion(wqebbs_ + size_t{slot} * kWqebbBytes, Completion::kAlways);
     const uint64_t units = front_.units();
     NoteSignal(units, slot, Index());
-    AttendToSignal(units);
+    AttendAhead(units, options_.signal_every - 1);
   }
   return next;
 }

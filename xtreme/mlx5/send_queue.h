@@ -141,10 +141,21 @@ class SendQueue {
   nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
   template <uint32_t kBlocks>
   nic::TxStatus PostAtEnd(const nic::TxPrepared& prepared);
+  // A WQE was entered that may reach the ring's end: the next one's place, and its index.
+  [[gnu::always_inline]] void BeginLap() {
+    front_.next_wqe = wqebbs_ + size_t{Index() & mask_} * kWqebbBytes;
+    if (Index() < kIndices) return;
+    front_.SetFirstBlock(Index() - kIndices);
+    laps_ += kIndices;
+  }
+  // Writes the WQE whose first block is `first` to its place, also over the ring's end.
+  template <size_t kHalves>
+  void WriteInPlace(uint32_t first, const nic::HalfLine (&halves)[kHalves]);
   template <uint32_t kBlocks>
   void PostStreamInPlace(const nic::StreamSegment& segment);
   bool PlaceStreamOtherwise(const nic::StreamSegment& segment);
-  // Whether the next frame is signalled as one in N.
+  // How many units come before the next frame that is signalled as one in N; whether that is next.
+  uint32_t ToSignal() const { return NextIsSignalled() ? 0 : signal_at_ - Units(); }
   bool NextIsSignalled() const { return static_cast<int32_t>(Units() - signal_at_) >= 0; }
   // Writes a WQE, with the signal if it has one, to its place, also over the ring's end.
   template <size_t kHalves>
@@ -154,7 +165,10 @@ class SendQueue {
   nic::TxStatus AttendInPlace(bool signal, uint32_t first, uint32_t end);
   // The last frame, with which `units` were posted, has a completion of its own; its WQE stands in
   // [slot, end).
-  void NoteSignal(uint64_t units, uint32_t slot, uint32_t end);
+  void NoteSignal(uint64_t units, uint32_t slot, uint32_t end) {
+    NoteSignal(units, slot, end, options_.signal_every - 1);
+  }
+  void NoteSignal(uint64_t units, uint32_t slot, uint32_t end, uint32_t next);
   // The frames of a burst that need no attention, from `next` on; the first that was not posted.
   const nic::TxPayload* PostRun(const nic::TxTemplate& flow, const nic::TxPayload* next,
                                 const nic::TxPayload* end);
@@ -178,9 +192,11 @@ class SendQueue {
   void TakeAhead();
   bool AskedIsDue() const { return static_cast<int32_t>(asked_ - completed_) > 0; }
   void TakeOneAhead();  // The room that it gave back is not counted yet.
-  // UpdateAttention() where the last frame was signalled, and found room: if nothing asked is due
-  // the next post begins with TakeAhead(), and what is due behind it is known now.
-  nic::TxStatus AttendToSignal(uint64_t units);
+  // UpdateAttention() where the last frame was signalled or begins a lap, so that more was due with
+  // it; `units` were posted, and the next signal is so many away. If nothing asked is due the next
+  // post begins with TakeAhead(), unless more is due with that one; what is due behind it is known
+  // now.
+  nic::TxStatus AttendAhead(uint64_t units, uint32_t to_signal);
   // A payload of the next frame is to be written to the device; false: there is no room.
   bool MakeRoomToStore(uint32_t payload_length);
   // Post() of a frame that stands whole in its WQE and needs no attention.
@@ -224,8 +240,10 @@ class SendQueue {
   bool AtRingEnd() const { return (Index() & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
   // Units of whatever frames that end before the ring does, the last of them with a frame of two.
-  uint32_t BeforeEnd() const { return std::max(BlocksBehind(), kMaxWqebbs - 1) / 2 - 1; }
-  bool NoneBeforeEnd() const { return BlocksBehind() < kMaxWqebbs; }
+  uint32_t BeforeEnd() const {
+    const uint32_t pairs = BlocksBehind() / 2;
+    return pairs - (pairs != 0);
+  }
   // The next one.
   uint32_t BlocksBehind() const { return mask_ - (Index() & mask_); }
   void UpdateAttention();

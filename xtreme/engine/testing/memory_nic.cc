@@ -48,9 +48,7 @@ MemoryQueuePair::MemoryQueuePair(const nic::Capabilities& capabilities,
 }
 
 struct MemoryQueuePair::Direct {
-  static constexpr uint32_t kHalfBytes = nic::TxFront::kHalfBytes;
-
-  alignas(2 * kHalfBytes) std::array<uint8_t, 2 * kHalfBytes> registers{};
+  alignas(512) std::array<uint8_t, 2 * nic::TxFront::kHalfBytes> registers{};
   alignas(64) std::array<uint8_t, 256> wqe{};
   uint32_t record = 0;
   nic::TxFront front;
@@ -70,12 +68,12 @@ void MemoryQueuePair::AllowDirect() {
   if (direct_ == nullptr) return;
   const bool ready = !error_ && visible_ == posted_frames_ &&
                      send_completions_due_ < options_.send_queue_frames;
-  direct_->front.BeReadyUntil(direct_->front.posted() + ready);
+  direct_->front.BeReadyUntil(direct_->front.units() + ready);
 }
 
 void MemoryQueuePair::BeDue() {
   TakeDirect();
-  direct_->front.BeReadyUntil(direct_->front.posted());
+  direct_->front.BeReadyUntil(direct_->front.units());
 }
 
 void MemoryQueuePair::TakeDirect() {
@@ -86,11 +84,12 @@ void MemoryQueuePair::TakeDirect() {
   const bool covered =
       base::LoadBe32(reinterpret_cast<const uint8_t*>(&direct_->record)) == front.first_block();
   front.SetFirstBlock(0);
-  front.before_gate -= front.posted();
+  front.before_gate -= front.units();
+  front.wide = 0;
   // What it was not given, it does not send.
   if (covered) {
     const auto* written =
-        reinterpret_cast<const uint8_t*>(front.next_register ^ Direct::kHalfBytes);
+        reinterpret_cast<const uint8_t*>(front.next_register ^ nic::TxFront::kHalfBytes);
     Post({.header = written + kDirectFrameAt,
           .payload = nullptr,
           .header_length = bytes,
