@@ -207,7 +207,7 @@ typedef struct xtreme_ring_options {
   uint32_t tx_queue_frames;      /* Send queue, power of two, 64 .. 32,768. */
   uint32_t completions;          /* Completion FIFO, power of two, 64 .. 65,536. */
   uint32_t poll_batch;           /* Most CQEs a poll takes, 1 .. 256. */
-  uint32_t signal_every;         /* One send completion for this many sends. */
+  uint32_t signal_every;         /* One send completion for this many sends; long ones are two. */
   uint32_t max_sockets;
   uint32_t max_groups;           /* Memberships of all sockets together. */
   uint32_t neighbour_queue;      /* Sends that wait for one neighbour; above: REFUSED. */

@@ -451,11 +451,11 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     signals = signals && next == cut;
     const auto count = static_cast<uint64_t>(next - first);
     front_.next_wqe = wqe;
-    unrung_ = wqe - wqe_bytes;
     front_.SetFirstBlock(index);
     front_.gate += count * nic::TxStep::UnitsOf(writer.blocks);
     front_.wide += writer.blocks > 2 ? count : 0;
-    front_.Shut();
+    if (unrung_ == nullptr) front_.Shut();
+    unrung_ = wqe - wqe_bytes;
     otherwise_rung_ += count;
     counters_->tx_bytes += count * flow.frame.frame_bytes();
   }

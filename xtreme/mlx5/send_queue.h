@@ -316,8 +316,8 @@ class SendQueue {
                                                             uint32_t flags) {
   if ((flags & nic::kTxMore) != 0) {
     ++otherwise_rung_;
+    if (unrung_ == nullptr) front_.Shut();  // Else it is.
     unrung_ = wqe;
-    front_.Shut();
     return nic::TxStatus::kPosted;
   }
   if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);

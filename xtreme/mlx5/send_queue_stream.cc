@@ -55,9 +55,7 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
     const uint32_t before = nic::StreamSegment::kLongestHeader - segment.header_bytes;
     __builtin_memcpy(&halves[kLast], segment.payload + before, sizeof(nic::HalfLine));
   }
-  front_.next_wqe = wqe + kBlocks * kWqebbBytes;
-  front_.Advance(kBlocks);
-  front_.direct_bytes += segment.frame_bytes();
+  nic::Advance<kBlocks>(front_, segment.frame_bytes());
   Ring(wqe, kBlocks, nic::kTxMore);
   return true;
 }
@@ -106,9 +104,7 @@ std::optional<uint32_t> SendQueue::PostGathered(const nic::StreamSegment& segmen
   auto* const to = reinterpret_cast<nic::HalfLine*>(wqe);
 #pragma GCC unroll 4
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) to[i] = halves[i];
-  front_.next_wqe = wqe + kBlocks * kWqebbBytes;
-  front_.Advance(kBlocks);
-  front_.direct_bytes += bytes;
+  nic::Advance<kBlocks>(front_, bytes);
   ++counters_->tx_gathered;
   const uint32_t posted = posted_frames();
   if (asked) {

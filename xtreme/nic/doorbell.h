@@ -189,6 +189,14 @@ template <size_t kHalves>
   words = reinterpret_cast<HalfLine>(after);
   return reinterpret_cast<Words>(after)[0];
 }
+// The same of one that was not built ahead.
+template <uint32_t kBlocks>
+[[gnu::always_inline]] inline uint32_t Advance(TxFront& front, uint32_t frame_bytes) {
+  constexpr uint32_t kBlockBytes = 64;
+  if constexpr (kBlocks > 2) ++front.wide;
+  return Advance(front, HalfLine{uint64_t{kBlocks} << TxStep::kIndexShift, kBlocks * kBlockBytes,
+                                 TxStep::UnitsOf(kBlocks), frame_bytes});
+}
 [[gnu::always_inline]] inline uint32_t Advance(TxFront& front, const TxStep& step) {
   return Advance(front, reinterpret_cast<const HalfLine&>(step));
 }

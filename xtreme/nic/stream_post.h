@@ -114,16 +114,12 @@ inline constexpr uint32_t kGatheredBlocks = 2;
 template <uint32_t kBlocks, typename See>
 [[gnu::always_inline]] inline void PostStreamBlocks(TxFront& front, const StreamSegment& segment,
                                                     const See& see) {
-  constexpr uint32_t kBlockBytes = 64;
   HalfLine halves[2 * kBlocks];
   LoadStream(front, segment, halves);
   auto* const wqe = reinterpret_cast<HalfLine*>(front.next_wqe);
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
-  const HalfLine step = {uint64_t{kBlocks} << TxStep::kIndexShift, kBlocks * kBlockBytes,
-                         TxStep::UnitsOf(kBlocks), segment.frame_bytes()};
-  const uint32_t record = Advance(front, step);
-  if constexpr (kBlocks > 2) ++front.wide;
+  const uint32_t record = Advance<kBlocks>(front, segment.frame_bytes());
   RingReady(front, record, halves);
   see(front, segment.frame_bytes(), halves);
 }
