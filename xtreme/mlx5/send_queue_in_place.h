@@ -67,7 +67,8 @@ template <size_t kHalves>
                                                                      uint32_t end) {
   const uint64_t units = front_.units();
   if (!signal) {
-    ahead_ = !AskedIsDue();
+    // Not where the next one may reach the ring's end: that is enough for one.
+    ahead_ = BeforeEnd() != 0 && !AskedIsDue();
     return AttendAfter();
   }
   const uint32_t next = options_.signal_every - 1;  // Not to be read again behind stores.
