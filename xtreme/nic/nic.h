@@ -101,7 +101,7 @@ class Registration {
 struct QueuePairOptions {
   uint32_t send_queue_frames = 1024;     // Frames of one inline header and a gather; power of two.
   uint32_t receive_queue_frames = 1024;  // Power of two.
-  uint32_t signal_every = 128;           // Units (TxStep) for one CQE; at most a quarter of the queue.
+  uint32_t signal_every = 128;           // TxStep::units for one CQE; at most 1/4 of the queue.
   bool blueflame = true;
   // On-device memory to send from; rounded down to a power of two. 0: none.
   uint32_t device_memory_bytes = 0;
