@@ -254,6 +254,13 @@ class MissedTest : public PcapngTest {
     for (int i = 0; i < count; ++i) tap->Write(kind, frame.data(), 60, 0);
     tap->Publish(static_cast<uint32_t>(count));
   }
+  static void WriteSent(stats::FrameTap* tap) {
+    const std::vector<uint8_t> frame(60);
+    std::array<uint8_t, stats::kSentFrameAt> wqe{};
+    wqe[3] = static_cast<uint8_t>(FrameKind::kSent);
+    tap->WriteParts(wqe.data(), frame.data(), 60, nullptr, 0, /*ticks=*/0);
+    tap->Publish(1);
+  }
   // All that the tool tells of the directory, run with `more`.
   std::string Tell(const std::string& more = "2>&1", int code = 0) const {
     samples::Program tool({"/bin/sh", "-c", "exec tools/dump/xtreme_dump --directory=" +
@@ -333,7 +340,7 @@ TEST_F(MissedTest, OnceEndsThoughFramesGoOnComing) {
 TEST_F(MissedTest, FramesWithoutATimeHaveThatOfTheirNeighboursAndSaySo) {
   tap_->SetClocks({}, {.base_ns = 5'000'000'000, .ns_per_tick_q32 = int64_t{1} << 32});
   Write(tap_.get(), 1);
-  Write(tap_.get(), 1, FrameKind::kSent);
+  WriteSent(tap_.get());
   Write(tap_.get(), 1, FrameKind::kReceivedUntimed);
   std::istringstream told(Tell());
   std::vector<std::string> lines(3);

@@ -24,13 +24,9 @@ class KeepSent {
   explicit KeepSent(const nic::QueuePair& queue) : tap_(queue.sent_tap()) {}
 
   template <size_t kHalves>
-  [[gnu::always_inline]] void operator()(const nic::TxFront& front, uint32_t frame_bytes,
-                                         const nic::HalfLine (&halves)[kHalves]) const {
-    static_assert(stats::kLeastSnapBytes <= nic::kFrameCopied &&
-                  nic::kFrameCopied <= stats::FrameTap::kLeastRoom);
+  [[gnu::always_inline]] void operator()(const nic::HalfLine (&halves)[kHalves]) const {
     stats::FrameTap& frames = *tap_.frames;  // Not to be read again behind what is written there.
-    frames.WriteLeast(tap_.kind, frame_bytes, stats::FrameTap::Now(), front.last_end(),
-                      [&](uint8_t* to) { nic::CopyFrame(halves, to); });
+    frames.WriteWqe(halves);
     frames.Publish(1);
   }
 

@@ -68,7 +68,10 @@ class SendQueue {
   bool MayPostDirectly(const nic::TxPrepared& prepared, uint32_t flags) const {
     return prepared.direct_blocks == 2 && flags == 0 && front_.Ready();
   }
-  void PostDirectly(const nic::TxPrepared& prepared) { nic::PostReady(front_, prepared); }
+  template <typename See = nic::Unseen>
+  [[gnu::always_inline]] void PostDirectly(const nic::TxPrepared& prepared, const See& see = {}) {
+    nic::PostReady(front_, prepared, nic::Unedited(), see);
+  }
   // The same of PostCopied(): of a payload as long as the flow's last.
   bool MayCopyDirectly(const nic::TxTemplate& flow, uint32_t payload_length,
                        uint32_t flags) const {
@@ -78,7 +81,7 @@ class SendQueue {
   [[gnu::always_inline]] void CopyDirectly(const nic::TxTemplate& flow, const uint8_t* payload,
                                            const See& see = {}) {
     CopyShort(flow.frame.image.data() + flow.payload_at, payload, flow.payload_length);
-    nic::PostReady(front_, flow.frame, nic::Unedited(), see);
+    PostDirectly(flow.frame, see);
   }
   // PostReady() is made for frames of two and of three, whose checksums are the device's, and for
   // registers as most have it.
@@ -109,11 +112,8 @@ class SendQueue {
   // Free-running counts of frames.
   uint32_t posted_frames() const { return static_cast<uint32_t>(front_.posted()); }
   uint32_t completed_frames() const { return completed_; }
-  // Where the WQE ends that completed last; as TxFront::last_end().
-  uint16_t completed_end() const { return EndAsTold(oldest_wqebb_); }
-  static uint16_t EndAsTold(uint32_t block) {
-    return __builtin_bswap16(static_cast<uint16_t>(block));
-  }
+  // The block behind the WQE that completed last.
+  uint16_t completed_end() const { return static_cast<uint16_t>(oldest_wqebb_); }
   CompletionQueue& completions() { return completions_; }
   const CompletionQueue& completions() const { return completions_; }
   // Blocks posted so far, free-running; the half of the register that is due.

@@ -31,12 +31,12 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
       tap_(tap),
       ring_end_(memory.send.wqebbs + (size_t{kWqebbBytes} << memory.send.wqebbs_log2)),
       ring_bytes_(size_t{kWqebbBytes} << memory.send.wqebbs_log2),
-      sent_(stats::OfQueue(FrameKind::kSent, tap->AddQueue())),
+      qpn_(memory.send.qpn),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
   front_ = NoFront();  // Every post is seen here, or by who posts on the tap's front.
   if (!TakesStreams()) return;
   stream_front_ = &never_;
-  if (tap->KeepsLeast()) sent_tap_ = {send().front(), tap, sent_};
+  if (tap->KeepsLeast()) sent_tap_ = {send().front(), tap};
 }
 
 uint32_t TappedQueuePair::PollReceive(std::span<nic::RxFrame> out) {
@@ -76,12 +76,25 @@ packet::Buffer* TappedQueuePair::TakeKnown(const completion::KnownFlows& flows,
 }
 
 nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
+  const uint8_t* const wqe = NextWqe();
   const nic::TxStatus status = QueuePair::Post(frame);
   if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
-  tap_->WriteParts(sent_, frame.header, frame.header_length, frame.payload,
-                   frame.payload_length, FrameTap::Now(), send().front()->last_end());
-  tap_->Publish(1);
+  KeepParts(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
   return status;
+}
+
+void TappedQueuePair::KeepParts(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
+                                const uint8_t* payload, uint32_t payload_length) {
+  tap_->WriteParts(wqe, header, header_length, payload, payload_length, FrameTap::Now());
+  tap_->Publish(1);
+}
+
+[[gnu::always_inline]] inline void TappedQueuePair::KeepWhole(const uint8_t* wqe,
+                                                              const uint8_t* frame,
+                                                              uint32_t bytes) {
+  if (!tap_->KeepsLeast()) [[unlikely]] return KeepParts(wqe, frame, bytes, nullptr, 0);
+  tap_->WriteWqe(wqe <= ring_end_ - kKeptBytes ? wqe : JoinOverEnd(wqe));
+  tap_->Publish(1);
 }
 
 // Most call nothing here, and save nothing.
@@ -91,10 +104,8 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   if (!send().MayCopyDirectly(flow, payload_length, flags) || !tap.KeepsLeast()) [[unlikely]] {
     return PostOtherwise(flow, payload, payload_length, flags);
   }
-  send().CopyDirectly(flow, payload, [&](const nic::TxFront& front, uint32_t frame_bytes,
-                                         const auto& halves) {
-    tap.WriteLeast(sent_, frame_bytes, FrameTap::Now(), front.last_end(),
-                   [&](uint8_t* to) { nic::CopyFrame(halves, to); });
+  send().CopyDirectly(flow, payload, [&tap](const auto& halves) {
+    tap.WriteWqe(halves);
     tap.Publish(1);
   });
   return nic::TxStatus::kPosted;
@@ -104,43 +115,35 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
                                                                const uint8_t* payload,
                                                                uint32_t payload_length,
                                                                uint32_t flags) {
+  const uint8_t* const wqe = NextWqe();
   const nic::TxStatus status = QueuePair::PostCopied(flow, payload, payload_length, flags);
   if (status != nic::TxStatus::kPosted) return status;
-  tap_->Write(sent_, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes(),
-              FrameTap::Now(), send().front()->last_end());
-  tap_->Publish(1);
+  KeepWhole(wqe, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes());
   return status;
 }
 
 nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
                                         std::span<const nic::TxPayload> payloads) {
   if (!tap_->KeepsLeast() || payloads.size() > kMostAtOnce) return PostEach(flow, payloads);
-  const uint8_t* const wqe = send().front()->next_wqe;
-  const uint32_t block = send().front()->first_block();
+  const uint8_t* const wqe = NextWqe();
   const nic::TxBurst posted = send().PostBurst(flow, payloads);
   const auto frames = payloads.first(posted.frames);
-  if (send().front()->next_wqe >= wqe) [[likely]] KeepBurst<false>(flow, frames, wqe, block);
-  else KeepBurst<true>(flow, frames, wqe, block);
+  if (NextWqe() >= wqe) [[likely]] KeepBurst<false>(flow, frames, wqe);
+  else KeepBurst<true>(flow, frames, wqe);
   return posted;
 }
 
 // From their WQEs, one behind the other.
 template <bool kOverEnd>
 [[gnu::always_inline]] inline void TappedQueuePair::KeepBurst(
-    const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads, const uint8_t* wqe,
-    uint32_t block) {
-  const stats::FrameKind kind = sent_;
+    const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads, const uint8_t* wqe) {
   const uint32_t header_bytes = flow.header_length;
   const uint64_t now = FrameTap::Now();
   FrameTap::Run run(tap_);
   for (const nic::TxPayload& payload : payloads) {
-    const uint32_t bytes = header_bytes + payload.length;
     const bool cut = kOverEnd && wqe > ring_end_ - kKeptBytes;
-    const uint32_t blocks = WqebbsWithInline(bytes);
-    block += blocks;
-    run.Write(kind, (cut ? JoinOverEnd(wqe) : wqe) + kInlineOffset, bytes, now,
-              SendQueue::EndAsTold(block));
-    wqe += size_t{blocks} * kWqebbBytes;
+    run.WriteWqe(cut ? JoinOverEnd(wqe) : wqe, now);
+    wqe += size_t{WqebbsWithInline(header_bytes + payload.length)} * kWqebbBytes;
     if (kOverEnd && wqe >= ring_end_) wqe -= ring_bytes_;
   }
   run.Publish(static_cast<uint32_t>(payloads.size()));
@@ -171,20 +174,19 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   if (!send().MayPostDirectly(prepared, flags) || !tap_->KeepsLeast()) [[unlikely]] {
     return PostOtherwise(prepared, flags);
   }
-  send().PostDirectly(prepared);
-  tap_->WriteLeast(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes(),
-                   FrameTap::Now(), send().front()->last_end());
-  tap_->Publish(1);
+  send().PostDirectly(prepared, [this](const auto& halves) {
+    tap_->WriteWqe(halves);
+    tap_->Publish(1);
+  });
   return nic::TxStatus::kPosted;
 }
 
 [[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherwise(const nic::TxPrepared& prepared,
                                                                uint32_t flags) {
+  const uint8_t* const wqe = NextWqe();
   const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
   if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
-  tap_->Write(sent_, prepared.image.data() + prepared.frame_at, prepared.frame_bytes(),
-              FrameTap::Now(), send().front()->last_end());
-  tap_->Publish(1);
+  KeepWhole(wqe, prepared.image.data() + prepared.frame_at, prepared.frame_bytes());
   return status;
 }
 
@@ -192,17 +194,11 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
 template <uint32_t kBlocks>
 [[gnu::always_inline]] inline void TappedQueuePair::KeepStream(const nic::StreamSegment& segment,
                                                                const uint8_t* wqe) {
-  if (tap_->KeepsLeast()) [[likely]] {
-    const uint8_t* const whole = wqe <= ring_end_ - kKeptBytes ? wqe : JoinOverEnd(wqe);
-    tap_->WriteLeast(sent_, whole + kInlineOffset, segment.frame_bytes(), FrameTap::Now(),
-                     send().front()->last_end());
-  } else {
-    nic::HalfLine halves[2 * kBlocks];
-    nic::LoadStream(*send().front(), segment, halves);
-    tap_->Write(sent_, reinterpret_cast<const uint8_t*>(halves) + kInlineOffset,
-                segment.frame_bytes(), FrameTap::Now(), send().front()->last_end());
-  }
-  tap_->Publish(1);
+  if (tap_->KeepsLeast()) [[likely]] return KeepWhole(wqe, nullptr, 0);
+  nic::HalfLine halves[2 * kBlocks];
+  nic::LoadStream(*send().front(), segment, halves);
+  const auto* const frame = reinterpret_cast<const uint8_t*>(halves) + kInlineOffset;
+  KeepParts(wqe, frame, segment.frame_bytes(), nullptr, 0);
 }
 
 bool TappedQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
@@ -215,7 +211,7 @@ bool TappedQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
 }
 
 bool TappedQueuePair::PlaceStream(const nic::StreamSegment& segment) {
-  const uint8_t* const wqe = send().front()->next_wqe;
+  const uint8_t* const wqe = NextWqe();
   if (!send().PlaceStream(segment)) return false;
   KeepStream<2>(segment, wqe);
   return true;
@@ -224,22 +220,20 @@ bool TappedQueuePair::PlaceStream(const nic::StreamSegment& segment) {
 // Its headers stand in the WQE, which never goes over the ring's end.
 std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& segment,
                                                       uint32_t key, uint32_t flags) {
-  const uint8_t* const wqe = send().front()->next_wqe;
+  const uint8_t* const wqe = NextWqe();
   const std::optional<uint32_t> posted = send().PostGathered(segment, key, flags);
   if (!posted.has_value()) return posted;
-  tap_->WriteParts(sent_, wqe + kInlineOffset, segment.header_bytes, segment.payload,
-                   segment.payload_length, FrameTap::Now(), send().front()->last_end());
-  tap_->Publish(1);
+  KeepParts(wqe, wqe + kInlineOffset, segment.header_bytes, segment.payload,
+            segment.payload_length);
   return posted;
 }
 
 nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
+  const uint8_t* const wqe = NextWqe();
   const nic::TxStatus status = QueuePair::PostSegments(segments);
   if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
-  tap_->WriteParts(sent_, segments.header, segments.header_length, first.data,
-                   first.length, FrameTap::Now(), send().front()->last_end());
-  tap_->Publish(1);
+  KeepParts(wqe, segments.header, segments.header_length, first.data, first.length);
   return status;
 }
 
@@ -250,7 +244,7 @@ uint32_t TappedQueuePair::PollSend(std::span<nic::TxCompletion> out) {
   while (taken < out.size() && QueuePair::PollSend(out.subspan(taken, 1)) != 0) {
     const uint64_t at = out[taken++].hw_clock;
     if (at == 0) continue;
-    tap_->WriteSendTime(send().completed_end(), at, stats::QueueOf(sent_));
+    tap_->WriteSendTime(qpn_, send().completed_end(), at);
     ++timed;
   }
   tap_->Publish(timed);

@@ -88,30 +88,35 @@ class TappedQueuePair final : public QueuePair {
   };
   // A burst of which more is kept than the least.
   nic::TxBurst PostEach(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
-  // Of frames that were posted, the first at `wqe`, which is `block`; the last goes to the ring's
-  // end or over it.
+  // Of frames that were posted, the first at `wqe`; the last goes to the ring's end or over it.
   template <bool kOverEnd>
   void KeepBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads,
-                 const uint8_t* wqe, uint32_t block);
+                 const uint8_t* wqe);
   // PostPrepared() and PostCopied() that are more than to copy and to ring.
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags);
-  // Of a segment that stands whole in its WQE, which began at `wqe`. `kBlocks`: of its payload so
-  // much can be read, at most, as a WQE of so many has room for.
+  // Where the WQE of a frame begins that is posted next.
+  const uint8_t* NextWqe() { return send().front()->next_wqe; }
+  // One that was posted so, from what it was made of.
+  void KeepParts(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
+                 const uint8_t* payload, uint32_t payload_length);
+  // The same of one that stands whole in its WQE, from there or, if more is kept, from `frame`.
+  void KeepWhole(const uint8_t* wqe, const uint8_t* frame, uint32_t bytes);
+  // The same of a segment. `kBlocks`: of its payload so much can be read, at most, as a WQE of so
+  // many has room for.
   template <uint32_t kBlocks>
   void KeepStream(const nic::StreamSegment& segment, const uint8_t* wqe);
 
-  // Of a WQE, what is kept of its frame at least and what stands before it; one that goes over the
-  // ring's end is put together for it.
+  // What is kept of a WQE; one that goes over the ring's end is put together for it.
   static constexpr size_t kKeptBytes = 2 * kWqebbBytes;
-  static_assert(kInlineOffset + stats::kLeastSnapBytes <= kKeptBytes);
+  static_assert(kKeptBytes == stats::SlotBytes(stats::kLeastSnapBytes));
   const uint8_t* JoinOverEnd(const uint8_t* wqe);
 
   stats::FrameTap* const tap_;
   const uint8_t* const ring_end_;  // Of the send queue's WQEs.
   const size_t ring_bytes_;
-  const stats::FrameKind sent_;  // Of this queue.
+  const uint32_t qpn_;
   const stats::FrameKind received_;
   std::array<uint8_t, kKeptBytes> joined_;
   nic::TxFront never_;  // Of streams, which are posted and never ready.

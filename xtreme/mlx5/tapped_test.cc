@@ -235,9 +235,8 @@ TEST_F(TappedTest, ABurstIsKeptAsTheDeviceGetsIt) {
 TEST_F(TappedTest, WhoPostsOnTheTapsFrontKeepsTheFrameByHimself) {
   Open(stats::kLeastSnapBytes, /*signal_every=*/4);
   const nic::SentTap& tap = queues_->sent_tap();
-  const auto keep = [&](const nic::TxFront& front, uint32_t bytes, const auto& halves) {
-    tap.frames->WriteLeast(tap.kind, bytes, 0, front.last_end(),
-                           [&](uint8_t* to) { nic::CopyFrame(halves, to); });
+  const auto keep = [&tap](const auto& halves) {
+    tap.frames->WriteWqe(halves);
     tap.frames->Publish(1);
   };
   uint32_t block = 0, alone = 0;
@@ -261,7 +260,7 @@ TEST_F(TappedTest, WhoPostsOnTheTapsFrontKeepsTheFrameByHimself) {
     const auto kept = Sent();
     ASSERT_EQ(kept.size(), 1u) << i;
     ASSERT_EQ(kept[0].frame_bytes, 42 + payload.size());
-    ASSERT_EQ(kept[0].order, SendQueue::EndAsTold(block + prepared.blocks()));
+    ASSERT_EQ(kept[0].end, block + prepared.blocks());
     std::vector<uint8_t> bytes(frame.header, frame.header + frame.header_length);
     bytes.insert(bytes.end(), payload.begin(), payload.end());
     bytes.resize(std::min<size_t>(bytes.size(), stats::kLeastSnapBytes));
@@ -335,9 +334,9 @@ TEST_P(TappedStreamTest, AStreamsSegmentIsKeptAsTheDeviceGetsIt) {
     ASSERT_EQ(frame.frame_bytes, bytes.size());
     bytes.resize(std::min<size_t>(bytes.size(), GetParam()));
     ASSERT_THAT(frame.bytes, ElementsAreArray(bytes)) << i;
-    ASSERT_EQ(frame.order, SendQueue::EndAsTold(block_));
+    ASSERT_EQ(frame.end, static_cast<uint16_t>(block_));
     if (kept->size() > 1) {
-      ASSERT_EQ(kept->back().order, frame.order) << "its time";
+      ASSERT_EQ(kept->back().end, frame.end) << "its time";
     }
   }
   EXPECT_GE(gathered_, Segment::kMostPayloadBytes / 2);

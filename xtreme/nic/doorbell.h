@@ -146,7 +146,7 @@ struct Unedited {
 };
 struct Unseen {
   template <size_t kHalves>
-  void operator()(const TxFront&, uint32_t, const HalfLine (&)[kHalves]) const {}
+  void operator()(const HalfLine (&)[kHalves]) const {}
 };
 
 // The WQE of a frame that was built ahead, in registers, with its index.
@@ -206,7 +206,7 @@ template <uint32_t kBlocks>
 // are a frame of up to 98 bytes, three one of up to 162, as most orders over TCP are: between
 // loading them and BlueFlame they stay in registers. There `edit(halves)` may change them, but for
 // the first 28 bytes: what is stored into `prepared` just before would be waited for. When it was
-// rung for, `see(front, frame_bytes, halves)` is shown the WQE.
+// rung for, `see(halves)` is shown the WQE.
 template <uint32_t kBlocks = 2, typename Edit = Unedited, typename See = Unseen>
 [[gnu::always_inline]] inline void PostReady(TxFront& front, const TxPrepared& prepared,
                                              const Edit& edit = {}, const See& see = {}) {
@@ -219,21 +219,7 @@ template <uint32_t kBlocks = 2, typename Edit = Unedited, typename See = Unseen>
   const uint32_t record = Advance(front, prepared.step);
   if constexpr (kBlocks > 2) ++front.wide;
   RingReady(front, record, halves);
-  see(front, prepared.frame_bytes(), halves);
-}
-
-// Where the frame of a WQE in registers goes that begins in the last two bytes of the first half:
-// kFrameCopied bytes are written, of which those behind the frame are whatever they are.
-inline constexpr size_t kFrameCopied = 2 + 3 * sizeof(HalfLine);
-template <size_t kHalves>
-[[gnu::always_inline]] inline void CopyFrame(const HalfLine (&halves)[kHalves], uint8_t* to) {
-  static_assert(kHalves >= 4 && kStreamFrameAt == sizeof(HalfLine) - 2);
-  typedef uint16_t Words __attribute__((vector_size(32), may_alias));
-  base::StoreNative(to, reinterpret_cast<const Words&>(halves[0])[15]);
-#pragma GCC unroll 3
-  for (size_t i = 0; i < 3; ++i) {
-    __builtin_memcpy(to + 2 + i * sizeof(HalfLine), &halves[1 + i], sizeof(HalfLine));
-  }
+  see(halves);
 }
 
 }  // namespace xtreme::nic

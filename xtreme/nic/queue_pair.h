@@ -29,7 +29,6 @@ struct LinkCompletion;
 }  // namespace xtreme::completion
 namespace xtreme::stats {
 class FrameTap;
-enum class FrameKind : uint16_t;
 }
 namespace xtreme::udp {
 class Endpoint;
@@ -209,8 +208,6 @@ struct alignas(32) TxFront {
     index = uint64_t{block} << TxStep::kIndexShift | __builtin_bswap32(block);
   }
   uint32_t record_now() const { return static_cast<uint32_t>(index); }
-  // The record's last two bytes, by which who keeps the last frame names it.
-  uint16_t last_end() const { return static_cast<uint16_t>(index >> 16); }
   // A frame was posted, of `blocks`.
   void Advance(uint32_t blocks) {
     SetFirstBlock(first_block() + blocks);
@@ -224,7 +221,6 @@ struct alignas(32) TxFront {
 struct SentTap {
   TxFront* front = nullptr;  // Null: there is no such way.
   stats::FrameTap* frames = nullptr;
-  stats::FrameKind kind{};
 };
 
 // The header of a flow in the device's own form: a send writes its payload behind it, and the

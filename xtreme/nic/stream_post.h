@@ -121,7 +121,7 @@ template <uint32_t kBlocks, typename See>
   for (uint32_t i = 0; i < 2 * kBlocks; ++i) wqe[i] = halves[i];
   const uint32_t record = Advance<kBlocks>(front, segment.frame_bytes());
   RingReady(front, record, halves);
-  see(front, segment.frame_bytes(), halves);
+  see(halves);
 }
 
 // Posts it and rings for it. The front is a StreamFront() and Ready(). What stands behind the

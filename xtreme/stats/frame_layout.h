@@ -4,7 +4,7 @@
 // "xtreme-frames.PID.RING", or one beside it, that other programs read.
 //
 //   FramesHeader
-//   { FrameSlot, uint8_t[snap_bytes] } [slots]
+//   { FrameSlot, uint8_t[snap_bytes] } or { SentSlot, the rest of snap_bytes } [slots]
 //
 // Invariant: frame n stands in slot n % slots from when `produced` is above n until it is
 // overwritten; the writer may be at work on up to kSlotsAtWork slots behind `produced`. Header is
@@ -22,7 +22,7 @@
 namespace xtreme::stats {
 
 inline constexpr std::array<char, 8> kFramesMagic = {'X', 'T', 'F', 'R', 'A', 'M', 'E', 'S'};
-inline constexpr uint32_t kFramesVersion = 5;
+inline constexpr uint32_t kFramesVersion = 6;
 
 inline constexpr uint32_t kLeastSlots = 1'024;
 inline constexpr uint32_t kMostSlots = 1u << 20;
@@ -58,36 +58,46 @@ struct FrameClocks {
   uint64_t before_from = 0;
 };
 
-enum class FrameKind : uint16_t {
+// The upper byte of a slot's first word. Those of sent frames are opcodes of mlx5 (mlx5dv.h).
+enum class FrameKind : uint8_t {
   kReceived = 1,         // `ticks` is the device's time of reception.
   kReceivedUntimed = 2,  // The device gave none.
-  kSent = 3,             // `ticks` is the TSC when it was posted.
   kNote = 4,             // No frame, a text; `ticks` is the TSC.
-  kSendTime = 5,         // No frame: `ticks` is the device's time of one sent before, by queue
-                         // and `order`.
+  kSendTime = 5,         // No frame: `ticks` is the device's time of one sent before.
+  kSent = 0x0A,          // A SentSlot.
+  kSentSegments = 0x0E,  // The same of one that the device cuts into segments. Readers say kSent.
 };
-
-// Of a sent frame and of a send time the upper byte says which send queue of the ring it was.
-constexpr FrameKind OfQueue(FrameKind kind, uint8_t queue) {
-  return static_cast<FrameKind>(static_cast<uint32_t>(kind) | uint32_t{queue} << 8);
-}
-constexpr uint8_t QueueOf(FrameKind kind) { return static_cast<uint16_t>(kind) >> 8; }
-constexpr FrameKind WithoutQueue(FrameKind kind) {
-  return static_cast<FrameKind>(static_cast<uint16_t>(kind) & 0xFF);
-}
+constexpr uint32_t FirstWord(FrameKind kind) { return static_cast<uint32_t>(kind) << 24; }
+constexpr FrameKind KindOf(uint32_t first_word) { return static_cast<FrameKind>(first_word >> 24); }
 
 struct FrameSlot {
+  uint32_t kind;         // FirstWord(); of a send time the two bytes below say which end it is of.
+  uint32_t frame_bytes;  // On the wire, without FCS; of which snap_bytes at most follow. Of a send
+                         // time the number of its send queue (QPN).
   uint64_t ticks;
-  uint32_t frame_bytes;  // On the wire, without FCS; of which snap_bytes at most follow.
-  FrameKind kind;        // OfQueue().
-  uint16_t order;        // Of a sent frame: names it in its send queue, until another one does.
 };
 static_assert(sizeof(FrameSlot) == 16);
+
+// A sent frame's WQE as the device got it, which begins so; big endian but where `ticks` and
+// `whole_bytes` were written over it. What names the frame until another one does is its queue and
+// the block, of 64 bytes, that its WQE ends before. Spec: mlx5dv.h; PRM, "Send WQE".
+struct SentSlot {
+  uint32_t kind;         // Opcode, and in the two bytes below it the WQE's first block.
+  uint32_t queue;        // The send queue's number (QPN), and the WQE's length in 16 bytes.
+  uint64_t ticks;        // The TSC when it was posted.
+  uint32_t whole_bytes;  // Of the frame; 0: all of it stands inline.
+  uint32_t checksums;
+  uint32_t reserved;
+  uint16_t inline_bytes;
+  std::array<uint8_t, 2> frame;  // Its first bytes.
+};
+inline constexpr size_t kSentFrameAt = offsetof(SentSlot, frame);
+static_assert(kSentFrameAt == 30 && offsetof(SentSlot, ticks) == offsetof(FrameSlot, ticks));
 
 // Slots share no cache line.
 inline constexpr uint32_t kSlotLineBytes = 64;
 constexpr uint32_t SlotBytes(uint32_t snap_bytes) {
-  constexpr uint32_t kHead = sizeof(FrameSlot);
+  constexpr uint32_t kHead = kSentFrameAt;
   return (kHead + snap_bytes + kSlotLineBytes - 1) / kSlotLineBytes * kSlotLineBytes;
 }
 
@@ -97,7 +107,7 @@ struct FramesHeader {
   uint32_t pid;
   uint32_t ring;
   uint32_t slots;       // Power of two.
-  uint32_t slot_bytes;  // sizeof(FrameSlot) + snap_bytes, in whole lines.
+  uint32_t slot_bytes;  // SlotBytes(snap_bytes).
   uint32_t snap_bytes;
   std::array<char, 32> interface;
   std::array<char, 32> program;

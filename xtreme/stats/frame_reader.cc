@@ -17,6 +17,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "stack/base/byte_order.h"
 #include "xtreme/stats/shared_file.h"
 
 namespace xtreme::stats {
@@ -38,8 +39,6 @@ bool ReadAt(int fd, uint64_t place, void* to, size_t bytes) {
   return pread(fd, to, bytes, static_cast<off_t>(place)) == static_cast<ssize_t>(bytes);
 }
 
-bool IsKind(FrameKind kind) { return kind >= FrameKind::kReceived && kind <= FrameKind::kSendTime; }
-
 bool AreScales(const FrameClocks& clocks) {
   constexpr uint32_t kBits = 64;
   return clocks.device.unused_bits < kBits && clocks.host.unused_bits < kBits &&
@@ -50,6 +49,38 @@ bool AreScales(const FrameClocks& clocks) {
 const TickScale* DeviceClockOf(const FrameClocks& clocks, uint64_t number) {
   if (number >= clocks.device_from) return &clocks.device;
   return number >= clocks.before_from ? &clocks.device_before : nullptr;
+}
+
+TappedFrame ParseSent(std::span<const uint8_t> slot) {
+  constexpr uint32_t kLengths = 0x3F, kLengthsOfBlock = 4;
+  const uint32_t queue = base::LoadBe32(slot.data() + offsetof(SentSlot, queue));
+  const uint32_t blocks = ((queue & kLengths) + kLengthsOfBlock - 1) / kLengthsOfBlock;
+  const uint32_t first = base::LoadBe32(slot.data()) >> 8;
+  const auto whole = base::LoadNative<uint32_t>(slot.data() + offsetof(SentSlot, whole_bytes));
+  const uint32_t bytes = base::LoadBe16(slot.data() + offsetof(SentSlot, inline_bytes));
+  return {.kind = FrameKind::kSent,
+          .end = static_cast<uint16_t>(first + blocks),
+          .queue = queue >> 8,
+          .frame_bytes = whole != 0 ? whole : bytes};
+}
+
+// What stands before the bytes of a slot; nothing: it is of no kind.
+std::optional<TappedFrame> ParseHead(const FrameSlot& head, std::span<const uint8_t> slot) {
+  const FrameKind kind = KindOf(head.kind);
+  switch (kind) {
+    case FrameKind::kReceived:
+    case FrameKind::kReceivedUntimed:
+    case FrameKind::kNote:
+      return TappedFrame{.kind = kind, .frame_bytes = head.frame_bytes};
+    case FrameKind::kSendTime:
+      return TappedFrame{.kind = kind,
+                         .end = static_cast<uint16_t>(head.kind >> 8),
+                         .queue = head.frame_bytes};
+    case FrameKind::kSent:
+    case FrameKind::kSentSegments:
+      return ParseSent(slot);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -85,32 +116,30 @@ absl::Status ReadWhole(const std::function<bool(FramesHeader*)>& read, FramesHea
 std::optional<TappedFrame> ParseSlot(const FramesHeader& header, uint64_t number,
                                      std::span<const uint8_t> slot) {
   FrameSlot head;
-  if (slot.size() < sizeof head + header.snap_bytes) return std::nullopt;
+  if (slot.size() < kSentFrameAt + header.snap_bytes) return std::nullopt;
   memcpy(&head, slot.data(), sizeof head);
-  const FrameKind kind = WithoutQueue(head.kind);
-  if (!IsKind(kind)) return std::nullopt;
-  TappedFrame frame{.kind = kind,
-                    .number = number,
-                    .order = head.order,
-                    .queue = QueueOf(head.kind),
-                    .frame_bytes = head.frame_bytes};
+  std::optional<TappedFrame> frame = ParseHead(head, slot);
+  if (!frame) return std::nullopt;
+  const FrameKind kind = frame->kind;
+  frame->number = number;
   const bool by_device = kind == FrameKind::kReceived || kind == FrameKind::kSendTime;
   const TickScale* const clock =
       by_device ? DeviceClockOf(header.clocks, number) : &header.clocks.host;
   const bool tells = clock != nullptr && clock->ns_per_tick_q32 > 0;
   if (tells && kind != FrameKind::kReceivedUntimed) {
-    frame.time_ns = clock->ToNanoseconds(head.ticks);
+    frame->time_ns = clock->ToNanoseconds(head.ticks);
   }
-  const auto bytes = slot.subspan(sizeof head, std::min(head.frame_bytes, header.snap_bytes));
-  frame.bytes.assign(bytes.begin(), bytes.end());
+  const size_t at = kind == FrameKind::kSent ? kSentFrameAt : sizeof head;
+  const auto bytes = slot.subspan(at, std::min(frame->frame_bytes, header.snap_bytes));
+  frame->bytes.assign(bytes.begin(), bytes.end());
   return frame;
 }
 
 size_t ApplySendTimes(std::vector<TappedFrame>* frames, size_t first) {
-  // The last of each queue and order, up to where we are.
-  std::map<std::pair<uint8_t, uint16_t>, TappedFrame*> sent;
+  // The last of each queue and end, up to where we are.
+  std::map<std::pair<uint32_t, uint16_t>, TappedFrame*> sent;
   for (TappedFrame& frame : *frames) {
-    const std::pair whose(frame.queue, frame.order);
+    const std::pair whose(frame.queue, frame.end);
     if (frame.kind == FrameKind::kSent) sent[whose] = &frame;
     if (frame.kind != FrameKind::kSendTime || !frame.time_ns) continue;
     const auto found = sent.find(whose);

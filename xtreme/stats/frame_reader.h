@@ -29,8 +29,8 @@ inline constexpr std::string_view kFramesPrefix = "xtreme-frames.";
 struct TappedFrame {
   FrameKind kind = FrameKind::kNote;
   uint64_t number = 0;             // Of the tap, from 0.
-  uint16_t order = 0;              // Of a sent frame, and of a send time: whose it is,
-  uint8_t queue = 0;               // of that send queue.
+  uint16_t end = 0;                // Of a sent frame, and of a send time: which it is (SentSlot)
+  uint32_t queue = 0;              // of that send queue.
   bool timed_by_device = false;    // Else a sent frame's time is that of posting.
   std::optional<int64_t> time_ns;  // Nothing: neither clock tells.
   uint32_t frame_bytes = 0;        // On the wire.

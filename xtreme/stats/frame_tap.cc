@@ -76,12 +76,14 @@ void FrameTap::CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length) {
          kept - kLeastSnapBytes);
 }
 
-void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
-                          const uint8_t* payload, uint32_t payload_length, uint64_t ticks,
-                          uint32_t order) {
+void FrameTap::WriteParts(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
+                          const uint8_t* payload, uint32_t payload_length, uint64_t ticks) {
   uint8_t* const slot = TakeSlot(slot_bytes_);
-  WriteHead(slot, kind, header_length + payload_length, ticks, order);
-  uint8_t* const to = slot + sizeof(FrameSlot);
+  memcpy(slot, wqe, kSentFrameAt);
+  memcpy(slot + offsetof(SentSlot, ticks), &ticks, sizeof ticks);
+  const uint32_t whole_bytes = header_length + payload_length;
+  memcpy(slot + offsetof(SentSlot, whole_bytes), &whole_bytes, sizeof whole_bytes);
+  uint8_t* const to = slot + kSentFrameAt;
   const uint32_t header_kept = std::min(header_length, snap_bytes_);
   memcpy(to, header, header_kept);
   if (payload_length == 0) return;
@@ -91,7 +93,7 @@ void FrameTap::WriteParts(FrameKind kind, const uint8_t* header, uint32_t header
 void FrameTap::Note(std::string_view text) {
   const auto length = static_cast<uint32_t>(std::min<size_t>(text.size(), snap_bytes_));
   uint8_t* const slot = TakeSlot(slot_bytes_);
-  WriteHead(slot, FrameKind::kNote, length, Now(), 0);
+  WriteHead(slot, FirstWord(FrameKind::kNote), length, Now());
   memcpy(slot + sizeof(FrameSlot), text.data(), length);
   Publish(1);
 }

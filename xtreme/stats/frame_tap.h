@@ -45,44 +45,25 @@ class FrameTap {
   FrameTap(const FrameTap&) = delete;
   FrameTap& operator=(const FrameTap&) = delete;
 
-  // The number of a send queue more, whose frames count on their own. Any thread. After 256 they
-  // come again.
-  uint8_t AddQueue() { return queues_.fetch_add(1, std::memory_order_relaxed); }
-
-  // Copies one frame. kLeastSnapBytes are readable at `frame`, however short it is. `kind`: of a
-  // sent one, OfQueue(). `order`: of a sent one, by which WriteSendTime() names it.
+  // Copies a received frame. kLeastSnapBytes are readable at `frame`, however short it is.
   [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                    uint64_t ticks, uint32_t order = 0) {
+                                    uint64_t ticks) {
     uint8_t* const slot = TakeSlot(slot_bytes_);
-    WriteHead(slot, kind, length, ticks, order);
+    WriteHead(slot, FirstWord(kind), length, ticks);
     CopyFirst(slot + sizeof(FrameSlot), frame);
     if (!KeepsLeast()) [[unlikely]] CopyRest(slot, frame, length);
   }
-  // Whether no more than kLeastSnapBytes of a frame are kept: then this is all that Write() does.
+  // Whether no more than kLeastSnapBytes of a frame are kept.
   bool KeepsLeast() const { return snap_bytes_ == kLeastSnapBytes; }
-  [[gnu::always_inline]] void WriteLeast(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                         uint64_t ticks, uint32_t order) {
-    WriteLeast(kind, length, ticks, order, [frame](uint8_t* to) { CopyFirst(to, frame); });
-  }
-  // The same of a frame that `copy` writes where it is told, with what stands behind it up to
-  // kLeastRoom bytes.
-  static constexpr size_t kLeastRoom = SlotBytes(kLeastSnapBytes) - sizeof(FrameSlot);
-  template <typename Copy>
-  [[gnu::always_inline]] void WriteLeast(FrameKind kind, uint32_t length, uint64_t ticks,
-                                         uint32_t order, const Copy& copy) {
-    uint8_t* const slot = TakeSlot(SlotBytes(kLeastSnapBytes));
-    WriteHead(slot, kind, length, ticks, order);
-    copy(slot + sizeof(FrameSlot));
-  }
-  // The same of a frame without an order, for who has few registers left: `ticks` and `frame` say
+  // Then this is all that Write() does, for who has few registers left: `ticks` and `frame` say
   // what they are when it is written.
   template <typename Ticks, typename Frame>
   [[gnu::always_inline]] void WriteLeast(FrameKind kind, uint32_t length, Ticks ticks,
                                          Frame frame) {
     uint8_t* const slot = next_slot_;
-    WriteHead(slot, kind, length, ticks(), /*order=*/0);
+    WriteHead(slot, FirstWord(kind), length, ticks());
     CopyFirst(slot + sizeof(FrameSlot), frame());
-    GoBehind(slot, SlotBytes(kLeastSnapBytes));
+    GoBehind(slot, kLeastSlotBytes);
   }
   // The last one was none, and nothing was written behind it: its place is the next one's.
   void TakeBack() { next_slot_ = (next_slot_ == slots_ ? end_ : next_slot_) - slot_bytes_; }
@@ -92,15 +73,17 @@ class FrameTap {
    public:
     explicit Run(FrameTap* tap)
         : tap_(tap), slot_(tap->next_slot_), end_(tap->end_) {}
-    // Where the frame stands.
-    [[gnu::always_inline]] uint8_t* Write(FrameKind kind, const uint8_t* frame, uint32_t length,
-                                          uint64_t ticks, uint32_t order = 0) {
-      uint8_t* const slot = slot_;
-      WriteHead(slot, kind, length, ticks, order);
-      CopyFirst(slot + sizeof(FrameSlot), frame);
-      slot_ += SlotBytes(kLeastSnapBytes);
-      if (slot_ == end_) [[unlikely]] slot_ = tap_->slots_;
-      return slot + sizeof(FrameSlot);
+    [[gnu::always_inline]] void Write(FrameKind kind, const uint8_t* frame, uint32_t length,
+                                      uint64_t ticks) {
+      WriteHead(slot_, FirstWord(kind), length, ticks);
+      CopyFirst(slot_ + sizeof(FrameSlot), frame);
+      Advance();
+    }
+    // As WriteWqe().
+    [[gnu::always_inline]] void WriteWqe(const uint8_t* wqe, uint64_t ticks) {
+      CopyWqe(slot_, wqe);
+      reinterpret_cast<SentSlot*>(slot_)->ticks = ticks;
+      Advance();
     }
     [[gnu::always_inline]] void Publish(uint32_t frames) {
       tap_->next_slot_ = slot_;
@@ -108,17 +91,41 @@ class FrameTap {
     }
 
    private:
+    [[gnu::always_inline]] void Advance() {
+      slot_ += kLeastSlotBytes;
+      if (slot_ == end_) [[unlikely]] slot_ = tap_->slots_;
+    }
+
     FrameTap* const tap_;
     uint8_t* slot_;
     uint8_t* const end_;
   };
-  // The same in two parts, as long as they are; a few more instructions.
-  void WriteParts(FrameKind kind, const uint8_t* header, uint32_t header_length,
-                  const uint8_t* payload, uint32_t payload_length, uint64_t ticks,
-                  uint32_t order = 0);
-  // The device's time of the last frame of the send queue that was written with this `order`.
-  void WriteSendTime(uint32_t order, uint64_t ticks, uint8_t queue = 0) {
-    WriteHead(TakeSlot(slot_bytes_), OfQueue(FrameKind::kSendTime, queue), 0, ticks, order);
+  // A frame that was just posted and stands whole in its WQE, of which kLeastSlotBytes can be read,
+  // in `halves` or at `wqe`; behind its end they are whatever they are. KeepsLeast().
+  template <typename Half, size_t kHalves>
+  [[gnu::always_inline]] void WriteWqe(const Half (&halves)[kHalves]) {
+    static_assert(sizeof(Half) == sizeof(Bytes32) && kHalves >= kLeastSlotBytes / sizeof(Half));
+    uint8_t* const slot = next_slot_;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kLeastSlotBytes / sizeof(Half); ++i) {
+      reinterpret_cast<Bytes32*>(slot)[i] = reinterpret_cast<const Bytes32&>(halves[i]);
+    }
+    WriteNow(slot);
+    GoBehind(slot, kLeastSlotBytes);
+  }
+  [[gnu::always_inline]] void WriteWqe(const uint8_t* wqe) {
+    uint8_t* const slot = next_slot_;
+    CopyWqe(slot, wqe);
+    WriteNow(slot);
+    GoBehind(slot, kLeastSlotBytes);
+  }
+  // Any other, in two parts, as long as they are, when its WQE begins with what is at `wqe`.
+  void WriteParts(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
+                  const uint8_t* payload, uint32_t payload_length, uint64_t ticks);
+  // The device's time of the last frame of the send queue, by its QPN, whose WQE ended there.
+  void WriteSendTime(uint32_t queue, uint16_t end, uint64_t ticks) {
+    WriteHead(TakeSlot(slot_bytes_), FirstWord(FrameKind::kSendTime) | uint32_t{end} << 8, queue,
+              ticks);
   }
   // Shows readers the last `frames` that were written, all there are that they do not know of. One
   // instruction, so that none of it is seen half; stores stay in order (Intel SDM volume 3, 9.2.2).
@@ -137,6 +144,7 @@ class FrameTap {
   const std::string& path() const { return path_; }
 
  private:
+  static constexpr size_t kLeastSlotBytes = SlotBytes(kLeastSnapBytes);
   typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
 
   FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape);
@@ -150,22 +158,26 @@ class FrameTap {
     uint8_t* const next = slot + slot_bytes;
     next_slot_ = next == end_ ? slots_ : next;
   }
-  [[gnu::always_inline]] static void WriteHead(uint8_t* slot, FrameKind kind, uint32_t length,
-                                               uint64_t ticks, uint32_t order) {
+  [[gnu::always_inline]] static void WriteHead(uint8_t* slot, uint32_t kind, uint32_t length,
+                                               uint64_t ticks) {
     auto* const head = reinterpret_cast<FrameSlot*>(slot);
-    head->ticks = ticks;
-    if (__builtin_constant_p(order) && order == 0) {  // All else in one store.
-      static_assert(std::endian::native == std::endian::little);
-      static_assert(offsetof(FrameSlot, frame_bytes) == 8 && offsetof(FrameSlot, kind) == 12 &&
-                    sizeof(FrameSlot) == 16);
-      const uint64_t rest = length | uint64_t{static_cast<uint16_t>(kind)} << 32;
-      memcpy(&head->frame_bytes, &rest, sizeof rest);
-      return;
-    }
-    head->frame_bytes = length;
     head->kind = kind;
-    // By itself: the compiler would join it with `kind`, which takes more than a store.
-    const_cast<volatile uint16_t&>(head->order) = static_cast<uint16_t>(order);
+    head->frame_bytes = length;
+    head->ticks = ticks;
+  }
+  // In two stores, as the processor gives it.
+  [[gnu::always_inline]] static void WriteNow(uint8_t* slot) {
+    static_assert(std::endian::native == std::endian::little);
+    uint32_t now[2];
+    asm volatile("rdtsc" : "=a"(now[0]), "=d"(now[1]));
+    auto* const ticks = reinterpret_cast<uint32_t*>(slot + offsetof(SentSlot, ticks));
+    ticks[0] = now[0];
+    ticks[1] = now[1];
+  }
+  [[gnu::always_inline]] static void CopyWqe(uint8_t* to, const uint8_t* from) {
+    for (size_t i = 0; i < kLeastSlotBytes / sizeof(Bytes32); ++i) {
+      reinterpret_cast<Bytes32*>(to)[i] = reinterpret_cast<const Bytes32*>(from)[i];
+    }
   }
   static void CopyFirst(uint8_t* to, const uint8_t* from) {
     static_assert(kLeastSnapBytes == 3 * sizeof(Bytes32));
@@ -185,7 +197,6 @@ class FrameTap {
 
   const std::string path_;
   const size_t file_bytes_;
-  std::atomic<uint8_t> queues_{0};
 };
 
 }  // namespace xtreme::stats

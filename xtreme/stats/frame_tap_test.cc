@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -18,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "stack/base/byte_order.h"
 #include "xtreme/stats/frame_reader.h"
 #include "xtreme/stats/parent_testing.h"
 
@@ -25,6 +27,19 @@ namespace xtreme::stats {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
+
+// A frame as it stands whole in its WQE of two blocks, which end before `end`.
+struct Wqe {
+  Wqe(const Bytes& frame, uint32_t length, uint16_t end = 2, uint32_t queue = 7) {
+    constexpr uint32_t kBlocks = 2, kLengths = 4 * kBlocks - 1;
+    base::StoreBe32(bytes.data(), uint32_t{static_cast<uint16_t>(end - kBlocks)} << 8 | 0x0A);
+    base::StoreBe32(&bytes[4], queue << 8 | kLengths);
+    base::StoreBe16(&bytes[28], static_cast<uint16_t>(length));
+    std::copy_n(frame.begin(), std::min(frame.size(), bytes.size() - kSentFrameAt),
+                bytes.begin() + kSentFrameAt);
+  }
+  std::array<uint8_t, SlotBytes(kLeastSnapBytes)> bytes{};
+};
 
 class FrameTapTest : public ::testing::Test {
  protected:
@@ -64,6 +79,12 @@ class FrameTapTest : public ::testing::Test {
     tap->Write(FrameKind::kReceived, MakeFrame(number, length).data(), length, number);
     tap->Publish(1);
   }
+  // The same of one that was sent.
+  static void WriteSent(FrameTap* tap, const Bytes& frame, uint32_t length, uint64_t ticks,
+                        uint16_t end = 2, uint32_t queue = 7) {
+    tap->WriteParts(Wqe(frame, length, end, queue).bytes.data(), frame.data(), length, nullptr, 0,
+                    ticks);
+  }
   static std::vector<TappedFrame> TakeAll(FrameReader* reader) {
     std::vector<TappedFrame> all;
     for (;;) {
@@ -83,7 +104,7 @@ TEST_F(FrameTapTest, WhatWasWrittenIsReadInOrderWithItsTimes) {
                  {.base_ticks = 0, .base_ns = 7, .ns_per_tick_q32 = int64_t{1} << 32});
   const Bytes first = MakeFrame(1, 64);
   tap->Write(FrameKind::kReceived, first.data(), 64, 1'010);
-  tap->WriteParts(FrameKind::kSent, first.data(), 42, first.data(), 2, 30);
+  tap->WriteParts(Wqe(first, 42).bytes.data(), first.data(), 42, first.data(), 2, 30);
   tap->Publish(2);
   const auto reader = Read(tap->path());
   const auto frames = TakeAll(reader.get());
@@ -118,8 +139,8 @@ TEST_F(FrameTapTest, OfAFrameAsMuchAsAskedIsKept) {
   for (const uint32_t snap_bytes : {kLeastSnapBytes, 200u, 1'500u}) {
     const auto tap = Open(kLeastSlots, snap_bytes);
     const Bytes frame = MakeFrame(9, 1'000);
-    tap->Write(FrameKind::kSent, frame.data(), 1'000, 0);
-    tap->WriteParts(FrameKind::kSent, frame.data(), 42, frame.data() + 42, 958, 0);
+    tap->Write(FrameKind::kReceived, frame.data(), 1'000, 0);
+    tap->WriteParts(Wqe(frame, 42).bytes.data(), frame.data(), 42, frame.data() + 42, 958, 0);
     tap->Publish(2);
     const auto frames = TakeAll(Read(tap->path()).get());
     ASSERT_EQ(frames.size(), 2u);
@@ -133,7 +154,7 @@ TEST_F(FrameTapTest, OfAFrameAsMuchAsAskedIsKept) {
 TEST_F(FrameTapTest, AHeaderLongerThanWhatIsKeptIsCut) {
   const auto tap = Open();
   const Bytes frame = MakeFrame(9, 1'000);
-  tap->WriteParts(FrameKind::kSent, frame.data(), 98, frame.data() + 98, 900, 0);
+  tap->WriteParts(Wqe(frame, 98).bytes.data(), frame.data(), 98, frame.data() + 98, 900, 0);
   Write(tap.get(), 3);
   const auto frames = TakeAll(Read(tap->path()).get());
   ASSERT_EQ(frames.size(), 1u) << "two were written, one was published";
@@ -157,13 +178,11 @@ TEST_F(FrameTapTest, ASentFrameGetsTheTimeOfTheDeviceThatCameAfterIt) {
   tap->SetClocks({.base_ticks = 0, .base_ns = 1'000, .ns_per_tick_q32 = int64_t{1} << 32},
                  {.base_ticks = 0, .base_ns = 0, .ns_per_tick_q32 = int64_t{1} << 32});
   const Bytes frame = MakeFrame(1, 64);
-  for (const uint32_t order : {0x1'0001u, 0x1'0002u, 0x1'0003u}) {
-    tap->Write(FrameKind::kSent, frame.data(), 64, order & 0xF, order);
-  }
-  tap->WriteSendTime(0x1'0002, 50);
-  tap->WriteSendTime(0x1'0009, 60);  // Of none that is here.
-  tap->Write(FrameKind::kSent, frame.data(), 64, 9, 0x2'0003);  // A lap later.
-  tap->WriteSendTime(0x2'0003, 70);
+  for (const uint16_t end : {1, 2, 3}) WriteSent(tap.get(), frame, 64, end, end);
+  tap->WriteSendTime(7, 2, 50);
+  tap->WriteSendTime(7, 9, 60);  // Of none that is here.
+  WriteSent(tap.get(), frame, 64, 9, 3);  // A lap later.
+  tap->WriteSendTime(7, 3, 70);
   tap->Publish(7);
   auto frames = TakeAll(Read(tap->path()).get());
   ASSERT_EQ(frames.size(), 7u);
@@ -200,29 +219,62 @@ TEST_F(FrameTapTest, AFrameHasTheTimeOfTheDeviceThatItCameBy) {
                                                         3'001, 3'002}));
 }
 
-TEST_F(FrameTapTest, QueuesOfARingHaveNumbersOfTheirOwn) {
+TEST_F(FrameTapTest, EachQueueOfARingNamesItsFramesByItself) {
   const auto tap = Open();
   const TickScale clock{.base_ticks = 0, .base_ns = 0, .ns_per_tick_q32 = int64_t{1} << 32};
   tap->SetClocks(clock, clock);
-  const uint8_t first = tap->AddQueue();
-  const uint8_t second = tap->AddQueue();
+  constexpr uint32_t kFirst = 0xAB'CDEF, kSecond = 0xAB'CDEE;
   const Bytes frame = MakeFrame(1, 64);
-  tap->Write(OfQueue(FrameKind::kSent, first), frame.data(), 64, 10, 1);
-  tap->WriteParts(OfQueue(FrameKind::kSent, second), frame.data(), 42, frame.data(), 2, 11, 1);
-  tap->WriteSendTime(1, 20, first);
-  tap->WriteSendTime(1, 30, second);
+  WriteSent(tap.get(), frame, 64, 10, 1, kFirst);
+  WriteSent(tap.get(), frame, 64, 11, 1, kSecond);
+  tap->WriteSendTime(kFirst, 1, 20);
+  tap->WriteSendTime(kSecond, 1, 30);
   tap->Publish(4);
   auto frames = TakeAll(Read(tap->path()).get());
   ApplySendTimes(&frames, 4);
   ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(frames[0].queue, kFirst);
   EXPECT_EQ(frames[0].time_ns, 20);
+  EXPECT_EQ(frames[1].queue, kSecond);
   EXPECT_EQ(frames[1].time_ns, 30);
+}
+
+// From memory, from registers and of a run.
+TEST_F(FrameTapTest, OfAFrameThatStandsInItsWqeThatIsKept) {
+  const auto tap = Open();
+  tap->SetClocks({}, {.base_ticks = FrameTap::Now(), .ns_per_tick_q32 = int64_t{1} << 32});
+  typedef uint64_t Half __attribute__((vector_size(32)));
+  const auto reader = Read(tap->path());
+  for (const uint32_t length : {20u, 64u, 96u, 98u, 200u}) {
+    const Bytes frame = MakeFrame(length, length);
+    const Wqe wqe(frame, length, /*end=*/1, 0xAB'CDEF);
+    tap->WriteWqe(wqe.bytes.data());
+    Half halves[4];
+    memcpy(halves, wqe.bytes.data(), sizeof halves);
+    tap->WriteWqe(halves);
+    tap->Publish(2);
+    FrameTap::Run run(tap.get());
+    run.WriteWqe(wqe.bytes.data(), FrameTap::Now());
+    run.Publish(1);
+    const auto frames = TakeAll(reader.get());
+    ASSERT_EQ(frames.size(), 3u);
+    int64_t before = 0;
+    for (const TappedFrame& kept : frames) {
+      EXPECT_EQ(kept.kind, FrameKind::kSent);
+      EXPECT_EQ(kept.frame_bytes, length);
+      EXPECT_EQ(kept.bytes, Bytes(frame.begin(), frame.begin() + std::min(length, 96u)));
+      EXPECT_EQ(kept.end, 1) << "over the end of the numbers";
+      EXPECT_EQ(kept.queue, 0xAB'CDEFu);
+      EXPECT_GT(kept.time_ns, before);
+      before = *kept.time_ns;
+    }
+  }
 }
 
 TEST_F(FrameTapTest, WhatIsNotPublishedIsNotRead) {
   const auto tap = Open();
   Write(tap.get(), 1);
-  tap->Write(FrameKind::kSent, MakeFrame(2, 64).data(), 64, 0);
+  tap->WriteWqe(Wqe(MakeFrame(2, 64), 64).bytes.data());
   EXPECT_EQ(TakeAll(Read(tap->path()).get()).size(), 1u);
 }
 
@@ -303,7 +355,8 @@ TEST_F(FrameTapTest, NoFrameIsTornUnderAWriterThatLaps) {
         // The same number in every word.
         std::array<uint64_t, kLeastSnapBytes / 8> words;
         words.fill(written);
-        tap->Write(FrameKind::kSent, reinterpret_cast<const uint8_t*>(words.data()), 96, written);
+        tap->Write(FrameKind::kReceivedUntimed, reinterpret_cast<const uint8_t*>(words.data()), 96,
+                   written);
       }
     }
   });
@@ -381,7 +434,7 @@ TEST_F(FrameTapTest, AHostileHeaderIsRefusedForWhatIsWrong) {
   };
   const Row rows[] = {
       {0, 0, "read frames: this is not a frame tap"},
-      {offsetof(FramesHeader, version), 4, "read frames: layout 4, 5 is known"},
+      {offsetof(FramesHeader, version), 5, "read frames: layout 5, 6 is known"},
       {offsetof(FramesHeader, slots), 3, "read frames: 3 slots of 128 bytes for 96"},
       {offsetof(FramesHeader, snap_bytes), 113,
        "read frames: 1024 slots of 128 bytes for 113"},
@@ -454,7 +507,7 @@ TEST_F(FrameTapTest, OfClocksThatAreBeingWrittenTheLastWholeOnesTellTime) {
   // By the device's clock, and by the host's.
   const auto write_both = [&](uint64_t ticks) {
     Write(tap.get(), ticks);
-    tap->Write(FrameKind::kSent, MakeFrame(ticks, 64).data(), 64, ticks);
+    WriteSent(tap.get(), MakeFrame(ticks, 64), 64, ticks);
     tap->Publish(1);
   };
   using Times = std::vector<std::optional<int64_t>>;
