@@ -80,7 +80,8 @@ std::vector<Operation> Operations() {
       {"frame_tap udp_tx_burst", "udp_tx_burst/kept", "", "", Most(30), {}, "", true, "",
        "udp_tx_burst"},
       {"frame_tap udp_fire", "udp_fire/kept", "", "", Most(30), {}, "", true, "", "udp_fire"},
-      {"frame_tap tcp_pingpong", "tcp_pingpong/kept", "", "", {}, {}, "", true, "",
+      // Of four frames.
+      {"frame_tap tcp_pingpong", "tcp_pingpong/kept", "", "", Most(4 * 30), {}, "", true, "",
        "tcp_pingpong"},
       {"driver_tx_post", "driver_tx_post", "udp_tx_post/libmlx5", kPost, {}, {}},
       {"driver_tx_burst", "driver_tx_burst", "udp_tx_burst/libmlx5", kPost, {}, {}},

@@ -128,7 +128,9 @@ class Tcp {
   // kRefusedState, and no completion follows.
   // `options.flags`: SendFlag. Refused, and not for kRefusedState: one TX_SPACE follows when as
   // much would be taken. kWarm: the same path without an effect but on caches.
-  SendResult Send(TcpSocket* socket, const Payload& payload, const SendOptions& options);
+  SendResult Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
+    return send_(*this, socket, payload, options);
+  }
   // As many of `bytes` as fit, copied; how many. `result`: of these, or why none. want_done and
   // want_wire tell of the last byte taken.
   size_t SendSome(TcpSocket* socket, std::span<const uint8_t> bytes, const SendOptions& options,
@@ -365,7 +367,10 @@ class Tcp {
   enum class Due { kPost, kPostAndKeep, kMore };
   template <Due kDue>
   bool SendDirect(TcpSocket& socket, const Payload& payload, const SendOptions& options);
-  SendResult SendKept(TcpSocket* socket, const Payload& payload, const SendOptions& options);
+  template <Due kDue>
+  static SendResult SendBy(Tcp& tcp, TcpSocket* socket, const Payload& payload,
+                           const SendOptions& options);
+  void ChooseSend();
   SendResult SendLong(TcpSocket* socket, const Payload& payload, const SendOptions& options);
   bool SendGathered(TcpSocket& socket, const Payload& payload, const SendOptions& options);
   SendResult SendOtherwise(TcpSocket* socket, const Payload& payload, const SendOptions& options);
@@ -441,6 +446,9 @@ class Tcp {
   } following_;
   uint64_t epoch_ = 0;                 // The state of the world that all paths are right for.
   uint64_t direct_epoch_ = 0;          // And SendDirect() is: it may send.
+  // Send() of the queue that there was then: one that keeps what it sends has its own, so that no
+  // other asks.
+  SendResult (*send_)(Tcp&, TcpSocket*, const Payload&, const SendOptions&) = &SendBy<Due::kPost>;
 };
 
 }  // namespace xtreme::engine

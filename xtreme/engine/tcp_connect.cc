@@ -243,6 +243,7 @@ void Tcp::FollowSome() {
   const bool may = device.started && !device.broken && device.transmit_checksum &&
                    device.pool->payload_bytes() >= nic::StreamSegment::kPayloadReadable;
   direct_epoch_ = may ? epoch_ : 0;
+  ChooseSend();
 }
 
 void Tcp::FollowPaths() {

@@ -246,29 +246,25 @@ template <Tcp::Due kDue>
   return true;
 }
 
-SendResult Tcp::Send(TcpSocket* socket, const Payload& payload, const SendOptions& options) {
-  core_->CheckOwner();
+template <Tcp::Due kDue>
+SendResult Tcp::SendBy(Tcp& tcp, TcpSocket* socket, const Payload& payload,
+                       const SendOptions& options) {
+  tcp.core_->CheckOwner();
   if (payload.length - 1 >= nic::StreamSegment::kMostPayloadBytes) [[unlikely]] {
     const bool copied = payload.buffer == nullptr;
-    return copied ? SendLong(socket, payload, options) : SendOtherwise(socket, payload, options);
+    return copied ? tcp.SendLong(socket, payload, options)
+                  : tcp.SendOtherwise(socket, payload, options);
   }
-  const nic::QueuePair& queue = *core_->device.queue;
-  if (!queue.StreamFront()->Ready()) [[unlikely]] {
-    const bool keeps = queue.sent_tap().front != nullptr;
-    return keeps ? SendKept(socket, payload, options) : SendOtherwise(socket, payload, options);
-  }
-  if (!SendDirect<Due::kPost>(*socket, payload, options)) [[unlikely]] {
-    return SendOtherwise(socket, payload, options);
+  if (!tcp.SendDirect<kDue>(*socket, payload, options)) [[unlikely]] {
+    return tcp.SendOtherwise(socket, payload, options);
   }
   return SendResult::kSent;
 }
 
-[[gnu::noinline]] SendResult Tcp::SendKept(TcpSocket* socket, const Payload& payload,
-                                           const SendOptions& options) {
-  if (!SendDirect<Due::kPostAndKeep>(*socket, payload, options)) [[unlikely]] {
-    return SendOtherwise(socket, payload, options);
-  }
-  return SendResult::kSent;
+// Each is right of the other's queue too, whose front of the kind is never ready.
+void Tcp::ChooseSend() {
+  const bool keeps = core_->device.queue->sent_tap().frames != nullptr;
+  send_ = keeps ? &SendBy<Due::kPostAndKeep> : &SendBy<Due::kPost>;
 }
 
 [[gnu::noinline]] SendResult Tcp::SendOtherwise(TcpSocket* socket, const Payload& payload,

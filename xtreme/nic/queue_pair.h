@@ -219,8 +219,8 @@ struct alignas(32) TxFront {
 // Of a queue that keeps what it sends for a reader (stats/frame_tap.h), for who posts on `front`
 // where they stand and keeps each frame by himself: the queue's own fronts are never ready.
 struct SentTap {
-  TxFront* front = nullptr;  // Null: there is no such way.
-  stats::FrameTap* frames = nullptr;
+  TxFront* front;                     // Never ready: there is no such way,
+  stats::FrameTap* frames = nullptr;  // and this is null.
 };
 
 // The header of a flow in the device's own form: a send writes its payload behind it, and the
@@ -487,13 +487,13 @@ class QueuePair {
   }
   // Of a queue that keeps what it sends: whether of this frame its caller may do so.
   bool MayKeep(const TxPrepared& prepared) const {
-    return sent_tap_.front != nullptr && prepared.direct_blocks != 0;
+    return sent_tap_.frames != nullptr && prepared.direct_blocks != 0;
   }
   const SentTap& sent_tap() const { return sent_tap_; }
 
   // The front's, of who compares by it: nothing that was found before is so for sure.
   void SetEpoch(uint32_t epoch) {
-    TxFront* const front = sent_tap_.front != nullptr ? sent_tap_.front : front_;
+    TxFront* const front = sent_tap_.frames != nullptr ? sent_tap_.front : front_;
     if (front != NoFront()) front->SetEpoch(epoch);
   }
 
@@ -579,7 +579,7 @@ class QueuePair {
   uint32_t send_completions_due_ = 0;
   TxFront* front_ = NoFront();
   TxFront* stream_front_ = NoFront();
-  SentTap sent_tap_;
+  SentTap sent_tap_{NoFront()};
 
   static void FetchToWrite(const void* at) {
     // GCC makes of its own builtin one that is not for writing, where it must run on any x86.

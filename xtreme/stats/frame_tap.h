@@ -175,6 +175,7 @@ class FrameTap {
     ticks[1] = now[1];
   }
   [[gnu::always_inline]] static void CopyWqe(uint8_t* to, const uint8_t* from) {
+#pragma GCC unroll 4
     for (size_t i = 0; i < kLeastSlotBytes / sizeof(Bytes32); ++i) {
       reinterpret_cast<Bytes32*>(to)[i] = reinterpret_cast<const Bytes32*>(from)[i];
     }
