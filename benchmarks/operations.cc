@@ -79,6 +79,7 @@ std::vector<Operation> Operations() {
        "udp_tx_post"},
       {"frame_tap udp_tx_burst", "udp_tx_burst/kept", "", "", Most(30), {}, "", true, "",
        "udp_tx_burst"},
+      {"frame_tap udp_tx_dm", "udp_tx_dm/kept", "", "", Most(30), {}, "", true, "", "udp_tx_dm"},
       {"frame_tap udp_fire", "udp_fire/kept", "", "", Most(30), {}, "", true, "", "udp_fire"},
       // Of four frames.
       {"frame_tap tcp_pingpong", "tcp_pingpong/kept", "", "", Most(4 * 30), {}, "", true, "",

@@ -290,8 +290,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint
   return OverRing<BurstTransmitScenario>(kConnected, frames, operations, burst);
 }
 
-absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations) {
-  auto rig = RingRig::Make(RingRig::DefaultOptions());
+absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations, Frames frames) {
+  auto rig = RingRig::Make(OptionsOf(frames));
   if (!rig.ok()) return rig.status();
   return std::make_unique<LongTransmitScenario>(*std::move(rig), operations);
 }

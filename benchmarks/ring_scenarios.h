@@ -22,7 +22,8 @@ enum class Frames { kNotKept, kKept };
 absl::StatusOr<std::unique_ptr<Scenario>> RingTransmit(uint32_t operations, uint32_t burst,
                                                        Frames frames = Frames::kNotKept);
 // Sends datagrams too long for a WQE, by on-device memory.
-absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations);
+absl::StatusOr<std::unique_ptr<Scenario>> RingTransmitLong(uint32_t operations,
+                                                           Frames frames = Frames::kNotKept);
 // Fires prepared sends, each once a run.
 absl::StatusOr<std::unique_ptr<Scenario>> RingFire(uint32_t operations,
                                                    Frames frames = Frames::kNotKept);

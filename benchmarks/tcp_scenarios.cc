@@ -294,10 +294,10 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations) {
   return std::make_unique<DevicesScenario>(operations);
 }
 
-absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t burst) {
+absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t burst, bool kept) {
   engine::TcpSettings settings;
   settings.timestamps = false;  // A segment then carries 1,460 bytes.
-  auto pair = TcpPair::Make({.connections = 1, .settings = settings});
+  auto pair = TcpPair::Make({.connections = 1, .settings = settings, .tapped = kept});
   if (!pair.ok()) return pair.status();
   return std::make_unique<BulkScenario>(*std::move(pair), operations, burst);
 }

@@ -27,7 +27,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations);
 // What both devices of TcpPingPong take by themselves: part of its time, not of its instructions.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations);
 // Segments of 1,460 bytes one way, `burst` on one doorbell; sending, receiving, acknowledging.
-absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t burst);
+absl::StatusOr<std::unique_ptr<Scenario>> TcpBulk(uint32_t operations, uint32_t burst,
+                                                  bool kept = false);
 // The same by sends of kLongSendBytes, which the device cuts; an operation is a full segment still.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpBulkRuns(uint32_t operations);
 // Of such sends the sending alone, kRunBytes of registered memory each, on connections of which

@@ -24,7 +24,8 @@ inline void Copy64(uint8_t* to, const uint8_t* from) {
 
 // `bytes` from `from`, with two moves of kMove bytes; kMove <= bytes <= 2 kMove.
 template <uint32_t kMove>
-inline void CopyOverlapping(uint8_t* to, const uint8_t* from, uint32_t bytes) {
+[[gnu::always_inline]] inline void CopyOverlapping(uint8_t* to, const uint8_t* from,
+                                                   uint32_t bytes) {
   uint8_t head[kMove];
   uint8_t tail[kMove];
   std::memcpy(head, from, kMove);

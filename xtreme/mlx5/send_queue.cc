@@ -23,9 +23,6 @@ void CopyBlocks(uint8_t* to, const uint8_t* from, uint32_t wqebbs) {
   for (uint32_t at = 0; at < wqebbs * kWqebbBytes; at += kWqebbBytes) Copy64(to + at, from + at);
 }
 
-// Where the payload's segment is behind 42 or 46 bytes of header, as UDP's with a VLAN tag are.
-constexpr uint32_t kUsualDataAt = 80;
-
 }  // namespace
 
 SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
@@ -114,10 +111,7 @@ void SendQueue::TakeAhead() {
 }
 
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
-  constexpr uint32_t kSpecial = nic::kTxSignal | nic::kTxWarm;
-  const uint32_t frame_bytes = frame.header_length + frame.payload_length;
-  const bool plain = (frame.flags & kSpecial) == 0 && frame_bytes <= kMaxInlineFrameBytes;
-  if (plain && !AttentionIsDue()) [[likely]] return PostPlain(frame, frame_bytes);
+  if (MayPostPlain(frame)) [[likely]] return PostPlain(frame);
   if (ahead_) {
     TakeAhead();
     return Post(frame);
@@ -126,21 +120,6 @@ nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
   constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
   if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
   return PostAsked(frame);
-}
-
-[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostPlain(const nic::TxFrame& frame,
-                                                                 uint32_t bytes) {
-  uint8_t* const wqe = front_.next_wqe;
-  const uint32_t segments = SegmentsWithInline(bytes);
-  const uint32_t wqebbs = WqebbsOfSegments(segments);
-  WriteControl(wqe, static_cast<uint16_t>(Index()), MLX5_OPCODE_SEND, qpn_, segments,
-               Completion::kOnError);
-  WriteEthernet(wqe, frame.flags, bytes);
-  WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
-  front_.next_wqe = wqe + wqebbs * kWqebbBytes;
-  front_.Advance(wqebbs);
-  counters_->tx_bytes += bytes;
-  return Ring(wqe, wqebbs, frame.flags);
 }
 
 // What the device is asked for and cannot do is done here.
@@ -221,29 +200,7 @@ nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint
 
 nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                                     uint32_t payload_length, uint32_t flags) {
-  if (!options_.checksums) [[unlikely]] return nic::TxStatus::kTooLong;
-  if (AttentionIsDue()) [[unlikely]] {
-    // Before there is need of the room that a completion gives back.
-    if (ahead_) TakeAhead();
-    if (IsFull()) return Refuse();
-  }
-  if (!device_memory_.HasRun(payload_length) && !MakeRoomToStore(payload_length)) [[unlikely]] {
-    return nic::TxStatus::kTooLong;
-  }
-  const uint32_t address = device_memory_.Write(payload, payload_length);
-  ++counters_->tx_device_memory;
-  counters_->tx_device_memory_bytes += payload_length;
-  if (payload_length != flow.stored_length) [[unlikely]] SetStoredLength(flow, payload_length);
-  constexpr uint32_t kAddress = offsetof(mlx5_wqe_data_seg, addr);
-  if (MayPostDirectly(flow.stored, flags) && flow.data_at == kUsualDataAt) [[likely]] {
-    constexpr size_t kAt = kUsualDataAt + kAddress;
-    nic::PostReady(front_, flow.stored, [&](auto& halves) {
-      halves[kAt / 32][kAt % 32 / 8] = base::HostToBigEndian(uint64_t{address});
-    });
-    return nic::TxStatus::kPosted;
-  }
-  base::StoreBe64(flow.stored.image.data() + flow.data_at + kAddress, address);
-  return PostPrepared(flow.stored, flags);
+  return PostStoredSeen(flow, payload, payload_length, flags, UnseenWqe());
 }
 
 // By the next completion, if it is there; and when much was written since the last frame that has

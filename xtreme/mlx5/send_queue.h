@@ -46,6 +46,9 @@ class SendQueue {
 
   // See nic::QueuePair.
   nic::TxStatus Post(const nic::TxFrame& frame);
+  // The same of a frame that stands whole in its WQE, alone, and needs no attention.
+  bool MayPostPlain(const nic::TxFrame& frame) const;
+  nic::TxStatus PostPlain(const nic::TxFrame& frame);
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
     PrepareTemplate(header, qpn_, most_direct_blocks(), device_memory_.key(), flow);
   }
@@ -54,6 +57,11 @@ class SendQueue {
                            uint32_t payload_length, uint32_t flags);
   nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
+  // The same, as the posts below whose names end so: last `see` is told where the WQE begins, and
+  // of one that went there from registers what it is (send_queue_in_place.h).
+  template <typename See>
+  nic::TxStatus PostStoredSeen(const nic::TxTemplate& flow, const uint8_t* payload,
+                               uint32_t payload_length, uint32_t flags, const See& see);
   bool HasRoomToStore(uint32_t payload_length) const {
     return device_memory_.present() && device_memory_.HasRoom(payload_length);
   }
@@ -92,8 +100,15 @@ class SendQueue {
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ == kMaxWqebbs; }
   bool PostStreamOtherwise(const nic::StreamSegment& segment);
   bool PlaceStream(const nic::StreamSegment& segment);
+  // The same for who has seen that no AttentionIsDue().
+  void PlaceAtOnce(const nic::StreamSegment& segment);
   std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
                                        uint32_t flags);
+  template <typename See>
+  std::optional<uint32_t> PostGatheredSeen(const nic::StreamSegment& segment, uint32_t key,
+                                           uint32_t flags, const See& see);
+  // Whether more than a post is due, whatever waits to be rung for.
+  bool AttentionIsDue() const { return !front_.Ready() && front_.units() >= attention_at_; }
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted.
   void SettleCounters() const;
@@ -199,8 +214,6 @@ class SendQueue {
   nic::TxStatus AttendAhead(uint64_t units, uint32_t to_signal);
   // A payload of the next frame is to be written to the device; false: there is no room.
   bool MakeRoomToStore(uint32_t payload_length);
-  // Post() of a frame that stands whole in its WQE and needs no attention.
-  nic::TxStatus PostPlain(const nic::TxFrame& frame, uint32_t bytes);
   // Post() where there is room.
   nic::TxStatus PostSummed(const nic::TxFrame& frame);
   nic::TxStatus PostAsked(const nic::TxFrame& frame);
@@ -214,8 +227,6 @@ class SendQueue {
   uint32_t FramesOf(uint64_t units) const { return static_cast<uint32_t>(units - front_.wide); }
   uint32_t Units() const { return static_cast<uint32_t>(front_.units()); }
   bool IsFull() const { return posted_frames() - completed_ >= frames_; }
-  // Whether more than a post is due, whatever waits to be rung for.
-  bool AttentionIsDue() const { return !front_.Ready() && front_.units() >= attention_at_; }
   void SetAttention(uint64_t at) {
     attention_at_ = at;
     ShowReady();

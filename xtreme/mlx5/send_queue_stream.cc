@@ -41,22 +41,9 @@ bool SendQueue::PostStreamOtherwise(const nic::StreamSegment& segment) {
 }
 
 bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
-  constexpr uint32_t kBlocks = 2;
-  constexpr uint32_t kLast = nic::StreamSegment::kAfterTcp / sizeof(nic::HalfLine);
-  static_assert(nic::StreamSegment::kAfterTcp + sizeof(nic::HalfLine) == kBlocks * kWqebbBytes);
   // It is due of each frame where checksums are finished here.
   if (AttentionIsDue()) [[unlikely]] return PlaceStreamOtherwise(segment);
-  uint8_t* const wqe = front_.next_wqe;
-  auto* const halves = reinterpret_cast<nic::HalfLine*>(wqe);
-  halves[0] = nic::StreamStart(front_, segment);
-  halves[1] = nic::StreamAddresses(segment);
-  halves[2] = segment.tcp;
-  if (segment.payload_length != 0) [[unlikely]] {
-    const uint32_t before = nic::StreamSegment::kLongestHeader - segment.header_bytes;
-    __builtin_memcpy(&halves[kLast], segment.payload + before, sizeof(nic::HalfLine));
-  }
-  nic::Advance<kBlocks>(front_, segment.frame_bytes());
-  Ring(wqe, kBlocks, nic::kTxMore);
+  PlaceAtOnce(segment);
   return true;
 }
 
@@ -87,32 +74,9 @@ bool SendQueue::PlaceStream(const nic::StreamSegment& segment) {
   return !AttentionIsDue();
 }
 
-// What is long may have a place on the device, which Post() finds. Nor is anything clear where
-// checksums are finished here.
 std::optional<uint32_t> SendQueue::PostGathered(const nic::StreamSegment& segment, uint32_t key,
                                                 uint32_t flags) {
-  constexpr uint32_t kBlocks = nic::kGatheredBlocks;
-  const uint32_t bytes = segment.frame_bytes();
-  const bool may = !device_memory_.present() && bytes <= options_.max_frame_bytes;
-  if (!may || !IsClear()) [[unlikely]] return std::nullopt;
-  uint8_t* const wqe = front_.next_wqe;
-  const uint32_t first = Index();
-  nic::HalfLine halves[2 * kBlocks];
-  nic::LoadGathered(front_, segment, key, halves);
-  const bool asked = (flags & nic::kTxSignal) != 0;
-  if (asked) halves[0] |= nic::HalfLine{0, kAskForCompletion};
-  auto* const to = reinterpret_cast<nic::HalfLine*>(wqe);
-#pragma GCC unroll 4
-  for (uint32_t i = 0; i < 2 * kBlocks; ++i) to[i] = halves[i];
-  nic::Advance<kBlocks>(front_, bytes);
-  ++counters_->tx_gathered;
-  const uint32_t posted = posted_frames();
-  if (asked) {
-    asked_ = posted;
-    NoteSignal(front_.units(), first & mask_, first + kBlocks);
-  }
-  Ring(wqe, kBlocks, flags);
-  return posted;
+  return PostGatheredSeen(segment, key, flags, UnseenWqe());
 }
 
 }  // namespace xtreme::mlx5

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "xtreme/mlx5/receive_known.h"
+#include "xtreme/mlx5/send_queue_in_place.h"
 #include "xtreme/mlx5/send_wqe.h"
 #include "xtreme/nic/stream_post.h"
 
@@ -75,16 +76,9 @@ packet::Buffer* TappedQueuePair::TakeKnown(const completion::KnownFlows& flows,
   return TakeOne<Watch>(flows, endpoint, most);
 }
 
-nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
-  const uint8_t* const wqe = NextWqe();
-  const nic::TxStatus status = QueuePair::Post(frame);
-  if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
-  KeepParts(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
-  return status;
-}
-
-void TappedQueuePair::KeepParts(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
-                                const uint8_t* payload, uint32_t payload_length) {
+[[gnu::noinline]] void TappedQueuePair::KeepParts(const uint8_t* wqe, const uint8_t* header,
+                                                  uint32_t header_length, const uint8_t* payload,
+                                                  uint32_t payload_length) {
   tap_->WriteParts(wqe, header, header_length, payload, payload_length, FrameTap::Now());
   tap_->Publish(1);
 }
@@ -97,6 +91,81 @@ void TappedQueuePair::KeepParts(const uint8_t* wqe, const uint8_t* header, uint3
   tap_->Publish(1);
 }
 
+[[gnu::always_inline]] inline void TappedQueuePair::Keep(const uint8_t* wqe, const uint8_t* header,
+                                                         uint32_t header_length,
+                                                         const uint8_t* payload,
+                                                         uint32_t payload_length) {
+  constexpr uint32_t kShortest = FrameTap::kShortestHeaders;
+  if (!tap_->KeepsLeast()) [[unlikely]] {
+    KeepParts(wqe, header, header_length, payload, payload_length);
+  } else if (InlineBytesOf(wqe) == header_length + payload_length) {
+    KeepWhole(wqe, nullptr, 0);
+  } else if (header_length - kShortest <= FrameTap::kLongestHeaders - kShortest &&
+             payload_length >= FrameTap::kGatheredPayload) {
+    if (wqe > ring_end_ - kKeptBytes) [[unlikely]] wqe = JoinOverEnd(wqe);
+    using Halves = nic::HalfLine[FrameTap::kGatheredWqe / sizeof(nic::HalfLine)];
+    tap_->WriteGathered(reinterpret_cast<const Halves&>(*wqe), header_length, payload,
+                        payload_length);
+    tap_->Publish(1);
+  } else {
+    KeepParts(wqe, header, header_length, payload, payload_length);
+  }
+}
+
+template <size_t kHalves>
+[[gnu::always_inline]] inline void TappedQueuePair::KeepLong(
+    const uint8_t* wqe, const nic::HalfLine (&halves)[kHalves], uint32_t header_length,
+    const uint8_t* payload, uint32_t payload_length) {
+  FrameTap& tap = *tap_;  // As in PostCopied().
+  if (!tap.KeepsLeast()) [[unlikely]] {
+    return KeepParts(wqe, wqe + kInlineOffset, header_length, payload, payload_length);
+  }
+  tap.WriteGathered(halves, header_length, payload, payload_length);
+  tap.Publish(1);
+}
+
+nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
+  const bool plain = send().MayPostPlain(frame) && tap_->KeepsLeast();
+  return plain ? PostPlain(frame) : PostOtherwise(frame);
+}
+
+[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostPlain(const nic::TxFrame& frame) {
+  FrameTap& tap = *tap_;  // As in PostCopied().
+  const uint8_t* const wqe = NextWqe();
+  send().PostPlain(frame);
+  tap.WriteWqe(wqe);
+  tap.Publish(1);
+  return nic::TxStatus::kPosted;
+}
+
+[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherwise(const nic::TxFrame& frame) {
+  const uint8_t* const wqe = NextWqe();
+  const nic::TxStatus status = send().Post(frame);
+  if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
+  Keep(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
+  return status;
+}
+
+// What sees a WQE has all but the payload from the flow: the rest stands in no register by then.
+nic::TxStatus TappedQueuePair::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
+                                          uint32_t payload_length, uint32_t flags) {
+  struct {
+    TappedQueuePair& pair;
+    const nic::TxTemplate& flow;
+    const uint8_t* payload;
+
+    void operator()(const uint8_t* wqe) const {
+      pair.Keep(wqe, flow.stored.image.data() + kInlineOffset, flow.header_length, payload,
+                flow.stored_length);
+    }
+    [[gnu::always_inline]] void operator()(const uint8_t* wqe,
+                                           const nic::HalfLine (&halves)[4]) const {
+      pair.KeepLong(wqe, halves, flow.header_length, payload, flow.stored_length);
+    }
+  } const see{*this, flow, payload};
+  return send().PostStoredSeen(flow, payload, payload_length, flags, see);
+}
+
 // Most call nothing here, and save nothing.
 nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
@@ -104,7 +173,7 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
   if (!send().MayCopyDirectly(flow, payload_length, flags) || !tap.KeepsLeast()) [[unlikely]] {
     return PostOtherwise(flow, payload, payload_length, flags);
   }
-  send().CopyDirectly(flow, payload, [&tap](const auto& halves) {
+  send().CopyDirectly(flow, payload, [&tap](const auto& halves) __attribute__((always_inline)) {
     tap.WriteWqe(halves);
     tap.Publish(1);
   });
@@ -174,7 +243,7 @@ nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uin
   if (!send().MayPostDirectly(prepared, flags) || !tap_->KeepsLeast()) [[unlikely]] {
     return PostOtherwise(prepared, flags);
   }
-  send().PostDirectly(prepared, [this](const auto& halves) {
+  send().PostDirectly(prepared, [this](const auto& halves) __attribute__((always_inline)) {
     tap_->WriteWqe(halves);
     tap_->Publish(1);
   });
@@ -211,21 +280,30 @@ bool TappedQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
 }
 
 bool TappedQueuePair::PlaceStream(const nic::StreamSegment& segment) {
+  FrameTap& tap = *tap_;  // As in PostCopied().
+  const uint8_t* const wqe = NextWqe();
+  if (send().AttentionIsDue() || !tap.KeepsLeast()) [[unlikely]] {
+    return PlaceStreamOtherwise(segment);
+  }
+  send().PlaceAtOnce(segment);
+  tap.WriteWqe(wqe);
+  tap.Publish(1);
+  return true;
+}
+
+[[gnu::noinline]] bool TappedQueuePair::PlaceStreamOtherwise(const nic::StreamSegment& segment) {
   const uint8_t* const wqe = NextWqe();
   if (!send().PlaceStream(segment)) return false;
   KeepStream<2>(segment, wqe);
   return true;
 }
 
-// Its headers stand in the WQE, which never goes over the ring's end.
 std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& segment,
                                                       uint32_t key, uint32_t flags) {
-  const uint8_t* const wqe = NextWqe();
-  const std::optional<uint32_t> posted = send().PostGathered(segment, key, flags);
-  if (!posted.has_value()) return posted;
-  KeepParts(wqe, wqe + kInlineOffset, segment.header_bytes, segment.payload,
-            segment.payload_length);
-  return posted;
+  const auto see = [&](const uint8_t* wqe, const auto& halves) __attribute__((always_inline)) {
+    KeepLong(wqe, halves, segment.header_bytes, segment.payload, segment.payload_length);
+  };
+  return send().PostGatheredSeen(segment, key, flags, see);
 }
 
 nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
@@ -233,7 +311,7 @@ nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
   const nic::TxStatus status = QueuePair::PostSegments(segments);
   if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
-  KeepParts(wqe, segments.header, segments.header_length, first.data, first.length);
+  Keep(wqe, segments.header, segments.header_length, first.data, first.length);
   return status;
 }
 

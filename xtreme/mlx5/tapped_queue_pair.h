@@ -44,10 +44,8 @@ class TappedQueuePair final : public QueuePair {
   nic::TxStatus Post(const nic::TxFrame& frame) override;
   nic::TxStatus PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags) override;
-  // Never: Post() sees the payload.
-  nic::TxStatus PostStored(const nic::TxTemplate&, const uint8_t*, uint32_t, uint32_t) override {
-    return nic::TxStatus::kTooLong;
-  }
+  nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
+                           uint32_t payload_length, uint32_t flags) override;
   nic::TxBurst PostBurst(const nic::TxTemplate& flow,
                          std::span<const nic::TxPayload> payloads) override;
   nic::TxStatus PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) override;
@@ -92,10 +90,14 @@ class TappedQueuePair final : public QueuePair {
   template <bool kOverEnd>
   void KeepBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads,
                  const uint8_t* wqe);
-  // PostPrepared() and PostCopied() that are more than to copy and to ring.
+  // Post() of what stands whole in its WQE, alone; Post(), PostPrepared() and PostCopied() of what
+  // is more than to copy and to ring.
+  nic::TxStatus PostPlain(const nic::TxFrame& frame);
+  nic::TxStatus PostOtherwise(const nic::TxFrame& frame);
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
   nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags);
+  bool PlaceStreamOtherwise(const nic::StreamSegment& segment);
   // Where the WQE of a frame begins that is posted next.
   const uint8_t* NextWqe() { return send().front()->next_wqe; }
   // One that was posted so, from what it was made of.
@@ -103,8 +105,16 @@ class TappedQueuePair final : public QueuePair {
                  const uint8_t* payload, uint32_t payload_length);
   // The same of one that stands whole in its WQE, from there or, if more is kept, from `frame`.
   void KeepWhole(const uint8_t* wqe, const uint8_t* frame, uint32_t bytes);
-  // The same of a segment. `kBlocks`: of its payload so much can be read, at most, as a WQE of so
-  // many has room for.
+  // The same of whichever it is.
+  void Keep(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
+            const uint8_t* payload, uint32_t payload_length);
+  // The same of one whose payload stands elsewhere and whose WQE, with usual headers, ends before
+  // the ring does, from registers.
+  template <size_t kHalves>
+  void KeepLong(const uint8_t* wqe, const nic::HalfLine (&halves)[kHalves], uint32_t header_length,
+                const uint8_t* payload, uint32_t payload_length);
+  // Of a segment that stands whole in its WQE. `kBlocks`: of its payload so much can be read, at
+  // most, as a WQE of so many has room for.
   template <uint32_t kBlocks>
   void KeepStream(const nic::StreamSegment& segment, const uint8_t* wqe);
 
@@ -118,7 +128,7 @@ class TappedQueuePair final : public QueuePair {
   const size_t ring_bytes_;
   const uint32_t qpn_;
   const stats::FrameKind received_;
-  std::array<uint8_t, kKeptBytes> joined_;
+  alignas(kWqebbBytes) std::array<uint8_t, kKeptBytes> joined_;
   nic::TxFront never_;  // Of streams, which are posted and never ready.
 };
 

@@ -50,8 +50,8 @@ class TappedTest : public QueuePairTest {
     rmdir(directory_.c_str());
   }
 
-  // Of each frame `snap_bytes` are kept.
-  void Open(uint32_t snap_bytes, uint32_t signal_every = 2) {
+  // Of each frame `snap_bytes` are kept. `on_device`: the queue has that on-device memory.
+  void Open(uint32_t snap_bytes, uint32_t signal_every = 2, const DeviceMemory& on_device = {}) {
     queues_.reset();
     tap_.reset();
     auto tap = stats::FrameTap::Create(
@@ -59,7 +59,9 @@ class TappedTest : public QueuePairTest {
     ASSERT_TRUE(tap.ok()) << tap.status();
     tap_ = *std::move(tap);
     tap_->SetClocks({.ns_per_tick_q32 = int64_t{1} << 32}, {});
-    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), device_.memory(),
+    QueuePairMemory memory = device_.memory();
+    memory.send.device_memory = on_device;
+    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), memory,
                                                 SendQueue::Options{.signal_every = signal_every},
                                                 ReceiveQueue::Options{}, nic::Capabilities{},
                                                 pool_.get(), nullptr);
@@ -281,6 +283,80 @@ TEST_F(TappedTest, OfWhatMoreThanTheLeastIsKeptTheQueueSeesEveryPost) {
   Open(stats::kLeastSnapBytes + 1);
   EXPECT_FALSE(queues_->MayKeep(prepared));
   EXPECT_FALSE(queues_->FrontFor(prepared)->Ready());
+}
+
+// By whichever way, with headers that are usual and others, and over the ring's end.
+class TappedLongTest : public TappedTest, public ::testing::WithParamInterface<uint32_t> {
+ protected:
+  TappedLongTest() {
+    for (size_t i = 0; i < headers_.size(); ++i) headers_[i] = static_cast<uint8_t>(i);
+    for (size_t i = 0; i < payload_.size(); ++i) payload_[i] = static_cast<uint8_t>(0x80 + i % 97);
+    flow_header_ = headers_;
+  }
+  // Of one in memory that the device reads itself; it is registered.
+  nic::TxStatus PostGathered(uint32_t header_length, uint32_t payload_length) {
+    return queues_->Post({.header = headers_.data(),
+                          .payload = payload_.data(),
+                          .header_length = header_length,
+                          .payload_length = payload_length,
+                          .key = 5,
+                          .flags = 0});
+  }
+  nic::TxStatus PostStored(uint32_t header_length, uint32_t payload_length) {
+    nic::TxTemplate flow;
+    queues_->Prepare({.bytes = flow_header_.data(), .length = header_length, .flags = 0,
+                      .lengths = {{{.at = 16, .constant = 16}, {.at = 16, .constant = 16}}}},
+                     &flow);
+    const nic::TxStatus status =
+        queues_->PostStored(flow, payload_.data(), payload_length, nic::kTxSignal);
+    base::StoreBe16(&headers_[16], static_cast<uint16_t>(16 + payload_length));
+    return status;
+  }
+  // The last one.
+  void ExpectKept(uint32_t header_length, uint32_t payload_length) {
+    const auto kept = Sent();
+    ASSERT_EQ(kept.size(), 1u);
+    std::vector<uint8_t> bytes(headers_.begin(), headers_.begin() + header_length);
+    bytes.insert(bytes.end(), payload_.begin(), payload_.begin() + payload_length);
+    EXPECT_EQ(kept[0].frame_bytes, bytes.size());
+    bytes.resize(std::min<size_t>(bytes.size(), GetParam()));
+    ASSERT_THAT(kept[0].bytes, ElementsAreArray(bytes));
+    const uint32_t segments = (30 + header_length + 15) / 16 + 1;
+    const uint32_t end = block_ + (segments + 3) / 4;
+    EXPECT_EQ(kept[0].end, end);
+    Complete(block_);
+    block_ = end;
+  }
+
+  std::array<uint8_t, 128> headers_;
+  std::array<uint8_t, 128> flow_header_;
+  uint32_t block_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Snap, TappedLongTest, ::testing::Values(96, 300));
+
+TEST_P(TappedLongTest, AGatheredFrameIsKeptWithItsPayload) {
+  Open(GetParam());
+  for (const uint32_t payload_length : {1'000u, 250u, 1'400u}) {
+    for (const uint32_t header_length : {14u, 33u, 34u, 35u, 42u, 46u, 54u, 58u, 66u, 67u, 98u}) {
+      SCOPED_TRACE(header_length);
+      ASSERT_EQ(PostGathered(header_length, payload_length), nic::TxStatus::kPosted);
+      ExpectKept(header_length, payload_length);
+    }
+  }
+  EXPECT_EQ(queues_->counters().tx_gathered, 33u);
+}
+
+TEST_P(TappedLongTest, AFrameInOnDeviceMemoryIsKeptWithItsPayload) {
+  alignas(64) std::array<uint8_t, 4096> memory{};
+  Open(GetParam(), /*signal_every=*/4, {.bytes = memory.data(), .bytes_log2 = 12, .key = 9});
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint32_t header_length = std::array{42, 46, 42, 54, 34}[i % 5];
+    const uint32_t payload_length = 200 + 7 * i;
+    SCOPED_TRACE(header_length);
+    ASSERT_EQ(PostStored(header_length, payload_length), nic::TxStatus::kPosted);
+    ExpectKept(header_length, payload_length);
+  }
+  EXPECT_EQ(queues_->counters().tx_device_memory, 60u);
 }
 
 class TappedStreamTest : public TappedTest, public ::testing::WithParamInterface<uint32_t> {

@@ -453,8 +453,9 @@ class QueuePair {
   virtual TxStatus PostCopied(const TxTemplate& flow, const uint8_t* payload,
                               uint32_t payload_length, uint32_t flags) = 0;
 
-  // Posts one frame of a flow, its payload copied to on-device memory; the frame no longer than the
-  // port's MTU allows. kTooLong: no room there, or not this way: Post() may find another.
+  // Posts one frame of a flow, its payload, of more than max_payload_bytes, copied to on-device
+  // memory; the frame no longer than the port's MTU allows. kTooLong: no room there, or not this
+  // way: Post() may find another.
   virtual TxStatus PostStored(const TxTemplate& /*flow*/, const uint8_t* /*payload*/,
                               uint32_t /*payload_length*/, uint32_t /*flags*/) {
     return TxStatus::kTooLong;

@@ -28,6 +28,9 @@
 namespace xtreme::stats {
 
 class FrameTap {
+  static constexpr size_t kLeastSlotBytes = SlotBytes(kLeastSnapBytes);
+  typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
+
  public:
   struct Options {
     std::string directory;  // There; on a file system in memory, or writing costs I/O.
@@ -104,10 +107,11 @@ class FrameTap {
   // in `halves` or at `wqe`; behind its end they are whatever they are. KeepsLeast().
   template <typename Half, size_t kHalves>
   [[gnu::always_inline]] void WriteWqe(const Half (&halves)[kHalves]) {
-    static_assert(sizeof(Half) == sizeof(Bytes32) && kHalves >= kLeastSlotBytes / sizeof(Half));
+    constexpr size_t kKept = kLeastSlotBytes / sizeof(Half);
+    static_assert(sizeof(Half) == sizeof(Bytes32) && kKept <= kHalves);
     uint8_t* const slot = next_slot_;
 #pragma GCC unroll 4
-    for (size_t i = 0; i < kLeastSlotBytes / sizeof(Half); ++i) {
+    for (size_t i = 0; i < kKept; ++i) {
       reinterpret_cast<Bytes32*>(slot)[i] = reinterpret_cast<const Bytes32&>(halves[i]);
     }
     WriteNow(slot);
@@ -116,6 +120,29 @@ class FrameTap {
   [[gnu::always_inline]] void WriteWqe(const uint8_t* wqe) {
     uint8_t* const slot = next_slot_;
     CopyWqe(slot, wqe);
+    WriteNow(slot);
+    GoBehind(slot, kLeastSlotBytes);
+  }
+  // One whose payload the device reads elsewhere, of which kGatheredPayload bytes can be read: its
+  // WQE, of which three halves are looked at, has the headers, of kShortestHeaders to
+  // kLongestHeaders bytes. KeepsLeast().
+  static constexpr uint32_t kGatheredWqe = 3 * sizeof(Bytes32);
+  static constexpr uint32_t kGatheredPayload = 2 * sizeof(Bytes32);
+  static constexpr uint32_t kLongestHeaders = kGatheredWqe - kSentFrameAt;
+  static constexpr uint32_t kShortestHeaders = kLongestHeaders - sizeof(Bytes32);
+  template <typename Half, size_t kHalves>
+  [[gnu::always_inline]] void WriteGathered(const Half (&halves)[kHalves], uint32_t header_length,
+                                            const uint8_t* payload, uint32_t payload_length) {
+    static_assert(kGatheredWqe + sizeof(Bytes32) == kLeastSlotBytes);
+    static_assert(sizeof(Half) == sizeof(Bytes32) && kHalves >= 3);
+    uint8_t* const slot = next_slot_;
+#pragma GCC unroll 3
+    for (size_t i = 0; i < 3; ++i) {
+      reinterpret_cast<Bytes32*>(slot)[i] = reinterpret_cast<const Bytes32&>(halves[i]);
+    }
+    CopyHalves<1>(slot + kSentFrameAt + header_length, payload);
+    CopyHalves<1>(slot + kGatheredWqe, payload + (kLongestHeaders - header_length));
+    reinterpret_cast<SentSlot*>(slot)->whole_bytes = header_length + payload_length;
     WriteNow(slot);
     GoBehind(slot, kLeastSlotBytes);
   }
@@ -144,9 +171,6 @@ class FrameTap {
   const std::string& path() const { return path_; }
 
  private:
-  static constexpr size_t kLeastSlotBytes = SlotBytes(kLeastSnapBytes);
-  typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
-
   FrameTap(std::string path, uint8_t* memory, const FramesHeader& shape);
 
   uint8_t* TakeSlot(uint64_t slot_bytes) {
@@ -174,17 +198,19 @@ class FrameTap {
     ticks[0] = now[0];
     ticks[1] = now[1];
   }
-  [[gnu::always_inline]] static void CopyWqe(uint8_t* to, const uint8_t* from) {
+  template <int kHalves>
+  [[gnu::always_inline]] static void CopyHalves(uint8_t* to, const uint8_t* from) {
 #pragma GCC unroll 4
-    for (size_t i = 0; i < kLeastSlotBytes / sizeof(Bytes32); ++i) {
+    for (int i = 0; i < kHalves; ++i) {
       reinterpret_cast<Bytes32*>(to)[i] = reinterpret_cast<const Bytes32*>(from)[i];
     }
   }
-  static void CopyFirst(uint8_t* to, const uint8_t* from) {
+  [[gnu::always_inline]] static void CopyWqe(uint8_t* to, const uint8_t* from) {
+    CopyHalves<kLeastSlotBytes / sizeof(Bytes32)>(to, from);
+  }
+  [[gnu::always_inline]] static void CopyFirst(uint8_t* to, const uint8_t* from) {
     static_assert(kLeastSnapBytes == 3 * sizeof(Bytes32));
-    for (int i = 0; i < 3; ++i) {
-      reinterpret_cast<Bytes32*>(to)[i] = reinterpret_cast<const Bytes32*>(from)[i];
-    }
+    CopyHalves<3>(to, from);
   }
   void CopyRest(uint8_t* slot, const uint8_t* frame, uint32_t length);
 
