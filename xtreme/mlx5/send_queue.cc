@@ -411,7 +411,7 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     front_.SetFirstBlock(index);
     front_.gate += count * nic::TxStep::UnitsOf(writer.blocks);
     front_.wide += writer.blocks > 2 ? count : 0;
-    if (unrung_ == nullptr) front_.Shut();
+    front_.Owe();
     unrung_ = wqe - wqe_bytes;
     otherwise_rung_ += count;
     counters_->tx_bytes += count * flow.frame.frame_bytes();
@@ -452,7 +452,7 @@ nic::TxStatus SendQueue::RingByDoorbell(const uint8_t* wqe) {
   nic::RingDoorbell(TakeRegister(), DoorbellBytes(wqe));
   nic::FlushBlueFlame();
   unrung_ = nullptr;
-  ShowReady();
+  front_.Settle();
   ++counters_->tx_doorbells;
   return nic::TxStatus::kPosted;
 }

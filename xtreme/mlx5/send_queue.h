@@ -108,7 +108,7 @@ class SendQueue {
   std::optional<uint32_t> PostGatheredSeen(const nic::StreamSegment& segment, uint32_t key,
                                            uint32_t flags, const See& see);
   // Whether more than a post is due, whatever waits to be rung for.
-  bool AttentionIsDue() const { return !front_.Ready() && front_.units() >= attention_at_; }
+  bool AttentionIsDue() const { return front_.MoreIsDue(); }
   nic::TxFront* front() { return &front_; }
   // Brings the counters up to what was posted.
   void SettleCounters() const;
@@ -229,12 +229,7 @@ class SendQueue {
   bool IsFull() const { return posted_frames() - completed_ >= frames_; }
   void SetAttention(uint64_t at) {
     attention_at_ = at;
-    ShowReady();
-  }
-  // For who posts on the front.
-  void ShowReady() {
-    if (unrung_ != nullptr) return front_.Shut();
-    front_.BeReadyUntil(attention_at_);
+    front_.BeReadyUntil(at);
   }
   // A frame was posted that may end with the ring, or go beyond it: indices begin anew with it.
   static constexpr uint32_t kIndices = 1 << 16;
@@ -327,7 +322,7 @@ class SendQueue {
                                                             uint32_t flags) {
   if ((flags & nic::kTxMore) != 0) {
     ++otherwise_rung_;
-    if (unrung_ == nullptr) front_.Shut();  // Else it is.
+    front_.Owe();
     unrung_ = wqe;
     return nic::TxStatus::kPosted;
   }

@@ -119,6 +119,17 @@ TEST_F(TxFrontTest, NothingIsReadyBehindADoorbellThatIsOwedNorWhereASignalIsDue)
   EXPECT_TRUE(front.Ready());
   nic::PostReady(front, prepared);
   EXPECT_FALSE(front.Ready()) << "the fourth one is signalled";
+  ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
+  EXPECT_TRUE(HasCompletion(device_.wqe(6)));
+  EXPECT_FALSE(front.Ready()) << "a doorbell is owed again";
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(Post(64, nic::kTxMore), nic::TxStatus::kPosted);
+  EXPECT_FALSE(front.Ready()) << "and a signal is due with the next one";
+  queues_->SetEpoch(nic::TxFront::EpochOf(9));
+  EXPECT_FALSE(front.Ready()) << "whatever the epoch";
+  EXPECT_FALSE(front.ReadyIn(nic::TxFront::EpochOf(9)));
+  queues_->Flush();
+  EXPECT_FALSE(front.Ready()) << "it is due still";
+  EXPECT_EQ(queues_->posted_frames(), 7u);
   EXPECT_FALSE(queues_->FrontFor<3>(prepared)->Ready()) << "not three blocks";
   prepared.direct_blocks = 0;
   EXPECT_FALSE(queues_->FrontFor(prepared)->Ready()) << "not direct";

@@ -156,51 +156,54 @@ struct alignas(64) TxPrepared {
 
 // The words of a send queue that change with each post: who posts frames that were built ahead does
 // so on them (PostReady() in doorbell.h), without a call. The queue writes them too.
-// Invariant: `gate` counts units up to the one with which more than a post is due; then it has
-// another epoch in its upper half. So one comparison says whether what was found in an epoch is so
-// still and nothing is due.
+// Invariant: `gate` counts units up to the one with which more than a post is due; then, and while
+// a doorbell is owed, its upper half has another epoch. So one comparison says whether what was
+// found in an epoch is so still and nothing is due.
 struct alignas(32) TxFront {
-  // As in TxStep.
-  // Of the first block of the next WQE, as WQEs name it: 16 bits. As it lies: four bytes that the
-  // doorbell record has, 0, and the index as ours; four from the second on are a WQE's first.
+  // As in TxStep. Of the first block of the next WQE, as WQEs name it: 16 bits. It lies as the
+  // doorbell record's four bytes, 0, and ours; from the second on four are a WQE's first.
   uint64_t index = 0;
   uint8_t* next_wqe = nullptr;     // Where the next WQE is written.
-  uint64_t gate = uint64_t{1} << 32;  // Shut.
+  uint64_t gate = uint64_t{1} << 32;  // More is due.
   uint64_t direct_bytes = 0;       // Posted by PostReady() and not yet in the queue's counters.
 
   uint32_t* record = nullptr;      // Of the producer index, big endian.
   uintptr_t next_register = 0;     // For doorbells: one half of it or the other.
   uint64_t before_gate = 0;        // The units posted so far without those that `gate` counts.
   uint64_t wide = 0;               // Frames of two units posted so far.
-  uint64_t shut = uint64_t{1} << 32;  // The epoch, and 1 more: `gate` with nothing to count.
+  uint64_t in_epoch = 0;           // As `gate` has it.
   // Of the WQE of a whole frame, for PostStream(): its first 8 bytes as a number, with index and
   // length 0; and the 8 that ask for checksums, as they lie.
   uint64_t stream_control = 0;
   uint64_t stream_offloads = 0;
   // Of the registers that PostReady() and PostStream() write.
   static constexpr uintptr_t kHalfBytes = kStreamWqeBytes;
-  // Epochs are multiples of it, one of each version up to kVersions; what is due adds 1 to one.
+  // Epochs are multiples of it, one a version up to kVersions; what is due adds 1, kOwed 2 to one.
   static constexpr uint32_t kEpochs = 4;
+  static constexpr uint64_t kOwed = uint64_t{2} << 32;
   static constexpr uint64_t kVersions = (uint64_t{1} << 32) / kEpochs;
   static constexpr uint32_t EpochOf(uint64_t version) {
     return static_cast<uint32_t>(version % kVersions) * kEpochs;
   }
-  // Whether nothing but the post itself is due; and whether what was found in an epoch is so still.
+  // Whether nothing but the post itself is due, and what was found in an epoch is so still.
   bool ReadyIn(uint32_t found_in) const { return gate >> 32 == found_in; }
-  bool Ready() const { return static_cast<int32_t>(gate) < 0; }
+  bool Ready() const { return (gate >> 32) % kEpochs == 0; }
+  // Whether more is due with a post than its doorbell, and that of others.
+  bool MoreIsDue() const { return static_cast<int32_t>(gate) >= 0; }
   uint64_t units() const { return before_gate + static_cast<uint64_t>(static_cast<int32_t>(gate)); }
   uint64_t posted() const { return units() - wide; }  // Frames so far.
-  // Ready until so many units were posted; not ready until it is called again.
+  // More is due from so many units on.
   void BeReadyUntil(uint64_t at) {
-    const uint64_t beyond = units() - at;
+    gate += before_gate - at;
     before_gate = at;
-    gate = shut + beyond;
   }
-  void Shut() { BeReadyUntil(units() - (uint64_t{1} << 30)); }
+  // A doorbell is owed, and is not any more.
+  void Owe() { gate |= kOwed; }
+  void Settle() { gate &= ~kOwed; }
   void SetEpoch(uint32_t epoch) {
-    const uint64_t now = (uint64_t{epoch} + 1) << 32;
-    gate += now - shut;
-    shut = now;
+    const uint64_t now = uint64_t{epoch} << 32;
+    gate += now - in_epoch;
+    in_epoch = now;
   }
   uint32_t first_block() const { return static_cast<uint32_t>(index >> TxStep::kIndexShift); }
   void SetFirstBlock(uint32_t block) {
