@@ -363,8 +363,17 @@ TEST_F(TcpListenerContractTest, AHandshakeThatTheKernelsListenerTakesOverIsForgo
 
 TEST_F(TcpListenerContractTest, ADetachedListenerThatNobodyGoesOnWithRefusesAtOnce) {
   OpenConnection();
-  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
+  // Its rule caught a SYN while it was there.
+  std::vector<uint8_t> caught;
+  a->lose = [&caught](const std::vector<uint8_t>& frame) {
+    caught = frame;
+    return true;
+  };
   a->Connect({kB, kPort});
+  Run();
+  a->lose = nullptr;
+  ASSERT_EQ(b->nic->Deliver(caught, now), 1);
+  ASSERT_TRUE(b->tcp().DetachListener(listener).ok());
   Run();
   ASSERT_EQ(a->Of(Kind::kTerminated).size(), 1u);
   EXPECT_EQ(a->Of(Kind::kTerminated)[0].status, ECONNREFUSED);
