@@ -28,7 +28,7 @@ namespace {
 constexpr NullDevice::Options kDevice;
 constexpr uint32_t kPackets = 16;
 constexpr double kMost = 30;
-constexpr double kMostOtherwise = 100;  // Of what does more than to post, beside it.
+constexpr double kMostOtherwise = 100;  // Kept behind the call that posts it: not yet kMost.
 constexpr uint32_t kLongBytes = 1'024;
 
 // One queue pair, with a tap or without, seen as the engine sees it.

@@ -46,7 +46,7 @@ class SendQueue {
 
   // See nic::QueuePair.
   nic::TxStatus Post(const nic::TxFrame& frame);
-  // The same of a frame that stands whole in its WQE, alone, and needs no attention.
+  // The same of a frame that stands whole in its WQE and with which no more is due.
   bool MayPostPlain(const nic::TxFrame& frame) const;
   nic::TxStatus PostPlain(const nic::TxFrame& frame);
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {

@@ -90,8 +90,8 @@ class TappedQueuePair final : public QueuePair {
   template <bool kOverEnd>
   void KeepBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads,
                  const uint8_t* wqe);
-  // Post() of what stands whole in its WQE, alone; Post(), PostPrepared() and PostCopied() of what
-  // is more than to copy and to ring.
+  // Post() of what stands whole in its WQE and with which no more is due; Post(), PostPrepared()
+  // and PostCopied() of what is more than to copy and to ring.
   nic::TxStatus PostPlain(const nic::TxFrame& frame);
   nic::TxStatus PostOtherwise(const nic::TxFrame& frame);
   nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);

@@ -160,8 +160,8 @@ struct alignas(64) TxPrepared {
 // a doorbell is owed, its upper half has another epoch. So one comparison says whether what was
 // found in an epoch is so still and nothing is due.
 struct alignas(32) TxFront {
-  // As in TxStep. Of the first block of the next WQE, as WQEs name it: 16 bits. It lies as the
-  // doorbell record's four bytes, 0, and ours; from the second on four are a WQE's first.
+  // As in TxStep. The next WQE's first block, as WQEs name it, in 16 bits. As it lies: the doorbell
+  // record's four bytes, 0, the block as we count; the four from the second on are a WQE's first.
   uint64_t index = 0;
   uint8_t* next_wqe = nullptr;     // Where the next WQE is written.
   uint64_t gate = uint64_t{1} << 32;  // More is due.
