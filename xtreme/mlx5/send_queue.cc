@@ -6,25 +6,9 @@
 #include <cstring>
 
 #include "xtreme/mlx5/queue_error.h"
-#include "xtreme/mlx5/send_queue_in_place.h"
-#include "xtreme/mlx5/software_checksum.h"
+#include "xtreme/mlx5/send_queue_seen.h"
 
 namespace xtreme::mlx5 {
-namespace {
-
-// Finishes the checksums of a frame that stands whole in its WQE, and asks for none of them.
-void SumInline(uint8_t* wqe, uint32_t header_length, uint32_t payload_length) {
-  const std::span frame(wqe + kInlineOffset, header_length + payload_length);
-  FinishChecksums(ChecksumsOf(wqe), frame.first(header_length), frame.subspan(header_length));
-  SetChecksums(wqe, 0);
-}
-
-void CopyBlocks(uint8_t* to, const uint8_t* from, uint32_t wqebbs) {
-  for (uint32_t at = 0; at < wqebbs * kWqebbBytes; at += kWqebbBytes) Copy64(to + at, from + at);
-}
-
-}  // namespace
-
 SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
                      nic::QueueCounters* counters, uint32_t* completions_due)
     : wqebbs_(memory.wqebbs),
@@ -66,98 +50,25 @@ nic::TxStatus SendQueue::AttendAfter() {
   return nic::TxStatus::kPosted;
 }
 
-[[gnu::always_inline]] inline bool SendQueue::TakeSent(const mlx5_cqe64& cqe) {
-  const Mark& mark = marks_[WqeCounter(cqe) & mask_];
-  // Blocks that hold no signalled frame still have the count of one that completed in an earlier
-  // lap: whoever wrote this CQE, counts do not run backwards, nor beyond what was posted.
-  const uint32_t under_way = posted_frames() - completed_;
-  if (mark.frames - completed_ - 1 >= under_way) [[unlikely]] {
-    ++counters_->tx_malformed;
-    return false;
-  }
-  completed_ = mark.frames;
-  device_memory_.Release(mark.memory);
-  oldest_wqebb_ = mark.end;
-  return true;
-}
-
-// Without a time, so only where nobody waits for one. Errors are Poll()'s, but nothing more is
-// posted behind one.
-[[gnu::always_inline]] inline void SendQueue::TakeOneAhead() {
-  ahead_ = false;
-  SetAttention(behind_ahead_);
-  const mlx5_cqe64& cqe = completions_.Next();
-  const uint8_t op_owner = completions_.NextOpOwner();
-  if (!IsWrittenSent(op_owner)) [[unlikely]] {
-    if (!IsWritten(op_owner)) return;
-    frames_ = 0;
-    SetAttention(front_.units());
-    return;
-  }
-  const bool sent = TakeSent(cqe);
-  asked_ = completed_;  // Never so old that it seems to be ahead.
-  if (sent) {
-    if (untold_) --*completions_due_;
-    untold_ = true;  // For Poll() one is still due.
-  }
-  completions_.Pop();
-  completions_.Publish();
-}
-
 // Only where the room before it was too little is the room that it gave back asked for.
 void SendQueue::TakeAhead() {
   TakeOneAhead();
   if (AttentionIsDue()) [[unlikely]] UpdateAttention();
 }
 
+[[gnu::noinline]] nic::TxStatus SendQueue::PostOtherwise(const nic::TxFrame& frame) {
+  return PostOtherwiseSeen(frame, UnseenWqe());
+}
+
+[[gnu::noinline]] nic::TxStatus SendQueue::PostWarm(const nic::TxFrame& frame) {
+  const nic::TxStatus posted = PostAs<MLX5_OPCODE_NOP>(frame, UnseenWqe());
+  counters_->tx_warm += posted == nic::TxStatus::kPosted;
+  return posted;
+}
+
 nic::TxStatus SendQueue::Post(const nic::TxFrame& frame) {
-  if (MayPostPlain(frame)) [[likely]] return PostPlain(frame);
-  if (ahead_) {
-    TakeAhead();
-    return Post(frame);
-  }
-  if (IsFull()) return Refuse();
-  constexpr uint32_t kChecksums = nic::kTxIpChecksum | nic::kTxL4Checksum;
-  if (!options_.checksums && (frame.flags & kChecksums) != 0) return PostSummed(frame);
-  return PostAsked(frame);
-}
-
-// What the device is asked for and cannot do is done here.
-nic::TxStatus SendQueue::PostSummed(const nic::TxFrame& frame) {
-  uint8_t header[128];
-  WriteHeader(header, frame.header, frame.header_length);
-  FinishChecksums(frame.flags, std::span(header).first(frame.header_length),
-                  {frame.payload, frame.payload_length});
-  nic::TxFrame summed = frame;
-  summed.header = header;
-  summed.flags &= static_cast<uint16_t>(~(nic::kTxIpChecksum | nic::kTxL4Checksum));
-  return PostAsked(summed);
-}
-
-nic::TxStatus SendQueue::PostAsked(const nic::TxFrame& frame) {
-  return frame.header_length + frame.payload_length <= kMaxInlineFrameBytes ? PostWhole(frame)
-                                                                            : PostLong(frame);
-}
-
-nic::TxStatus SendQueue::PostWhole(const nic::TxFrame& frame) {
-  const uint32_t bytes = frame.header_length + frame.payload_length;
-  const uint32_t segments = SegmentsWithInline(bytes);
-  uint8_t* const wqe = NextWqe();
-  WriteFrame(wqe, frame, bytes, segments);
-  WriteInlineFrame(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
-  return Commit(wqe, WqebbsOfSegments(segments), bytes, frame.flags);
-}
-
-nic::TxStatus SendQueue::PostLong(const nic::TxFrame& frame) {
-  const uint32_t bytes = frame.header_length + frame.payload_length;
-  if (bytes > options_.max_frame_bytes) return nic::TxStatus::kTooLong;
-  const Gather payload = PlaceOf(frame);
-  if (payload.key == 0) return nic::TxStatus::kTooLong;
-  const uint32_t header_segments = SegmentsWithInline(frame.header_length);
-  uint8_t* const wqe = NextWqe();
-  WriteFrame(wqe, frame, frame.header_length, header_segments + 1);
-  WriteGatheredFrame(wqe, frame, payload, header_segments);
-  return Commit(wqe, WqebbsOfSegments(header_segments + 1), bytes, frame.flags);
+  if (MayPostPlain(frame)) [[likely]] return PostPlainSeen(frame, UnseenWqe());
+  return PostOtherwise(frame);
 }
 
 // On the device if there is room, else where the payload lies; key 0: it has none there.
@@ -193,8 +104,9 @@ bool SendQueue::PrepareFrame(const nic::TxFrame& frame, nic::TxPrepared* prepare
 nic::TxStatus SendQueue::PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
                                          uint32_t payload_length, uint32_t flags) {
   SetPayloadLength(flow, payload_length);
-  if (!MayPostDirectly(flow.frame, flags)) return PostCopied(flow, payload, payload_length, flags);
-  CopyDirectly(flow, payload);
+  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
+  if (!MayPostDirectly(flow.frame, flags)) return PostPrepared(flow.frame, flags);
+  PostDirectly(flow.frame);
   return nic::TxStatus::kPosted;
 }
 
@@ -219,116 +131,18 @@ nic::TxStatus SendQueue::PostStored(const nic::TxTemplate& flow, const uint8_t* 
 }
 
 nic::TxStatus SendQueue::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (ahead_) TakeOneAhead();
-  if (flags == 0 && front_.Ready() && prepared.direct_blocks != 0) {
-    if (prepared.direct_blocks == 2) {
-      PostDirectly(prepared);
-    } else {
-      nic::PostReady<3>(front_, prepared);
-    }
-    return nic::TxStatus::kPosted;
-  }
-  if (MayPostInPlace(prepared, flags)) {
-    return prepared.direct_blocks == 3 ? PostInPlace<3>(prepared) : PostInPlace<2>(prepared);
-  }
-  if (AttentionIsDue() || (flags & ~uint32_t{nic::kTxMore}) != 0) {
-    return PostSpecial(prepared, flags);
-  }
-  uint8_t* const wqe = front_.next_wqe;
-  const uint32_t wqebbs = prepared.blocks();
-  CopyBlocks(wqe, prepared.image.data(), wqebbs);
-  base::StoreBe16(wqe + 1, static_cast<uint16_t>(Index()));
-  front_.next_wqe = wqe + wqebbs * kWqebbBytes;
-  front_.Advance(wqebbs);
-  counters_->tx_bytes += prepared.frame_bytes();
-  return Ring(wqe, wqebbs, flags);
+  return PostPreparedSeen(prepared, flags, UnseenWqe());
 }
 
-// As PostReady() does; and the signal, if it is due, and the next lap of the ring. For one of them
-// it is here.
-template <uint32_t kBlocks>
-[[gnu::always_inline]] inline nic::TxStatus SendQueue::PostInPlace(
-    const nic::TxPrepared& prepared) {
-  const uint32_t first = Index();
-  const uint32_t behind = BlocksBehind();
-  if (behind < kBlocks) [[unlikely]] return PostAtEnd<kBlocks>(prepared);
-  const bool signal = NextIsSignalled();
-  nic::PostReady<kBlocks>(front_, prepared, [signal](auto& halves) {
-    if (signal) [[likely]] halves[0] |= nic::HalfLine{0, kAskForCompletion};
-  });
-  return AttendInPlace(signal, first, first + kBlocks);
-}
-
-// The same of a WQE that ends with the ring, or goes over its end.
-template <uint32_t kBlocks>
-[[gnu::noinline]] nic::TxStatus SendQueue::PostAtEnd(const nic::TxPrepared& prepared) {
-  const uint32_t first = Index();
-  const bool signal = NextIsSignalled();
-  nic::HalfLine halves[2 * kBlocks];
-  nic::LoadReady(front_, prepared, halves);
-  if (signal) halves[0] |= nic::HalfLine{0, kAskForCompletion};
-  WriteInPlace(first, halves);
-  const uint32_t record = nic::Advance(front_, prepared.step);
-  if (kBlocks > 2) ++front_.wide;
-  BeginLap();
-  nic::RingReady(front_, record, halves);
-  if (signal) return AttendInPlace(signal, first, first + kBlocks);
-  return AttendAhead(front_.units(), ToSignal());
-}
-
-nic::TxStatus SendQueue::PostSpecial(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (IsFull()) return Refuse();
-  // Exactly its blocks are written: one that ends with the ring stands there at once.
-  const bool crosses = (Index() & mask_) + prepared.blocks() > mask_ + 1;
-  uint8_t* const wqe = crosses ? scratch_ : front_.next_wqe;
-  CopyBlocks(wqe, prepared.image.data(), prepared.blocks());
-  base::StoreBe16(wqe + 1, static_cast<uint16_t>(Index()));
-  if ((flags & nic::kTxWarm) != 0) {
-    SetOpcode(wqe, MLX5_OPCODE_NOP);
-    ++counters_->tx_warm;
-  }
-  if (!options_.checksums) {
-    SumInline(wqe, prepared.header_bytes, prepared.frame_bytes() - prepared.header_bytes);
-  }
-  return Commit(wqe, prepared.blocks(), prepared.frame_bytes(), flags);
+[[gnu::noinline]] nic::TxStatus SendQueue::PostWarm(const nic::TxPrepared& prepared,
+                                                    uint32_t flags) {
+  const nic::TxStatus posted = PostAs<MLX5_OPCODE_NOP>(prepared, flags, UnseenWqe());
+  counters_->tx_warm += posted == nic::TxStatus::kPosted;
+  return posted;
 }
 
 nic::TxStatus SendQueue::PostSegments(const nic::TxSegments& segments) {
-  if (IsFull()) return Refuse();
-  uint32_t bytes = 0;
-  for (const nic::TxGather& piece : segments.payload) bytes += piece.length;
-  const bool fits = bytes != 0 && bytes <= options_.max_segmented_bytes &&
-                    segments.payload.size() <= nic::kMaxTxGathers &&
-                    segments.header_length <= kMaxTcpHeaderBytes &&
-                    segments.header_length + segments.segment_bytes <= options_.max_frame_bytes;
-  if (!fits) return nic::TxStatus::kTooLong;
-  uint8_t* const wqe = NextWqe();
-  const uint32_t count = WriteSegments(wqe, segments);
-  WriteControl(wqe, static_cast<uint16_t>(Index()), MLX5_OPCODE_TSO, qpn_, count,
-               Completion::kOnError);
-  ++counters_->tx_segmented;
-  return Commit(wqe, WqebbsOfSegments(count), segments.header_length + bytes, segments.flags);
-}
-
-nic::TxStatus SendQueue::Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags) {
-  const uint32_t first = Index();
-  const uint32_t slot = first & mask_;
-  // Where it was due; an attention that comes too early costs less than one made anew each time.
-  const bool due = AttentionIsDue();
-  const bool signal = NextIsSignalled();
-  const bool asked = (flags & nic::kTxSignal) != 0;
-  AdvanceOverEnd(wqebbs);
-  if (signal || asked) {
-    SetCompletion(wqe, Completion::kAlways);
-    NoteSignal(front_.units(), slot, first + wqebbs);
-    if (asked) asked_ = posted_frames();
-    ahead_ = !AskedIsDue();
-  }
-  if (wqe == scratch_) SpreadOverRingEnd(slot, wqebbs);
-  front_.next_wqe = wqebbs_ + size_t{Index() & mask_} * kWqebbBytes;
-  counters_->tx_bytes += bytes;
-  if (due) UpdateAttention();
-  return Ring(wqe, wqebbs, flags);
+  return PostSegmentsSeen(segments, UnseenWqe());
 }
 
 // The device reads no WQE before it was rung for.
@@ -425,16 +239,6 @@ const nic::TxPayload* SendQueue::PostCut(const nic::TxTemplate& flow, const nic:
     AttendAhead(units, options_.signal_every - 1);
   }
   return next;
-}
-
-// All of a WQE but the frame's bytes.
-void SendQueue::WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
-                           uint32_t segments) {
-  const uint32_t opcode = frame.flags & nic::kTxWarm ? MLX5_OPCODE_NOP : MLX5_OPCODE_SEND;
-  WriteControl(wqe, static_cast<uint16_t>(Index()), opcode, qpn_, segments,
-               Completion::kOnError);
-  WriteEthernet(wqe, frame.flags, inline_bytes);
-  counters_->tx_warm += opcode == MLX5_OPCODE_NOP;
 }
 
 // The WQE stands in scratch_; its place is [slot, slot + wqebbs) of the ring, modulo its size.

@@ -46,9 +46,6 @@ class SendQueue {
 
   // See nic::QueuePair.
   nic::TxStatus Post(const nic::TxFrame& frame);
-  // The same of a frame that stands whole in its WQE and with which no more is due.
-  bool MayPostPlain(const nic::TxFrame& frame) const;
-  nic::TxStatus PostPlain(const nic::TxFrame& frame);
   void Prepare(const nic::TxHeader& header, nic::TxTemplate* flow) const {
     PrepareTemplate(header, qpn_, most_direct_blocks(), device_memory_.key(), flow);
   }
@@ -57,11 +54,6 @@ class SendQueue {
                            uint32_t payload_length, uint32_t flags);
   nic::TxStatus PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                            uint32_t payload_length, uint32_t flags);
-  // The same, as the posts below whose names end so: last `see` is told where the WQE begins, and
-  // of one that went there from registers what it is (send_queue_in_place.h).
-  template <typename See>
-  nic::TxStatus PostStoredSeen(const nic::TxTemplate& flow, const uint8_t* payload,
-                               uint32_t payload_length, uint32_t flags, const See& see);
   bool HasRoomToStore(uint32_t payload_length) const {
     return device_memory_.present() && device_memory_.HasRoom(payload_length);
   }
@@ -100,13 +92,31 @@ class SendQueue {
   bool MayPostStreams() const { return options_.checksums && blueflame_wqebbs_ == kMaxWqebbs; }
   bool PostStreamOtherwise(const nic::StreamSegment& segment);
   bool PlaceStream(const nic::StreamSegment& segment);
-  // The same for who has seen that no AttentionIsDue().
-  void PlaceAtOnce(const nic::StreamSegment& segment);
   std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
                                        uint32_t flags);
+
+  // The same posts for who sees their WQEs (send_queue_seen.h); Post() is two: of a frame that
+  // stands whole in its WQE and with which no more is due, and of any other.
+  bool MayPostPlain(const nic::TxFrame& frame) const;
+  template <typename See>
+  nic::TxStatus PostPlainSeen(const nic::TxFrame& frame, See see);
+  template <typename See>
+  nic::TxStatus PostOtherwiseSeen(const nic::TxFrame& frame, See see);
+  template <typename See>
+  nic::TxStatus PostStoredSeen(const nic::TxTemplate& flow, const uint8_t* payload,
+                               uint32_t payload_length, uint32_t flags, See see);
+  template <typename See>
+  nic::TxStatus PostPreparedSeen(const nic::TxPrepared& prepared, uint32_t flags, See see);
+  template <typename See>
+  nic::TxStatus PostSegmentsSeen(const nic::TxSegments& segments, See see);
+  template <typename See>
+  bool PostStreamOtherwiseSeen(const nic::StreamSegment& segment, See see);
+  template <typename See>
+  bool PlaceStreamSeen(const nic::StreamSegment& segment, See see);
   template <typename See>
   std::optional<uint32_t> PostGatheredSeen(const nic::StreamSegment& segment, uint32_t key,
-                                           uint32_t flags, const See& see);
+                                           uint32_t flags, See see);
+
   // Whether more than a post is due, whatever waits to be rung for.
   bool AttentionIsDue() const { return front_.MoreIsDue(); }
   nic::TxFront* front() { return &front_; }
@@ -136,11 +146,16 @@ class SendQueue {
   uint8_t* next_register() const { return reinterpret_cast<uint8_t*>(front_.next_register); }
 
  private:
+  // Post() of what is not plain.
+  nic::TxStatus PostOtherwise(const nic::TxFrame& frame);
   // PostCopied() of another length than the flow's last.
   nic::TxStatus PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
                                 uint32_t payload_length, uint32_t flags);
-  // Of PostPrepared() what is asked for, the ring's end and refusals.
-  nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags);
+  // Of PostPrepared() what goes from memory to memory; what is asked for, the ring's end, refusals.
+  template <typename See>
+  nic::TxStatus PostInMemory(const nic::TxPrepared& prepared, uint32_t flags, See see);
+  template <typename See>
+  nic::TxStatus PostSpecial(const nic::TxPrepared& prepared, uint32_t flags, See see);
   // Whether nothing but the post is due, once what can be seen to at once has been.
   bool IsClear() {
     if (!AttentionIsDue()) [[likely]] return true;
@@ -152,10 +167,10 @@ class SendQueue {
     const bool alone = (flags | reinterpret_cast<uintptr_t>(unrung_)) == 0;
     return prepared.direct_blocks != 0 && alone && !IsFull();
   }
-  template <uint32_t kBlocks>
-  nic::TxStatus PostInPlace(const nic::TxPrepared& prepared);
-  template <uint32_t kBlocks>
-  nic::TxStatus PostAtEnd(const nic::TxPrepared& prepared);
+  template <uint32_t kBlocks, typename See>
+  nic::TxStatus PostInPlace(const nic::TxPrepared& prepared, See see);
+  template <uint32_t kBlocks, typename See>
+  nic::TxStatus PostAtEnd(const nic::TxPrepared& prepared, See see);
   // A WQE was entered that may reach the ring's end: the next one's place, and its index.
   [[gnu::always_inline]] void BeginLap() {
     front_.next_wqe = wqebbs_ + size_t{Index() & mask_} * kWqebbBytes;
@@ -166,9 +181,12 @@ class SendQueue {
   // Writes the WQE whose first block is `first` to its place, also over the ring's end.
   template <size_t kHalves>
   void WriteInPlace(uint32_t first, const nic::HalfLine (&halves)[kHalves]);
-  template <uint32_t kBlocks>
-  void PostStreamInPlace(const nic::StreamSegment& segment);
-  bool PlaceStreamOtherwise(const nic::StreamSegment& segment);
+  template <uint32_t kBlocks, typename See>
+  void PostStreamInPlace(const nic::StreamSegment& segment, See see);
+  // PlaceStream() with which no more is due.
+  void PlaceAtOnce(const nic::StreamSegment& segment);
+  template <typename See>
+  bool PlaceStreamOtherwise(const nic::StreamSegment& segment, See see);
   // How many units come before the next frame that is signalled as one in N; whether that is next.
   uint32_t ToSignal() const { return NextIsSignalled() ? 0 : signal_at_ - Units(); }
   bool NextIsSignalled() const { return static_cast<int32_t>(Units() - signal_at_) >= 0; }
@@ -214,14 +232,21 @@ class SendQueue {
   nic::TxStatus AttendAhead(uint64_t units, uint32_t to_signal);
   // A payload of the next frame is to be written to the device; false: there is no room.
   bool MakeRoomToStore(uint32_t payload_length);
-  // Post() where there is room.
-  nic::TxStatus PostSummed(const nic::TxFrame& frame);
-  nic::TxStatus PostAsked(const nic::TxFrame& frame);
-  nic::TxStatus PostWhole(const nic::TxFrame& frame);
-  nic::TxStatus PostLong(const nic::TxFrame& frame);
+  // Post() and PostSpecial() where there is room; of warm sends, and where checksums are finished
+  // here.
+  nic::TxStatus PostWarm(const nic::TxFrame& frame);
+  nic::TxStatus PostWarm(const nic::TxPrepared& prepared, uint32_t flags);
+  template <typename See>
+  nic::TxStatus PostSummed(const nic::TxFrame& frame, See see);
+  template <uint32_t kOpcode, typename See>
+  nic::TxStatus PostAs(const nic::TxFrame& frame, See see);
+  template <uint32_t kOpcode, typename See>
+  nic::TxStatus PostAs(const nic::TxPrepared& prepared, uint32_t flags, See see);
+  template <uint32_t kOpcode, typename See>
+  nic::TxStatus PostWhole(const nic::TxFrame& frame, See see);
+  template <uint32_t kOpcode, typename See>
+  nic::TxStatus PostLong(const nic::TxFrame& frame, See see);
   Gather PlaceOf(const nic::TxFrame& frame);
-  void WriteFrame(uint8_t* wqe, const nic::TxFrame& frame, uint32_t inline_bytes,
-                  uint32_t segments);
 
   uint32_t Index() const { return front_.first_block(); }
   uint32_t FramesOf(uint64_t units) const { return static_cast<uint32_t>(units - front_.wide); }
@@ -242,7 +267,7 @@ class SendQueue {
   // Where the next WQE is written, whatever its length; Commit() brings it to its place, enters it
   // and rings for it.
   uint8_t* NextWqe() { return AtRingEnd() ? scratch_ : front_.next_wqe; }
-  nic::TxStatus Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
+  void Commit(uint8_t* wqe, uint32_t wqebbs, uint32_t bytes, uint32_t flags);
   bool AtRingEnd() const { return (Index() & mask_) + kMaxWqebbs > mask_ + 1; }
   void SpreadOverRingEnd(uint32_t slot, uint32_t wqebbs);
   // Units of whatever frames that end before the ring does, the last of them with a frame of two.
@@ -257,8 +282,16 @@ class SendQueue {
 
   // Ring for everything posted, `wqe` being the last. Always kPosted: posts end in them.
   nic::TxStatus Ring(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags);
+  bool MayRingByBlueFlame(uint32_t wqebbs) const {
+    return unrung_ == nullptr && wqebbs <= blueflame_wqebbs_;
+  }
   nic::TxStatus RingByBlueFlame(const uint8_t* wqe, uint32_t wqebbs);
   nic::TxStatus RingByDoorbell(const uint8_t* wqe);
+  template <typename See, typename From>
+  nic::TxStatus RingSeen(const uint8_t* wqe, uint32_t wqebbs, uint32_t flags, const From& from,
+                         See see);
+  template <typename See, typename From>
+  nic::TxStatus RingByDoorbellSeen(const uint8_t* wqe, const From& from, See see);
   uint8_t* TakeRegister() {
     return nic::TakeRegister(front_, size_t{blueflame_wqebbs_} * kWqebbBytes);
   }
@@ -326,7 +359,7 @@ class SendQueue {
     unrung_ = wqe;
     return nic::TxStatus::kPosted;
   }
-  if (unrung_ == nullptr && wqebbs <= blueflame_wqebbs_) return RingByBlueFlame(wqe, wqebbs);
+  if (MayRingByBlueFlame(wqebbs)) return RingByBlueFlame(wqe, wqebbs);
   ++otherwise_rung_;
   return RingByDoorbell(wqe);
 }

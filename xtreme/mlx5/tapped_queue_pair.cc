@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "xtreme/mlx5/receive_known.h"
-#include "xtreme/mlx5/send_queue_in_place.h"
+#include "xtreme/mlx5/send_queue_seen.h"
 #include "xtreme/mlx5/send_wqe.h"
 #include "xtreme/nic/stream_post.h"
 
@@ -33,6 +33,7 @@ TappedQueuePair::TappedQueuePair(FrameTap* tap, const QueuePairMemory& memory,
       ring_end_(memory.send.wqebbs + (size_t{kWqebbBytes} << memory.send.wqebbs_log2)),
       ring_bytes_(size_t{kWqebbBytes} << memory.send.wqebbs_log2),
       qpn_(memory.send.qpn),
+      usual_headers_(tap->KeepsLeast() ? kUsualHeaders : 0),
       received_(receive_options.timestamps ? FrameKind::kReceived : FrameKind::kReceivedUntimed) {
   front_ = NoFront();  // Every post is seen here, or by who posts on the tap's front.
   if (!TakesStreams()) return;
@@ -76,107 +77,161 @@ packet::Buffer* TappedQueuePair::TakeKnown(const completion::KnownFlows& flows,
   return TakeOne<Watch>(flows, endpoint, most);
 }
 
-[[gnu::noinline]] void TappedQueuePair::KeepParts(const uint8_t* wqe, const uint8_t* header,
-                                                  uint32_t header_length, const uint8_t* payload,
-                                                  uint32_t payload_length) {
-  tap_->WriteParts(wqe, header, header_length, payload, payload_length, FrameTap::Now());
+[[gnu::noinline]] void TappedQueuePair::KeepWholeInParts(const uint8_t* wqe) {
+  const uint32_t bytes = InlineBytesOf(wqe);
+  KeepInParts(wqe, bytes, nullptr, bytes);
+}
+
+[[gnu::noinline]] void TappedQueuePair::KeepInParts(const uint8_t* wqe, size_t header_length,
+                                                    const uint8_t* payload, uint32_t bytes) {
+  const auto header_bytes = static_cast<uint32_t>(header_length);
+  tap_->WriteParts(wqe, wqe + kInlineOffset, header_bytes, payload, bytes - header_bytes,
+                   FrameTap::Now());
   tap_->Publish(1);
 }
 
-[[gnu::always_inline]] inline void TappedQueuePair::KeepWhole(const uint8_t* wqe,
-                                                              const uint8_t* frame,
-                                                              uint32_t bytes) {
-  if (!tap_->KeepsLeast()) [[unlikely]] return KeepParts(wqe, frame, bytes, nullptr, 0);
-  tap_->WriteWqe(wqe <= ring_end_ - kKeptBytes ? wqe : JoinOverEnd(wqe));
-  tap_->Publish(1);
+[[gnu::noinline]] void TappedQueuePair::KeepLastInParts(uint32_t blocks) {
+  KeepWholeInParts(LastWqe(blocks));
 }
 
-[[gnu::always_inline]] inline void TappedQueuePair::Keep(const uint8_t* wqe, const uint8_t* header,
-                                                         uint32_t header_length,
-                                                         const uint8_t* payload,
-                                                         uint32_t payload_length) {
-  constexpr uint32_t kShortest = FrameTap::kShortestHeaders;
-  if (!tap_->KeepsLeast()) [[unlikely]] {
-    KeepParts(wqe, header, header_length, payload, payload_length);
-  } else if (InlineBytesOf(wqe) == header_length + payload_length) {
-    KeepWhole(wqe, nullptr, 0);
-  } else if (header_length - kShortest <= FrameTap::kLongestHeaders - kShortest &&
-             payload_length >= FrameTap::kGatheredPayload) {
-    if (wqe > ring_end_ - kKeptBytes) [[unlikely]] wqe = JoinOverEnd(wqe);
-    using Halves = nic::HalfLine[FrameTap::kGatheredWqe / sizeof(nic::HalfLine)];
-    tap_->WriteGathered(reinterpret_cast<const Halves&>(*wqe), header_length, payload,
-                        payload_length);
-    tap_->Publish(1);
-  } else {
-    KeepParts(wqe, header, header_length, payload, payload_length);
+[[gnu::noinline]] void TappedQueuePair::KeepLastInParts(uint32_t blocks, size_t header_length,
+                                                        const uint8_t* payload, uint32_t bytes) {
+  KeepInParts(LastWqe(blocks), header_length, payload, bytes);
+}
+
+const uint8_t* TappedQueuePair::LastWqe(uint32_t blocks) {
+  const uint8_t* wqe = NextWqe() - size_t{blocks} * kWqebbBytes;
+  if (wqe < ring_end_ - ring_bytes_) wqe += ring_bytes_;
+  return wqe > ring_end_ - kMaxWqeBytes ? JoinOverEnd(wqe) : wqe;
+}
+
+[[gnu::always_inline]] inline void TappedQueuePair::KeepWhole(const uint8_t* wqe) {
+  FrameTap& tap = *tap_;  // Not to be read again behind what is written there.
+  if (!tap.KeepsLeast()) [[unlikely]] return KeepWholeInParts(wqe);
+  tap.WriteWqe(wqe);
+  tap.Publish(1);
+}
+
+template <size_t kHalves>
+[[gnu::always_inline]] inline void TappedQueuePair::KeepWhole(
+    const nic::HalfLine (&halves)[kHalves]) {
+  FrameTap& tap = *tap_;
+  if (!tap.KeepsLeast()) [[unlikely]] {
+    return KeepLastInParts(kHalves / 2);
   }
+  tap.WriteWqe(halves);
+  tap.Publish(1);
+}
+
+[[gnu::always_inline]] inline void TappedQueuePair::KeepLong(bool usual, const uint8_t* wqe,
+                                                             size_t header_length,
+                                                             const uint8_t* payload,
+                                                             uint32_t bytes) {
+  if (!usual) [[unlikely]] return KeepInParts(wqe, header_length, payload, bytes);
+  constexpr size_t kHeld = kSeenBytes / sizeof(nic::HalfLine);
+  using Halves = nic::HalfLine[kHeld];
+  FrameTap& tap = *tap_;
+  tap.WriteGathered<kHeld>(reinterpret_cast<const Halves&>(*wqe), header_length, payload, bytes);
+  tap.Publish(1);
 }
 
 template <size_t kHalves>
 [[gnu::always_inline]] inline void TappedQueuePair::KeepLong(
-    const uint8_t* wqe, const nic::HalfLine (&halves)[kHalves], uint32_t header_length,
-    const uint8_t* payload, uint32_t payload_length) {
-  FrameTap& tap = *tap_;  // As in PostCopied().
+    const nic::HalfLine (&halves)[kHalves], size_t header_length, const uint8_t* payload,
+    uint32_t bytes) {
+  FrameTap& tap = *tap_;
   if (!tap.KeepsLeast()) [[unlikely]] {
-    return KeepParts(wqe, wqe + kInlineOffset, header_length, payload, payload_length);
+    return KeepLastInParts(kHalves / 2, header_length, payload, bytes);
   }
-  tap.WriteGathered(halves, header_length, payload, payload_length);
+  constexpr size_t kHeld = 3;
+  constexpr size_t kHeldHeader = kHeld * sizeof(nic::HalfLine) - kInlineOffset;
+  static_assert(std::max(nic::StreamSegment::kLongestHeader, kMaxHeaderBytes) <= kHeldHeader);
+  tap.WriteGathered<kHeld>(halves, header_length, payload, bytes);
   tap.Publish(1);
 }
+
+struct TappedQueuePair::SeeWhole {
+  TappedQueuePair* pair;
+
+  template <size_t kHalves, typename... From>
+  [[gnu::always_inline]] void operator()(const nic::HalfLine (&halves)[kHalves],
+                                         const From&...) const {
+    pair->KeepWhole(halves);
+  }
+  template <typename... From>
+  [[gnu::always_inline]] void operator()(const uint8_t* wqe, const From&...) const {
+    pair->KeepWhole(wqe);
+  }
+};
+
+// Of Post(): if it is given the frame, its payload stands elsewhere.
+struct TappedQueuePair::SeeAny {
+  TappedQueuePair* pair;
+
+  [[gnu::always_inline]] void operator()(const uint8_t* wqe) const { pair->KeepWhole(wqe); }
+  [[gnu::always_inline]] void operator()(const uint8_t* wqe, const nic::TxFrame& frame,
+                                         uint32_t bytes) const {
+    static_assert(kMaxInlineFrameBytes - FrameTap::kLongestHeaders >= FrameTap::kGatheredPayload);
+    const bool usual = pair->KeepsWith(frame.header_length);
+    pair->KeepLong(usual, wqe, frame.header_length, frame.payload, bytes);
+  }
+};
+
+struct TappedQueuePair::SeeLong {
+  TappedQueuePair* pair;
+  size_t header_length;
+  const uint8_t* payload;
+  uint32_t payload_length;
+
+  uint32_t bytes() const { return static_cast<uint32_t>(header_length) + payload_length; }
+  template <size_t kHalves>
+  [[gnu::always_inline]] void operator()(const nic::HalfLine (&halves)[kHalves]) const {
+    pair->KeepLong(halves, header_length, payload, bytes());
+  }
+  [[gnu::always_inline]] void operator()(const uint8_t* wqe) const {
+    const bool usual =
+        pair->KeepsWith(header_length) && payload_length >= FrameTap::kGatheredPayload;
+    pair->KeepLong(usual, wqe, header_length, payload, bytes());
+  }
+};
+
+// Of PostStored(), which takes UDP's headers, and more than could be inline.
+struct TappedQueuePair::SeeStored {
+  TappedQueuePair* pair;
+  const uint8_t* payload;
+
+  template <size_t kHalves>
+  [[gnu::always_inline]] void operator()(const nic::HalfLine (&halves)[kHalves],
+                                         const nic::TxPrepared& stored) const {
+    pair->KeepLong(halves, stored.header_bytes, payload, stored.frame_bytes());
+  }
+  [[gnu::always_inline]] void operator()(const uint8_t* wqe, const nic::TxPrepared& stored) const {
+    const bool usual = pair->tap_->KeepsLeast();
+    pair->KeepLong(usual, wqe, stored.header_bytes, payload, stored.frame_bytes());
+  }
+};
 
 nic::TxStatus TappedQueuePair::Post(const nic::TxFrame& frame) {
-  const bool plain = send().MayPostPlain(frame) && tap_->KeepsLeast();
-  return plain ? PostPlain(frame) : PostOtherwise(frame);
-}
-
-[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostPlain(const nic::TxFrame& frame) {
-  FrameTap& tap = *tap_;  // As in PostCopied().
-  const uint8_t* const wqe = NextWqe();
-  send().PostPlain(frame);
-  tap.WriteWqe(wqe);
-  tap.Publish(1);
-  return nic::TxStatus::kPosted;
+  if (!send().MayPostPlain(frame)) return PostOtherwise(frame);
+  return send().PostPlainSeen(frame, SeeWhole{this});
 }
 
 [[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherwise(const nic::TxFrame& frame) {
-  const uint8_t* const wqe = NextWqe();
-  const nic::TxStatus status = send().Post(frame);
-  if (status != nic::TxStatus::kPosted || (frame.flags & nic::kTxWarm) != 0) return status;
-  Keep(wqe, frame.header, frame.header_length, frame.payload, frame.payload_length);
-  return status;
+  return send().PostOtherwiseSeen(frame, SeeAny{this});
 }
 
-// What sees a WQE has all but the payload from the flow: the rest stands in no register by then.
 nic::TxStatus TappedQueuePair::PostStored(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
-  struct {
-    TappedQueuePair& pair;
-    const nic::TxTemplate& flow;
-    const uint8_t* payload;
-
-    void operator()(const uint8_t* wqe) const {
-      pair.Keep(wqe, flow.stored.image.data() + kInlineOffset, flow.header_length, payload,
-                flow.stored_length);
-    }
-    [[gnu::always_inline]] void operator()(const uint8_t* wqe,
-                                           const nic::HalfLine (&halves)[4]) const {
-      pair.KeepLong(wqe, halves, flow.header_length, payload, flow.stored_length);
-    }
-  } const see{*this, flow, payload};
-  return send().PostStoredSeen(flow, payload, payload_length, flags, see);
+  return send().PostStoredSeen(flow, payload, payload_length, flags, SeeStored{this, payload});
 }
 
 // Most call nothing here, and save nothing.
 nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uint8_t* payload,
                                           uint32_t payload_length, uint32_t flags) {
-  FrameTap& tap = *tap_;  // Not to be read again behind what is written there.
-  if (!send().MayCopyDirectly(flow, payload_length, flags) || !tap.KeepsLeast()) [[unlikely]] {
+  if (!send().MayCopyDirectly(flow, payload_length, flags)) [[unlikely]] {
     return PostOtherwise(flow, payload, payload_length, flags);
   }
-  send().CopyDirectly(flow, payload, [&tap](const auto& halves) __attribute__((always_inline)) {
-    tap.WriteWqe(halves);
-    tap.Publish(1);
-  });
+  send().CopyDirectly(flow, payload, SeeWhole{this});
   return nic::TxStatus::kPosted;
 }
 
@@ -184,11 +239,24 @@ nic::TxStatus TappedQueuePair::PostCopied(const nic::TxTemplate& flow, const uin
                                                                const uint8_t* payload,
                                                                uint32_t payload_length,
                                                                uint32_t flags) {
-  const uint8_t* const wqe = NextWqe();
-  const nic::TxStatus status = QueuePair::PostCopied(flow, payload, payload_length, flags);
-  if (status != nic::TxStatus::kPosted) return status;
-  KeepWhole(wqe, flow.frame.image.data() + kInlineOffset, flow.frame.frame_bytes());
-  return status;
+  if (payload_length != flow.payload_length) [[unlikely]] {
+    return PostOtherLength(flow, payload, payload_length, flags);
+  }
+  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
+  return TappedQueuePair::PostPrepared(flow.frame, flags);
+}
+
+[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherLength(const nic::TxTemplate& flow,
+                                                                 const uint8_t* payload,
+                                                                 uint32_t payload_length,
+                                                                 uint32_t flags) {
+  SetPayloadLength(flow, payload_length);
+  CopyShort(flow.frame.image.data() + flow.payload_at, payload, payload_length);
+  if (!send().MayPostDirectly(flow.frame, flags)) {
+    return TappedQueuePair::PostPrepared(flow.frame, flags);
+  }
+  send().PostDirectly(flow.frame, SeeWhole{this});
+  return nic::TxStatus::kPosted;
 }
 
 nic::TxBurst TappedQueuePair::PostBurst(const nic::TxTemplate& flow,
@@ -240,79 +308,35 @@ template <bool kOverEnd>
 }
 
 nic::TxStatus TappedQueuePair::PostPrepared(const nic::TxPrepared& prepared, uint32_t flags) {
-  if (!send().MayPostDirectly(prepared, flags) || !tap_->KeepsLeast()) [[unlikely]] {
-    return PostOtherwise(prepared, flags);
-  }
-  send().PostDirectly(prepared, [this](const auto& halves) __attribute__((always_inline)) {
-    tap_->WriteWqe(halves);
-    tap_->Publish(1);
-  });
-  return nic::TxStatus::kPosted;
-}
-
-[[gnu::noinline]] nic::TxStatus TappedQueuePair::PostOtherwise(const nic::TxPrepared& prepared,
-                                                               uint32_t flags) {
-  const uint8_t* const wqe = NextWqe();
-  const nic::TxStatus status = QueuePair::PostPrepared(prepared, flags);
-  if (status != nic::TxStatus::kPosted || (flags & nic::kTxWarm) != 0) return status;
-  KeepWhole(wqe, prepared.image.data() + prepared.frame_at, prepared.frame_bytes());
-  return status;
-}
-
-// One of which more than the least is kept is put together anew.
-template <uint32_t kBlocks>
-[[gnu::always_inline]] inline void TappedQueuePair::KeepStream(const nic::StreamSegment& segment,
-                                                               const uint8_t* wqe) {
-  if (tap_->KeepsLeast()) [[likely]] return KeepWhole(wqe, nullptr, 0);
-  nic::HalfLine halves[2 * kBlocks];
-  nic::LoadStream(*send().front(), segment, halves);
-  const auto* const frame = reinterpret_cast<const uint8_t*>(halves) + kInlineOffset;
-  KeepParts(wqe, frame, segment.frame_bytes(), nullptr, 0);
+  return send().PostPreparedSeen(prepared, flags, SeeWhole{this});
 }
 
 bool TappedQueuePair::PostStreamOtherwise(const nic::StreamSegment& segment) {
   nic::TxFront& front = *send().front();
-  const uint8_t* const wqe = front.next_wqe;
-  if (front.Ready()) [[likely]] nic::PostStream(front, segment);
-  else if (!send().PostStreamOtherwise(segment)) return false;
-  KeepStream<kMaxWqebbs>(segment, wqe);
+  if (!front.Ready()) [[unlikely]] return PostStreamDue(segment);
+  nic::PostStream(front, segment, SeeWhole{this});
   return true;
+}
+
+[[gnu::noinline]] bool TappedQueuePair::PostStreamDue(const nic::StreamSegment& segment) {
+  return send().PostStreamOtherwiseSeen(segment, SeeWhole{this});
 }
 
 bool TappedQueuePair::PlaceStream(const nic::StreamSegment& segment) {
-  FrameTap& tap = *tap_;  // As in PostCopied().
-  const uint8_t* const wqe = NextWqe();
-  if (send().AttentionIsDue() || !tap.KeepsLeast()) [[unlikely]] {
-    return PlaceStreamOtherwise(segment);
-  }
-  send().PlaceAtOnce(segment);
-  tap.WriteWqe(wqe);
-  tap.Publish(1);
-  return true;
-}
-
-[[gnu::noinline]] bool TappedQueuePair::PlaceStreamOtherwise(const nic::StreamSegment& segment) {
-  const uint8_t* const wqe = NextWqe();
-  if (!send().PlaceStream(segment)) return false;
-  KeepStream<2>(segment, wqe);
-  return true;
+  return send().PlaceStreamSeen(segment, SeeWhole{this});
 }
 
 std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& segment,
                                                       uint32_t key, uint32_t flags) {
-  const auto see = [&](const uint8_t* wqe, const auto& halves) __attribute__((always_inline)) {
-    KeepLong(wqe, halves, segment.header_bytes, segment.payload, segment.payload_length);
-  };
+  const SeeLong see = {this, segment.header_bytes, segment.payload, segment.payload_length};
   return send().PostGatheredSeen(segment, key, flags, see);
 }
 
+// Uncut, as a kernel shows it: the header and the first piece.
 nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
-  const uint8_t* const wqe = NextWqe();
-  const nic::TxStatus status = QueuePair::PostSegments(segments);
-  if (status != nic::TxStatus::kPosted) return status;
   const nic::TxGather& first = segments.payload[0];
-  Keep(wqe, segments.header, segments.header_length, first.data, first.length);
-  return status;
+  const SeeLong see = {this, segments.header_length, first.data, first.length};
+  return send().PostSegmentsSeen(segments, see);
 }
 
 // A completion is of the frame that was signalled, with its time, and of those before it.

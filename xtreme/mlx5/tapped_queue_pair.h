@@ -53,7 +53,6 @@ class TappedQueuePair final : public QueuePair {
   bool PlaceStream(const nic::StreamSegment& segment) override;
   std::optional<uint32_t> PostGathered(const nic::StreamSegment& segment, uint32_t key,
                                        uint32_t flags) override;
-  // Uncut, as a kernel shows it: the header and the first piece.
   nic::TxStatus PostSegments(const nic::TxSegments& segments) override;
   uint32_t PollSend(std::span<nic::TxCompletion> out) override;
 
@@ -84,41 +83,53 @@ class TappedQueuePair final : public QueuePair {
           [&] { return posted.data; });
     }
   };
+  // What sees WQEs (send_queue_seen.h): of frames that stand whole in them, of one whose payload
+  // stands elsewhere, of one of PostStored(), and of Post().
+  struct SeeWhole;
+  struct SeeLong;
+  struct SeeStored;
+  struct SeeAny;
+  // Keeps a frame that was posted, from its WQE in registers or memory: a whole one, or one whose
+  // payload stands elsewhere.
+  void KeepWhole(const uint8_t* wqe);
+  template <size_t kHalves>
+  void KeepWhole(const nic::HalfLine (&halves)[kHalves]);
+  // Of payload, FrameTap::kGatheredPayload; what stands in registers has usual headers.
+  template <size_t kHalves>
+  void KeepLong(const nic::HalfLine (&halves)[kHalves], size_t header_length,
+                const uint8_t* payload, uint32_t bytes);
+  void KeepLong(bool usual, const uint8_t* wqe, size_t header_length, const uint8_t* payload,
+                uint32_t bytes);
+  bool KeepsWith(size_t header_length) const {
+    return header_length - stats::FrameTap::kShortestHeaders < usual_headers_;
+  }
+  // The same of whatever frame, as much of it as is kept; and of the last one, of so many blocks.
+  void KeepWholeInParts(const uint8_t* wqe);
+  void KeepInParts(const uint8_t* wqe, size_t header_length, const uint8_t* payload,
+                   uint32_t bytes);
+  void KeepLastInParts(uint32_t blocks);
+  void KeepLastInParts(uint32_t blocks, size_t header_length, const uint8_t* payload,
+                       uint32_t bytes);
+  // Where its WQE can be read.
+  const uint8_t* LastWqe(uint32_t blocks);
+
+  // Posts with which more is due, or of another length than the flow's last.
+  nic::TxStatus PostOtherwise(const nic::TxFrame& frame);
+  nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
+                              uint32_t payload_length, uint32_t flags);
+  nic::TxStatus PostOtherLength(const nic::TxTemplate& flow, const uint8_t* payload,
+                                uint32_t payload_length, uint32_t flags);
+  bool PostStreamDue(const nic::StreamSegment& segment);
   // A burst of which more is kept than the least.
   nic::TxBurst PostEach(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads);
   // Of frames that were posted, the first at `wqe`; the last goes to the ring's end or over it.
   template <bool kOverEnd>
   void KeepBurst(const nic::TxTemplate& flow, std::span<const nic::TxPayload> payloads,
                  const uint8_t* wqe);
-  // Post() of what stands whole in its WQE and with which no more is due; Post(), PostPrepared()
-  // and PostCopied() of what is more than to copy and to ring.
-  nic::TxStatus PostPlain(const nic::TxFrame& frame);
-  nic::TxStatus PostOtherwise(const nic::TxFrame& frame);
-  nic::TxStatus PostOtherwise(const nic::TxPrepared& prepared, uint32_t flags);
-  nic::TxStatus PostOtherwise(const nic::TxTemplate& flow, const uint8_t* payload,
-                              uint32_t payload_length, uint32_t flags);
-  bool PlaceStreamOtherwise(const nic::StreamSegment& segment);
   // Where the WQE of a frame begins that is posted next.
   const uint8_t* NextWqe() { return send().front()->next_wqe; }
-  // One that was posted so, from what it was made of.
-  void KeepParts(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
-                 const uint8_t* payload, uint32_t payload_length);
-  // The same of one that stands whole in its WQE, from there or, if more is kept, from `frame`.
-  void KeepWhole(const uint8_t* wqe, const uint8_t* frame, uint32_t bytes);
-  // The same of whichever it is.
-  void Keep(const uint8_t* wqe, const uint8_t* header, uint32_t header_length,
-            const uint8_t* payload, uint32_t payload_length);
-  // The same of one whose payload stands elsewhere and whose WQE, with usual headers, ends before
-  // the ring does, from registers.
-  template <size_t kHalves>
-  void KeepLong(const uint8_t* wqe, const nic::HalfLine (&halves)[kHalves], uint32_t header_length,
-                const uint8_t* payload, uint32_t payload_length);
-  // Of a segment that stands whole in its WQE. `kBlocks`: of its payload so much can be read, at
-  // most, as a WQE of so many has room for.
-  template <uint32_t kBlocks>
-  void KeepStream(const nic::StreamSegment& segment, const uint8_t* wqe);
 
-  // What is kept of a WQE; one that goes over the ring's end is put together for it.
+  // What is kept of a WQE at least; one that goes over the ring's end is put together for it.
   static constexpr size_t kKeptBytes = 2 * kWqebbBytes;
   static_assert(kKeptBytes == stats::SlotBytes(stats::kLeastSnapBytes));
   const uint8_t* JoinOverEnd(const uint8_t* wqe);
@@ -127,8 +138,12 @@ class TappedQueuePair final : public QueuePair {
   const uint8_t* const ring_end_;  // Of the send queue's WQEs.
   const size_t ring_bytes_;
   const uint32_t qpn_;
+  // How many lengths of headers there are with which a long frame is kept from its WQE.
+  static constexpr size_t kUsualHeaders =
+      stats::FrameTap::kLongestHeaders - stats::FrameTap::kShortestHeaders + 1;
+  const size_t usual_headers_;
   const stats::FrameKind received_;
-  alignas(kWqebbBytes) std::array<uint8_t, kKeptBytes> joined_;
+  alignas(kWqebbBytes) std::array<uint8_t, kMaxWqeBytes> joined_;
   nic::TxFront never_;  // Of streams, which are posted and never ready.
 };
 

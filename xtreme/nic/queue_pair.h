@@ -121,7 +121,7 @@ inline constexpr uint32_t kStreamWqeBytes = 256, kStreamFrameAt = 30;
 // What the frames of a flow have in common, for QueuePair::Prepare().
 struct TxHeader {
   const uint8_t* bytes;             // 64 are readable.
-  uint32_t length;                  // 14 .. 64.
+  uint32_t length;                  // 34 .. 64.
   uint16_t flags;                   // TxFlag: the checksums.
   std::array<LengthField, 2> lengths;
 };

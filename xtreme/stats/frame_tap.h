@@ -29,6 +29,9 @@ namespace xtreme::stats {
 
 class FrameTap {
   static constexpr size_t kLeastSlotBytes = SlotBytes(kLeastSnapBytes);
+  static constexpr size_t kPageBytes = 4'096;
+  static_assert(kLeastSlots * kLeastSlotBytes % kPageBytes == 0 &&
+                sizeof(FramesHeader) + kLeastSlotBytes <= kPageBytes);  // See WriteGathered().
   typedef uint64_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
 
  public:
@@ -123,26 +126,25 @@ class FrameTap {
     WriteNow(slot);
     GoBehind(slot, kLeastSlotBytes);
   }
-  // One whose payload the device reads elsewhere, of which kGatheredPayload bytes can be read: its
-  // WQE, of which three halves are looked at, has the headers, of kShortestHeaders to
-  // kLongestHeaders bytes. KeepsLeast().
-  static constexpr uint32_t kGatheredWqe = 3 * sizeof(Bytes32);
+  // One whose payload the device reads elsewhere, of which kGatheredPayload bytes can be read: the
+  // first kHeld halves of its WQE hold its headers, kShortestHeaders to kLongestHeaders of them.
+  // KeepsLeast(). The payload may go on behind the slot, where nothing is yet, or, behind the last
+  // one, the rest of a page.
   static constexpr uint32_t kGatheredPayload = 2 * sizeof(Bytes32);
-  static constexpr uint32_t kLongestHeaders = kGatheredWqe - kSentFrameAt;
-  static constexpr uint32_t kShortestHeaders = kLongestHeaders - sizeof(Bytes32);
-  template <typename Half, size_t kHalves>
-  [[gnu::always_inline]] void WriteGathered(const Half (&halves)[kHalves], uint32_t header_length,
-                                            const uint8_t* payload, uint32_t payload_length) {
-    static_assert(kGatheredWqe + sizeof(Bytes32) == kLeastSlotBytes);
-    static_assert(sizeof(Half) == sizeof(Bytes32) && kHalves >= 3);
+  static constexpr uint32_t kShortestHeaders = kLeastSnapBytes - kGatheredPayload;
+  static constexpr uint32_t kLongestHeaders = kLeastSlotBytes - kSentFrameAt;
+  template <size_t kHeld, typename Half, size_t kHalves>
+  [[gnu::always_inline]] void WriteGathered(const Half (&halves)[kHalves], size_t header_length,
+                                            const uint8_t* payload, uint32_t bytes) {
+    static_assert(sizeof(Half) == sizeof(Bytes32) && kHeld <= kHalves);
+    static_assert(kHeld <= kLeastSlotBytes / sizeof(Half));
     uint8_t* const slot = next_slot_;
-#pragma GCC unroll 3
-    for (size_t i = 0; i < 3; ++i) {
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kHeld; ++i) {
       reinterpret_cast<Bytes32*>(slot)[i] = reinterpret_cast<const Bytes32&>(halves[i]);
     }
-    CopyHalves<1>(slot + kSentFrameAt + header_length, payload);
-    CopyHalves<1>(slot + kGatheredWqe, payload + (kLongestHeaders - header_length));
-    reinterpret_cast<SentSlot*>(slot)->whole_bytes = header_length + payload_length;
+    CopyHalves<2>(slot + kSentFrameAt + header_length, payload);
+    reinterpret_cast<SentSlot*>(slot)->whole_bytes = bytes;
     WriteNow(slot);
     GoBehind(slot, kLeastSlotBytes);
   }
