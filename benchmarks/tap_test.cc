@@ -29,6 +29,11 @@ namespace {
 constexpr NullDevice::Options kDevice;
 constexpr uint32_t kPackets = 16;
 constexpr double kMost = 30;
+#ifdef __clang__
+constexpr double kMostLong = 34;  // Some stand on the stack meanwhile; figures are those of GCC.
+#else
+constexpr double kMostLong = kMost;
+#endif
 constexpr uint32_t kLongBytes = 1'024;
 constexpr uint32_t kThreeBlocks = 80;  // Of payload, that make a WQE of so many.
 constexpr uint32_t kFourBlocks = 170;
@@ -187,14 +192,13 @@ TEST_F(TapTest, ASentPacketCostsAFewInstructionsMore) {
 }
 
 TEST_F(TapTest, SoDoesEveryOtherWayToSend) {
-  // `frames`: that one post sends at least.
-  const auto more = [this](const char* way, auto post, double frames = 1) {
+  const auto more = [this](const char* way, auto post, double most = kMost) {
     const double kept = InstructionsAPacket([&] { tapped_->Send(post); });
     const double plain = InstructionsAPacket([&] { plain_->Send(post); });
     tapped_->Complete();
     plain_->Complete();
     std::printf("%s: %.1f instructions more than %.1f\n", way, kept - plain, plain);
-    EXPECT_LE(kept - plain, kMost * frames) << way;
+    EXPECT_LE(kept - plain, most) << way;
   };
   constexpr uint32_t kAsked = nic::kTxSignal;
   constexpr uint32_t kMore = nic::kTxMore;
@@ -214,12 +218,14 @@ TEST_F(TapTest, SoDoesEveryOtherWayToSend) {
   constexpr uint32_t kTcpWithTag = 70;  // And timestamps.
   more("any", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, kPayloadBytes, 0); });
   more("any, asked for", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, 9, kAsked); });
-  more("long", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, kLongBytes, 0); });
-  more("long, asked for", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, 999, kAsked); });
-  more("long, tagged", [](Rig& rig, uint32_t) { rig.Post(kTcpWithTag, kLongBytes, 0); });
-  more("cut", [](Rig& rig, uint32_t) { rig.PostSegments(54, 0); }, kSegments);
-  more("cut, asked for", [](Rig& rig, uint32_t) { rig.PostSegments(66, kAsked); }, kSegments);
-  more("cut, tagged", [](Rig& rig, uint32_t) { rig.PostSegments(kTcpWithTag, 0); }, kSegments);
+  more("long", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, 999, 0); }, kMostLong);
+  more("long, asked for", [](Rig& rig, uint32_t) { rig.Post(46, 999, kAsked); }, kMostLong);
+  more("long, tagged", [](Rig& rig, uint32_t) { rig.Post(kTcpWithTag, 999, 0); }, kMostLong);
+  // Of the frames that one post sends at least.
+  constexpr double kCut = kMost * kSegments;
+  more("cut", [](Rig& rig, uint32_t) { rig.PostSegments(54, 0); }, kCut);
+  more("cut, asked for", [](Rig& rig, uint32_t) { rig.PostSegments(66, kAsked); }, kCut);
+  more("cut, tagged", [](Rig& rig, uint32_t) { rig.PostSegments(kTcpWithTag, 0); }, kCut);
 }
 
 // A ring that keeps its frames sends over TCP by a function of its own, chosen with its queue: by
