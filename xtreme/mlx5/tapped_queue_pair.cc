@@ -177,21 +177,28 @@ struct TappedQueuePair::SeeAny {
   }
 };
 
-struct TappedQueuePair::SeeLong {
+// Of PostGathered().
+struct TappedQueuePair::SeeGathered {
   TappedQueuePair* pair;
-  size_t header_length;
-  const uint8_t* payload;
-  uint32_t payload_length;
+  const nic::StreamSegment& segment;
 
-  uint32_t bytes() const { return static_cast<uint32_t>(header_length) + payload_length; }
   template <size_t kHalves>
   [[gnu::always_inline]] void operator()(const nic::HalfLine (&halves)[kHalves]) const {
-    pair->KeepLong(halves, header_length, payload, bytes());
+    pair->KeepLong(halves, segment.header_bytes, segment.payload, segment.frame_bytes());
   }
+};
+
+// Of PostSegments(): uncut, as a kernel shows it; the header and the first piece.
+struct TappedQueuePair::SeeSegments {
+  TappedQueuePair* pair;
+  const nic::TxSegments& segments;
+
   [[gnu::always_inline]] void operator()(const uint8_t* wqe) const {
+    const uint32_t header_length = segments.header_length;
+    const nic::TxGather& first = segments.payload[0];
     const bool usual =
-        pair->KeepsWith(header_length) && payload_length >= FrameTap::kGatheredPayload;
-    pair->KeepLong(usual, wqe, header_length, payload, bytes());
+        pair->KeepsWith(header_length) && first.length >= FrameTap::kGatheredPayload;
+    pair->KeepLong(usual, wqe, header_length, first.data, header_length + first.length);
   }
 };
 
@@ -328,15 +335,11 @@ bool TappedQueuePair::PlaceStream(const nic::StreamSegment& segment) {
 
 std::optional<uint32_t> TappedQueuePair::PostGathered(const nic::StreamSegment& segment,
                                                       uint32_t key, uint32_t flags) {
-  const SeeLong see = {this, segment.header_bytes, segment.payload, segment.payload_length};
-  return send().PostGatheredSeen(segment, key, flags, see);
+  return send().PostGatheredSeen(segment, key, flags, SeeGathered{this, segment});
 }
 
-// Uncut, as a kernel shows it: the header and the first piece.
 nic::TxStatus TappedQueuePair::PostSegments(const nic::TxSegments& segments) {
-  const nic::TxGather& first = segments.payload[0];
-  const SeeLong see = {this, segments.header_length, first.data, first.length};
-  return send().PostSegmentsSeen(segments, see);
+  return send().PostSegmentsSeen(segments, SeeSegments{this, segments});
 }
 
 // A completion is of the frame that was signalled, with its time, and of those before it.

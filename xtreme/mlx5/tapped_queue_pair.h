@@ -83,12 +83,12 @@ class TappedQueuePair final : public QueuePair {
           [&] { return posted.data; });
     }
   };
-  // What sees WQEs (send_queue_seen.h): of frames that stand whole in them, of one whose payload
-  // stands elsewhere, of one of PostStored(), and of Post().
+  // What sees WQEs (send_queue_seen.h): of frames that stand whole in them, and by who posts them.
   struct SeeWhole;
-  struct SeeLong;
-  struct SeeStored;
   struct SeeAny;
+  struct SeeStored;
+  struct SeeGathered;
+  struct SeeSegments;
   // Keeps a frame that was posted, from its WQE in registers or memory: a whole one, or one whose
   // payload stands elsewhere.
   void KeepWhole(const uint8_t* wqe);

@@ -9,7 +9,10 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,20 +64,23 @@ class TappedTest : public QueuePairTest {
     tap_->SetClocks({.ns_per_tick_q32 = int64_t{1} << 32}, {});
     QueuePairMemory memory = device_.memory();
     memory.send.device_memory = on_device;
-    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), memory,
-                                                SendQueue::Options{.signal_every = signal_every},
-                                                ReceiveQueue::Options{}, nic::Capabilities{},
-                                                pool_.get(), nullptr);
+    const SendQueue::Options send{.signal_every = signal_every, .max_segmented_bytes = 65'535};
+    queues_ = std::make_unique<TappedQueuePair>(tap_.get(), memory, send, ReceiveQueue::Options{},
+                                                nic::Capabilities{}, pool_.get(), nullptr);
     auto reader = stats::FrameReader::Open(tap_->path());
     ASSERT_TRUE(reader.ok()) << reader.status();
     reader_ = *std::move(reader);
   }
   // Those that were sent since the last call.
   std::vector<stats::TappedFrame> Sent() {
-    auto frames = reader_->Take(1'000);
-    EXPECT_TRUE(frames.ok()) << frames.status();
-    std::erase_if(*frames, [](const auto& frame) { return frame.kind != FrameKind::kSent; });
-    return *std::move(frames);
+    std::vector<stats::TappedFrame> sent;
+    while (true) {  // One call ends with the file.
+      auto frames = reader_->Take(1'000);
+      EXPECT_TRUE(frames.ok()) << frames.status();
+      if (!frames.ok() || frames->empty()) return sent;
+      std::copy_if(frames->begin(), frames->end(), std::back_inserter(sent),
+                   [](const auto& frame) { return frame.kind == FrameKind::kSent; });
+    }
   }
   // The WQE at `block`, if it is signalled.
   void Complete(uint32_t block) {
@@ -357,6 +363,98 @@ TEST_P(TappedLongTest, AFrameInOnDeviceMemoryIsKeptWithItsPayload) {
     ExpectKept(header_length, payload_length);
   }
   EXPECT_EQ(queues_->counters().tx_device_memory, 60u);
+}
+
+// Whatever comes behind whatever: frames of one block to four, with what is asked of each.
+class TappedWaysTest : public TappedLongTest {
+ protected:
+  static constexpr uint32_t kMostInline = kMaxInlineFrameBytes - 42;
+  static constexpr uint16_t kLengthAt = 16;
+
+  uint32_t Pick(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
+  nic::TxFrame Frame(uint32_t header_length, uint32_t payload_length, uint16_t flags) const {
+    return {.header = headers_.data(), .payload = payload_.data(), .header_length = header_length,
+            .payload_length = payload_length, .key = 5, .flags = flags};
+  }
+  void PostCopied(uint32_t payload_length, uint16_t flags) {
+    ASSERT_EQ(queues_->PostCopied(flow_, payload_.data(), payload_length, flags),
+              nic::TxStatus::kPosted);
+    base::StoreBe16(&headers_[kLengthAt], static_cast<uint16_t>(payload_length));
+    ExpectFrame(42, payload_length, flags);
+  }
+  void PostPrepared(uint32_t payload_length, uint16_t flags) {
+    nic::TxPrepared prepared;
+    ASSERT_TRUE(queues_->PrepareFrame(Frame(42, payload_length, 0), &prepared));
+    ASSERT_EQ(queues_->PostPrepared(prepared, flags), nic::TxStatus::kPosted);
+    ExpectFrame(42, payload_length, flags);
+  }
+  void PostAny(uint32_t header_length, uint32_t payload_length, uint16_t flags) {
+    const nic::TxFrame frame = Frame(header_length, payload_length, flags);
+    ASSERT_EQ(queues_->Post(frame), nic::TxStatus::kPosted);
+    ExpectFrame(header_length, payload_length, flags);
+  }
+  nic::TxStatus PostSegments(uint32_t header_length, std::span<const nic::TxGather> payload) {
+    return queues_->PostSegments({.header = headers_.data(), .header_length = header_length,
+                                  .segment_bytes = 500, .payload = payload, .flags = 0});
+  }
+  void PostCut(uint32_t header_length, uint32_t first_length) {
+    const nic::TxGather pieces[] = {{payload_.data(), first_length, 5}, {payload_.data(), 700, 5}};
+    ASSERT_EQ(PostSegments(header_length, pieces), nic::TxStatus::kPosted);
+    ExpectFrame(header_length, first_length, 0);
+  }
+  void PostOne() {
+    const auto flags = static_cast<uint16_t>(
+        std::array<uint32_t, 5>{0, 0, nic::kTxMore, nic::kTxSignal, nic::kTxWarm}[Pick(5)]);
+    switch (Pick(5)) {
+      case 0: return PostCopied(1 + Pick(2) * Pick(kMostInline), flags);
+      case 1: return PostPrepared(1 + Pick(kMostInline), flags);
+      case 2: return PostAny(42, 1 + Pick(kMostInline), flags);
+      case 3: return PostAny(14 + Pick(115), 300 + Pick(1'000), flags);
+      default: return PostCut(54 + Pick(45), 1 + Pick(1'000));
+    }
+  }
+  // The last one. What is warm reaches no wire.
+  void ExpectFrame(uint32_t header_length, uint32_t payload_length, uint16_t flags) {
+    queues_->Flush();
+    const auto kept = Sent();
+    const uint32_t block = block_;
+    block_ += WqebbsOfSegments(SegmentsOf(device_.wqe(block)));
+    ASSERT_EQ(kept.size(), (flags & nic::kTxWarm) == 0 ? 1u : 0u);
+    for (const stats::TappedFrame& frame : kept) {
+      std::vector<uint8_t> bytes(headers_.begin(), headers_.begin() + header_length);
+      bytes.insert(bytes.end(), payload_.begin(), payload_.begin() + payload_length);
+      ASSERT_EQ(frame.frame_bytes, bytes.size());
+      ASSERT_EQ(frame.end, static_cast<uint16_t>(block_));
+      bytes.resize(std::min<size_t>(bytes.size(), GetParam()));
+      ASSERT_THAT(frame.bytes, ElementsAreArray(bytes));
+    }
+    Complete(block);
+  }
+
+  std::mt19937_64 random_{GetParam()};
+  nic::TxTemplate flow_;
+};
+INSTANTIATE_TEST_SUITE_P(Snap, TappedWaysTest, ::testing::Values(96, 300));
+
+TEST_P(TappedWaysTest, EachFrameIsKeptAsItIsSent) {
+  Open(GetParam(), /*signal_every=*/4);
+  queues_->Prepare({.bytes = flow_header_.data(), .length = 42, .flags = 0,
+                    .lengths = {{{.at = kLengthAt}, {.at = kLengthAt}}}},
+                   &flow_);
+  for (int i = 0; i < 5'000; ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_NO_FATAL_FAILURE(PostOne());
+  }
+  EXPECT_GT(queues_->counters().tx_warm, 500u);
+  EXPECT_GT(queues_->counters().tx_segmented, 500u);
+  EXPECT_GT(queues_->counters().tx_gathered, 500u);
+}
+
+TEST_P(TappedWaysTest, WhatIsRefusedIsNotKept) {
+  Open(GetParam());
+  EXPECT_EQ(PostSegments(54, {}), nic::TxStatus::kTooLong);
+  EXPECT_EQ(queues_->Post(Frame(42, 2'000, 0)), nic::TxStatus::kTooLong);
+  EXPECT_TRUE(Sent().empty());
 }
 
 class TappedStreamTest : public TappedTest, public ::testing::WithParamInterface<uint32_t> {
