@@ -93,7 +93,7 @@ enum TxFlag : uint16_t {
   kTxL4Checksum = 1 << 1,  // The NIC computes the UDP or TCP checksum.
   kTxSignal = 1 << 2,      // A completion of its own, with a time, not only every N.
   kTxMore = 1 << 3,        // Another frame follows before Flush(): do not ring for this one.
-  kTxWarm = 1 << 4,        // Runs the same path and reaches no wire (NOP).
+  kTxWarm = 1 << 4,        // Fills a WQE and rings as others do, and reaches no wire (NOP).
 };
 
 // A frame to send: header and payload, copied when they fit inline, else the payload is copied to
