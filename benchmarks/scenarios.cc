@@ -80,7 +80,7 @@ std::vector<NamedScenario> AllScenarios() {
       {"udp_echo/kernel", kMany, KernelEcho},
       {"tcp_pingpong", kMany, [](uint32_t n) { return TcpPingPong(n, 1, !kStillClock); }},
       {"tcp_pingpong/devices", kMany, TcpDevices},
-      {"tcp_pingpong/kept", kMany, TcpPingPongKept},
+      {"tcp_pingpong/kept", kMany, [](uint32_t n) { return TcpPingPongKept(n, !kStillClock); }},
       {"tcp_pingpong/lwip", kMany, LwipTcpPingPong},
       {"tcp_pingpong/kernel", kMany, KernelTcpPingPong},
       {"tcp_bulk", kMany, [](uint32_t n) { return TcpBulk(n, kBurst); }},

@@ -282,8 +282,9 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPong(uint32_t operations, uint3
   return scenario;
 }
 
-absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations) {
-  auto pair = TcpPair::Make({.tapped = true});
+absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations,
+                                                          bool still_clock) {
+  auto pair = TcpPair::Make({.still_clock = still_clock, .tapped = true});
   if (!pair.ok()) return pair.status();
   auto scenario = std::make_unique<PingPongScenario>(*std::move(pair), operations);
   scenario->Warm();

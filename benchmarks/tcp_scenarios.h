@@ -23,7 +23,8 @@ absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPong(uint32_t operations, uint3
                                                       bool still_clock,
                                                       std::string* memory = nullptr);
 // The same over one connection of rings that keep their frames for xtreme_dump.
-absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations);
+absl::StatusOr<std::unique_ptr<Scenario>> TcpPingPongKept(uint32_t operations,
+                                                          bool still_clock);
 // What both devices of TcpPingPong take by themselves: part of its time, not of its instructions.
 absl::StatusOr<std::unique_ptr<Scenario>> TcpDevices(uint32_t operations);
 // Segments of 1,460 bytes one way, `burst` on one doorbell; sending, receiving, acknowledging.
