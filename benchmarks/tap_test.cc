@@ -217,10 +217,13 @@ TEST_F(TapTest, SoDoesEveryOtherWayToSend) {
   more("prepared, asked for", [&](Rig& rig, uint32_t) { rig.PostPrepared(prepared, kAsked); });
   constexpr uint32_t kTcpWithTag = 70;  // And timestamps.
   more("any", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, kPayloadBytes, 0); });
-  more("any, asked for", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, 9, kAsked); });
-  more("long", [](Rig& rig, uint32_t) { rig.Post(kUdpHeadersBytes, 999, 0); }, kMostLong);
-  more("long, asked for", [](Rig& rig, uint32_t) { rig.Post(46, 999, kAsked); }, kMostLong);
-  more("long, tagged", [](Rig& rig, uint32_t) { rig.Post(kTcpWithTag, 999, 0); }, kMostLong);
+  constexpr uint32_t kUdp = kUdpHeadersBytes;
+  more("any, asked for", [](Rig& rig, uint32_t) { rig.Post(kUdp, kPayloadBytes, kAsked); });
+  more("long", [](Rig& rig, uint32_t) { rig.Post(kUdp, kLongBytes, 0); }, kMostLong);
+  const auto post_asked = [](Rig& rig, uint32_t) { rig.Post(kUdp, kLongBytes, kAsked); };
+  more("long, asked for", post_asked, kMostLong);
+  const auto post_tagged = [](Rig& rig, uint32_t) { rig.Post(kTcpWithTag, kLongBytes, 0); };
+  more("long, tagged", post_tagged, kMostLong);
   // Of the frames that one post sends at least.
   constexpr double kCut = kMost * kSegments;
   more("cut", [](Rig& rig, uint32_t) { rig.PostSegments(54, 0); }, kCut);

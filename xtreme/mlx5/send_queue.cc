@@ -9,6 +9,7 @@
 #include "xtreme/mlx5/send_queue_seen.h"
 
 namespace xtreme::mlx5 {
+
 SendQueue::SendQueue(const SendQueueMemory& memory, const Options& options,
                      nic::QueueCounters* counters, uint32_t* completions_due)
     : wqebbs_(memory.wqebbs),

@@ -181,6 +181,9 @@ class SendQueue {
   // Writes the WQE whose first block is `first` to its place, also over the ring's end.
   template <size_t kHalves>
   void WriteInPlace(uint32_t first, const nic::HalfLine (&halves)[kHalves]);
+  // Enters a segment put together in `halves`; whether it is signalled.
+  template <size_t kHalves>
+  bool EnterStream(const nic::StreamSegment& segment, nic::HalfLine (&halves)[kHalves]);
   template <uint32_t kBlocks, typename See>
   void PostStreamInPlace(const nic::StreamSegment& segment, See see);
   // PlaceStream() with which no more is due.

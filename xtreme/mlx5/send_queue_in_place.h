@@ -103,6 +103,16 @@ template <size_t kHalves>
   BeginLap();
 }
 
+template <size_t kHalves>
+[[gnu::always_inline]] inline bool SendQueue::EnterStream(const nic::StreamSegment& segment,
+                                                          nic::HalfLine (&halves)[kHalves]) {
+  const bool signal = NextIsSignalled();
+  nic::LoadStream(front_, segment, halves);
+  EnterInPlace(signal, halves);
+  front_.direct_bytes += segment.frame_bytes();
+  return signal;
+}
+
 [[gnu::always_inline]] inline nic::TxStatus SendQueue::AttendInPlace(bool signal, uint32_t first,
                                                                      uint32_t end) {
   const uint64_t units = front_.units();

@@ -332,11 +332,8 @@ template <uint32_t kBlocks, typename See>
 [[gnu::always_inline]] inline void SendQueue::PostStreamInPlace(const nic::StreamSegment& segment,
                                                                 See see) {
   const uint32_t first = Index();
-  const bool signal = NextIsSignalled();
   nic::HalfLine halves[2 * kBlocks];
-  nic::LoadStream(front_, segment, halves);
-  EnterInPlace(signal, halves);
-  front_.direct_bytes += segment.frame_bytes();
+  const bool signal = EnterStream(segment, halves);
   if (unrung_ == nullptr) {  // As in Ring().
     nic::RingReady(front_, front_.record_now(), halves);
   } else {
@@ -385,11 +382,8 @@ template <typename See>
   }
   if (IsFull()) return false;
   const uint32_t first = Index();
-  const bool signal = NextIsSignalled();
   nic::HalfLine halves[2 * kBlocks];
-  nic::LoadStream(front_, segment, halves);
-  EnterInPlace(signal, halves);
-  front_.direct_bytes += segment.frame_bytes();
+  const bool signal = EnterStream(segment, halves);
   Ring(WqeAt(first), kBlocks, nic::kTxMore);
   see(halves);
   AttendInPlace(signal, first, first + kBlocks);

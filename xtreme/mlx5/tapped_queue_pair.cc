@@ -116,18 +116,15 @@ template <size_t kHalves>
 [[gnu::always_inline]] inline void TappedQueuePair::KeepWhole(
     const nic::HalfLine (&halves)[kHalves]) {
   FrameTap& tap = *tap_;
-  if (!tap.KeepsLeast()) [[unlikely]] {
-    return KeepLastInParts(kHalves / 2);
-  }
+  if (!tap.KeepsLeast()) [[unlikely]] return KeepLastInParts(kHalves / 2);
   tap.WriteWqe(halves);
   tap.Publish(1);
 }
 
-[[gnu::always_inline]] inline void TappedQueuePair::KeepLong(bool usual, const uint8_t* wqe,
+[[gnu::always_inline]] inline void TappedQueuePair::KeepLong(const uint8_t* wqe,
                                                              size_t header_length,
                                                              const uint8_t* payload,
                                                              uint32_t bytes) {
-  if (!usual) [[unlikely]] return KeepInParts(wqe, header_length, payload, bytes);
   constexpr size_t kHeld = kSeenBytes / sizeof(nic::HalfLine);
   using Halves = nic::HalfLine[kHeld];
   FrameTap& tap = *tap_;
@@ -172,8 +169,10 @@ struct TappedQueuePair::SeeAny {
   [[gnu::always_inline]] void operator()(const uint8_t* wqe, const nic::TxFrame& frame,
                                          uint32_t bytes) const {
     static_assert(kMaxInlineFrameBytes - FrameTap::kLongestHeaders >= FrameTap::kGatheredPayload);
-    const bool usual = pair->KeepsWith(frame.header_length);
-    pair->KeepLong(usual, wqe, frame.header_length, frame.payload, bytes);
+    if (!pair->KeepsWith(frame.header_length)) [[unlikely]] {
+      return pair->KeepInParts(wqe, frame.header_length, frame.payload, bytes);
+    }
+    pair->KeepLong(wqe, frame.header_length, frame.payload, bytes);
   }
 };
 
@@ -196,9 +195,12 @@ struct TappedQueuePair::SeeSegments {
   [[gnu::always_inline]] void operator()(const uint8_t* wqe) const {
     const uint32_t header_length = segments.header_length;
     const nic::TxGather& first = segments.payload[0];
-    const bool usual =
-        pair->KeepsWith(header_length) && first.length >= FrameTap::kGatheredPayload;
-    pair->KeepLong(usual, wqe, header_length, first.data, header_length + first.length);
+    const uint32_t bytes = header_length + first.length;
+    const bool is_long = first.length >= FrameTap::kGatheredPayload;
+    if (!is_long || !pair->KeepsWith(header_length)) [[unlikely]] {
+      return pair->KeepInParts(wqe, header_length, first.data, bytes);
+    }
+    pair->KeepLong(wqe, header_length, first.data, bytes);
   }
 };
 
@@ -213,8 +215,10 @@ struct TappedQueuePair::SeeStored {
     pair->KeepLong(halves, stored.header_bytes, payload, stored.frame_bytes());
   }
   [[gnu::always_inline]] void operator()(const uint8_t* wqe, const nic::TxPrepared& stored) const {
-    const bool usual = pair->tap_->KeepsLeast();
-    pair->KeepLong(usual, wqe, stored.header_bytes, payload, stored.frame_bytes());
+    if (!pair->tap_->KeepsLeast()) [[unlikely]] {
+      return pair->KeepInParts(wqe, stored.header_bytes, payload, stored.frame_bytes());
+    }
+    pair->KeepLong(wqe, stored.header_bytes, payload, stored.frame_bytes());
   }
 };
 

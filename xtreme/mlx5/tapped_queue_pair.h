@@ -94,12 +94,12 @@ class TappedQueuePair final : public QueuePair {
   void KeepWhole(const uint8_t* wqe);
   template <size_t kHalves>
   void KeepWhole(const nic::HalfLine (&halves)[kHalves]);
-  // Of payload, FrameTap::kGatheredPayload; what stands in registers has usual headers.
+  // Of payload, FrameTap::kGatheredPayload. What stands in registers has usual headers; of what is
+  // in memory they are, as KeepsWith() or who posts it says, and the least is kept.
   template <size_t kHalves>
   void KeepLong(const nic::HalfLine (&halves)[kHalves], size_t header_length,
                 const uint8_t* payload, uint32_t bytes);
-  void KeepLong(bool usual, const uint8_t* wqe, size_t header_length, const uint8_t* payload,
-                uint32_t bytes);
+  void KeepLong(const uint8_t* wqe, size_t header_length, const uint8_t* payload, uint32_t bytes);
   bool KeepsWith(size_t header_length) const {
     return header_length - stats::FrameTap::kShortestHeaders < usual_headers_;
   }
